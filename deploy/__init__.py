@@ -1,0 +1,1 @@
+"""Running it: fetching servers, the local stack, the demonstration."""

@@ -1,0 +1,1 @@
+"""The command line; its commands live in the modules beside this one."""

@@ -1,0 +1,112 @@
+"""Named fault points: where a test may kill, stop or fail this process, by name.
+
+    AFTER_WRITE = register("relay.after_write")     # at module level: the name exists once the module is imported
+    fault_point(AFTER_WRITE)                        # in the code, between two steps a crash may separate
+
+``MILLRACE_FAULT`` in the environment arms points, as ``name:action`` or ``name:action@N``, several by commas:
+
+    kill     SIGKILL to this process: nothing is flushed, no handler runs
+    stop     SIGSTOP to this process: a stale owner that wakes up later
+    raise    Retryable MR-9002, as if the step had failed
+    @N       only at the N-th passage of this process (from 1); without it, at the first
+
+Guarantees: unset, a passage costs one check of a global; an armed point acts exactly once a process.
+Not done here: arming by network or file; it is read once, when this module is imported (and by ``arm``).
+"""
+
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from enum import StrEnum
+
+from millrace.errors import Retryable
+
+ENVIRONMENT = "MILLRACE_FAULT"
+
+
+class Action(StrEnum):
+    """What an armed point does."""
+
+    KILL = "kill"
+    STOP = "stop"
+    RAISE = "raise"
+
+
+@dataclass(frozen=True, slots=True)
+class ArmedFault:
+    """``action`` at passage number ``passage`` of the point ``name``."""
+
+    name: str
+    action: Action
+    passage: int
+
+
+_names: set[str] = set()
+_armed: dict[str, ArmedFault] | None = None
+_passages: dict[str, int] = {}
+_lock = threading.Lock()
+
+
+def register(name: str) -> str:
+    """Declare a fault point; returns the name. The same name from two modules is a defect."""
+    if name in _names:
+        raise ValueError(f"fault point {name} is registered twice")
+    _names.add(name)
+    return name
+
+
+def registered() -> tuple[str, ...]:
+    """The names declared by the modules imported so far, sorted."""
+    return tuple(sorted(_names))
+
+
+def fault_point(name: str) -> None:
+    """Pass the point ``name``: nothing happens unless it is armed."""
+    if _armed is not None:
+        _pass_armed(name)
+
+
+def arm(text: str) -> None:
+    """Arm the points named in ``text`` (the form of MILLRACE_FAULT); an empty text disarms all."""
+    global _armed
+    faults = parse_faults(text)
+    with _lock:
+        _passages.clear()
+        _armed = {fault.name: fault for fault in faults} or None
+
+
+def parse_faults(text: str) -> tuple[ArmedFault, ...]:
+    """``name:action[@N]``, several by commas; ValueError says what is wrong."""
+    return tuple(_parse_fault(item.strip()) for item in text.split(",") if item.strip())
+
+
+def _parse_fault(item: str) -> ArmedFault:
+    name, colon, rest = item.rpartition(":")
+    action, at, passage = rest.partition("@")
+    if not (colon and name and action in set(Action)) or (at and not passage.isdigit()):
+        raise ValueError(f"{ENVIRONMENT}: {item!r} is not name:kill|stop|raise[@N]")
+    number = int(passage or 1)
+    if number < 1:
+        raise ValueError(f"{ENVIRONMENT}: passages count from 1, found {item!r}")
+    return ArmedFault(name, Action(action), number)
+
+
+def _pass_armed(name: str) -> None:
+    with _lock:
+        fault = _armed.get(name) if _armed is not None else None
+        if fault is None:
+            return
+        passage = _passages[name] = _passages.get(name, 0) + 1
+    if passage != fault.passage:
+        return
+    match fault.action:
+        case Action.KILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case Action.STOP:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case Action.RAISE:
+            raise Retryable("MR-9002", f"fault injected at {name}", passage=passage)
+
+
+arm(os.environ.get(ENVIRONMENT, ""))

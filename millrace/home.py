@@ -1,0 +1,24 @@
+"""Where Millrace keeps what lies outside the repository: fetched servers, templates, local stacks.
+
+``$MILLRACE_HOME``, else ``$XDG_CACHE_HOME/millrace``, else ``~/.cache/millrace``. Everything below it can be deleted
+while nothing runs and is fetched or made again.
+"""
+
+import os
+from pathlib import Path
+
+ENVIRONMENT = "MILLRACE_HOME"
+
+
+def home() -> Path:
+    """The folder, absolute; created (mode 0700) when it is not there."""
+    path = _named_home()
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def _named_home() -> Path:
+    if named := os.environ.get(ENVIRONMENT):
+        return Path(named).expanduser().resolve()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache").resolve() / "millrace"

@@ -1,0 +1,90 @@
+"""Structured logs: one event name and named values a line, secrets redacted, to standard error.
+
+    log = get_logger("producer.receiver")
+    log.info("dump started", host=host, port=port, gtid_set=str(wanted))
+
+Guarantees: a value whose name speaks of a secret (password, token, …) is never printed, also inside nested mappings;
+credentials in URLs are cut out. An error of ours is printed with its code and fix.
+Not done here: no files, no rotation: the process' owner collects standard error.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import Mapping, MutableMapping
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from millrace.errors import MillraceError
+
+REDACTED = "[redacted]"
+_SECRET_NAME = re.compile(r"passw(or)?d|secret|token|credential|private_key|authorization", re.I)
+_URL_CREDENTIALS = re.compile(r"(?<=://)[^/@\s:]+:[^@\s]*(?=@)")
+
+
+def get_logger(name: str) -> FilteringBoundLogger:
+    """A logger whose lines carry ``logger=name``; works before ``configure`` too."""
+    logger: FilteringBoundLogger = structlog.get_logger(logger=name)
+    return logger
+
+
+def configure(*, json: bool, level: str) -> None:
+    """Set up logging for this process; ``level`` is debug, info, warning or error."""
+    numbers = logging.getLevelNamesMapping()
+    if level.upper() not in numbers:
+        raise ValueError(f"log level {level!r} is none of debug, info, warning, error")
+    renderer = (
+        structlog.processors.JSONRenderer(default=str)
+        if json
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            explain_error,
+            redact,
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(numbers[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def explain_error(
+    _logger: object, _method: str, event: MutableMapping[str, object]
+) -> MutableMapping[str, object]:
+    """Processor: ``error=<MillraceError>`` becomes its code, message and fix."""
+    error = event.get("error")
+    if isinstance(error, MillraceError):
+        event["error"] = error.message
+        event["code"] = error.code
+        event["fix"] = error.fix
+        for name, value in error.context.items():
+            event.setdefault(name, value)
+    return event
+
+
+def redact(
+    _logger: object, _method: str, event: MutableMapping[str, object]
+) -> MutableMapping[str, object]:
+    """Processor: values under secret names and credentials in URLs are replaced."""
+    for name, value in event.items():
+        event[name] = _redacted(name, value)
+    return event
+
+
+def _redacted(name: str, value: object) -> object:
+    if _SECRET_NAME.search(name) and value is not None:
+        return REDACTED
+    if isinstance(value, str):
+        return _URL_CREDENTIALS.sub(REDACTED, value)
+    if isinstance(value, Mapping):
+        return {key: _redacted(str(key), inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_redacted("", inner) for inner in value]
+    return value
