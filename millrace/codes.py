@@ -32,13 +32,251 @@ _RELAY: tuple[Code, ...] = ()
 _KAFKA: tuple[Code, ...] = ()
 
 # ---- 4xxx coordination and documents ------------------------------------------------------------
-_CONTROL: tuple[Code, ...] = ()
+_CONTROL: tuple[Code, ...] = (
+    Code(
+        "MR-4001",
+        "ZooKeeper can't be reached",
+        "No server of the ensemble answers, or the session to it is broken.",
+        "Check MILLRACE_ZOOKEEPER and the ensemble; running tasks go on and recover by themselves.",
+    ),
+    Code(
+        "MR-4002",
+        "the outcome of a change in ZooKeeper is unknown",
+        "The connection broke after the change was sent and before its answer came.",
+        "Nothing to do: the state is read again and the step repeated.",
+    ),
+    Code(
+        "MR-4003",
+        "the lease is lost",
+        "The session ended or another worker owns the task now.",
+        "Nothing to do: this worker stops the task and asks ZooKeeper who owns it.",
+    ),
+    Code(
+        "MR-4004",
+        "the lease is held by another owner",
+        "The task moved, and its former owner has not let go yet or its session has not ended yet.",
+        "Wait for the session timeout; if it lasts, end the worker that is named.",
+    ),
+    Code(
+        "MR-4005",
+        "no epoch can be made",
+        "The generation, leader epoch or counter of the ensemble exceeds its share of the 63 bits of an epoch.",
+        "Report it: the cluster needs a new name (MILLRACE_CLUSTER) and tasks created anew.",
+    ),
+    Code(
+        "MR-4006",
+        "fenced again and again while holding the lease",
+        "The topic or target names a greater epoch than this ensemble gives: it was rebuilt or restored, or another"
+        " cluster writes there.",
+        "Make sure that no other cluster runs the task, then `millrace cluster raise-generation`"
+        " and `millrace task resume NAME`.",
+    ),
+    Code(
+        "MR-4007",
+        "a node of the tree was changed by somebody else",
+        "Two commands changed the same set or task at the same time.",
+        "Look at it again (`millrace task show NAME`) and repeat the command.",
+    ),
+    Code(
+        "MR-4008",
+        "this scheduler is not the leader any more",
+        "Its session ended while it was assigning tasks; another scheduler leads.",
+        "Nothing to do: it stands by.",
+    ),
+    Code(
+        "MR-4009",
+        "the worker's name is taken",
+        "A worker of this name is registered: it runs, or it died and its session has not ended yet.",
+        "Wait for the session timeout, or give each worker a name of its own (--name).",
+    ),
+    Code(
+        "MR-4010",
+        "the runner of a task ended by itself",
+        "The code that moves rows returned although nobody asked it to.",
+        "It is started again; if it repeats, report it with the worker's log.",
+    ),
+    Code(
+        "MR-4011",
+        "a node of the tree can't be read",
+        "It was written by a newer Millrace, by hand, or it is cut.",
+        "Upgrade this program, or create the set or task again from its file.",
+    ),
+    Code(
+        "MR-4012",
+        "ZooKeeper refuses the request",
+        "The ensemble answered with an error that is not about the connection.",
+        "Read the error named; check the access rights of the tree and the size of the document.",
+    ),
+    Code(
+        "MR-4013",
+        "a task does not stop",
+        "The code that moves rows was asked to end and has not ended in the time allowed.",
+        "The worker keeps the lease until it ends; if it lasts, end the worker's process.",
+    ),
+    Code(
+        "MR-4101",
+        "a document is refused",
+        "Fields are missing, unknown or wrong; every one is named with what was found and what is wanted.",
+        "Correct the fields named and give the file again.",
+    ),
+    Code(
+        "MR-4102",
+        "a document is not YAML",
+        "The text can't be parsed, or it uses aliases, tags or a key twice.",
+        "Correct the line named; write plain `key: value` lines.",
+    ),
+    Code(
+        "MR-4103",
+        "a document of this name exists",
+        "It was created before with other contents.",
+        "Compare with `millrace task show NAME` (or set show); give --replace to put the new one in its place.",
+    ),
+    Code(
+        "MR-4104",
+        "no such set or task",
+        "ZooKeeper holds no document of this name in this cluster.",
+        "List them with `millrace set list` and `millrace task list`; check MILLRACE_CLUSTER.",
+    ),
+    Code(
+        "MR-4105",
+        "two tasks would write to the same topic",
+        "A topic has one capture task: its records are ordered and numbered by a single writer.",
+        "Name another topic, or delete the other task first.",
+    ),
+    Code(
+        "MR-4106",
+        "a secret can't be read",
+        "The environment variable or file that a document refers to is missing, empty or not readable here.",
+        "Set the variable or put the file in place on every worker; only references are kept in ZooKeeper.",
+    ),
+    Code(
+        "MR-4107",
+        "a document has an unknown format version",
+        "It was written by a newer Millrace.",
+        "Upgrade this program, or create the document again from its file.",
+    ),
+    Code(
+        "MR-4201",
+        "waited in vain",
+        "The task did not reach the position in the time given.",
+        "Look with `millrace status` what it waits for, then wait again.",
+    ),
+    Code(
+        "MR-4202",
+        "the task needs you",
+        "It is blocked, paused or can't run, so waiting is in vain.",
+        "Mend what is named, then `millrace task resume NAME`.",
+    ),
+    Code(
+        "MR-4203",
+        "the source of an apply task is unknown",
+        "No capture task of this cluster writes the topic, so there is no primary to ask.",
+        "Create the capture task, or ask the cluster that runs it.",
+    ),
+    Code(
+        "MR-4204",
+        "no primary was found",
+        "None of the set's members that answer is a primary, or more than one is.",
+        "Check the members in `millrace set show NAME` and that the primary is up.",
+    ),
+    Code(
+        "MR-4205",
+        "no ensemble was named",
+        "MILLRACE_ZOOKEEPER is not set.",
+        "export MILLRACE_ZOOKEEPER=host:port[,host:port]; for a local stack `millrace up --json` names it.",
+    ),
+    Code(
+        "MR-4206",
+        "a file can't be read",
+        "The file given with -f does not exist or is not readable text.",
+        "Check the path; `-f -` reads the standard input.",
+    ),
+)
 
 # ---- 5xxx apply and target ----------------------------------------------------------------------
 _APPLY: tuple[Code, ...] = ()
 
 # ---- 6xxx record schema, conversion and DDL: 60xx schemas and registry, 65xx converter ----------
-_RECORD: tuple[Code, ...] = ()
+_RECORD: tuple[Code, ...] = (
+    Code(
+        "MR-6001",
+        "not a GTID or GTID set",
+        "A text or value is not a GTID (set) of the flavour it is used with.",
+        "Write it as the server prints it: `SELECT @@gtid_executed` (MySQL), `SELECT @@gtid_binlog_pos` (MariaDB).",
+    ),
+    Code(
+        "MR-6002",
+        "a GTID sequence went backwards",
+        "A MariaDB source gave a sequence number at or below one it gave before in the same domain.",
+        "Set `SET GLOBAL gtid_strict_mode=ON` on every member; compare the target, then start at a named GTID.",
+    ),
+    Code(
+        "MR-6003",
+        "a binlog event can't be read",
+        "The bytes of an event don't have the form that its type prescribes.",
+        "Check the file with `mysqlbinlog --verify-binlog-checksum`; remove the relay directory to fetch it anew.",
+    ),
+    Code(
+        "MR-6004",
+        "a table map without full metadata",
+        "The source writes table maps without column names (binlog_row_metadata=MINIMAL).",
+        "On every member: `SET GLOBAL binlog_row_metadata=FULL` (and in its configuration).",
+    ),
+    Code(
+        "MR-6005",
+        "a column type that is not supported",
+        "A table has a column whose type Millrace can't carry without loss.",
+        "Exclude the table in the task document, or change the column's type and start the task behind the change.",
+    ),
+    Code(
+        "MR-6006",
+        "an unknown collation",
+        "A column has a collation id that Millrace doesn't know, so its bytes can't be turned into text.",
+        "Exclude the table in the task document, and report the collation with the server's version.",
+    ),
+    Code(
+        "MR-6007",
+        "a record can't be decoded",
+        "Bytes in the topic are not a record of this project, or not of the schema they name.",
+        "Check that nobody else writes to the topic: `millrace topic verify TOPIC` names the offset.",
+    ),
+    Code(
+        "MR-6008",
+        "not relay coordinates",
+        "A text is not of the form sub-directory/file:offset, or a name in it has no number.",
+        "Take the coordinates from `millrace status --json` as they are.",
+    ),
+    Code(
+        "MR-6009",
+        "a schema id nobody explains",
+        "A record names a schema that stands neither before it in the topic nor in the registry.",
+        "Start reading at an earlier offset, or give the registry that the capture task writes to.",
+    ),
+    Code(
+        "MR-6010",
+        "a schema that is not ours",
+        "An Avro schema lacks the properties that Millrace writes, so its columns can't be known.",
+        "Check that the topic was written by a capture task of Millrace.",
+    ),
+    Code(
+        "MR-6020",
+        "the schema registry can't be reached",
+        "The registry did not answer, or answered that it has trouble of its own.",
+        "Check the address in the task document and that the registry runs: `curl <registry>/subjects`.",
+    ),
+    Code(
+        "MR-6021",
+        "the schema registry refused",
+        "The registry answered that the request is wrong: a schema it doesn't take, no rights, another kind of server.",
+        "Read its message above; compatibility of the topic's subjects must be NONE.",
+    ),
+    Code(
+        "MR-6022",
+        "the registry's topic is not usable",
+        "The topic that stores the built-in registry has other settings or contents than the registry wrote.",
+        "Give it one partition and cleanup.policy=compact; never write to it by hand.",
+    ),
+)
 _CONVERTER: tuple[Code, ...] = ()
 
 # ---- 7xxx security ------------------------------------------------------------------------------
