@@ -1,0 +1,1 @@
+"""Workloads that the demonstration, the benchmarks and the fault campaigns run against a source."""
