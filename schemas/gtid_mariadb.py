@@ -1,8 +1,8 @@
 """MariaDB's GTIDs: ``domain-server-sequence``, and a position as the exact last GTID of each domain.
 
 A MariaDB server does not keep which sequences it executed, only the last GTID of each domain: everything of a domain
-up to that sequence is behind us. The server id belongs to the position (the server looks for exactly this GTID when a dump
-starts), but not to the order.
+up to that sequence is behind us. The server id belongs to the position (the server looks for exactly this GTID
+when a dump starts), but not to the order.
 
     Gtid:     0-1-23
     Position: 0-1-23,1-2-5      one GTID for each domain, printed sorted by domain

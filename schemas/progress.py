@@ -1,9 +1,9 @@
 """How far a stream of rows has come, at a place where it can be taken up again.
 
 A source transaction larger than one batch leaves ``open`` set between its parts: its GTID is not in ``gtid_set``
-before its last row is in. ``rows`` counts the rows of it in binlog order before any filter, so that the count means the same
-under any filter and any cut. Not done here: saying whether another server logs these rows in
-the same order (it need not).
+before its last row is in. ``rows`` counts the rows of it in binlog order before any filter, so that the count
+means the same under any filter and any cut. Not done here: saying whether another server logs these rows in the same
+order (it need not).
 """
 
 from dataclasses import dataclass

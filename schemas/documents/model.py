@@ -1,0 +1,178 @@
+"""What an operator may ask for: sets and tasks, as frozen values.
+
+A document is written as YAML (``schemas.documents.text``), kept as canonical JSON in ZooKeeper
+(``schemas.documents.canonical``) and used inside as these types only. Constructing one checks nothing: the border
+(``schemas.documents.parse``) does. No secret is ever in one, only where it is found.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from schemas.documents.secret import SecretReference
+
+
+class TlsMode(StrEnum):
+    """How a connection to a MySQL server is protected."""
+
+    VERIFY_IDENTITY = "verify-identity"  # encrypted, certificate chain and host name checked
+    VERIFY_CA = "verify-ca"  # encrypted, certificate chain checked
+    REQUIRE_UNVERIFIED = "require-unverified"  # encrypted towards whoever answers
+    DISABLED = "disabled"  # plain text
+
+
+class TaskKind(StrEnum):
+    """Which kind of worker can run a task."""
+
+    CAPTURE = "capture"
+    APPLY = "apply"
+
+
+class Consistency(StrEnum):
+    """What a reader of the target may see while tasks run."""
+
+    CAUSAL = "causal"
+    TRANSACTIONAL = "transactional"
+
+
+class ConflictPolicy(StrEnum):
+    """What happens when a target row disagrees."""
+
+    STOP = "stop"
+    OVERWRITE = "overwrite"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One server of a set. Its role is found by asking it."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The user we are on every member of a set."""
+
+    user: str
+    password: SecretReference
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """``ca_path`` is a PEM file on the worker; empty means the system's trust store."""
+
+    mode: TlsMode = TlsMode.VERIFY_IDENTITY
+    ca_path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetDocument:
+    """A primary and its replicas."""
+
+    name: str
+    members: tuple[Member, ...]
+    account: Account
+    tls: Tls = field(default_factory=Tls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAddress:
+    """Where a set's records stand. ``registry`` is a URL, empty when none is used."""
+
+    topic: str
+    bootstrap: str
+    registry: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a task begins when nothing is done yet: the first binlog there is, or after a GTID set."""
+
+    gtid_set: str = ""
+
+    @property
+    def is_first(self) -> bool:
+        return not self.gtid_set
+
+    def __str__(self) -> str:
+        return self.gtid_set or "first"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFilter:
+    """Which tables a task publishes: ``database.table`` patterns with ``*`` and ``?``, case counts.
+
+    A table is admitted when an ``include`` pattern matches and no ``exclude`` pattern does. The databases of the
+    servers themselves are never admitted by a pattern (the converter leaves them out before asking).
+    """
+
+    include: tuple[str, ...] = ("*.*",)
+    exclude: tuple[str, ...] = ()
+
+    def admits(self, database: str, table: str) -> bool:
+        return any(_matches(p, database, table) for p in self.include) and not any(
+            _matches(p, database, table) for p in self.exclude
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureTask:
+    """Publish one source set to one topic."""
+
+    name: str
+    set_name: str
+    output: TopicAddress
+    start: Start = field(default_factory=Start)
+    tables: TableFilter = field(default_factory=TableFilter)
+
+    @property
+    def kind(self) -> TaskKind:
+        return TaskKind.CAPTURE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRules:
+    """How changes reach the target. ``lanes`` is the number of target connections used at once."""
+
+    lanes: int = 4
+    consistency: Consistency = Consistency.CAUSAL
+    conflict: ConflictPolicy = ConflictPolicy.STOP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyTask:
+    """Apply one topic to one target set."""
+
+    name: str
+    source: TopicAddress
+    target: str
+    start: Start = field(default_factory=Start)
+    rules: ApplyRules = field(default_factory=ApplyRules)
+
+    @property
+    def kind(self) -> TaskKind:
+        return TaskKind.APPLY
+
+
+TaskDocument = CaptureTask | ApplyTask
+
+
+def set_of(task: TaskDocument) -> str:
+    """The set whose servers the task connects to."""
+    return task.set_name if isinstance(task, CaptureTask) else task.target
+
+
+def address_of(task: TaskDocument) -> TopicAddress:
+    """The topic that the task writes or reads."""
+    return task.output if isinstance(task, CaptureTask) else task.source
+
+
+def _matches(pattern: str, database: str, table: str) -> bool:
+    """The first dot of the pattern parts it, so that names with dots match the part they belong to."""
+    database_pattern, _, table_pattern = pattern.partition(".")
+    return fnmatchcase(database, database_pattern) and fnmatchcase(table, table_pattern)
