@@ -97,6 +97,7 @@ class Start:
 
     @property
     def is_first(self) -> bool:
+        """Nothing is named: from the first binlog there is."""
         return not self.gtid_set
 
     def __str__(self) -> str:
@@ -115,6 +116,7 @@ class TableFilter:
     exclude: tuple[str, ...] = ()
 
     def admits(self, database: str, table: str) -> bool:
+        """Whether the rows of this table are published."""
         return any(_matches(p, database, table) for p in self.include) and not any(
             _matches(p, database, table) for p in self.exclude
         )
@@ -132,6 +134,7 @@ class CaptureTask:
 
     @property
     def kind(self) -> TaskKind:
+        """The kind of worker it needs."""
         return TaskKind.CAPTURE
 
 
@@ -156,6 +159,7 @@ class ApplyTask:
 
     @property
     def kind(self) -> TaskKind:
+        """The kind of worker it needs."""
         return TaskKind.APPLY
 
 

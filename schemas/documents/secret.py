@@ -19,6 +19,8 @@ _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SecretPlace(StrEnum):
+    """Where secrets may live."""
+
     ENVIRONMENT = "env"
     FILE = "file"
 

@@ -1,0 +1,61 @@
+"""Set and task documents: YAML at the border, frozen values inside, canonical JSON in ZooKeeper.
+
+text.py       YAML text → plain values          MR-4102
+parse.py      plain values → documents          MR-4101, MR-4107 (all problems in one error)
+model.py      the documents                     no secret in them, only references
+canonical.py  documents → canonical JSON
+secret.py     references to secrets, resolved where they are used    MR-4106
+"""
+
+from schemas.documents.canonical import canonical_json, plain_set, plain_task
+from schemas.documents.model import (
+    Account,
+    ApplyRules,
+    ApplyTask,
+    CaptureTask,
+    ConflictPolicy,
+    Consistency,
+    Member,
+    SetDocument,
+    Start,
+    TableFilter,
+    TaskDocument,
+    TaskKind,
+    Tls,
+    TlsMode,
+    TopicAddress,
+    address_of,
+    set_of,
+)
+from schemas.documents.parse import parse_set, parse_task
+from schemas.documents.secret import SecretPlace, SecretReference, resolve_secret
+from schemas.documents.text import plain_from_yaml
+
+__all__ = [
+    "Account",
+    "ApplyRules",
+    "ApplyTask",
+    "CaptureTask",
+    "ConflictPolicy",
+    "Consistency",
+    "Member",
+    "SecretPlace",
+    "SecretReference",
+    "SetDocument",
+    "Start",
+    "TableFilter",
+    "TaskDocument",
+    "TaskKind",
+    "Tls",
+    "TlsMode",
+    "TopicAddress",
+    "address_of",
+    "canonical_json",
+    "parse_set",
+    "parse_task",
+    "plain_from_yaml",
+    "plain_set",
+    "plain_task",
+    "resolve_secret",
+    "set_of",
+]

@@ -1,0 +1,66 @@
+"""Documents as canonical JSON: what ZooKeeper keeps, byte for byte the same for equal documents.
+
+The fields are those of the YAML, all of them written out (defaults too: a later change of a default must not change a
+task that exists), keys sorted, with ``format``. ``parse_*(loads(encode(d))) == d``.
+"""
+
+import json
+
+from schemas.documents.model import ApplyTask, CaptureTask, SetDocument, TaskDocument
+from schemas.documents.parse import FORMAT
+
+Plain = dict[str, object]
+
+
+def plain_set(document: SetDocument) -> Plain:
+    """A set document as plain values, in the fields of the YAML."""
+    return {
+        "format": FORMAT,
+        "set": document.name,
+        "members": [{"host": m.host, "port": m.port} for m in document.members],
+        "user": document.account.user,
+        "password": str(document.account.password),
+        "tls": document.tls.mode.value,
+        **({"tls_ca": document.tls.ca_path} if document.tls.ca_path else {}),
+    }
+
+
+def plain_task(document: TaskDocument) -> Plain:
+    """A task document as plain values, in the fields of the YAML."""
+    return _plain_capture(document) if isinstance(document, CaptureTask) else _plain_apply(document)
+
+
+def canonical_json(plain: Plain) -> str:
+    """Sorted keys, no blanks, UTF-8 kept."""
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _plain_capture(task: CaptureTask) -> Plain:
+    return {
+        "format": FORMAT,
+        "task": task.name,
+        "kind": task.kind.value,
+        "set": task.set_name,
+        "topic": task.output.topic,
+        "kafka": {"bootstrap": task.output.bootstrap},
+        "registry": task.output.registry,
+        "start": str(task.start),
+        "include": list(task.tables.include),
+        "exclude": list(task.tables.exclude),
+    }
+
+
+def _plain_apply(task: ApplyTask) -> Plain:
+    return {
+        "format": FORMAT,
+        "task": task.name,
+        "kind": task.kind.value,
+        "topic": task.source.topic,
+        "kafka": {"bootstrap": task.source.bootstrap},
+        **({"registry": task.source.registry} if task.source.registry else {}),
+        "target": task.target,
+        "start": str(task.start),
+        "lanes": task.rules.lanes,
+        "consistency": task.rules.consistency.value,
+        "conflict": task.rules.conflict.value,
+    }

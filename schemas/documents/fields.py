@@ -1,0 +1,191 @@
+"""Reading plain values (what YAML or JSON gives) into typed ones, gathering every problem on the way.
+
+A ``Fields`` is one mapping of a document. Each ``take`` names a field and how it is read; what is wrong becomes a
+``Problem`` with path, found and wanted, and reading goes on with a stand-in, so that one look tells all. At the end
+the owner calls ``finish`` (fields nobody took are unknown) and refuses the document if ``problems`` is not empty.
+
+Guarantees: never raises on any plain value; what was found is shortened and never shown for a secret.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TypeVar
+
+FOUND_CHARACTERS_MAX = 60
+PROBLEMS_MAX = 50  # one screen; the rest is counted
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One field that is missing, unknown or wrong."""
+
+    path: str
+    found: str
+    wanted: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: found {self.found}, wanted {self.wanted}"
+
+
+class Unreadable(Exception):
+    """A reader refuses a value; ``wanted`` says what would do, ``found`` replaces the value's own text."""
+
+    def __init__(self, wanted: str, *, found: str = "") -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+        self.found = found
+
+
+@dataclass(slots=True)
+class Fields:
+    """One mapping under ``path`` ("" is the document). ``problems`` is shared by all parts of a document."""
+
+    plain: object
+    path: str
+    problems: list[Problem]
+    _taken: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.plain, dict):
+            self.problems.append(Problem(self.path or "(document)", shown(self.plain), "a mapping"))
+
+    def take(
+        self, name: str, read: Callable[[object], T], stand_in: T, *, needed: bool = True
+    ) -> T:
+        """The field as ``read`` gives it; ``stand_in`` when it is absent or wrong (a problem if ``needed``)."""
+        self._taken.add(name)
+        known = self.plain if isinstance(self.plain, dict) else {}
+        if known.get(name) is None:
+            if needed and isinstance(self.plain, dict):
+                self.problems.append(Problem(self._at(name), "nothing", _wanted_of(read)))
+            return stand_in
+        return self._read(self._at(name), known[name], read, stand_in)
+
+    def take_each(
+        self,
+        name: str,
+        read: Callable[[object], T],
+        *,
+        default: Sequence[T] | None = None,
+        count_max: int,
+    ) -> tuple[T, ...]:
+        """A list of values; absent gives ``default`` (a problem when that is ``None``)."""
+        items = self._items(name, needed=default is None, count_max=count_max)
+        if items is None:
+            return tuple(default or ())
+        marker = object()
+        found: list[T] = []
+        for index, item in enumerate(items):
+            value: T | object = self._read(f"{self._at(name)}[{index}]", item, read, marker)
+            if value is not marker:
+                found.append(value)  # type: ignore[arg-type]  # the marker is the only other value
+        return tuple(found)
+
+    def part(self, name: str, *, needed: bool = True) -> "Fields":
+        """A mapping inside this one; absent gives an empty one."""
+        self._taken.add(name)
+        known = self.plain if isinstance(self.plain, dict) else {}
+        inner = known.get(name)
+        if inner is None:
+            if needed and isinstance(self.plain, dict):
+                self.problems.append(Problem(self._at(name), "nothing", "a mapping"))
+            # its fields would all be missing too: one problem is enough
+            return Fields({}, self._at(name), [])
+        return Fields(inner, self._at(name), self.problems)
+
+    def parts(self, name: str, *, count_max: int) -> "tuple[Fields, ...]":
+        """A list of mappings, at least one."""
+        items = self._items(name, needed=True, count_max=count_max) or []
+        return tuple(
+            Fields(item, f"{self._at(name)}[{index}]", self.problems)
+            for index, item in enumerate(items)
+        )
+
+    def refuse(self, name: str, found: str, wanted: str) -> None:
+        """Add a problem that concerns more than one value."""
+        self.problems.append(Problem(self._at(name), found, wanted))
+
+    def finish(self) -> None:
+        """Every field that nobody took is unknown."""
+        if not isinstance(self.plain, dict):
+            return
+        for name in self.plain:
+            if name in self._taken:
+                continue
+            close = get_close_matches(str(name), sorted(self._taken), n=1)
+            hint = (
+                f"{close[0]!r} (nearest)" if close else f"one of {', '.join(sorted(self._taken))}"
+            )
+            self.problems.append(Problem(self._at(shortened(str(name))), "an unknown field", hint))
+
+    def _items(self, name: str, *, needed: bool, count_max: int) -> list[object] | None:
+        self._taken.add(name)
+        known = self.plain if isinstance(self.plain, dict) else {}
+        items = known.get(name)
+        wanted = f"a list of 1 to {count_max}" if needed else f"a list of at most {count_max}"
+        if items is None:
+            if needed and isinstance(self.plain, dict):
+                self.refuse(name, "nothing", wanted)
+            return None
+        if not isinstance(items, list):
+            self.refuse(name, shown(items), wanted)
+            return None
+        if len(items) > count_max or (needed and not items):
+            self.refuse(name, f"{len(items)} entries", wanted)
+            return None
+        return items
+
+    def _read(self, path: str, value: object, read: Callable[[object], T], stand_in: T) -> T:
+        try:
+            return read(value)
+        except Unreadable as exc:
+            self.problems.append(Problem(path, exc.found or shown(value), exc.wanted))
+            return stand_in
+
+    def _at(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
+
+
+def shown(value: object) -> str:
+    """A value as a person would name it, short and on one line."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "a mapping"
+        case list():
+            return f"a list of {len(value)}"
+        case str():
+            return repr(shortened(value))
+        case int() | float():
+            return (
+                shortened(str(value)) if abs(value) < 10**FOUND_CHARACTERS_MAX else "a huge number"
+            )
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def shortened(text: str) -> str:
+    """At most ``FOUND_CHARACTERS_MAX`` characters."""
+    return text if len(text) <= FOUND_CHARACTERS_MAX else text[: FOUND_CHARACTERS_MAX - 1] + "…"
+
+
+def told(problems: Iterable[Problem]) -> str:
+    """All problems, one a line."""
+    lines = [f"  {problem}" for problem in problems]
+    hidden = len(lines) - PROBLEMS_MAX
+    return "\n".join(lines[:PROBLEMS_MAX] + ([f"  … and {hidden} more"] if hidden > 0 else []))
+
+
+def _wanted_of(read: Callable[[object], object]) -> str:
+    """What a reader wants, asked by giving it nothing."""
+    try:
+        read(None)
+    except Unreadable as exc:
+        return exc.wanted
+    return "a value"

@@ -1,0 +1,175 @@
+"""The border: plain values (from YAML or JSON) to documents.
+
+One set document and one task document, flat for people and nested inside:
+
+    set: shop                              task: shop-capture            task: shop-to-warehouse
+    members: [{host: h, port: 3306}, …]    kind: capture                 kind: apply
+    user: millrace                         set: shop                     topic: shop
+    password: env:NAME | file:/path        topic: shop  (the set's)      kafka: {bootstrap: "h:9092"}
+    tls: verify-identity (default)         kafka: {bootstrap: "h:9092"}  registry: http://h:8081  (optional)
+    tls_ca: /path/ca.pem                   registry: http://h:8081       target: warehouse
+                                           start: first | GTID set       start: first | GTID set
+                                           include: ["*.*"]              lanes: 4
+                                           exclude: []                   consistency: causal | transactional
+                                                                         conflict: stop | overwrite | skip
+
+Guarantees: a document is taken whole or refused whole, with every problem in one error (MR-4101); ``format`` is
+optional and, when given, must be known (MR-4107).
+"""
+
+from millrace.errors import Fatal
+from schemas.documents import readers
+from schemas.documents.fields import Fields, Problem, told
+from schemas.documents.model import (
+    Account,
+    ApplyRules,
+    ApplyTask,
+    CaptureTask,
+    ConflictPolicy,
+    Consistency,
+    Member,
+    SetDocument,
+    Start,
+    TableFilter,
+    TaskDocument,
+    TaskKind,
+    Tls,
+    TlsMode,
+    TopicAddress,
+)
+from schemas.documents.secret import SecretPlace, SecretReference
+
+FORMAT = 1  # of set and task documents; a change that old programs would misread raises it
+MEMBERS_MAX = 64
+PATTERNS_MAX = 1000
+LANES_MAX = 64  # target connections of one task
+
+_NO_SECRET = SecretReference(SecretPlace.ENVIRONMENT, "UNSET")
+
+
+def parse_set(plain: object, *, origin: str = "set document") -> SetDocument:
+    """A set document, or Fatal MR-4101/MR-4107. ``origin`` names it in the error."""
+    _check_format(plain, origin)
+    problems: list[Problem] = []
+    fields = Fields(plain, "", problems)
+    _take_format(fields)
+    document = SetDocument(
+        name=fields.take("set", readers.name, ""),
+        members=_members(fields),
+        account=Account(
+            fields.take("user", readers.text("a user name"), ""),
+            fields.take("password", readers.secret, _NO_SECRET),
+        ),
+        tls=Tls(
+            fields.take("tls", readers.choice(TlsMode), TlsMode.VERIFY_IDENTITY, needed=False),
+            fields.take("tls_ca", readers.text("the path of a PEM file"), "", needed=False),
+        ),
+    )
+    fields.finish()
+    _refuse_if_any(problems, origin, document.name)
+    return document
+
+
+def parse_task(plain: object, *, origin: str = "task document") -> TaskDocument:
+    """A task document of either kind, or Fatal MR-4101/MR-4107."""
+    _check_format(plain, origin)
+    problems: list[Problem] = []
+    fields = Fields(plain, "", problems)
+    _take_format(fields)
+    kind: TaskKind | None = fields.take("kind", _kind, None)
+    document: TaskDocument | None = None
+    if kind is TaskKind.CAPTURE:
+        document = _capture(fields)
+    elif kind is TaskKind.APPLY:
+        document = _apply(fields)
+    if kind is not None:  # of an unknown kind no field can be judged
+        fields.finish()
+    _refuse_if_any(problems, origin, document.name if document else "")
+    assert document is not None, "without a kind there was a problem"
+    return document
+
+
+def _capture(fields: Fields) -> CaptureTask:
+    set_name = fields.take("set", readers.name, "")
+    return CaptureTask(
+        name=fields.take("task", readers.name, ""),
+        set_name=set_name,
+        output=TopicAddress(
+            topic=fields.take("topic", readers.topic, set_name, needed=False),
+            bootstrap=_bootstrap(fields),
+            registry=fields.take("registry", readers.url, ""),
+        ),
+        start=fields.take("start", readers.start, Start(), needed=False),
+        tables=TableFilter(
+            fields.take_each(
+                "include", readers.table_pattern, default=("*.*",), count_max=PATTERNS_MAX
+            ),
+            fields.take_each("exclude", readers.table_pattern, default=(), count_max=PATTERNS_MAX),
+        ),
+    )
+
+
+def _apply(fields: Fields) -> ApplyTask:
+    return ApplyTask(
+        name=fields.take("task", readers.name, ""),
+        source=TopicAddress(
+            topic=fields.take("topic", readers.topic, ""),
+            bootstrap=_bootstrap(fields),
+            registry=fields.take("registry", readers.url, "", needed=False),
+        ),
+        target=fields.take("target", readers.name, ""),
+        start=fields.take("start", readers.start, Start(), needed=False),
+        rules=ApplyRules(
+            lanes=fields.take("lanes", readers.whole(1, LANES_MAX), 4, needed=False),
+            consistency=fields.take(
+                "consistency", readers.choice(Consistency), Consistency.CAUSAL, needed=False
+            ),
+            conflict=fields.take(
+                "conflict", readers.choice(ConflictPolicy), ConflictPolicy.STOP, needed=False
+            ),
+        ),
+    )
+
+
+def _bootstrap(fields: Fields) -> str:
+    kafka = fields.part("kafka")
+    servers = kafka.take("bootstrap", readers.bootstrap, "")
+    kafka.finish()
+    return servers
+
+
+def _members(fields: Fields) -> tuple[Member, ...]:
+    members: list[Member] = []
+    for index, part in enumerate(fields.parts("members", count_max=MEMBERS_MAX)):
+        member = Member(
+            part.take("host", readers.host, ""),
+            part.take("port", readers.whole(1, 65535), 3306, needed=False),
+        )
+        part.finish()
+        if member.host and member in members:
+            fields.refuse(f"members[{index}]", str(member), "each server once")
+        members.append(member)
+    return tuple(members)
+
+
+def _kind(value: object) -> TaskKind | None:
+    return readers.choice(TaskKind)(value)
+
+
+def _take_format(fields: Fields) -> None:
+    fields.take("format", readers.whole(1, FORMAT), FORMAT, needed=False)
+
+
+def _check_format(plain: object, origin: str) -> None:
+    """A newer format is its own error: its other fields can't be judged."""
+    version = plain.get("format") if isinstance(plain, dict) else None
+    if isinstance(version, int) and not isinstance(version, bool) and version > FORMAT:
+        raise Fatal("MR-4107", f"{origin} has format {version}, this program knows up to {FORMAT}")
+
+
+def _refuse_if_any(problems: list[Problem], origin: str, name: str) -> None:
+    if not problems:
+        return
+    what = f"{origin} {name!r}" if name else origin
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    raise Fatal("MR-4101", f"{what} is refused: {count}\n{told(problems)}")

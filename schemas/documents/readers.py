@@ -1,0 +1,159 @@
+"""Readers of single values: plain value in, typed value out, ``Unreadable`` with what is wanted.
+
+Each takes any plain value and raises nothing else. See ``schemas.documents.fields`` for how they are used.
+"""
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from schemas.documents.fields import Unreadable
+from schemas.documents.model import Start
+from schemas.documents.secret import SecretReference
+
+NAME_WANTED = "a name of 1 to 63 letters, digits, '.', '_', '-', beginning with a letter or digit"
+TOPIC_CHARACTERS_MAX = 249  # Kafka's own limit
+TEXT_CHARACTERS_MAX = 1024
+START_CHARACTERS_MAX = 64 * 1024  # a GTID set of a much-travelled server
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:%-]*[A-Za-z0-9])?|::1?")
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_PIECE = r"(?:[A-Za-z_][A-Za-z0-9_]{0,31}|\d+(?:-\d+)?)"
+_MYSQL_GTID_SET = re.compile(rf"{_UUID}(?::{_PIECE})+(?:,{_UUID}(?::{_PIECE})+)*")
+_MARIADB_POSITION = re.compile(r"\d+-\d+-\d+(?:,\d+-\d+-\d+)*")
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def name(value: object) -> str:
+    """The name of a set or task: safe as a znode, a file and a part of a Kafka id."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise Unreadable(NAME_WANTED)
+    return value
+
+
+def topic(value: object) -> str:
+    """A Kafka topic."""
+    if (
+        not isinstance(value, str)
+        or len(value) > TOPIC_CHARACTERS_MAX
+        or not _TOPIC.fullmatch(value)
+        or value in (".", "..")
+    ):
+        raise Unreadable(
+            f"a topic name of 1 to {TOPIC_CHARACTERS_MAX} letters, digits, '.', '_', '-'"
+        )
+    return value
+
+
+def text(wanted: str) -> Callable[[object], str]:
+    """Any text that is not empty and has no control characters."""
+
+    def read(value: object) -> str:
+        if (
+            not isinstance(value, str)
+            or not 0 < len(value) <= TEXT_CHARACTERS_MAX
+            or not value.isprintable()
+        ):
+            raise Unreadable(wanted)
+        return value
+
+    return read
+
+
+def host(value: object) -> str:
+    """A host name or an address."""
+    if not isinstance(value, str) or len(value) > 255 or not _HOST.fullmatch(value):
+        raise Unreadable("a host name or address")
+    return value
+
+
+def whole(low: int, high: int) -> Callable[[object], int]:
+    """A whole number from ``low`` to ``high``; true and false are none."""
+
+    def read(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise Unreadable(f"a whole number from {low} to {high}")
+        return value
+
+    return read
+
+
+def choice(kind: type[E]) -> Callable[[object], E]:
+    """One of the words of ``kind``."""
+
+    def read(value: object) -> E:
+        words = [word.value for word in kind]
+        if not isinstance(value, str) or value not in words:
+            raise Unreadable(" | ".join(words))
+        return kind(value)
+
+    return read
+
+
+def secret(value: object) -> SecretReference:
+    """A reference to a secret. The value found is never repeated: it may be the secret itself."""
+    reference = SecretReference.parse(value) if isinstance(value, str) else None
+    if reference is None:
+        raise Unreadable(
+            "a reference: env:NAME_OF_A_VARIABLE or file:/path/to/it (the secret itself is kept out of documents)",
+            found="a value that is not shown",
+        )
+    return reference
+
+
+def start(value: object) -> Start:
+    """``first`` or a GTID set of either flavour; blanks and line ends in the set are dropped."""
+    wanted = "first, or a GTID set (MySQL uuid:1-5,…; MariaDB domain-server-sequence,…)"
+    if value == "first":
+        return Start()
+    if not isinstance(value, str) or len(value) > START_CHARACTERS_MAX:
+        raise Unreadable(wanted)
+    packed = "".join(value.split())
+    if not _MYSQL_GTID_SET.fullmatch(packed) and not _MARIADB_POSITION.fullmatch(packed):
+        raise Unreadable(wanted)
+    return Start(packed)
+
+
+def bootstrap(value: object) -> str:
+    """Kafka's servers as ``host:port[,host:port]``."""
+    wanted = "Kafka servers: host:port[,host:port]"
+    if not isinstance(value, str) or len(value) > TEXT_CHARACTERS_MAX:
+        raise Unreadable(wanted)
+    for server in value.split(","):
+        server_host, colon, port = server.strip().rpartition(":")
+        if not colon or not _HOST.fullmatch(server_host.strip("[]")) or not _is_port(port):
+            raise Unreadable(wanted)
+    return ",".join(server.strip() for server in value.split(","))
+
+
+def url(value: object) -> str:
+    """An http(s) URL without user and password in it."""
+    wanted = "a URL: http://host:port (no user or password in it)"
+    if not isinstance(value, str) or len(value) > TEXT_CHARACTERS_MAX or not value.isprintable():
+        raise Unreadable(wanted)
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError as exc:
+        raise Unreadable(wanted) from exc
+    if "@" in parts.netloc:
+        raise Unreadable(wanted, found="a URL with a user in it, not shown")
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or " " in value:
+        raise Unreadable(wanted)
+    return value.rstrip("/")
+
+
+def table_pattern(value: object) -> str:
+    """``database.table`` with ``*`` and ``?``."""
+    if not isinstance(value, str) or len(value) > 200 or not all(value.partition(".")[::2]):
+        raise Unreadable("a pattern database.table, such as shop.* or *.*")
+    return value
+
+
+def _is_port(digits: str) -> bool:
+    return digits.isascii() and digits.isdigit() and len(digits) <= 5 and 0 < int(digits) < 65536

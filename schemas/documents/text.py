@@ -1,0 +1,88 @@
+"""YAML text to plain values (``dict``, ``list``, ``str``, ``int``, ``float``, ``bool``, ``None``).
+
+YAML 1.1 surprises are switched off: ``0-1-5`` and ``2001-12-14`` are text, not dates; ``1:30`` is text, not 90;
+only ``true`` and ``false`` are truth values. A key given twice, aliases (they can grow without bound) and tags are
+refused. Raises Fatal MR-4102 only; never builds an object of any other type.
+"""
+
+import re
+
+import yaml
+
+from millrace.errors import Fatal
+
+TEXT_BYTES_MAX = 256 * 1024  # a quarter of ZooKeeper's default limit of 1 MiB a node
+DEPTH_MAX = 20
+
+
+def plain_from_yaml(text: str, *, origin: str = "document") -> object:
+    """The one document in ``text``."""
+    if len(text.encode(errors="replace")) > TEXT_BYTES_MAX:
+        raise Fatal("MR-4102", f"{origin} is larger than {TEXT_BYTES_MAX} bytes")
+    try:
+        return yaml.load(text, Loader=_Loader)  # a SafeLoader, narrowed
+    except yaml.YAMLError as exc:
+        mark = getattr(exc, "problem_mark", None)
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        what = getattr(exc, "problem", None) or getattr(exc, "reason", None) or type(exc).__name__
+        # `from None`: the original quotes the text, which may hold a secret
+        raise Fatal("MR-4102", f"{origin} is not YAML{where}: {what}") from None
+    except (ValueError, RecursionError) as exc:
+        raise Fatal("MR-4102", f"{origin} is not YAML: {type(exc).__name__}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  # PyYAML's own name
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise _refused("an alias (*name) is not allowed", self)
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if getattr(event, "tag", None):
+            raise _refused("a tag (!name) is not allowed", self)
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise _refused(f"nested deeper than {DEPTH_MAX}", self)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+    def mapping(self, node: yaml.MappingNode) -> dict[object, object]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key is not text", key.start_mark
+                )
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key is given twice", key.start_mark
+                )
+            seen.add(key.value)
+        # keys are names: `on: 1` has the key "on", `1: x` the key "1"
+        return {key.value: self.construct_object(value, deep=True) for key, value in node.value}
+
+
+def _refused(problem: str, loader: _Loader) -> yaml.YAMLError:
+    mark = loader.peek_event().start_mark  # type: ignore[no-untyped-call]
+    return yaml.composer.ComposerError(None, None, problem, mark)
+
+
+def _construct_map(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
+    return loader.mapping(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _construct_map)
+for _tag, _pattern, _first in (
+    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", "~nN\0"),
+    ("tag:yaml.org,2002:int", r"-?(?:0|[1-9][0-9]{0,30})", "-0123456789"),
+    ("tag:yaml.org,2002:float", r"-?[0-9]{1,30}\.[0-9]{1,30}", "-0123456789"),
+):
+    _Loader.add_implicit_resolver(
+        _tag, re.compile(rf"^(?:{_pattern})$"), [*_first.replace("\0", ""), ""]
+    )

@@ -1,0 +1,124 @@
+"""What a task reports, and what it may become.
+
+Layout in ZooKeeper (``status/<task>``, canonical JSON, written by the task's owner at most twice a second):
+``format, state, why, code, fix, next_try_s, gtid_set, seq, epoch, worker, figures, revision``.
+
+``figures`` are for people and dashboards (lag, rows/s, the replica chosen and why); no decision rests on them.
+``gtid_set`` is what has been published (capture) or applied (apply); nothing is resumed from it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from types import MappingProxyType
+
+from millrace.errors import Fatal
+
+STATUS_FORMAT = 1
+WHY_CHARACTERS_MAX = 4000  # keeps a node far below ZooKeeper's 1 MiB
+
+Figure = int | float | str
+
+
+class TaskState(Enum):
+    """One word for where a task stands."""
+
+    PENDING = "pending"  # created, nobody owns it
+    ASSIGNED = "assigned"  # the scheduler chose an owner; it is starting or waits for the lease
+    RUNNING = "running"  # the owner moves rows
+    DEGRADED = "degraded"  # retrying by itself; says why and when next
+    PAUSED = "paused"  # an operator asked for it
+    BLOCKED = "blocked"  # a Fatal error; only an operator leaves this state
+
+    def to(self, target: "TaskState") -> "TaskState":
+        """``target``, or ValueError when the change is not allowed (staying always is)."""
+        if target is not self and target not in ALLOWED[self]:
+            raise ValueError(f"a task cannot go from {self.value} to {target.value}")
+        return target
+
+
+_S = TaskState
+ALLOWED: Mapping[TaskState, frozenset[TaskState]] = MappingProxyType(
+    {
+        _S.PENDING: frozenset({_S.ASSIGNED, _S.PAUSED}),
+        # a start can fail before a row moved: the source is away (DEGRADED) or refused for good (BLOCKED)
+        _S.ASSIGNED: frozenset({_S.RUNNING, _S.DEGRADED, _S.BLOCKED, _S.PENDING, _S.PAUSED}),
+        _S.RUNNING: frozenset({_S.DEGRADED, _S.ASSIGNED, _S.PENDING, _S.PAUSED, _S.BLOCKED}),
+        _S.DEGRADED: frozenset({_S.RUNNING, _S.ASSIGNED, _S.PENDING, _S.PAUSED, _S.BLOCKED}),
+        _S.PAUSED: frozenset({_S.PENDING}),
+        _S.BLOCKED: frozenset({_S.PENDING, _S.PAUSED}),
+    }
+)
+assert set(ALLOWED) == set(TaskState)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """One report. A runner fills ``state`` (RUNNING or DEGRADED), ``why``, its progress and figures.
+
+    The supervisor adds ``epoch`` and ``worker``. ``next_try_s`` counts from the report on; 0 when nothing is
+    being waited for. ``code`` and ``fix`` are empty while all is well.
+    """
+
+    state: TaskState
+    why: str = ""
+    code: str = ""
+    fix: str = ""
+    next_try_s: float = 0.0
+    gtid_set: str = ""
+    seq: int = 0
+    epoch: int = 0
+    worker: str = ""
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+
+    def owned_by(self, worker: str, *, epoch: int) -> "TaskReport":
+        """The same report, signed by its owner."""
+        return replace(self, worker=worker, epoch=epoch)
+
+
+def report_to_plain(report: TaskReport) -> dict[str, object]:
+    """Plain values, the fields in the order people read them."""
+    return {
+        "format": STATUS_FORMAT,
+        "state": report.state.value,
+        "why": report.why[:WHY_CHARACTERS_MAX],
+        "code": report.code,
+        "fix": report.fix[:WHY_CHARACTERS_MAX],
+        "next_try_s": round(report.next_try_s, 3),
+        "gtid_set": report.gtid_set,
+        "seq": report.seq,
+        "epoch": report.epoch,
+        "worker": report.worker,
+        "figures": dict(report.figures),
+    }
+
+
+def report_from_json(content: bytes, *, origin: str) -> TaskReport:
+    """The report in a status node, or Fatal MR-4011."""
+    try:
+        plain = json.loads(content)
+        if plain["format"] > STATUS_FORMAT:
+            raise ValueError(f"format {plain['format']} is newer than {STATUS_FORMAT}")
+        return TaskReport(
+            state=TaskState(plain["state"]),
+            why=str(plain["why"]),
+            code=str(plain["code"]),
+            fix=str(plain["fix"]),
+            next_try_s=float(plain["next_try_s"]),
+            gtid_set=str(plain["gtid_set"]),
+            seq=int(plain["seq"]),
+            epoch=int(plain["epoch"]),
+            worker=str(plain["worker"]),
+            figures=_figures(plain["figures"]),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+        raise Fatal("MR-4011", f"{origin} can't be read: {type(exc).__name__}") from exc
+
+
+def _figures(plain: object) -> Mapping[str, Figure]:
+    if not isinstance(plain, dict):
+        raise TypeError("figures is not a mapping")
+    return MappingProxyType(
+        {str(k): v if isinstance(v, int | float | str) else str(v) for k, v in plain.items()}
+    )

@@ -1,0 +1,147 @@
+"""Documents under arbitrary input: they survive the round trip, and nothing crashes the border."""
+
+import json
+from collections.abc import Callable
+from typing import TypeVar
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.errors import Fatal
+from schemas.documents import (
+    Account,
+    ApplyRules,
+    ApplyTask,
+    CaptureTask,
+    ConflictPolicy,
+    Consistency,
+    Member,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    Start,
+    TableFilter,
+    TaskDocument,
+    Tls,
+    TlsMode,
+    TopicAddress,
+    canonical_json,
+    parse_set,
+    parse_task,
+    plain_from_yaml,
+    plain_set,
+    plain_task,
+)
+
+T = TypeVar("T")
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+STARTS = st.sampled_from([Start(), Start(f"{UUID}:1-5:blue:3"), Start("0-1-5,1-2-3")])
+REFERENCES = st.builds(
+    SecretReference, st.just(SecretPlace.ENVIRONMENT), st.sampled_from(["A", "_b9"])
+)
+SETS = st.builds(
+    SetDocument,
+    name=NAMES,
+    members=st.lists(
+        st.builds(
+            Member, st.sampled_from(["a", "10.0.0.1", "::1", "db-1.x"]), st.integers(1, 65535)
+        ),
+        min_size=1,
+        max_size=5,
+        unique=True,
+    ).map(tuple),
+    account=st.builds(Account, st.sampled_from(["millrace", "ü x"]), REFERENCES),
+    tls=st.builds(Tls, st.sampled_from(TlsMode), st.sampled_from(["", "/ca.pem"])),
+)
+PATTERNS = st.lists(st.sampled_from(["*.*", "shop.*", "a.b.c", "ü.?"]), max_size=3).map(tuple)
+ADDRESSES = st.builds(
+    TopicAddress,
+    topic=NAMES,
+    bootstrap=st.sampled_from(["h:1", "127.0.0.1:9092,[::1]:9093"]),
+    registry=st.sampled_from(["http://h:1", "https://h/x"]),
+)
+TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
+    st.builds(
+        CaptureTask,
+        name=NAMES,
+        set_name=NAMES,
+        output=ADDRESSES,
+        start=STARTS,
+        tables=st.builds(TableFilter, PATTERNS, PATTERNS),
+    ),
+    st.builds(
+        ApplyTask,
+        name=NAMES,
+        source=ADDRESSES,
+        target=NAMES,
+        start=STARTS,
+        rules=st.builds(
+            ApplyRules,
+            lanes=st.integers(1, 64),
+            consistency=st.sampled_from(Consistency),
+            conflict=st.sampled_from(ConflictPolicy),
+        ),
+    ),
+)
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(SETS)
+def test_a_set_document_survives_the_round_trip(document: SetDocument) -> None:
+    """Canonical JSON gives the same document again, and JSON is YAML."""
+    text = canonical_json(plain_set(document))
+    assert parse_set(json.loads(text)) == document
+    assert parse_set(plain_from_yaml(text)) == document
+
+
+@given(TASKS)
+def test_a_task_document_survives_the_round_trip(document: TaskDocument) -> None:
+    """Canonical JSON gives the same document again, byte for byte the second time."""
+    text = canonical_json(plain_task(document))
+    again = parse_task(json.loads(text))
+    assert again == document
+    assert canonical_json(plain_task(again)) == text
+
+
+@given(PLAIN)
+def test_any_plain_value_is_taken_or_refused_with_a_code(plain: object) -> None:
+    """No input crashes the border."""
+    for parse in (parse_set, parse_task):
+        refusal = _refusal(parse, plain)
+        assert refusal is None or refusal.code in ("MR-4101", "MR-4107")
+
+
+@given(
+    TASKS,
+    st.sampled_from(["task", "kind", "set", "topic", "kafka", "registry", "start", "lanes"]),
+    PLAIN,
+)
+def test_a_task_with_one_field_replaced_is_taken_or_names_that_field(
+    document: TaskDocument, name: str, value: object
+) -> None:
+    """A refusal's path leads to the field that was broken."""
+    plain = {**plain_task(document), name: value}
+    refusal = _refusal(parse_task, plain)
+    assert refusal is None or (refusal.code == "MR-4101" and f"  {name}" in refusal.message)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_plain_yaml_or_refused(text: str) -> None:
+    """The YAML border raises its one code and nothing else."""
+    refusal = _refusal(plain_from_yaml, text)
+    assert refusal is None or refusal.code == "MR-4102"
+
+
+def _refusal(parse: Callable[[T], object], given_value: T) -> Fatal | None:
+    try:
+        parse(given_value)
+    except Fatal as refusal:
+        return refusal
+    return None

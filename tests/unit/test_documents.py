@@ -1,0 +1,256 @@
+"""Documents at the border: what is taken, what is refused, and what the refusal says."""
+
+from pathlib import Path
+
+import pytest
+
+from millrace.errors import Fatal
+from schemas.documents import (
+    ApplyTask,
+    CaptureTask,
+    ConflictPolicy,
+    Member,
+    SecretReference,
+    SetDocument,
+    TableFilter,
+    TlsMode,
+    canonical_json,
+    parse_set,
+    parse_task,
+    plain_from_yaml,
+    plain_set,
+    plain_task,
+    resolve_secret,
+)
+
+SHOP = """
+set: shop
+members:
+  - {host: 127.0.0.1, port: 3306}
+  - host: db2.example.org
+user: millrace
+password: env:MILLRACE_SHOP_PASSWORD
+tls: disabled
+"""
+CAPTURE = """
+task: shop-capture
+kind: capture
+set: shop
+kafka: {bootstrap: "127.0.0.1:9092"}
+registry: http://127.0.0.1:8081/
+start: 0-1-5
+exclude: ["shop.tmp*"]
+"""
+APPLY = """
+task: shop-to-warehouse
+kind: apply
+topic: shop
+kafka: {bootstrap: "127.0.0.1:9092"}
+target: warehouse
+start: first
+conflict: skip
+"""
+
+
+def _set(text: str) -> SetDocument:
+    return parse_set(plain_from_yaml(text))
+
+
+def _problems(text: str) -> str:
+    plain = plain_from_yaml(text)
+    with pytest.raises(Fatal) as caught:
+        parse_task(plain) if "kind:" in text else parse_set(plain)
+    assert caught.value.code == "MR-4101"
+    assert caught.value.fix
+    return caught.value.message
+
+
+def test_a_set_document_is_read_with_defaults() -> None:
+    """Port and TLS mode have defaults; the password stays a reference."""
+    document = _set(SHOP)
+    assert document.name == "shop"
+    assert document.members == (Member("127.0.0.1", 3306), Member("db2.example.org", 3306))
+    assert str(document.account.password) == "env:MILLRACE_SHOP_PASSWORD"
+    assert document.tls.mode is TlsMode.DISABLED
+    assert _set(SHOP.replace("tls: disabled", "")).tls.mode is TlsMode.VERIFY_IDENTITY
+
+
+def test_a_capture_task_takes_the_name_of_its_set_as_topic() -> None:
+    """The contract's defaults hold, and a MariaDB position is text although it looks like a date."""
+    task = parse_task(plain_from_yaml(CAPTURE))
+    assert isinstance(task, CaptureTask)
+    assert task.output.topic == "shop"
+    assert task.output.registry == "http://127.0.0.1:8081"
+    assert task.start.gtid_set == "0-1-5"
+    dated = parse_task(plain_from_yaml(CAPTURE.replace("0-1-5", "2001-12-14")))
+    assert dated.start.gtid_set == "2001-12-14"
+
+
+def test_an_apply_task_is_read() -> None:
+    """Rules are enums, `first` is no GTID set, a registry is optional."""
+    task = parse_task(plain_from_yaml(APPLY))
+    assert isinstance(task, ApplyTask)
+    assert task.start.is_first
+    assert task.rules.conflict is ConflictPolicy.SKIP
+    assert task.rules.lanes == 4
+    assert task.source.registry == ""
+
+
+def test_every_problem_of_a_document_is_told_at_once() -> None:
+    """One error names each field with path, found and wanted."""
+    told = _problems(
+        """
+        set: ../shop
+        members: [{host: "a b", port: 99999, prot: 1}, {host: x}, {host: x}]
+        passwrod: env:X
+        user: ""
+        """
+    )
+    assert "members[0].port: found 99999, wanted a whole number from 1 to 65535" in told
+    assert "members[0].prot: found an unknown field, wanted 'port' (nearest)" in told
+    assert "members[0].host: found 'a b'" in told
+    assert "members[2]: found x:3306, wanted each server once" in told
+    assert "passwrod: found an unknown field, wanted 'password' (nearest)" in told
+    assert "password: found nothing, wanted a reference: env:" in told
+    assert "set: found '../shop'" in told
+    assert "8 problems" in told
+
+
+def test_a_password_in_the_document_is_refused_and_not_repeated() -> None:
+    """The error says how to refer to it and does not show it."""
+    told = _problems(SHOP.replace("env:MILLRACE_SHOP_PASSWORD", "hunter2:canary"))
+    assert "env:NAME" in told
+    assert "canary" not in told
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ("kind: kapture", "kind: found 'kapture', wanted capture | apply"),
+        ("start: yesterday", "start: found 'yesterday', wanted first, or a GTID set"),
+        ("lanes: true", "lanes: found true, wanted a whole number from 1 to 64"),
+        ("lanes: 65", "lanes: found 65"),
+        ("consistency: eventual", "consistency: found 'eventual', wanted causal | transactional"),
+        ("include: ['*']", "include: found an unknown field"),
+        ("registry: http://user:canary@h:1", "registry: found a URL with a user in it, not shown"),
+        ("registry: ftp://h", "registry: found 'ftp://h', wanted a URL"),
+        ("kafka: {bootstrap: nowhere}", "kafka.bootstrap: found 'nowhere', wanted Kafka servers"),
+        ("kafka: 9092", "kafka: found 9092, wanted a mapping"),
+        ("kafka:", "kafka: found nothing, wanted a mapping"),
+        ("target: [a]", "target: found a list of 1, wanted a name"),
+        ("topic: ..", "topic: found '..'"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_is_wanted(changed: str, told: str) -> None:
+    """Path, found and wanted, for each kind of field."""
+    field = changed.partition(":")[0]
+    kept = [line for line in APPLY.splitlines() if not line.startswith(f"{field}:")]
+    assert told in _problems("\n".join([*kept, changed]))
+
+
+@pytest.mark.parametrize("text", ["", "just text", "- a\n- b", "5"])
+def test_a_document_must_be_a_mapping(text: str) -> None:
+    """Anything else is one clear problem, not a crash."""
+    assert "wanted a mapping" in _problems(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("set: a\nset: b", "line 2, column 1: a key is given twice"),
+        ("a: &x [1]\nb: *x", "an alias (*name) is not allowed"),
+        ("a: !!python/object:os.system {}", "a tag (!name) is not allowed"),
+        ("a: [", "line 1"),
+        ("[" * 100 + "]" * 100, "nested deeper than"),
+        ("a: '" + "x" * 300_000 + "'", "larger than"),
+        ("? [a]\n: b", "a key is not text"),
+        ("a: \x07", "is not YAML"),
+    ],
+)
+def test_text_that_is_not_plain_yaml_is_refused(text: str, told: str) -> None:
+    """No alias bombs, no objects, no silent last-one-wins; the place is named."""
+    with pytest.raises(Fatal) as caught:
+        plain_from_yaml(text)
+    assert caught.value.code == "MR-4102"
+    assert told in caught.value.message
+
+
+def test_yaml_words_that_look_like_values_stay_text() -> None:
+    """`on`, `1:30` and dates are text; true, ~ and 5 are not."""
+    assert plain_from_yaml("a: on\nb: 1:30\nc: 2001-12-14\nd: 012") == {
+        "a": "on",
+        "b": "1:30",
+        "c": "2001-12-14",
+        "d": "012",
+    }
+    assert plain_from_yaml("a: true\nb: ~\nc: 5\nd: -1.5\ne:") == {
+        "a": True,
+        "b": None,
+        "c": 5,
+        "d": -1.5,
+        "e": None,
+    }
+
+
+def test_a_newer_format_is_told_apart_from_a_wrong_document() -> None:
+    """Nobody is sent to correct fields that a newer program wrote rightly."""
+    with pytest.raises(Fatal) as caught:
+        parse_set({**plain_set(_set(SHOP)), "format": 2})
+    assert caught.value.code == "MR-4107"
+
+
+def test_canonical_json_writes_defaults_out() -> None:
+    """A default that changes later must not change a task that exists."""
+    text = canonical_json(plain_task(parse_task(plain_from_yaml(APPLY))))
+    assert text == (
+        '{"conflict":"skip","consistency":"causal","format":1,"kafka":{"bootstrap":"127.0.0.1:9092"},'
+        '"kind":"apply","lanes":4,"start":"first","target":"warehouse","task":"shop-to-warehouse","topic":"shop"}'
+    )
+
+
+def test_a_table_is_admitted_by_include_and_not_exclude() -> None:
+    """Patterns part at their first dot; case counts."""
+    tables = TableFilter(("shop.*",), ("shop.tmp*",))
+    assert tables.admits("shop", "orders")
+    assert tables.admits("shop", "a.b")
+    assert not tables.admits("Shop", "orders")
+    assert not tables.admits("shop", "tmp_1")
+    assert not tables.admits("workshop", "orders")
+
+
+def test_a_secret_is_read_where_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Environment and file; one line end of a file is dropped, no more."""
+    monkeypatch.setenv("H6_SECRET", "a b ")
+    file = tmp_path / "secret"
+    file.write_text("pass\n\n")
+    assert resolve_secret(_reference("env:H6_SECRET")) == "a b "
+    assert resolve_secret(_reference(f"file:{file}")) == "pass\n"
+
+
+def test_a_secret_that_cannot_be_read_is_named_by_its_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Missing, empty, too large, not text: MR-4106 with the reference and never the bytes."""
+    monkeypatch.delenv("H6_SECRET", raising=False)
+    monkeypatch.setenv("H6_EMPTY", "")
+    (tmp_path / "binary").write_bytes(b"canary\xff")
+    (tmp_path / "large").write_bytes(b"x" * 70_000)
+    for text in (
+        "env:H6_SECRET",
+        "env:H6_EMPTY",
+        f"file:{tmp_path}/missing",
+        f"file:{tmp_path}",
+        f"file:{tmp_path}/binary",
+        f"file:{tmp_path}/large",
+    ):
+        with pytest.raises(Fatal) as caught:
+            resolve_secret(_reference(text))
+        assert caught.value.code == "MR-4106"
+        assert text in caught.value.message
+        assert "canary" not in repr(caught.value)
+
+
+def _reference(text: str) -> SecretReference:
+    reference = SecretReference.parse(text)
+    assert reference is not None
+    return reference
