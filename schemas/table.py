@@ -7,8 +7,8 @@
       key           is_visible  text        (None: the type has no charset)
                               labels        (ENUM, SET; None: the label is not text, or stands twice)
 
-``code`` is the *real* type: a column that the table map calls STRING but whose metadata says ENUM or SET is ENUM or SET.
-``parameter`` is the column's metadata, one number with one meaning for each type:
+``code`` is the *real* type: a column that the table map calls STRING but whose metadata says ENUM or SET is ENUM or
+SET. ``parameter`` is the column's metadata, one number with one meaning for each type:
 
     VARCHAR, VAR_STRING, VARCHAR_COMPRESSED   length_bytes_max; the row image has a length of 1 byte below 256, else 2
     STRING (CHAR, BINARY)                     length_bytes_max; the same
@@ -22,8 +22,8 @@
     all others                                0
 
 Guarantees: equality is structure, so two table maps of the same table give equal values (the table id is not in here).
-What a table map doesn't tell is not here: defaults, display widths, other keys than the primary, MariaDB's UUID and INET
-(they look like BINARY(16)), VARBINARY against BLOB of a compressed column's declared length.
+What a table map doesn't tell is not here: defaults, display widths, other keys than the primary, MariaDB's UUID and
+INET (they look like BINARY(16)), VARBINARY against BLOB of a compressed column's declared length.
 """
 
 from dataclasses import dataclass
