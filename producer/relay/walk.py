@@ -1,0 +1,73 @@
+"""Walks over event bytes in memory: checksums, lengths, positions, source transactions. Compiled; no I/O.
+
+``walk_events`` is for a file of ours at start (recovery) and for its end of whole transactions; ``scan_events`` is for
+a reader, which knows already that the span ends with a whole transaction and only wants whole, intact events.
+Both stop in front of the first event that is not right and say why; an event cut by the end of the bytes is no error.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from producer.relay import event_types as t
+from producer.relay.crc import crc32
+from producer.relay.groups import (
+    BAD_CHECKSUM,
+    BAD_LENGTH,
+    BAD_POSITION,
+    OK,
+    POS,
+    begin_event,
+    finish_event,
+    u32,
+)
+
+
+@njit(nogil=True, cache=True)
+def check_event(
+    buf: Any, at: int, end: int, pos: int, tables: Any, folded: Any, verify: bool
+) -> tuple[int, int]:
+    """(status, size) of the event at ``buf[at]``, file offset ``pos``; size 0: it is cut by ``end``."""
+    if end - at < t.HEADER_BYTES:
+        return OK, 0
+    size = u32(buf, at + 9)
+    if size < t.EVENT_BYTES_MIN:
+        return BAD_LENGTH, 0
+    if at + size > end:
+        return OK, 0
+    if u32(buf, at + 13) != (pos + size) & 0xFFFFFFFF:
+        return BAD_POSITION, 0
+    if verify:
+        length = size - t.CHECKSUM_BYTES
+        found = crc32(buf.ctypes.data + at, length, np.uint32(0), tables, folded)
+        if np.int64(found) != u32(buf, at + length):
+            return BAD_CHECKSUM, 0
+    return OK, size
+
+
+@njit(nogil=True, cache=True)
+def walk_events(
+    buf: Any, at: int, end: int, state: Any, runs: Any, tables: Any, folded: Any, mariadb: bool, verify: bool
+) -> tuple[int, int]:
+    """(status, offset of the first event not walked). ``buf[at]`` is the file offset state[POS]."""
+    while True:
+        status, size = check_event(buf, at, end, state[POS], tables, folded, verify)
+        if status != OK or size == 0:
+            return status, at
+        status = begin_event(state, runs, buf, at, size, mariadb)
+        if status != OK:
+            return status, at
+        finish_event(state, runs, size, u32(buf, at))
+        at += size
+
+
+@njit(nogil=True, cache=True)
+def scan_events(buf: Any, end: int, pos: int, tables: Any, folded: Any) -> tuple[int, int]:
+    """(status, bytes of whole events) from ``buf[0]``, which is the file offset ``pos``."""
+    at = 0
+    while True:
+        status, size = check_event(buf, at, end, pos + at, tables, folded, True)
+        if status != OK or size == 0:
+            return status, at
+        at += size
