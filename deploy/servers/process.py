@@ -1,0 +1,228 @@
+"""One server process: started in a session of its own, watched, paused, ended with everything it started.
+
+A *session* (setsid) is what we end, not a process group: Spark's Python daemon makes a group of its own, and no process
+of ours must outlive the stack. A session's number is its leader's pid, and the kernel gives no pid again that a living
+session still bears; so the leader's pid with its start time names the session for good, also from another process
+(``millrace down``), and a pid that was given again is recognised by its start time.
+
+    leader alive, start time as recorded        it is ours
+    leader gone, members of the session alive   they are ours
+    pid alive with another start time           given again: ours is gone, nobody is signalled
+
+Guarantees: with ``dies_with_parent`` the kernel kills the process when the *thread* that started it ends (so start
+servers from a thread that lives as long as they shall); without, it survives us.
+Not done here: no restart, no health: the owner of the server asks it.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from millrace.errors import Fatal
+
+POLL_S = 0.02
+STOP_S = 20.0
+LOG_LINES = 12
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """What to start. ``environment`` is added to ours; output is appended to ``log``."""
+
+    name: str
+    command: tuple[str, ...]
+    log: Path
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A session's leader: its pid, and when it started in clock ticks since boot."""
+
+    pid: int
+    start_ticks: int
+
+
+class ServerProcess:
+    """A process that this one started from a spec."""
+
+    def __init__(self, spec: ProcessSpec, *, dies_with_parent: bool = True) -> None:
+        self.spec = spec
+        self._dies_with_parent = dies_with_parent
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._identity: ProcessIdentity | None = None
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        """Who it is; an error before ``launch``."""
+        if self._identity is None:
+            raise Fatal("MR-8004", f"{self.spec.name} was not started")
+        return self._identity
+
+    def launch(self) -> None:
+        """Start it; returns at once."""
+        self.spec.log.parent.mkdir(parents=True, exist_ok=True)
+        parent = os.getpid()
+        with self.spec.log.open("ab") as log:
+            self._popen = subprocess.Popen(
+                self.spec.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.spec.environment},
+                start_new_session=True,
+                preexec_fn=(lambda: _die_with(parent)) if self._dies_with_parent else None,  # noqa: PLW1509
+            )
+        ticks = _start_ticks(self._popen.pid)
+        if ticks is None:
+            raise self.failure("ended at once")
+        self._identity = ProcessIdentity(self._popen.pid, ticks)
+
+    def wait_ready(self, is_ready: Callable[[], bool], *, timeout_s: float) -> None:
+        """Until ``is_ready()``; Fatal MR-8004 with the last log lines when it ends or time is up."""
+        deadline = time.monotonic() + timeout_s
+        while not is_ready():
+            if not self.is_alive():
+                raise self.failure("ended while it was started")
+            if time.monotonic() > deadline:
+                raise self.failure(f"was not ready within {timeout_s:.0f} s")
+            time.sleep(POLL_S)
+
+    def is_alive(self) -> bool:
+        """Whether the leader runs (a zombie does not)."""
+        return self._popen is not None and self._popen.poll() is None
+
+    def terminate(self) -> None:
+        """Ask it to end (SIGTERM); returns at once."""
+        if self._popen is not None and self._popen.poll() is None:
+            self._popen.send_signal(signal.SIGTERM)
+            self._popen.send_signal(signal.SIGCONT)
+
+    def stop(self, *, timeout_s: float = STOP_S) -> None:
+        """Ask it to end (SIGTERM), insist after ``timeout_s`` (SIGKILL); nothing of its session is left."""
+        if self._popen is None or self._identity is None:
+            return
+        self.terminate()
+        if self._popen.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                self._popen.wait(timeout=timeout_s)
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL to its whole session; returns when the leader is gone."""
+        if self._popen is None or self._identity is None:
+            return
+        signal_session(self._identity, signal.SIGKILL)
+        self._popen.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP to its whole session."""
+        signal_session(self.identity, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT to its whole session."""
+        signal_session(self.identity, signal.SIGCONT)
+
+    def failure(self, what: str) -> Fatal:
+        """MR-8004 that says what happened, with the log's last lines."""
+        lines = last_lines(self.spec.log)
+        return Fatal(
+            "MR-8004", f"{self.spec.name} {what}; its log ends:\n{lines}", log=self.spec.log
+        )
+
+
+def end_session(identity: ProcessIdentity, *, timeout_s: float = STOP_S) -> None:
+    """End a session that another process of ours started: SIGTERM to its leader, then SIGKILL to what is left."""
+    if _start_ticks(identity.pid) == identity.start_ticks:
+        _send(identity.pid, signal.SIGTERM)
+        _send(identity.pid, signal.SIGCONT)
+    deadline = time.monotonic() + timeout_s
+    while is_running(identity) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    while members := session_members(identity):
+        for pid in members:
+            _send(pid, signal.SIGKILL)
+        time.sleep(POLL_S)
+
+
+def is_running(identity: ProcessIdentity) -> bool:
+    """Whether the leader itself is alive."""
+    return _start_ticks(identity.pid) == identity.start_ticks
+
+
+def signal_session(identity: ProcessIdentity, number: signal.Signals) -> None:
+    """Send a signal to every living process of the session."""
+    for pid in session_members(identity):
+        _send(pid, number)
+
+
+def session_members(identity: ProcessIdentity) -> tuple[int, ...]:
+    """The living processes of the session; none when its number was given to somebody else."""
+    ticks = _start_ticks(identity.pid)
+    if ticks is not None and ticks != identity.start_ticks:
+        return ()
+    return tuple(pid for pid in _all_pids() if _session(pid) == identity.pid)
+
+
+def free_port() -> int:
+    """A loopback TCP port that nobody listens on now, chosen by the system."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def last_lines(log: Path, *, count: int = LOG_LINES) -> str:
+    """The end of a log, indented; empty when there is none."""
+    if not log.is_file():
+        return ""
+    lines = log.read_text(errors="replace").splitlines()[-count:]
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _die_with(parent: int) -> None:
+    """In the child, before exec: be killed with the parent; it may be gone already."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return  # it ended by itself meanwhile
+
+
+def _all_pids() -> Iterator[int]:
+    return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
+
+
+def _start_ticks(pid: int) -> int | None:
+    """Field 22 of /proc/pid/stat; None for a process that is gone or a zombie."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields and fields[0] not in "ZX" else None
+
+
+def _session(pid: int) -> int | None:
+    """Field 6 of /proc/pid/stat; None for a process that is gone or a zombie."""
+    fields = _stat(pid)
+    return int(fields[3]) if fields and fields[0] not in "ZX" else None
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields from the third (state) on: the second holds the program's name, in parentheses, blanks and all."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return text.rpartition(")")[2].split()

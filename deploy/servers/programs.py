@@ -1,0 +1,105 @@
+"""Where the programs are that the local servers run: the home folder, the environment, the system.
+
+Guarantees: what is returned exists and can be executed; what is missing is Fatal (MR-8002, MR-8005) with the command
+that mends it. Not done here: fetching (``deploy.fetch``).
+"""
+
+import importlib.util
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from millrace.errors import Fatal
+from millrace.home import home
+
+MYSQLD_ENVIRONMENT = "MILLRACE_MYSQLD"
+
+
+@dataclass(frozen=True, slots=True)
+class MysqlPrograms:
+    """MySQL's server, and the reader of its binlog when there is one."""
+
+    mysqld: Path
+    mysqlbinlog: Path | None
+
+
+def mysql_programs(given: Path | None = None) -> MysqlPrograms | None:
+    """From ``given``, MILLRACE_MYSQLD or the home folder, in this order; None when there is no MySQL."""
+    named = given or (Path(value) if (value := os.environ.get(MYSQLD_ENVIRONMENT)) else None)
+    if named is not None and not _is_program(named):
+        raise Fatal(
+            "MR-8005",
+            f"{named} is not a program",
+            fix="Give the path of a mysqld that can be executed.",
+        )
+    mysqld = named or home() / "mysql" / "mysqld"
+    if not _is_program(mysqld):
+        return None
+    return MysqlPrograms(mysqld.absolute(), _mysqlbinlog(beside=mysqld))
+
+
+def mariadb_folder() -> Path:
+    """The unpacked MariaDB: ``bin/mariadbd`` and ``share`` below it."""
+    folder = home() / "mariadb"
+    if not _is_program(folder / "bin" / "mariadbd"):
+        raise Fatal("MR-8005", f"MariaDB is not in {folder}", fix="Run `make setup`.")
+    return folder
+
+
+def kafka_classpath() -> str:
+    """The broker's jars as a Java class path."""
+    return _classpath(home() / "jars" / "kafka")
+
+
+def spark_jars() -> tuple[Path, ...]:
+    """The jars that PySpark needs beside its own to read Kafka (for ``spark.jars``)."""
+    return tuple(_jars(home() / "jars" / "spark"))
+
+
+def zookeeper_classpath() -> str:
+    """ZooKeeper is among PySpark's own jars."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise Fatal("MR-8002", "PySpark is not installed", fix="Run `make setup`.")
+    return str(Path(spec.origin).parent / "jars" / "*")
+
+
+def java_program() -> Path:
+    """Java 17 or later (``make setup`` checks the version), from JAVA_HOME or PATH."""
+    named = os.environ.get("JAVA_HOME")
+    found = Path(named) / "bin" / "java" if named else shutil.which("java")
+    if not found or not _is_program(Path(found)):
+        raise Fatal(
+            "MR-8002",
+            "Java is missing",
+            fix="apt-get install openjdk-17-jre-headless (or set JAVA_HOME)",
+        )
+    return Path(found)
+
+
+def _classpath(folder: Path) -> str:
+    return ":".join(str(jar) for jar in _jars(folder))
+
+
+def _jars(folder: Path) -> list[Path]:
+    jars = sorted(folder.glob("*.jar"))
+    if not jars:
+        raise Fatal("MR-8005", f"no jars in {folder}", fix="Run `make setup`.")
+    return jars
+
+
+def _mysqlbinlog(*, beside: Path) -> Path | None:
+    for found in (
+        beside.parent / "mysqlbinlog",
+        beside.resolve().parent / "mysqlbinlog",
+        home() / "mysql/mysqlbinlog",
+    ):
+        if _is_program(found):
+            return found.absolute()
+    on_path = shutil.which("mysqlbinlog")
+    return Path(on_path) if on_path else None
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)

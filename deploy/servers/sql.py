@@ -1,0 +1,78 @@
+"""SQL on the local servers: the one module of ``deploy`` that knows PyMySQL.
+
+Statements go over the server's socket file as its root; nothing here is fit for a server that somebody else runs.
+"""
+
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor, DictCursor
+
+from millrace.errors import Fatal
+
+Arguments = Sequence[object] | Mapping[str, object] | None
+Row = tuple[object, ...]
+CONNECT_S = 5
+
+
+@contextmanager
+def root_connection(path: Path, *, database: str | None = None) -> Iterator["Connection[Cursor]"]:
+    """A connection as root, autocommit on, closed at the end.
+
+    The socket is ours, because PyMySQL leaves it open when nobody listens.
+    """
+    with socket.socket(socket.AF_UNIX) as wire:
+        wire.settimeout(CONNECT_S)
+        wire.connect(str(path))
+        connection = pymysql.connect(
+            user="root", database=database, charset="utf8mb4", autocommit=True, defer_connect=True
+        )
+        connection.connect(wire)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def execute(
+    path: Path, sql: str, arguments: Arguments = None, *, database: str | None = None
+) -> list[Row]:
+    """Run one statement as root; all its rows. The server's own error is raised as it is (pymysql.Error)."""
+    with root_connection(path, database=database) as connection, connection.cursor() as cursor:
+        cursor.execute(sql, arguments)
+        return list(cursor.fetchall())
+
+
+def execute_named(path: Path, sql: str) -> list[dict[str, object]]:
+    """Run one statement as root; its rows by column name."""
+    with (
+        root_connection(path) as connection,
+        connection.cursor(DictCursor) as cursor,
+    ):
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+def execute_unlogged(path: Path, statements: Sequence[str]) -> None:
+    """Run statements as root without writing them to the binlog; Fatal MR-8007 names the one that failed."""
+    with root_connection(path) as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_log_bin = 0")
+        for statement in statements:
+            try:
+                cursor.execute(statement)
+            except pymysql.Error as error:
+                head = " ".join(statement.split()[:3])
+                raise Fatal("MR-8007", f"{head} …: {error}") from error
+
+
+def answers(path: Path) -> bool:
+    """Whether the server takes a connection and a statement."""
+    try:
+        execute(path, "SELECT 1")
+    except (pymysql.Error, OSError):
+        return False
+    return True

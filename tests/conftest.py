@@ -1,0 +1,45 @@
+"""What every test gets: a marker by its folder, real servers as fixtures, a clear word about what could not run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from deploy.servers.programs import mysql_programs
+
+pytest_plugins = ["tests.fix_servers"]
+
+_HERE = Path(__file__).parent
+_MARKERS = ("unit", "property", "integration", "fault")
+_NEEDS_MYSQL = {"mysql_server", "mysqlbinlog"}
+_NO_MYSQL = (
+    "MySQL's half of the tests was NOT RUN: there is no MySQL in the cache. On Debian amd64 `make setup` fetches one; "
+    "elsewhere give your own (8.4 or later): `make test MYSQLD=PATH` or MILLRACE_MYSQLD=PATH."
+)
+
+
+def pytest_report_header() -> Sequence[str]:
+    """First word: which flavours run."""
+    programs = mysql_programs()
+    return [
+        f"millrace: MariaDB and MySQL ({programs.mysqld})" if programs else f"millrace: {_NO_MYSQL}"
+    ]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Last word, where nobody can miss it."""
+    if mysql_programs() is None:
+        terminalreporter.section("flavour not run", sep="!", red=True)
+        terminalreporter.line(_NO_MYSQL)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by folder; leave out those that only MySQL can run where there is none."""
+    for item in items:
+        folder = item.path.relative_to(_HERE).parts[0] if item.path.is_relative_to(_HERE) else ""
+        if folder in _MARKERS:
+            item.add_marker(folder)
+    if mysql_programs() is None:
+        left_out = [item for item in items if _NEEDS_MYSQL & set(getattr(item, "fixturenames", ()))]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]

@@ -1,0 +1,114 @@
+"""The local servers themselves: each kind starts, serves, survives a kill, and leaves nothing behind."""
+
+import socket
+
+import pymysql
+import pytest
+
+from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer, ServerOptions, ZooKeeperServer
+from deploy.servers.process import session_members
+from millrace.errors import Fatal
+from schemas.gtid import Flavour
+from tests.fix_servers import NewServer
+from tests.waiting import eventually
+
+
+def test_a_set_replicates_what_its_primary_commits(source_set: DatabaseSet) -> None:
+    """A row committed on the primary is on every replica, under the same GTID position."""
+    source_set.execute("CREATE DATABASE house_smoke")
+    source_set.execute("CREATE TABLE house_smoke.t (a INT PRIMARY KEY)")
+    source_set.execute("INSERT INTO house_smoke.t VALUES (%s)", (7,))
+    source_set.wait_for_replicas()
+    assert [member.execute("SELECT a FROM house_smoke.t") for member in source_set.members] == [
+        [(7,)]
+    ] * 3
+    assert len({member.gtid_position() for member in source_set.members}) == 1
+    source_set.execute("DROP DATABASE house_smoke")
+
+
+def test_every_member_logs_full_rows_of_what_it_replicates(source_set: DatabaseSet) -> None:
+    """What capture asks of a source holds on primary and replicas."""
+    wanted = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
+    logs_changes = (
+        "log_slave_updates" if source_set.flavour == Flavour.MARIADB else "log_replica_updates"
+    )
+    for member in source_set.members:
+        found = {name: member.execute(f"SELECT @@global.{name}")[0][0] for name in wanted}
+        assert found == wanted
+        assert member.execute(f"SELECT @@global.{logs_changes}") == [(1,)]
+
+
+def test_the_service_account_reads_over_tcp_but_can_not_write(source_set: DatabaseSet) -> None:
+    """The account of a source set is least-privileged: it replicates and reads."""
+    primary = source_set.primary
+    login = {
+        "host": primary.host,
+        "port": primary.port,
+        "user": primary.user,
+        "password": primary.password,
+    }
+    connection = pymysql.connect(**login)  # type: ignore[call-overload]
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        with pytest.raises(pymysql.err.OperationalError):
+            cursor.execute("CREATE DATABASE not_allowed")
+
+
+def test_a_killed_database_server_goes_on_with_its_data(
+    new_server: NewServer, source_set: DatabaseSet
+) -> None:
+    """After SIGKILL the same data is served on the same port."""
+    server: DatabaseServer = new_server(source_set.flavour)
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (a INT PRIMARY KEY)")
+    server.execute("INSERT INTO d.t VALUES (1)")
+    port = server.port
+    server.kill()
+    assert not server.is_alive()
+    server.start()
+    assert server.execute("SELECT a FROM d.t") == [(1,)]
+    assert server.port == port
+
+
+def test_a_server_that_can_not_start_says_why(
+    new_server: NewServer, source_set: DatabaseSet
+) -> None:
+    """A wrong option is Fatal MR-8004 with the server's own last words."""
+    with pytest.raises(Fatal) as caught:
+        new_server(source_set.flavour, options=ServerOptions(extra=("--no-such-option=1",)))
+    assert caught.value.code == "MR-8004"
+    assert "no-such-option" in caught.value.message
+
+
+def test_the_target_account_may_do_everything(target_server: DatabaseServer) -> None:
+    """The account of a target creates, writes and drops."""
+    connection = pymysql.connect(
+        host=target_server.host,
+        port=target_server.port,
+        user=target_server.user,
+        password=target_server.password,
+    )
+    with connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE house_target")
+        cursor.execute("DROP DATABASE house_target")
+        cursor.execute("SELECT CURRENT_USER()")
+        assert cursor.fetchone() == ("millrace@%",)
+
+
+def test_a_killed_broker_serves_again_on_the_same_port(new_kafka: KafkaServer) -> None:
+    """Kafka comes back after SIGKILL, within seconds."""
+    new_kafka.kill()
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", new_kafka.port), timeout=1)
+    new_kafka.start()
+    socket.create_connection(("127.0.0.1", new_kafka.port), timeout=5).close()
+    assert new_kafka.is_alive()
+
+
+def test_a_stopped_server_leaves_no_process_of_its_session(new_zookeeper: ZooKeeperServer) -> None:
+    """Stop ends the whole session."""
+    identity = new_zookeeper.process.identity
+    assert session_members(identity)
+    new_zookeeper.stop()
+    eventually(lambda: not session_members(identity))
+    assert not new_zookeeper.is_alive()
