@@ -13,6 +13,7 @@ from typing import TypeAlias, cast
 
 import fastavro
 from fastavro.schema import SchemaParseException
+from fastavro.types import Schema
 
 from millrace.errors import Fatal
 
@@ -42,7 +43,7 @@ def decode(schema_text: str, body: bytes) -> dict[str, Plain]:
 
 
 @lru_cache(maxsize=1024)
-def _parsed(schema_text: str) -> object:
+def _parsed(schema_text: str) -> Schema:
     try:
         return fastavro.parse_schema(json.loads(schema_text), named_schemas={})
     except (SchemaParseException, ValueError, LookupError) as error:

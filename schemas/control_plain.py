@@ -59,7 +59,7 @@ def from_plain(kind: RecordKind, fields: Mapping[str, Plain]) -> ControlRecord:
         case RecordKind.FENCE:
             return FenceRecord(*_progress(fields), _of(str, fields, "worker"))
         case RecordKind.ROW:
-            _refuse("a row is no control record")
+            return _refuse("a row is no control record")
 
 
 def source_from_plain(fields: Mapping[str, Plain]) -> RecordSource:
