@@ -19,6 +19,7 @@ A uuid with several tags stands several times. MariaDB, GTID_LIST_EVENT (163), `
        4    domain
        4    server
        8    sequence              a domain may stand several times, once for each server: the highest sequence counts
+          an empty list has 2 more bytes of padding
 
 Both bodies are without event header and checksum. Wrong bytes are Fatal MR-6003.
 """
@@ -34,6 +35,7 @@ from schemas.gtid_position import Flavour, GtidPosition
 _COUNT_MASK = 2**28 - 1
 _TAGGED = 1
 _TAG_LENGTH_MAX = 32
+_EMPTY_PADDING_BYTES = 2
 
 
 def decode_previous(body: bytes, *, flavour: Flavour) -> GtidPosition:
@@ -83,11 +85,14 @@ def decode_gtid_list(body: bytes) -> MariadbGtidSet:
     """MariaDB's last GTID of each domain."""
     reader = ByteReader(bytes(body), "GTID_LIST")
     last: dict[int, MariadbGtid] = {}
-    for _ in range(reader.uint(4) & _COUNT_MASK):
+    count = reader.uint(4) & _COUNT_MASK
+    for _ in range(count):
         gtid = MariadbGtid(reader.uint(4), reader.uint(4), reader.uint(8))
         known = last.get(gtid.domain)
         if known is None or known.sequence < gtid.sequence:
             last[gtid.domain] = gtid
+    if not count:
+        reader.take(min(reader.left, _EMPTY_PADDING_BYTES))
     reader.end()
     return MariadbGtidSet.of(last.values())
 
