@@ -1,0 +1,251 @@
+"""One task on one worker: a thread that takes the lease, runs the runner, and tries again.
+
+    ┌──────────► take the lease ──held by another──► wait, ask again      ASSIGNED
+    │                 │ new epoch
+    │            runner.run(…)                                            RUNNING (by its own report)
+    │                 │ returns or raises: all its threads are joined
+    │            tell the state, give the lease up
+    │                 │
+    ├── Retryable, Fenced: pause ◄┤                                       DEGRADED
+    │                             └── Fatal: the thread ends              BLOCKED
+
+Guarantees
+- The runner and the release of the lease are steps of one thread: the lease is never given up while rows may move.
+- A lost session interrupts the runner (its stop event is set) and leads back to the top: new lease, new epoch, and
+  with it a full start from the truth in topic or target.
+- BLOCKED stands in the tree before the lease goes, if the ensemble can be reached; it is remembered here anyway.
+
+The one place where ``except Exception`` is allowed: whatever a runner raises must become a state with a code.
+"""
+
+import threading
+import time
+from dataclasses import dataclass, replace
+
+from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.faults import fault_point, register
+from millrace.log import get_logger
+from schemas.documents import SetDocument
+from schemas.status import TaskReport, TaskState
+from zk.backoff import Pace, Tries, after
+from zk.entries import TaskEntry
+from zk.lease import Lease, acquire
+from zk.runner import TaskRunner
+from zk.session import Session
+from zk.status import StatusWriter
+from zk.tree import Tree
+
+HANDOVER_S = 0.2  # how often a lease that another still holds is asked for
+
+AFTER_ACQUIRE = register("zk.slot.after_acquire")
+BEFORE_RELEASE = register("zk.slot.before_release")
+
+log = get_logger("zk.slot")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """What all slots of a worker share."""
+
+    session: Session
+    tree: Tree
+    worker: str
+    runner: TaskRunner
+    status: StatusWriter
+    pace: Pace
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What should run: the task and the set it connects to (``None`` when that can't be read)."""
+
+    entry: TaskEntry
+    set_document: SetDocument | None
+
+    def is_same_work(self, other: "Wanted") -> bool:
+        """Whether a running task may go on: a pause undone or a resume changes only the revision."""
+        return (
+            self.entry.document == other.entry.document and self.set_document == other.set_document
+        )
+
+
+class Slot:
+    """A task that this worker should run."""
+
+    def __init__(self, wanted: Wanted, place: Workplace) -> None:
+        self.wanted = wanted
+        self._place = place
+        self._name = wanted.entry.document.name
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._attempt_stop = threading.Event()
+        self._report = TaskReport(TaskState.ASSIGNED, "starting", worker=place.worker)
+        self._ended_at_s = float("inf")
+        self._running_since_s: float | None = None
+        self._thread = threading.Thread(target=self._live, name=f"task {self._name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop for good; returns at once. The thread joins its work, then gives the lease up."""
+        with self._lock:
+            if not self._ending.is_set():
+                self._ended_at_s = time.monotonic()
+            self._ending.set()
+            self._attempt_stop.set()
+
+    def interrupt(self) -> None:
+        """The session is over: stop the run there is, then begin again with a new lease."""
+        with self._lock:
+            self._attempt_stop.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether the thread has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def is_alive(self) -> bool:
+        """The thread has not ended: rows may move."""
+        return self._thread.is_alive()
+
+    @property
+    def is_ending(self) -> bool:
+        """Asked to end."""
+        return self._ending.is_set()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Asked to end longer ago than a stop may take."""
+        return self.is_alive and time.monotonic() - self._ended_at_s > self._place.pace.stop_s
+
+    @property
+    def report(self) -> TaskReport:
+        """As known here, whether or not ZooKeeper could be told."""
+        return self._report
+
+    def _live(self) -> None:
+        tries = Tries()
+        while not self._ending.is_set():
+            with self._lock:
+                self._attempt_stop = threading.Event()
+                if self._ending.is_set():
+                    self._attempt_stop.set()
+            lease = self._lease()
+            if lease is None:
+                continue
+            fault_point(AFTER_ACQUIRE)
+            stop = self._attempt_stop
+            error = self._run(lease, stop)
+            tries = self._settled(tries)
+            if error is None and stop.is_set():
+                self._tell(TaskState.ASSIGNED, why="stopped by this worker", epoch=lease.epoch)
+                self._release(lease)
+                continue
+            step = after(error, tries, self._place.pace)
+            tries = step.tries
+            self._tell(step.state, why=step.error.message, error=step.error, next_try_s=step.wait_s)
+            self._log_failure(step.state, error, step.error)
+            self._release(lease)
+            if step.state is TaskState.BLOCKED:
+                return
+            self._ending.wait(step.wait_s)
+
+    def _lease(self) -> Lease | None:
+        """A new lease, or ``None`` after a short wait."""
+        place = self._place
+        try:
+            return acquire(place.session, place.tree, task=self._name, worker=place.worker)
+        except Retryable as error:
+            self._report = replace(
+                self._report,
+                # another holder is the ordinary hand-over; an ensemble that is away is not
+                state=self._report.state.to(
+                    TaskState.ASSIGNED if error.code == "MR-4004" else TaskState.DEGRADED
+                ),
+                why=f"waits for its lease: {error.message}",
+                code=error.code,
+                fix=error.fix,
+                next_try_s=0.0,
+            )
+            self._ending.wait(HANDOVER_S)
+        except Fatal as error:
+            self._tell(TaskState.BLOCKED, why=error.message, error=error)
+            self.end()
+        return None
+
+    def _run(self, lease: Lease, stop: threading.Event) -> BaseException | None:
+        self._running_since_s = None
+        self._tell(TaskState.ASSIGNED, why="starting", epoch=lease.epoch)
+        if not lease.is_held():
+            return Retryable("MR-4003", "the session ended while the lease was taken")
+        try:
+            self._place.runner.run(
+                self.wanted.entry.document,
+                lease=lease,
+                stop=stop,
+                report=lambda report: self._heard(report, lease),
+            )
+        except Exception as error:  # noqa: BLE001  # whatever it is, it becomes a state
+            # asked to stop and failing on the way out is a stop
+            return None if stop.is_set() and not isinstance(error, Fatal) else error
+        return None
+
+    def _heard(self, report: TaskReport, lease: Lease) -> None:
+        """A runner's report; only RUNNING and DEGRADED are its to say."""
+        if report.state is TaskState.RUNNING and self._running_since_s is None:
+            self._running_since_s = time.monotonic()
+        self._offer(replace(report, worker=self._place.worker, epoch=lease.epoch))
+
+    def _settled(self, tries: Tries) -> Tries:
+        """A run that moved rows for a while ends a row of failures."""
+        since_s = self._running_since_s
+        if since_s is not None and time.monotonic() - since_s >= self._place.pace.steady_s:
+            return Tries()
+        return tries
+
+    def _tell(
+        self,
+        state: TaskState,
+        *,
+        why: str,
+        error: MillraceError | None = None,
+        next_try_s: float = 0.0,
+        epoch: int | None = None,
+    ) -> None:
+        self._offer(
+            replace(
+                self._report,
+                state=self._report.state.to(state),
+                why=why,
+                code=error.code if error else "",
+                fix=error.fix if error else "",
+                next_try_s=next_try_s,
+                epoch=self._report.epoch if epoch is None else epoch,
+            )
+        )
+
+    def _offer(self, report: TaskReport) -> None:
+        self._report = report
+        self._place.status.offer(self._name, report, revision=self.wanted.entry.revision)
+
+    def _release(self, lease: Lease) -> None:
+        self._place.status.flush(self._name)
+        fault_point(BEFORE_RELEASE)
+        try:
+            lease.release()
+        except MillraceError as error:
+            # the next acquire of this session removes it, or the session's end does
+            log.warning("the lease could not be given up", task=self._name, error=error)
+
+    def _log_failure(
+        self, state: TaskState, error: BaseException | None, told: MillraceError
+    ) -> None:
+        log.warning(
+            f"task {state.value}",
+            task=self._name,
+            error=told,
+            exc_info=None if error is None or isinstance(error, MillraceError) else error,
+        )

@@ -1,0 +1,153 @@
+"""Reports on their way to ZooKeeper, and back.
+
+Layout of ``status/<task>``: the fields of ``schemas/status.py`` and ``revision``, the task node's mzxid that the
+report is about: a task that was blocked under a revision stays blocked until an operator makes a new one, whichever
+worker it goes to.
+
+Guarantees: the latest report wins and at most one is written every ``report_s`` for a task; an unchanged one is
+repeated every ``REPEAT_S`` (its age tells a hung worker); a report never replaces one of a greater epoch. While the
+ensemble is away reports wait; runners never do.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.log import get_logger
+from schemas.status import TaskReport, report_from_json, report_to_plain
+from zk.session import Node, Session
+from zk.tree import Tree
+
+REPEAT_S = 5.0
+
+log = get_logger("zk.status")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A report as it stands in the tree."""
+
+    report: TaskReport
+    revision: int
+    modified_ms: int
+
+
+@dataclass(slots=True)
+class _Offer:
+    report: TaskReport
+    revision: int
+    written: TaskReport | None = None
+    written_at_s: float = float("-inf")
+
+
+class StatusWriter:
+    """The reports of one worker's tasks."""
+
+    def __init__(self, session: Session, tree: Tree, *, report_s: float) -> None:
+        self._session = session
+        self._tree = tree
+        self._report_s = report_s
+        self._offers: dict[str, _Offer] = {}
+        self._lock = threading.Lock()  # around the offers
+        self._writing = (
+            threading.Lock()
+        )  # one writer at a time, so that an older report can't overtake
+
+    def offer(self, task: str, report: TaskReport, *, revision: int) -> None:
+        """Make this the task's report; returns at once. Reports without a lease (epoch 0) are not for the tree."""
+        with self._lock:
+            known = self._offers.get(task)
+            if known is None:
+                self._offers[task] = _Offer(report, revision)
+            else:
+                known.report, known.revision = report, revision
+
+    def latest(self, task: str) -> TaskReport | None:
+        """The report offered last."""
+        with self._lock:
+            offer = self._offers.get(task)
+            return offer.report if offer else None
+
+    def forget(self, task: str) -> None:
+        """The task is somebody else's now: write nothing more of it."""
+        with self._lock:
+            self._offers.pop(task, None)
+
+    def flush(self, task: str) -> bool:
+        """Write the task's report now; False when the ensemble is away (it is tried again later)."""
+        with self._lock:
+            offer = self._offers.get(task)
+        return offer is None or self._write(task, offer, is_due=True)
+
+    def run(self, stop: threading.Event) -> None:
+        """Write what is due, until ``stop``."""
+        while not stop.wait(self._report_s):
+            with self._lock:
+                offers = list(self._offers.items())
+            for task, offer in offers:
+                self._write(task, offer, is_due=False)
+
+    def _write(self, task: str, offer: _Offer, *, is_due: bool) -> bool:
+        with self._writing:
+            report, revision, now_s = offer.report, offer.revision, time.monotonic()
+            age_s = now_s - offer.written_at_s
+            if report.epoch == 0:
+                return True
+            if not is_due and (
+                age_s < self._report_s or (report == offer.written and age_s < REPEAT_S)
+            ):
+                return True
+            try:
+                self._put(task, report, revision)
+            except Retryable as error:
+                log.debug("a report waits", task=task, error=error)
+                return False
+            except MillraceError as error:
+                log.warning("a report can't be written", task=task, error=error)
+            offer.written, offer.written_at_s = report, now_s
+            return True
+
+    def _put(self, task: str, report: TaskReport, revision: int) -> None:
+        path = self._tree.status(task)
+        content = _content(report, revision)
+        node = self._session.get(path)
+        if node is None:
+            self._session.create(path, content)
+            return
+        try:
+            standing = report_from_json(node.content, origin=path)
+        except Fatal:
+            standing = None  # not ours to keep: written over
+        if standing is None or standing.epoch <= report.epoch:
+            self._session.put(path, content, version=node.version)
+
+
+def read_status(session: Session, tree: Tree, task: str) -> Standing | None:
+    """The task's report in the tree; ``None`` when there is none that can be read."""
+    node = session.get(tree.status(task))
+    return standing_of(node, task) if node else None
+
+
+def standing_of(node: Node, task: str) -> Standing | None:
+    """The report in a status node; ``None`` when it can't be read."""
+    try:
+        report = report_from_json(node.content, origin=f"status/{task}")
+        revision = _revision(json.loads(node.content))
+    except (Fatal, ValueError):
+        return None
+    return Standing(report, revision, node.modified_ms)
+
+
+def _content(report: TaskReport, revision: int) -> bytes:
+    plain = {**report_to_plain(report), "revision": revision}
+    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _revision(plain: Mapping[str, object]) -> int:
+    revision = plain.get("revision")
+    if not isinstance(revision, int):
+        raise ValueError("no revision")
+    return revision

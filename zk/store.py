@@ -1,0 +1,156 @@
+"""Sets and tasks in the tree: create, read, replace, pause, resume, delete.
+
+Guarantees: every change is a compare-and-set on the version that was read (Retryable MR-4007 when somebody was
+faster); creating the same document twice is no error. Two capture tasks for one topic are refused here, and once
+more by the scheduler, which decides by order of creation.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from millrace.errors import Fatal, Retryable
+from schemas.documents import CaptureTask, SetDocument, TaskDocument, address_of, set_of
+from zk.entries import (
+    Desired,
+    Refused,
+    SetEntry,
+    TaskEntry,
+    paused,
+    resumed,
+    set_content,
+    set_entries,
+    set_entry,
+    task_content,
+    task_entries,
+    task_entry,
+)
+from zk.session import Node, Session
+from zk.tree import Tree
+
+
+class Outcome(Enum):
+    """What creating a document came to."""
+
+    CREATED = "created"
+    REPLACED = "replaced"
+    UNCHANGED = "unchanged"
+
+
+class Store:
+    """The documents of one cluster."""
+
+    def __init__(self, session: Session, tree: Tree) -> None:
+        self._session = session
+        self._tree = tree
+
+    def sets(self) -> Mapping[str, SetEntry | Refused]:
+        """Every set, sorted by name."""
+        return set_entries(self._folder("sets"))
+
+    def tasks(self) -> Mapping[str, TaskEntry | Refused]:
+        """Every task, sorted by name."""
+        return task_entries(self._folder("tasks"))
+
+    def set_entry(self, name: str) -> SetEntry:
+        """One set; Fatal MR-4104 when there is none, or the error of a node that can't be read."""
+        node = self._session.get(self._tree.set(name))
+        if node is None:
+            raise Fatal("MR-4104", f"there is no set {name!r} in cluster {self._tree.cluster}")
+        entry = set_entry(node, name=name)
+        if isinstance(entry, Refused):
+            raise entry.error
+        return entry
+
+    def set_document(self, name: str) -> SetDocument:
+        """One set's document, for runners."""
+        return self.set_entry(name).document
+
+    def task_entry(self, name: str) -> TaskEntry:
+        """One task; Fatal MR-4104 when there is none, or the error of a node that can't be read."""
+        entry = task_entry(self._task_node(name), name=name)
+        if isinstance(entry, Refused):
+            raise entry.error
+        return entry
+
+    def create_set(self, document: SetDocument, *, replace: bool = False) -> Outcome:
+        """Put a set document in place; another one of the name is Fatal MR-4103 unless ``replace``."""
+        path, content = self._tree.set(document.name), set_content(document)
+        return self._create(path, content, what=f"set {document.name}", replace=replace)
+
+    def create_task(self, task: TaskDocument, *, replace: bool = False) -> Outcome:
+        """Put a task in place. Its set must exist (MR-4104), its topic must be free (MR-4105).
+
+        A replaced task that was paused stays paused.
+        """
+        self.set_entry(set_of(task))
+        self._check_topic(task)
+        standing = self._session.get(self._tree.task(task.name))
+        entry = task_entry(standing, name=task.name) if standing else None
+        if isinstance(entry, TaskEntry):
+            if entry.document == task:
+                return Outcome.UNCHANGED
+            desired = Desired(task, entry.desired.paused_by, entry.desired.resumed)
+        else:
+            desired = Desired(task)
+        path, content = self._tree.task(task.name), task_content(desired)
+        return self._create(path, content, what=f"task {task.name}", replace=replace)
+
+    def pause(self, name: str, *, by: str) -> None:
+        """Ask for a stop; a task that is paused already keeps the one who asked first."""
+        entry = self.task_entry(name)
+        if not entry.desired.paused_by:
+            self._write_task(name, paused(entry.desired, by=by), entry.version)
+
+    def resume(self, name: str) -> None:
+        """Ask to run: ends a pause, and makes a blocked or waiting task try again now."""
+        entry = self.task_entry(name)
+        self._write_task(name, resumed(entry.desired), entry.version)
+
+    def delete(self, name: str) -> None:
+        """Remove the task; its owner stops it, the scheduler clears the rest. Topic and target stay."""
+        node = self._task_node(name)
+        self._session.delete(self._tree.task(name), version=node.version)
+
+    def _create(self, path: str, content: bytes, *, what: str, replace: bool) -> Outcome:
+        if self._session.create(path, content) is not None:
+            return Outcome.CREATED
+        standing = self._session.get(path)
+        if standing is None:
+            raise Retryable("MR-4007", f"{what} was deleted just now")
+        if standing.content == content:
+            return Outcome.UNCHANGED
+        if not replace:
+            raise Fatal("MR-4103", f"{what} exists with other contents")
+        self._session.put(path, content, version=standing.version)
+        return Outcome.REPLACED
+
+    def _check_topic(self, task: TaskDocument) -> None:
+        if not isinstance(task, CaptureTask):
+            return
+        for name, entry in self.tasks().items():
+            if isinstance(entry, Refused) or name == task.name:
+                continue
+            other = entry.document
+            if isinstance(other, CaptureTask) and _same_topic(task, other):
+                raise Fatal("MR-4105", f"task {name} writes the topic {task.output.topic} already")
+
+    def _write_task(self, name: str, desired: Desired, version: int) -> None:
+        self._session.put(self._tree.task(name), task_content(desired), version=version)
+
+    def _task_node(self, name: str) -> Node:
+        node = self._session.get(self._tree.task(name))
+        if node is None:
+            raise Fatal("MR-4104", f"there is no task {name!r} in cluster {self._tree.cluster}")
+        return node
+
+    def _folder(self, folder: str) -> dict[str, Node]:
+        path = self._tree.folder(folder)
+        found = {name: self._session.get(f"{path}/{name}") for name in self._session.children(path)}
+        return {name: node for name, node in found.items() if node is not None}
+
+
+def _same_topic(one: TaskDocument, other: TaskDocument) -> bool:
+    return (address_of(one).bootstrap, address_of(one).topic) == (
+        address_of(other).bootstrap,
+        address_of(other).topic,
+    )
