@@ -4,7 +4,9 @@
 while nothing runs and is fetched or made again.
 """
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 ENVIRONMENT = "MILLRACE_HOME"
@@ -22,3 +24,17 @@ def _named_home() -> Path:
         return Path(named).expanduser().resolve()
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache").resolve() / "millrace"
+
+
+def local_stack_folder(name: str = "local") -> Path:
+    """Where the local stack of this name keeps its state (``millrace up``)."""
+    return home() / "run" / name
+
+
+def local_stack_environment(name: str = "local") -> Mapping[str, str]:
+    """What a command needs to speak to the local stack; empty when none was started."""
+    state = local_stack_folder(name) / "environment.json"
+    if not state.is_file():
+        return {}
+    found: Mapping[str, str] = json.loads(state.read_text())
+    return found

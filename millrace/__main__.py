@@ -1,0 +1,5 @@
+"""``python -m millrace``: the command line."""
+
+from millrace.cli import main
+
+main()

@@ -1,0 +1,48 @@
+"""``millrace up`` and ``millrace down``: the whole stack on this machine, in the background."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Flavour = Annotated[str, typer.Option(help="mariadb, or mysql (the one in the cache).")]
+Mysqld = Annotated[
+    Path | None, typer.Option(help="A MySQL server program to use; implies --flavour mysql.")
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object that says where everything is.")
+]
+Name = Annotated[str, typer.Option(help="Which local stack; several may run side by side.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave its data and logs where they are.")]
+
+
+def up(
+    *, flavour: Flavour = "", mysqld: Mysqld = None, as_json: Json = False, name: Name = "local"
+) -> None:
+    """Start servers and service in the background; return when everything runs. A running stack is left as it is."""
+    from deploy.servers.programs import MYSQLD_ENVIRONMENT
+    from deploy.stack import StackOptions, running_stack, start_background
+    from schemas.gtid import Flavour as ServerFlavour
+
+    if mysqld is not None:
+        os.environ[MYSQLD_ENVIRONMENT] = str(mysqld.absolute())
+    given = ServerFlavour(flavour) if flavour else None
+    default = ServerFlavour.MYSQL if os.environ.get(MYSQLD_ENVIRONMENT) else ServerFlavour.MARIADB
+    say = (lambda text: typer.echo(text, err=True)) if as_json else typer.echo
+    description = running_stack(name)
+    if description is None:
+        description = start_background(StackOptions(name=name, flavour=given or default), say=say)
+    if as_json:
+        typer.echo(json.dumps(description.as_json(), indent=2))
+    else:
+        typer.echo(description.as_text())
+
+
+def down(*, name: Name = "local", keep: Keep = False) -> None:
+    """End the stack that ``millrace up`` started, with everything it wrote."""
+    from deploy.stack import end_background
+
+    ended = end_background(name, keep=keep)
+    typer.echo(f"ended {ended} processes" if ended else "nothing was running")
