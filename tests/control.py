@@ -1,0 +1,140 @@
+"""Control without rows: documents, a runner that moves nothing, and workers as threads or processes.
+
+A ``ScriptedRunner`` does what a test tells it and keeps a journal of what it saw.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from schemas.documents import (
+    Account,
+    ApplyTask,
+    CaptureTask,
+    Member,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    TaskDocument,
+    TaskKind,
+    TopicAddress,
+)
+from schemas.status import TaskReport, TaskState
+from zk.backoff import Pace
+from zk.ensemble import Ensemble
+from zk.runner import HeldLease, Report
+from zk.scheduler import Scheduler
+from zk.session import Session
+from zk.supervisor import Supervisor
+from zk.tree import Tree
+
+QUICK = Pace(first_try_s=0.05, longest_try_s=0.4, steady_s=5.0, report_s=0.1, stop_s=5.0)
+SESSION_TIMEOUT_S = 2.0
+
+
+def ensemble_of(hosts: str) -> Ensemble:
+    """A cluster of this test's own in a shared ensemble."""
+    tree = Tree(f"test-{uuid.uuid4().hex[:12]}")
+    return Ensemble(hosts=hosts, tree=tree, session_timeout_s=SESSION_TIMEOUT_S)
+
+
+def a_set(name: str = "shop") -> SetDocument:
+    """A set nobody connects to."""
+    password = SecretReference(SecretPlace.ENVIRONMENT, "UNSET")
+    return SetDocument(
+        name=name, members=(Member("127.0.0.1", 3306),), account=Account("millrace", password)
+    )
+
+
+def a_capture(name: str = "shop-capture", *, of: str = "shop", topic: str = "") -> CaptureTask:
+    """A capture task with a topic of its own."""
+    output = TopicAddress(topic=topic or name, bootstrap="127.0.0.1:9092", registry="http://h:8081")
+    return CaptureTask(name=name, set_name=of, output=output)
+
+
+def an_apply(name: str = "shop-apply", *, to: str = "shop", topic: str = "shop") -> ApplyTask:
+    """An apply task."""
+    return ApplyTask(
+        name=name, source=TopicAddress(topic=topic, bootstrap="127.0.0.1:9092"), target=to
+    )
+
+
+@dataclass
+class ScriptedRunner:
+    """Reports RUNNING and waits for its stop; ``script`` may raise or do otherwise."""
+
+    script: Callable[[TaskDocument, HeldLease, threading.Event], None] | None = None
+    starts: list[tuple[str, int]] = field(default_factory=list)  # (task, epoch)
+    ends: list[tuple[str, int]] = field(default_factory=list)
+    alive: set[str] = field(default_factory=set)
+    overlaps: list[str] = field(default_factory=list)
+
+    def run(
+        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
+    ) -> None:
+        """See the class."""
+        if task.name in self.alive:
+            self.overlaps.append(task.name)
+        self.alive.add(task.name)
+        self.starts.append((task.name, lease.epoch))
+        try:
+            lease.verify()
+            report(TaskReport(TaskState.RUNNING, gtid_set="0-1-7", seq=7, figures={"rows": 1}))
+            if self.script is not None:
+                self.script(task, lease, stop)
+            else:
+                stop.wait()
+        finally:
+            self.alive.discard(task.name)
+            self.ends.append((task.name, lease.epoch))
+
+    def epochs(self, task: str) -> list[int]:
+        """The epochs under which a task was started, in order."""
+        return [epoch for name, epoch in tuple(self.starts) if name == task]
+
+
+@contextmanager
+def supervised(
+    session: Session,
+    tree: Tree,
+    runner: ScriptedRunner,
+    *,
+    name: str = "w1",
+    kind: TaskKind = TaskKind.CAPTURE,
+) -> Iterator[Supervisor]:
+    """A worker in a thread; joined at the end, and it must end in order."""
+    supervisor = Supervisor(session, tree, name=name, kind=kind, runner=runner, pace=QUICK)
+    with _looping(supervisor.run, supervisor.wake):
+        yield supervisor
+
+
+@contextmanager
+def scheduled(
+    session: Session, tree: Tree, *, name: str = "s1", settle_s: float = 0.0
+) -> Iterator[Scheduler]:
+    """A scheduler in a thread."""
+    scheduler = Scheduler(session, tree, name=name, settle_s=settle_s)
+
+    def run(stop: threading.Event) -> bool:
+        scheduler.run(stop)
+        return True
+
+    with _looping(run, scheduler.wake):
+        yield scheduler
+
+
+@contextmanager
+def _looping(run: Callable[[threading.Event], bool], wake: Callable[[], None]) -> Iterator[None]:
+    stop = threading.Event()
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(run(stop)))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        wake()
+        thread.join(timeout=20)
+    assert results == [True], "the loop did not end in order"

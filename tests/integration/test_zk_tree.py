@@ -1,0 +1,289 @@
+"""Session, store, lease, election and mirror against a real ZooKeeper."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.servers import ZooKeeperServer
+from millrace.errors import Fatal, Fenced, Retryable
+from schemas.documents import CaptureTask
+from schemas.status import TaskReport, TaskState
+from tests.control import a_capture, a_set, ensemble_of
+from tests.waiting import eventually
+from zk.election import leader_of, stand
+from zk.ensemble import Ensemble
+from zk.entries import Refused, TaskEntry
+from zk.epoch import generation_of, raise_generation
+from zk.lease import acquire
+from zk.mirror import Mirror
+from zk.session import Check, Create, Delete, Put, Session, SessionState
+from zk.status import StatusWriter, read_status
+from zk.store import Outcome, Store
+
+
+@pytest.fixture
+def ensemble(zookeeper: ZooKeeperServer) -> Ensemble:
+    """A cluster of this test's own."""
+    return ensemble_of(zookeeper.hosts)
+
+
+@pytest.fixture
+def session(ensemble: Ensemble) -> Iterator[Session]:
+    """One session with the tree laid."""
+    with ensemble.session() as session:
+        yield session
+
+
+@pytest.fixture
+def other(ensemble: Ensemble) -> Iterator[Session]:
+    """Another session."""
+    with ensemble.session() as session:
+        yield session
+
+
+def test_a_node_is_created_read_written_and_deleted(session: Session, ensemble: Ensemble) -> None:
+    """Versions are compared at every write; a second creation is told, not raised."""
+    path = ensemble.tree.task("a")
+    made = session.create(path, b"1")
+    assert made is not None
+    assert session.create(path, b"2") is None
+    assert session.get(path) == made
+    assert session.put(path, b"2", version=0) == 1
+    with pytest.raises(Retryable) as caught:
+        session.put(path, b"3", version=0)
+    assert caught.value.code == "MR-4007"
+    with pytest.raises(Retryable):
+        session.delete(path, version=0)
+    session.delete(path, version=1)
+    session.delete(path, version=1)
+    assert session.get(path) is None
+    assert session.children(ensemble.tree.folder("tasks")) == ()
+
+
+def test_a_commit_is_all_or_nothing(session: Session, ensemble: Ensemble) -> None:
+    """One disagreeing version and none of the changes happens."""
+    a, b = ensemble.tree.task("a"), ensemble.tree.task("b")
+    session.commit(Create(a, b"1"), Create(b, b"1"))
+    with pytest.raises(Retryable) as caught:
+        session.commit(Put(a, b"2", 0), Check(b, 5), Delete(b, 0))
+    assert caught.value.code == "MR-4007"
+    node = session.get(a)
+    assert node is not None
+    assert node.content == b"1"
+    session.commit(Put(a, b"2", 0), Check(b, 0), Delete(b, 0))
+    assert session.children(ensemble.tree.folder("tasks")) == ("a",)
+
+
+def test_a_watch_fires_for_a_node_that_is_not_there_yet(
+    session: Session, other: Session, ensemble: Ensemble
+) -> None:
+    """Creation, change and deletion each wake the one who looked."""
+    path, fired = ensemble.tree.task("a"), threading.Event()
+    assert session.get(path, watch=fired.set) is None
+    other.create(path, b"")
+    assert fired.wait(5)
+    fired.clear()
+    assert session.get(path, watch=fired.set) is not None
+    other.delete(path, version=0)
+    assert fired.wait(5)
+
+
+def test_an_ensemble_that_does_not_answer_is_retryable() -> None:
+    """Nobody listens on port 1: a code, in time, and no thread left."""
+    with pytest.raises(Retryable) as caught:
+        Session.open("127.0.0.1:1", connect_timeout_s=0.3)
+    assert caught.value.code == "MR-4001"
+
+
+def test_a_mirror_follows_a_folder(session: Session, other: Session, ensemble: Ensemble) -> None:
+    """Every change wakes it, and the next snapshot shows it."""
+    woken = threading.Event()
+    mirror = Mirror(session, ensemble.tree.folder("tasks"), woken.set)
+    assert dict(mirror.snapshot()) == {}
+    for change in (
+        lambda: other.create(ensemble.tree.task("a"), b"1"),
+        lambda: other.put(ensemble.tree.task("a"), b"2", version=0),
+        lambda: other.create(ensemble.tree.task("b"), b"3"),
+        lambda: other.delete(ensemble.tree.task("a"), version=1),
+    ):
+        woken.clear()
+        change()
+        assert woken.wait(5)
+        eventually(lambda: _contents(mirror) == _truth(other, ensemble), timeout_s=5)
+    assert _contents(mirror) == {"b": b"3"}
+
+
+def _contents(mirror: Mirror) -> dict[str, bytes]:
+    return {name: node.content for name, node in mirror.snapshot().items()}
+
+
+def _truth(session: Session, ensemble: Ensemble) -> dict[str, bytes]:
+    folder = ensemble.tree.folder("tasks")
+    nodes = {name: session.get(f"{folder}/{name}") for name in session.children(folder)}
+    return {name: node.content for name, node in nodes.items() if node is not None}
+
+
+def test_every_lease_has_a_greater_epoch(session: Session, ensemble: Ensemble) -> None:
+    """Taken again in the same session, after a release or over a node left behind, it is above all before."""
+    epochs = []
+    for is_released in (True, False, True):
+        lease = acquire(session, ensemble.tree, task="t", worker="w1")
+        lease.verify()
+        epochs.append(lease.epoch)
+        if is_released:
+            lease.release()
+            assert not lease.is_held()
+    assert epochs == sorted(set(epochs))
+    raise_generation(session, ensemble.tree)
+    assert generation_of(session, ensemble.tree) == 2
+    later = acquire(session, ensemble.tree, task="t", worker="w1").epoch
+    assert later > epochs[-1] + 2**50
+
+
+def test_a_lease_excludes_others_and_tells_when_it_is_lost(
+    session: Session, other: Session, ensemble: Ensemble
+) -> None:
+    """The second asks in vain and learns who; after a node was replaced the first is fenced, by asking."""
+    mine = acquire(session, ensemble.tree, task="t", worker="w1")
+    with pytest.raises(Retryable) as held:
+        acquire(other, ensemble.tree, task="t", worker="w2")
+    assert held.value.code == "MR-4004"
+    assert "w1" in held.value.message
+    owner = session.get(ensemble.tree.owner("t"))
+    assert owner is not None
+    other.delete(ensemble.tree.owner("t"), version=owner.version)
+    theirs = acquire(other, ensemble.tree, task="t", worker="w2")
+    with pytest.raises(Fenced) as lost:
+        mine.verify()
+    assert lost.value.code == "MR-4003"
+    assert "w2" in lost.value.message
+    mine.release()
+    theirs.verify()
+
+
+def test_one_scheduler_leads_and_an_older_one_cannot_write(
+    session: Session, other: Session, ensemble: Ensemble
+) -> None:
+    """Every commit checks the reign: what an overtaken leader sends is refused as a whole."""
+    tree, woken = ensemble.tree, threading.Event()
+    first = stand(session, tree, name="s1", watch=woken.set)
+    assert first is not None
+    assert stand(other, tree, name="s2", watch=woken.set) is None
+    first.commit([Create(tree.assignment("a"), b"")])
+    with pytest.raises(Retryable):
+        first.commit([Create(tree.assignment("a"), b"")])
+    leader = session.get(tree.leader)
+    assert leader is not None
+    session.delete(tree.leader, version=leader.version)
+    assert woken.wait(5)
+    second = stand(other, tree, name="s2", watch=woken.set)
+    assert second is not None
+    assert leader_of(session, tree) == "s2"
+    with pytest.raises(Fenced) as caught:
+        first.commit([Create(tree.assignment("b"), b"")])
+    assert caught.value.code == "MR-4008"
+    assert session.get(tree.assignment("b")) is None
+    first.resign()
+    assert leader_of(session, tree) == "s2"
+    second.resign()
+    assert leader_of(session, tree) == ""
+
+
+def test_documents_are_created_replaced_paused_and_deleted(
+    session: Session, ensemble: Ensemble
+) -> None:
+    """The whole life of a task document, each step with a revision of its own."""
+    store = Store(session, ensemble.tree)
+    with pytest.raises(Fatal) as no_set:
+        store.create_task(a_capture())
+    assert no_set.value.code == "MR-4104"
+    assert store.create_set(a_set()) is Outcome.CREATED
+    assert store.create_set(a_set()) is Outcome.UNCHANGED
+    assert store.create_task(a_capture()) is Outcome.CREATED
+    assert store.create_task(a_capture()) is Outcome.UNCHANGED
+    changed = a_capture(topic="elsewhere")
+    with pytest.raises(Fatal) as exists:
+        store.create_task(changed)
+    assert exists.value.code == "MR-4103"
+    store.pause("shop-capture", by="ann")
+    store.pause("shop-capture", by="bob")
+    assert store.create_task(changed, replace=True) is Outcome.REPLACED
+    entry = store.task_entry("shop-capture")
+    assert entry.desired.paused_by == "ann"
+    assert isinstance(entry.document, CaptureTask)
+    assert entry.document.output.topic == "elsewhere"
+    store.resume("shop-capture")
+    resumed = store.task_entry("shop-capture")
+    assert resumed.desired.paused_by == ""
+    assert resumed.revision > entry.revision
+    store.delete("shop-capture")
+    with pytest.raises(Fatal) as gone:
+        store.task_entry("shop-capture")
+    assert gone.value.code == "MR-4104"
+    store.create_task(a_capture())
+    assert store.task_entry("shop-capture").revision > resumed.revision
+
+
+def test_a_second_capture_task_for_a_topic_is_refused(session: Session, ensemble: Ensemble) -> None:
+    """One topic has one writer."""
+    store = Store(session, ensemble.tree)
+    store.create_set(a_set())
+    store.create_task(a_capture("one", topic="shop"))
+    with pytest.raises(Fatal) as caught:
+        store.create_task(a_capture("two", topic="shop"))
+    assert caught.value.code == "MR-4105"
+
+
+def test_a_hostile_node_is_refused_alone(session: Session, ensemble: Ensemble) -> None:
+    """Not JSON, wrong shape, another name, too new, too large: its own error, the others stand."""
+    store = Store(session, ensemble.tree)
+    store.create_set(a_set())
+    store.create_task(a_capture("good"))
+    good = session.get(ensemble.tree.task("good"))
+    assert good is not None
+    for name, content in {
+        "cut": good.content[:-5],
+        "list": b"[]",
+        "empty": b"",
+        "renamed": good.content,
+        "newer": good.content.replace(b'"format":1', b'"format":9'),
+        "deep": b"[" * 100_000,
+        "binary": b"\xff\x00",
+        "large": b"x" * 600_000,
+    }.items():
+        session.create(ensemble.tree.task(name), content)
+    tasks = store.tasks()
+    assert isinstance(tasks.pop("good"), TaskEntry)  # type: ignore[attr-defined]
+    assert len(tasks) == 8
+    for entry in tasks.values():
+        assert isinstance(entry, Refused)
+        assert entry.error.code in ("MR-4011", "MR-4101", "MR-4107")
+
+
+def test_a_report_of_a_smaller_epoch_never_replaces_a_greater(
+    session: Session, other: Session, ensemble: Ensemble
+) -> None:
+    """A stale owner's report is dropped; one without a lease is not written at all."""
+    new = StatusWriter(session, ensemble.tree, report_s=0.1)
+    old = StatusWriter(other, ensemble.tree, report_s=0.1)
+    old.offer("t", TaskReport(TaskState.RUNNING, worker="old"), revision=1)
+    assert old.flush("t")
+    assert read_status(session, ensemble.tree, "t") is None
+    new.offer("t", TaskReport(TaskState.RUNNING, worker="new", epoch=9), revision=1)
+    assert new.flush("t")
+    old.offer("t", TaskReport(TaskState.BLOCKED, worker="old", epoch=8), revision=1)
+    assert old.flush("t")
+    standing = read_status(session, ensemble.tree, "t")
+    assert standing is not None
+    assert standing.report.worker == "new"
+
+
+def test_a_closed_session_is_away(ensemble: Ensemble) -> None:
+    """After close every call is Retryable MR-4001, at once."""
+    with ensemble.session() as session:
+        pass
+    assert session.state is SessionState.LOST
+    with pytest.raises(Retryable) as caught:
+        session.get(ensemble.tree.root)
+    assert caught.value.code == "MR-4001"
