@@ -1,0 +1,178 @@
+"""Every commit is read back, behind the stream and not in its way.
+
+    commit n returns OK ──► submit ──► [queue] ──► the record at the place where its last one must stand is read with
+    read_committed and compared byte for byte; when nothing follows, the stable end must be exactly behind its marker
+
+A commit of k records (its resolved included) that began at offset e ends at e + k + 1: the records and the marker. So
+the resolved stands at e + k − 1, and reading exactly it there proves that no record is missing, repeated or foreign up
+to there, and that the transaction is committed to every reader. A late abort has the same offsets, but no readable
+record.
+
+Guarantees: the first disagreement is raised by ``check`` in the stream's thread (MR-3014, MR-3015) and nothing is
+audited behind it; records of a newer owner are no disagreement: that is Fenced. At most ``audit_commits_max`` commits
+are outstanding, then ``submit`` waits. While the broker is away nothing is concluded: that is Retryable.
+Not done here: records before the last of a transaction are not compared (`millrace topic verify` reads all).
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from millrace.errors import Fatal, MillraceError
+from producer.publisher.config import PublisherLimits
+from producer.publisher.driver import Partition
+
+_LOOK_AGAIN_S = 0.005  # between two looks at a stable end that lags behind its record
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit that returned OK: the stable end behind it, and its last record."""
+
+    end: int
+    mark: bytes
+
+    @property
+    def mark_offset(self) -> int:
+        """The last offset before the marker."""
+        return self.end - 2
+
+
+class Audit:
+    """One thread over one partition reader, which it owns until ``stop`` returns.
+
+    ``find_successor`` reads the tail with the same reader and gives the error if a newer owner wrote it.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        *,
+        end: int,
+        limits: PublisherLimits,
+        find_successor: Callable[[], MillraceError | None],
+    ) -> None:
+        self._partition = partition
+        self._limits = limits
+        self._find_successor = find_successor
+        self._planned_end = (
+            end  # behind the Kafka transaction under way; the last commit's when there is none
+        )
+        self._commits: deque[Commit] = deque()
+        self._is_reading = False
+        self._is_stopped = False
+        self._failure: MillraceError | None = None
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="publisher-audit", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise the first disagreement found so far."""
+        if self._failure is not None:
+            raise self._failure
+
+    def plan(self, end: int) -> None:
+        """A Kafka transaction begins that will end at ``end``: the stable end is not judged meanwhile."""
+        self._planned_end = end
+
+    def submit(self, commit: Commit) -> None:
+        """Audit ``commit``; waits while too many are outstanding."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    len(self._commits) < self._limits.audit_commits_max or self._failure is not None
+                )
+            )
+            self._commits.append(commit)
+            self._changed.notify_all()
+        self.check()
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until everything submitted is audited; False in vain. Raises the first disagreement."""
+        with self._changed:
+            idle = self._changed.wait_for(
+                lambda: self._failure is not None or not (self._commits or self._is_reading),
+                timeout_s,
+            )
+        self.check()
+        return idle
+
+    def stop(self) -> None:
+        """End the thread; what is outstanding stays unaudited. The partition reader is free again."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (commit := self._next()) is not None:
+            try:
+                self._read_back(commit)
+            except MillraceError as failure:
+                self._failure = failure
+            with self._changed:
+                self._is_reading = False
+                self._changed.notify_all()
+
+    def _next(self) -> Commit | None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._is_stopped or (self._commits and self._failure is None)
+            )
+            if self._is_stopped:
+                return None
+            self._is_reading = True
+            commit = self._commits.popleft()
+            self._changed.notify_all()
+            return commit
+
+    def _read_back(self, commit: Commit) -> None:
+        deadline = time.monotonic() + self._limits.audit_timeout_s
+        record = None
+        while record is None and not self._is_stopped:
+            if time.monotonic() > deadline:
+                self._explain_absence(commit)
+            record = self._partition.next_record(commit.mark_offset, timeout_s=0.5)
+        if record is None:
+            return
+        if record.offset != commit.mark_offset or record.value != commit.mark:
+            raise Fatal(
+                "MR-3014",
+                f"another record than the one committed stands at offset {record.offset}",
+                expected_offset=commit.mark_offset,
+            )
+        self._compare_end(commit, deadline)
+
+    def _compare_end(self, commit: Commit, deadline: float) -> None:
+        """When nothing follows: the stable end is exactly behind the marker."""
+        while self._planned_end == commit.end and not self._is_stopped:
+            stable = self._partition.stable_end()
+            if stable == commit.end or self._planned_end != commit.end:
+                return
+            if stable > commit.end or time.monotonic() > deadline:
+                if (fenced := self._find_successor()) is not None:
+                    raise fenced
+                raise Fatal(
+                    "MR-3015",
+                    f"the stable end is {stable} and must be {commit.end}",
+                    expected=commit.end,
+                    found=stable,
+                )
+            time.sleep(_LOOK_AGAIN_S)
+
+    def _explain_absence(self, commit: Commit) -> None:
+        stable = self._partition.stable_end()  # Retryable when the broker is away
+        if stable < commit.end:
+            raise Fatal(
+                "MR-3015",
+                f"the stable end stays at {stable}, before the end {commit.end} of a commit that returned OK",
+                expected=commit.end,
+                found=stable,
+            )
+        raise Fatal(
+            "MR-3014",
+            f"the record committed at offset {commit.mark_offset} can't be read with read_committed",
+            expected_offset=commit.mark_offset,
+        )

@@ -1,0 +1,233 @@
+"""The start of a publisher: fence whoever was before, find out what stands, say that it is ours now.
+
+    step                        a crash behind it leaves
+    1 lease verified            nothing
+    2 topic made, checked       an empty topic
+    3 init_transactions         the predecessor fenced; what it left open is aborted
+    4 stable end = high end     —   (else another writer's open transaction would hide our records: MR-3013)
+    5 tail read                 —   (a greater epoch in it: Fenced)
+    6 schema records + fence    a fence of our epoch; its owner is gone, the next start reads it as its tail
+    7 read back                 the same
+
+Steps 3 to 5 in this order are what safety rests on: after 3 no older instance can write, so what 5 reads stays true.
+The lease (1) only avoids needless fencing: a stale owner that passes it by bad luck fences its successor, reads the
+tail, and finds the successor's fence there or is fenced by it when it starts again.
+
+Not done here: any retry; publishing (``publisher``).
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from millrace.errors import Fatal, Fenced
+from millrace.faults import fault_point, register
+from millrace.log import get_logger
+from producer.publisher.config import PublisherConfig
+from producer.publisher.driver import Driver, Ends, Partition, TopicAdmin, Transactions
+from producer.publisher.marks import Marks
+from producer.publisher.tail import Tail, read_tail
+from schemas.progress import Progress
+
+log = get_logger("producer.publisher")
+
+AFTER_INIT = register("publisher.after_init")
+AFTER_TAIL_READ = register("publisher.after_tail_read")
+BEFORE_FENCE = register("publisher.before_fence")
+AFTER_FENCE = register("publisher.after_fence")
+
+# Below this not even a table map's worth of columns fits; Kafka's own default is 1,048,588.
+RECORD_BYTES_MIN = 512 * 1024
+_LOOK_AGAIN_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class TailHint:
+    """Progress kept elsewhere (the task's status), true only while the partition still ends at ``end_offset``."""
+
+    progress: Progress
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A live instance, a reader, what stands in the topic, and where the partition ends."""
+
+    transactions: Transactions
+    partition: Partition
+    progress: Progress
+    end: int
+    record_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opener:
+    """Everything the start sequence needs, so that it can run again when an instance is thrown away."""
+
+    config: PublisherConfig
+    driver: Driver
+    marks: Marks
+    verify_lease: Callable[[], None]
+
+    def open(self, start: Progress, hint: TailHint | None) -> Opened:
+        """Steps 1 to 7. ``start`` is believed only for a topic that never held a record."""
+        self.verify_lease()
+        record_bytes_max = ensured_topic(self.driver.admin(), self.config)
+        partition = self.driver.partition()
+        transactions = self.driver.transactions(record_bytes_max)
+        try:
+            ends, tail = self._taken_over(transactions, partition)
+            progress = tail.progress if tail is not None else without_tail(ends, start, hint)
+            warn_of_lost_tail(tail, hint)
+            end = self._fence(transactions, partition, progress, ends.stable)
+        except BaseException:
+            transactions.discard()
+            partition.close()
+            raise
+        return Opened(transactions, partition, progress, end, record_bytes_max)
+
+    def renew(self, partition: Partition, record_bytes_max: int) -> tuple[Transactions, Tail, int]:
+        """Steps 1 and 3 to 5 with a new instance; the tail and the stable end. No new fence: the run goes on."""
+        self.verify_lease()
+        transactions = self.driver.transactions(record_bytes_max)
+        try:
+            ends, tail = self._taken_over(transactions, partition)
+            if tail is None:
+                raise Fatal(
+                    "MR-3017", "the topic holds no record any more", low=ends.low, end=ends.stable
+                )
+        except BaseException:
+            transactions.discard()
+            raise
+        return transactions, tail, ends.stable
+
+    def _taken_over(
+        self, transactions: Transactions, partition: Partition
+    ) -> tuple[Ends, Tail | None]:
+        transactions.init()
+        fault_point(AFTER_INIT)
+        ends = settled_ends(partition, self.config.limits.stable_timeout_s)
+        tail = read_tail(partition, ends, self.marks)
+        fault_point(AFTER_TAIL_READ)
+        if (fenced := self._fenced_by(tail)) is not None:
+            raise fenced
+        if tail is not None and tail.is_torn:
+            log.warning(
+                "a torn Kafka transaction stands in the tail",
+                offset=tail.offset,
+                seq=tail.progress.seq,
+            )
+        return ends, tail
+
+    def find_successor(self, partition: Partition) -> Fenced | None:
+        """The error to raise if a newer owner has written to the topic."""
+        return self._fenced_by(read_tail(partition, partition.ends(), self.marks))
+
+    def _fenced_by(self, tail: Tail | None) -> Fenced | None:
+        if tail is None or tail.epoch <= self.config.epoch:
+            return None
+        return Fenced(
+            "MR-3010",
+            f"epoch {tail.epoch} has written to {self.config.topic}; ours is {self.config.epoch}",
+            epoch=self.config.epoch,
+            found=tail.epoch,
+        )
+
+    def _fence(
+        self, transactions: Transactions, partition: Partition, progress: Progress, end: int
+    ) -> int:
+        """Steps 6 and 7; the stable end behind the fence."""
+        values = self.marks.run_start(progress)
+        transactions.begin()
+        if transactions.add((None, value) for value in values) is not None:
+            raise Fatal(
+                "MR-3009",
+                "the topic's max.message.bytes doesn't even hold the records that open a run",
+            )
+        transactions.flush()
+        fault_point(BEFORE_FENCE)
+        transactions.commit()
+        fault_point(AFTER_FENCE)
+        fence_end = end + len(values) + 1
+        found = partition.next_record(fence_end - 2, timeout_s=self.config.limits.stable_timeout_s)
+        stable = partition.stable_end()
+        if (
+            found is None
+            or found.offset != fence_end - 2
+            or found.value != values[-1]
+            or stable != fence_end
+        ):
+            raise Fatal(
+                "MR-3014",
+                f"the fence does not stand at offset {fence_end - 2}",
+                found="nothing" if found is None else found.offset,
+                stable_end=stable,
+            )
+        return fence_end
+
+
+def ensured_topic(admin: TopicAdmin, config: PublisherConfig) -> int:
+    """Step 2; the largest record the topic takes."""
+    settings = admin.settings()
+    if settings is None:
+        admin.create(config.limits.record_bytes_max)
+        deadline = time.monotonic() + config.limits.stable_timeout_s
+        while (settings := admin.settings()) is None:
+            if time.monotonic() > deadline:
+                raise Fatal("MR-3009", f"the topic {config.topic} was created and does not appear")
+            time.sleep(_LOOK_AGAIN_S)
+    faults = {
+        f"it has {settings.partition_count} partitions and must have 1": settings.partition_count
+        != 1,
+        f"its cleanup.policy is {settings.cleanup_policy} and must be delete": (
+            settings.cleanup_policy != "delete"
+        ),
+        f"its max.message.bytes is {settings.record_bytes_max}, below {RECORD_BYTES_MIN}": (
+            settings.record_bytes_max < RECORD_BYTES_MIN
+        ),
+    }
+    if found := [text for text, is_so in faults.items() if is_so]:
+        raise Fatal("MR-3009", f"the topic {config.topic} is not usable: {'; '.join(found)}")
+    return settings.record_bytes_max
+
+
+def settled_ends(partition: Partition, timeout_s: float) -> Ends:
+    """Step 4: the ends once nothing is open; the abort of what the predecessor left takes milliseconds."""
+    deadline = time.monotonic() + timeout_s
+    while (ends := partition.ends()).stable != ends.high:
+        if time.monotonic() > deadline:
+            raise Fatal(
+                "MR-3013",
+                f"another writer holds a Kafka transaction open since offset {ends.stable}",
+                stable_end=ends.stable,
+                high_end=ends.high,
+            )
+        time.sleep(_LOOK_AGAIN_S)
+    return ends
+
+
+def without_tail(ends: Ends, start: Progress, hint: TailHint | None) -> Progress:
+    """Rule 6: progress when the partition holds no committed record; never "latest"."""
+    if hint is not None:
+        if hint.end_offset == ends.stable:
+            return hint.progress
+        raise Fatal(
+            "MR-3017",
+            "the topic holds no record any more, and it ended elsewhere when it last did",
+            end=ends.stable,
+            remembered_end=hint.end_offset,
+            remembered_gtid_set=hint.progress.gtid_set,
+        )
+    if ends.high > 0:
+        raise Fatal("MR-3017", "the topic held records and holds none any more", end=ends.stable)
+    return start
+
+
+def warn_of_lost_tail(tail: Tail | None, hint: TailHint | None) -> None:
+    """The topic is the truth also when it lost what was once there; the loss is said."""
+    if tail is not None and hint is not None and hint.progress.seq > tail.progress.seq:
+        log.warning(
+            "the topic lost committed records; they are published again",
+            remembered_seq=hint.progress.seq,
+            seq=tail.progress.seq,
+        )

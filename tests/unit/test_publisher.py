@@ -1,0 +1,285 @@
+"""The publisher's rules over a model of the topic: what stands there decides, whatever a commit answered."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from millrace.errors import Fatal, Fenced, Retryable
+from producer.publisher.opening import TailHint
+from producer.publisher.publisher import Publisher
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.progress import Progress
+from tests.unit.publisher_model import (
+    START,
+    Entry,
+    KafkaTransaction,
+    ModelDriver,
+    ModelMarks,
+    ModelTopic,
+    Outcome,
+    batch_after,
+    model_config,
+)
+
+
+def opened(topic: ModelTopic, *, epoch: int = 7, hint: TailHint | None = None) -> Publisher:
+    """A publisher on the model."""
+    return Publisher.open_with(
+        ModelDriver(topic),
+        model_config(epoch),
+        marks=ModelMarks(epoch),
+        verify_lease=lambda: None,
+        start=START,
+        hint=hint,
+    )
+
+
+@contextmanager
+def running(topic: ModelTopic, *, epoch: int = 7) -> Iterator[Publisher]:
+    """A publisher on the model that is closed in the end."""
+    publisher = opened(topic, epoch=epoch)
+    yield publisher
+    publisher.close()
+
+
+def test_a_fresh_topic_starts_where_the_task_says_and_bears_the_fence() -> None:
+    """Rule 2: schema records, then the fence, stand before anything else; progress is the start given."""
+    topic = ModelTopic()
+    with running(topic) as publisher:
+        assert publisher.progress == START
+    assert [b'"fence"' in record.value for record in topic.committed()] == [False, True]
+
+
+def test_a_second_start_goes_on_behind_what_stands() -> None:
+    """The tail is the truth: the start position of the task is ignored once something stands."""
+    topic = ModelTopic()
+    with running(topic) as publisher:
+        batch = batch_after(publisher.progress, 5)
+        publisher.publish(batch)
+    with running(topic, epoch=8) as publisher:
+        assert publisher.progress == batch.progress
+
+
+@pytest.mark.parametrize("outcome", list(Outcome)[:4])
+def test_a_batch_stands_exactly_once_whatever_its_commit_answered(outcome: Outcome) -> None:
+    """Rule 3: an unknown outcome is settled by the tail, never by sending blindly again."""
+    topic = ModelTopic()
+    with running(topic) as publisher:
+        publisher.publish(batch_after(publisher.progress, 4))
+        topic.outcomes = [outcome]
+        publisher.publish(batch_after(publisher.progress, 4))
+        publisher.publish(batch_after(publisher.progress, 4))
+        assert publisher.renewed_count == (0 if outcome is Outcome.OK else 1)
+    assert topic.seqs() == list(range(1, 13))
+
+
+def test_a_late_abort_is_healed_by_a_new_instance() -> None:
+    """Half a transaction aborted behind our back: nothing of it stands, so all of it is sent again."""
+    topic = ModelTopic()
+    with running(topic) as publisher:
+        topic.outcomes = [Outcome.LATE_ABORT]
+        publisher.publish(batch_after(publisher.progress, 6))
+        assert publisher.renewed_count == 1
+    assert topic.seqs() == list(range(1, 7))
+
+
+def test_a_late_commit_of_half_a_batch_is_taken_up_behind_its_last_row() -> None:
+    """Half a transaction committed behind our back: the next start goes on exactly behind what readers see."""
+    topic = ModelTopic()
+    publisher = opened(topic)
+    topic.outcomes = [Outcome.LATE_COMMIT]
+    with pytest.raises(Retryable) as raised:
+        publisher.publish(batch_after(publisher.progress, 6))
+    assert raised.value.code == "MR-3002"
+    with running(topic) as publisher:
+        assert publisher.progress.seq == 3
+        publisher.publish(batch_after(publisher.progress, 6))
+    assert topic.seqs() == list(range(1, 10))
+
+
+def test_an_abort_that_was_reported_as_a_commit_stops_the_task() -> None:
+    """Rule 4: the audit reads every commit back; the first disagreement is fatal."""
+    publisher = opened(topic := ModelTopic())
+    topic.outcomes = [Outcome.ABORTED_OK]
+    publisher.publish(batch_after(publisher.progress, 3))
+    with pytest.raises(Fatal) as raised:
+        publisher.close()
+    assert raised.value.code == "MR-3014"
+
+
+def test_a_foreign_record_behind_a_commit_stops_the_task() -> None:
+    """Rule 4: the stable end must have advanced by exactly the records and the marker."""
+    publisher = opened(topic := ModelTopic())
+    foreign = KafkaTransaction("foreign", "committed")
+    publisher.publish(batch_after(publisher.progress, 3))
+    publisher._drain()
+    topic.entries.append(Entry(b'{"kind": "schema"}', foreign))
+    publisher.publish(batch_after(publisher.progress, 3))
+    with pytest.raises(Fatal) as raised:
+        publisher.close()
+    assert raised.value.code == "MR-3014"
+    with pytest.raises(Fatal):
+        publisher.publish(batch_after(publisher.progress, 1))
+
+
+def test_a_broker_that_is_away_is_reported_without_a_second_attempt() -> None:
+    """Retryable MR-3001; the next start reads what became of the batch."""
+    publisher = opened(topic := ModelTopic())
+    topic.outcomes = [Outcome.AWAY]
+    with pytest.raises(Retryable) as raised:
+        publisher.publish(batch_after(publisher.progress, 3))
+    assert raised.value.code == "MR-3001"
+    with running(topic) as publisher:
+        assert publisher.progress == START
+
+
+def test_a_second_unknown_outcome_is_left_to_the_supervisor() -> None:
+    """No endless recycling inside publish."""
+    publisher = opened(topic := ModelTopic())
+    topic.outcomes = [Outcome.LOST_BEFORE, Outcome.LOST_BEFORE]
+    with pytest.raises(Retryable):
+        publisher.publish(batch_after(publisher.progress, 3))
+    with running(topic) as publisher:
+        assert publisher.progress == START
+
+
+def test_a_stale_owner_writes_nothing_and_does_not_come_back() -> None:
+    """The successor's instance fences it; being fenced is terminal for a publisher."""
+    topic = ModelTopic()
+    stale = opened(topic, epoch=7)
+    stale.publish(batch_after(stale.progress, 3))
+    with running(topic, epoch=8) as successor:
+        with pytest.raises(Fenced):
+            stale.publish(batch_after(stale.progress, 3))
+        successor.publish(batch_after(successor.progress, 3))
+    assert topic.seqs() == list(range(1, 7))
+
+
+def test_a_stale_owner_that_starts_again_finds_the_greater_epoch() -> None:
+    """Even if its lease check passed by bad luck: the tail names the successor."""
+    topic = ModelTopic()
+    with running(topic, epoch=8) as successor:
+        with pytest.raises(Fenced) as raised:
+            opened(topic, epoch=7)
+        assert raised.value.code == "MR-3010"
+        with pytest.raises(Fenced):  # fenced by the stale one, once …
+            successor.publish(batch_after(successor.progress, 3))
+    with running(topic, epoch=8) as successor:  # … and not for good
+        successor.publish(batch_after(successor.progress, 3))
+    assert topic.seqs() == [1, 2, 3]
+
+
+def test_a_suspicious_instance_is_not_made_anew_without_the_lease() -> None:
+    """Rule 3 never answers with a new instance before the lease has been verified."""
+    topic = ModelTopic()
+    lease = iter([True, False])
+
+    def verify() -> None:
+        if not next(lease):
+            raise Fenced("MR-4003", "lost")
+
+    publisher = Publisher.open_with(
+        ModelDriver(topic), model_config(), marks=ModelMarks(7), verify_lease=verify, start=START
+    )
+    topic.outcomes = [Outcome.SLOW]
+    publisher.publish(batch_after(publisher.progress, 3))
+    with pytest.raises(Fenced) as raised:
+        publisher.publish(batch_after(publisher.progress, 3))
+    assert raised.value.code == "MR-4003"
+    assert topic.producer_epochs == {"task": 1}
+
+
+def test_another_writers_open_transaction_is_named() -> None:
+    """Rule 2: it would hide our records from readers."""
+    topic = ModelTopic(exists=True)
+    topic.entries.append(Entry(b"{}", KafkaTransaction("foreign")))
+    with pytest.raises(Fatal) as raised:
+        opened(topic)
+    assert raised.value.code == "MR-3013"
+
+
+def test_a_foreign_record_at_the_tail_is_named_with_its_offset() -> None:
+    """What we can't read is never taken for progress."""
+    topic = ModelTopic(exists=True, entries=[Entry(b"junk", None)])
+    with pytest.raises(Fatal) as raised:
+        opened(topic)
+    assert raised.value.code == "MR-3011"
+    assert raised.value.context["offset"] == "0"
+
+
+def test_a_tail_behind_many_aborted_records_is_found() -> None:
+    """The windows double backwards until the last committed mark."""
+    topic = ModelTopic()
+    with running(topic) as publisher:
+        publisher.publish(batch_after(publisher.progress, 3))
+    aborted = KafkaTransaction("task", "aborted")
+    topic.entries += [Entry(b"{}", aborted) for _ in range(1000)] + [Entry(None, None)]
+    with running(topic) as publisher:
+        assert publisher.progress.seq == 3
+
+
+def test_an_emptied_topic_is_resumed_only_by_a_hint_of_the_same_end() -> None:
+    """Rule 6: a hint is believed while the partition still ends there; anything else is the operator's."""
+    topic = ModelTopic()
+    with running(topic) as publisher:
+        publisher.publish(batch_after(publisher.progress, 3))
+        hint = publisher.hint
+    topic.low = len(topic.entries)
+    for wrong in (None, TailHint(hint.progress, hint.end_offset - 1)):
+        with pytest.raises(Fatal) as raised:
+            opened(topic, hint=wrong)
+        assert raised.value.code == "MR-3017"
+    publisher = opened(topic, hint=hint)
+    assert publisher.progress == hint.progress
+    publisher.close()
+
+
+def test_a_recreated_topic_is_not_taken_for_a_new_task() -> None:
+    """T11: a topic deleted under a task that had published is refused, not begun anew."""
+    hint = TailHint(Progress(parse_gtid_set(Flavour.MARIADB, "0-1-200"), None, 50), 70)
+    with pytest.raises(Fatal) as raised:
+        opened(ModelTopic(), hint=hint)
+    assert raised.value.code == "MR-3017"
+
+
+@pytest.mark.parametrize(
+    ("partition_count", "cleanup_policy", "record_bytes_max"),
+    [(2, "delete", 1 << 20), (1, "compact", 1 << 20), (1, "delete", 1000)],
+)
+def test_a_topic_that_can_not_carry_a_set_is_refused(
+    partition_count: int, cleanup_policy: str, record_bytes_max: int
+) -> None:
+    """Rule 2's checks, each with the setting named."""
+    topic = ModelTopic(exists=True)
+    settings = type(topic.settings)(partition_count, cleanup_policy, record_bytes_max)
+    topic.settings = settings
+    with pytest.raises(Fatal) as raised:
+        opened(topic)
+    assert raised.value.code == "MR-3009"
+
+
+def test_a_record_over_the_limit_loses_nothing() -> None:
+    """Fatal with the sizes; its batch mates are not committed and come again."""
+    topic = ModelTopic()
+    publisher = opened(topic)
+    with pytest.raises(Fatal) as raised:
+        publisher.publish(batch_after(publisher.progress, 3, filler="x" * (2 << 20)))
+    assert raised.value.code == "MR-3004"
+    assert raised.value.context["limit_bytes"] == str(1 << 20)
+    with running(topic) as publisher:
+        publisher.publish(batch_after(publisher.progress, 3))
+    assert topic.seqs() == [1, 2, 3]
+
+
+def test_progress_without_records_is_written_by_idle() -> None:
+    """Filtered source transactions move the resolved GTID set, though no row is sent."""
+    topic = ModelTopic()
+    with running(topic) as publisher:
+        moved = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-150"), None, 0)
+        batch = batch_after(publisher.progress, 0)
+        publisher._marked_at_s -= 1.0
+        publisher.publish(type(batch)(batch.buffer, batch.bounds, moved))
+        assert publisher.progress == moved
+        publisher.idle()
+    assert len(topic.committed()) == 3
