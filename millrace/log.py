@@ -24,8 +24,8 @@ _URL_CREDENTIALS = re.compile(r"(?<=://)[^/@\s:]+:[^@\s]*(?=@)")
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """A logger whose lines carry ``logger=name``; works before ``configure`` too."""
-    logger: FilteringBoundLogger = structlog.get_logger(logger=name)
+    """A logger whose lines carry ``component=name``; works before ``configure`` too."""
+    logger: FilteringBoundLogger = structlog.get_logger(component=name)
     return logger
 
 
