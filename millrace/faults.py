@@ -67,6 +67,11 @@ def fault_point(name: str) -> None:
         _pass_armed(name)
 
 
+def is_armed(name: str) -> bool:
+    """True if a test armed this point: for a step that has to be taken apart to be interrupted in its middle."""
+    return _armed is not None and name in _armed
+
+
 def arm(text: str) -> None:
     """Arm the points named in ``text`` (the form of MILLRACE_FAULT); an empty text disarms all."""
     global _armed

@@ -173,9 +173,7 @@ def load_u8(_typing: Any, _address: Any) -> Any:
 if HAS_CLMUL:
 
     @njit(nogil=True, cache=True)
-    def crc32(
-        address: int, length: int, running: np.uint32, tables: Any, folded: Any
-    ) -> np.uint32:
+    def crc32(address: int, length: int, running: np.uint32, tables: Any, folded: Any) -> np.uint32:
         """Go on from ``running`` over ``length`` bytes at ``address``; ``folded`` is 16 bytes of scratch."""
         if length < FOLD_BYTES_MIN:
             return crc32_tables(address, length, running, tables)
@@ -188,8 +186,6 @@ if HAS_CLMUL:
 else:
 
     @njit(nogil=True, cache=True)
-    def crc32(
-        address: int, length: int, running: np.uint32, tables: Any, folded: Any
-    ) -> np.uint32:
+    def crc32(address: int, length: int, running: np.uint32, tables: Any, folded: Any) -> np.uint32:
         """Go on from ``running`` over ``length`` bytes at ``address``; ``folded`` is not used here."""
         return crc32_tables(address, length, running, tables)

@@ -271,7 +271,9 @@ def _begin_query(state: Any, buf: Any, at: int, size: int, mariadb: bool) -> int
 
 @njit(nogil=True, cache=True)
 def _opens_xa(buf: Any, sql: int, length: int) -> bool:
-    return _says(buf, sql, length, b"XA START", False) or _says(buf, sql, length, b"XA BEGIN", False)
+    return _says(buf, sql, length, b"XA START", False) or _says(
+        buf, sql, length, b"XA BEGIN", False
+    )
 
 
 @njit(nogil=True, cache=True)

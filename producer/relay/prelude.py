@@ -15,12 +15,14 @@ Guarantees: None until both events are there whole. Not done here: checksums (th
 """
 
 import struct
+from pathlib import Path
 from uuid import UUID
 
 from millrace.errors import Fatal
 from producer.relay import event_types as t
 from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtid, MariadbGtidSet
 
+PRELUDE_READ_BYTES = 4096  # a few hundred bytes are usual
 PRELUDE_BYTES_MAX = 64 << 20  # a GTID set of millions of intervals
 
 
@@ -35,15 +37,36 @@ def read_prelude(head: bytes | memoryview, flavour: Flavour) -> GtidPosition | N
     while at + t.HEADER_BYTES <= len(head):
         kind = head[at + 4]
         (size,) = struct.unpack_from("<I", head, at + 9)
-        if size < t.EVENT_BYTES_MIN or kind not in (t.FORMAT_DESCRIPTION, t.MARIADB_START_ENCRYPTION, wanted):
-            raise Fatal("MR-2008", f"the file does not say what was executed before it (event type {kind} at {at})")
+        if size < t.EVENT_BYTES_MIN or kind not in (
+            t.FORMAT_DESCRIPTION,
+            t.MARIADB_START_ENCRYPTION,
+            wanted,
+        ):
+            raise Fatal(
+                "MR-2008",
+                f"the file does not say what was executed before it (event type {kind} at {at})",
+            )
         if at + size > len(head):
             return None
         if kind == wanted:
             body = bytes(head[at + t.HEADER_BYTES : at + size - t.CHECKSUM_BYTES])
-            return decode_previous_gtids(body) if flavour is Flavour.MYSQL else decode_gtid_list(body)
+            return (
+                decode_previous_gtids(body) if flavour is Flavour.MYSQL else decode_gtid_list(body)
+            )
         at += size
     return None
+
+
+def read_file_prelude(path: Path, flavour: Flavour) -> GtidPosition | None:
+    """``read_prelude`` of a file, reading as much of it as is needed."""
+    with path.open("rb") as file:
+        head, wanted = b"", PRELUDE_READ_BYTES
+        while True:
+            head += file.read(wanted - len(head))
+            position = read_prelude(head, flavour)
+            if position is not None or len(head) < wanted or wanted > PRELUDE_BYTES_MAX:
+                return position
+            wanted *= 8
 
 
 def decode_previous_gtids(body: bytes) -> GtidSet:
@@ -83,4 +106,6 @@ def decode_gtid_list(body: bytes) -> MariadbGtidSet:
         entries = [struct.unpack_from("<IIQ", body, 4 + 16 * k) for k in range(count & 0x0FFFFFFF)]
     except struct.error as error:
         raise Fatal("MR-2004", f"a GTID_LIST event can't be read: {error}") from error
-    return MariadbGtidSet.of({domain: MariadbGtid(domain, server, seq) for domain, server, seq in entries}.values())
+    return MariadbGtidSet.of(
+        {domain: MariadbGtid(domain, server, seq) for domain, server, seq in entries}.values()
+    )

@@ -48,7 +48,15 @@ def check_event(
 
 @njit(nogil=True, cache=True)
 def walk_events(
-    buf: Any, at: int, end: int, state: Any, runs: Any, tables: Any, folded: Any, mariadb: bool, verify: bool
+    buf: Any,
+    at: int,
+    end: int,
+    state: Any,
+    runs: Any,
+    tables: Any,
+    folded: Any,
+    mariadb: bool,
+    verify: bool,
 ) -> tuple[int, int]:
     """(status, offset of the first event not walked). ``buf[at]`` is the file offset state[POS]."""
     while True:

@@ -1,0 +1,186 @@
+"""The receiver: one connection per set, from which the server's binlog files flow into the relay log as they are.
+
+Where it begins:
+
+| the relay log                                       | the dump                                                        |
+|-----------------------------------------------------|-----------------------------------------------------------------|
+| ends in a file of this server                       | from the last whole transaction of that file: it is compared    |
+|                                                     | byte for byte with ours, then what follows is appended          |
+| is empty, of another server, or does not reach back | a new sub-directory, from the start of the file that holds the  |
+| to what is wanted; or the comparison failed         | first wanted GTID                                               |
+
+A lost connection is taken up again at once, a few times; then the supervisor decides. Silence is a lost connection:
+an idle server sends heartbeats, and three periods without a byte end it.
+
+Guarantees: what is appended are whole events with a right CRC-32 at their right file offsets, one file after the other
+without a gap in numbers; any doubt about that opens a new sub-directory. Not done here: choosing the member
+(``producer.source.choice``), switching to another.
+"""
+
+import threading
+from dataclasses import dataclass
+
+from millrace.errors import MillraceError, Retryable
+from millrace.log import get_logger
+from producer.relay.log import RelayLog, ResumePoint
+from producer.relay.reader import RelayReader
+from producer.source.binlog_files import find_file, previous_gtids
+from producer.source.connection import Login, SourceConnection
+from producer.source.dump import POSITION_MAX, Reader, start_dump
+from producer.source.identity import Identity, ask_identity
+from producer.stream import DumpStream, StreamFigures
+from schemas.coordinates import FIRST_POS
+from schemas.documents.model import Member
+from schemas.gtid import GtidPosition
+
+HEARTBEAT_S = 2.0
+OVERLAP_BYTES_MAX = 64 << 20  # a last transaction beyond this is not read again for comparison
+RECONNECT_DELAYS_S = (0.0, 0.2, 1.0, 2.0)  # then the supervisor's backoff takes over
+
+_CONTINUITY_CODES = frozenset({"MR-1040", "MR-1041"})
+_RECONNECT_CODES = frozenset({"MR-1001", "MR-1006", "MR-1046", "MR-2005", "MR-2006"})
+
+log = get_logger("producer.receiver")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverSource:
+    """Whom to read from, and as whom."""
+
+    member: Member
+    login: Login
+    reader: Reader
+    heartbeat_s: float = HEARTBEAT_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverStatus:
+    """Figures for the task's status."""
+
+    member: str
+    server: str
+    connects: int
+    figures: StreamFigures
+
+
+class Receiver:
+    """Runs in a thread of its own; ``status`` may be read from others."""
+
+    def __init__(
+        self, source: ReceiverSource, relay: RelayLog, *, wanted: GtidPosition | None
+    ) -> None:
+        """``wanted``: everything behind it is needed (None: everything that the source has)."""
+        self._source = source
+        self._relay = relay
+        self._wanted = wanted
+        self._figures = StreamFigures()
+        self._server = ""
+        self._connects = 0
+        self._is_continuous = True
+
+    def status(self) -> ReceiverStatus:
+        """As of now."""
+        return ReceiverStatus(
+            member=str(self._source.member),
+            server=self._server,
+            connects=self._connects,
+            figures=self._figures,
+        )
+
+    def run(self, stop: threading.Event) -> None:
+        """Receive until ``stop``; raises what a reconnect can't mend."""
+        failures = 0
+        while not stop.is_set():
+            received_before = self._figures.received_bytes
+            try:
+                self._connect_and_receive(stop)
+            except Retryable as error:
+                if self._figures.received_bytes > received_before:
+                    failures = 0
+                if error.code in _CONTINUITY_CODES and self._is_continuous:
+                    self._is_continuous = False
+                    log.warning(
+                        "continuity in doubt: a new relay sub-directory is begun", error=error
+                    )
+                elif error.code not in _RECONNECT_CODES or failures == len(RECONNECT_DELAYS_S):
+                    raise
+                else:
+                    log.warning("connection lost", error=error, failures=failures)
+                    stop.wait(RECONNECT_DELAYS_S[failures])
+                failures += 1
+
+    def _connect_and_receive(self, stop: threading.Event) -> None:
+        with SourceConnection.connect(self._source.member, self._source.login) as connection:
+            self._connects += 1
+            identity = ask_identity(connection)
+            self._server = identity.server
+            self._relay.cut_back()
+            resume = self._resume_point(connection, identity)
+            if resume is not None:
+                self._receive(connection, resume, stop)
+                return
+            file = find_file(connection, flavour=identity.flavour, wanted=self._wanted_of_source())
+            subdir = self._relay.begin_subdir(identity.server)
+            log.info(
+                "relay sub-directory begun", subdir=str(subdir), file=file, wanted=str(self._wanted)
+            )
+            self._relay.begin_file(file)
+            self._is_continuous = True
+            point = self._relay.resume_point()
+            assert point is not None  # a file was begun just now
+            self._receive(connection, point, stop)
+
+    def _resume_point(self, connection: SourceConnection, identity: Identity) -> ResumePoint | None:
+        """Where to go on in the relay log, if that is possible at all."""
+        resume = self._relay.resume_point()
+        if not self._is_continuous or resume is None or resume.server != identity.server:
+            return None
+        with RelayReader(self._relay) as reader:
+            if self._wanted is not None:
+                return resume if reader.seek(self._wanted) is not None else None
+            begin = reader.first()
+        oldest = find_file(connection, flavour=identity.flavour, wanted=None)
+        before = previous_gtids(connection, flavour=identity.flavour, file=oldest)
+        relay_before = self._relay.position_before(begin) if begin is not None else None
+        return resume if relay_before is not None and before.includes(relay_before) else None
+
+    def _wanted_of_source(self) -> GtidPosition | None:
+        """What the new sub-directory must begin with: what the relay log has already need not come again."""
+        if self._wanted is None or self._relay.end() is None:
+            return self._wanted
+        with RelayReader(self._relay) as reader:
+            return self._relay.position() if reader.seek(self._wanted) is not None else self._wanted
+
+    def _receive(
+        self, connection: SourceConnection, resume: ResumePoint, stop: threading.Event
+    ) -> None:
+        start = resume.overlap_at
+        if resume.at.pos - start > OVERLAP_BYTES_MAX:
+            start = resume.at.pos
+        if (
+            start > POSITION_MAX
+        ):  # a dump request has 32 bits for it: read the file again, comparing
+            start = FIRST_POS
+        socket = start_dump(
+            connection,
+            reader=self._source.reader,
+            flavour=self._relay.flavour,
+            file=resume.at.file,
+            pos=start,
+            heartbeat_s=self._source.heartbeat_s,
+        )
+        log.info(
+            "dump started",
+            member=str(self._source.member),
+            file=resume.at.file,
+            pos=start,
+            end=resume.at.pos,
+        )
+        stream = DumpStream(
+            socket,
+            self._relay,
+            member=self._source.member,
+            silence_s=3 * self._source.heartbeat_s,
+            figures=self._figures,
+        )
+        stream.run(stop, file=resume.at.file, start=start, known_end=resume.at.pos)

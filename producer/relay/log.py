@@ -1,0 +1,390 @@
+"""The relay log's one writer: files of the source as they are, made durable in groups, readable by whole transactions.
+
+A process that holds the directory's lock appends event bytes; what readers may see ends with the last whole source
+transaction, whatever else has been written. The order of steps, and what a crash between them leaves:
+
+| step                                     | a crash behind it leaves                                             |
+|------------------------------------------|----------------------------------------------------------------------|
+| new sub-directory, index                 | an empty sub-directory: it is gone on with or passed over            |
+| new file with its magic                  | a file without a head: removed at the next start (``recovery``)      |
+| write of event bytes, whole or in part   | a torn tail: cut back to the last whole transaction                  |
+| fsync (other thread)                     | at most what ``SyncPolicy`` names is gone: fetched again             |
+| relay.meta replaced                      | a hint, never trusted over the file                                  |
+| next file: fsync, close, meta, new file  | only the newest file of the newest sub-directory can have a torn tail |
+
+After a failed write or fsync this object is spent: the file is cut back to what was synced, and ``RelayLog.open`` walks it anew.
+Guarantees: bytes are never rewritten in place; the lock excludes a second writer. Not done here: the network, purge.
+"""
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from millrace.errors import Retryable
+from millrace.faults import fault_point, is_armed, register
+from millrace.log import get_logger
+from producer.relay import layout
+from producer.relay.event_types import MAGIC
+from producer.relay.layout import Meta, Subdir
+from producer.relay.prelude import read_file_prelude
+from producer.relay.recovery import recover_file, walk_file
+from producer.relay.runs import Bytes, Words, advance_position, empty_position
+from producer.relay.sync import SyncPolicy, SyncThread
+from schemas.coordinates import FIRST_POS, Coordinates
+from schemas.gtid import Flavour, GtidPosition
+
+BEFORE_WRITE = register("relay.before_write")
+MID_WRITE = register("relay.mid_write")
+AFTER_WRITE = register("relay.after_write")
+BEFORE_FSYNC = register("relay.before_fsync")
+AFTER_FSYNC = register("relay.after_fsync")
+BEFORE_ROTATE = register("relay.before_rotate")
+AFTER_ROTATE = register("relay.after_rotate")
+BEFORE_META = register("relay.before_meta")
+AFTER_SUBDIR = register("relay.after_subdir")
+
+META_INTERVAL_S = 1.0  # relay.meta is replaced at most so often, and when a file ends
+PENDING_RUNS_MAX = 256  # arrays of runs kept before they are folded into the position
+
+log = get_logger("producer.relay")
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """The file being written."""
+
+    subdir: Subdir
+    name: str
+    fd: int
+    size: int  # bytes written
+    end: int  # of the last whole source transaction: what readers may see
+    last_group_at: int  # where the last whole source transaction begins, 0 if unknown
+    synced_end: int  # what the last successful fsync covered, of ``end``
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """Where the relay log ends, and from where to read again to see that it is still the same file."""
+
+    at: Coordinates
+    server: str
+    overlap_at: int
+    position: GtidPosition
+
+
+class RelayLog:
+    """One per set. ``open`` takes the lock and cuts a torn tail; one thread appends, any number read."""
+
+    def __init__(self, root: Path, lock_fd: int, *, flavour: Flavour, policy: SyncPolicy) -> None:
+        self.root = root
+        self.flavour = flavour
+        self.condition = threading.Condition()  # guards what follows; notified when the end moves
+        self.files: dict[Subdir, list[str]] = {}
+        self._lock_fd = lock_fd
+        self._file: OpenFile | None = None
+        self._subdir: Subdir | None = None
+        self._position: GtidPosition | None = None  # None: as the file's head says
+        self._pending_runs: list[Words] = []
+        self._fd_lock = threading.Lock()  # the fd is not closed while it is synced
+        self._meta_at_s = 0.0
+        self._holds: dict[int, Coordinates] = {}
+        self._closed_ends: dict[tuple[str, str], int] = {}
+        self._load()
+        self._sync_thread = SyncThread(policy, self._sync)
+
+    @classmethod
+    def open(cls, root: Path, *, flavour: Flavour, policy: SyncPolicy | None = None) -> Self:
+        """Take the lock, cut a torn tail. Retryable MR-2001 (lock), MR-2002 (disk)."""
+        with _disk_errors(root):
+            root.mkdir(parents=True, exist_ok=True)
+            lock_fd = os.open(root / layout.LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return cls(root, lock_fd, flavour=flavour, policy=policy or SyncPolicy())
+            except BlockingIOError as error:
+                os.close(lock_fd)
+                raise Retryable(
+                    "MR-2001", "another process holds the relay directory", directory=root
+                ) from error
+            except BaseException:
+                os.close(lock_fd)
+                raise
+
+    def close(self) -> None:
+        """Make everything durable and let go of the directory."""
+        self._sync_thread.stop()
+        try:
+            with _disk_errors(self.root):
+                self._close_file()
+        except Retryable as error:
+            log.warning("relay log closed after an error", error=error)
+        finally:
+            os.close(self._lock_fd)
+
+    # ---- what readers and the receiver ask ----------------------------------------------------------
+
+    def end(self) -> Coordinates | None:
+        """The end of the last whole source transaction; None while there is no file."""
+        with self.condition:
+            if self._file is None:
+                return None
+            return Coordinates(str(self._file.subdir), self._file.name, self._file.end)
+
+    def position(self) -> GtidPosition:
+        """Every source transaction up to ``end``."""
+        with self.condition:
+            return self._fold_runs()
+
+    def resume_point(self) -> ResumePoint | None:
+        """Where to go on; None when there is nothing to go on from."""
+        with self.condition:
+            if self._file is None:
+                return None
+            file = self._file
+            at = Coordinates(str(file.subdir), file.name, file.end)
+            overlap_at = file.last_group_at or FIRST_POS
+            return ResumePoint(at, file.subdir.server, overlap_at, self._fold_runs())
+
+    def path(self, at: Coordinates) -> Path:
+        """Where the file of these coordinates is."""
+        return self.root / at.subdir / at.file
+
+    def visible_end(self, at: Coordinates) -> int:
+        """How far the file of ``at`` may be read."""
+        with self.condition:
+            file = self._file
+            if file is not None and (str(file.subdir), file.name) == (at.subdir, at.file):
+                return file.end
+            known = self._closed_ends.get((at.subdir, at.file))
+        if known is None:
+            known = self._walk_closed(at)
+        return known
+
+    def position_before(self, at: Coordinates) -> GtidPosition | None:
+        """What was executed before the file of ``at``; None while its head is not whole."""
+        return read_file_prelude(self.path(at), self.flavour)
+
+    def list_files(self) -> list[tuple[Subdir, str]]:
+        """Every file, oldest first."""
+        with self.condition:
+            order = sorted(self.files, key=lambda known: known.seq)
+            return [(subdir, name) for subdir in order for name in self.files[subdir]]
+
+    def hold(self, holder: object, at: Coordinates | None) -> None:
+        """``holder`` needs the files from ``at`` on (None: nothing any more); purge asks ``held``."""
+        with self.condition:
+            if at is None:
+                self._holds.pop(id(holder), None)
+            else:
+                self._holds[id(holder)] = at
+
+    def held(self) -> Coordinates | None:
+        """The oldest place that somebody needs, the writer included."""
+        ends = [end] if (end := self.end()) else []
+        with self.condition:
+            return min([*self._holds.values(), *ends], default=None)
+
+    def read_back(self, start: int, end: int) -> bytes:
+        """Bytes of the file being written, to compare with what a server sends again."""
+        file = self._current()
+        with _disk_errors(self.root):
+            return os.pread(file.fd, end - start, start)
+
+    # ---- what the receiver does --------------------------------------------------------------------
+
+    def begin_subdir(self, server: str) -> Subdir:
+        """Open the next seq for ``server``; the next ``begin_file`` goes there."""
+        with _disk_errors(self.root):
+            self._close_file()
+            seq = max((subdir.seq for subdir in self.files), default=0) + 1
+            subdir = Subdir(server, seq)
+            (self.root / str(subdir)).mkdir()
+            layout.sync_directory(self.root)
+            fault_point(AFTER_SUBDIR)
+            with self.condition:
+                self.files[subdir] = []
+                self._subdir, self._position = subdir, None
+                self._pending_runs.clear()
+            layout.write_index(self.root, sorted(self.files, key=lambda known: known.seq))
+        return subdir
+
+    def begin_file(self, name: str) -> None:
+        """Close the file being written, durably, and begin ``name`` in the newest sub-directory."""
+        layout.file_number(name)
+        subdir = self._subdir
+        if subdir is None:
+            raise Retryable("MR-2011", "no relay sub-directory is open", directory=self.root)
+        with _disk_errors(self.root):
+            fault_point(BEFORE_ROTATE)
+            self._close_file()
+            path = self.root / str(subdir) / name
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            os.write(fd, MAGIC)
+            layout.sync_directory(path.parent)
+            fault_point(AFTER_ROTATE)
+        with self.condition:
+            if name not in self.files[subdir]:
+                self.files[subdir].append(name)
+            self._file = OpenFile(subdir, name, fd, FIRST_POS, FIRST_POS, 0, FIRST_POS)
+            self.condition.notify_all()
+
+    def append(self, payload: Bytes, *, end: int, last_group_at: int, runs: Words) -> None:
+        """Write event bytes behind what is there; ``end`` is the boundary then. Retryable MR-2002, MR-2003."""
+        file = self._current()
+        fault_point(BEFORE_WRITE)
+        with _disk_errors(self.root):
+            view = memoryview(payload)
+            if is_armed(MID_WRITE):
+                half = len(view) // 2
+                _write_all(file.fd, view[:half])
+                fault_point(MID_WRITE)
+                view = view[half:]
+            _write_all(file.fd, view)
+        fault_point(AFTER_WRITE)
+        with self.condition:
+            file.size += len(payload)
+            file.end = end
+            file.last_group_at = last_group_at
+            if len(runs):
+                self._pending_runs.append(runs.copy())
+            if len(self._pending_runs) > PENDING_RUNS_MAX:
+                self._fold_runs()
+            self.condition.notify_all()
+        self._sync_thread.wrote(len(payload))
+
+    def cut_back(self) -> None:
+        """Forget what was written of an unfinished source transaction: it will be sent again."""
+        file = self._file
+        if file is not None and file.size > file.end:
+            with _disk_errors(self.root):
+                os.ftruncate(file.fd, file.end)
+                os.lseek(file.fd, file.end, os.SEEK_SET)
+            file.size = file.end
+
+    # ---- inside ------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        """Find what is there; recover the newest file; a removed head uncovers the file before."""
+        for subdir in layout.list_subdirs(self.root):
+            self.files[subdir] = layout.list_files(self.root / str(subdir))
+        for subdir in sorted(self.files, key=lambda known: -known.seq):
+            while self.files[subdir] and self._file is None:
+                if not self._load_file(subdir, self.files[subdir][-1]):
+                    self.files[subdir].pop()
+            if not self.files[subdir]:
+                (self.root / str(subdir) / layout.META_NAME).unlink(missing_ok=True)
+                (self.root / str(subdir)).rmdir()
+                del self.files[subdir]
+        layout.write_index(self.root, sorted(self.files, key=lambda known: known.seq))
+
+    def _load_file(self, subdir: Subdir, name: str) -> bool:
+        path = self.root / str(subdir) / name
+        walked = recover_file(path, self.flavour)
+        if walked is None:
+            return False
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        os.lseek(fd, walked.end, os.SEEK_SET)
+        end = walked.end
+        self._file = OpenFile(subdir, name, fd, end, end, walked.last_group_at, end)
+        self._subdir, self._position = subdir, walked.position
+        return True
+
+    def _walk_closed(self, at: Coordinates) -> int:
+        path = self.path(at)
+        if not path.exists():
+            raise Retryable("MR-2011", f"{at} is not in the relay log", directory=self.root)
+        walked = walk_file(path, self.flavour, verify=False)
+        end = walked.end if walked is not None else FIRST_POS
+        with self.condition:
+            self._closed_ends[at.subdir, at.file] = end
+        return end
+
+    def _current(self) -> OpenFile:
+        self._sync_thread.raise_failure()
+        if self._file is None:
+            raise Retryable("MR-2011", "no relay file is open", directory=self.root)
+        return self._file
+
+    def _fold_runs(self) -> GtidPosition:
+        if self._position is None and self._file is not None:
+            path = self.root / str(self._file.subdir) / self._file.name
+            self._position = read_file_prelude(path, self.flavour)
+        if self._position is None:
+            return empty_position(self.flavour)
+        for runs in self._pending_runs:
+            self._position = advance_position(self._position, runs)
+        self._pending_runs.clear()
+        return self._position
+
+    def _close_file(self) -> None:
+        file = self._file
+        if file is None:
+            return
+        try:
+            self._sync_thread.raise_failure()
+            with self._fd_lock:
+                os.fdatasync(file.fd)
+        except (OSError, Retryable):
+            self._distrust(file)
+            raise
+        self._write_meta(file, self.position(), is_durable=True)
+        with self.condition, self._fd_lock:
+            self._closed_ends[str(file.subdir), file.name] = file.end
+            os.close(file.fd)
+            self._file = None
+
+    def _distrust(self, file: OpenFile) -> None:
+        """After a failed fsync the kernel may drop what it could not write: keep only what was synced before."""
+        with self.condition, self._fd_lock:
+            os.ftruncate(file.fd, file.synced_end)
+            os.close(file.fd)
+            self._file = None
+        log.error("relay file cut back after a failed fsync", file=file.name, end=file.synced_end)
+
+    def _sync(self) -> None:
+        """Called by the sync thread."""
+        with self.condition:
+            file = self._file
+            if file is None:
+                return
+            end = file.end
+            is_meta_due = time.monotonic() - self._meta_at_s >= META_INTERVAL_S
+            position = self._fold_runs() if is_meta_due else empty_position(self.flavour)
+        with self._fd_lock:
+            if self._file is not file:
+                return
+            fault_point(BEFORE_FSYNC)
+            os.fdatasync(file.fd)
+            fault_point(AFTER_FSYNC)
+            file.synced_end = end
+        if is_meta_due:
+            self._write_meta(file, position, is_durable=False, end=end)
+
+    def _write_meta(
+        self, file: OpenFile, position: GtidPosition, *, is_durable: bool, end: int | None = None
+    ) -> None:
+        fault_point(BEFORE_META)
+        meta = Meta(file.name, file.end if end is None else end, str(position))
+        layout.write_meta(self.root / str(file.subdir), meta, is_durable=is_durable)
+        self._meta_at_s = time.monotonic()
+
+
+def _write_all(fd: int, view: memoryview) -> None:
+    while len(view):
+        view = view[os.write(fd, view) :]
+
+
+@contextmanager
+def _disk_errors(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Retryable(
+            "MR-2002", f"the relay log can't be written: {error.strerror}", directory=root
+        ) from error

@@ -1,0 +1,85 @@
+"""Grouped fsync: one thread makes durable what others wrote, by bytes or by milliseconds, whichever comes first.
+
+A write costs the writer nothing but a counter. Guarantees: an error is kept and given to the writer at its next
+``wrote``; after it nothing is synced any more. Not done here: knowing what is synced; ``sync`` does.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from millrace.errors import Retryable
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPolicy:
+    """At most ``bytes_max`` and ``delay_ms`` of the relay log are lost in a power cut (and fetched again).
+
+    16 MiB at 500 MB/s is 30 ms; 200 ms while little comes: five fsyncs a second.
+    """
+
+    bytes_max: int = 16 << 20
+    delay_ms: int = 200
+
+
+class SyncThread:
+    """Calls ``sync`` while there is something to make durable."""
+
+    def __init__(self, policy: SyncPolicy, sync: Callable[[], None]) -> None:
+        self._policy = policy
+        self._sync = sync
+        self._condition = threading.Condition()
+        self._unsynced_bytes = 0
+        self._oldest_at_s = 0.0
+        self._error: OSError | None = None
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name="relay-sync", daemon=True)
+        self._thread.start()
+
+    def wrote(self, count_bytes: int) -> None:
+        """Account for a write; Retryable MR-2003 after a failed sync."""
+        with self._condition:
+            self.raise_failure()
+            if self._unsynced_bytes == 0:
+                self._oldest_at_s = time.monotonic()
+                self._condition.notify()
+            self._unsynced_bytes += count_bytes
+            if self._unsynced_bytes >= self._policy.bytes_max:
+                self._condition.notify()
+
+    def raise_failure(self) -> None:
+        """Retryable MR-2003 if a sync failed."""
+        if self._error is not None:
+            raise Retryable(
+                "MR-2003", f"fsync of the relay log failed: {self._error}"
+            ) from self._error
+
+    def stop(self) -> None:
+        """End the thread; what is not synced yet is left to the caller."""
+        with self._condition:
+            self._is_stopped = True
+            self._condition.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while self._wait_until_due():
+            try:
+                self._sync()
+            except OSError as error:
+                with self._condition:
+                    self._error = error
+                return
+
+    def _wait_until_due(self) -> bool:
+        with self._condition:
+            while not self._is_stopped:
+                if self._unsynced_bytes == 0:
+                    self._condition.wait()
+                    continue
+                left_s = self._oldest_at_s + self._policy.delay_ms / 1000 - time.monotonic()
+                if left_s <= 0 or self._unsynced_bytes >= self._policy.bytes_max:
+                    self._unsynced_bytes = 0
+                    return True
+                self._condition.wait(left_s)
+            return False

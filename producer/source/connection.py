@@ -1,0 +1,178 @@
+"""One connection to a source server: handshake, authentication and TLS by PyMySQL, then queries or a raw dump stream.
+
+Driver errors become ours here and nowhere else:
+
+    Retryable MR-1001 not reachable   MR-1006 connection lost
+    Fatal     MR-1002 account refused MR-1003 certificate not verified   MR-1004 no TLS offered
+              MR-1005 privilege lacks MR-1008 authentication needs TLS   MR-1007 any other answer of the server
+
+Guarantees: with a verifying mode no password is sent before the certificate was checked. The password is in no text.
+Not done here: what to ask (``inventory``), what the stream means (``producer.receiver``).
+"""
+
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NoReturn, Self, TypeAlias, cast
+
+import pymysql
+from pymysql.constants import CR, ER
+
+from millrace.errors import Fatal, Retryable
+from schemas.documents.model import Member, Tls, TlsMode
+
+CONNECT_TIMEOUT_S = 10
+QUERY_TIMEOUT_S = 30
+
+Value: TypeAlias = str | int | float | bytes | None
+Row: TypeAlias = dict[str, Value]
+
+# Errors of the server that mean "not now": too many connections, shutting down, starting up, blocked host, killed.
+_NOT_NOW = frozenset({1040, 1053, 1129, 1203, 1205, 1927, 3168, 3169, 4031})
+_LOST = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_LOST_EXTENDED})
+_REFUSED = frozenset({ER.ACCESS_DENIED_ERROR, 1130, 1275, 1698, 1820, 1862, 3118, 3955, 4151})
+_NO_PRIVILEGE = frozenset({1044, 1142, 1143, 1227, 3530})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """How we log in on every member of a set; the password is resolved already."""
+
+    user: str
+    password: str = field(repr=False)
+    tls: Tls
+
+
+class SourceConnection:
+    """An authenticated session. Used by one thread."""
+
+    def __init__(
+        self, connection: "pymysql.Connection[pymysql.cursors.DictCursor]", member: Member
+    ) -> None:
+        self._connection = connection
+        self.member = member
+
+    @classmethod
+    def connect(cls, member: Member, login: Login) -> Self:
+        """Log in. Errors: see the module."""
+        with _driver_errors(member, login):
+            return cls(
+                pymysql.connect(
+                    host=member.host,
+                    port=member.port,
+                    user=login.user,
+                    password=login.password,
+                    ssl=cast(dict[str, object], _tls_context(login.tls)),
+                    ssl_disabled=login.tls.mode is TlsMode.DISABLED,
+                    connect_timeout=CONNECT_TIMEOUT_S,
+                    read_timeout=QUERY_TIMEOUT_S,
+                    write_timeout=QUERY_TIMEOUT_S,
+                    autocommit=True,
+                    charset="utf8mb4",
+                    cursorclass=pymysql.cursors.DictCursor,
+                ),
+                member,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the session without waiting for the server."""
+        self._connection._force_close()  # type: ignore[attr-defined]  # close() waits for an answer, a dump never gives one
+
+    @property
+    def server_version(self) -> str:
+        """As the handshake names it, like ``11.4.5-MariaDB-log``."""
+        return str(self._connection.get_server_info())
+
+    @property
+    def thread_id(self) -> int:
+        """The server's number of this connection, for KILL."""
+        return int(self._connection.thread_id())
+
+    def query(self, statement: str, arguments: Sequence[Value] = ()) -> list[Row]:
+        """The rows of a statement, by column name."""
+        with _driver_errors(self.member), self._connection.cursor() as cursor:
+            cursor.execute(statement, tuple(arguments) or None)
+            return [dict(row) for row in cursor.fetchall()]
+
+    def command(self, number: int, payload: bytes) -> None:
+        """Send a protocol command that is answered by an OK packet."""
+        with _driver_errors(self.member):
+            self._connection._execute_command(number, payload)  # type: ignore[attr-defined]
+            self._connection._read_packet()  # type: ignore[attr-defined]
+
+    def start_stream(self, number: int, payload: bytes) -> socket.socket:
+        """Send a command whose answer is an endless stream; from now on only the socket that is returned is read.
+
+        Nothing can be left in the driver's buffer: the server sends only after a command. Keep this object alive.
+        """
+        with _driver_errors(self.member):
+            self._connection._execute_command(number, payload)  # type: ignore[attr-defined]
+        return cast(socket.socket, self._connection._sock)  # type: ignore[attr-defined]
+
+
+def _tls_context(tls: Tls) -> ssl.SSLContext | None:
+    match tls.mode:
+        case TlsMode.DISABLED:
+            return None
+        case TlsMode.REQUIRE_UNVERIFIED:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        case TlsMode.VERIFY_CA | TlsMode.VERIFY_IDENTITY:
+            context = ssl.create_default_context(cafile=tls.ca_path or None)
+            context.check_hostname = tls.mode is TlsMode.VERIFY_IDENTITY
+    return context
+
+
+@contextmanager
+def _driver_errors(member: Member, login: Login | None = None) -> Iterator[None]:
+    try:
+        yield
+    except pymysql.MySQLError as error:
+        _translate(error, member, login)
+    except ssl.SSLCertVerificationError as error:
+        raise Fatal("MR-1003", f"{member}: {error.verify_message}", member=member) from error
+    except (OSError, pymysql.err.MySQLError) as error:
+        if login is not None and login.tls.ca_path and isinstance(error, FileNotFoundError):
+            raise Fatal(
+                "MR-1003", f"the CA file {login.tls.ca_path} can't be read", member=member
+            ) from error
+        raise Retryable("MR-1001", f"{member}: {error}", member=member) from error
+    except RuntimeError as error:  # PyMySQL: 'cryptography' package is required for … auth methods
+        raise Fatal("MR-1008", f"{member}: {error}", member=member) from error
+
+
+def _translate(error: "pymysql.MySQLError", member: Member, login: Login | None) -> NoReturn:
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    cause = getattr(error, "original_exception", None)
+    account = f"'{login.user}'" if login is not None else "the account"
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        raise Fatal("MR-1003", f"{member}: {cause.verify_message}", member=member) from error
+    if isinstance(cause, FileNotFoundError):
+        raise Fatal(
+            "MR-1003", f"the CA file can't be read: {cause.filename}", member=member
+        ) from error
+    if number == CR.CR_SSL_CONNECTION_ERROR:
+        raise Fatal("MR-1004", f"{member}: {text}", member=member) from error
+    if number in _REFUSED:
+        raise Fatal("MR-1002", f"{member} refuses {account}: {text}", member=member) from error
+    if number in _NO_PRIVILEGE:
+        raise Fatal("MR-1005", f"{member}: {text}", member=member) from error
+    if number in _LOST:
+        raise Retryable("MR-1006", f"{member}: {text}", member=member) from error
+    if (
+        number == CR.CR_CONN_HOST_ERROR
+        or number in _NOT_NOW
+        or isinstance(error, pymysql.InterfaceError)
+    ):
+        raise Retryable("MR-1001", f"{member}: {text}", member=member) from error
+    raise Fatal("MR-1007", f"{member} answers {number}: {text}", member=member) from error
