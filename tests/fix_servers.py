@@ -126,8 +126,7 @@ def new_server(tmp_path: Path) -> Iterator[NewServer]:
 
         def make(flavour: str, *, options: ServerOptions | None = None) -> DatabaseServer:
             folder = tmp_path / f"server-{flavour}-{len(list(tmp_path.iterdir()))}"
-            factory = DatabaseServer.mariadb if flavour == Flavour.MARIADB else DatabaseServer.mysql
-            server = factory(folder, options)
+            server = DatabaseServer.of(flavour, folder, options)
             made.callback(server.discard)
             server.start()
             server.create_account(SERVICE, TARGET_PRIVILEGES)
@@ -155,8 +154,7 @@ def new_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
 
 
 def _single(flavour: Flavour, folder: Path, *, server_id: int) -> Iterator[DatabaseServer]:
-    factory = DatabaseServer.mariadb if flavour == Flavour.MARIADB else DatabaseServer.mysql
-    server = factory(folder, ServerOptions(server_id=server_id))
+    server = DatabaseServer.of(flavour, folder, ServerOptions(server_id=server_id))
     server.start()
     server.create_account(SERVICE, TARGET_PRIVILEGES)
     yield server

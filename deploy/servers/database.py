@@ -88,7 +88,14 @@ class DatabaseServer:
         self.options = options
         self.port = options.port or free_port()
         self.account = Account("root", "")
+        self.is_replica = False
         self._process: ServerProcess | None = None
+
+    @classmethod
+    def of(cls, flavour: Flavour | str, folder: Path, options: ServerOptions | None = None) -> Self:
+        """A server of this flavour, not started."""
+        make = cls.mariadb if Flavour(flavour) is Flavour.MARIADB else cls.mysql
+        return make(folder, options)
 
     @classmethod
     def mariadb(cls, folder: Path, options: ServerOptions | None = None) -> Self:
@@ -219,6 +226,13 @@ class DatabaseServer:
         sql.execute_unlogged(self.socket, statements)
         self.account = account
 
+    def follow(self, primary_port: int, link: Account) -> None:
+        """Become a read-only replica, also after a restart."""
+        for statement in self.dialect.follow(port=primary_port, account=link):
+            self.execute(statement)
+        self.execute("SET GLOBAL read_only = ON")
+        self.is_replica = True
+
     def gtid_position(self) -> str:
         """What it has executed, as its flavour writes it."""
         return str(self.execute(self.dialect.position_query())[0][0]).replace("\n", "")
@@ -233,6 +247,7 @@ class DatabaseServer:
         return (
             *user,
             *(self.tls.options() if self.tls else ()),
+            f"--read-only={'ON' if self.is_replica else 'OFF'}",
             f"--datadir={self.data_dir}",
             f"--socket={self.socket}",
             f"--pid-file={self.folder / 'pid'}",

@@ -6,9 +6,9 @@ each server and in no binlog, so a fresh set has executed nothing.
 
 import secrets
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from deploy.servers import sql
 from deploy.servers.database import Account, DatabaseServer, ServerOptions
@@ -21,10 +21,24 @@ CATCH_UP_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSet:
-    """One primary, any number of replicas. ``account`` is the service's login on every member."""
+    """One primary, any number of replicas. ``user`` and ``password`` are the service's login on every member."""
 
     primary: DatabaseServer
     replicas: tuple[DatabaseServer, ...]
+
+    @classmethod
+    def of(
+        cls, flavour: Flavour | str, folder: Path, *, replica_count: int, options: ServerOptions
+    ) -> Self:
+        """A set below ``folder``, not started; server ids count from the primary's, which ``options`` name."""
+        ids = range(options.server_id, options.server_id + 1 + replica_count)
+        members = [
+            DatabaseServer.of(
+                flavour, folder / f"server-{number}", replace(options, server_id=number)
+            )
+            for number in ids
+        ]
+        return cls(members[0], tuple(members[1:]))
 
     @property
     def flavour(self) -> Flavour:
@@ -51,6 +65,30 @@ class DatabaseSet:
     ) -> list[sql.Row]:
         """On the primary, as root."""
         return self.primary.execute(statement, args, db)
+
+    def launch(self) -> None:
+        """Start all processes and return at once."""
+        for member in self.members:
+            member.launch()
+
+    def wait_ready(self) -> None:
+        """Until all take statements."""
+        for member in self.members:
+            member.wait_ready()
+
+    def create_account(self, account: Account, privileges: str = "") -> None:
+        """A login on every member, in no binlog. The privileges default to what capture needs, no more."""
+        for member in self.members:
+            member.create_account(account, privileges or member.dialect.source_privileges)
+
+    def replicate(self) -> None:
+        """Make the replicas follow the primary, once, when all are ready."""
+        link = Account("replication", secrets.token_hex(12))
+        self.primary.create_account(link, "REPLICATION SLAVE")
+        for replica in self.replicas:
+            replica.follow(self.primary.port, link)
+        for replica in self.replicas:
+            _wait_connected(replica)
 
     def wait_for_replicas(self, *, timeout_s: float = CATCH_UP_S) -> None:
         """Until every replica has executed what the primary has now; Fatal MR-8007 names the one that has not."""
@@ -80,34 +118,21 @@ def start_set(
     flavour: Flavour | str,
     replica_count: int = 2,
     account: Account | None = None,
-    privileges: str = "",
     options: ServerOptions | None = None,
 ) -> DatabaseSet:
-    """Start a set below ``folder``. ``privileges`` of the account default to what capture needs, no more."""
-    base = options or ServerOptions()
-    make = DatabaseServer.mariadb if flavour == Flavour.MARIADB else DatabaseServer.mysql
-    ids = range(base.server_id, base.server_id + 1 + replica_count)
-    members = [make(folder / f"server-{n}", replace(base, server_id=n)) for n in ids]
-    for member in members:
-        member.launch()
-    for member in members:
-        member.wait_ready()
-    link = Account("replication", secrets.token_hex(12))
-    for member in members:
-        member.create_account(link, "REPLICATION SLAVE")
-        login = account or Account("millrace", "millrace")
-        member.create_account(login, privileges or member.dialect.source_privileges)
-    primary, *replicas = members
-    _replicate(primary, replicas, link)
-    return DatabaseSet(primary, tuple(replicas))
-
-
-def _replicate(primary: DatabaseServer, replicas: Sequence[DatabaseServer], link: Account) -> None:
-    for replica in replicas:
-        for statement in replica.dialect.follow(port=primary.port, account=link):
-            replica.execute(statement)
-        replica.execute("SET GLOBAL read_only = ON")
-        _wait_connected(replica)
+    """A set below ``folder``, replicating, with the service's account on every member."""
+    made = DatabaseSet.of(
+        flavour, folder, replica_count=replica_count, options=options or ServerOptions()
+    )
+    try:
+        made.launch()
+        made.wait_ready()
+        made.replicate()
+        made.create_account(account or Account("millrace", "millrace"))
+    except BaseException:
+        made.discard()
+        raise
+    return made
 
 
 def _wait_connected(replica: DatabaseServer) -> None:

@@ -101,6 +101,12 @@ class KafkaServer:
         if self._process is not None:
             self._process.stop()
 
+    def discard(self) -> None:
+        """The quick end, when nobody needs the data any more: SIGKILL, and the folder is removed."""
+        if self._process is not None:
+            self._process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def kill(self) -> None:
         """SIGKILL, as a crash."""
         self.process.kill()

@@ -9,12 +9,16 @@ session still bears; so the leader's pid with its start time names the session f
     leader gone, members of the session alive   they are ours
     pid alive with another start time           given again: ours is gone, nobody is signalled
 
+Beside its log stands ``process.json``: who it is and how it was started, without a secret. Who has lost the object (a
+later command, after a crash) reads it there.
+
 Guarantees: with ``dies_with_parent`` the kernel kills the process when the *thread* that started it ends (so start
 servers from a thread that lives as long as they shall); without, it survives us.
 Not done here: no restart, no health: the owner of the server asks it.
 """
 
 import ctypes
+import json
 import os
 import signal
 import socket
@@ -24,24 +28,26 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from millrace.errors import Fatal
 
 POLL_S = 0.02
 STOP_S = 20.0
 LOG_LINES = 12
+RECORD_NAME = "process.json"
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What to start. ``environment`` is added to ours; output is appended to ``log``."""
+    """What to start. ``environment`` (no secrets) is added to ours; ``log`` is appended to, one process a folder."""
 
     name: str
     command: tuple[str, ...]
     log: Path
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,42 @@ class ProcessIdentity:
 
     pid: int
     start_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """What ``process.json`` tells."""
+
+    spec: ProcessSpec
+    identity: ProcessIdentity
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The record in this file."""
+        plain = json.loads(path.read_text())
+        identity = ProcessIdentity(plain["pid"], plain["start_ticks"])
+        command = tuple(plain["command"])
+        return cls(
+            ProcessSpec(plain["name"], command, path.parent / plain["log"], plain["environment"]),
+            identity,
+        )
+
+    def write(self) -> None:
+        """Replace the file at once, so that a reader never sees half of it."""
+        spec = self.spec
+        plain = {
+            "name": spec.name,
+            "pid": self.identity.pid,
+            "start_ticks": self.identity.start_ticks,
+        }
+        rest = {
+            "command": spec.command,
+            "log": spec.log.name,
+            "environment": dict(spec.environment),
+        }
+        scratch = spec.log.parent / "process.json.new"
+        scratch.write_text(json.dumps({**plain, **rest}, indent=1))
+        scratch.rename(spec.log.parent / RECORD_NAME)
 
 
 class ServerProcess:
@@ -86,6 +128,7 @@ class ServerProcess:
         if ticks is None:
             raise self.failure("ended at once")
         self._identity = ProcessIdentity(self._popen.pid, ticks)
+        ProcessRecord(self.spec, self._identity).write()
 
     def wait_ready(self, is_ready: Callable[[], bool], *, timeout_s: float) -> None:
         """Until ``is_ready()``; Fatal MR-8004 with the last log lines when it ends or time is up."""
@@ -142,12 +185,22 @@ class ServerProcess:
 
 def end_session(identity: ProcessIdentity, *, timeout_s: float = STOP_S) -> None:
     """End a session that another process of ours started: SIGTERM to its leader, then SIGKILL to what is left."""
-    if _start_ticks(identity.pid) == identity.start_ticks:
-        _send(identity.pid, signal.SIGTERM)
-        _send(identity.pid, signal.SIGCONT)
+    terminate(identity)
     deadline = time.monotonic() + timeout_s
     while is_running(identity) and time.monotonic() < deadline:
         time.sleep(POLL_S)
+    kill_session(identity)
+
+
+def terminate(identity: ProcessIdentity) -> None:
+    """Ask a session's leader to end (SIGTERM); returns at once."""
+    if is_running(identity):
+        _send(identity.pid, signal.SIGTERM)
+        _send(identity.pid, signal.SIGCONT)
+
+
+def kill_session(identity: ProcessIdentity) -> None:
+    """SIGKILL to every process of a session; returns when none is left."""
     while members := session_members(identity):
         for pid in members:
             _send(pid, signal.SIGKILL)

@@ -4,6 +4,7 @@ The tick is half a second, so that a session may be as short as one second: a te
 After ``kill``, ``start`` goes on with the same data and port: sessions survive it.
 """
 
+import shutil
 import socket
 from pathlib import Path
 
@@ -78,6 +79,12 @@ class ZooKeeperServer:
         """A clean shutdown; data stays."""
         if self._process is not None:
             self._process.stop()
+
+    def discard(self) -> None:
+        """The quick end, when nobody needs the data any more: SIGKILL, and the folder is removed."""
+        if self._process is not None:
+            self._process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""

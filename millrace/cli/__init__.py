@@ -121,5 +121,5 @@ def _run_command(name: str, arguments: list[str]) -> None:
 
 def _usage() -> str:
     lines = [f"  {name:<11}{command.help}" for name, command in present_commands().items()]
-    head = "Millrace: change data capture for MySQL and MariaDB.\n\nUsage: millrace COMMAND …   (millrace COMMAND --help)\n"
+    head = "Millrace: change data capture for MySQL and MariaDB.\n\nUsage: millrace COMMAND … [--help]\n"
     return "\n".join([head, *lines])

@@ -22,18 +22,20 @@ def up(
     *, flavour: Flavour = "", mysqld: Mysqld = None, as_json: Json = False, name: Name = "local"
 ) -> None:
     """Start servers and service in the background; return when everything runs. A running stack is left as it is."""
+    from deploy.background import start_background
     from deploy.servers.programs import MYSQLD_ENVIRONMENT
-    from deploy.stack import StackOptions, running_stack, start_background
+    from deploy.stack import StackOptions
     from schemas.gtid import Flavour as ServerFlavour
 
     if mysqld is not None:
         os.environ[MYSQLD_ENVIRONMENT] = str(mysqld.absolute())
-    given = ServerFlavour(flavour) if flavour else None
     default = ServerFlavour.MYSQL if os.environ.get(MYSQLD_ENVIRONMENT) else ServerFlavour.MARIADB
-    say = (lambda text: typer.echo(text, err=True)) if as_json else typer.echo
-    description = running_stack(name)
-    if description is None:
-        description = start_background(StackOptions(name=name, flavour=given or default), say=say)
+    chosen = ServerFlavour(flavour) if flavour else default
+
+    def say(text: str) -> None:
+        typer.echo(text, err=as_json)
+
+    description = start_background(name, StackOptions(flavour=chosen), say=say)
     if as_json:
         typer.echo(json.dumps(description.as_json(), indent=2))
     else:
@@ -42,7 +44,6 @@ def up(
 
 def down(*, name: Name = "local", keep: Keep = False) -> None:
     """End the stack that ``millrace up`` started, with everything it wrote."""
-    from deploy.stack import end_background
+    from deploy.background import end_background
 
-    ended = end_background(name, keep=keep)
-    typer.echo(f"ended {ended} processes" if ended else "nothing was running")
+    typer.echo("ended" if end_background(name, keep=keep) else "nothing was running")

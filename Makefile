@@ -1,0 +1,43 @@
+# make setup   a virtual environment in .venv and the servers in $MILLRACE_HOME (default: the user's cache folder)
+# make check   ruff, mypy --strict, import-linter, one root
+# make test    setup, check, then every test; MYSQLD=PATH runs the MySQL half against a server of yours
+# make demo    setup, then the main job: real servers, a workload, rows arriving, a comparison
+# make bench   figures beside peers, as JSON lines          make chaos   long fault campaigns
+
+SHELL := /bin/bash
+BIN := .venv/bin
+STAMP := $(shell cat pyproject.toml constraints.txt deploy/setup | sha256sum | cut -c 1-16)
+ifdef MYSQLD
+export MILLRACE_MYSQLD := $(abspath $(MYSQLD))
+endif
+
+.PHONY: setup check test demo bench chaos clean
+
+setup: .venv/stamp-$(STAMP)
+	@$(BIN)/python -m deploy.fetch
+
+.venv/stamp-$(STAMP):
+	@bash deploy/setup $@
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m millrace.roots
+
+test: setup check
+	$(BIN)/python -m pytest tests/unit tests/property --durations=10
+	$(BIN)/python -m pytest tests/integration tests/fault --durations=25
+
+demo: setup
+	@$(BIN)/millrace demo
+
+bench: setup
+	@$(BIN)/millrace bench
+
+chaos: setup
+	$(BIN)/python -m pytest tests/fault --durations=25 --chaos
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
