@@ -1,0 +1,121 @@
+"""A worker or scheduler as a process of its own, to be killed, stopped and continued.
+
+    python -m tests.control_process worker NAME JOURNAL     a capture worker whose runner moves nothing
+    python -m tests.control_process scheduler NAME
+
+The runner writes a line to the journal (one ``write`` each) when it starts, ends, and sees its lease lost:
+``start TASK EPOCH``, ``end TASK EPOCH``. ``MILLRACE_TEST_STUCK=1`` makes it ignore its stop.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from millrace import log
+from schemas.documents import TaskDocument, TaskKind
+from schemas.status import TaskReport, TaskState
+from tests.control import QUICK
+from zk.ensemble import Ensemble
+from zk.runner import HeldLease, Report
+from zk.worker import run_scheduler, run_worker
+
+
+@dataclass(frozen=True)
+class JournalRunner:
+    """Writes down what happens to it."""
+
+    journal: Path
+
+    def run(
+        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
+    ) -> None:
+        """See the module."""
+        lease.verify()
+        self._note(f"start {task.name} {lease.epoch}")
+        report(TaskReport(TaskState.RUNNING))
+        stop.wait()
+        if os.environ.get("MILLRACE_TEST_STUCK"):
+            threading.Event().wait()
+        self._note(f"end {task.name} {lease.epoch}")
+
+    def _note(self, line: str) -> None:
+        with self.journal.open("a") as file:
+            file.write(line + "\n")
+
+
+def main(arguments: list[str]) -> int:
+    """One of the two; its exit code."""
+    log.configure(json=True, level="info")
+    what, name, *rest = arguments
+    if what == "scheduler":
+        return run_scheduler(name=name)
+    runner = JournalRunner(Path(rest[0]))
+    return run_worker(TaskKind.CAPTURE, lambda _store: runner, name=name, pace=QUICK)
+
+
+@dataclass
+class ControlProcess:
+    """A running one, from the test's side."""
+
+    process: "subprocess.Popen[bytes]"
+    journal: Path
+
+    def lines(self) -> list[str]:
+        """The journal so far."""
+        return self.journal.read_text().splitlines() if self.journal.exists() else []
+
+    def epochs(self, task: str) -> list[int]:
+        """The epochs under which it started a task."""
+        words = [line.split() for line in self.lines()]
+        return [int(epoch) for verb, name, epoch in words if verb == "start" and name == task]
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal."""
+        self.process.send_signal(number)
+
+    def end(self) -> int:
+        """SIGTERM, and its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=30)
+
+
+@contextmanager
+def launched(
+    ensemble: Ensemble,
+    what: str,
+    *,
+    name: str,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[ControlProcess]:
+    """Start one; killed at the end of the test whatever became of it."""
+    journal = folder / f"{name}.journal"
+    own = {
+        "MILLRACE_ZOOKEEPER": ensemble.hosts,
+        "MILLRACE_CLUSTER": ensemble.tree.cluster,
+        "MILLRACE_ZOOKEEPER_TIMEOUT_S": str(ensemble.session_timeout_s),
+    }
+    with (folder / f"{name}.log").open("wb") as log_file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.control_process", what, name, str(journal)],
+            cwd=Path(__file__).parent.parent,
+            env={**os.environ, **own, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+        )
+    try:
+        yield ControlProcess(process, journal)
+    finally:
+        process.kill()
+        process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

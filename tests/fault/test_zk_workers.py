@@ -1,0 +1,182 @@
+"""Workers and schedulers that die, freeze or are ended, on a real ZooKeeper, as processes of their own."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+
+import pytest
+
+from deploy.servers import ZooKeeperServer
+from millrace.faults import registered
+from tests.control import a_capture, a_set, ensemble_of, scheduled
+from tests.control_process import ControlProcess, launched
+from tests.waiting import eventually
+from zk.ensemble import Ensemble
+from zk.session import Session
+from zk.store import Store
+from zk.view import read_cluster, views
+
+POINTS = [name for name in registered() if name.startswith("zk.")]
+
+Launch = Callable[..., ControlProcess]
+
+
+@pytest.fixture
+def ensemble(zookeeper: ZooKeeperServer) -> Ensemble:
+    """A cluster of this test's own."""
+    return ensemble_of(zookeeper.hosts)
+
+
+@pytest.fixture
+def session(ensemble: Ensemble) -> Iterator[Session]:
+    """The test's own session."""
+    with ensemble.session() as session:
+        yield session
+
+
+@pytest.fixture
+def launch(ensemble: Ensemble, tmp_path: Path) -> Iterator[Launch]:
+    """Starts processes that end with the test."""
+    with ExitStack() as stack:
+
+        def start(what: str, name: str, **environment: str) -> ControlProcess:
+            process: AbstractContextManager[ControlProcess] = launched(
+                ensemble, what, name=name, folder=tmp_path, environment=environment
+            )
+            return stack.enter_context(process)
+
+        yield start
+
+
+def _tasks(session: Session, ensemble: Ensemble, count: int) -> Store:
+    """Tasks t0, t1, … of a set each, so that each is a unit of its own."""
+    store = Store(session, ensemble.tree)
+    for number in range(count):
+        store.create_set(a_set(f"s{number}"))
+        store.create_task(a_capture(f"t{number}", of=f"s{number}"))
+    return store
+
+
+def _states(session: Session, ensemble: Ensemble) -> dict[str, str]:
+    return {v.name: v.report.state.value for v in views(read_cluster(session, ensemble.tree))}
+
+
+def _run(session: Session, ensemble: Ensemble, count: int) -> Callable[[], bool]:
+    return lambda: list(_states(session, ensemble).values()) == ["running"] * count
+
+
+def _workers(session: Session, ensemble: Ensemble) -> int:
+    return len(session.children(ensemble.tree.folder("workers")))
+
+
+def test_a_killed_workers_tasks_move_and_no_other_is_disturbed(
+    session: Session, ensemble: Ensemble, launch: Launch
+) -> None:
+    """After kill -9 the tasks run elsewhere under greater epochs within the session timeout and a little."""
+    workers = [launch("worker", name) for name in ("w1", "w2", "w3")]
+    eventually(lambda: _workers(session, ensemble) == 3)
+    _tasks(session, ensemble, 6)
+    with scheduled(session, ensemble.tree):
+        eventually(_run(session, ensemble, 6))
+        before = [list(worker.lines()) for worker in workers]
+        assert [len(lines) for lines in before] == [2, 2, 2]
+        lost = {line.split()[1]: int(line.split()[2]) for line in before[0]}
+        workers[0].send(signal.SIGKILL)
+        eventually(lambda: all(len(worker.lines()) == 3 for worker in workers[1:]), timeout_s=15)
+        eventually(_run(session, ensemble, 6))
+    for worker, lines in zip(workers[1:], before[1:], strict=True):
+        assert worker.lines()[:2] == lines
+        _, task, epoch = worker.lines()[2].split()
+        assert int(epoch) > lost.pop(task)
+    assert lost == {}
+
+
+def test_a_frozen_worker_is_succeeded_and_stops_when_it_thaws(
+    session: Session, ensemble: Ensemble, launch: Launch
+) -> None:
+    """SIGSTOP past the session timeout: the successor's epoch is greater; after SIGCONT the old one joins its
+    runner, does not start it again, and does not disturb the successor."""
+    store = _tasks(session, ensemble, 1)
+    old = launch("worker", "w1")
+    with scheduled(session, ensemble.tree):
+        eventually(lambda: len(old.lines()) == 1)
+        new = launch("worker", "w2")
+        eventually(lambda: _workers(session, ensemble) == 2)
+        old.send(signal.SIGSTOP)
+        eventually(lambda: len(new.lines()) == 1, timeout_s=20)
+        assert new.epochs("t0")[0] > old.epochs("t0")[0]
+        old.send(signal.SIGCONT)
+        eventually(lambda: old.lines()[-1] == f"end t0 {old.epochs('t0')[0]}")
+        # it is a worker again, and gets work again, but not this task's
+        eventually(lambda: _workers(session, ensemble) == 2)
+        store.create_set(a_set("s1"))
+        store.create_task(a_capture("t1", of="s1"))
+        eventually(lambda: len(old.epochs("t1")) == 1)
+        eventually(_run(session, ensemble, 2))
+    assert len(old.epochs("t0")) == 1
+    assert new.lines() == [f"start t0 {new.epochs('t0')[0]}"]
+
+
+def test_an_ended_worker_gives_its_tasks_up_at_once(
+    session: Session, ensemble: Ensemble, launch: Launch
+) -> None:
+    """SIGTERM: runners joined, exit 0, and nothing of it stands in the tree when it is gone."""
+    _tasks(session, ensemble, 2)
+    worker = launch("worker", "w1")
+    with scheduled(session, ensemble.tree):
+        eventually(_run(session, ensemble, 2))
+        assert worker.end() == 0
+        assert session.children(ensemble.tree.folder("owners")) == ()
+        assert _workers(session, ensemble) == 0
+    verbs = [line.split()[0] for line in worker.lines()]
+    assert verbs == ["start", "start", "end", "end"]
+
+
+def test_a_task_that_does_not_stop_keeps_its_lease_until_the_process_is_gone(
+    session: Session, ensemble: Ensemble, launch: Launch
+) -> None:
+    """The process ends hard with a code of its own; the ensemble frees the lease after the session timeout."""
+    _tasks(session, ensemble, 1)
+    worker = launch("worker", "w1", MILLRACE_TEST_STUCK="1")
+    with scheduled(session, ensemble.tree):
+        eventually(_run(session, ensemble, 1))
+        assert worker.end() == 70
+        assert session.children(ensemble.tree.folder("owners")) == ("t0",)
+        eventually(lambda: session.children(ensemble.tree.folder("owners")) == ())
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_process_killed_at_a_fault_point_is_replaced(
+    session: Session, ensemble: Ensemble, launch: Launch, point: str
+) -> None:
+    """At every named point of control: after the kill, the next scheduler or worker brings all tasks to run."""
+    store = _tasks(session, ensemble, 3)
+    is_scheduler = point.startswith("zk.scheduler.")
+    broken = {"MILLRACE_FAULT": f"{point}:kill"}
+    worker = launch("worker", "w1", **({} if is_scheduler else broken))
+    scheduler = launch("scheduler", "s1", **(broken if is_scheduler else {}))
+    if point == "zk.slot.before_release":  # passed when a task ends
+        eventually(lambda: len(worker.lines()) == 3)
+        store.pause("t0", by="ann")
+        store.resume("t0")
+        store.pause("t1", by="ann")
+    victim = scheduler if is_scheduler else worker
+    assert victim.process.wait(timeout=20) == -signal.SIGKILL
+    if point == "zk.slot.before_release":
+        store.resume("t1")
+    launch("scheduler" if is_scheduler else "worker", "next")
+    eventually(_run(session, ensemble, 3), timeout_s=30)
+    assert set(read_cluster(session, ensemble.tree).assigned.values()) == {
+        "w1" if is_scheduler else "next"
+    }
+
+
+def test_every_fault_point_of_control_is_tried() -> None:
+    """The list above is not empty by a slip of imports."""
+    assert POINTS == [
+        "zk.scheduler.after_election",
+        "zk.scheduler.between_commits",
+        "zk.slot.after_acquire",
+        "zk.slot.before_release",
+    ]

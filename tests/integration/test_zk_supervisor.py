@@ -1,0 +1,303 @@
+"""Scheduler and workers together on a real ZooKeeper, with runners that move no rows."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from deploy.servers import ZooKeeperServer
+from millrace.errors import Fatal, Fenced, Retryable
+from schemas.documents import TaskDocument, TaskKind
+from schemas.status import TaskReport, TaskState
+from tests.control import (
+    ScriptedRunner,
+    a_capture,
+    a_set,
+    an_apply,
+    ensemble_of,
+    scheduled,
+    supervised,
+)
+from tests.waiting import eventually
+from zk.ensemble import Ensemble
+from zk.runner import HeldLease
+from zk.session import Session
+from zk.store import Store
+from zk.view import read_cluster, views
+
+
+class Stage:
+    """One cluster with a set, and what happens in it."""
+
+    def __init__(self, ensemble: Ensemble, stack: ExitStack) -> None:
+        self.ensemble, self.tree, self._stack = ensemble, ensemble.tree, stack
+        self.session = self.new_session()
+        self.store = Store(self.session, self.tree)
+        self.store.create_set(a_set())
+
+    def new_session(self) -> Session:
+        return self._stack.enter_context(self.ensemble.session())
+
+    def worker(
+        self, runner: ScriptedRunner, name: str = "w1", kind: TaskKind = TaskKind.CAPTURE
+    ) -> None:
+        self._stack.enter_context(
+            supervised(self.new_session(), self.tree, runner, name=name, kind=kind)
+        )
+
+    def scheduler(self) -> None:
+        self._stack.enter_context(scheduled(self.new_session(), self.tree))
+
+    def report(self, task: str) -> TaskReport:
+        found = {view.name: view.report for view in views(read_cluster(self.session, self.tree))}
+        return found[task]
+
+    def reaches(self, task: str, state: TaskState, why: str = "", *, timeout_s: float = 20) -> None:
+        def claim() -> bool:
+            report = self.report(task)
+            return report.state is state and why in report.why
+
+        eventually(claim, timeout_s=timeout_s, what=f"{task} {state.value} {why}")
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
+    """A scheduler is not running yet, nor is a worker."""
+    with ExitStack() as stack:
+        yield Stage(ensemble_of(zookeeper.hosts), stack)
+
+
+def test_a_task_waits_with_a_reason_until_it_runs(stage: Stage) -> None:
+    """Each missing part is named: worker, scheduler; then it runs and shows what its runner reports."""
+    stage.store.create_task(a_capture())
+    assert stage.report("shop-capture").why == "no capture worker is running"
+    runner = ScriptedRunner()
+    stage.worker(runner)
+    stage.reaches("shop-capture", TaskState.PENDING, "no scheduler is running")
+    stage.scheduler()
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    report = stage.report("shop-capture")
+    assert (report.worker, report.gtid_set, report.seq) == ("w1", "0-1-7", 7)
+    assert report.figures == {"rows": 1}
+    assert runner.epochs("shop-capture") == [report.epoch]
+
+
+def test_a_task_is_only_run_by_a_worker_of_its_kind(stage: Stage) -> None:
+    """An apply task does not go to a capture worker."""
+    captures, applies = ScriptedRunner(), ScriptedRunner()
+    stage.scheduler()
+    stage.worker(captures)
+    stage.store.create_task(an_apply())
+    stage.store.create_task(a_capture())
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    stage.reaches("shop-apply", TaskState.PENDING, "no apply worker")
+    stage.worker(applies, "a1", TaskKind.APPLY)
+    stage.reaches("shop-apply", TaskState.RUNNING)
+    assert [name for name, _ in captures.starts] == ["shop-capture"]
+
+
+def test_pause_joins_the_runner_and_resume_starts_it_with_a_new_epoch(stage: Stage) -> None:
+    """Paused says by whom and keeps the progress; the lease is free meanwhile."""
+    runner = ScriptedRunner()
+    stage.scheduler()
+    stage.worker(runner)
+    stage.store.create_task(a_capture())
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    stage.store.pause("shop-capture", by="ann")
+    eventually(lambda: stage.session.get(stage.tree.owner("shop-capture")) is None)
+    assert runner.alive == set()
+    stage.reaches("shop-capture", TaskState.PAUSED, "paused by ann")
+    assert stage.report("shop-capture").gtid_set == "0-1-7"
+    stage.store.resume("shop-capture")
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    first, second = runner.epochs("shop-capture")
+    assert second > first
+
+
+def test_a_changed_document_restarts_the_task_and_a_resume_of_a_running_one_does_not(
+    stage: Stage,
+) -> None:
+    """The runner sees the new document under a new epoch; one run at a time."""
+    seen: list[TaskDocument] = []
+
+    def script(task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+        seen.append(task)
+        stop.wait()
+
+    runner = ScriptedRunner(script)
+    stage.scheduler()
+    stage.worker(runner)
+    stage.store.create_task(a_capture())
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    stage.store.resume("shop-capture")
+    stage.store.create_task(a_capture(topic="elsewhere"), replace=True)
+    eventually(lambda: len(seen) == 2)
+    assert seen == [a_capture(), a_capture(topic="elsewhere")]
+    assert runner.overlaps == []
+    stage.store.create_set(a_set(), replace=True)
+
+
+def test_a_retryable_error_degrades_with_code_and_next_try(stage: Stage) -> None:
+    """It says what is wrong and when it tries again; each try has a greater epoch; then it runs."""
+    failures = iter(range(3))
+
+    def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+        if next(failures, None) is not None:
+            raise Retryable("MR-4001", "the source is away")
+        stop.wait()
+
+    runner = ScriptedRunner(script)
+    stage.scheduler()
+    stage.worker(runner)
+    stage.store.create_task(a_capture())
+    stage.reaches("shop-capture", TaskState.DEGRADED, "the source is away")
+    report = stage.report("shop-capture")
+    assert (report.code, report.next_try_s > 0, bool(report.fix)) == ("MR-4001", True, True)
+    assert report.gtid_set == "0-1-7"
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    epochs = runner.epochs("shop-capture")
+    assert len(epochs) == 4
+    assert epochs == sorted(set(epochs))
+
+
+@pytest.mark.parametrize("error", [Fatal("MR-4106", "no such secret"), KeyError("x")], ids=repr)
+def test_a_fatal_error_blocks_until_an_operator_acts(stage: Stage, error: Exception) -> None:
+    """Also one that nobody foresaw; another worker that takes the task over does not try it."""
+    broken = threading.Event()
+    broken.set()
+
+    def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+        if broken.is_set():
+            raise error
+        stop.wait()
+
+    first, second = ScriptedRunner(script), ScriptedRunner(script)
+    stage.scheduler()
+    stage.store.create_task(a_capture())
+    with supervised(stage.new_session(), stage.tree, first, name="w1"):
+        stage.reaches("shop-capture", TaskState.BLOCKED)
+        assert stage.report("shop-capture").code in ("MR-4106", "MR-9001")
+        assert stage.report("shop-capture").fix
+        stage.session.delete(stage.tree.worker("w1"), version=-1)
+        stage.worker(second, "w2")
+        eventually(
+            lambda: read_cluster(stage.session, stage.tree).assigned == {"shop-capture": "w2"}
+        )
+    stage.reaches("shop-capture", TaskState.BLOCKED)
+    assert second.starts == []
+    broken.clear()
+    stage.store.resume("shop-capture")
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    assert len(first.starts) == 1
+
+
+def test_a_task_fenced_again_and_again_under_its_lease_is_blocked(stage: Stage) -> None:
+    """A rebuilt ensemble gives epochs that topic and target refuse: the fix is named."""
+
+    def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
+        raise Fenced("MR-4003", "the topic names a greater epoch")
+
+    runner = ScriptedRunner(script)
+    stage.scheduler()
+    stage.worker(runner)
+    stage.store.create_task(a_capture())
+    stage.reaches("shop-capture", TaskState.BLOCKED, "fenced 5 times in a row")
+    assert "raise-generation" in stage.report("shop-capture").fix
+    assert len(runner.starts) == 5
+
+
+def test_a_runner_that_returns_unasked_is_started_again(stage: Stage) -> None:
+    """An end that nobody asked for is told with its code, not taken for a stop."""
+    failures = iter(range(1))
+
+    def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+        if next(failures, None) is None:
+            stop.wait()
+
+    runner = ScriptedRunner(script)
+    stage.scheduler()
+    stage.worker(runner)
+    stage.store.create_task(a_capture())
+    eventually(lambda: len(runner.starts) == 2)
+    stage.reaches("shop-capture", TaskState.RUNNING)
+
+
+def test_a_deleted_task_is_stopped_and_leaves_nothing(stage: Stage) -> None:
+    """Owner, assignment and status go."""
+    runner = ScriptedRunner()
+    stage.scheduler()
+    stage.worker(runner)
+    stage.store.create_task(a_capture())
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    stage.store.delete("shop-capture")
+    folders = [stage.tree.folder(name) for name in ("owners", "assignments", "status")]
+    eventually(lambda: not any(stage.session.children(folder) for folder in folders))
+    assert runner.alive == set()
+
+
+def test_an_unreadable_document_leaves_the_running_task_alone(stage: Stage) -> None:
+    """The last good one stays, the refusal is shown, a good one is taken again."""
+    runner = ScriptedRunner()
+    stage.scheduler()
+    stage.worker(runner)
+    stage.store.create_task(a_capture())
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    stage.session.put(stage.tree.task("shop-capture"), b'{"format":1,"document":{}}', version=0)
+    stage.reaches("shop-capture", TaskState.DEGRADED, "goes on with its last good document")
+    assert stage.report("shop-capture").code == "MR-4101"
+    assert runner.alive == {"shop-capture"}
+    stage.store.create_task(a_capture(), replace=True)
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    assert len(runner.starts) == 1
+
+
+def test_capture_tasks_of_one_set_share_a_worker_and_units_are_balanced(stage: Stage) -> None:
+    """Two sets, two workers: each gets one set, whole."""
+    stage.store.create_set(a_set("crm"))
+    for name, of in (("s1", "shop"), ("s2", "shop"), ("c1", "crm"), ("c2", "crm")):
+        stage.store.create_task(a_capture(name, of=of))
+    runners = ScriptedRunner(), ScriptedRunner()
+    stage.worker(runners[0], "w1")
+    stage.worker(runners[1], "w2")
+    eventually(lambda: len(stage.session.children(stage.tree.folder("workers"))) == 2)
+    stage.scheduler()
+    eventually(
+        lambda: sorted(map(sorted, (r.alive for r in runners))) == [["c1", "c2"], ["s1", "s2"]]
+    )
+    assert all(len(runner.starts) == 2 for runner in runners)
+
+
+def test_a_task_moves_only_after_its_runner_was_joined(stage: Stage) -> None:
+    """The successor waits for a slow stop; the two never run at once."""
+    may_end = threading.Event()
+
+    def slow(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+        stop.wait()
+        may_end.wait(10)
+
+    first, second = ScriptedRunner(slow), ScriptedRunner()
+    stage.scheduler()
+    stage.worker(first, "w1")
+    stage.store.create_task(a_capture())
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    stage.worker(second, "w2")
+    stage.session.delete(stage.tree.worker("w1"), version=-1)
+    stage.reaches("shop-capture", TaskState.ASSIGNED, "moving from w1 to w2")
+    assert second.starts == []
+    may_end.set()
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    assert second.epochs("shop-capture")[0] > first.epochs("shop-capture")[0]
+
+
+def test_two_workers_of_one_name_do_not_both_register(stage: Stage) -> None:
+    """The second waits; it takes over when the first is gone."""
+    first, second = ScriptedRunner(), ScriptedRunner()
+    stage.scheduler()
+    stage.store.create_task(a_capture())
+    with supervised(session := stage.new_session(), stage.tree, first, name="w1"):
+        stage.reaches("shop-capture", TaskState.RUNNING)
+        stage.worker(second, "w1")
+    session.close()
+    eventually(lambda: len(second.starts) == 1)
+    assert len(first.starts) == 1
