@@ -303,7 +303,8 @@ class KafkaPartition:
 
     def next_record(self, offset: int, *, timeout_s: float) -> TopicRecord | None:
         """The first record at or behind ``offset``."""
-        if not self._position <= offset <= self._position + _FORWARD_RECORDS_MAX:
+        ahead = offset - self._position
+        if self._position < 0 or not 0 <= ahead <= _FORWARD_RECORDS_MAX:
             self._seek(offset)
         deadline = time.monotonic() + timeout_s
         while (wait_s := deadline - time.monotonic()) > 0:
