@@ -139,6 +139,12 @@ _SOURCE: tuple[Code, ...] = (
         "Name only members of one replication set in the set document.",
     ),
     Code(
+        "MR-1021",
+        "the binlog files are encrypted in MariaDB's way",
+        "encrypt_binlog is ON: positions in the file are not those of the stream, so it can't be kept byte by byte.",
+        "SET encrypt_binlog=OFF in the configuration of one replica and name that one, or encrypt its disk instead.",
+    ),
+    Code(
         "MR-1030",
         "no member of the set can be read",
         "Every member was looked at and none is admissible; the reasons are listed.",
@@ -571,6 +577,12 @@ _CONTROL: tuple[Code, ...] = (
         "The file given with -f does not exist or is not readable text.",
         "Check the path; `-f -` reads the standard input.",
     ),
+    Code(
+        "MR-4207",
+        "no such error code",
+        "The catalogue of this version does not have it.",
+        "List all codes with `millrace explain`.",
+    ),
 )
 
 # ---- 5xxx apply and target ----------------------------------------------------------------------
@@ -833,6 +845,12 @@ _RECORD: tuple[Code, ...] = (
         "the registry's topic is not usable",
         "The topic that stores the built-in registry has other settings or contents than the registry wrote.",
         "Give it one partition and cleanup.policy=compact; never write to it by hand.",
+    ),
+    Code(
+        "MR-6023",
+        "another registry has taken over",
+        "A second built-in registry was started on the same topic, so this one may write no more.",
+        "Keep one of the two; clients only need the address of the one that runs.",
     ),
 )
 _CONVERTER: tuple[Code, ...] = ()

@@ -29,7 +29,7 @@ from schemas.documents.model import (
 )
 from schemas.documents.parse import parse_set, parse_task
 from schemas.documents.secret import SecretPlace, SecretReference, resolve_secret
-from schemas.documents.text import plain_from_yaml
+from schemas.documents.text import plain_from_yaml, yaml_from_plain
 
 __all__ = [
     "Account",
@@ -58,4 +58,5 @@ __all__ = [
     "plain_task",
     "resolve_secret",
     "set_of",
+    "yaml_from_plain",
 ]

@@ -31,6 +31,20 @@ def plain_from_yaml(text: str, *, origin: str = "document") -> object:
         raise Fatal("MR-4102", f"{origin} is not YAML: {type(exc).__name__}") from None
 
 
+def yaml_from_plain(plain: object) -> str:
+    """Plain values as YAML for people, in the order given; ``plain_from_yaml`` reads it back."""
+    text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts that an ordinary YAML reader would take for something else are quoted (``SafeDumper`` sees to it)."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002  # PyYAML's own signature
+        """Equal values are written out twice: our reader refuses aliases."""
+        return True
+
+
 class _Loader(yaml.SafeLoader):
     """Plain values only."""
 
