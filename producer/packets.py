@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import types
+from numba.core import cgutils as _cgutils
 
 from producer.relay import event_types as t
+from producer.relay.compiled import compiled, int64, lowered
 from producer.relay.crc import crc32
 from producer.relay.groups import (
     BAD_CHECKSUM,
@@ -37,6 +37,8 @@ from producer.relay.groups import (
     u16,
     u32,
 )
+
+cgutils: Any = _cgutils  # untyped
 
 # Slots of the state beyond those of ``producer.relay.groups``.
 PACKET_LEFT = 18  # payload bytes of the packet under way that have not come
@@ -62,7 +64,7 @@ OPAQUE_BYTES_MAX = (
 )  # error packets, artificial rotates and format descriptions are far smaller
 
 
-@intrinsic
+@lowered
 def _copy(_typing: Any, _target: Any, _source: Any, _length: Any) -> Any:
     """Copy ``length`` bytes between addresses that don't overlap."""
 
@@ -75,7 +77,7 @@ def _copy(_typing: Any, _target: Any, _source: Any, _length: Any) -> Any:
     return types.void(types.intp, types.intp, types.intp), build
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def strip_packets(
     wire: Any,
     at: int,
@@ -101,9 +103,9 @@ def strip_packets(
                 return REACHED, at, written
             if fill - at < PACKET_HEAD_BYTES:
                 return OK, at, written
-            length = u16(wire, at) | np.int64(wire[at + 2]) << 16
+            length = u16(wire, at) | int64(wire[at + 2]) << 16
             if state[PACKET_IS_FULL]:  # the event ended with a full packet: an empty one closes it
-                if np.int64(wire[at + 3]) != state[PACKET_SEQUENCE]:
+                if int64(wire[at + 3]) != state[PACKET_SEQUENCE]:
                     return BAD_SEQUENCE, at, written
                 if length != 0:
                     return BAD_LENGTH, at, written
@@ -121,14 +123,14 @@ def strip_packets(
                 if fill - at < PACKET_HEAD_BYTES + length:
                     return OK, at, written
                 return NOT_AN_EVENT, at, written
-            if np.int64(wire[at + 3]) != state[PACKET_SEQUENCE]:
+            if int64(wire[at + 3]) != state[PACKET_SEQUENCE]:
                 return BAD_SEQUENCE, at, written
             event = at + PACKET_HEAD_BYTES + 1
             if fill - event < t.HEADER_BYTES:
                 if length < 1 + t.EVENT_BYTES_MIN:
                     return BAD_LENGTH, at, written
                 return OK, at, written
-            kind = np.int64(wire[event + 4])
+            kind = int64(wire[event + 4])
             size = u32(wire, event + 9)
             next_pos = u32(wire, event + 13)
             if size < t.EVENT_BYTES_MIN or (
@@ -136,23 +138,22 @@ def strip_packets(
             ):
                 return BAD_LENGTH, at, written
             is_heartbeat = kind == t.HEARTBEAT or kind == t.HEARTBEAT_V2
-            if is_heartbeat or next_pos == 0 or u16(wire, event + 17) & t.ARTIFICIAL_FLAG:
-                # next_pos 0 is also the position 2^32 of a giant file, but then the place agrees.
-                if is_heartbeat or (state[POS] + size) & 0xFFFFFFFF != 0:
-                    if size > OPAQUE_BYTES_MAX:
-                        return BAD_LENGTH, at, written
-                    if fill - event < size:
-                        return OK, at, written
-                    body = size - t.CHECKSUM_BYTES
-                    if np.int64(crc32(source + event, body, np.uint32(0), tables, folded)) != u32(
-                        wire, event + body
-                    ):
-                        return BAD_CHECKSUM, at, written
-                    if not is_heartbeat:
-                        return ARTIFICIAL, at, written
-                    state[PACKET_SEQUENCE] = (state[PACKET_SEQUENCE] + 1) & 255
-                    at = event + size
-                    continue
+            is_artificial = next_pos == 0 or u16(wire, event + 17) & t.ARTIFICIAL_FLAG != 0
+            # next_pos 0 is also the position 2^32 of a giant file, but then the place agrees.
+            if is_heartbeat or (is_artificial and (state[POS] + size) & 0xFFFFFFFF != 0):
+                if size > OPAQUE_BYTES_MAX:
+                    return BAD_LENGTH, at, written
+                if fill - event < size:
+                    return OK, at, written
+                body = size - t.CHECKSUM_BYTES
+                sum_ = crc32(source + event, body, np.uint32(0), tables, folded)
+                if int64(sum_) != u32(wire, event + body):
+                    return BAD_CHECKSUM, at, written
+                if not is_heartbeat:
+                    return ARTIFICIAL, at, written
+                state[PACKET_SEQUENCE] = (state[PACKET_SEQUENCE] + 1) & 255
+                at = event + size
+                continue
             if fill - event < head_bytes(kind, size):
                 return OK, at, written
             if next_pos != (state[POS] + size) & 0xFFFFFFFF:
@@ -167,7 +168,7 @@ def strip_packets(
             ):  # the usual case: all of it is here
                 body = size - t.CHECKSUM_BYTES
                 sum_ = crc32(source + event, body, np.uint32(0), tables, folded)
-                if np.int64(sum_) != u32(wire, event + body):
+                if int64(sum_) != u32(wire, event + body):
                     return BAD_CHECKSUM, at, written
                 _copy(target + written, source + event, size)
                 written += size
@@ -184,8 +185,8 @@ def strip_packets(
         if state[PACKET_LEFT] == 0:  # the event goes on in the next packet
             if fill - at < PACKET_HEAD_BYTES:
                 return OK, at, written
-            length = u16(wire, at) | np.int64(wire[at + 2]) << 16
-            if np.int64(wire[at + 3]) != state[PACKET_SEQUENCE]:
+            length = u16(wire, at) | int64(wire[at + 2]) << 16
+            if int64(wire[at + 3]) != state[PACKET_SEQUENCE]:
                 return BAD_SEQUENCE, at, written
             if not state[PACKET_IS_FULL] or length == 0 or length > state[EVENT_LEFT]:
                 return BAD_LENGTH, at, written
@@ -193,18 +194,18 @@ def strip_packets(
             state[PACKET_LEFT] = length
             state[PACKET_IS_FULL] = 1 if length == PACKET_PAYLOAD_MAX else 0
             at += PACKET_HEAD_BYTES
-        piece = min(fill - at, min(state[PACKET_LEFT], state[EVENT_LEFT]))
+        piece = min(fill - at, state[PACKET_LEFT], state[EVENT_LEFT])
         if piece == 0:
             return OK, at, written
         done = state[EVENT_SIZE] - state[EVENT_LEFT]
         summed = min(piece, max(0, state[EVENT_SIZE] - t.CHECKSUM_BYTES - done))
         if summed:
-            state[EVENT_SUM] = np.int64(
+            state[EVENT_SUM] = int64(
                 crc32(source + at, summed, np.uint32(state[EVENT_SUM]), tables, folded)
             )
         for k in range(summed, piece):
             place = done + k - (state[EVENT_SIZE] - t.CHECKSUM_BYTES)
-            state[STORED_SUM] |= np.int64(wire[at + k]) << (8 * place)
+            state[STORED_SUM] |= int64(wire[at + k]) << (8 * place)
         _copy(target + written, source + at, piece)
         written += piece
         at += piece

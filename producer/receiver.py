@@ -2,12 +2,12 @@
 
 Where it begins:
 
-| the relay log                                       | the dump                                                        |
-|-----------------------------------------------------|-----------------------------------------------------------------|
-| ends in a file of this server                       | from the last whole transaction of that file: it is compared    |
-|                                                     | byte for byte with ours, then what follows is appended          |
-| is empty, of another server, or does not reach back | a new sub-directory, from the start of the file that holds the  |
-| to what is wanted; or the comparison failed         | first wanted GTID                                               |
+| the relay log                                       | the dump                                                       |
+|-----------------------------------------------------|----------------------------------------------------------------|
+| ends in a file of this server                       | from the last whole transaction of that file: it is compared   |
+|                                                     | byte for byte with ours, then what follows is appended         |
+| is empty, of another server, or does not reach back | a new sub-directory, from the start of the file that holds the |
+| to what is wanted; or the comparison failed         | first wanted GTID                                              |
 
 A lost connection is taken up again at once, a few times; then the supervisor decides. Silence is a lost connection:
 an idle server sends heartbeats, and three periods without a byte end it.
@@ -20,7 +20,7 @@ without a gap in numbers; any doubt about that opens a new sub-directory. Not do
 import threading
 from dataclasses import dataclass
 
-from millrace.errors import MillraceError, Retryable
+from millrace.errors import Retryable
 from millrace.log import get_logger
 from producer.relay.log import RelayLog, ResumePoint
 from producer.relay.reader import RelayReader

@@ -114,7 +114,7 @@ class DumpStream:
             self._wire[:left] = self._wire[self._at : self._fill].copy()
             self._at, self._fill = 0, left
         try:
-            count = self._socket.recv_into(memoryview(self._wire)[self._fill :])
+            count = self._socket.recv_into(self._wire.data[self._fill :])
         except TimeoutError:
             if time.monotonic() - self._figures.last_byte_at_s > self._silence_s:
                 raise Retryable(
@@ -192,7 +192,7 @@ class DumpStream:
             if event[-t.CHECKSUM_BYTES - 1] != t.CHECKSUM_ALGORITHM_CRC32:
                 raise self._explain(groups.NO_CHECKSUM)
         elif kind not in (t.MARIADB_GTID_LIST, t.MARIADB_START_ENCRYPTION):
-            raise Fatal("MR-2008", f"an artificial event of type {kind}", **self._place())
+            raise Fatal("MR-2008", f"an artificial event of type {kind}", file=self._file)
         self._at += packets.PACKET_HEAD_BYTES + 1 + len(event)
         self._state[packets.PACKET_SEQUENCE] = (self._state[packets.PACKET_SEQUENCE] + 1) & 255
 
@@ -236,5 +236,5 @@ class DumpStream:
     def _doubt(self, message: str) -> Retryable:
         return Retryable("MR-1041", message, member=self._member, **self._place())
 
-    def _place(self) -> dict[str, object]:
-        return {"file": self._file, "pos": int(self._state[groups.POS])}
+    def _place(self) -> dict[str, str]:
+        return {"file": self._file, "pos": str(self._state[groups.POS])}

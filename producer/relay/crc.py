@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import types
+from numba.core import cgutils as _cgutils
+
+from producer.relay.compiled import compiled, lowered
 
 POLYNOMIAL = 0xEDB88320
-INVERSION = np.uint32(0xFFFFFFFF)
 FOLD_BYTES_MIN = 128  # below, setting up the four lanes costs more than it saves
 HAS_CLMUL = bool(binding.get_host_cpu_features().get("pclmul", False))
 
@@ -27,6 +27,7 @@ HAS_CLMUL = bool(binding.get_host_cpu_features().get("pclmul", False))
 _FOLD_512 = (0x0154442BD4, 0x01C6E41596)
 _FOLD_128 = (0x01751997D0, 0x00CCAA009E)
 
+cgutils: Any = _cgutils  # untyped
 _I64 = ir.IntType(64)
 _PAIR = ir.VectorType(_I64, 2)
 
@@ -47,7 +48,7 @@ def _tables() -> "np.ndarray[Any, np.dtype[np.uint32]]":
 TABLES = _tables()
 
 
-@intrinsic
+@lowered
 def load_u64(_typing: Any, _address: Any) -> Any:
     """Eight bytes at any address, little-endian."""
 
@@ -59,7 +60,7 @@ def load_u64(_typing: Any, _address: Any) -> Any:
     return types.uint64(types.intp), build
 
 
-@intrinsic
+@lowered
 def _fold(_typing: Any, _address: Any, _blocks: Any, _sum: Any, _out: Any) -> Any:
     """Fold ``blocks`` (at least 1) times 64 bytes and the running sum into 16 congruent bytes at ``out``."""
     return types.void(types.intp, types.intp, types.uint32, types.intp), _build_fold
@@ -125,7 +126,7 @@ def _while_positive(builder: Any, counter: Any) -> Iterator[None]:
     builder.position_at_end(end)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def crc32_tables(address: int, length: int, running: np.uint32, tables: Any) -> np.uint32:
     """Go on from ``running`` (0 at the start) over ``length`` bytes at ``address``: tables alone."""
     c = np.uint32(running ^ np.uint32(0xFFFFFFFF))
@@ -160,7 +161,7 @@ def crc32_tables(address: int, length: int, running: np.uint32, tables: Any) -> 
     return np.uint32(c ^ np.uint32(0xFFFFFFFF))
 
 
-@intrinsic
+@lowered
 def load_u8(_typing: Any, _address: Any) -> Any:
     """One byte at an address."""
 
@@ -172,7 +173,7 @@ def load_u8(_typing: Any, _address: Any) -> Any:
 
 if HAS_CLMUL:
 
-    @njit(nogil=True, cache=True)
+    @compiled
     def crc32(address: int, length: int, running: np.uint32, tables: Any, folded: Any) -> np.uint32:
         """Go on from ``running`` over ``length`` bytes at ``address``; ``folded`` is 16 bytes of scratch."""
         if length < FOLD_BYTES_MIN:
@@ -185,7 +186,13 @@ if HAS_CLMUL:
 
 else:
 
-    @njit(nogil=True, cache=True)
-    def crc32(address: int, length: int, running: np.uint32, tables: Any, folded: Any) -> np.uint32:
+    @compiled
+    def crc32(
+        address: int,
+        length: int,
+        running: np.uint32,
+        tables: Any,
+        folded: Any,  # noqa: ARG001  the same signature as the other one
+    ) -> np.uint32:
         """Go on from ``running`` over ``length`` bytes at ``address``; ``folded`` is not used here."""
         return crc32_tables(address, length, running, tables)

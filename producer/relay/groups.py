@@ -17,9 +17,9 @@ boundary. Not done here: reading rows, checksums.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from producer.relay import event_types as t
+from producer.relay.compiled import compiled, int64
 
 # Slots of the state.
 POS = 0  # file offset behind the last finished event
@@ -63,33 +63,33 @@ CONTROL_BYTES_MAX = 1024  # GTID and format description events are far smaller
 _FL_STANDALONE = 1  # MariaDB GTID flags2
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def u16(buf: Any, at: int) -> int:
     """Little-endian."""
-    return np.int64(buf[at]) | np.int64(buf[at + 1]) << 8
+    return int64(buf[at]) | int64(buf[at + 1]) << 8
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def u32(buf: Any, at: int) -> int:
     """Little-endian."""
     return u16(buf, at) | u16(buf, at + 2) << 16
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def u64(buf: Any, at: int) -> int:
     """Little-endian, as the int64 of the same bits."""
     return u32(buf, at) | u32(buf, at + 4) << 32
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _u64_big(buf: Any, at: int) -> int:
-    value = np.int64(0)
+    value = int64(0)
     for k in range(8):
-        value = value << 8 | np.int64(buf[at + k])
+        value = value << 8 | int64(buf[at + k])
     return value
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def head_bytes(kind: int, size: int) -> int:
     """How many bytes of an event must be in one piece for ``begin_event``."""
     if kind == t.QUERY:
@@ -99,10 +99,10 @@ def head_bytes(kind: int, size: int) -> int:
     return t.HEADER_BYTES
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def begin_event(state: Any, runs: Any, buf: Any, at: int, size: int, mariadb: bool) -> int:
     """An event of ``size`` bytes begins at ``buf[at]`` and at the file offset state[POS]."""
-    kind = np.int64(buf[at + 4])
+    kind = int64(buf[at + 4])
     group = state[GROUP]
     state[ENDS_GROUP] = 0
     if 19 <= kind <= 25 or 30 <= kind <= 32 or kind == 39 or 166 <= kind <= 171:
@@ -134,7 +134,7 @@ def begin_event(state: Any, runs: Any, buf: Any, at: int, size: int, mariadb: bo
     return OK
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def finish_event(state: Any, runs: Any, size: int, timestamp_s: int) -> None:
     """The event begun last is complete."""
     state[POS] += size
@@ -151,7 +151,7 @@ def finish_event(state: Any, runs: Any, size: int, timestamp_s: int) -> None:
         state[BOUNDARY] = state[POS]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _begin_group(state: Any, runs: Any, buf: Any, at: int, size: int) -> int:
     if state[GROUP] != OUTSIDE:
         return GROUP_NOT_ENDED
@@ -185,11 +185,11 @@ def _begin_group(state: Any, runs: Any, buf: Any, at: int, size: int) -> int:
     return OK
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _read_tagged(state: Any, buf: Any, at: int, end: int) -> bool:
     """GTID_TAGGED_LOG_EVENT, in MySQL's serialization format (libs/mysql/serialization).
 
-    version, size, last non-ignorable field; then (field id, value): 0 flags, 1 uuid (16 single numbers), 2 number, 3 tag.
+    version, size, last non-ignorable field; then (field id, value): 0 flags, 1 uuid (16 numbers), 2 number, 3 tag.
     A number takes 1 to 9 bytes: as many as the first byte has trailing ones, plus one; the rest is little-endian.
     """
     for _ in range(3):
@@ -202,7 +202,7 @@ def _read_tagged(state: Any, buf: Any, at: int, end: int) -> bool:
             at, _value = _varlen(buf, at, end)
         elif field == 1:
             for half in (GTID_HIGH, GTID_LOW):
-                value = np.int64(0)
+                value = int64(0)
                 for _ in range(8):
                     at, byte = _varlen(buf, at, end)
                     value = value << 8 | byte & 255
@@ -215,13 +215,13 @@ def _read_tagged(state: Any, buf: Any, at: int, end: int) -> bool:
             if at < 0 or length > 32 or at + length > end:
                 return False
             for k in range(length):
-                state[GTID_TAG + (k >> 3)] |= np.int64(buf[at + k]) << (8 * (k & 7))
+                state[GTID_TAG + (k >> 3)] |= int64(buf[at + k]) << (8 * (k & 7))
         if at < 0:
             return False
     return True
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _varlen(buf: Any, at: int, end: int) -> tuple[int, int]:
     """(offset behind, value); the offset is -1 when the bytes end before the number."""
     if at < 0 or at >= end:
@@ -231,22 +231,22 @@ def _varlen(buf: Any, at: int, end: int) -> tuple[int, int]:
         more += 1
     if at + more + 1 > end:
         return -1, 0
-    value = np.int64(0)
+    value = int64(0)
     if more == 8:
         return at + 9, u64(buf, at + 1)
     for k in range(more + 1):
-        value |= np.int64(buf[at + k]) << (8 * k)
+        value |= int64(buf[at + k]) << (8 * k)
     if more == 7:  # the sign bit of 64 bits may be set: shift it out as unsigned
-        return at + 8, np.int64(np.uint64(value) >> np.uint64(8))
+        return at + 8, int64(np.uint64(value) >> np.uint64(8))
     return at + more + 1, value >> (more + 1)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _begin_query(state: Any, buf: Any, at: int, size: int, mariadb: bool) -> int:
     body = at + t.HEADER_BYTES
     if size < t.HEADER_BYTES + 13 + 1 + t.CHECKSUM_BYTES:
         return BAD_BODY
-    sql = body + 13 + u16(buf, body + 11) + np.int64(buf[body + 8]) + 1
+    sql = body + 13 + u16(buf, body + 11) + int64(buf[body + 8]) + 1
     length = at + size - t.CHECKSUM_BYTES - sql
     if length < 0:
         return BAD_BODY
@@ -269,14 +269,14 @@ def _begin_query(state: Any, buf: Any, at: int, size: int, mariadb: bool) -> int
     return OK
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _opens_xa(buf: Any, sql: int, length: int) -> bool:
     return _says(buf, sql, length, b"XA START", False) or _says(
         buf, sql, length, b"XA BEGIN", False
     )
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _says(buf: Any, sql: int, length: int, word: bytes, is_all: bool) -> bool:
     """The statement is (or, unless ``is_all``, begins with) ``word``, in any letter case."""
     if length < len(word) or (is_all and length != len(word)):
@@ -290,7 +290,7 @@ def _says(buf: Any, sql: int, length: int, word: bytes, is_all: bool) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _gather(state: Any, runs: Any) -> None:
     """Append the finished group's GTID to the last run, or open a new one (there is room: see _begin_group)."""
     count = state[RUN_COUNT]

@@ -10,10 +10,11 @@ transaction, whatever else has been written. The order of steps, and what a cras
 | write of event bytes, whole or in part   | a torn tail: cut back to the last whole transaction                  |
 | fsync (other thread)                     | at most what ``SyncPolicy`` names is gone: fetched again             |
 | relay.meta replaced                      | a hint, never trusted over the file                                  |
-| next file: fsync, close, meta, new file  | only the newest file of the newest sub-directory can have a torn tail |
+| next file: fsync, close, meta, new file  | only the newest file can have a torn tail                             |
 
-After a failed write or fsync this object is spent: the file is cut back to what was synced, and ``RelayLog.open`` walks it anew.
-Guarantees: bytes are never rewritten in place; the lock excludes a second writer. Not done here: the network, purge.
+After a failed write or fsync this object is spent: the file is cut back to what was synced, and ``RelayLog.open``
+walks it anew. Guarantees: bytes are never rewritten in place; the lock excludes a second writer. Not done here: the
+network, purge.
 """
 
 import fcntl
@@ -239,7 +240,7 @@ class RelayLog:
         file = self._current()
         fault_point(BEFORE_WRITE)
         with _disk_errors(self.root):
-            view = memoryview(payload)
+            view = payload.data
             if is_armed(MID_WRITE):
                 half = len(view) // 2
                 _write_all(file.fd, view[:half])

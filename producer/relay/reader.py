@@ -14,6 +14,7 @@ Not done here: decoding. A reader is used by one thread; any number of readers a
 
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -110,7 +111,7 @@ class RelayReader:
             raise Fatal(
                 "MR-2004", f"an event at {at} has {_DAMAGE[status]}", directory=self._relay.root
             )
-        return RelaySpan(at, memoryview(buffer)[:length])
+        return RelaySpan(at, buffer.data[:length])
 
     def wait(self, at: Coordinates, timeout_s: float) -> bool:
         """True as soon as there is something behind ``at``, in its file or a later one."""
@@ -123,7 +124,7 @@ class RelayReader:
             return None
         files = self._files()
         here = (parse_subdir(at.subdir), at.file)
-        for known, following in zip(files, files[1:], strict=False):
+        for known, following in pairwise(files):
             if known == here:
                 return Coordinates(str(following[0]), following[1], FIRST_POS)
         return None
@@ -161,7 +162,7 @@ class RelayReader:
         fd = self._fd(at)
         done = 0
         while done < length:
-            count = os.preadv(fd, [memoryview(buffer)[done:]], at.pos + done)
+            count = os.preadv(fd, [buffer.data[done:]], at.pos + done)
             if count == 0:
                 raise Fatal(
                     "MR-2004",

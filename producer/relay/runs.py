@@ -1,6 +1,7 @@
 """GTIDs gathered by the kernels, put back into positions.
 
-A row of ``runs`` is 8 words: two of identity (MySQL: uuid; MariaDB: domain and server), four of tag, first and last number.
+A row of ``runs`` is 8 words: two of identity (MySQL: uuid; MariaDB: domain and server), four of tag, first and last
+number.
 """
 
 from typing import Any, TypeAlias

@@ -8,9 +8,9 @@ Both stop in front of the first event that is not right and say why; an event cu
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from producer.relay import event_types as t
+from producer.relay.compiled import compiled, int64
 from producer.relay.crc import crc32
 from producer.relay.groups import (
     BAD_CHECKSUM,
@@ -24,7 +24,7 @@ from producer.relay.groups import (
 )
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def check_event(
     buf: Any, at: int, end: int, pos: int, tables: Any, folded: Any, verify: bool
 ) -> tuple[int, int]:
@@ -41,12 +41,12 @@ def check_event(
     if verify:
         length = size - t.CHECKSUM_BYTES
         found = crc32(buf.ctypes.data + at, length, np.uint32(0), tables, folded)
-        if np.int64(found) != u32(buf, at + length):
+        if int64(found) != u32(buf, at + length):
             return BAD_CHECKSUM, 0
     return OK, size
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def walk_events(
     buf: Any,
     at: int,
@@ -70,7 +70,7 @@ def walk_events(
         at += size
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def scan_events(buf: Any, end: int, pos: int, tables: Any, folded: Any) -> tuple[int, int]:
     """(status, bytes of whole events) from ``buf[0]``, which is the file offset ``pos``."""
     at = 0

@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn, Self, TypeAlias, cast
+from typing import Any, NoReturn, Self, TypeAlias, cast
 
 import pymysql
 from pymysql.constants import CR, ER
@@ -52,6 +52,9 @@ class SourceConnection:
         self, connection: "pymysql.Connection[pymysql.cursors.DictCursor]", member: Member
     ) -> None:
         self._connection = connection
+        self._inside: Any = (
+            connection  # its command and packet layer, which PyMySQL does not declare
+        )
         self.member = member
 
     @classmethod
@@ -84,17 +87,17 @@ class SourceConnection:
 
     def close(self) -> None:
         """End the session without waiting for the server."""
-        self._connection._force_close()  # type: ignore[attr-defined]  # close() waits for an answer, a dump never gives one
+        self._inside._force_close()  # close() says good-bye first; a dump has no ear for it
 
     @property
     def server_version(self) -> str:
         """As the handshake names it, like ``11.4.5-MariaDB-log``."""
-        return str(self._connection.get_server_info())
+        return str(self._inside.get_server_info())
 
     @property
     def thread_id(self) -> int:
         """The server's number of this connection, for KILL."""
-        return int(self._connection.thread_id())
+        return int(self._inside.thread_id())
 
     def query(self, statement: str, arguments: Sequence[Value] = ()) -> list[Row]:
         """The rows of a statement, by column name."""
@@ -105,8 +108,8 @@ class SourceConnection:
     def command(self, number: int, payload: bytes) -> None:
         """Send a protocol command that is answered by an OK packet."""
         with _driver_errors(self.member):
-            self._connection._execute_command(number, payload)  # type: ignore[attr-defined]
-            self._connection._read_packet()  # type: ignore[attr-defined]
+            self._inside._execute_command(number, payload)
+            self._inside._read_packet()
 
     def start_stream(self, number: int, payload: bytes) -> socket.socket:
         """Send a command whose answer is an endless stream; from now on only the socket that is returned is read.
@@ -114,8 +117,8 @@ class SourceConnection:
         Nothing can be left in the driver's buffer: the server sends only after a command. Keep this object alive.
         """
         with _driver_errors(self.member):
-            self._connection._execute_command(number, payload)  # type: ignore[attr-defined]
-        return cast(socket.socket, self._connection._sock)  # type: ignore[attr-defined]
+            self._inside._execute_command(number, payload)
+        return cast(socket.socket, self._inside._sock)
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext | None:

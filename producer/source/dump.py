@@ -3,8 +3,8 @@
 COM_REGISTER_SLAVE  0x15  4 server id, 3 times (1 length, text) host, user, password, 2 port, 4 rank, 4 master id
 COM_BINLOG_DUMP     0x12  4 position, 2 flags, 4 server id, file name
 
-A dump goes by file and position, never by GTID: only so the bytes are those of the file. What a server must know of us
-beforehand is in user variables:
+A dump goes by file and position, never by GTID: only so the bytes are those of the file. What a server must know
+of us beforehand is in user variables:
 
     MySQL    @source_binlog_checksum, @source_heartbeat_period (ns), @replica_uuid; the old names for versions before 8.4
     MariaDB  @mariadb_slave_capability=4 (we know GTID events, so nothing is rewritten), @master_binlog_checksum,

@@ -1,7 +1,7 @@
 """What a server says when it ends a dump, told apart by text: error 1236 alone stands for at least eight causes.
 
-The texts are those of MySQL 8.0 to 9.7 and MariaDB 10.6 to 11.8; words that changed over versions (master, source; slave,
-replica) are not compared. A text that is not known is Retryable MR-1045 with the server's words.
+The texts are those of MySQL 8.0 to 9.7 and MariaDB 10.6 to 11.8; words that changed over versions (master, source;
+slave, replica) are not compared. A text that is not known is Retryable MR-1045 with the server's words.
 """
 
 import struct

@@ -21,7 +21,7 @@ def ask_identity(connection: SourceConnection) -> Identity:
     version = str(connection.query("SELECT VERSION() AS version")[0]["version"])
     if "mariadb" in version.lower():
         row = connection.query("SELECT @@gtid_domain_id AS domain, @@server_id AS server")[0]
-        return Identity(Flavour.MARIADB, f"{row['domain']}-{row['server']}", version)
+        return Identity(Flavour.MARIADB, f"{row['domain']!s}-{row['server']!s}", version)
     rows = connection.query("SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
     if not rows:
         raise Fatal(

@@ -1,0 +1,189 @@
+"""What the members of a set say about themselves: roles, positions, binlog files, settings. Asked, not judged.
+
+The primary's position is asked again after everybody else's: a replica's transactions that are not in it then did not
+come from it (and a replica's lag is never measured too small).
+
+Guarantees: a member that can't be asked is in the result with its error; only the account's refusal of all is raised by
+``choose``. Not done here: judging (``preflight``, ``choice``). Needs REPLICATION CLIENT; a few queries a member.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from millrace.errors import Fatal, MillraceError
+from producer.source.binlog_files import find_file, list_binlog_files, previous_gtids
+from producer.source.connection import Login, Row, SourceConnection, Value
+from producer.source.identity import Identity, ask_identity
+from schemas.documents.model import Member
+from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+
+VARIABLES = (
+    "log_bin",
+    "log_replica_updates",
+    "log_slave_updates",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_metadata",
+    "binlog_row_value_options",
+    "binlog_checksum",
+    "gtid_mode",
+    "gtid_strict_mode",
+    "encrypt_binlog",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """A replica's own view of itself; a primary has none."""
+
+    seconds_behind: float | None
+    filters: tuple[str, ...]  # "Replicate_Do_DB=shop"
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What a member has: executed transactions, binlog files, and what was executed before the oldest of them."""
+
+    position: GtidPosition
+    files: Mapping[str, int]
+    oldest_before: GtidPosition
+    wanted_error: MillraceError | None  # why the first wanted transaction can't be had here
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFacts:
+    """Everything a member said. ``error`` and the rest exclude each other."""
+
+    member: Member
+    error: MillraceError | None = None
+    identity: Identity | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    replication: Replication | None = None
+    holdings: Holdings | None = None
+
+    @property
+    def is_primary(self) -> bool:
+        """It answered and replicates from nobody."""
+        return self.error is None and self.replication is None
+
+
+def ask_members(
+    members: Iterable[Member], login: Login, *, wanted: GtidPosition | None
+) -> tuple[MemberFacts, ...]:
+    """Ask each member; in the order given."""
+    facts = [_ask_or_error(member, login, wanted) for member in members]
+    return tuple(_ask_position_again(fact, login) if fact.is_primary else fact for fact in facts)
+
+
+def ask_flavour(members: Iterable[Member], login: Login) -> Flavour:
+    """The flavour of the first member that answers; else the error of the last."""
+    error: MillraceError | None = None
+    for member in members:
+        try:
+            with SourceConnection.connect(member, login) as connection:
+                return ask_identity(connection).flavour
+        except MillraceError as found:
+            error = found
+    raise error or Fatal("MR-1020", "the set has no members")
+
+
+def ask_member(connection: SourceConnection, *, wanted: GtidPosition | None) -> MemberFacts:
+    """Ask one member. Errors: see ``connection``."""
+    identity = ask_identity(connection)
+    variables = _ask_variables(connection)
+    holdings = None
+    if variables.get("log_bin") == "ON":
+        holdings = _ask_holdings(connection, identity.flavour, wanted)
+    return MemberFacts(
+        connection.member,
+        identity=identity,
+        variables=variables,
+        replication=_ask_replication(connection, identity.flavour),
+        holdings=holdings,
+    )
+
+
+def _ask_or_error(member: Member, login: Login, wanted: GtidPosition | None) -> MemberFacts:
+    try:
+        with SourceConnection.connect(member, login) as connection:
+            return ask_member(connection, wanted=wanted)
+    except MillraceError as error:
+        return MemberFacts(member, error=error)
+
+
+def _ask_position_again(fact: MemberFacts, login: Login) -> MemberFacts:
+    if fact.identity is None or fact.holdings is None:
+        return fact
+    try:
+        with SourceConnection.connect(fact.member, login) as connection:
+            position = ask_position(connection, fact.identity.flavour)
+    except MillraceError as error:
+        return MemberFacts(fact.member, error=error)
+    return replace(fact, holdings=replace(fact.holdings, position=position))
+
+
+def ask_position(connection: SourceConnection, flavour: Flavour) -> GtidPosition:
+    """The transactions in the server's binlog, purged ones included."""
+    variable = "gtid_executed" if flavour is Flavour.MYSQL else "gtid_binlog_pos"
+    row = connection.query(f"SELECT @@GLOBAL.{variable} AS position")[0]
+    return parse_gtid_set(flavour, _text(row["position"]))
+
+
+def _ask_variables(connection: SourceConnection) -> dict[str, str]:
+    names = ", ".join(f"'{name}'" for name in VARIABLES)
+    rows = connection.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+    return {_text(row["Variable_name"]).lower(): _text(row["Value"]) for row in rows}
+
+
+def _ask_holdings(
+    connection: SourceConnection, flavour: Flavour, wanted: GtidPosition | None
+) -> Holdings:
+    files = list_binlog_files(connection)
+    oldest = previous_gtids(connection, flavour=flavour, file=next(iter(files)))
+    wanted_error: MillraceError | None = None
+    try:
+        find_file(connection, flavour=flavour, wanted=wanted)
+    except MillraceError as error:
+        wanted_error = error
+    return Holdings(ask_position(connection, flavour), files, oldest, wanted_error)
+
+
+def _ask_replication(connection: SourceConnection, flavour: Flavour) -> Replication | None:
+    if flavour is Flavour.MYSQL:
+        rows = connection.query("SHOW REPLICA STATUS")
+    else:
+        rows = connection.query("SHOW ALL SLAVES STATUS")
+    if not rows:
+        return None
+    behind = [_seconds(row) for row in rows]
+    known = [seconds for seconds in behind if seconds is not None]
+    filters = {text for row in rows for text in _filters(row)}
+    return Replication(
+        seconds_behind=max(known) if len(known) == len(behind) else None,
+        filters=tuple(sorted(filters | set(_binlog_filters(connection, flavour)))),
+    )
+
+
+def _binlog_filters(connection: SourceConnection, flavour: Flavour) -> Iterable[str]:
+    statement = "SHOW BINARY LOG STATUS" if flavour is Flavour.MYSQL else "SHOW MASTER STATUS"
+    for row in connection.query(statement):
+        for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"):
+            if value := _text(row.get(name)):
+                yield f"{name}={value}"
+
+
+def _filters(row: Row) -> Iterable[str]:
+    for name, value in row.items():
+        if name.startswith("Replicate_") and _text(value):
+            yield f"{name}={_text(value)}"
+
+
+def _seconds(row: Row) -> float | None:
+    value = row.get("Seconds_Behind_Source", row.get("Seconds_Behind_Master"))
+    return None if value is None else float(value)
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
