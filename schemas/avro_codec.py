@@ -42,6 +42,11 @@ def decode(schema_text: str, body: bytes) -> dict[str, Plain]:
     return cast(dict[str, Plain], record)
 
 
+def check_schema(schema_text: str) -> None:
+    """Fatal MR-6010 if it is not an Avro schema."""
+    _parsed(schema_text)
+
+
 @lru_cache(maxsize=1024)
 def _parsed(schema_text: str) -> Schema:
     try:

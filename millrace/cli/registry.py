@@ -1,0 +1,26 @@
+"""``millrace registry --kafka HOST:PORT [--port N]``: the built-in schema registry.
+
+Prints one line of JSON when it listens (``{"registry": "http://127.0.0.1:8081"}``) and runs until SIGTERM or Ctrl-C.
+"""
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def registry(
+    kafka: Annotated[str, typer.Option(help="Kafka's bootstrap servers, host:port[,…].")],
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8081,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    topic: Annotated[
+        str, typer.Option(help="The compacted topic it keeps schemas in.")
+    ] = "_millrace_schemas",
+) -> None:
+    """Run the built-in schema registry (Confluent's REST API, no authentication: loopback by default)."""
+    from schemas.registry.kafka import KafkaSchemaStore
+    from schemas.registry.server import RegistryServer
+
+    server = RegistryServer.listen(KafkaSchemaStore(kafka, topic=topic), host=host, port=port)
+    print(json.dumps({"registry": server.address}), flush=True)
+    server.run()

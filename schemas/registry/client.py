@@ -1,0 +1,128 @@
+"""The registry as capture and apply see it: register a schema, get one by id. For any registry with Confluent's REST
+API.
+
+    register(subject, schema_text) -> id      known pairs are answered from memory
+    schema_by_id(id) -> schema_text           the same
+
+Errors: Retryable MR-6020 where asking again may help (no connection, time-out, 408, 429, 5xx), Fatal MR-6021 where it
+won't, Fatal MR-6009 for an id that nobody registered. One request is tried once: the caller has the back-off.
+Blocking, for several threads. A user and password in the address become basic authentication; they never stand in
+errors. Not done here: TLS with own certificates, proxies.
+"""
+
+import base64
+import http.client
+import json
+import ssl
+from typing import NoReturn
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from millrace.errors import Fatal, Retryable
+from schemas.avro import Json
+
+_ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+_CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+_TIMEOUT_S = 10.0
+_ANSWER_BYTES_MAX = 16 * 1024 * 1024
+_ASK_AGAIN = frozenset({408, 425, 429})
+_SCHEMA_UNKNOWN = 40403
+
+
+class RegistryClient:
+    """The registry at ``address``: ``http[s]://[user:password@]host[:port][/path]``, else Fatal MR-6021."""
+
+    def __init__(self, address: str, *, timeout_s: float = _TIMEOUT_S) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Fatal("MR-6021", "the registry's address is not http[s]://host[:port]")
+        self._parts = parts
+        self._timeout_s = timeout_s
+        self._ids: dict[tuple[str, str], int] = {}
+        self._texts: dict[int, str] = {}
+
+    @property
+    def address(self) -> str:
+        """Without user and password."""
+        port = f":{self._parts.port}" if self._parts.port else ""
+        return f"{self._parts.scheme}://{self._parts.hostname}{port}{self._parts.path}"
+
+    def register(self, subject: str, schema_text: str) -> int:
+        """The id of this schema under this subject, registering it if need be."""
+        known = self._ids.get((subject, schema_text))
+        if known is not None:
+            return known
+        answer = self._ask(
+            "POST",
+            f"/subjects/{quote(subject, safe='')}/versions",
+            {"schema": schema_text, "schemaType": "AVRO"},
+        )
+        schema_id = answer.get("id") if isinstance(answer, dict) else None
+        if not isinstance(schema_id, int):
+            self._refuse(f"its answer to a registration has no id: {answer!r}")
+        self._ids[subject, schema_text] = schema_id
+        return schema_id
+
+    def schema_by_id(self, schema_id: int) -> str:
+        """The text of a schema."""
+        known = self._texts.get(schema_id)
+        if known is not None:
+            return known
+        answer = self._ask("GET", f"/schemas/ids/{schema_id}", None)
+        text = answer.get("schema") if isinstance(answer, dict) else None
+        if not isinstance(text, str):
+            self._refuse(f"its answer for id {schema_id} has no schema: {answer!r}")
+        self._texts[schema_id] = text
+        return text
+
+    def _ask(self, method: str, path: str, body: Json) -> Json:
+        connection = _connection(self._parts, self._timeout_s)
+        headers = {"Accept": _ACCEPT} | _authorization(self._parts)
+        content = None
+        if body is not None:
+            content = json.dumps(body).encode()
+            headers["Content-Type"] = _CONTENT_TYPE
+        try:
+            connection.request(method, self._parts.path.rstrip("/") + path, content, headers)
+            response = connection.getresponse()
+            answer = response.read(_ANSWER_BYTES_MAX)
+        except (OSError, http.client.HTTPException) as error:
+            raise Retryable("MR-6020", f"{self.address} did not answer: {error}") from error
+        finally:
+            connection.close()
+        return self._judged(response.status, answer)
+
+    def _judged(self, status: int, answer: bytes) -> Json:
+        try:
+            content: Json = json.loads(answer)
+        except ValueError:
+            content = answer[:200].decode(errors="replace")
+        if status < 300:
+            return content
+        if status >= 500 or status in _ASK_AGAIN:
+            raise Retryable("MR-6020", f"{self.address} answered {status}: {_message(content)}")
+        if isinstance(content, dict) and content.get("error_code") == _SCHEMA_UNKNOWN:
+            raise Fatal("MR-6009", f"{self.address}: {_message(content)}")
+        return self._refuse(f"it answered {status}: {_message(content)}")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise Fatal("MR-6021", f"{self.address}: {why}")
+
+
+def _connection(parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
+    host = parts.hostname or ""
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(
+            host, parts.port, timeout=timeout_s, context=ssl.create_default_context()
+        )
+    return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
+
+
+def _authorization(parts: SplitResult) -> dict[str, str]:
+    if parts.username is None:
+        return {}
+    both = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": f"Basic {base64.b64encode(both.encode()).decode()}"}
+
+
+def _message(content: Json) -> str:
+    return str(content.get("message", content)) if isinstance(content, dict) else str(content)

@@ -1,0 +1,178 @@
+"""The registry's store: a compacted topic of one partition, in Confluent's own layout of ``_schemas``.
+
+    key     {"keytype": "SCHEMA", "subject": …, "version": …, "magic": 1}
+    value   {"subject": …, "version": …, "id": …, "schema": …, "schemaType": "AVRO", "deleted": false}
+
+One writer: the producer is transactional with the topic's name as its id, so a registry that starts fences the one
+before it (Fenced MR-6023 there, at its next registration) before it reads. Reading is ``read_committed`` to the end.
+The topic is made if it is missing; one with other settings is Fatal MR-6022.
+
+    a crash …                     leaves
+    before the commit is sent     nothing: the client asks again
+    commit sent, answer lost      the entry, perhaps: the next start reads it, the same schema gets the same id
+
+Keys never change their values, so compaction loses nothing. Not done here: Confluent's NOOP and CONFIG records.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.cimpl import NewTopic
+
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from schemas.registry.catalog import Entry
+
+TOPIC = "_millrace_schemas"
+
+_TIMEOUT_S = 20.0
+_FENCED = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+)
+
+
+class KafkaSchemaStore:
+    """A ``SchemaStore``. ``append`` is for one thread at a time (the service sees to that)."""
+
+    def __init__(self, bootstrap: str, *, topic: str = TOPIC) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._producer: Producer | None = None
+
+    def load(self) -> Iterator[Entry]:
+        """Fence the writer before us, then everything in the topic."""
+        self._ensure_topic()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "transactional.id": f"registry/{self._topic}",
+                "transaction.timeout.ms": int(_TIMEOUT_S * 1000),
+                "linger.ms": 0,
+            }
+        )
+        try:
+            self._producer.init_transactions(_TIMEOUT_S)
+        except KafkaException as error:
+            raise _translated(error, "the registry's topic can't be taken over") from error
+        return iter(self._read())
+
+    def append(self, entry: Entry) -> None:
+        """One Kafka transaction with one record."""
+        if self._producer is None:
+            raise Fatal("MR-9001", "the registry's store was not loaded")
+        try:
+            self._producer.begin_transaction()
+            self._producer.produce(self._topic, key=_key(entry), value=_value(entry), partition=0)
+            self._producer.commit_transaction(_TIMEOUT_S)
+        except KafkaException as error:
+            raise _translated(error, f"the schema of {entry.subject} was not stored") from error
+
+    def close(self) -> None:
+        """Nothing is in flight between two appends."""
+        self._producer = None
+
+    def _ensure_topic(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        try:
+            known = admin.list_topics(timeout=_TIMEOUT_S).topics
+            if self._topic not in known:
+                wanted = NewTopic(
+                    self._topic, num_partitions=1, config={"cleanup.policy": "compact"}
+                )
+                admin.create_topics([wanted])[self._topic].result(_TIMEOUT_S)
+                return
+            resource = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
+            settings = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
+        except KafkaException as error:
+            raise _translated(error, "the registry's topic can't be looked at") from error
+        partitions, policy = len(known[self._topic].partitions), settings["cleanup.policy"].value
+        if partitions != 1 or policy != "compact":
+            raise Fatal(
+                "MR-6022",
+                f"topic {self._topic} has {partitions} partitions and cleanup.policy={policy}",
+                topic=self._topic,
+            )
+
+    def _read(self) -> list[Entry]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": f"registry-{self._topic}",  # asked for by the library, never used
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        entries: list[Entry] = []
+        deadline = time.monotonic() + _TIMEOUT_S
+        try:
+            consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+            while time.monotonic() < deadline:
+                message = consumer.poll(0.2)
+                if message is None:
+                    continue
+                error = message.error()
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        return entries
+                    raise _translated(KafkaException(error), "the registry's topic can't be read")
+                deadline = time.monotonic() + _TIMEOUT_S
+                entries += self._entry(message.value(), message.offset() or 0)
+        finally:
+            consumer.close()
+        raise Retryable("MR-6020", f"topic {self._topic} was not read to its end in {_TIMEOUT_S} s")
+
+    def _entry(self, value: bytes | None, offset: int) -> list[Entry]:
+        if value is None:
+            return []
+        try:
+            stored = json.loads(value)
+            return [
+                Entry(
+                    str(stored["subject"]),
+                    int(stored["version"]),
+                    int(stored["id"]),
+                    str(stored["schema"]),
+                )
+            ]
+        except (ValueError, LookupError, TypeError) as error:
+            raise Fatal(
+                "MR-6022", f"{self._topic} holds something else at offset {offset}: {error}"
+            ) from error
+
+
+def _key(entry: Entry) -> bytes:
+    return json.dumps(
+        {"keytype": "SCHEMA", "subject": entry.subject, "version": entry.version, "magic": 1}
+    ).encode()
+
+
+def _value(entry: Entry) -> bytes:
+    return json.dumps(
+        {
+            "subject": entry.subject,
+            "version": entry.version,
+            "id": entry.id,
+            "schema": entry.schema,
+            "schemaType": "AVRO",
+            "deleted": False,
+        },
+        ensure_ascii=False,
+    ).encode()
+
+
+def _translated(error: KafkaException, what: str) -> MillraceError:
+    cause = error.args[0]
+    if cause.code() in _FENCED:
+        return Fenced("MR-6023", f"{what}: another registry has started on the same topic")
+    return Retryable("MR-6020", f"{what}: {cause.str()}")
