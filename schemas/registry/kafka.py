@@ -44,9 +44,12 @@ _FENCED = frozenset(
 class KafkaSchemaStore:
     """A ``SchemaStore``. ``append`` is for one thread at a time (the service sees to that)."""
 
-    def __init__(self, bootstrap: str, *, topic: str = TOPIC) -> None:
+    def __init__(
+        self, bootstrap: str, *, topic: str = TOPIC, timeout_s: float = _TIMEOUT_S
+    ) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
+        self._timeout_s = timeout_s
         self._producer: Producer | None = None
 
     def load(self) -> Iterator[Entry]:
@@ -56,12 +59,12 @@ class KafkaSchemaStore:
             {
                 "bootstrap.servers": self._bootstrap,
                 "transactional.id": f"registry/{self._topic}",
-                "transaction.timeout.ms": int(_TIMEOUT_S * 1000),
+                "transaction.timeout.ms": int(self._timeout_s * 1000),
                 "linger.ms": 0,
             }
         )
         try:
-            self._producer.init_transactions(_TIMEOUT_S)
+            self._producer.init_transactions(self._timeout_s)
         except KafkaException as error:
             raise _translated(error, "the registry's topic can't be taken over") from error
         return iter(self._read())
@@ -73,7 +76,7 @@ class KafkaSchemaStore:
         try:
             self._producer.begin_transaction()
             self._producer.produce(self._topic, key=_key(entry), value=_value(entry), partition=0)
-            self._producer.commit_transaction(_TIMEOUT_S)
+            self._producer.commit_transaction(self._timeout_s)
         except KafkaException as error:
             raise _translated(error, f"the schema of {entry.subject} was not stored") from error
 
@@ -84,15 +87,15 @@ class KafkaSchemaStore:
     def _ensure_topic(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._bootstrap})
         try:
-            known = admin.list_topics(timeout=_TIMEOUT_S).topics
+            known = admin.list_topics(timeout=self._timeout_s).topics
             if self._topic not in known:
                 wanted = NewTopic(
                     self._topic, num_partitions=1, config={"cleanup.policy": "compact"}
                 )
-                admin.create_topics([wanted])[self._topic].result(_TIMEOUT_S)
+                admin.create_topics([wanted])[self._topic].result(self._timeout_s)
                 return
             resource = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
-            settings = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
+            settings = admin.describe_configs([resource])[resource].result(self._timeout_s)
         except KafkaException as error:
             raise _translated(error, "the registry's topic can't be looked at") from error
         partitions, policy = len(known[self._topic].partitions), settings["cleanup.policy"].value
@@ -114,7 +117,7 @@ class KafkaSchemaStore:
             }
         )
         entries: list[Entry] = []
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + self._timeout_s
         try:
             consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
             while time.monotonic() < deadline:
@@ -126,11 +129,13 @@ class KafkaSchemaStore:
                     if error.code() == KafkaError._PARTITION_EOF:
                         return entries
                     raise _translated(KafkaException(error), "the registry's topic can't be read")
-                deadline = time.monotonic() + _TIMEOUT_S
+                deadline = time.monotonic() + self._timeout_s
                 entries += self._entry(message.value(), message.offset() or 0)
         finally:
             consumer.close()
-        raise Retryable("MR-6020", f"topic {self._topic} was not read to its end in {_TIMEOUT_S} s")
+        raise Retryable(
+            "MR-6020", f"topic {self._topic} was not read to its end in {self._timeout_s} s"
+        )
 
     def _entry(self, value: bytes | None, offset: int) -> list[Entry]:
         if value is None:

@@ -1,0 +1,200 @@
+"""The built-in registry over HTTP, with a real broker behind it."""
+
+import http.client
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from deploy.servers import KafkaServer
+from millrace.errors import Fatal, Fenced, Retryable
+from schemas.avro import Json
+from schemas.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
+from schemas.registry.catalog import Entry
+from schemas.registry.client import RegistryClient
+from schemas.registry.kafka import KafkaSchemaStore
+
+Ask = Callable[[str, str, Json], tuple[int, Json]]
+Running = Callable[[str], AbstractContextManager[str]]
+
+
+def asking(address: str) -> Ask:
+    """Plain HTTP, as any client would."""
+    parts = urlsplit(address)
+
+    def ask(method: str, path: str, body: Json = None) -> tuple[int, Json]:
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=20)
+        connection.request(method, path, None if body is None else json.dumps(body))
+        response = connection.getresponse()
+        assert response.getheader("content-type") == "application/vnd.schemaregistry.v1+json"
+        answer = json.loads(response.read())
+        connection.close()
+        return response.status, answer
+
+    return ask
+
+
+@contextmanager
+def running(kafka: KafkaServer, topic: str) -> Iterator[str]:
+    """``millrace registry`` as a process; gives its address."""
+    command = [
+        sys.executable,
+        "-m",
+        "millrace",
+        "registry",
+        "--kafka",
+        kafka.bootstrap,
+        "--port",
+        "0",
+    ]
+    with subprocess.Popen(
+        [*command, "--topic", topic], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["registry"]
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name of this test's own."""
+    return f"schemas-{uuid.uuid4().hex[:8]}"
+
+
+def test_the_documented_api_answers_as_confluents_does(kafka: KafkaServer, topic: str) -> None:
+    """Registering, looking up, reading by id and by version, and the error codes, over HTTP."""
+    schema = DDL_SCHEMA.text
+    with running(kafka, topic) as address:
+        ask = asking(address)
+        assert ask("GET", "/subjects", None) == (200, [])
+        assert ask("POST", "/subjects/t-ddl/versions", {"schema": schema}) == (200, {"id": 1})
+        assert ask("POST", "/subjects/t-ddl/versions", {"schema": schema}) == (200, {"id": 1})
+        assert ask("POST", "/subjects/other/versions", {"schema": schema}) == (200, {"id": 1})
+        assert ask("POST", "/subjects/t-ddl/versions", {"schema": FENCE_SCHEMA.text}) == (
+            200,
+            {"id": 2},
+        )
+        assert ask("GET", "/subjects", None) == (200, ["other", "t-ddl"])
+        assert ask("GET", "/subjects/t-ddl/versions", None) == (200, [1, 2])
+        described = {
+            "subject": "t-ddl",
+            "version": 1,
+            "id": 1,
+            "schema": schema,
+            "schemaType": "AVRO",
+        }
+        assert ask("GET", "/subjects/t-ddl/versions/1", None) == (200, described)
+        assert ask("POST", "/subjects/t-ddl", {"schema": schema}) == (200, described)
+        latest = ask("GET", "/subjects/t-ddl/versions/latest", None)[1]
+        assert isinstance(latest, dict)
+        assert latest["version"] == 2
+        assert ask("GET", "/schemas/ids/1", None) == (200, {"schema": schema})
+        assert ask("GET", "/schemas/ids/1/schema", None) == (200, json.loads(schema))
+        assert ask("GET", "/schemas/ids/1/subjects", None) == (200, ["other", "t-ddl"])
+        assert ask("GET", "/schemas/types", None) == (200, ["AVRO"])
+        assert ask("GET", "/config", None) == (200, {"compatibilityLevel": "NONE"})
+        assert ask("GET", "/mode", None) == (200, {"mode": "READWRITE"})
+        refused: list[tuple[str, str, Json, int, int]] = [
+            ("GET", "/subjects/none/versions", None, 404, 40401),
+            ("POST", "/subjects/none", {"schema": schema}, 404, 40401),
+            ("GET", "/subjects/t-ddl/versions/9", None, 404, 40402),
+            ("GET", "/subjects/t-ddl/versions/x", None, 422, 42202),
+            ("GET", "/schemas/ids/99", None, 404, 40403),
+            ("POST", "/subjects/t-ddl", {"schema": RESOLVED_SCHEMA.text}, 404, 40403),
+            ("POST", "/subjects/t-ddl/versions", {"schema": "{}"}, 422, 42201),
+            (
+                "POST",
+                "/subjects/t-ddl/versions",
+                {"schema": schema, "schemaType": "JSON"},
+                422,
+                42201,
+            ),
+            ("DELETE", "/subjects/t-ddl", None, 405, 40501),
+        ]
+        for method, path, body, status, code in refused:
+            got, answer = ask(method, path, body)
+            assert isinstance(answer, dict)
+            assert (got, answer["error_code"]) == (status, code), path
+
+
+def test_ids_survive_a_restart(kafka: KafkaServer, topic: str) -> None:
+    """A registry that starts on the same topic gives the same ids for the same schemas, and new ones after them."""
+    with running(kafka, topic) as address:
+        first = RegistryClient(address)
+        assert [first.register("a", DDL_SCHEMA.text), first.register("b", FENCE_SCHEMA.text)] == [
+            1,
+            2,
+        ]
+    with running(kafka, topic) as address:
+        second = RegistryClient(address)
+        assert second.register("b", FENCE_SCHEMA.text) == 2
+        assert second.register("c", DDL_SCHEMA.text) == 1
+        assert second.register("c", RESOLVED_SCHEMA.text) == 3
+        assert second.schema_by_id(1) == DDL_SCHEMA.text
+        with pytest.raises(Fatal, match="MR-6009"):
+            second.schema_by_id(4)
+        with pytest.raises(Fatal, match="MR-6021"):
+            second.register("c", '{"type": "nothing"}')
+
+
+def test_a_registry_that_starts_fences_the_one_before_it(kafka: KafkaServer, topic: str) -> None:
+    """The older store can't append any more, so one id never means two schemas."""
+    older, newer = (
+        KafkaSchemaStore(kafka.bootstrap, topic=topic),
+        KafkaSchemaStore(kafka.bootstrap, topic=topic),
+    )
+    assert list(older.load()) == []
+    older.append(Entry("s", 1, 1, DDL_SCHEMA.text))
+    assert list(newer.load()) == [Entry("s", 1, 1, DDL_SCHEMA.text)]
+    with pytest.raises(Fenced, match="MR-6023"):
+        older.append(Entry("s", 2, 2, FENCE_SCHEMA.text))
+    newer.append(Entry("s", 2, 2, RESOLVED_SCHEMA.text))
+    assert [entry.schema for entry in KafkaSchemaStore(kafka.bootstrap, topic=topic).load()] == [
+        DDL_SCHEMA.text,
+        RESOLVED_SCHEMA.text,
+    ]
+
+
+def test_a_topic_with_other_settings_is_refused(kafka: KafkaServer, topic: str) -> None:
+    """A registry whose topic forgets by age would give ids twice."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(20)
+    with pytest.raises(Fatal, match="MR-6022"):
+        KafkaSchemaStore(kafka.bootstrap, topic=topic).load()
+
+
+def test_something_else_in_the_topic_is_named(kafka: KafkaServer, topic: str) -> None:
+    """A record that no registry wrote stops the start, with its offset."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    compacted = NewTopic(topic, num_partitions=1, config={"cleanup.policy": "compact"})
+    admin.create_topics([compacted])[topic].result(20)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, key=b"k", value=b"not a schema")
+    producer.flush(20)
+    with pytest.raises(Fatal, match="offset 0"):
+        KafkaSchemaStore(kafka.bootstrap, topic=topic).load()
+
+
+def test_no_broker_is_worth_another_try() -> None:
+    """Nothing listens there: Retryable, in bounded time."""
+    with pytest.raises(Retryable, match="MR-6020"):
+        KafkaSchemaStore("127.0.0.1:1", timeout_s=2).load()
+
+
+def test_no_registry_is_worth_another_try() -> None:
+    """The client says who did not answer, without the password."""
+    client = RegistryClient("http://user:geheim@127.0.0.1:1")
+    with pytest.raises(Retryable, match=r"MR-6020 http://127.0.0.1:1 did not answer") as caught:
+        client.register("s", DDL_SCHEMA.text)
+    assert "geheim" not in str(caught.value)
