@@ -1,0 +1,34 @@
+"""Escaped names: Avro's alphabet, no collision, nothing lost."""
+
+import re
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from schemas.names import escape_name, unescape_name
+
+names = st.one_of(
+    st.text(min_size=1),
+    st.text(alphabet="_u0aF1 \u00e9", min_size=1),  # what comes near an escape
+)
+
+
+@given(names)
+@example("_u002d_")
+@example("_u_u002d_")
+@example("_u0041 x")
+@example("__u0041")
+@example("9")
+@example("_u10ffff_")
+@example("\n")
+def test_a_name_comes_back_from_its_escape(name: str) -> None:
+    """The escape is an Avro name, and the original can be read off it."""
+    escaped = escape_name(name)
+    assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", escaped)
+    assert unescape_name(escaped) == name
+
+
+@given(st.from_regex(r"[A-Za-tv-z][A-Za-z0-9]*(_[a-t][a-z0-9]*)*", fullmatch=True))
+def test_ordinary_names_stay_as_they_are(name: str) -> None:
+    """Nobody sees escapes in a sane schema."""
+    assert escape_name(name) == name

@@ -1,0 +1,132 @@
+"""What is not a GTID is refused with a code; binary forms as servers wrote them."""
+
+import pytest
+
+from millrace.errors import Fatal
+from schemas.gtid import Flavour, Gtid, GtidSet, MariadbGtid, MariadbGtidSet
+from schemas.gtid_binary import decode_previous
+
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+# MySQL 9.7.4: PREVIOUS_GTIDS of a file after tagged transactions; @@gtid_executed printed the text below.
+TAGGED = bytes.fromhex(
+    "0104000000000001"  # form 1, four sources
+    "00000000000000000000000000000005" "00"  # uuid, no tag
+    "0100000000000000" "0700000000000000" "0800000000000000"  # one interval [7, 8)
+    "f4308642e59911f1954a02fc00000001" "00"
+    "0100000000000000" "0100000000000000" "1300000000000000"
+    "f4308642e59911f1954a02fc00000001" "08" "626c7565"  # tag of 4 bytes: blue
+    "0100000000000000" "0100000000000000" "0200000000000000"
+    "f4308642e59911f1954a02fc00000001" "06" "726564"
+    "0100000000000000" "0100000000000000" "0200000000000000"
+)  # fmt: skip
+TAGGED_TEXT = (
+    "00000000-0000-0000-0000-000000000005:7,f4308642-e599-11f1-954a-02fc00000001:1-18:blue:1:red:1"
+)
+
+# The same server before any tag.
+UNTAGGED = bytes.fromhex(
+    "0100000000000000"
+    "f4308642e59911f1954a02fc00000001"
+    "0100000000000000" "0100000000000000" "0d00000000000000"
+)  # fmt: skip
+
+# MariaDB 11.4.5: GTID_LIST after 0-2-22, and of the first file.
+GTID_LIST = bytes.fromhex("01000000" "00000000" "02000000" "1600000000000000")  # fmt: skip
+GTID_LIST_EMPTY = bytes.fromhex("00000000" "0000")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flavour", "body", "text"),
+    [
+        (Flavour.MYSQL, TAGGED, TAGGED_TEXT),
+        (Flavour.MYSQL, UNTAGGED, "f4308642-e599-11f1-954a-02fc00000001:1-12"),
+        (Flavour.MYSQL, bytes(8), ""),
+        (Flavour.MARIADB, GTID_LIST, "0-2-22"),
+        (Flavour.MARIADB, GTID_LIST_EMPTY, ""),
+    ],
+)
+def test_the_positions_of_binlog_files_are_read(flavour: Flavour, body: bytes, text: str) -> None:
+    """Bodies as the servers wrote them, text as they printed it."""
+    assert str(decode_previous(body, flavour=flavour)) == text
+
+
+@pytest.mark.parametrize("flavour", list(Flavour))
+@pytest.mark.parametrize("body", [TAGGED, UNTAGGED, GTID_LIST])
+def test_cut_and_padded_bodies_are_refused(flavour: Flavour, body: bytes) -> None:
+    """Every length is checked: no prefix reads as a position, nor anything behind one."""
+    right = GTID_LIST if flavour is Flavour.MARIADB else body
+    for wrong in [*(right[:end] for end in range(len(right))), right + b"\0\0\0"]:
+        with pytest.raises(Fatal, match="MR-6003"):
+            decode_previous(wrong, flavour=flavour)
+
+
+def test_a_gtid_list_with_a_domain_twice_keeps_the_highest_sequence() -> None:
+    """One entry for each server of a domain: the last transaction is the one with the highest sequence."""
+    entry = GTID_LIST[4:]
+    other = bytes.fromhex("00000000" "07000000" "1500000000000000")  # fmt: skip
+    body = bytes.fromhex("02000000") + other + entry
+    assert str(decode_previous(body, flavour=Flavour.MARIADB)) == "0-2-22"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{UUID}",
+        f"{UUID}:",
+        f"{UUID}:0",
+        f"{UUID}:5-3",
+        f"{UUID}:1-2-3",
+        f"{UUID}:blue",
+        f"{UUID}:1:9x",
+        f"{UUID}:9223372036854775807",
+        f"{UUID}:99999999999999999999",
+        "0-1-23",
+        f"{UUID[:-1]}:1",
+        f"{UUID}:1;2",
+        f"{UUID}:{'a' * 33}:1",
+    ],
+)
+def test_what_is_not_a_gtid_set_is_refused(text: str) -> None:
+    """With the code whose fix says how to get one."""
+    with pytest.raises(Fatal, match="MR-6001"):
+        GtidSet.parse(text)
+
+
+@pytest.mark.parametrize("text", [f"{UUID}:1-2", f"{UUID}:1:3", "", "0-1-1"])
+def test_one_gtid_is_not_a_set(text: str) -> None:
+    """Only a single transaction parses as one."""
+    with pytest.raises(Fatal, match="MR-6001"):
+        Gtid.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["0-1", "0-1-1,0-2-2", "0-1--1", "4294967296-1-1", "a-1-1", f"{UUID}:1"]
+)
+def test_what_is_not_a_mariadb_position_is_refused(text: str) -> None:
+    """Also a domain that stands twice."""
+    with pytest.raises(Fatal, match="MR-6001"):
+        MariadbGtidSet.parse(text)
+
+
+def test_a_sequence_that_goes_back_is_refused() -> None:
+    """A MariaDB source that reuses numbers must stop the task, not be taken for progress."""
+    position = MariadbGtidSet.parse("0-1-5")
+    for sequence in (4, 5):
+        with pytest.raises(Fatal, match="MR-6002"):
+            position.advanced(MariadbGtid(0, 2, sequence))
+
+
+def test_the_two_flavours_are_never_compared() -> None:
+    """Asking one flavour's position about the other's transaction is a defect, not False."""
+    mysql, mariadb = GtidSet.parse(f"{UUID}:1"), MariadbGtidSet.parse("0-1-5")
+    for ask in (
+        lambda: mysql.covers(MariadbGtid(0, 1, 1)),
+        lambda: mariadb.covers(Gtid.parse(f"{UUID}:1")),
+        lambda: mysql.includes(mariadb),
+        lambda: mariadb.includes(mysql),
+        lambda: mysql.advanced(MariadbGtid(0, 1, 1)),
+        lambda: mariadb.advanced(Gtid.parse(f"{UUID}:1")),
+    ):
+        with pytest.raises(Fatal, match="MR-6001"):
+            ask()
