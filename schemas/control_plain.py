@@ -88,6 +88,37 @@ def transaction_from_plain(fields: Mapping[str, Plain]) -> RecordTransaction:
     )
 
 
+def source_to_plain(source: RecordSource) -> dict[str, Plain]:
+    """``millrace.Source``."""
+    origin, place = source.origin, source.place
+    return {
+        "version": SOURCE_VERSION,
+        "connector": origin.connector.value,
+        "name": origin.task,
+        "snapshot": "false",
+        "db": source.database,
+        "table": source.table,
+        "set": origin.set_name,
+        "ts_ms": place.ts_ms,
+        "server_id": place.server_id,
+        "gtid": place.gtid,
+        "file": place.file,
+        "pos": place.pos,
+        "row": source.row,
+        "event_flags": place.flags,
+        "seq": source.seq,
+    }
+
+
+def transaction_to_plain(transaction: RecordTransaction) -> dict[str, Plain]:
+    """``millrace.Transaction``."""
+    return {
+        "id": transaction.gtid,
+        "total_order": transaction.total_order,
+        "last": transaction.is_last,
+    }
+
+
 def nested(fields: Mapping[str, Plain], name: str) -> dict[str, Plain]:
     """A record inside a record."""
     found = fields.get(name)
@@ -133,17 +164,13 @@ def _schema(fields: Mapping[str, Plain]) -> SchemaRecord:
 def _ddl_fields(record: DdlRecord) -> dict[str, Plain]:
     statement, transaction = record.statement, record.transaction
     return {
-        "source": _source_fields(record.source),
+        "source": source_to_plain(record.source),
         "sql": statement.sql,
         "kind": statement.kind,
         "tables": [{"db": database, "table": table} for database, table in statement.tables],
         "session": dict(statement.session),
         "ts_ms": record.ts_ms,
-        "transaction": {
-            "id": transaction.gtid,
-            "total_order": transaction.total_order,
-            "last": transaction.is_last,
-        },
+        "transaction": transaction_to_plain(transaction),
     }
 
 
@@ -162,27 +189,6 @@ def _ddl(fields: Mapping[str, Plain]) -> DdlRecord:
         _of(int, fields, "ts_ms"),
         transaction_from_plain(nested(fields, "transaction")),
     )
-
-
-def _source_fields(source: RecordSource) -> dict[str, Plain]:
-    origin, place = source.origin, source.place
-    return {
-        "version": SOURCE_VERSION,
-        "connector": origin.connector.value,
-        "name": origin.task,
-        "snapshot": "false",
-        "db": source.database,
-        "table": source.table,
-        "set": origin.set_name,
-        "ts_ms": place.ts_ms,
-        "server_id": place.server_id,
-        "gtid": place.gtid,
-        "file": place.file,
-        "pos": place.pos,
-        "row": source.row,
-        "event_flags": place.flags,
-        "seq": source.seq,
-    }
 
 
 def _progress_fields(record: ResolvedRecord | FenceRecord) -> dict[str, Plain]:

@@ -1,0 +1,123 @@
+"""A record as a line of text for people, or as one JSON object for programs.
+
+    17 u shop.orders id=5 gtid=0-1-23#2 seq=9  state: new → paid
+    offset, op, table, key columns, GTID and row number in it, seq; then what an update changed, or the row
+
+JSON is the record as it stands on the wire, with three values that JSON lacks: DECIMAL and 64-bit unsigned as text
+(digits kept), bytes as ``{"base64": "…"}``, a float that is no number as text.
+"""
+
+import base64
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+
+from schemas.control import (
+    DdlRecord,
+    FenceRecord,
+    RecordSource,
+    RecordTransaction,
+    ResolvedRecord,
+    SchemaRecord,
+)
+from schemas.control_plain import source_to_plain, to_plain, transaction_to_plain
+from schemas.record import Image, Record, RowRecord
+
+_SHOWN_CHARACTERS_MAX = 60
+
+
+def line(offset: int, record: Record) -> str:
+    """One line of text without a line break."""
+    return f"{offset} {_text(record)}".replace("\n", " ")
+
+
+def _text(record: Record) -> str:
+    match record:
+        case RowRecord():
+            source = record.source
+            key = record.key if record.key is not None else {}
+            shown_key = "".join(f" {name}={_shown(value)}" for name, value in key.items())
+            head = f"{record.change.op} {source.database}.{source.table}{shown_key}"
+            return f"{head} {_place(source, record.transaction)}  {_change(record)}"
+        case DdlRecord():
+            return (
+                f"ddl {_place(record.source, record.transaction)}  {_shown(record.statement.sql)}"
+            )
+        case SchemaRecord():
+            return f"schema {record.value.id} {record.value.subject}"
+        case FenceRecord():
+            return f"fence epoch={record.epoch} worker={record.worker} {_progress(record)}"
+        case ResolvedRecord():
+            return f"resolved epoch={record.epoch} {_progress(record)}"
+
+
+def _place(source: RecordSource, transaction: RecordTransaction) -> str:
+    end = "." if transaction.is_last else ""
+    return f"gtid={transaction.gtid}#{transaction.total_order}{end} seq={source.seq}"
+
+
+def _progress(record: ResolvedRecord | FenceRecord) -> str:
+    progress = record.progress
+    opened = f" open={progress.open.gtid}#{progress.open.rows}" if progress.open else ""
+    return f"seq={progress.seq}{opened} gtid_set={progress.gtid_set}"
+
+
+def _change(record: RowRecord) -> str:
+    before, after = record.change.before, record.change.after
+    if before is not None and after is not None:
+        return ", ".join(
+            f"{name}: {_shown(before[name])} → {_shown(value)}"
+            for name, value in after.items()
+            if before[name] != value
+        )
+    image: Image = after if after is not None else before if before is not None else {}
+    return ", ".join(f"{name}: {_shown(value)}" for name, value in image.items())
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            text = "NULL"
+        case bytes():
+            text = "0x" + value.hex()
+        case _:
+            text = str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[: _SHOWN_CHARACTERS_MAX - 1] + "…"
+
+
+def as_json(offset: int, timestamp_ms: int, record: Record) -> dict[str, object]:
+    """What ``json.dumps`` takes; nothing of the record is lost."""
+    head: dict[str, object] = {"offset": offset, "timestamp_ms": timestamp_ms}
+    if not isinstance(record, RowRecord):
+        return head | _plain_fields(to_plain(record))
+    return head | _plain_fields(
+        {
+            "key": record.key,
+            "before": record.change.before,
+            "after": record.change.after,
+            "source": source_to_plain(record.source),
+            "op": record.change.op,
+            "ts_ms": record.ts_ms,
+            "transaction": transaction_to_plain(record.transaction),
+        }
+    )
+
+
+def _plain_fields(fields: Mapping[str, object]) -> dict[str, object]:
+    return {name: _plain(value) for name, value in fields.items()}
+
+
+def _plain(value: object) -> object:
+    match value:
+        case Decimal():
+            return str(value)
+        case bytes():
+            return {"base64": base64.b64encode(value).decode()}
+        case float() if not math.isfinite(value):
+            return str(value)
+        case Mapping():
+            return {str(name): _plain(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+        case _:
+            return value

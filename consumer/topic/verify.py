@@ -1,0 +1,267 @@
+"""The guarantees of a set topic, checked record by record: a subscriber's own proof.
+
+    check              what holds for every committed record in offset order
+    seq                rows and DDL are numbered without gap or repetition; control records repeat the last number
+    whole              a source transaction's records are contiguous, their total_order rises, exactly one is the last
+    once               no source transaction comes twice
+    owner              epochs never go down: no record of an older owner stands behind a newer one's fence
+    resolved           GTID sets only grow, hold every finished source transaction and none under way
+    schema             a schema is introduced in its run before a record is framed with it
+    one stream         set and flavour never change; nothing but records of Millrace
+    tail               the last record is a resolved or fence
+
+A run begins with the schema record that describes schema records themselves. In a topic whose beginning has been
+removed, checks that need what stood there begin with the first record that allows them.
+
+Not done here: decoding images; comparing with the source. Offsets are never compared: aborted records and markers
+have offsets too.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from millrace.errors import MillraceError
+from schemas.control import DdlRecord, FenceRecord, RecordKind, ResolvedRecord, SchemaRecord
+from schemas.framing import peek_kind, unframe
+from schemas.gtid import GtidPosition, parse_gtid
+from schemas.progress import Progress
+from schemas.record import decode_control
+from schemas.suffix import read_suffix
+
+VIOLATIONS_KEPT_MAX = 100  # the rest is counted
+
+
+class Check(StrEnum):
+    """What a violation violates; see the table above."""
+
+    SEQ = "seq"
+    WHOLE = "whole"
+    ONCE = "once"
+    OWNER = "owner"
+    RESOLVED = "resolved"
+    SCHEMA = "schema"
+    STREAM = "one stream"
+    TAIL = "tail"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One disagreement, at the record that shows it."""
+
+    offset: int
+    check: Check
+    what: str
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was seen."""
+
+    records: int = 0
+    rows: int = 0
+    ddl: int = 0
+    transactions: int = 0
+    schemas: int = 0
+    resolved: int = 0
+    fences: int = 0
+
+
+@dataclass(slots=True)
+class Summary:
+    """The verdict so far; it is whole when ``violation_count`` is 0."""
+
+    counts: Counts = field(default_factory=Counts)
+    first_seq: int | None = None
+    last_seq: int | None = None
+    gtid_set: str = ""
+    epochs: list[tuple[int, int]] = field(default_factory=list)  # (epoch, offset of its first mark)
+    violation_count: int = 0
+    violations: list[Violation] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    gtid: str
+    total_order: int
+
+
+class TopicVerifier:
+    """Feed it every committed record in order; ``summary`` is the verdict. Memory does not grow with the topic."""
+
+    def __init__(self, *, from_beginning: bool) -> None:
+        """``from_beginning``: the first record fed is the first that was ever committed to the topic."""
+        self.summary = Summary()
+        self._counts = self.summary.counts
+        self._is_complete = from_beginning
+        self._seq: int | None = None
+        self._open: _Open | None = None
+        self._finished: dict[str, None] = {}  # GTIDs since the last mark
+        self._known: dict[int, None] | None = {} if from_beginning else None  # ids of this run
+        self._mark: ResolvedRecord | FenceRecord | None = None
+        self._last_kind: RecordKind | None = None
+        self._offset = -1
+
+    def feed(self, offset: int, key: bytes | None, value: bytes) -> None:
+        """The next committed record."""
+        self._offset = offset
+        self._counts.records += 1
+        try:
+            kind = peek_kind(value)
+            if kind is RecordKind.ROW:
+                self._feed_row(key, value)
+            else:
+                self._feed_control(value)
+            self._last_kind = kind
+        except MillraceError as unreadable:
+            self._violated(Check.STREAM, f"{unreadable.code} {unreadable.message}")
+
+    def finish(self) -> Summary:
+        """After the last record."""
+        if self._last_kind is None:
+            self._violated(Check.TAIL, "the topic holds no record")
+        elif self._last_kind not in (RecordKind.RESOLVED, RecordKind.FENCE):
+            self._violated(Check.TAIL, f"the last record is of kind {self._last_kind.value}")
+        return self.summary
+
+    def _violated(self, check: Check, what: str) -> None:
+        self.summary.violation_count += 1
+        if len(self.summary.violations) < VIOLATIONS_KEPT_MAX:
+            self.summary.violations.append(Violation(self._offset, check, what))
+
+    def _feed_row(self, key: bytes | None, value: bytes) -> None:
+        self._counts.rows += 1
+        row = read_suffix(value)
+        self._check_known(value)
+        if key is not None:
+            self._check_known(key)
+        self._step(row.seq, _Open(row.gtid, row.total_order), is_last=row.last)
+
+    def _feed_control(self, value: bytes) -> None:
+        record = decode_control(value)
+        match record:
+            case SchemaRecord():
+                self._introduce(record, unframe(value)[0])
+            case DdlRecord(source, _, _, transaction):
+                self._counts.ddl += 1
+                self._check_known(value)
+                place = _Open(transaction.gtid, transaction.total_order)
+                self._step(source.seq, place, is_last=transaction.is_last)
+            case ResolvedRecord():
+                self._counts.resolved += 1
+                self._check_known(value)
+                self._resolve(record)
+            case FenceRecord():
+                self._counts.fences += 1
+                self._check_known(value)
+                self._resolve(record)
+
+    def _check_known(self, framed: bytes) -> None:
+        schema_id, _ = unframe(framed)
+        if self._known is not None and schema_id not in self._known:
+            self._violated(Check.SCHEMA, f"schema {schema_id} was not introduced in this run")
+            self._known[schema_id] = None  # say it once a run
+
+    def _introduce(self, record: SchemaRecord, framed_with: int) -> None:
+        self._counts.schemas += 1
+        if record.value.id == framed_with:  # it describes itself: a run begins
+            self._known = {}
+        if self._known is not None:
+            self._known[record.value.id] = None
+            if record.key is not None:
+                self._known[record.key.id] = None
+        self._check_repeated(record.seq, "schema record")
+
+    def _step(self, seq: int, at: _Open, *, is_last: bool) -> None:
+        """A row or DDL record: one more seq, one more step of a source transaction."""
+        if self._seq is not None and seq != self._seq + 1:
+            self._violated(Check.SEQ, f"seq {seq} stands behind seq {self._seq}")
+        if self._seq is None and self._is_complete:
+            self._violated(Check.SEQ, f"seq {seq} stands before any fence")
+        if self.summary.first_seq is None:
+            self.summary.first_seq = seq
+        self._seq = self.summary.last_seq = seq
+        self._check_whole(at)
+        self._open = at
+        if is_last:
+            self._counts.transactions += 1
+            self._finished[at.gtid] = None
+            self._open = None
+
+    def _check_whole(self, at: _Open) -> None:
+        before = self._open
+        if before is not None and before.gtid != at.gtid:
+            self._violated(Check.WHOLE, f"{at.gtid} begins while {before.gtid} has no last record")
+        elif before is not None and at.total_order <= before.total_order:
+            self._violated(
+                Check.WHOLE, f"row {at.total_order} of {at.gtid} behind row {before.total_order}"
+            )
+        elif before is None and self._mark is not None:
+            self._check_new(at, self._mark.progress)
+
+    def _check_new(self, at: _Open, progress: Progress) -> None:
+        """A source transaction begins: it must not have been delivered, or its part before must be known."""
+        if at.gtid in self._finished or progress.gtid_set.covers(
+            parse_gtid(progress.gtid_set.flavour, at.gtid)
+        ):
+            self._violated(Check.ONCE, f"{at.gtid} was delivered before")
+        if (
+            progress.open is not None
+            and progress.open.gtid == at.gtid
+            and at.total_order <= progress.open.rows
+        ):
+            self._violated(Check.ONCE, f"row {at.total_order} of {at.gtid} was delivered before")
+
+    def _check_repeated(self, seq: int, what: str) -> None:
+        """A control record carries the last seq."""
+        if self._seq is not None and seq != self._seq:
+            self._violated(Check.SEQ, f"a {what} says seq {seq} behind seq {self._seq}")
+
+    def _resolve(self, mark: ResolvedRecord | FenceRecord) -> None:
+        before, progress = self._mark, mark.progress
+        self._check_repeated(progress.seq, "resolved or fence record")
+        if self._seq is None:
+            self._seq = progress.seq
+        if before is not None:
+            self._check_owner(before, mark)
+            if (before.set_name, before.progress.gtid_set.flavour) != (
+                mark.set_name,
+                progress.gtid_set.flavour,
+            ):
+                self._violated(Check.STREAM, f"{before.set_name} became {mark.set_name}")
+            elif not progress.gtid_set.includes(before.progress.gtid_set):
+                self._violated(
+                    Check.RESOLVED, f"{progress.gtid_set} lacks some of {before.progress.gtid_set}"
+                )
+        if before is None or before.epoch != mark.epoch:
+            self.summary.epochs.append((mark.epoch, self._offset))
+        self._check_delivered(progress)
+        self._finished.clear()
+        self._mark = mark
+        self.summary.gtid_set = str(progress.gtid_set)
+
+    def _check_owner(
+        self, before: ResolvedRecord | FenceRecord, mark: ResolvedRecord | FenceRecord
+    ) -> None:
+        if mark.epoch < before.epoch:
+            self._violated(Check.OWNER, f"epoch {mark.epoch} writes behind epoch {before.epoch}")
+        elif mark.epoch > before.epoch and isinstance(mark, ResolvedRecord):
+            self._violated(Check.OWNER, f"epoch {mark.epoch} writes without a fence")
+
+    def _check_delivered(self, progress: Progress) -> None:
+        """The GTID set against what stands before it."""
+        gtid_set: GtidPosition = progress.gtid_set
+        for gtid in self._finished:
+            if not gtid_set.covers(parse_gtid(gtid_set.flavour, gtid)):
+                self._violated(Check.RESOLVED, f"{gtid} is finished and not in the GTID set")
+        if self._open is None:
+            return
+        if gtid_set.covers(parse_gtid(gtid_set.flavour, self._open.gtid)):
+            self._violated(Check.RESOLVED, f"{self._open.gtid} is in the GTID set before its end")
+        elif progress.open is None or progress.open.gtid != self._open.gtid:
+            self._violated(Check.RESOLVED, f"{self._open.gtid} is under way and not named")
+        elif progress.open.rows < self._open.total_order:
+            self._violated(
+                Check.RESOLVED,
+                f"{progress.open.rows} rows of {self._open.gtid} are named,"
+                f" row {self._open.total_order} is delivered",
+            )

@@ -1,0 +1,160 @@
+"""``millrace topic tail`` and ``millrace topic verify``: what a set topic holds, and the proof that it is whole."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millrace.errors import Fatal
+
+if TYPE_CHECKING:
+    from consumer.topic.kafka import TopicReader, TopicRecord
+    from consumer.topic.verify import Summary, TopicVerifier
+
+app = typer.Typer(no_args_is_help=True, help="Read a topic; prove that it is whole.")
+
+Topic = Annotated[str, typer.Argument(help="The set topic.", show_default=False)]
+Kafka = Annotated[
+    str, typer.Option("--kafka", help="Brokers, host:port[,…].", envvar="MILLRACE_KAFKA")
+]
+Registry = Annotated[
+    str,
+    typer.Option(
+        "--registry",
+        help="Asked for schemas that the records read don't explain; else the topic is searched.",
+        envvar="MILLRACE_REGISTRY",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+_LAST_ROWS = 10
+
+
+@app.command()
+def tail(
+    topic: Topic,
+    kafka: Kafka = "",
+    registry: Registry = "",
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Begin with the first record kept.")
+    ] = False,
+    count: Annotated[
+        int,
+        typer.Option("-n", help="End after N rows; without --from-beginning, the last N.", min=0),
+    ] = 0,
+    follow: Annotated[
+        bool, typer.Option(help="Wait for further rows (Ctrl-C ends); else end at the end.")
+    ] = True,
+    control: Annotated[
+        bool, typer.Option("--control", help="Show schema, resolved and fence records too.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show rows as they arrive: the last ten, then what comes. With --json one object a line."""
+    from consumer.topic.decode import TopicLookUp, offset_of_last
+    from consumer.topic.kafka import TopicReader
+    from consumer.topic.show import as_json as object_of
+    from consumer.topic.show import line
+    from schemas.control import RecordKind
+    from schemas.framing import peek_kind
+    from schemas.record import SchemaBook, decode_record
+    from schemas.registry.client import RegistryClient
+
+    bootstrap = _brokers(kafka)
+    reader = TopicReader(bootstrap, topic)
+    ends = reader.ends()
+    start = ends.low if from_beginning else offset_of_last(reader, count or _LAST_ROWS)
+    look_up: Callable[[int], str] = (
+        RegistryClient(registry).schema_by_id
+        if registry
+        else TopicLookUp(lambda: TopicReader(bootstrap, topic))
+    )
+    book = SchemaBook(look_up)
+    shown = 0
+    for record in _records(reader, start, None if follow else ends.stable):
+        counted = peek_kind(record.value) in (RecordKind.ROW, RecordKind.DDL)
+        decoded = decode_record(record.key, record.value, book)
+        if counted or control:
+            print(
+                json.dumps(
+                    object_of(record.offset, record.timestamp_ms, decoded), ensure_ascii=False
+                )
+                if as_json
+                else line(record.offset, decoded),
+                flush=follow,
+            )
+        shown += counted
+        if count and shown >= count:
+            break
+    reader.close()
+
+
+def _records(reader: "TopicReader", start: int, stop: int | None) -> "Iterator[TopicRecord]":
+    chunks = reader.follow(start, lambda: False) if stop is None else reader.chunks(start, stop)
+    for chunk in chunks:
+        yield from chunk
+
+
+@app.command()
+def verify(topic: Topic, kafka: Kafka = "", as_json: Json = False) -> None:
+    """Prove that nothing is missing, repeated, out of order or of a stale owner; exit 1 with each violation."""
+    from consumer.topic.kafka import TopicReader
+    from consumer.topic.verify import TopicVerifier
+
+    reader = TopicReader(_brokers(kafka), topic)
+    ends = reader.ends()
+    verifier = TopicVerifier(from_beginning=ends.low == 0)
+    began = time.monotonic()
+    _feed_all(verifier, reader, ends.low, ends.stable)
+    reader.close()
+    summary = verifier.finish()
+    took_s = time.monotonic() - began
+    if as_json:
+        verdict = {
+            "topic": topic,
+            "whole": summary.violation_count == 0,
+            "took_s": round(took_s, 3),
+        }
+        print(json.dumps(verdict | {"low": ends.low, "end": ends.stable} | asdict(summary)))
+    else:
+        _print_summary(topic, summary, took_s)
+    if summary.violation_count:
+        raise Fatal("MR-3503", f"{summary.violation_count} violations in {topic}", topic=topic)
+
+
+def _feed_all(verifier: "TopicVerifier", reader: "TopicReader", start: int, stop: int) -> None:
+    feed = verifier.feed
+    for chunk in reader.chunks(start, stop):
+        for record in chunk:
+            feed(record.offset, record.key, record.value)
+
+
+def _print_summary(topic: str, summary: "Summary", took_s: float) -> None:
+    counts = summary.counts
+    for violation in summary.violations:
+        print(f"offset {violation.offset}: {violation.check.value}: {violation.what}")
+    epochs = ", ".join(f"{epoch} from offset {offset}" for epoch, offset in summary.epochs)
+    print(
+        f"{topic}: {'whole' if not summary.violation_count else 'NOT whole'}\n"
+        f"  records       {counts.records:,} ({counts.resolved:,} resolved, {counts.fences:,} fences,"
+        f" {counts.schemas:,} schemas)\n"
+        f"  rows          {counts.rows:,}, DDL {counts.ddl:,}\n"
+        f"  transactions  {counts.transactions:,}\n"
+        f"  seq           {summary.first_seq} to {summary.last_seq}\n"
+        f"  GTID set      {summary.gtid_set}\n"
+        f"  epochs        {epochs}\n"
+        f"  violations    {summary.violation_count:,}\n"
+        f"  read in       {took_s:.1f} s ({counts.records / max(took_s, 1e-9):,.0f} records/s)"
+    )
+
+
+def _brokers(named: str) -> str:
+    """Given, or MILLRACE_KAFKA (a running local stack sets it); Fatal MR-3502."""
+    found = named or os.environ.get("MILLRACE_KAFKA", "")
+    if not found:
+        raise Fatal("MR-3502", "no broker was named")
+    return found
