@@ -122,12 +122,14 @@ def _run_shown(command: Sequence[str], *, growing: Path) -> None:
     before = _size_mb(growing)
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        began_s = time.monotonic()
         while True:
             try:
                 process.wait(timeout=PROGRESS_EVERY_S)
                 break
             except subprocess.TimeoutExpired:
-                print(f"  … {_size_mb(growing) - before} MB", flush=True)
+                passed_s = time.monotonic() - began_s
+                print(f"  … {_size_mb(growing) - before} MB in {passed_s:.0f} s", flush=True)
         if process.returncode != 0:
             output.seek(0)
             last = " | ".join(line.strip() for line in output.read().splitlines()[-5:])

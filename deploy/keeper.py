@@ -1,8 +1,8 @@
 """Restarts what dies in a local stack, as a service manager would: ``python -m deploy.keeper FOLDER``.
 
 What runs is read from the ``process.json`` files; a process that has ended is started again as it was, after a pause
-that doubles with each restart in a row. Guarantees: what is left of a dead process' session is ended before its successor
-starts. Not done here: judging health. A process that lives but does nothing is not touched.
+that doubles with each restart in a row. Guarantees: what is left of a dead process' session is ended before its
+successor starts. Not done here: judging health. A process that lives but does nothing is not touched.
 """
 
 import signal
@@ -53,15 +53,18 @@ class Keeper:
     def run(self, stop: threading.Event) -> None:
         """Until told to stop; what it started goes on."""
         while not stop.wait(LOOK_S):
+            self.reap()
             for record in records(self._folder):
                 if record.spec.name != KEEPER:
                     self._look_at(record)
 
+    def reap(self) -> None:
+        """Take the exit codes of children that have ended, so that none stays a zombie."""
+        for child in self._children.values():
+            child.is_alive()
+
     def _look_at(self, record: ProcessRecord) -> None:
         name = record.spec.name
-        child = self._children.get(name)
-        if child is not None:
-            child.is_alive()  # reaps it
         if is_running(record.identity):
             return
         now_s = time.monotonic()

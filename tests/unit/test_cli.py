@@ -1,0 +1,75 @@
+"""The command line: commands are found late, errors end in a code and a fix."""
+
+import sys
+import types
+
+import pytest
+import typer
+
+from millrace import cli
+from millrace.errors import Fatal
+
+
+def _give(monkeypatch: pytest.MonkeyPatch, module: types.ModuleType) -> None:
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(cli, "COMMANDS", {"sample": cli.Command(module.__name__, "A sample.")})
+    monkeypatch.setattr(cli, "present_commands", lambda: cli.COMMANDS)
+
+
+def test_help_lists_commands_without_importing_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """`millrace --help` costs nothing."""
+    assert cli.run(["--help"]) == 0
+    assert "down" in capsys.readouterr().out
+    assert (
+        "millrace.cli.local" not in sys.modules
+        or cli.COMMANDS["down"].module == "millrace.cli.local"
+    )
+
+
+def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, with the list of commands."""
+    assert cli.run(["no-such"]) == 2
+    assert "no-such" in capsys.readouterr().err
+
+
+def test_a_function_is_run_under_its_commands_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module may offer a plain function."""
+    heard: list[str] = []
+    module = types.ModuleType("millrace_sample")
+
+    def sample(word: str) -> None:
+        heard.append(word)
+
+    module.sample = sample  # type: ignore[attr-defined]
+    _give(monkeypatch, module)
+    assert cli.run(["sample", "hello"]) == 0
+    assert heard == ["hello"]
+
+
+def test_an_error_of_ours_ends_in_its_code_and_fix(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 1, no traceback."""
+    module = types.ModuleType("millrace_sample")
+    app = typer.Typer()
+
+    @app.command()
+    def go() -> None:
+        raise Fatal("MR-8003", "no network", fix="Plug it in.")
+
+    module.app = app  # type: ignore[attr-defined]
+    _give(monkeypatch, module)
+    assert cli.run(["sample"]) == 1
+    assert capsys.readouterr().err == "MR-8003 no network\n  Plug it in.\n"
+
+
+def test_a_commands_own_exit_code_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`millrace compare` says 1 without an error of ours."""
+    module = types.ModuleType("millrace_sample")
+
+    def sample() -> None:
+        raise typer.Exit(3)
+
+    module.sample = sample  # type: ignore[attr-defined]
+    _give(monkeypatch, module)
+    assert cli.run(["sample"]) == 3

@@ -1,0 +1,44 @@
+"""Errors: a code from the catalogue, a fix, a branch that says what happens next."""
+
+import re
+
+import pytest
+
+from millrace.codes import CATALOGUE
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+
+
+def test_a_code_that_is_not_in_the_catalogue_can_not_be_raised() -> None:
+    """A typo in a code is found where the error is made."""
+    with pytest.raises(ValueError, match="MR-0000"):
+        Fatal("MR-0000", "never")
+
+
+def test_the_fix_is_the_catalogues_unless_one_is_given() -> None:
+    """An operator always gets a fix; the place that raises may know a better one."""
+    assert Fatal("MR-8003", "x").fix == CATALOGUE["MR-8003"].fix
+    assert Fatal("MR-8003", "x", fix="y").fix == "y"
+
+
+def test_an_error_prints_code_message_and_context() -> None:
+    """One line tells everything that is known."""
+    error = Retryable("MR-8003", "no answer", host="a", port=3306)
+    assert str(error) == "MR-8003 no answer (host=a, port=3306)"
+    assert error.context == {"host": "a", "port": "3306"}
+
+
+def test_the_three_branches_exclude_each_other() -> None:
+    """The supervisor decides by the branch alone."""
+    branches = (Retryable, Fenced, Fatal)
+    assert all(issubclass(branch, MillraceError) for branch in branches)
+    assert not any(issubclass(a, b) for a in branches for b in branches if a is not b)
+
+
+@pytest.mark.parametrize("code", CATALOGUE.values(), ids=lambda code: code.code)
+def test_every_code_says_what_why_and_what_mends_it(code: object) -> None:
+    """Codes are MR- and four digits; nothing is empty; a fix is a sentence."""
+    found = CATALOGUE[code.code]  # type: ignore[attr-defined]
+    assert re.fullmatch(r"MR-[1-9]\d{3}", found.code)
+    assert found.title
+    assert found.cause
+    assert found.fix.rstrip("`'\"").endswith((".", ")")), found.fix

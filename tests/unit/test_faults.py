@@ -1,0 +1,76 @@
+"""Fault points: armed by name, acting once, costing nothing otherwise."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from millrace import faults
+from millrace.errors import Retryable
+from millrace.faults import Action, ArmedFault, fault_point, parse_faults, register
+
+POINT = register("test.point")
+
+
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    yield
+    faults.arm("")
+
+
+def test_an_unarmed_point_does_nothing() -> None:
+    """Production code passes points freely."""
+    fault_point(POINT)
+    assert POINT in faults.registered()
+
+
+def test_a_point_raises_at_the_named_passage_and_only_there() -> None:
+    """`@2` lets the first passage through, stops the second, lets the third through."""
+    faults.arm("test.point:raise@2")
+    fault_point(POINT)
+    with pytest.raises(Retryable) as caught:
+        fault_point(POINT)
+    assert caught.value.code == "MR-9002"
+    fault_point(POINT)
+
+
+def test_another_point_is_not_touched() -> None:
+    """Arming one name leaves the others alone."""
+    faults.arm("test.other:raise")
+    fault_point(POINT)
+    assert faults.parse_faults("test.other:raise")[0].name == "test.other"
+
+
+def test_a_name_can_not_be_registered_twice() -> None:
+    """A test that kills at a name kills at one place."""
+    with pytest.raises(ValueError, match=r"test\.point"):
+        register("test.point")
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "x:", ":kill", "x:explode", "x:kill@", "x:kill@0", "x:kill@a"]
+)
+def test_a_wrong_instruction_is_refused(text: str) -> None:
+    """A typo in a fault campaign must not pass as a run without faults."""
+    with pytest.raises(ValueError, match="MILLRACE_FAULT"):
+        parse_faults(text)
+
+
+def test_instructions_are_read_as_written() -> None:
+    """Several points, each with its action and passage."""
+    found = parse_faults("a.b:kill, c:stop@3")
+    assert found == (ArmedFault("a.b", Action.KILL, 1), ArmedFault("c", Action.STOP, 3))
+
+
+def test_kill_ends_the_process_at_once() -> None:
+    """SIGKILL by the environment alone, before anything after the point runs."""
+    program = "from millrace.faults import *; fault_point(register('p')); print('passed')"
+    environment = {**os.environ, "MILLRACE_FAULT": "p:kill"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert done.stdout == b""
