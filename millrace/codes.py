@@ -169,6 +169,12 @@ _SOURCE: tuple[Code, ...] = (
         "Find out which member has them; after repair of the targets start a new topic at the primary's GTID set.",
     ),
     Code(
+        "MR-1034",
+        "a task needs the set's binlog from an earlier place than the others",
+        "It joined tasks of the same set that were further; the one upstream of the set begins again at its place.",
+        "Nothing needs doing: the set's tasks start again together, from the earliest place that one of them needs.",
+    ),
+    Code(
         "MR-1040",
         "the source no longer has the binlog file",
         "The file was purged between asking and reading, or the binlog was reset.",

@@ -1,0 +1,157 @@
+"""The one upstream of a set on this worker: its relay log and its receiver, shared by the set's capture tasks.
+
+    with streams.attach("shop-capture", document, wanted=progress.gtid_set) as stream:
+        reader = stream.reader()
+
+The first task that attaches chooses the member, opens the relay log and starts the receiver's thread; the last one
+that detaches joins the thread and closes the log. An upstream that failed is not mended under its tasks: each sees
+the error at its next ``check``, lets go, and comes again; a new attach is refused with that error until all have.
+
+Guarantees: one connection and one writer of the relay directory per set, however many tasks read it; what any attached
+task still needs is asked of the source. Not done here: publishing, choosing another member while the stream runs.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from millrace.errors import Retryable
+from millrace.log import get_logger
+from producer.receiver import Receiver, ReceiverSource, ReceiverStatus
+from producer.relay.log import RelayLog
+from producer.relay.reader import RelayReader
+from producer.source.choice import Choice, choose
+from producer.source.connection import Login
+from producer.source.dump import Reader
+from producer.source.inventory import ask_members
+from schemas.documents import SetDocument, resolve_secret
+from schemas.gtid import GtidPosition
+
+log = get_logger("producer.set_stream")
+
+
+def login_of(document: SetDocument) -> Login:
+    """How we log in on the set's members; the secret is read now. Fatal MR-4106."""
+    password = resolve_secret(document.account.password)
+    return Login(user=document.account.user, password=password, tls=document.tls)
+
+
+class SetStream:
+    """A running upstream; made by ``SetStreams``."""
+
+    def __init__(self, document: SetDocument, root: Path, *, wanted: GtidPosition | None) -> None:
+        login = login_of(document)
+        self.choice: Choice = choose(
+            ask_members(document.members, login, wanted=wanted), wanted=wanted
+        )
+        self.wanted = wanted
+        self._relay = RelayLog.open(root, flavour=self.choice.flavour)
+        source = ReceiverSource(
+            member=self.choice.member, login=login, reader=Reader.for_set(document.name)
+        )
+        self._receiver = Receiver(source, self._relay, wanted=wanted)
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._receive, name=f"receiver {document.name}")
+        self._thread.start()
+
+    @property
+    def relay(self) -> RelayLog:
+        """The set's relay log."""
+        return self._relay
+
+    def reader(self) -> RelayReader:
+        """A reader of the relay log; close it before detaching."""
+        return RelayReader(self._relay)
+
+    def status(self) -> ReceiverStatus:
+        """The receiver's figures."""
+        return self._receiver.status()
+
+    def reaches(self, wanted: GtidPosition | None) -> bool:
+        """Whether a task that begins at ``wanted`` finds it here, now or as soon as it is received."""
+        if self.wanted is None or (wanted is not None and wanted.includes(self.wanted)):
+            return True
+        with self.reader() as reader:
+            return wanted is not None and reader.seek(wanted) is not None
+
+    def check(self) -> None:
+        """Raise what the receiver ended with, if it did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def fail(self, error: BaseException) -> None:
+        """Make every task let go with ``error``."""
+        self._failure = self._failure or error
+        self._stop.set()
+
+    def close(self) -> None:
+        """Join the receiver, close the relay log."""
+        self._stop.set()
+        self._thread.join()
+        self._relay.close()
+
+    def _receive(self) -> None:
+        try:
+            self._receiver.run(self._stop)
+        except BaseException as error:  # noqa: BLE001 - comes out of `check`, in threads that the supervisor watches
+            self._failure = self._failure or error
+
+
+class SetStreams:
+    """Every upstream of this worker, by set. ``root`` has one relay directory a set."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._streams: dict[str, SetStream] = {}
+        self._tasks: dict[str, set[str]] = {}
+        self._earlier: dict[str, GtidPosition | None] = {}
+
+    @contextmanager
+    def attach(
+        self, task: str, document: SetDocument, *, wanted: GtidPosition | None
+    ) -> Iterator[SetStream]:
+        """The set's stream from ``wanted`` on (None: from the first binlog there is), until the block ends."""
+        stream = self._attach(task, document, wanted)
+        try:
+            yield stream
+        finally:
+            self._detach(task, document.name)
+
+    def _attach(self, task: str, document: SetDocument, wanted: GtidPosition | None) -> SetStream:
+        name = document.name
+        with self._lock:
+            stream = self._streams.get(name)
+            if stream is None:
+                known = [self._earlier.pop(name)] if name in self._earlier else []
+                stream = SetStream(document, self._root / name, wanted=_earliest([*known, wanted]))
+                log.info("source chosen", set=name, member=str(stream.choice.member))
+                self._streams[name], self._tasks[name] = stream, set()
+            elif not stream.reaches(wanted):
+                self._earlier[name] = _earliest([stream.wanted, wanted])
+                stream.fail(
+                    Retryable(
+                        "MR-1034", f"task {task} needs {name} from an earlier place", task=task
+                    )
+                )
+            stream.check()
+            self._tasks[name].add(task)
+            return stream
+
+    def _detach(self, task: str, name: str) -> None:
+        with self._lock:
+            self._tasks[name].discard(task)
+            if not self._tasks[name]:
+                self._streams.pop(name).close()
+
+
+def _earliest(wanted: Sequence[GtidPosition | None]) -> GtidPosition | None:
+    """The place from which all of these are reached: None, the first binlog, when there is doubt."""
+    for candidate in wanted:
+        if candidate is None:
+            return None
+        if all(other is not None and other.includes(candidate) for other in wanted):
+            return candidate
+    return None
