@@ -27,6 +27,7 @@ from zk.store import Store
 from zk.supervisor import Supervisor
 
 EXIT_STUCK = 70  # a task did not stop: the process ended around it
+OPEN_TRY_S = 3.0  # one try to reach the ensemble; a signal is heard between two
 
 log = get_logger("zk.worker")
 
@@ -83,7 +84,7 @@ def _opened(where: Ensemble, stop: threading.Event) -> Session | None:
     """A session, however long the ensemble takes; ``None`` when a signal came first."""
     while not stop.is_set():
         try:
-            return where.open()
+            return where.open(connect_timeout_s=OPEN_TRY_S)
         except Retryable as error:
             log.warning("waits for ZooKeeper", error=error)
     return None

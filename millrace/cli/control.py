@@ -48,7 +48,12 @@ def plain_from_file(path: str) -> object:
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "not UTF-8 text"
         raise Fatal("MR-4206", f"{path} can't be read: {reason}") from exc
-    return plain_from_yaml(text, origin="the standard input" if path == "-" else path)
+    return plain_from_yaml(text, origin=origin_of(path))
+
+
+def origin_of(path: str) -> str:
+    """What errors call a file."""
+    return "the document on the standard input" if path == "-" else path
 
 
 def operator() -> str:

@@ -2,11 +2,13 @@
 
 import typer
 
-from millrace.cli.control import a_table, console, control, plain_from_file, print_json
+from millrace.cli.control import a_table, console, control, origin_of, plain_from_file, print_json
 from schemas.documents import parse_set, plain_set, yaml_from_plain
 from zk.entries import Refused, SetEntry
 
-app = typer.Typer(no_args_is_help=True, help="The sets: a primary and its replicas each.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="The sets: a primary and its replicas each."
+)
 
 
 @app.command()
@@ -17,7 +19,7 @@ def create(
     replace: bool = typer.Option(False, help="Put it in the place of another one of its name."),
 ) -> None:
     """Put a set document in place; tasks that use it start again with it."""
-    document = parse_set(plain_from_file(file), origin=f"set document {file}")
+    document = parse_set(plain_from_file(file), origin=origin_of(file))
     with control() as now:
         outcome = now.store.create_set(document, replace=replace)
     print(f"set {document.name} {outcome.value}")

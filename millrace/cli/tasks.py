@@ -10,6 +10,7 @@ from millrace.cli.control import (
     console,
     control,
     operator,
+    origin_of,
     plain_from_file,
     print_json,
 )
@@ -21,7 +22,11 @@ from zk.view import TaskView, read_cluster, views
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.1
 
-app = typer.Typer(no_args_is_help=True, help="The tasks: what is captured, what is applied where.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="The tasks: what is captured, what is applied where.",
+)
 
 
 @app.command()
@@ -32,7 +37,7 @@ def create(
     replace: bool = typer.Option(False, help="Put it in the place of another one of its name."),
 ) -> None:
     """Put a task in place; a worker takes it as soon as one is there."""
-    task = parse_task(plain_from_file(file), origin=f"task document {file}")
+    task = parse_task(plain_from_file(file), origin=origin_of(file))
     with control() as now:
         outcome = now.store.create_task(task, replace=replace)
     print(f"task {task.name} {outcome.value}")

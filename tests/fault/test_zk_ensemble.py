@@ -1,0 +1,233 @@
+"""The ensemble goes away, comes back, or declares a session over: rows go on, epochs rise, nothing overlaps."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from deploy.servers import ZooKeeperServer
+from millrace.errors import Retryable
+from schemas.documents import TaskDocument
+from schemas.status import TaskState
+from tests.control import (
+    SESSION_TIMEOUT_S,
+    ScriptedRunner,
+    a_capture,
+    a_set,
+    ensemble_of,
+    scheduled,
+    supervised,
+)
+from tests.control_process import launched
+from tests.waiting import eventually
+from zk.ensemble import Ensemble
+from zk.lease import acquire
+from zk.runner import HeldLease
+from zk.session import Session, SessionState
+from zk.store import Store
+from zk.supervisor import Supervisor
+from zk.view import read_cluster, views
+
+
+@pytest.fixture
+def ensemble(new_zookeeper: ZooKeeperServer) -> Ensemble:
+    """A ZooKeeper of this test's own."""
+    return ensemble_of(new_zookeeper.hosts)
+
+
+@pytest.fixture
+def session(ensemble: Ensemble) -> Iterator[Session]:
+    """A session with a set and a capture task."""
+    with ensemble.session() as session:
+        store = Store(session, ensemble.tree)
+        store.create_set(a_set())
+        store.create_task(a_capture())
+        yield session
+
+
+def _is(supervisor: Supervisor, state: TaskState) -> bool:
+    report = supervisor.reports().get("shop-capture")
+    return report is not None and report.state is state
+
+
+def _seen_running(session: Session, ensemble: Ensemble) -> bool:
+    try:
+        found = views(read_cluster(session, ensemble.tree))
+    except Retryable:
+        return False
+    return [view.report.state for view in found] == [TaskState.RUNNING]
+
+
+def test_tasks_go_on_degraded_while_the_ensemble_is_away_and_recover(
+    session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
+) -> None:
+    """Killed and started again within the session timeout: not one runner is disturbed."""
+    ticks = 0
+
+    def script(_task: TaskDocument, lease: HeldLease, stop: threading.Event) -> None:
+        nonlocal ticks
+        while not stop.wait(0.01):
+            assert lease.is_held()
+            ticks += 1
+
+    runner = ScriptedRunner(script)
+    with (
+        ensemble.session() as own,
+        ensemble.session() as of_scheduler,
+        supervised(own, ensemble.tree, runner) as supervisor,
+        scheduled(of_scheduler, ensemble.tree),
+    ):
+        eventually(lambda: _seen_running(session, ensemble))
+        new_zookeeper.kill()
+        eventually(lambda: _is(supervisor, TaskState.DEGRADED))
+        assert supervisor.reports()["shop-capture"].code == "MR-4001"
+        during = ticks
+        eventually(lambda: ticks > during + 50)
+        new_zookeeper.start()
+        eventually(lambda: _is(supervisor, TaskState.RUNNING))
+        eventually(lambda: _seen_running(session, ensemble))
+        assert len(runner.starts) == 1
+
+
+def test_a_task_that_fails_while_the_ensemble_is_away_waits_for_it(
+    session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
+) -> None:
+    """It can't take a lease, says so, and runs under a greater epoch as soon as it can."""
+    fail = threading.Event()
+
+    def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+        while not stop.wait(0.01):
+            if fail.is_set():
+                fail.clear()
+                raise Retryable("MR-4010", "the broker went too")
+
+    runner = ScriptedRunner(script)
+    with (
+        ensemble.session() as own,
+        ensemble.session() as of_scheduler,
+        supervised(own, ensemble.tree, runner) as supervisor,
+        scheduled(of_scheduler, ensemble.tree),
+    ):
+        eventually(lambda: _seen_running(session, ensemble))
+        new_zookeeper.kill()
+        eventually(lambda: own.state is not SessionState.CONNECTED)
+        fail.set()
+        eventually(lambda: "waits for its lease" in supervisor.reports()["shop-capture"].why)
+        assert _is(supervisor, TaskState.DEGRADED)
+        new_zookeeper.start()
+        eventually(lambda: len(runner.starts) == 2)
+        first, second = runner.epochs("shop-capture")
+        assert second > first
+        eventually(lambda: _seen_running(session, ensemble))
+
+
+def test_an_expired_session_means_a_full_start_under_a_new_epoch(
+    session: Session, ensemble: Ensemble
+) -> None:
+    """The runner is stopped and joined first; then the task is taken anew, here, where it is assigned."""
+    runner = ScriptedRunner()
+    with (
+        ensemble.session() as own,
+        ensemble.session() as of_scheduler,
+        supervised(own, ensemble.tree, runner),
+        scheduled(of_scheduler, ensemble.tree),
+    ):
+        eventually(lambda: _seen_running(session, ensemble))
+        expire(own, ensemble)
+        eventually(lambda: len(runner.starts) == 2)
+        eventually(lambda: _seen_running(session, ensemble))
+        first, second = runner.epochs("shop-capture")
+        assert second > first
+        assert runner.ends == [("shop-capture", first)]
+        assert runner.overlaps == []
+
+
+def test_a_lease_is_known_to_be_lost_when_its_session_is(
+    session: Session, ensemble: Ensemble
+) -> None:
+    """Also after the client has a new session and is connected again."""
+    with ensemble.session() as own:
+        lease = acquire(own, ensemble.tree, task="t", worker="w1")
+        incarnation = own.incarnation
+        expire(own, ensemble)
+        eventually(lambda: own.incarnation > incarnation and own.state is SessionState.CONNECTED)
+        assert not lease.is_held()
+        assert session.get(ensemble.tree.owner("t")) is None
+
+
+def test_a_scheduler_whose_session_expired_leads_again_or_stands_by(
+    session: Session, ensemble: Ensemble
+) -> None:
+    """Two candidates; the leader's session is ended: tasks created afterwards are assigned."""
+    runner = ScriptedRunner()
+    store = Store(session, ensemble.tree)
+    with (
+        ensemble.session() as own,
+        ensemble.session() as first,
+        ensemble.session() as second,
+        supervised(own, ensemble.tree, runner),
+        scheduled(first, ensemble.tree, name="s1"),
+    ):
+        eventually(lambda: len(runner.starts) == 1)
+        with scheduled(second, ensemble.tree, name="s2"):
+            expire(first, ensemble)
+            store.create_task(a_capture("later"))
+            eventually(lambda: len(runner.starts) == 2)
+
+
+def test_a_frozen_ensemble_disturbs_nothing_for_good(
+    session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
+) -> None:
+    """Frozen for longer than every session: what runs afterwards runs once, under an epoch no smaller."""
+    runner = ScriptedRunner()
+    with (
+        ensemble.session() as own,
+        ensemble.session() as of_scheduler,
+        supervised(own, ensemble.tree, runner) as supervisor,
+        scheduled(of_scheduler, ensemble.tree),
+    ):
+        eventually(lambda: _seen_running(session, ensemble))
+        frozen_at_s = time.monotonic()
+        new_zookeeper.pause()
+        eventually(lambda: _is(supervisor, TaskState.DEGRADED))
+        eventually(lambda: time.monotonic() - frozen_at_s > 2 * SESSION_TIMEOUT_S)
+        assert runner.ends == []
+        new_zookeeper.resume()
+        eventually(lambda: _seen_running(session, ensemble), timeout_s=30)
+        assert runner.overlaps == []
+        epochs = runner.epochs("shop-capture")
+        assert epochs == sorted(set(epochs))
+
+
+def test_a_worker_started_without_an_ensemble_waits_for_it(
+    ensemble: Ensemble, new_zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    """It does not give up, runs when the ensemble is there, and a signal ends it meanwhile."""
+    new_zookeeper.kill()
+    with (
+        launched(ensemble, "worker", name="w1", folder=tmp_path) as worker,
+        launched(ensemble, "worker", name="w2", folder=tmp_path) as impatient,
+    ):
+        eventually(lambda: "waits for ZooKeeper" in (tmp_path / "w2.log").read_text(), timeout_s=40)
+        impatient.send(signal.SIGTERM)
+        assert impatient.process.wait(timeout=30) == 0
+        new_zookeeper.start()
+        with ensemble.session() as session:
+            store = Store(session, ensemble.tree)
+            store.create_set(a_set())
+            store.create_task(a_capture())
+            with scheduled(session, ensemble.tree):
+                eventually(lambda: len(worker.epochs("shop-capture")) == 1, timeout_s=30)
+
+
+def expire(session: Session, ensemble: Ensemble) -> None:
+    """End a session as the ensemble would: somebody else joins it by its id and secret, and closes it."""
+    client_id = session._client.client_id  # only its owner knows the secret
+    twin = KazooClient(hosts=ensemble.hosts, client_id=client_id)
+    twin.start(timeout=10)
+    twin.stop()
+    twin.close()

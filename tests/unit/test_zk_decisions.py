@@ -1,0 +1,297 @@
+"""The pure parts of control: epochs, next steps, what a worker does with a task, what status says."""
+
+from dataclasses import replace
+
+import pytest
+
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from schemas.documents import SetDocument, TaskDocument, TaskKind
+from schemas.status import ALLOWED, TaskReport, TaskState, report_from_json
+from tests.control import a_capture, a_set
+from zk.backoff import Pace, Tries, after, wait_s_after
+from zk.entries import Desired, Refused, TaskEntry
+from zk.epoch import epoch_of
+from zk.scheduler import Snapshot, plan, runnable
+from zk.session import Create, Delete, Node, Put
+from zk.slot import Wanted
+from zk.status import Standing
+from zk.supervisor import Action, Held, decide
+from zk.tree import Tree, encode
+from zk.view import Cluster, seen, views
+
+S = TaskState
+
+
+def an_entry(
+    revision: int = 5, *, task: TaskDocument | None = None, paused_by: str = "", created: int = 1
+) -> TaskEntry:
+    """A task node."""
+    return TaskEntry(Desired(task or a_capture(), paused_by), 0, revision, created)
+
+
+def a_node(content: bytes, *, version: int = 0) -> Node:
+    """A node with this content."""
+    return Node(content, version, czxid=1, mzxid=1, modified_ms=0, ephemeral_owner=0)
+
+
+REFUSED = Refused(Fatal("MR-4101", "set: found nothing, wanted a name"), 0, 6)
+
+
+# ---- epochs ------------------------------------------------------------------------------------
+
+
+def test_an_epoch_is_the_czxid_under_the_generation() -> None:
+    """The layout of the module: 11 + 20 + 32 bits, positive in 64."""
+    assert epoch_of(0x5_0000_0007, generation=1) == (1 << 52) | (5 << 32) | 7
+    assert epoch_of(((2**20 - 1) << 32) | (2**32 - 1), generation=2047) == 2**63 - 1
+
+
+def test_epochs_rise_with_the_counter_the_leader_and_above_all_the_generation() -> None:
+    """Whatever a rebuilt ensemble counts, a raised generation is above."""
+    ordered = [
+        epoch_of(9, generation=1),
+        epoch_of(10, generation=1),
+        epoch_of(1 << 32, generation=1),
+        epoch_of(((2**20 - 1) << 32) | 9, generation=1),
+        epoch_of(1, generation=2),
+    ]
+    assert ordered == sorted(set(ordered))
+
+
+@pytest.mark.parametrize(
+    ("czxid", "generation"), [(1 << 52, 1), (1, 0), (1, 2048), (0, 1), (-1, 1)]
+)
+def test_what_does_not_fit_an_epoch_is_refused_not_cut(czxid: int, generation: int) -> None:
+    """A cut epoch could be smaller than one before."""
+    with pytest.raises(Fatal) as caught:
+        epoch_of(czxid, generation=generation)
+    assert caught.value.code == "MR-4005"
+
+
+# ---- the next step -----------------------------------------------------------------------------
+
+PACE = Pace()
+
+
+@pytest.mark.parametrize(
+    ("error", "tries", "state", "code", "wait_s"),
+    [
+        (Retryable("MR-4001", "x"), Tries(), S.DEGRADED, "MR-4001", 0.5),
+        (Retryable("MR-4001", "x"), Tries(failed=3), S.DEGRADED, "MR-4001", 4.0),
+        (Retryable("MR-4001", "x"), Tries(failed=99), S.DEGRADED, "MR-4001", 30.0),
+        (Fenced("MR-4003", "x"), Tries(), S.DEGRADED, "MR-4003", 0.5),
+        (Fenced("MR-4003", "x"), Tries(failed=4, fenced=4), S.BLOCKED, "MR-4006", 0.0),
+        (Fatal("MR-4106", "x"), Tries(), S.BLOCKED, "MR-4106", 0.0),
+        (MillraceError("MR-4106", "x"), Tries(), S.BLOCKED, "MR-4106", 0.0),
+        (None, Tries(), S.DEGRADED, "MR-4010", 0.5),
+        (ZeroDivisionError("x"), Tries(), S.BLOCKED, "MR-9001", 0.0),
+    ],
+)
+def test_every_end_of_a_run_has_a_next_step(
+    error: Exception | None, tries: Tries, state: TaskState, code: str, wait_s: float
+) -> None:
+    """The module's table, row by row."""
+    step = after(error, tries, PACE)
+    assert (step.state, step.error.code, step.wait_s) == (state, code, wait_s)
+    assert step.error.fix
+
+
+def test_a_retry_between_ends_a_row_of_fences() -> None:
+    """Only fences in a row point to a rebuilt ensemble."""
+    fenced = after(Fenced("MR-4003", "x"), Tries(), PACE).tries
+    assert after(Retryable("MR-4001", "x"), fenced, PACE).tries == Tries(failed=2, fenced=0)
+
+
+def test_pauses_double_up_to_their_bound() -> None:
+    """0.5, 1, 2, … 16, 30, 30."""
+    assert [wait_s_after(n, PACE) for n in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+
+
+# ---- what a worker does with a task ------------------------------------------------------------
+
+
+def held(
+    wanted: Wanted, *, alive: bool = True, ending: bool = False, state: TaskState = S.RUNNING
+) -> Held:
+    """A slot."""
+    return Held(wanted=wanted, is_alive=alive, is_ending=ending, state=state)
+
+
+NOW = Wanted(an_entry(), a_set())
+RESUMED = Wanted(an_entry(6), a_set())
+CHANGED = Wanted(an_entry(6, task=a_capture(topic="other")), a_set())
+MOVED_SET = Wanted(an_entry(), replace(a_set(), members=()))
+PAUSED = Wanted(an_entry(6, paused_by="ann"), a_set())
+
+
+@pytest.mark.parametrize(
+    ("assigned", "slot", "blocked", "action"),
+    [
+        (NOW, None, None, Action.START),
+        (NOW, None, 5, Action.LEAVE),  # blocked, also by another worker
+        (RESUMED, None, 5, Action.START),
+        (None, None, None, Action.LEAVE),
+        (PAUSED, None, None, Action.LEAVE),
+        (REFUSED, None, None, Action.LEAVE),
+        (NOW, held(NOW), None, Action.LEAVE),
+        (RESUMED, held(NOW), None, Action.LEAVE),  # a running task is not disturbed
+        (RESUMED, held(NOW, state=S.DEGRADED), None, Action.END),  # try now
+        (CHANGED, held(NOW), None, Action.END),
+        (MOVED_SET, held(NOW), None, Action.END),
+        (PAUSED, held(NOW), None, Action.END),
+        (None, held(NOW), None, Action.END),
+        (REFUSED, held(NOW), None, Action.LEAVE),  # the last good document stays
+        (CHANGED, held(NOW, ending=True), None, Action.LEAVE),  # not before it is joined
+        (NOW, held(NOW, alive=False), None, Action.START),
+        (NOW, held(NOW, alive=False, state=S.BLOCKED), 5, Action.LEAVE),
+        (RESUMED, held(NOW, alive=False, state=S.BLOCKED), 5, Action.START),
+        (PAUSED, held(NOW, alive=False), None, Action.DROP),
+        (None, held(NOW, alive=False), None, Action.DROP),
+    ],
+)
+def test_a_worker_decides_by_what_is_wanted_and_what_runs(
+    assigned: Wanted | Refused | None, slot: Held | None, blocked: int | None, action: Action
+) -> None:
+    """Row by row: start, end, drop or leave."""
+    assert decide(assigned, slot, blocked_revision=blocked) is action
+
+
+# ---- the scheduler's plan ----------------------------------------------------------------------
+
+TREE = Tree("c")
+
+
+def test_a_plan_moves_whole_units_and_clears_what_is_gone() -> None:
+    """Tasks of one set in one commit; a deleted task loses assignment and status."""
+    tasks: dict[str, TaskEntry | Refused] = {
+        name: an_entry(task=a_capture(name, of=of))
+        for name, of in (("a", "s"), ("b", "s"), ("c", "t"))
+    }
+    snapshot = Snapshot(
+        tasks=tasks,
+        workers={"w1": TaskKind.CAPTURE},
+        assignments={
+            "a": a_node(encode({"worker": "w0"}), version=3),
+            "c": a_node(encode({"worker": "w1"})),
+            "gone": a_node(b"hostile", version=4),
+        },
+        leftovers=("gone",),
+    )
+    to_w1 = encode({"worker": "w1"})
+    assert plan(snapshot, {"a": "w1", "b": "w1", "c": "w1"}, TREE) == [
+        [
+            Put("/millrace/c/assignments/a", to_w1, 3),
+            Create("/millrace/c/assignments/b", to_w1),
+        ],
+        [Delete("/millrace/c/assignments/gone", 4)],
+        [Delete("/millrace/c/status/gone", -1)],
+    ]
+
+
+def test_of_two_writers_of_a_topic_the_older_runs() -> None:
+    """And a document that can't be read is not placed."""
+    tasks: dict[str, TaskEntry | Refused] = {
+        "a": an_entry(task=a_capture("a", topic="shop"), created=9),
+        "b": an_entry(task=a_capture("b", topic="shop"), created=8),
+        "c": REFUSED,
+    }
+    assert list(runnable(tasks)) == ["b"]
+
+
+# ---- what status says --------------------------------------------------------------------------
+
+RUNS = Standing(TaskReport(S.RUNNING, worker="w1", epoch=3, gtid_set="0-1-7"), 5, 1000)
+TRIES = Standing(TaskReport(S.DEGRADED, "away", next_try_s=1, worker="w1", epoch=3), 5, 1000)
+BLOCKS = Standing(TaskReport(S.BLOCKED, "broken", "MR-4106", worker="w1", epoch=3), 5, 1000)
+READY = Cluster(
+    tasks={}, workers={"w1": TaskKind.CAPTURE}, assigned={}, owners={}, standings={}, leader="s1"
+)
+
+
+@pytest.mark.parametrize(
+    ("entry", "changes", "state", "why"),
+    [
+        (an_entry(), {"workers": {}}, S.PENDING, "no capture worker is running"),
+        (an_entry(), {"leader": ""}, S.PENDING, "no scheduler is running"),
+        (an_entry(), {}, S.PENDING, "waits to be assigned"),
+        (an_entry(), {"assigned": "w0"}, S.PENDING, "w0 is gone; waits to be assigned anew"),
+        (an_entry(), {"assigned": "w0", "workers": {}}, S.PENDING, "is running (w0 is gone)"),
+        (an_entry(), {"assigned": "w1"}, S.ASSIGNED, "w1 is starting it"),
+        (an_entry(), {"assigned": "w1", "owner": "w0"}, S.ASSIGNED, "moving from w0 to w1"),
+        (an_entry(), {"assigned": "w1", "owner": "w1", "standing": RUNS}, S.RUNNING, ""),
+        (an_entry(), {"assigned": "w1", "standing": RUNS}, S.ASSIGNED, "w1 is starting it"),
+        (an_entry(), {"assigned": "w1", "standing": TRIES}, S.DEGRADED, "away"),
+        (an_entry(), {"assigned": "w1", "standing": BLOCKS}, S.BLOCKED, "broken"),
+        (an_entry(6), {"assigned": "w1", "standing": BLOCKS}, S.ASSIGNED, "w1 is starting it"),
+        (an_entry(paused_by="ann"), {"standing": RUNS}, S.PAUSED, "paused by ann"),
+        (
+            an_entry(paused_by="ann"),
+            {"owner": "w1", "standing": RUNS},
+            S.PAUSED,
+            "paused by ann; w1 is still stopping it",
+        ),
+        (REFUSED, {}, S.BLOCKED, "wanted a name"),
+        (REFUSED, {"owner": "w1", "standing": RUNS}, S.DEGRADED, "goes on with its last good"),
+    ],
+)
+def test_status_always_says_why_it_waits(
+    entry: TaskEntry | Refused, changes: dict[str, object], state: TaskState, why: str
+) -> None:
+    """The module's table, row by row; progress that was reported once is never hidden."""
+    name, parts = "shop-capture", {}
+    for plural, single in (
+        ("assigned", "assigned"),
+        ("owners", "owner"),
+        ("standings", "standing"),
+    ):
+        if single in changes:
+            parts[plural] = {name: changes[single]}
+    rest = {key: value for key, value in changes.items() if key in ("workers", "leader")}
+    cluster = replace(READY, tasks={name: entry}, **parts, **rest)  # type: ignore[arg-type]
+    report = seen(name, entry, cluster)
+    assert report.state is state
+    assert why in report.why
+    assert bool(report.why) == (state is not S.RUNNING)
+    if changes.get("standing") is RUNS:
+        assert report.gtid_set == "0-1-7"
+
+
+def test_an_owner_that_does_not_report_is_shown_as_silent() -> None:
+    """A hung worker looks running in the tree; the age of its report tells."""
+    name = "shop-capture"
+    cluster = replace(
+        READY,
+        tasks={name: an_entry()},
+        assigned={name: "w1"},
+        owners={name: "w1"},
+        standings={name: RUNS},
+    )
+    assert views(cluster, now_ms=1000)[0].report.why == ""
+    assert views(cluster, now_ms=41_000)[0].report.why == "no report for 40 s"
+
+
+def test_task_states_change_only_as_drawn() -> None:
+    """Every state can be left; blocked and paused only by an operator's act."""
+    for state in TaskState:
+        assert ALLOWED[state]
+        assert state.to(state) is state
+    assert S.RUNNING not in ALLOWED[S.BLOCKED] | ALLOWED[S.PAUSED]
+    with pytest.raises(ValueError, match="cannot go from blocked to running"):
+        S.BLOCKED.to(S.RUNNING)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b'{"format":9}', b'{"format":1,"state":"dancing"}', b"[" * 9999]
+)
+def test_a_report_that_cannot_be_read_is_told_not_guessed(content: bytes) -> None:
+    """Hostile or newer status nodes end in one code."""
+    with pytest.raises(Fatal) as caught:
+        report_from_json(content, origin="status/x")
+    assert caught.value.code == "MR-4011"
+
+
+def test_a_set_document_is_part_of_what_runs() -> None:
+    """The type says so: a task restarts when its servers change."""
+    document: SetDocument | None = NOW.set_document
+    assert document == a_set()
+    assert not NOW.is_same_work(MOVED_SET)
