@@ -68,7 +68,12 @@ def service_specs(folder: Path, endpoints: Endpoints) -> tuple[ProcessSpec, ...]
 
 def service_environment(endpoints: Endpoints) -> Mapping[str, str]:
     """What every process and every command of a user needs to find the stack."""
-    return {"MILLRACE_ZOOKEEPER": endpoints.zookeeper, "MILLRACE_CLUSTER": "default"}
+    return {
+        "MILLRACE_ZOOKEEPER": endpoints.zookeeper,
+        "MILLRACE_CLUSTER": "default",
+        "MILLRACE_KAFKA": endpoints.kafka,
+        "MILLRACE_REGISTRY": endpoints.registry,
+    }
 
 
 def missing_services() -> tuple[str, ...]:

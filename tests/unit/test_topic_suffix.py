@@ -1,0 +1,69 @@
+"""The end of row records read backwards: what orders a stream is read without any schema."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.errors import Fatal
+from schemas.avro_codec import encode
+from schemas.suffix import RowSuffix, read_suffix
+
+_SCHEMA = """{"type":"record","name":"Suffix","fields":[
+{"name":"flags","type":"int"},{"name":"seq","type":"long"},{"name":"op","type":"string"},{"name":"ts_ms","type":"long"},
+{"name":"transaction","type":{"type":"record","name":"T","fields":[
+{"name":"id","type":"string"},{"name":"total_order","type":"long"},{"name":"last","type":"boolean"}]}}]}"""
+
+NUMBERS = st.integers(0, 2**63 - 1)
+MARIADB = st.builds(
+    "{}-{}-{}".format, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), NUMBERS
+)
+TAG = st.from_regex(r"[a-z_][a-z0-9_]{0,31}", fullmatch=True)
+MYSQL = st.one_of(
+    st.builds("{}:{}".format, st.uuids(), NUMBERS),
+    st.builds("{}:{}:{}".format, st.uuids(), TAG, NUMBERS),
+)
+
+
+@given(
+    st.binary(max_size=40),
+    st.integers(-(2**31), 2**31 - 1),
+    st.builds(
+        RowSuffix,
+        NUMBERS,
+        st.sampled_from("cud"),
+        NUMBERS,
+        st.one_of(MYSQL, MARIADB),
+        NUMBERS,
+        st.booleans(),
+    ),
+)
+def test_any_suffix_is_read_back_whatever_stands_before_it(
+    images: bytes, flags: int, suffix: RowSuffix
+) -> None:
+    """Avro's own encoder writes it; the images before it are any bytes."""
+    fields = {
+        "flags": flags,
+        "seq": suffix.seq,
+        "op": suffix.op,
+        "ts_ms": suffix.ts_ms,
+        "transaction": {
+            "id": suffix.gtid,
+            "total_order": suffix.total_order,
+            "last": suffix.last,
+        },
+    }
+    assert read_suffix(b"\0\0\0\0\1" + images + encode(_SCHEMA, fields)) == suffix
+
+
+@given(st.binary(max_size=60))
+def test_other_bytes_are_refused_with_a_code(value: bytes) -> None:
+    """No crash and no hang on anything: MR-6007 (no such bytes end in a whole suffix)."""
+    with pytest.raises(Fatal) as refused:
+        read_suffix(value)
+    assert refused.value.code == "MR-6007"
+
+
+def test_a_cut_record_is_refused() -> None:
+    """A suffix too short to hold all fields is refused."""
+    with pytest.raises(Fatal):
+        read_suffix(b"\0\0\0\0\1\x06\x02c")
