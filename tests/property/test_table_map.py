@@ -1,0 +1,40 @@
+"""Damaged table maps end in an error of ours, never in another one and never in a guess about lengths."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.errors import Fatal
+from schemas.gtid import Flavour
+from schemas.table import TableSchema
+from schemas.table_map import parse_table_map
+from tests.table_map_vectors import MARIADB_COMPRESSED, MARIADB_TEXTS, MYSQL_NUMBERS, MYSQL_TEXTS
+
+REFUSALS = ("MR-6003", "MR-6004", "MR-6005", "MR-6006")
+
+
+def read(body: bytes, flavour: Flavour) -> TableSchema | str:
+    """The table, or the code it was refused with."""
+    try:
+        table = parse_table_map(body, flavour=flavour)[1]
+    except Fatal as error:
+        return error.code
+    return table
+
+
+bodies = st.sampled_from([MYSQL_NUMBERS, MYSQL_TEXTS, MARIADB_TEXTS, MARIADB_COMPRESSED])
+
+
+@given(bodies, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4))
+def test_a_damaged_body_is_read_or_refused(body: bytes, damage: list[tuple[int, int]]) -> None:
+    """Some damage gives another table (the checksum is there for that); the rest is Fatal with a code of ours."""
+    damaged = bytearray(body)
+    for at, value in damage:
+        damaged[at % len(damaged)] = value
+    table = read(bytes(damaged), Flavour.MARIADB)
+    assert isinstance(table, TableSchema) or table in REFUSALS
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused(body: bytes) -> None:
+    """Nothing at random is a table map."""
+    assert read(body, Flavour.MYSQL) in REFUSALS

@@ -1,0 +1,224 @@
+"""Table structure from table maps that servers wrote; what is wrong or missing is refused."""
+
+import struct
+
+import pytest
+
+from millrace.errors import Fatal
+from schemas.gtid import Flavour
+from schemas.table import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from schemas.table_map import parse_table_map
+from tests.table_map_vectors import (
+    MARIADB_COMPRESSED,
+    MARIADB_NUMBERS,
+    MARIADB_TEXTS,
+    MYSQL_CHARSETS,
+    MYSQL_NUMBERS,
+    MYSQL_TEXTS,
+)
+
+LATIN1 = TextEncoding("latin1", 8)
+UTF8 = TextEncoding("utf8mb4", 255)
+BINARY = TextEncoding("binary", 63)
+ALL = [
+    (Flavour.MYSQL, MYSQL_NUMBERS),
+    (Flavour.MYSQL, MYSQL_TEXTS),
+    (Flavour.MYSQL, MYSQL_CHARSETS),
+    (Flavour.MARIADB, MARIADB_NUMBERS),
+    (Flavour.MARIADB, MARIADB_TEXTS),
+    (Flavour.MARIADB, MARIADB_COMPRESSED),
+]
+
+
+def column(name: str, type_: ColumnType, *, nullable: bool = True) -> Column:
+    """As most are."""
+    return Column(name, type_, nullable)
+
+
+@pytest.mark.parametrize(
+    ("flavour", "body", "table_id"),
+    [(Flavour.MYSQL, MYSQL_NUMBERS, 0x6A), (Flavour.MARIADB, MARIADB_NUMBERS, 8)],
+)
+def test_numbers_have_their_signs_and_sizes(flavour: Flavour, body: bytes, table_id: int) -> None:
+    """YEAR takes a bit of the signs, BIT doesn't; the key's columns come in key order."""
+    got_id, table = parse_table_map(body, flavour=flavour)
+    assert got_id == table_id
+    assert table == TableSchema(
+        "t",
+        "tnum",
+        (
+            column("a", ColumnType(TypeCode.TINY, is_unsigned=True), nullable=False),
+            column("y", ColumnType(TypeCode.YEAR, is_unsigned=True)),
+            column("b", ColumnType(TypeCode.SHORT, is_unsigned=True)),
+            column("f", ColumnType(TypeCode.FLOAT, 4, is_unsigned=True)),
+            column("c", ColumnType(TypeCode.INT24)),
+            column("bb", ColumnType(TypeCode.BIT, 3)),
+            column("d", ColumnType(TypeCode.LONG, is_unsigned=True), nullable=False),
+            column("e", ColumnType(TypeCode.LONGLONG)),
+            column("g", ColumnType(TypeCode.DOUBLE, 8)),
+            column("h", ColumnType(TypeCode.NEWDECIMAL, 10 << 8 | 2, is_unsigned=True)),
+            column("i", ColumnType(TypeCode.LONGLONG, is_unsigned=True)),
+            column("dt", ColumnType(TypeCode.DATE)),
+        ),
+        (6, 0),
+        (0, 0),
+    )
+
+
+def test_texts_of_mysql_have_their_charsets_labels_and_extents() -> None:
+    """VECTOR takes a collation, GEOMETRY and JSON don't; the invisible column is known as such."""
+    _, table = parse_table_map(MYSQL_TEXTS, flavour=Flavour.MYSQL)
+    assert [c.type for c in table.columns] == [
+        ColumnType(TypeCode.STRING, 10, text=LATIN1),
+        ColumnType(TypeCode.VARCHAR, 160, text=UTF8),
+        ColumnType(TypeCode.BLOB, 2, text=UTF8),
+        ColumnType(TypeCode.BLOB, 2, text=BINARY),
+        ColumnType(TypeCode.STRING, 5, text=BINARY),
+        ColumnType(TypeCode.VARCHAR, 300, text=BINARY),
+        ColumnType(TypeCode.JSON, 4),
+        ColumnType(TypeCode.GEOMETRY, 4),
+        ColumnType(TypeCode.GEOMETRY, 4, extent=1),
+        ColumnType(TypeCode.VECTOR, 4, extent=5),
+        ColumnType(TypeCode.ENUM, 1, text=LATIN1, labels=("x", "y,z")),
+        ColumnType(TypeCode.SET, 1, text=TextEncoding("utf8mb4", 46), labels=("p", "q")),
+        ColumnType(TypeCode.BLOB, 4, text=TextEncoding("gbk", 28)),
+        ColumnType(TypeCode.BLOB, 1, text=UTF8),
+        ColumnType(TypeCode.VARCHAR, 40, text=UTF8),
+    ]
+    assert [c.name for c in table.columns if not c.is_visible] == ["m"]
+    assert (table.primary_key, table.primary_key_prefixes) == ((1, 0), (3, 0))
+
+
+def test_texts_of_mariadb_have_their_charsets_and_labels() -> None:
+    """GEOMETRY takes a collation there; UUID and INET look like BINARY."""
+    _, table = parse_table_map(MARIADB_TEXTS, flavour=Flavour.MARIADB)
+    charsets = {c.name: c.type.text.charset for c in table.columns if c.type.text}
+    assert charsets == {
+        **dict.fromkeys(["a", "j"], "latin1"),
+        **dict.fromkeys(["b", "c", "g", "k", "tb", "m"], "utf8mb4"),
+        **dict.fromkeys(["d", "e", "f", "u", "i6", "i4"], "binary"),
+        "l": "gbk",
+    }
+    assert table.columns[9].type == ColumnType(TypeCode.STRING, 16, text=BINARY)
+
+
+def test_compressed_columns_keep_their_own_types() -> None:
+    """With the length as the row image has it."""
+    _, table = parse_table_map(MARIADB_COMPRESSED, flavour=Flavour.MARIADB)
+    assert [(c.type.code, c.type.parameter, c.type.is_compressed) for c in table.columns[:5]] == [
+        (TypeCode.VARCHAR_COMPRESSED, 41, True),
+        (TypeCode.BLOB_COMPRESSED, 2, True),
+        (TypeCode.BLOB_COMPRESSED, 2, True),
+        (TypeCode.VARCHAR_COMPRESSED, 301, True),
+        (TypeCode.VARCHAR_COMPRESSED, 4001, True),
+    ]
+
+
+def test_labels_are_read_in_the_charset_of_their_column() -> None:
+    """ucs2 labels are two bytes a character; a binary column's are taken as UTF-8."""
+    _, table = parse_table_map(MYSQL_CHARSETS, flavour=Flavour.MYSQL)
+    assert [c.type.labels for c in table.columns[4:]] == [("a", "b"), ("a",), ("a", "b", "é")]
+
+
+def test_a_label_that_is_not_text_or_stands_twice_is_none() -> None:
+    """So the record carries the number, and the target gets the very same value."""
+    twice = MYSQL_TEXTS.replace(
+        bytes.fromhex("06 07 02 0178 03792c7a"), bytes.fromhex("06 05 02 0178 0178")
+    )
+    wrong = MYSQL_TEXTS.replace(
+        bytes.fromhex("05 05 02 0170 0171"), bytes.fromhex("05 05 02 0170 01ff")
+    )
+    assert parse_table_map(twice, flavour=Flavour.MYSQL)[1].columns[10].type.labels == ("x", None)
+    assert parse_table_map(wrong, flavour=Flavour.MYSQL)[1].columns[11].type.labels == ("p", None)
+
+
+@pytest.mark.parametrize(("flavour", "body"), ALL)
+def test_a_table_map_without_column_names_is_refused_with_the_statement_that_mends_it(
+    flavour: Flavour, body: bytes
+) -> None:
+    """MINIMAL metadata would leave the names to guessing."""
+    at = body.index(b"\x04", 30)
+    while body[at + 2 : at + 4] not in (b"\x01a",):  # the field of column names starts with "a"
+        at = body.index(b"\x04", at + 1)
+    minimal = body[:at] + body[at + 2 + body[at + 1] :]
+    with pytest.raises(Fatal, match=r"MR-6004 .*t\.t") as caught:
+        parse_table_map(minimal, flavour=flavour)
+    assert "SET GLOBAL binlog_row_metadata=FULL" in caught.value.fix
+
+
+@pytest.mark.parametrize(("flavour", "body"), ALL)
+def test_a_body_cut_anywhere_is_refused(flavour: Flavour, body: bytes) -> None:
+    """Every length is checked against what is there: no prefix passes but one that ends between optional fields."""
+    whole = parse_table_map(body, flavour=flavour)[1]
+    passed, codes = [], set()
+    for end in range(len(body)):
+        try:
+            passed.append(parse_table_map(body[:end], flavour=flavour)[1])
+        except Fatal as error:
+            codes.add(error.code)
+    assert codes <= {"MR-6003", "MR-6004"}
+    assert len(passed) <= 2  # without the key, without the visibility: a table may have neither
+    assert all(table.database == whole.database for table in passed)
+
+
+@pytest.mark.parametrize(
+    ("found", "replaced"),
+    [
+        ("f4c0", "f4"),  # too few signs
+        ("01 02 f4c0", "01 03 f4c000"),  # too many
+        ("08 02 0600", "08 02 060c"),  # a key column that is not there
+        ("08 02 0600", "08 02 0606"),  # one that is there twice
+        ("08 02 0600", "08 02 06fb"),  # no packed integer
+        ("06 04 0300 08 0a02", "06 05 0300 08 0a02"),  # FLOAT of 5 bytes
+        ("0300 08 0a02", "0308 08 0a02"),  # BIT(67)
+        ("0a02", "4202"),  # DECIMAL(66,2)
+        ("0a02", "0a0b"),  # DECIMAL(10,11)
+        ("06 04 0300 08 0a02", "07 04 0300 08 0a02 00"),  # metadata left over
+        ("0164 0165", "01ff 0165"),  # a name that is not UTF-8
+        ("746e756d 00", "746e756d 01"),  # no zero byte
+    ],
+)
+def test_wrong_bytes_are_refused(found: str, replaced: str) -> None:
+    """Named as what they are: a damaged event."""
+    old, new = bytes.fromhex(found), bytes.fromhex(replaced)
+    assert MYSQL_NUMBERS.count(old) == 1
+    with pytest.raises(Fatal, match="MR-6003"):
+        parse_table_map(MYSQL_NUMBERS.replace(old, new), flavour=Flavour.MYSQL)
+
+
+@pytest.mark.parametrize("code", [0, 6, 20, 99, 249, 253])
+def test_a_type_whose_rows_can_not_be_read_is_refused(code: int) -> None:
+    """With the column's type code."""
+    body = MYSQL_NUMBERS.replace(b"\x01\x0d\x02\x04", bytes([code]) + b"\x0d\x02\x04", 1)
+    with pytest.raises(Fatal, match=f"MR-6005 type code {code}"):
+        parse_table_map(body, flavour=Flavour.MYSQL)
+
+
+def test_the_old_temporal_types_are_read_from_mysql_and_refused_from_mariadb() -> None:
+    """MariaDB's may have a fraction in the rows that no table map tells; ALTER TABLE … FORCE mends it."""
+    body = MYSQL_NUMBERS.replace(b"\x01\x0d\x02\x04", b"\x01\x0b\x02\x04", 1)
+    body = body.replace(bytes.fromhex("f4c0"), bytes.fromhex("e980"))  # one sign less
+    _, table = parse_table_map(body, flavour=Flavour.MYSQL)
+    assert table.columns[1].type == ColumnType(TypeCode.TIME)
+    with pytest.raises(Fatal, match="MR-6005") as caught:
+        parse_table_map(body, flavour=Flavour.MARIADB)
+    assert "mysql56_temporal_format" in caught.value.fix
+
+
+def test_an_unknown_collation_is_refused() -> None:
+    """Text can't be converted by guessing."""
+    body = MYSQL_TEXTS.replace(bytes.fromhex("08 fcff00 fcff00"), bytes.fromhex("08 fcff00 fcff7f"))
+    with pytest.raises(Fatal, match="MR-6006 collation id 32767"):
+        parse_table_map(body, flavour=Flavour.MYSQL)
+
+
+@pytest.mark.parametrize("length_bytes", [0, 255, 256, 767, 1020])
+def test_a_char_longer_than_255_bytes_has_its_length_in_the_type(length_bytes: int) -> None:
+    """CHAR(255) of utf8mb4 is 1020 bytes: bits 8 and 9 of the length stand inverted in bits 4 and 5 of the type."""
+    first = 0xFE ^ (length_bytes >> 8 << 4)
+    metadata = struct.pack("BB", first, length_bytes & 0xFF)
+    body = MYSQL_TEXTS.replace(bytes.fromhex("fe0a a000"), metadata + bytes.fromhex("a000"))
+    _, table = parse_table_map(body, flavour=Flavour.MYSQL)
+    assert table.columns[0].type.code is TypeCode.STRING
+    assert table.columns[0].type.length_bytes_max == length_bytes
+    assert table.columns[0].type.length_prefix_bytes == (1 if length_bytes < 256 else 2)
