@@ -18,6 +18,11 @@ _NO_MYSQL = (
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--chaos``: also the long campaigns (``make chaos``)."""
+    parser.addoption("--chaos", action="store_true", help="also run the long fault campaigns")
+
+
 def pytest_report_header() -> Sequence[str]:
     """First word: which flavours run."""
     programs = mysql_programs()
@@ -34,12 +39,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests by folder; leave out those that only MySQL can run where there is none."""
+    """Mark tests by folder; leave out what was not asked for, and what only MySQL can run where there is none."""
     for item in items:
         folder = item.path.relative_to(_HERE).parts[0] if item.path.is_relative_to(_HERE) else ""
         if folder in _MARKERS:
             item.add_marker(folder)
+    left_out = [
+        item for item in items if item.get_closest_marker("chaos") and not config.option.chaos
+    ]
     if mysql_programs() is None:
-        left_out = [item for item in items if _NEEDS_MYSQL & set(getattr(item, "fixturenames", ()))]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        left_out += [
+            item for item in items if _NEEDS_MYSQL & set(getattr(item, "fixturenames", ()))
+        ]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]

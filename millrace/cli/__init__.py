@@ -117,7 +117,7 @@ def _run_command(name: str, arguments: list[str]) -> None:
         app.command(name)(function)
     else:
         app = module.app
-        app.pretty_exceptions_enable = False
+        app.pretty_exceptions_enable = app._add_completion = False
     typer.main.get_command(app).main(arguments, prog_name=f"millrace {name}")
 
 

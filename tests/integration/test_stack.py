@@ -25,7 +25,7 @@ def _millrace(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
-@pytest.fixture(params=FLAVOURS, ids=str)
+@pytest.fixture(scope="module", params=FLAVOURS, ids=str)
 def stack(request: pytest.FixtureRequest) -> Iterator[dict[str, object]]:
     """What `millrace up --json` prints."""
     _millrace("down", "--name", NAME)
@@ -33,23 +33,6 @@ def stack(request: pytest.FixtureRequest) -> Iterator[dict[str, object]]:
     assert done.returncode == 0, done.stderr
     yield json.loads(done.stdout)
     _millrace("down", "--name", NAME)
-
-
-def test_up_prints_where_everything_is_and_down_ends_it(stack: dict[str, object]) -> None:
-    """Every server of the object answers its login; after `down` no process of the stack is left."""
-    servers = [*stack["source"], *stack["targets"]]  # type: ignore[misc]
-    assert [server["role"] for server in servers] == ["primary", "replica", "replica", "primary"]
-    for server in servers:
-        login = {name: server[name] for name in ("host", "port", "user", "password")}
-        pymysql.connect(**login).close()
-    assert set(stack) >= {"kafka", "zookeeper", "registry", "home", "relay_dir", "topic", "tasks"}
-    assert stack["home"] == str(home())
-    standing = records(local_stack_folder(NAME))
-    assert all(is_running(record.identity) for record in standing)
-    assert json.loads(_millrace("up", "--json", "--name", NAME).stdout) == stack
-    assert _millrace("down", "--name", NAME).returncode == 0
-    assert not any(session_members(record.identity) for record in standing)
-    assert not local_stack_folder(NAME).exists()
 
 
 def test_passwords_are_in_no_command_line_and_no_world_readable_file(
@@ -82,6 +65,23 @@ def test_a_killed_server_is_started_again(stack: dict[str, object]) -> None:
     eventually(lambda: _answers(login), timeout_s=60)
     with pymysql.connect(**login) as connection, connection.cursor() as cursor:
         assert cursor.execute("SHOW DATABASES LIKE 'kept'") == 1
+
+
+def test_up_prints_where_everything_is_and_down_ends_it(stack: dict[str, object]) -> None:
+    """Every server of the object answers its login; after `down` no process of the stack is left."""
+    servers = [*stack["source"], *stack["targets"]]  # type: ignore[misc]
+    assert [server["role"] for server in servers] == ["primary", "replica", "replica", "primary"]
+    for server in servers:
+        login = {name: server[name] for name in ("host", "port", "user", "password")}
+        pymysql.connect(**login).close()
+    assert set(stack) >= {"kafka", "zookeeper", "registry", "home", "relay_dir", "topic", "tasks"}
+    assert stack["home"] == str(home())
+    standing = records(local_stack_folder(NAME))
+    assert all(is_running(record.identity) for record in standing)
+    assert json.loads(_millrace("up", "--json", "--name", NAME).stdout) == stack
+    assert _millrace("down", "--name", NAME).returncode == 0
+    assert not any(session_members(record.identity) for record in standing)
+    assert not local_stack_folder(NAME).exists()
 
 
 def _answers(login: dict[str, object]) -> bool:
