@@ -1,0 +1,277 @@
+"""The relay log as records, batch by batch: the loop around the kernel.
+
+    converter = Converter(source=…, reader=relay_reader, register=registry.register, progress=published, at=coordinates)
+    while True:
+        batch = converter.next_batch(rows_max=32_768, bytes_max=16 << 20, timeout_s=1.0)
+        if batch is not None:
+            publish(batch)
+
+Guarantees: what is in ``progress`` is passed over, in an open source transaction by counting its rows; every other row comes
+exactly once, in binlog order, and ``seq`` goes on without a gap. A batch ends between source transactions wherever it can.
+Deterministic: the same relay gives the same row records, but for schema ids. One thread.
+
+Not done here: publishing, and asking when: an exception ends the converter for good; the next one starts at what is published.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from millrace.errors import Fatal
+from producer.converter.arrays import SCRATCH_BYTES_MAX, KernelArrays, grown
+from producer.converter.batch import BatchCounts, CommitTimes, RecordBatch
+from producer.converter.errors import kernel_error
+from producer.converter.events import EventDesk
+from producer.converter.feeds import Feed, Reader, RelayFeed
+from producer.converter.filters import TableFilter
+from producer.converter.output import Output
+from producer.converter.position import (
+    flavour_number,
+    forget_order,
+    load_position,
+    make_room,
+    read_position,
+)
+from producer.converter.tables import Outlet, TableBook
+from producer.kernel import state as s
+from producer.kernel.walk import walk
+from schemas.control import CONTROL_SCHEMAS, Origin, RecordKind, SchemaRecord
+from schemas.coordinates import FIRST_POS, Coordinates
+from schemas.gtid import Flavour
+from schemas.progress import OpenTransaction, Progress
+from schemas.record import encode_control
+
+_HEADER_BYTES = 19
+_COUNTERS = (s.ROWS_WRITTEN, s.ROWS_FILTERED, s.ROWS_REPEATED, s.TRANSACTIONS_DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class ConverterSource:
+    """Whose relay log it is, what the records say of it, and which tables are wanted."""
+
+    set_name: str
+    task_name: str
+    flavour: Flavour
+    topic: str
+    filter: TableFilter = field(default_factory=TableFilter)
+
+
+class Converter:
+    """See the module. `at`: the start of a file or of a source transaction in it."""
+
+    def __init__(
+        self,
+        *,
+        source: ConverterSource,
+        reader: Reader,
+        register: Callable[[str, str], int],
+        progress: Progress,
+        at: Coordinates,
+    ) -> None:
+        origin = Origin(source.flavour, source.task_name, source.set_name)
+        self._reader = reader
+        self._arrays = KernelArrays()
+        self._tables = TableBook(
+            self._arrays, origin=origin, outlet=Outlet(source.topic, register, source.filter)
+        )
+        self._output = Output(self._arrays.state)
+        self._control = {
+            kind: self._tables.registered(schema) for kind, schema in CONTROL_SCHEMAS.items()
+        }
+        self._relay = RelayFeed(reader, at)
+        self._feeds: list[Feed] = [self._relay]
+        self._progress = progress
+        self._statements = 0
+        self._desk = EventDesk(self._arrays, origin=origin, filter_=source.filter, reader=reader)
+        self._begin(progress)
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """The next event of the relay log that is not converted."""
+        return self._relay.here
+
+    def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
+        """The next records, as many as have arrived, up to the soft bounds; None when nothing came in time."""
+        self._output.prepare(rows_max=rows_max, bytes_max=bytes_max)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            status = self._walk()
+            if status == s.BATCH_FULL:
+                return self._cut()
+            if status == s.OUT_FULL:
+                if batch := self._cut_full():
+                    return batch
+            elif status == s.NEED_EVENTS:
+                if self._next_window():
+                    continue
+                if self._has_boundary():
+                    return self._cut()
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or not self._reader.wait(self._relay.here, left_s):
+                    return None
+            else:
+                self._serve(status)
+
+    # ---- the kernel ----------------------------------------------------------------------------------
+
+    def _begin(self, progress: Progress) -> None:
+        st = self._arrays.state
+        st[s.FLAVOUR] = flavour_number(progress.gtid_set.flavour)
+        st[s.SEQ] = progress.seq
+        st[s.LAST_UNIT] = -1
+        load_position(self._arrays, progress.gtid_set)
+        if progress.open is not None:
+            text = progress.open.gtid.encode("ascii")
+            self._arrays.expected[: len(text)] = memoryview(text)
+            st[s.EXPECTED_SIZE], st[s.EXPECTED_ROWS] = len(text), progress.open.rows
+        for registered in self._control.values():
+            self._append_schema(SchemaRecord(registered, None, "", "", progress.seq))
+        self._desk.set_file(self._relay.at.file)
+        if self._relay.at.pos > FIRST_POS:
+            first = self._relay.read_first_event()
+            self._relay.checksum_bytes = self._desk.checksum_bytes(first.tobytes())
+
+    def _walk(self) -> int:
+        """One call of the kernel on the innermost feed."""
+        arrays, feed, output = self._arrays, self._feeds[-1], self._output
+        st = arrays.state
+        st[s.POS], st[s.FILE_POS] = feed.offset, feed.file_pos
+        st[s.FIXED_POS], st[s.CHECKSUM_BYTES] = feed.fixed_pos, feed.checksum_bytes
+        status = walk(
+            feed.window,
+            feed.window.size,
+            st,
+            output.out,
+            output.bounds,
+            arrays.tables,
+            arrays.columns,
+            arrays.blob,
+            arrays.labels,
+            self._tables.codes,
+            arrays.ids,
+            arrays.intervals,
+            arrays.sids,
+            arrays.heads,
+            arrays.expected,
+            arrays.scratch,
+            arrays.inflated,
+            arrays.numbers,
+            arrays.key_spans,
+        )
+        feed.offset = int(st[s.POS])
+        return status
+
+    def _serve(self, status: int) -> None:
+        """What the kernel can't do itself."""
+        arrays, feed = self._arrays, self._feeds[-1]
+        if status == s.TABLE_MAP_UNSEEN:
+            self._tables.learn(self._body(feed), seq=int(arrays.state[s.SEQ]))
+            while self._tables.due:
+                self._append_schema(self._tables.due.pop(0))
+        elif status == s.EVENT_FOR_PYTHON:
+            self._serve_event(feed)
+        elif status == s.POSITION_FULL:
+            self._progress = Progress(
+                read_position(arrays, self._progress.gtid_set), self._progress.open, self._progress.seq
+            )
+            make_room(arrays)
+        elif status == s.SCRATCH_FULL:
+            if arrays.scratch.size >= SCRATCH_BYTES_MAX:
+                raise Fatal("MR-6512", "a compressed value is too large", coordinates=self._event_at(feed))
+            need = max(2 * arrays.scratch.size, int(arrays.state[s.NEED_BYTES]))
+            arrays.scratch = grown(arrays.scratch, min(need, SCRATCH_BYTES_MAX))
+            arrays.inflated = grown(arrays.inflated, min(need, SCRATCH_BYTES_MAX))
+        else:
+            raise kernel_error(arrays.state, self._event_at(feed))
+
+    def _body(self, feed: Feed) -> bytes:
+        st = self._arrays.state
+        end = feed.offset + int(st[s.EVENT_SIZE]) - feed.checksum_bytes
+        return feed.window[feed.offset + _HEADER_BYTES : end].tobytes()
+
+    def _event_at(self, feed: Feed) -> Coordinates:
+        pos = feed.fixed_pos if feed.fixed_pos >= 0 else feed.file_pos + feed.offset
+        return self._relay.at.at(pos)
+
+    def _serve_event(self, feed: Feed) -> None:
+        st = self._arrays.state
+        event = feed.window[feed.offset : feed.offset + int(st[s.EVENT_SIZE])].tobytes()
+        outcome = self._desk.handle(event, feed=feed, at=self._event_at(feed))
+        feed.offset += int(st[s.EVENT_SIZE])
+        if outcome.statement is not None:
+            value = encode_control(outcome.statement, schema_id=self._control[RecordKind.DDL].id)
+            self._output.append(value, is_unit=True)
+            self._statements += 1
+        elif outcome.counts:
+            st[s.ROWS] += 1
+        if outcome.feed is not None:
+            self._feeds.append(outcome.feed)
+        if outcome.ends_group:
+            self._desk.end_group(self._output.out, self._output.bounds)
+
+    def _next_window(self) -> bool:
+        """The next events of the innermost feed, or those behind it; False when the relay has no more for now."""
+        feed = self._feeds[-1]
+        before = self._relay.at
+        if feed.more():
+            if feed is self._relay and (before.subdir, before.file) != (feed.at.subdir, feed.at.file):  # type: ignore[attr-defined]
+                self._desk.set_file(self._relay.at.file)
+                if before.subdir != self._relay.at.subdir:
+                    forget_order(self._arrays)
+                    self._arrays.forget_ids()
+            return True
+        if feed is self._relay:
+            return False
+        self._feeds.pop()
+        self._desk.leave(feed, self._output.out, self._output.bounds)
+        return True
+
+    # ---- batches -------------------------------------------------------------------------------------
+
+    def _append_schema(self, record: SchemaRecord) -> None:
+        value = encode_control(record, schema_id=self._control[RecordKind.SCHEMA].id)
+        self._output.append(value, is_unit=False)
+
+    def _has_boundary(self) -> bool:
+        """True if there is something whole to deliver."""
+        st = self._arrays.state
+        return bool(st[s.OPEN_RECORDS] > 0 or st[s.TRANSACTIONS_DONE] > 0)
+
+    def _cut_full(self) -> RecordBatch | None:
+        """The buffer is full inside a source transaction: cut in front of it, else inside it, else make room."""
+        st = self._arrays.state
+        if st[s.OPEN_RECORDS] > 0:
+            return self._cut()
+        if st[s.LAST_UNIT] > 0:
+            return self._cut_inside()
+        self._output.make_room()
+        return None
+
+    def _cut(self) -> RecordBatch:
+        st = self._arrays.state
+        seq = int(st[s.SEQ] if st[s.GROUP] == s.NO_GROUP else st[s.OPEN_SEQ])
+        return self._batch(int(st[s.OPEN_RECORDS]), None, seq)
+
+    def _cut_inside(self) -> RecordBatch:
+        st, arrays = self._arrays.state, self._arrays
+        end = s.HEAD_TRANSACTION + int(st[s.TRANSACTION_HEAD_SIZE])
+        start = end - int(st[s.GTID_SIZE]) + (1 if st[s.GTID_SIZE] <= 64 else 2)
+        gtid = arrays.heads[start:end].tobytes().decode("ascii")
+        opened = OpenTransaction(gtid, int(st[s.LAST_UNIT_ROWS]))
+        return self._batch(int(st[s.LAST_UNIT]), opened, int(st[s.SEQ]) - 1)
+
+    def _batch(self, records: int, opened: OpenTransaction | None, seq: int) -> RecordBatch:
+        st = self._arrays.state
+        gtid_set = read_position(self._arrays, self._progress.gtid_set)
+        self._progress = Progress(gtid_set, opened, seq)
+        buffer, bounds = self._output.cut(records)
+        st[s.OPEN_SEQ] = seq
+        written, filtered, repeated, done = (int(st[which]) for which in _COUNTERS)
+        times = CommitTimes(int(st[s.FIRST_COMMIT_MS]), int(st[s.LAST_COMMIT_MS]))
+        for which in (*_COUNTERS, s.FIRST_COMMIT_MS, s.LAST_COMMIT_MS):
+            st[which] = 0
+        counts = BatchCounts(len(bounds), written, self._statements, filtered, repeated, done)
+        self._statements = 0
+        return RecordBatch(buffer, bounds, self._progress, counts, times, self._relay.here)
+
+

@@ -1,0 +1,268 @@
+"""What the kernel hands to Python: statements, file heads, payloads, XA. One event in, one ``Outcome`` out.
+
+    FORMAT_DESCRIPTION   the file's checksum           TRANSACTION_PAYLOAD   a feed of its events
+    QUERY                transaction words, XA, DDL    QUERY_COMPRESSED      the same, inflated
+    XA_PREPARE           the group is remembered by its xid
+
+A group of MySQL that begins with a statement other than BEGIN is that statement alone; but CREATE TABLE … START TRANSACTION
+opens a group (CREATE TABLE … SELECT: its rows follow). MariaDB says in the GTID event whether a group is one statement.
+Rows of a prepared XA transaction come out at its XA COMMIT, with that GTID: its events are passed over until then, and read
+again from the relay log.
+"""
+
+import zlib
+from dataclasses import dataclass
+
+from millrace.errors import Fatal
+from producer.converter.arrays import Bytes, KernelArrays, Numbers
+from producer.converter.feeds import HEADER_BYTES, Feed, PayloadFeed, Reader, XaFeed
+from producer.converter.filters import TableFilter
+from producer.converter.position import make_room
+from producer.converter.query import Query, parse_query
+from producer.converter.xa import XaGroups, xid_of_statement
+from producer.kernel import state as s
+from producer.kernel.walk import end_transaction
+from schemas.control import (
+    DdlRecord,
+    DdlStatement,
+    EventPlace,
+    Origin,
+    RecordSource,
+    RecordTransaction,
+)
+from schemas.coordinates import Coordinates
+from schemas.sql_tokens import SqlMode
+from schemas.statement import RECORDED_KINDS, Kind, Statement, classify
+
+_FORMAT_DESCRIPTION, _XA_PREPARE, _PAYLOAD, _QUERY_COMPRESSED = 15, 38, 40, 165
+_CRC32 = 1
+_INFLATED_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``statement``: a record to write. ``counts``: a unit of its transaction that is not written. ``feed``: read this first.
+    ``ends_group``: the source transaction is over."""
+
+    statement: DdlRecord | None = None
+    counts: bool = False
+    feed: Feed | None = None
+    ends_group: bool = False
+
+
+NOTHING = Outcome()
+
+
+class EventDesk:
+    """Handles the events that the kernel does not."""
+
+    def __init__(
+        self, arrays: KernelArrays, *, origin: Origin, filter_: TableFilter, reader: Reader
+    ) -> None:
+        self._arrays = arrays
+        self._origin = origin
+        self._filter = filter_
+        self._reader = reader
+        self._xa = XaGroups(reader)
+        self._file = ""
+
+    # ---- the file --------------------------------------------------------------------------------------
+
+    def set_file(self, name: str) -> None:
+        """``source.file`` of all records from now on."""
+        content = name.encode()
+        head = _length(len(content)) + content
+        self._file = name
+        place = slice(s.HEAD_FILE, s.HEAD_FILE + len(head))
+        self._arrays.heads[place] = memoryview(head)
+        self._arrays.state[s.FILE_SIZE] = len(head)
+
+    @staticmethod
+    def checksum_bytes(event: bytes) -> int:
+        """Behind each event of a file with this FORMAT_DESCRIPTION: its last byte in front of its own CRC is the method."""
+        return 4 if len(event) > HEADER_BYTES + 5 and event[-5] == _CRC32 else 0
+
+    # ---- events ----------------------------------------------------------------------------------------
+
+    def handle(self, event: bytes, *, feed: Feed, at: Coordinates) -> Outcome:
+        """`event` whole, from `feed`; its coordinates for errors and records."""
+        kind = event[4]
+        if kind == _FORMAT_DESCRIPTION:
+            feed.checksum_bytes = self.checksum_bytes(event)
+            return NOTHING
+        body = event[HEADER_BYTES : len(event) - feed.checksum_bytes]
+        if kind == _PAYLOAD:
+            return Outcome(feed=PayloadFeed(body, at))
+        if kind == _XA_PREPARE:
+            return self._prepare(body, feed, at)
+        if kind == _QUERY_COMPRESSED:
+            body = _inflated_query(body, at)
+        query = parse_query(body, flavour=self._origin.connector)
+        return self._query(query, event, feed, at)
+
+    def end_group(self, out: Bytes, bounds: Numbers) -> None:
+        """The kernel's own end of a source transaction; the position has room for it."""
+        arrays = self._arrays
+        while end_transaction(arrays.state, arrays.intervals, out, bounds) == s.POSITION_FULL:
+            make_room(arrays)
+
+    def leave(self, feed: Feed, out: Bytes, bounds: Numbers) -> None:
+        """A feed is at its end: an XA transaction is committed with it, a payload has committed itself."""
+        st = self._arrays.state
+        if isinstance(feed, XaFeed):
+            self.set_file(self._xa_outer_file)
+            self.end_group(out, bounds)
+        elif st[s.GROUP] != s.NO_GROUP:
+            raise Fatal("MR-6506", "a compressed transaction without its commit")
+
+    def _query(self, query: Query, event: bytes, feed: Feed, at: Coordinates) -> Outcome:
+        st = self._arrays.state
+        mode = _sql_mode(query)
+        statement = classify(query.text, query.database, mode)
+        if statement.kind is Kind.TRANSACTION:
+            return self._transaction_word(statement, query, feed, at)
+        is_alone = st[s.GROUP] == s.STARTED
+        if st[s.GROUP] == s.NO_GROUP:
+            raise Fatal("MR-6506", "a statement outside of a source transaction", coordinates=at)
+        if is_alone and statement.opens_transaction:
+            st[s.GROUP] = s.OPEN
+            is_alone = False
+        if st[s.IS_COVERED]:
+            return Outcome(ends_group=is_alone)
+        if statement.kind is Kind.DML or statement.selects_rows:
+            raise Fatal(
+                "MR-6501",
+                f"{statement.verb} was logged as a statement",
+                coordinates=at,
+                database=query.database,
+            )
+        if statement.kind is Kind.TEMPORARY:
+            return Outcome(ends_group=is_alone)
+        if query.text.startswith("START ALTER") or "START ALTER" in query.text[:64]:
+            raise Fatal("MR-6513", "START ALTER", coordinates=at)
+        if not self._is_wanted(statement, query) or st[s.ROWS] < st[s.ROWS_TO_SKIP]:
+            return Outcome(counts=True, ends_group=is_alone)
+        return Outcome(
+            statement=self._record(statement, query, event, at), ends_group=is_alone
+        )
+
+    def _is_wanted(self, statement: Statement, query: Query) -> bool:
+        if statement.tables:
+            return any(self._filter.admits(t.database, t.table) for t in statement.tables)
+        if statement.databases:
+            return any(map(self._filter.admits_database, statement.databases))
+        if statement.kind in RECORDED_KINDS and not query.database:
+            return True
+        return self._filter.admits_database(query.database)
+
+    def _record(
+        self, statement: Statement, query: Query, event: bytes, at: Coordinates
+    ) -> DdlRecord:
+        st = self._arrays.state
+        first = statement.tables[0] if statement.tables else None
+        database = first.database if first else (*statement.databases, query.database)[0]
+        gtid = self.gtid()
+        return DdlRecord(
+            RecordSource(
+                self._origin,
+                database,
+                first.table if first else "",
+                EventPlace(
+                    int.from_bytes(event[:4], "little") * 1000,
+                    int.from_bytes(event[5:9], "little"),
+                    gtid,
+                    self._file,
+                    at.pos,
+                    0 if query.session.get("foreign_key_checks") != "0" else 2,
+                ),
+                0,
+                int(st[s.SEQ]) + 1,
+            ),
+            DdlStatement(
+                statement.recorded_text(query.text),
+                statement.kind.value,
+                tuple((table.database, table.table) for table in statement.tables),
+                query.session,
+            ),
+            int(st[s.COMMIT_MS]),
+            RecordTransaction(gtid, int(st[s.ROWS]) + 1, False),
+        )
+
+    def gtid(self) -> str:
+        """The text of the open transaction's GTID."""
+        st = self._arrays.state
+        end = s.HEAD_TRANSACTION + int(st[s.TRANSACTION_HEAD_SIZE])
+        start = end - int(st[s.GTID_SIZE]) + (1 if st[s.GTID_SIZE] <= 64 else 2)
+        return self._arrays.heads[start:end].tobytes().decode("ascii")
+
+    # ---- transactions and XA ---------------------------------------------------------------------------
+
+    def _transaction_word(
+        self, statement: Statement, query: Query, feed: Feed, at: Coordinates
+    ) -> Outcome:
+        st = self._arrays.state
+        words = query.text.upper().split()
+        if statement.verb == "XA":
+            return self._xa_word(words[1] if len(words) > 1 else "", query, feed, at)
+        if st[s.GROUP] != s.OPEN:
+            raise Fatal("MR-6506", f"{statement.verb} outside of a source transaction", coordinates=at)
+        if statement.verb == "ROLLBACK" and st[s.ROWS] > 0 and not st[s.IS_COVERED]:
+            raise Fatal("MR-6507", "rows, then a rollback to a savepoint", coordinates=at)
+        if statement.verb in ("COMMIT", "BEGIN", "START TRANSACTION"):
+            raise Fatal("MR-6506", f"{query.text[:40]!r} inside of a source transaction", coordinates=at)
+        return NOTHING
+
+    def _xa_word(self, word: str, query: Query, feed: Feed, at: Coordinates) -> Outcome:
+        st = self._arrays.state
+        if word in ("START", "BEGIN"):
+            st[s.GROUP] = s.OPEN
+            st[s.IS_XA] = 1 if st[s.IS_COVERED] == 0 else 2
+            st[s.IS_COVERED] = 1
+            self._xa.begin(at.at(at.pos + int(st[s.EVENT_SIZE])))
+            return NOTHING
+        if word == "END":
+            return NOTHING
+        xid = xid_of_statement(query.text)
+        if word == "ROLLBACK" or st[s.IS_COVERED]:
+            self._xa.forget(xid)
+            return Outcome(ends_group=True)
+        return self._commit_xa(xid, feed, at)
+
+    def _prepare(self, body: bytes, feed: Feed, at: Coordinates) -> Outcome:
+        raise Fatal("MR-6502", "XA", coordinates=at)
+
+    def _commit_xa(self, xid: str, feed: Feed, at: Coordinates) -> Outcome:
+        raise Fatal("MR-6502", "XA", coordinates=at)
+
+    _xa_outer_file = ""
+
+
+def _sql_mode(query: Query) -> SqlMode:
+    modes = query.session.get("sql_mode", "").split(",")
+    return SqlMode("ANSI_QUOTES" in modes, "NO_BACKSLASH_ESCAPES" in modes)
+
+
+def _inflated_query(body: bytes, at: Coordinates) -> bytes:
+    """MariaDB's QUERY_COMPRESSED: the text alone is compressed: 128 | n, its length (n bytes, big-endian), zlib."""
+    if len(body) < 13:
+        raise Fatal("MR-6003", "a compressed query event is cut short", coordinates=at)
+    start = 13 + int.from_bytes(body[11:13], "little") + body[8] + 1
+    width = body[start] & 7 if start < len(body) else 0
+    size = int.from_bytes(body[start + 1 : start + 1 + width], "big")
+    if not width or size > _INFLATED_BYTES_MAX:
+        raise Fatal("MR-6003", "a compressed query event has a wrong length", coordinates=at)
+    inflater = zlib.decompressobj()
+    try:
+        text = inflater.decompress(body[start + 1 + width :], size + 1)
+    except zlib.error as error:
+        raise Fatal("MR-6003", f"a compressed query event: {error}", coordinates=at) from error
+    if len(text) != size:
+        raise Fatal("MR-6003", "a compressed query event has a wrong length", coordinates=at)
+    return body[:start] + text
+
+
+def _length(count: int) -> bytes:
+    """An Avro long from 0 to 8191."""
+    return bytes([2 * count]) if count < 64 else bytes([2 * count & 127 | 128, count >> 6])
+
+

@@ -1,0 +1,175 @@
+"""Where events come from: the relay log, and inside of it a compressed payload or the rows of a prepared XA transaction.
+
+A feed holds a window of bytes and an offset in it. The kernel walks the window; ``more`` moves it on.
+
+    RelayFeed      spans of the relay log, file after file
+    PayloadFeed    TRANSACTION_PAYLOAD: its events, decompressed piece by piece (WINDOW_BYTES), all at the payload's coordinates
+    XaFeed         the events between XA START and XA PREPARE, read again at XA COMMIT
+
+Payload body (libs/mysql/binlog/event/control_events.h): (field packed, length packed, value)* 0, then the data.
+Fields: 1 size of the data, 2 compression (0 zstd, 255 none), 3 size when inflated.
+"""
+
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from millrace.errors import Fatal
+from producer.converter.arrays import RECORD_BYTES_MAX, Bytes
+from schemas.byte_reader import ByteReader
+from schemas.coordinates import FIRST_POS, Coordinates
+
+WINDOW_BYTES = 4 << 20
+HEADER_BYTES = 19
+_PAYLOAD_END, _PAYLOAD_METHOD = 0, 2
+_ZSTD, _STORED = 0, 255
+
+
+class Span(Protocol):
+    """Whole events."""
+
+    @property
+    def at(self) -> Coordinates:
+        """Of the first byte."""
+        ...
+
+    @property
+    def payload(self) -> memoryview:
+        """The bytes."""
+        ...
+
+
+class Reader(Protocol):
+    """What the converter needs of a relay log (``producer.relay``); a directory of binlog files will do in tests."""
+
+    def read(self, at: Coordinates, *, bytes_max: int) -> Span:
+        """Whole events from `at` on; empty at the end of a file or of what may be read."""
+        ...
+
+    def wait(self, at: Coordinates, timeout_s: float) -> bool:
+        """True when there is something behind `at`."""
+        ...
+
+    def after_file(self, at: Coordinates) -> Coordinates | None:
+        """The start of the next file, when `at` is the end of a closed one."""
+        ...
+
+    def first(self) -> Coordinates | None:
+        """The start of the oldest file."""
+        ...
+
+
+class Feed:
+    """A window and a place in it. ``file_pos``: file offset of the window's start; ``fixed_pos``: -1, or the coordinates of all
+    its events; ``checksum_bytes`` behind each event."""
+
+    def __init__(self, *, file_pos: int, fixed_pos: int, checksum_bytes: int) -> None:
+        self.window: Bytes = np.zeros(0, np.uint8)
+        self.offset = 0
+        self.file_pos = file_pos
+        self.fixed_pos = fixed_pos
+        self.checksum_bytes = checksum_bytes
+
+    def more(self) -> bool:
+        """Move the window on to the next events, behind ``offset``; False at the end (or, for the relay, for now)."""
+        raise NotImplementedError
+
+
+class RelayFeed(Feed):
+    """``at``: coordinates of the window's start. ``is_new_file`` after a step to another file."""
+
+    def __init__(self, reader: Reader, at: Coordinates) -> None:
+        super().__init__(file_pos=at.pos, fixed_pos=-1, checksum_bytes=0)
+        self._reader = reader
+        self.at = at
+
+    def more(self) -> bool:
+        here = self.here
+        span = self._reader.read(here, bytes_max=WINDOW_BYTES)
+        if not len(span.payload):
+            following = self._reader.after_file(here)
+            if following is None:
+                return False
+            span = self._reader.read(following, bytes_max=WINDOW_BYTES)
+            here = following
+        self.at = here
+        self.window = np.frombuffer(span.payload, np.uint8)
+        self.offset = 0
+        self.file_pos = here.pos
+        return True
+
+    @property
+    def here(self) -> Coordinates:
+        """The next event."""
+        return self.at.at(self.at.pos + self.offset)
+
+    def read_first_event(self) -> Bytes:
+        """The FORMAT_DESCRIPTION of the file, for a start in the middle of it."""
+        span = self._reader.read(self.at.at(FIRST_POS), bytes_max=HEADER_BYTES)
+        return np.frombuffer(span.payload, np.uint8)
+
+
+class PayloadFeed(Feed):
+    """The events inside of a TRANSACTION_PAYLOAD event's body."""
+
+    def __init__(self, body: bytes, at: Coordinates) -> None:
+        super().__init__(file_pos=0, fixed_pos=at.pos, checksum_bytes=0)
+        reader = ByteReader(body, "transaction payload")
+        method = _STORED
+        while (kind := reader.packed()) != _PAYLOAD_END:
+            value = ByteReader(reader.take(reader.packed()), "field of a transaction payload")
+            if kind == _PAYLOAD_METHOD:
+                method = value.packed()
+        data = pa.BufferReader(reader.take(reader.left))
+        if method == _ZSTD:
+            self._stream: pa.NativeFile = pa.CompressedInputStream(data, "zstd")
+        elif method == _STORED:
+            self._stream = data
+        else:
+            raise Fatal("MR-6502", f"a payload compressed by method {method}", coordinates=at)
+        self._coordinates = at
+
+    def more(self) -> bool:
+        rest = self.window[self.offset :].tobytes()
+        wanted = WINDOW_BYTES
+        if len(rest) >= HEADER_BYTES:  # the rest of one event may be larger than a window
+            wanted = max(wanted, int.from_bytes(rest[9:13], "little") - len(rest))
+        if wanted > RECORD_BYTES_MAX:
+            raise Fatal("MR-6512", f"an event of {wanted} bytes in a payload", coordinates=self._coordinates)
+        try:
+            piece = self._stream.read(wanted)
+        except (OSError, pa.ArrowException) as error:
+            raise Fatal("MR-6003", f"a payload that can't be inflated: {error}", coordinates=self._coordinates) from error
+        if not piece:
+            if rest:
+                raise Fatal("MR-6003", f"{len(rest)} bytes too many in a payload", coordinates=self._coordinates)
+            return False
+        self.window = np.frombuffer(rest + piece, np.uint8)
+        self.offset = 0
+        return True
+
+
+class XaFeed(Feed):
+    """The events of `start` up to `end_pos` of the same file."""
+
+    def __init__(self, reader: Reader, start: Coordinates, end_pos: int, checksum_bytes: int) -> None:
+        super().__init__(file_pos=start.pos, fixed_pos=-1, checksum_bytes=checksum_bytes)
+        self._reader = reader
+        self._next = start
+        self._end_pos = end_pos
+        self.file = start.file
+
+    def more(self) -> bool:
+        here = self._next.at(self._next.pos)
+        if here.pos >= self._end_pos:
+            return False
+        span = self._reader.read(here, bytes_max=WINDOW_BYTES)
+        length = min(len(span.payload), self._end_pos - here.pos)
+        if not length:
+            raise Fatal("MR-6511", "the events of a prepared XA transaction are gone", coordinates=here)
+        self.window = np.frombuffer(span.payload, np.uint8)[:length]
+        self.offset = 0
+        self.file_pos = here.pos
+        self._next = here.at(here.pos + length)
+        return True
