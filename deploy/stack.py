@@ -56,7 +56,7 @@ SERVICE_USER = "millrace"
 ADMIN_USER = "admin"
 ADMIN_PRIVILEGES = "ALL PRIVILEGES"
 TARGET_SERVER_ID = 101
-COMMAND_S = 60.0
+COMMAND_S = 120.0
 SERVICE_STOP_S = 15.0
 Say = Callable[[str], object]
 
@@ -175,14 +175,22 @@ class LocalStack:
 
     def run_command(self, *arguments: str) -> str:
         """Run ``millrace ARGUMENTS`` against this stack; its output. Fatal MR-8004 with its words when it fails."""
-        environment = {**os.environ, **service_environment(self.endpoints)}
-        command = (*PROGRAM, *arguments)
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=COMMAND_S, check=False
-        )
+        done = self.try_command(*arguments)
         if done.returncode != 0:
             raise Fatal("MR-8004", f"millrace {' '.join(arguments)} failed: {done.stderr.strip()}")
         return done.stdout
+
+    def try_command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run ``millrace ARGUMENTS`` against this stack, however it ends."""
+        environment = {**os.environ, **service_environment(self.endpoints)}
+        return subprocess.run(
+            (*PROGRAM, *arguments),
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
 
     def wait_running(self) -> None:
         """Until every task runs that this installation can run."""

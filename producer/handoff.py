@@ -1,7 +1,7 @@
 """Batches from the converter's thread to the publisher's: conversion of the next goes on while one is committed.
 
-Guarantees: at most ``BATCHES_MAX`` batches wait (one is being published, one waits, one is being made: three times the
-converter's bound on bytes); what the converter raised comes out of ``take``, behind what it had finished; the end of the
+Guarantees: at most ``BATCHES_MAX`` batches wait (one is published, one waits, one is made: three times the
+bound on bytes); what the converter raised comes out of ``take``, behind what it had finished; the end of the
 ``with`` block joins the thread.
 """
 

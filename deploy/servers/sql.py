@@ -76,3 +76,10 @@ def answers(path: Path) -> bool:
     except (pymysql.Error, OSError):
         return False
     return True
+
+
+def open_root(path: Path, *, database: str | None = None) -> "Connection[Cursor]":
+    """A connection as root, autocommit off, for a workload; the caller closes it."""
+    return pymysql.connect(
+        user="root", unix_socket=str(path), database=database, charset="utf8mb4", autocommit=False
+    )

@@ -48,6 +48,8 @@ DDL = (
     "ALTER TABLE stock MODIFY COLUMN title VARCHAR(120) NOT NULL",
     "RENAME TABLE reviews TO opinions",
 )
+RATE = 150.0  # transactions a second of all writers
+WRITERS = 3
 SKU_COUNT = 200
 CUSTOMER_COUNT = 300
 NAMES = ("Ada", "Bjørn", "Chloé", "Dāvis", "Эмма", "Fatıma", "顾客", "O'Hara", "Zoë 🛒")
@@ -115,25 +117,24 @@ def create_shop(connect: Connect, *, database: str = "shop") -> None:
 
 
 def run_shop(
-    connect: Connect, *, duration_s: float, seed: int, rate: float = 150.0, writers: int = 3
-) -> Counts:
+    connect: Connect, *, duration_s: float, seed: int, counts: Counts, rate: float = RATE
+) -> None:
     """Runs the shop for ``duration_s`` at about ``rate`` transactions a second in all; blocks.
 
     The connections must have the shop's database selected. Raises what a writer raised.
     """
-    counts = Counts()
     failures: list[BaseException] = []
     deadline = time.monotonic() + duration_s
 
     def work(number: int) -> None:
         try:
             _Writer(connect(), number=number, seed=seed, counts=counts).run(
-                deadline, writers / rate
+                deadline, WRITERS / rate
             )
         except BaseException as exc:  # noqa: BLE001 - handed to the caller, who re-raises it
             failures.append(exc)
 
-    threads = [threading.Thread(target=work, args=(n,), name=f"shop-{n}") for n in range(writers)]
+    threads = [threading.Thread(target=work, args=(n,), name=f"shop-{n}") for n in range(WRITERS)]
     for thread in threads:
         thread.start()
     _run_ddl(connect, counts, deadline=deadline, duration_s=duration_s)
@@ -141,7 +142,6 @@ def run_shop(
         thread.join()
     if failures:
         raise failures[0]
-    return counts
 
 
 def _run_ddl(connect: Connect, counts: Counts, *, deadline: float, duration_s: float) -> None:

@@ -1,0 +1,86 @@
+"""The live view: one line a stage, redrawn a few times a second on a terminal, a line every few seconds elsewhere."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+REDRAW_S = 0.5
+LINE_S = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage as it stands: how many rows passed in all, how old what is visible is (None: not known)."""
+
+    name: str
+    rows: int
+    age_ms: float | None
+    note: str = ""
+
+
+Look = Callable[[], list[Stage]]
+
+
+class LiveView:
+    """Shows what ``look`` returns for the length of the ``with`` block."""
+
+    def __init__(self, console: Console, look: Look) -> None:
+        self._console = console
+        self._look = look
+        self._over = threading.Event()
+        self._before: dict[str, tuple[float, int]] = {}
+        self._thread = threading.Thread(target=self._run, name="live view")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        if not self._console.is_terminal:
+            while not self._over.wait(LINE_S):
+                self._console.print(self._line(), highlight=False)
+            return
+        with Live(self._table(), console=self._console, transient=True) as live:
+            while not self._over.wait(REDRAW_S):
+                live.update(self._table())
+
+    def _table(self) -> Table:
+        table = Table("stage", "rows", "rows/s", "age ms", "", box=None, padding=(0, 2))
+        for stage, rate in self._rated():
+            table.add_row(stage.name, f"{stage.rows:,}", f"{rate:,.0f}", _age(stage), stage.note)
+        return table
+
+    def _line(self) -> str:
+        return "  ".join(
+            f"{stage.name} {stage.rows:,} ({rate:,.0f}/s, age {_age(stage)} ms)"
+            for stage, rate in self._rated()
+        )
+
+    def _rated(self) -> list[tuple[Stage, float]]:
+        now = time.monotonic()
+        rated = []
+        for stage in self._look():
+            then, rows = self._before.get(stage.name, (now, stage.rows))
+            rated.append((stage, (stage.rows - rows) / (now - then) if now > then else 0.0))
+            self._before[stage.name] = (now, stage.rows)
+        return rated
+
+
+def _age(stage: Stage) -> str:
+    return "-" if stage.age_ms is None else f"{stage.age_ms:,.0f}"

@@ -1,0 +1,27 @@
+"""``millrace demo``: everything at once on this machine, for about a minute and a half."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from millrace.cli.local import Flavour, Mysqld
+
+Duration = Annotated[float, typer.Option("--duration", help="Seconds of workload.")]
+Seed = Annotated[int, typer.Option(help="Of the workload's decisions.")]
+
+
+def demo(
+    *, flavour: Flavour = "", mysqld: Mysqld = None, duration: Duration = 20.0, seed: Seed = 1
+) -> None:
+    """Start everything, change rows, watch them arrive, compare. Exit code 1 on any difference."""
+    from deploy.demo.run import run_demo
+    from deploy.servers.programs import MYSQLD_ENVIRONMENT
+    from schemas.gtid import Flavour as ServerFlavour
+
+    if mysqld is not None:
+        os.environ[MYSQLD_ENVIRONMENT] = str(mysqld.absolute())
+    default = ServerFlavour.MYSQL if os.environ.get(MYSQLD_ENVIRONMENT) else ServerFlavour.MARIADB
+    given = ServerFlavour(flavour) if flavour else default
+    sys.exit(run_demo(given, duration_s=duration, seed=seed))
