@@ -9,6 +9,7 @@ Not done here: no second attempt of anything, no new instances, no decision abou
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TypeAlias, TypeVar
 
 import confluent_kafka
@@ -133,10 +134,17 @@ class KafkaTransactions:
     ) -> None:
         self._topic = topic
         self._timeout_s = timeout_s
+        self._heard = ""  # what the client last said about its connections, for messages only
         self._producer: confluent_kafka.Producer | None = _asking(
             "making a producer",
-            lambda: confluent_kafka.Producer(dict(settings), logger=_driver_log),
+            lambda: confluent_kafka.Producer(
+                {**settings, "error_cb": self._hear}, logger=_driver_log
+            ),
         )
+
+    def _hear(self, reported: KafkaError) -> None:
+        """The error is also the outcome of what was asked; here it only explains."""
+        self._heard = f"{reported.name()} {reported.str()}"
 
     @property
     def _live(self) -> confluent_kafka.Producer:
@@ -201,7 +209,8 @@ class KafkaTransactions:
             try:
                 self._live.produce(self._topic, value, key, PARTITION)
             except BufferError as full:
-                self._live.poll(_BACK_PRESSURE_S)
+                producer = self._live
+                _asking("sending records", lambda: producer.poll(_BACK_PRESSURE_S))  # noqa: B023
                 if time.monotonic() > deadline:
                     raise Retryable(
                         "MR-3001", "the broker takes no records: the queue stays full"
@@ -218,11 +227,13 @@ class KafkaTransactions:
 
     def flush(self) -> None:
         """Wait for the broker's answers."""
-        outstanding = self._live.flush(self._timeout_s)
+        producer = self._live
+        outstanding = _asking("sending records", lambda: producer.flush(self._timeout_s))
         if outstanding:
             raise Retryable(
                 "MR-3001",
-                f"the broker has not taken {outstanding} records in {self._timeout_s:g} s",
+                f"the broker has not taken {outstanding} records in {self._timeout_s:g} s: "
+                + (self._heard or "it is silent"),
             )
 
     def commit(self) -> float:
@@ -236,7 +247,8 @@ class KafkaTransactions:
         """Purge and destroy. Not ``close``: that would abort, and an abort is one more request that can be late."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            producer.purge()
+            with suppress(KafkaException):  # a fatal error it was thrown away for
+                producer.purge()
 
 
 class KafkaPartition:

@@ -1,0 +1,304 @@
+"""The publisher on a real broker: order, resumption, fencing, limits; judged by the verifier and a plain reader."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
+
+from consumer.topic.kafka import TopicReader
+from consumer.topic.verify import Summary, TopicVerifier
+from deploy.servers import KafkaServer
+from millrace.errors import Fatal, Fenced, Retryable
+from producer.publisher.config import PublisherConfig, PublisherLimits
+from producer.publisher.opening import TailHint
+from producer.publisher.publisher import Publisher
+from schemas.control import RecordKind
+from schemas.framing import peek_kind
+from schemas.gtid import Flavour
+from tests.topic_rows import SET, Ids, RowStream, start_of
+
+
+class Rig:
+    """One topic of its own, its registry, and publishers on it."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.ids = Ids()
+        self.limits = PublisherLimits(publish_timeout_s=10.0, stable_timeout_s=3.0)
+
+    def config(self, epoch: int) -> PublisherConfig:
+        """Of the owner with this lease epoch."""
+        return PublisherConfig(
+            bootstrap=self.bootstrap,
+            topic=self.topic,
+            transactional_id=f"test/{self.topic}/0",
+            epoch=epoch,
+            worker=f"w{epoch}",
+            set=SET,
+            flavour=Flavour.MYSQL,
+            limits=self.limits,
+        )
+
+    def open(
+        self,
+        epoch: int = 7,
+        *,
+        verify_lease: Callable[[], None] = lambda: None,
+        hint: TailHint | None = None,
+    ) -> Publisher:
+        """A publisher."""
+        return Publisher.open(
+            self.config(epoch),
+            verify_lease=verify_lease,
+            register=self.ids,
+            start=start_of(Flavour.MYSQL),
+            hint=hint,
+        )
+
+    @contextmanager
+    def running(self, epoch: int = 7) -> Iterator[Publisher]:
+        """A publisher that is closed in the end."""
+        publisher = self.open(epoch)
+        yield publisher
+        publisher.close()
+
+    def stream(self, publisher: Publisher, transaction_rows: int = 3) -> RowStream:
+        """Rows behind what stands."""
+        return RowStream(self.topic, self.ids, publisher.progress, transaction_rows)
+
+    def verdict(self) -> Summary:
+        """What `millrace topic verify` finds."""
+        reader = TopicReader(self.bootstrap, self.topic)
+        ends = reader.ends()
+        verifier = TopicVerifier(from_beginning=ends.low == 0)
+        for chunk in reader.chunks(ends.low, ends.stable):
+            for record in chunk:
+                verifier.feed(record.offset, record.key, record.value)
+        reader.close()
+        return verifier.finish()
+
+    def assert_whole(self, last_seq: int) -> None:
+        """Nothing missing, repeated, out of order."""
+        found = self.verdict()
+        assert found.violations == []
+        assert (found.last_seq, found.counts.rows) == (last_seq, last_seq)
+
+
+@pytest.fixture
+def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
+    """A topic named after the test."""
+    name = re.sub(r"[^a-z0-9_]", "-", request.node.name)[:120]
+    return Rig(kafka.bootstrap, f"pub-{name}-{time.time_ns()}")
+
+
+def test_batches_of_two_owners_stand_in_order_exactly_once(rig: Rig) -> None:
+    """Transactions cut by batches and by a change of owner; the second goes on where the first ended."""
+    with rig.running(7) as publisher:
+        stream = rig.stream(publisher)
+        for count in (1, 4, 100, 2000):
+            publisher.publish(stream.next_batch(count))
+        stood = publisher.progress
+    with rig.running(9) as publisher:
+        assert publisher.progress == stood
+        publisher.publish(rig.stream(publisher).next_batch(50))
+    rig.assert_whole(2155)
+    assert [epoch for epoch, _ in rig.verdict().epochs] == [7, 9]
+
+
+def test_an_idle_topic_says_how_far_it_is(rig: Rig) -> None:
+    """A resolved when the interval has passed, and not before."""
+    rig.limits = replace(rig.limits, resolved_interval_s=0.2)
+    with rig.running() as publisher:
+        deadline = time.monotonic() + 10
+        publisher.idle()
+        while rig.verdict().counts.resolved < 3 and time.monotonic() < deadline:
+            publisher.idle()
+    assert rig.verdict().counts.resolved >= 3
+
+
+def test_a_large_batch_passes_the_clients_queue(rig: Rig) -> None:
+    """More bytes than one request, with keys: every record arrives with its key and value."""
+    with rig.running() as publisher:
+        stream = rig.stream(publisher, transaction_rows=500)
+        batch = stream.next_batch(20_000, filler="x" * 300)
+        publisher.publish(batch)
+    octets = batch.buffer.tobytes()
+    reader = TopicReader(rig.bootstrap, rig.topic)
+    ends = reader.ends()
+    rows = [
+        (record.key, record.value)
+        for chunk in reader.chunks(0, ends.stable)
+        for record in chunk
+        if peek_kind(record.value) is RecordKind.ROW
+    ]
+    reader.close()
+    expected = [(octets[a:b], octets[c:d]) for a, b, c, d in batch.bounds.tolist() if a >= 0]
+    assert rows == expected
+
+
+def test_a_stale_owner_writes_nothing_and_its_successor_goes_on(rig: Rig) -> None:
+    """The broker fences the older instance; its queued batch never becomes visible."""
+    stale = rig.open(7)
+    stream = rig.stream(stale)
+    stale.publish(stream.next_batch(10))
+    with rig.running(8) as successor:
+        with pytest.raises(Fenced):
+            stale.publish(stream.next_batch(10))
+        successor.publish(rig.stream(successor).next_batch(5))
+    rig.assert_whole(15)
+
+
+def test_a_stale_owner_that_starts_again_does_not_fence_its_successor_for_good(rig: Rig) -> None:
+    """The stale one finds the greater epoch and ends; the successor is fenced once, starts again, goes on."""
+    successor = rig.open(8)
+    with pytest.raises(Fenced) as raised:
+        rig.open(7)
+    assert raised.value.code == "MR-3010"
+    with pytest.raises(Fenced):
+        successor.publish(rig.stream(successor).next_batch(5))
+    with rig.running(8) as successor:
+        successor.publish(rig.stream(successor).next_batch(5))
+    rig.assert_whole(5)
+
+
+def test_a_row_over_the_limit_is_named_and_loses_nothing(rig: Rig) -> None:
+    """Fatal with table, GTID and setting; once the topic takes it, all rows stand in order."""
+    admin = AdminClient({"bootstrap.servers": rig.bootstrap})
+    topic = NewTopic(rig.topic, num_partitions=1, config={"max.message.bytes": "600000"})
+    admin.create_topics([topic])[rig.topic].result(10)
+    publisher = rig.open()
+    stream = rig.stream(publisher)
+    publisher.publish(stream.next_batch(4))
+    with pytest.raises(Fatal) as raised:
+        publisher.publish(stream.next_batch(2, filler="y" * 700_000))
+    error = raised.value
+    assert error.code == "MR-3004"
+    assert error.context["table"] == "shop.orders"
+    assert error.context["gtid"].endswith(":1002")
+    assert error.context["limit_bytes"] == "600000"
+    assert "max.message.bytes" in error.fix
+    _limit_records(admin, rig.topic, 2000000)
+    with rig.running(9) as publisher:
+        assert publisher.progress.seq == 4
+        publisher.publish(rig.stream(publisher).next_batch(5, filler="y" * 700_000))
+    rig.assert_whole(9)
+
+
+def test_a_limit_lowered_under_way_is_found_by_the_brokers_refusal(rig: Rig) -> None:
+    """The client's copy of the limit is old; the broker refuses, nothing of the batch stands."""
+    publisher = rig.open()
+    stream = rig.stream(publisher)
+    publisher.publish(stream.next_batch(3))
+    admin = AdminClient({"bootstrap.servers": rig.bootstrap})
+    _limit_records(admin, rig.topic, 600000)
+    with pytest.raises(Fatal) as raised:
+        publisher.publish(stream.next_batch(2, filler=_incompressible(900_000)))
+    assert raised.value.code == "MR-3004"
+    assert raised.value.context["table"] == "shop.orders"
+    rig.assert_whole(3)
+
+
+def test_another_writers_open_transaction_stops_the_start(rig: Rig) -> None:
+    """It would hide every record of ours from readers."""
+    with rig.running(7) as publisher:
+        publisher.publish(rig.stream(publisher).next_batch(3))
+    foreign = confluent_kafka.Producer(
+        {"bootstrap.servers": rig.bootstrap, "transactional.id": f"foreign-{rig.topic}"}
+    )
+    foreign.init_transactions(10)
+    foreign.begin_transaction()
+    foreign.produce(rig.topic, b"hello", None, 0)
+    foreign.flush(10)
+    with pytest.raises(Fatal) as raised:
+        rig.open(8)
+    assert raised.value.code == "MR-3013"
+    foreign.abort_transaction(10)
+    with rig.running(8) as publisher:
+        assert publisher.progress.seq == 3
+
+
+def test_a_foreign_record_under_way_stops_the_task(rig: Rig) -> None:
+    """The audit finds that the topic does not end where it must."""
+    publisher = rig.open()
+    stream = rig.stream(publisher)
+    publisher.publish(stream.next_batch(3))
+    foreign = confluent_kafka.Producer({"bootstrap.servers": rig.bootstrap})
+    foreign.produce(rig.topic, b"hello", None, 0)
+    assert foreign.flush(10) == 0
+    publisher.publish(stream.next_batch(3))
+    with pytest.raises(Fatal) as raised:
+        publisher.close()
+    assert raised.value.code == "MR-3014"
+
+
+def test_what_retention_removed_is_resumed_only_by_a_hint_of_the_same_end(rig: Rig) -> None:
+    """Rule 6 on a real partition whose records were deleted."""
+    with rig.running() as publisher:
+        publisher.publish(rig.stream(publisher).next_batch(3))
+        hint = publisher.hint
+    admin = AdminClient({"bootstrap.servers": rig.bootstrap})
+    cut = confluent_kafka.TopicPartition(rig.topic, 0, hint.end_offset)
+    admin.delete_records([cut])[cut].result(10)
+    for wrong in (None, replace(hint, end_offset=hint.end_offset - 1)):
+        with pytest.raises(Fatal) as raised:
+            rig.open(8, hint=wrong)
+        assert raised.value.code == "MR-3017"
+    publisher = rig.open(8, hint=hint)
+    assert publisher.progress == hint.progress
+    publisher.close()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "config"),
+    [(2, {}), (1, {"cleanup.policy": "compact"}), (1, {"max.message.bytes": "1000"})],
+)
+def test_a_topic_that_can_not_carry_a_set_is_refused(
+    rig: Rig, partitions: int, config: dict[str, str]
+) -> None:
+    """Before anything is written."""
+    admin = AdminClient({"bootstrap.servers": rig.bootstrap})
+    topic = NewTopic(rig.topic, num_partitions=partitions, config=config)
+    admin.create_topics([topic])[rig.topic].result(10)
+    with pytest.raises(Fatal) as raised:
+        rig.open()
+    assert raised.value.code == "MR-3009"
+
+
+def test_a_broker_that_nobody_finds_is_retryable_in_bounded_time() -> None:
+    """MR-3001 within the timeouts, not a hang."""
+    nowhere = Rig("127.0.0.1:1", "nowhere")
+    began = time.monotonic()
+    with pytest.raises(Retryable) as raised:
+        nowhere.open()
+    assert raised.value.code == "MR-3001"
+    assert time.monotonic() - began < 25
+
+
+def _limit_records(admin: AdminClient, topic: str, limit_bytes: int) -> None:
+    entry = ConfigEntry(
+        "max.message.bytes",
+        str(limit_bytes),
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(10)
+
+
+def _incompressible(size: int) -> str:
+    """ASCII that lz4 can't shrink by half."""
+    import hashlib
+
+    pieces = (hashlib.sha512(str(number).encode()).hexdigest() for number in range(size // 128 + 1))
+    return "".join(pieces)[:size]
