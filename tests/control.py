@@ -66,6 +66,7 @@ class ScriptedRunner:
     """Reports RUNNING and waits for its stop; ``script`` may raise or do otherwise."""
 
     script: Callable[[TaskDocument, HeldLease, threading.Event], None] | None = None
+    gtid_set: str = "0-1-7"  # what it says it has done
     starts: list[tuple[str, int]] = field(default_factory=list)  # (task, epoch)
     ends: list[tuple[str, int]] = field(default_factory=list)
     alive: set[str] = field(default_factory=set)
@@ -81,7 +82,9 @@ class ScriptedRunner:
         self.starts.append((task.name, lease.epoch))
         try:
             lease.verify()
-            report(TaskReport(TaskState.RUNNING, gtid_set="0-1-7", seq=7, figures={"rows": 1}))
+            report(
+                TaskReport(TaskState.RUNNING, gtid_set=self.gtid_set, seq=7, figures={"rows": 1})
+            )
             if self.script is not None:
                 self.script(task, lease, stop)
             else:

@@ -12,9 +12,10 @@ import time
 from dataclasses import dataclass
 
 from millrace.cli.control import Control
-from millrace.errors import Fatal, Retryable
+from millrace.errors import Fatal, MillraceError, Retryable
 from producer.source.connection import Login, SourceConnection
 from producer.source.identity import ask_identity
+from producer.source.inventory import ask_position
 from schemas.documents import (
     ApplyTask,
     CaptureTask,
@@ -74,38 +75,38 @@ def source_set_of(now: Control, task: TaskDocument) -> str:
 
 
 def primary_position(document: SetDocument) -> GtidPosition:
-    """What the primary has committed now. Retryable MR-4204 when there is not exactly one."""
+    """What the primary has committed now.
+
+    Members that can't be asked do not matter while exactly one primary answers; else the first refusal is raised,
+    or Retryable MR-4204.
+    """
     account = document.account
     login = Login(user=account.user, password=resolve_secret(account.password), tls=document.tls)
     positions: list[GtidPosition] = []
-    silent: list[str] = []
+    errors: list[MillraceError] = []
     for member in document.members:
         try:
             with SourceConnection.connect(member, login) as connection:
                 position = _position_of_primary(connection)
-        except Retryable as error:
-            silent.append(str(error))
+        except MillraceError as error:
+            errors.append(error)
             continue
         if position is not None:
             positions.append(position)
     if len(positions) == 1:
         return positions[0]
+    for refusal in errors:
+        if isinstance(refusal, Fatal):
+            raise refusal
     found = "no member is a primary" if not positions else f"{len(positions)} members are primaries"
-    raise Retryable("MR-4204", "; ".join([f"set {document.name}: {found}", *silent]))
+    raise Retryable("MR-4204", "; ".join([f"set {document.name}: {found}", *map(str, errors)]))
 
 
 def _position_of_primary(connection: SourceConnection) -> GtidPosition | None:
     """``None`` from a replica: it reads from somebody."""
     flavour = ask_identity(connection).flavour
-    if flavour is Flavour.MARIADB:
-        if connection.query("SHOW ALL SLAVES STATUS"):
-            return None
-        text = connection.query("SELECT @@GLOBAL.gtid_binlog_pos AS position")[0]["position"]
-    else:
-        if connection.query("SHOW REPLICA STATUS"):
-            return None
-        text = connection.query("SELECT @@GLOBAL.gtid_executed AS position")[0]["position"]
-    return parse_gtid_set(flavour, str(text or ""))
+    ask_role = "SHOW ALL SLAVES STATUS" if flavour is Flavour.MARIADB else "SHOW REPLICA STATUS"
+    return None if connection.query(ask_role) else ask_position(connection, flavour)
 
 
 def _asked_until(deadline_s: float, document: SetDocument) -> GtidPosition:

@@ -1,0 +1,311 @@
+"""The commands a user types about sets, tasks and status, against a real ZooKeeper (and servers, for `wait`)."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploy.servers import DatabaseSet, ZooKeeperServer
+from millrace.cli import run
+from millrace.cli.arrival import primary_position
+from millrace.errors import Fatal
+from schemas.documents import TaskDocument, TaskKind, parse_set
+from schemas.status import TaskReport, TaskState
+from tests.control import ScriptedRunner, ensemble_of, scheduled, supervised
+from tests.waiting import eventually
+from zk.ensemble import Ensemble
+from zk.runner import HeldLease, Report
+
+SHOP = """
+set: shop
+members: [{host: 127.0.0.1, port: 1}]
+user: millrace
+password: env:MILLRACE_TEST_PASSWORD
+tls: disabled
+"""
+CAPTURE = """
+task: shop-capture
+kind: capture
+set: shop
+kafka: {bootstrap: "127.0.0.1:9092"}
+registry: http://127.0.0.1:8081
+"""
+APPLY = """
+task: shop-apply
+kind: apply
+topic: shop
+kafka: {bootstrap: "127.0.0.1:9092"}
+target: shop
+"""
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Commands in one cluster."""
+
+    ensemble: Ensemble
+    folder: Path
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *words: str, exit_code: int = 0) -> str:
+        """Run ``millrace …``; its standard output, or its standard error when it fails."""
+        self.capsys.readouterr()
+        code = run(list(words))
+        output = self.capsys.readouterr()
+        assert code == exit_code, output
+        return output.err if exit_code else output.out
+
+    def file(self, text: str) -> str:
+        """A document as a file."""
+        path = self.folder / "document.yaml"
+        path.write_text(text)
+        return str(path)
+
+
+@pytest.fixture
+def shell(
+    zookeeper: ZooKeeperServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Shell:
+    """A cluster of this test's own, named by the environment."""
+    ensemble = ensemble_of(zookeeper.hosts)
+    monkeypatch.setenv("MILLRACE_ZOOKEEPER", ensemble.hosts)
+    monkeypatch.setenv("MILLRACE_CLUSTER", ensemble.tree.cluster)
+    monkeypatch.setenv("MILLRACE_LOG_LEVEL", "error")
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", "canary")
+    return Shell(ensemble, tmp_path, capsys)
+
+
+def test_a_set_is_created_listed_and_shown(shell: Shell) -> None:
+    """What is shown can be created again; the secret is only a reference."""
+    assert shell("set", "create", "-f", shell.file(SHOP)) == "set shop created\n"
+    assert shell("set", "create", "-f", shell.file(SHOP)) == "set shop unchanged\n"
+    assert "127.0.0.1:1" in shell("set", "list")
+    shown = shell("set", "show", "shop")
+    assert "canary" not in shown
+    assert shell("set", "create", "-f", shell.file(shown)) == "set shop unchanged\n"
+    assert json.loads(shell("set", "show", "shop", "--json")) == yaml.safe_load(shown)
+    assert [s["set"] for s in json.loads(shell("set", "list", "--json"))] == ["shop"]
+    other = shell.file(SHOP.replace("port: 1", "port: 2"))
+    assert shell("set", "create", "-f", other, exit_code=1).startswith("MR-4103 ")
+    assert shell("set", "create", "-f", other, "--replace") == "set shop replaced\n"
+
+
+def test_a_wrong_document_is_refused_with_every_problem_and_a_fix(shell: Shell) -> None:
+    """Path, found, wanted; the file is named; nothing was created."""
+    told = shell(
+        "set", "create", "-f", shell.file("set: shop\nmembers: []\npasswort: x"), exit_code=1
+    )
+    assert told.startswith("MR-4101 ")
+    assert "document.yaml" in told
+    assert "members: found 0 entries, wanted a list of 1 to 64" in told
+    assert "passwort: found an unknown field, wanted 'password' (nearest)" in told
+    assert "user: found nothing" in told
+    assert "Correct the fields named" in told
+    assert shell("set", "list").startswith("no sets")
+    assert shell("set", "create", "-f", "/nope", exit_code=1).startswith("MR-4206 ")
+    assert shell("set", "create", "-f", shell.file("a: ["), exit_code=1).startswith("MR-4102 ")
+    assert shell("set", "show", "nope", exit_code=1).startswith("MR-4104 ")
+    assert shell("task", "create", "-f", shell.file(CAPTURE), exit_code=1).startswith("MR-4104 ")
+
+
+def test_a_task_lives_from_create_to_delete(shell: Shell) -> None:
+    """Every command, with a worker that runs it; status says why at each step."""
+    shell("set", "create", "-f", shell.file(SHOP))
+    assert shell("task", "create", "-f", shell.file(CAPTURE)) == "task shop-capture created\n"
+    assert "no capture worker is running" in shell("status")
+    assert "pending" in shell("task", "list")
+    with _running(shell, ScriptedRunner()):
+        eventually(lambda: _state(shell) == "running")
+        assert shell("task", "pause", "shop-capture") == "task shop-capture paused\n"
+        assert _state(shell) == "paused"
+        assert "paused by " in shell("status")
+        assert shell("task", "resume", "shop-capture") == "task shop-capture resumed\n"
+        eventually(lambda: _state(shell) == "running")
+        shown = json.loads(shell("task", "show", "shop-capture", "--json"))
+        assert shown["document"]["topic"] == "shop"
+        assert shown["status"]["seq"] == 7
+        assert "gtid_set: 0-1-7" in shell("task", "show", "shop-capture")
+        assert shell("task", "delete", "shop-capture") == "task shop-capture deleted\n"
+    assert shell("task", "list").startswith("no tasks")
+    assert shell("task", "delete", "shop-capture", exit_code=1).startswith("MR-4104 ")
+
+
+def test_status_as_json_is_one_object_with_everything(shell: Shell) -> None:
+    """The fields scripts rely on."""
+    shell("set", "create", "-f", shell.file(SHOP))
+    shell("task", "create", "-f", shell.file(CAPTURE))
+    with _running(shell, ScriptedRunner()):
+        eventually(lambda: _state(shell) == "running")
+        plain = json.loads(shell("status", "--json"))
+    assert plain["cluster"] == shell.ensemble.tree.cluster
+    assert plain["scheduler"] == "s1"
+    assert plain["workers"] == {"w1": "capture"}
+    (task,) = plain["tasks"]
+    assert task.pop("epoch") > 2**52
+    assert task.pop("age_s") >= 0
+    assert task == {
+        "task": "shop-capture",
+        "kind": "capture",
+        "way": "set shop → topic shop",
+        "assigned": "w1",
+        "state": "running",
+        "why": "",
+        "code": "",
+        "fix": "",
+        "next_try_s": 0.0,
+        "gtid_set": "0-1-7",
+        "seq": 7,
+        "worker": "w1",
+        "figures": {"rows": 1},
+    }
+
+
+def test_without_an_ensemble_commands_say_what_to_set(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unset, wrong, or nobody there: a code and a fix each."""
+    monkeypatch.setenv("MILLRACE_CLUSTER", "a/b")
+    assert "MILLRACE_CLUSTER" in shell("status", exit_code=1)
+    monkeypatch.delenv("MILLRACE_ZOOKEEPER")
+    told = shell("status", exit_code=1)
+    assert told.startswith("MR-4205 ")
+    assert "export MILLRACE_ZOOKEEPER=" in told
+
+
+def test_the_generation_is_shown_and_raised(shell: Shell) -> None:
+    """After a rebuilt ensemble, epochs are lifted above all before."""
+    assert shell("cluster", "show").endswith("generation 1\n")
+    assert shell("cluster", "raise-generation").endswith("generation 2\n")
+
+
+def test_every_code_can_be_explained(shell: Shell) -> None:
+    """Offline, with cause and fix; an unknown one is told."""
+    assert "raise-generation" in shell("explain", "MR-4006")
+    assert shell("explain", "4006") == shell("explain", "mr-4006")
+    assert "MR-4101" in shell("explain")
+    assert shell("explain", "MR-0", exit_code=1).startswith("MR-4207 ")
+
+
+def test_waiting_for_a_blocked_task_ends_at_once_with_its_fix(
+    shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for what can't come."""
+
+    def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
+        raise Fatal("MR-4106", "no such file", fix="Put it there.")
+
+    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
+    shell("set", "create", "-f", shell.file(_document_of(source_set)))
+    shell("task", "create", "-f", shell.file(CAPTURE))
+    _commit(source_set)
+    with _running(shell, ScriptedRunner(script, gtid_set="")):
+        told = shell("task", "wait", "shop-capture", "--timeout", "60", exit_code=1)
+    assert told.startswith("MR-4202 ")
+    assert "MR-4106 no such file" in told
+    assert "Put it there." in told
+
+
+def test_wait_returns_when_the_primary_of_then_is_reached(
+    shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the primary had committed when asked is in the reported set: not before, for capture and apply."""
+    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
+    shell("set", "create", "-f", shell.file(_document_of(source_set)))
+    shell("task", "create", "-f", shell.file(CAPTURE))
+    shell("task", "create", "-f", shell.file(APPLY))
+    _commit(source_set)
+    captures, applies = ReportingRunner(gtid_set=""), ReportingRunner(gtid_set="")
+    captures.gtid_set = source_set.primary.gtid_position()
+    with _running(shell, captures), _running(shell, applies, kind=TaskKind.APPLY):
+        assert "has reached" in shell("task", "wait", "shop-capture", "--timeout", "20")
+        _commit(source_set)
+        behind = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
+        assert behind.startswith("MR-4201 ")
+        assert "shop-capture is running" in behind
+        assert shell("task", "wait", "shop-apply", "--timeout", "1", exit_code=1).startswith(
+            "MR-4201"
+        )
+        applies.gtid_set = source_set.primary.gtid_position()
+        done = json.loads(shell("task", "wait", "shop-apply", "--timeout", "20", "--json"))
+        assert done["task"] == "shop-apply"
+        assert done["gtid_set"]
+
+
+def test_wait_needs_one_primary_that_answers(
+    shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dead members do not matter beside it; without it, a refusal or MR-4204 is told."""
+    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
+    document = parse_set(yaml.safe_load(_document_of(source_set, dead_port=1)))
+    position = primary_position(document)
+    assert position.includes(primary_position(document))
+    shell("set", "create", "-f", shell.file(_document_of(source_set, only_replicas=True)))
+    shell("task", "create", "-f", shell.file(CAPTURE))
+    told = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
+    assert told.startswith("MR-4204 ")
+    assert "no member is a primary" in told
+    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", "wrong")
+    refused = shell("task", "wait", "shop-capture", "--timeout", "5", exit_code=1)
+    assert refused.startswith("MR-1002 ")
+    shell("task", "delete", "shop-capture")
+    shell("task", "create", "-f", shell.file(APPLY))
+    assert shell("task", "wait", "shop-apply", exit_code=1).startswith("MR-4203 ")
+
+
+@dataclass
+class ReportingRunner(ScriptedRunner):
+    """Reports its position again and again, as the test sets it."""
+
+    def run(
+        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
+    ) -> None:
+        """See the class."""
+        while not stop.wait(0.02):
+            report(TaskReport(TaskState.RUNNING, gtid_set=self.gtid_set))
+
+
+@contextmanager
+def _running(
+    shell: Shell, runner: ScriptedRunner, *, kind: TaskKind = TaskKind.CAPTURE
+) -> Iterator[None]:
+    """A worker around the commands, and a scheduler."""
+    ensemble, is_capture = shell.ensemble, kind is TaskKind.CAPTURE
+    with (
+        ensemble.session() as own,
+        ensemble.session() as other,
+        supervised(own, ensemble.tree, runner, name="w1" if is_capture else "a1", kind=kind),
+        scheduled(other, ensemble.tree, name="s1" if is_capture else "s2"),
+    ):
+        yield
+
+
+def _state(shell: Shell) -> str:
+    (task,) = json.loads(shell("task", "list", "--json"))
+    return str(task["state"])
+
+
+def _document_of(
+    source_set: DatabaseSet, *, dead_port: int = 0, only_replicas: bool = False
+) -> str:
+    servers = source_set.replicas if only_replicas else source_set.members
+    ports = [server.port for server in servers] + ([dead_port] if dead_port else [])
+    members = [{"host": "127.0.0.1", "port": port} for port in ports]
+    tls = source_set.primary.tls
+    verified = {"tls": "verify-identity", "tls_ca": str(tls.authority)} if tls else {}
+    how = verified or {"tls": "require-unverified"}
+    plain = {**yaml.safe_load(SHOP), "members": members, "user": source_set.user, **how}
+    return yaml.safe_dump(plain)
+
+
+def _commit(source_set: DatabaseSet) -> None:
+    source_set.execute("CREATE DATABASE IF NOT EXISTS waited")
+    source_set.execute("DROP DATABASE waited")
