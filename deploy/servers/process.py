@@ -17,12 +17,12 @@ servers from a thread that lives as long as they shall); without, it survives us
 Not done here: no restart, no health: the owner of the server asks it.
 """
 
-import ctypes
 import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -36,8 +36,7 @@ POLL_S = 0.02
 STOP_S = 20.0
 LOG_LINES = 12
 RECORD_NAME = "process.json"
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
+_DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +112,21 @@ class ServerProcess:
     def launch(self) -> None:
         """Start it; returns at once."""
         self.spec.log.parent.mkdir(parents=True, exist_ok=True)
-        parent = os.getpid()
+        command = self.spec.command
+        if self._dies_with_parent:
+            command = (sys.executable, "-IS", str(_DIE_WITH_PARENT), str(os.getpid()), *command)
         with self.spec.log.open("ab") as log:
-            self._popen = subprocess.Popen(
-                self.spec.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **self.spec.environment},
-                start_new_session=True,
-                preexec_fn=(lambda: _die_with(parent)) if self._dies_with_parent else None,  # noqa: PLW1509
-            )
+            try:
+                self._popen = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **self.spec.environment},
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise self.failure(f"can't be executed ({error})") from error
         ticks = _start_ticks(self._popen.pid)
         if ticks is None:
             raise self.failure("ended at once")
@@ -240,13 +243,6 @@ def last_lines(log: Path, *, count: int = LOG_LINES) -> str:
         return ""
     lines = log.read_text(errors="replace").splitlines()[-count:]
     return "\n".join(f"    {line}" for line in lines)
-
-
-def _die_with(parent: int) -> None:
-    """In the child, before exec: be killed with the parent; it may be gone already."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _send(pid: int, number: signal.Signals) -> None:

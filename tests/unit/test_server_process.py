@@ -112,3 +112,13 @@ def test_the_keeper_starts_again_what_was_killed(tmp_path: Path) -> None:
         watching.join()
         end_session(ProcessRecord.read(record).identity, timeout_s=5)
         keeper.reap()
+
+
+def test_a_program_that_does_not_exist_is_reported_as_a_failed_start(tmp_path: Path) -> None:
+    """No bare OSError: MR-8004 names it."""
+    process = ServerProcess(
+        ProcessSpec("sample", ("/nonexistent/program",), tmp_path / "log"), dies_with_parent=False
+    )
+    with pytest.raises(Fatal, match="/nonexistent/program") as caught:
+        process.launch()
+    assert caught.value.code == "MR-8004"
