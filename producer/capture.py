@@ -25,9 +25,11 @@ from dataclasses import dataclass, replace
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.converter import Converter, ConverterSource
+from producer.converter.converter import Converter, ConverterSource
+from producer.converter.filters import TableFilter
 from producer.handoff import Handoff
-from producer.publisher import Publisher, PublisherConfig
+from producer.publisher.config import PublisherConfig
+from producer.publisher.publisher import Publisher
 from producer.relay.reader import RelayReader
 from producer.set_stream import SetStream, SetStreams, login_of
 from producer.source.inventory import ask_flavour
@@ -99,7 +101,7 @@ class CaptureRunner:
                             task_name=task.name,
                             flavour=flavour,
                             topic=task.output.topic,
-                            tables=task.tables,
+                            filter=TableFilter(task.tables.include, task.tables.exclude),
                         ),
                         reader=reader,
                         register=registry.register,

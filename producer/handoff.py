@@ -10,7 +10,7 @@ import threading
 from types import TracebackType
 from typing import Protocol, Self
 
-from producer.converter import RecordBatch
+from producer.converter.batch import RecordBatch
 
 BATCHES_MAX = 1
 POLL_S = 0.2  # how often the converter's thread looks whether it should end

@@ -23,6 +23,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -50,6 +51,7 @@ DDL = (
 )
 RATE = 150.0  # transactions a second of all writers
 WRITERS = 3
+MOVED = 500_000  # added to the key of a customer whose key changes
 SKU_COUNT = 200
 CUSTOMER_COUNT = 300
 NAMES = ("Ada", "Bjørn", "Chloé", "Dāvis", "Эмма", "Fatıma", "顾客", "O'Hara", "Zoë 🛒")
@@ -128,9 +130,9 @@ def run_shop(
 
     def work(number: int) -> None:
         try:
-            _Writer(connect(), number=number, seed=seed, counts=counts).run(
-                deadline, WRITERS / rate
-            )
+            with closing(connect()) as connection:
+                writer = _Writer(connection, number=number, seed=seed, counts=counts)
+                writer.run(deadline, WRITERS / rate)
         except BaseException as exc:  # noqa: BLE001 - handed to the caller, who re-raises it
             failures.append(exc)
 
@@ -193,7 +195,6 @@ class _Writer:
                 self.connection.commit()
                 self.counts.add(rows=rows, committed=True)
             _sleep_until(due)
-        self.connection.close()
 
     def place(self) -> int:
         order = self.next_order
@@ -251,16 +252,13 @@ class _Writer:
             return self.register()
         place = self.chance.randrange(len(self.customers))
         customer = self.customers[place]
-        if self.chance.random() < 0.3:
-            self.customers[place] = customer + 500_000
-            self.cursor.execute(
-                "UPDATE customers SET id=%s WHERE id=%s", (customer + 500_000, customer)
+        if self.chance.random() < 0.3 and customer % 1_000_000 < MOVED:  # each customer moves once
+            self.customers[place] = customer + MOVED
+            return int(
+                self.cursor.execute(
+                    "UPDATE customers SET id=%s WHERE id=%s", (customer + MOVED, customer)
+                )
             )
-            if (
-                customer % 1_000_000 >= 500_000
-            ):  # moved before: out of the range of fresh keys, let it rest
-                self.customers.pop(place)
-            return 1
         name = self.chance.choice(NAMES) + str(self.chance.randint(0, 999))
         return int(
             self.cursor.execute(
