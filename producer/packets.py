@@ -29,7 +29,9 @@ from producer.relay.groups import (
     BAD_CHECKSUM,
     BAD_LENGTH,
     BAD_POSITION,
+    GROUP,
     OK,
+    OUTSIDE,
     POS,
     begin_event,
     finish_event,
@@ -138,9 +140,11 @@ def strip_packets(
             ):
                 return BAD_LENGTH, at, written
             is_heartbeat = kind == t.HEARTBEAT or kind == t.HEARTBEAT_V2
-            is_artificial = next_pos == 0 or u16(wire, event + 17) & t.ARTIFICIAL_FLAG != 0
-            # next_pos 0 is also the position 2^32 of a giant file, but then the place agrees.
-            if is_heartbeat or (is_artificial and (state[POS] + size) & 0xFFFFFFFF != 0):
+            # next_pos 0 is also the position 2^32 of a giant file (then the place agrees), and what MariaDB gives to
+            # the events inside a transaction since 11.4 (then the group is open).
+            expected = (state[POS] + size) & 0xFFFFFFFF
+            is_unplaced = next_pos == 0 and state[GROUP] == OUTSIDE and expected != 0
+            if is_heartbeat or is_unplaced or u16(wire, event + 17) & t.ARTIFICIAL_FLAG:
                 if size > OPAQUE_BYTES_MAX:
                     return BAD_LENGTH, at, written
                 if fill - event < size:
@@ -156,7 +160,7 @@ def strip_packets(
                 continue
             if fill - event < head_bytes(kind, size):
                 return OK, at, written
-            if next_pos != (state[POS] + size) & 0xFFFFFFFF:
+            if next_pos != expected and not (mariadb and next_pos == 0 and state[GROUP] != OUTSIDE):
                 return BAD_POSITION, at, written
             status = begin_event(state, runs, wire, event, size, mariadb)
             if status != OK:

@@ -7,7 +7,8 @@ The header in front of every event (v4, 19 bytes, little-endian; MySQL ``Log_eve
          4     1  type
          5     4  server_id
          9     4  event_size   header and trailing checksum included
-        13     4  next_pos     file offset of the following event, modulo 2^32; 0 on artificial events
+        13     4  next_pos     file offset of the following event, modulo 2^32; 0 on artificial events and, since
+                               MariaDB 11.4, on those inside a transaction (its GTID and its end have theirs)
         17     2  flags
 
 After the body come 4 bytes of CRC-32 over header and body (``binlog_checksum=CRC32``).

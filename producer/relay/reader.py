@@ -30,7 +30,7 @@ from producer.relay.prelude import read_file_prelude
 from producer.relay.recovery import walk_file
 from producer.relay.walk import scan_events
 from schemas.coordinates import FIRST_POS, Coordinates
-from schemas.gtid import GtidPosition
+from schemas.gtid import Flavour, GtidPosition
 
 _DAMAGE = {
     groups.BAD_LENGTH: "an impossible length",
@@ -54,6 +54,7 @@ class RelayReader:
         self._relay = relay
         self._open: tuple[str, str, int] | None = None  # sub-directory, file, fd
         self._folded = np.zeros(16, np.uint8)
+        self._mariadb = relay.flavour is Flavour.MARIADB
 
     def __enter__(self) -> Self:
         return self
@@ -100,13 +101,15 @@ class RelayReader:
             return RelaySpan(at, memoryview(b""))
         wanted = min(end - at.pos, max(bytes_max, EVENT_BYTES_MIN))
         buffer = self._fetch(at, wanted)
-        status, length = scan_events(buffer, wanted, at.pos, TABLES, self._folded)
+        status, length = scan_events(buffer, wanted, at.pos, TABLES, self._folded, self._mariadb)
         if status == groups.OK and length == 0:
             wanted = int.from_bytes(self._fetch(at, HEADER_BYTES)[9:13].tobytes(), "little")
             if at.pos + wanted > end:
                 raise Fatal("MR-2004", f"an event at {at} is longer than the file")
             buffer = self._fetch(at, wanted)
-            status, length = scan_events(buffer, wanted, at.pos, TABLES, self._folded)
+            status, length = scan_events(
+                buffer, wanted, at.pos, TABLES, self._folded, self._mariadb
+            )
         if status != groups.OK and length == 0:
             raise Fatal(
                 "MR-2004", f"an event at {at} has {_DAMAGE[status]}", directory=self._relay.root

@@ -26,9 +26,12 @@ from producer.relay.groups import (
 
 @compiled
 def check_event(
-    buf: Any, at: int, end: int, pos: int, tables: Any, folded: Any, verify: bool
+    buf: Any, at: int, end: int, pos: int, tables: Any, folded: Any, mariadb: bool, verify: bool
 ) -> tuple[int, int]:
-    """(status, size) of the event at ``buf[at]``, file offset ``pos``; size 0: it is cut by ``end``."""
+    """(status, size) of the event at ``buf[at]``, file offset ``pos``; size 0: it is cut by ``end``.
+
+    MariaDB (since 11.4) leaves next_pos 0 in the events inside a transaction.
+    """
     if end - at < t.HEADER_BYTES:
         return OK, 0
     size = u32(buf, at + 9)
@@ -36,7 +39,8 @@ def check_event(
         return BAD_LENGTH, 0
     if at + size > end:
         return OK, 0
-    if u32(buf, at + 13) != (pos + size) & 0xFFFFFFFF:
+    next_pos = u32(buf, at + 13)
+    if next_pos != (pos + size) & 0xFFFFFFFF and not (mariadb and next_pos == 0):
         return BAD_POSITION, 0
     if verify:
         length = size - t.CHECKSUM_BYTES
@@ -60,7 +64,7 @@ def walk_events(
 ) -> tuple[int, int]:
     """(status, offset of the first event not walked). ``buf[at]`` is the file offset state[POS]."""
     while True:
-        status, size = check_event(buf, at, end, state[POS], tables, folded, verify)
+        status, size = check_event(buf, at, end, state[POS], tables, folded, mariadb, verify)
         if status != OK or size == 0:
             return status, at
         status = begin_event(state, runs, buf, at, size, mariadb)
@@ -71,11 +75,13 @@ def walk_events(
 
 
 @compiled
-def scan_events(buf: Any, end: int, pos: int, tables: Any, folded: Any) -> tuple[int, int]:
+def scan_events(
+    buf: Any, end: int, pos: int, tables: Any, folded: Any, mariadb: bool
+) -> tuple[int, int]:
     """(status, bytes of whole events) from ``buf[0]``, which is the file offset ``pos``."""
     at = 0
     while True:
-        status, size = check_event(buf, at, end, pos + at, tables, folded, True)
+        status, size = check_event(buf, at, end, pos + at, tables, folded, mariadb, True)
         if status != OK or size == 0:
             return status, at
         at += size

@@ -6,7 +6,7 @@ COM_BINLOG_DUMP     0x12  4 position, 2 flags, 4 server id, file name
 A dump goes by file and position, never by GTID: only so the bytes are those of the file. What a server must know
 of us beforehand is in user variables:
 
-    MySQL    @source_binlog_checksum, @source_heartbeat_period (ns), @replica_uuid; the old names for versions before 8.4
+    MySQL    @source_binlog_checksum, @source_heartbeat_period (ns), @replica_uuid; and their old names
     MariaDB  @mariadb_slave_capability=4 (we know GTID events, so nothing is rewritten), @master_binlog_checksum,
              @master_heartbeat_period; flag 2: annotate-rows events too, else they are left out and bytes are missing
 

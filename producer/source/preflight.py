@@ -1,4 +1,4 @@
-"""Can this member's binlog be read without losing anything? Each reason why not has a code and the statement that mends.
+"""Can a member's binlog be read without losing anything? Each reason why not: a code and the statement that mends it.
 
 Pure: it judges what ``inventory`` asked. A setting that a server does not know (older or newer versions drop some)
 counts as its only remaining value.

@@ -1,0 +1,308 @@
+"""The receiver against real servers of both flavours: the oracle is the server's own files and mysqlbinlog."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.servers import DatabaseServer, DatabaseSet
+from producer.receiver import Receiver
+from producer.relay import layout
+from producer.relay.log import RelayLog
+from producer.relay.reader import RelayReader
+from schemas.gtid import Flavour, parse_gtid_set
+from tests.relay import (
+    PLAIN,
+    CuttingProxy,
+    assert_identical,
+    flush_and_wait,
+    member_of,
+    position_of,
+    read_everything,
+    receiving,
+    relay_file,
+    run_mixed_workload,
+)
+from tests.waiting import eventually
+
+_NAMES = iter(f"relay_{number}" for number in range(1000))
+
+
+@pytest.fixture
+def database(source_set: DatabaseSet) -> Iterator[str]:
+    """A database of this test's own on the primary."""
+    name = next(_NAMES)
+    yield name
+    source_set.execute(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.mark.parametrize("member", ["primary", "replica"])
+def test_relay_files_equal_the_closed_files_of_the_server(
+    source_set: DatabaseSet, tmp_path: Path, database: str, member: str
+) -> None:
+    """Also a file that was the active one while it was received, from primary and replica."""
+    server = source_set.primary if member == "primary" else source_set.replicas[0]
+    with receiving(server, tmp_path / "relay") as reception:
+        reception.wait_for(server)
+        run_mixed_workload(source_set.primary, database)
+        wanted = position_of(source_set.primary)
+        eventually(lambda: position_of(server).includes(wanted), what="the replica caught up")
+        reception.wait_for(server)
+        names = flush_and_wait(server, reception)
+        assert len(names) >= 2 if member == "primary" else names
+        assert_identical(server, reception, names)
+
+
+def test_mysqlbinlog_reads_the_relay_files(
+    mysql_server: DatabaseServer, tmp_path: Path, mysqlbinlog: Path
+) -> None:
+    """MySQL's own reader agrees with every checksum."""
+    name = next(_NAMES)
+    with receiving(mysql_server, tmp_path / "relay") as reception:
+        run_mixed_workload(mysql_server, name)
+        reception.wait_for(mysql_server)
+        for file in flush_and_wait(mysql_server, reception):
+            path = relay_file(reception.relay, file)
+            done = subprocess.run(
+                [mysqlbinlog, "--verify-binlog-checksum", path], capture_output=True, check=False
+            )
+            assert done.returncode == 0, done.stderr.decode()
+            assert b"BINLOG" in done.stdout
+
+
+def test_a_reader_sees_every_byte_of_closed_files(
+    source_set: DatabaseSet, tmp_path: Path, database: str
+) -> None:
+    """Spans joined together are the server's files, for small and large spans."""
+    server = source_set.primary
+    with receiving(server, tmp_path / "relay") as reception:
+        run_mixed_workload(server, database)
+        reception.wait_for(server)
+        names = flush_and_wait(server, reception)
+        for bytes_max in (100, 1 << 20):
+            seen = read_everything(reception.relay, bytes_max=bytes_max)
+            for name in names:
+                (found,) = [payload for key, payload in seen.items() if key.endswith(name)]
+                assert found == (server.binlog_dir / name).read_bytes()[4:]
+
+
+def test_a_dump_that_the_server_kills_is_resumed(
+    source_set: DatabaseSet, tmp_path: Path, database: str
+) -> None:
+    """KILL of the dump thread while rows arrive: the same files in the end, in one sub-directory."""
+    server = source_set.primary
+    server.execute(f"CREATE DATABASE {database}")
+    server.execute(f"CREATE TABLE {database}.k (id INT PRIMARY KEY AUTO_INCREMENT, a VARCHAR(300))")
+    with receiving(server, tmp_path / "relay") as reception:
+        for _ in range(4):
+            reception.wait_for(server)
+            for thread in dump_threads(server):
+                server.execute(f"KILL {thread}")
+            for _ in range(20):
+                server.execute(f"INSERT INTO {database}.k (a) VALUES (REPEAT('k', 300))")
+        reception.wait_for(server)
+        assert reception.receiver.status().connects >= 4
+        assert_identical(server, reception, flush_and_wait(server, reception))
+        assert len({subdir for subdir, _ in reception.relay.list_files()}) == 1
+
+
+def test_a_connection_cut_anywhere_is_resumed(
+    source_set: DatabaseSet, tmp_path: Path, database: str
+) -> None:
+    """Cut inside a packet, inside an event, inside a transaction: byte identity all the same."""
+    server = source_set.primary
+    run_mixed_workload(server, database)
+    with CuttingProxy(member_of(server)) as proxy:
+        proxy.cut_after_bytes = 40_000
+        with receiving(server, tmp_path / "relay", member=proxy.member, tls=PLAIN) as reception:
+            eventually(lambda: proxy.connections >= 2, what="a second connection")
+            for limit in (90_000, 1_000_001, 2_500_000, 5_000_007):
+                before = proxy.connections
+                proxy.cut_after_bytes = limit
+                proxy.cut()
+                eventually(lambda before=before: proxy.connections > before)
+            proxy.cut_after_bytes = None
+            proxy.cut()
+            eventually(lambda: reception.relay.position().includes(position_of(server)))
+            assert reception.error is None
+            assert_identical(server, reception, flush_and_wait(server, reception))
+
+
+def test_a_silent_connection_is_given_up(
+    source_set: DatabaseSet, tmp_path: Path, database: str
+) -> None:
+    """Half-open: not a byte, no end; after three heartbeat periods a new connection is made."""
+    server = source_set.primary
+    with (
+        CuttingProxy(member_of(server)) as proxy,
+        receiving(server, tmp_path / "relay", member=proxy.member, tls=PLAIN) as reception,
+    ):
+        eventually(lambda: reception.relay.position().includes(position_of(server)))
+        proxy.mute()
+        server.execute(f"CREATE DATABASE {database}")
+        eventually(lambda: proxy.connections == 1)
+        eventually(lambda: proxy.connections >= 2, what="a new connection")
+        proxy.unmute()
+        proxy.cut()
+        eventually(lambda: reception.relay.position().includes(position_of(server)))
+        assert reception.error is None
+
+
+def test_an_idle_source_is_not_silent(source_set: DatabaseSet, tmp_path: Path) -> None:
+    """Heartbeats keep an idle connection, and none of them is written."""
+    server = source_set.replicas[1]
+    with receiving(server, tmp_path / "relay") as reception:
+        reception.wait_for(server)
+        before = reception.receiver.status().figures.received_bytes
+        size = sum(
+            path.stat().st_size for path in (tmp_path / "relay").rglob("*.0*") if path.is_file()
+        )
+        eventually(lambda: reception.receiver.status().figures.received_bytes >= before + 4 * 40)
+        assert reception.receiver.status().connects == 1
+        after = sum(
+            path.stat().st_size for path in (tmp_path / "relay").rglob("*.0*") if path.is_file()
+        )
+        assert after == size
+
+
+def test_events_larger_than_a_packet_arrive_whole(
+    source_set: DatabaseSet, tmp_path: Path, database: str
+) -> None:
+    """An event above 16 MiB is split over packets on the wire; exact multiples have an empty last packet."""
+    server = source_set.primary
+    server.execute("SET GLOBAL max_allowed_packet = 1073741824")
+    server.execute(f"CREATE DATABASE {database}")
+    server.execute(f"CREATE TABLE {database}.big (id INT PRIMARY KEY AUTO_INCREMENT, b LONGBLOB)")
+    with receiving(server, tmp_path / "relay") as reception:
+        for size in (17_000_000, 40_000_000):
+            server.execute(f"INSERT INTO {database}.big (b) VALUES (REPEAT('b', {size}))")
+        around = 16 * 1024 * 1024 - 100
+        for size in range(around, around + 90, 10):
+            server.execute(f"INSERT INTO {database}.big (b) VALUES (REPEAT('c', {size}))")
+        reception.wait_for(server)
+        assert_identical(server, reception, flush_and_wait(server, reception))
+        with RelayReader(reception.relay) as reader:
+            assert reader.first() is not None
+        seen = read_everything(reception.relay, bytes_max=1 << 20)
+        assert max(map(len, seen.values())) > 40_000_000
+
+
+def test_a_restart_goes_on_where_the_relay_log_ends(
+    source_set: DatabaseSet, tmp_path: Path, database: str
+) -> None:
+    """The same sub-directory, nothing twice; relay.meta names the end."""
+    server = source_set.primary
+    server.execute(f"CREATE DATABASE {database}")
+    with receiving(server, tmp_path / "relay") as reception:
+        reception.wait_for(server)
+    server.execute(f"CREATE TABLE {database}.r (id INT PRIMARY KEY)")
+    server.execute("FLUSH BINARY LOGS")
+    server.execute(f"INSERT INTO {database}.r VALUES (1)")
+    with receiving(server, tmp_path / "relay") as reception:
+        reception.wait_for(server)
+        assert_identical(server, reception, flush_and_wait(server, reception))
+        end = reception.relay.end()
+    (subdir,) = layout.list_subdirs(tmp_path / "relay")
+    meta = layout.read_meta(tmp_path / "relay" / str(subdir))
+    assert meta is not None
+    assert end is not None
+    assert (meta.binlog_name, meta.binlog_pos) == (end.file, end.pos)
+    assert parse_gtid_set(server.flavour, meta.binlog_gtid) == position_of(server)
+
+
+def test_a_deleted_relay_log_is_rebuilt_from_what_is_wanted(
+    source_set: DatabaseSet, tmp_path: Path, database: str
+) -> None:
+    """Only files from the first wanted GTID on come again."""
+    server = source_set.primary
+    server.execute(f"CREATE DATABASE {database}")
+    wanted = position_of(server)
+    server.execute("FLUSH BINARY LOGS")
+    last_file = str(server.execute("SHOW BINARY LOGS")[-1][0])
+    server.execute(f"CREATE TABLE {database}.r (id INT PRIMARY KEY)")
+    with receiving(server, tmp_path / "relay", wanted=wanted) as reception:
+        reception.wait_for(server)
+        assert [name for _, name in reception.relay.list_files()] == [last_file]
+        with RelayReader(reception.relay) as reader:
+            at = reader.seek(wanted)
+            assert at is not None
+            assert (at.file, at.pos) == (last_file, 4)
+
+
+def test_a_relay_log_that_begins_too_late_is_followed_by_a_new_sub_directory(
+    source_set: DatabaseSet, tmp_path: Path, database: str
+) -> None:
+    """A task that needs more than the relay log has gets it; no reader crosses the gap between the two."""
+    server = source_set.primary
+    early = position_of(server)
+    server.execute("FLUSH BINARY LOGS")
+    server.execute(f"CREATE DATABASE {database}")
+    server.execute("FLUSH BINARY LOGS")
+    with receiving(server, tmp_path / "relay", wanted=position_of(server)) as reception:
+        reception.wait_for(server)
+    with receiving(server, tmp_path / "relay", wanted=early) as reception:
+        eventually(lambda: len(layout.list_subdirs(tmp_path / "relay")) == 2)
+        reception.wait_for(server)
+        with RelayReader(reception.relay) as reader:
+            at = reader.seek(early)
+        assert at is not None
+        assert at.subdir.endswith(".000002")
+
+
+def test_a_server_that_was_reset_gets_a_new_sub_directory(
+    new_server: object, tmp_path: Path
+) -> None:
+    """RESET: the same file name with other bytes is found out by comparison, not appended to."""
+    assert callable(new_server)
+    for flavour in (Flavour.MARIADB, Flavour.MYSQL):
+        server = new_server(flavour)
+        directory = tmp_path / f"relay-{flavour}"
+        server.execute("CREATE DATABASE a")
+        with receiving(server, directory) as reception:
+            reception.wait_for(server)
+        server.execute(
+            "RESET MASTER" if flavour is Flavour.MARIADB else "RESET BINARY LOGS AND GTIDS"
+        )
+        for number in range(3):
+            server.execute(f"CREATE DATABASE b{number}")
+        with receiving(server, directory) as reception:
+            eventually(lambda reception=reception: _subdir_count(reception.relay) == 2)
+            server.execute("CREATE DATABASE c")
+            names = flush_and_wait(server, reception)
+            assert_identical(server, reception, names)
+
+
+def test_the_newer_reader_with_our_id_evicts_the_older(
+    source_set: DatabaseSet, tmp_path: Path
+) -> None:
+    """The older ends as fenced: it must ask for its lease before it reads again."""
+    server = source_set.primary
+    with receiving(server, tmp_path / "relay") as old:
+        old.wait_for(server)
+        other = RelayLog.open(tmp_path / "other", flavour=server.flavour)
+        successor = Receiver(old.receiver._source, other, wanted=None)
+        try:
+            old.stop.clear()
+            import threading
+
+            stop = threading.Event()
+            thread = threading.Thread(target=successor.run, args=(stop,))
+            thread.start()
+            eventually(lambda: old.error is not None, what="the older reader's end")
+            assert old.error is not None
+            assert old.error.code == "MR-1042"
+            stop.set()
+            thread.join()
+        finally:
+            other.close()
+
+
+def dump_threads(server: DatabaseServer) -> list[int]:
+    """Connection ids of dumps of the service's account."""
+    rows = server.execute("SHOW PROCESSLIST")
+    return [int(row[0]) for row in rows if row[1] == server.user and "Binlog Dump" in str(row[4])]
+
+
+def _subdir_count(relay: RelayLog) -> int:
+    return len({subdir for subdir, _ in relay.list_files()})

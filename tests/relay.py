@@ -1,0 +1,266 @@
+"""What the relay's tests share: a receiver on a thread, a proxy that cuts, a mixed workload, comparison with the server."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deploy.servers import DatabaseServer
+from millrace.errors import MillraceError
+from producer.receiver import Receiver, ReceiverSource
+from producer.relay.log import RelayLog
+from producer.relay.reader import RelayReader
+from producer.source.connection import Login
+from producer.source.dump import Reader
+from schemas.coordinates import Coordinates
+from schemas.documents.model import Member, Tls, TlsMode
+from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from tests.waiting import eventually
+
+UNVERIFIED = Tls(TlsMode.REQUIRE_UNVERIFIED)
+PLAIN = Tls(TlsMode.DISABLED)
+
+
+def login_of(server: DatabaseServer, *, tls: Tls = UNVERIFIED) -> Login:
+    """The service's login."""
+    return Login(user=server.user, password=server.password, tls=tls)
+
+
+def member_of(server: DatabaseServer) -> Member:
+    """Its address."""
+    return Member(server.host, server.port)
+
+
+@dataclass
+class Reception:
+    """A receiver at work: ``error`` is what it ended with, if by itself."""
+
+    receiver: Receiver
+    relay: RelayLog
+    stop: threading.Event = field(default_factory=threading.Event)
+    error: MillraceError | None = None
+    thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.receiver.run(self.stop)
+        except MillraceError as error:
+            self.error = error
+
+    def wait_for(self, server: DatabaseServer, *, timeout_s: float = 60.0) -> None:
+        """Until everything that the server has executed is in the relay log."""
+        wanted = position_of(server)
+
+        def reached() -> bool:
+            assert self.error is None, self.error
+            return self.relay.position().includes(wanted)
+
+        eventually(reached, timeout_s=timeout_s, what=f"relay log at {wanted}")
+
+    def wait_for_file(self, name: str) -> None:
+        """Until the relay log is in the file ``name``."""
+
+        def reached() -> bool:
+            assert self.error is None, self.error
+            end = self.relay.end()
+            return end is not None and end.file == name
+
+        eventually(reached, what=f"relay log in {name}")
+
+
+@contextmanager
+def receiving(
+    server: DatabaseServer,
+    directory: Path,
+    *,
+    member: Member | None = None,
+    tls: Tls = UNVERIFIED,
+    wanted: GtidPosition | None = None,
+) -> Iterator[Reception]:
+    """A receiver of ``server`` into ``directory`` while the block runs."""
+    relay = RelayLog.open(directory, flavour=server.flavour)
+    source = ReceiverSource(
+        member=member or member_of(server),
+        login=login_of(server, tls=tls),
+        reader=Reader.for_set(str(directory)),
+        heartbeat_s=1.0,
+    )
+    reception = Reception(Receiver(source, relay, wanted=wanted), relay)
+    try:
+        yield reception
+    finally:
+        reception.stop.set()
+        reception.thread.join(30)
+        relay.close()
+
+
+def position_of(server: DatabaseServer) -> GtidPosition:
+    """What the server has executed."""
+    return parse_gtid_set(server.flavour, server.gtid_position())
+
+
+def flush_and_wait(server: DatabaseServer, reception: Reception) -> list[str]:
+    """End the server's current file; the names of all closed files, once the relay log is beyond them."""
+    server.execute("FLUSH BINARY LOGS")
+    names = [str(row[0]) for row in server.execute("SHOW BINARY LOGS")]
+    reception.wait_for_file(names[-1])
+    return names[:-1]
+
+
+def relay_file(relay: RelayLog, name: str) -> Path:
+    """The file in the newest sub-directory that has it."""
+    found = [subdir for subdir, file in relay.list_files() if file == name]
+    return relay.root / str(found[-1]) / name
+
+
+def assert_identical(server: DatabaseServer, reception: Reception, names: list[str]) -> None:
+    """``cmp`` of closed files with the server's."""
+    for name in names:
+        assert (
+            relay_file(reception.relay, name).read_bytes()
+            == (server.binlog_dir / name).read_bytes()
+        ), name
+
+
+def read_everything(relay: RelayLog, *, bytes_max: int = 1 << 16) -> dict[str, bytes]:
+    """What a reader sees, by ``subdir/file``, without the magic."""
+    found: dict[str, bytes] = {}
+    with RelayReader(relay) as reader:
+        at: Coordinates | None = reader.first()
+        while at is not None:
+            span = reader.read(at, bytes_max=bytes_max)
+            key = f"{at.subdir}/{at.file}"
+            found[key] = found.get(key, b"") + bytes(span.payload)
+            at = at.at(at.pos + len(span.payload)) if len(span.payload) else reader.after_file(at)
+    return found
+
+
+def run_mixed_workload(server: DatabaseServer, database: str) -> None:
+    """Every form of source transaction that the flavour logs."""
+    run = server.execute
+    run(f"CREATE DATABASE {database}")
+    run(
+        f"CREATE TABLE {database}.t (id INT PRIMARY KEY AUTO_INCREMENT, a VARCHAR(200), b LONGBLOB)"
+    )
+    run(f"CREATE TABLE {database}.m (id INT PRIMARY KEY, a VARCHAR(20)) ENGINE=MyISAM")
+    for number in range(20):
+        run(f"INSERT INTO {database}.t (a) VALUES ('{number}'), (REPEAT('é', 100))")
+    run(f"UPDATE {database}.t SET a = CONCAT(a, '!')")
+    run(f"INSERT INTO {database}.m VALUES (1, 'x'), (2, 'y')")  # BEGIN … COMMIT, without XID
+    run(f"DELETE FROM {database}.t WHERE id % 3 = 0")
+    run(f"CREATE TABLE {database}.s AS SELECT id, a FROM {database}.t")
+    run(f"ALTER TABLE {database}.s ADD COLUMN c INT")
+    run(f"CREATE VIEW {database}.v AS SELECT 1 AS one")
+    run(f"TRUNCATE TABLE {database}.s")
+    run("FLUSH BINARY LOGS")
+    run(f"INSERT INTO {database}.t (a, b) VALUES ('big', REPEAT('x', 3000000))")
+    run_transactions(server, database)
+    run(f"DROP TABLE {database}.s")
+
+
+def run_transactions(server: DatabaseServer, database: str) -> None:
+    """Transactions of several statements need one session: an SQL block in a procedure gives it."""
+    run = server.execute
+    run(
+        f"CREATE PROCEDURE {database}.p() BEGIN"
+        f" START TRANSACTION; INSERT INTO {database}.t (a) VALUES ('one'); SAVEPOINT s;"
+        f" INSERT INTO {database}.t (a) VALUES ('two'); ROLLBACK TO s;"
+        f" INSERT INTO {database}.t (a) VALUES ('three'); COMMIT;"
+        f" START TRANSACTION; INSERT INTO {database}.t (a) VALUES ('undone'); ROLLBACK;"
+        f" START TRANSACTION; DELETE FROM {database}.m; COMMIT; END"
+    )
+    run(f"CALL {database}.p()")
+    if server.flavour is Flavour.MARIADB:  # MySQL refuses to mix engines while GTIDs are enforced
+        run(
+            f"CREATE PROCEDURE {database}.q() BEGIN"
+            f" START TRANSACTION; INSERT INTO {database}.t (a) VALUES ('undone');"
+            f" INSERT INTO {database}.m VALUES (7, 'kept'); ROLLBACK; END"
+        )
+        run(f"CALL {database}.q()")
+
+
+class CuttingProxy:
+    """A TCP proxy to a server that can cut every connection after a number of bytes sent to the client."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.member = Member("127.0.0.1", self._listener.getsockname()[1])
+        self.cut_after_bytes: int | None = None
+        self.connections = 0
+        self._is_muted = False
+        self._open: list[socket.socket] = []
+        self._pumps: list[threading.Thread] = []
+        self._accepting = threading.Thread(target=self._accept)
+        self._accepting.start()
+
+    def __enter__(self) -> "CuttingProxy":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _shut(self._listener)
+        self.cut()
+        self._accepting.join()
+        for pump in self._pumps:
+            pump.join()
+
+    def cut(self) -> None:
+        """Reset every connection."""
+        for end in self._open:
+            _shut(end)
+        self._open.clear()
+
+    def mute(self) -> None:
+        """Let the connections stand and pass nothing on: a half-open line."""
+        self._is_muted = True
+
+    def unmute(self) -> None:
+        """Pass on what comes on new connections."""
+        self._is_muted = False
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                self._listener.close()
+                return
+            server = socket.create_connection((self._member.host, self._member.port))
+            self.connections += 1
+            self._open += [client, server]
+            for arguments in ((client, server, False), (server, client, True)):
+                pump = threading.Thread(target=self._pump, args=arguments)
+                self._pumps.append(pump)
+                pump.start()
+
+    def _pump(self, source: socket.socket, target: socket.socket, to_client: bool) -> None:
+        passed = 0
+        try:
+            while chunk := source.recv(1 << 16):
+                limit = self.cut_after_bytes
+                if to_client and limit is not None and passed + len(chunk) >= limit:
+                    target.sendall(chunk[: max(0, limit - passed)])
+                    break
+                if not self._is_muted:
+                    target.sendall(chunk)
+                passed += len(chunk)
+        except OSError:
+            return
+        finally:
+            _shut(source)
+            _shut(target)
+            source.close()
+
+
+def _shut(end: socket.socket) -> None:
+    """Reset one side; it may be gone already."""
+    try:
+        end.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return
