@@ -1,0 +1,40 @@
+"""The one catalogue of error codes: what an operator may see, why, and what mends it.
+
+A code is stable once released: its meaning never changes and its number is never given again. The branch (retry,
+fenced, fatal) is not here: the class that is raised says it, because the same condition can be either.
+
+A module a section: 1xxx ``source``, 2xxx ``relay``, 3xxx ``kafka``, 4xxx ``control``, 5xxx ``apply``, 60xx ``record``,
+65xx ``converter``, 8xxx ``house``, 9xxx ``internal``. (7xxx, security, has none yet.)
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from millrace.codes import apply, control, converter, house, internal, kafka, record, relay, source
+from millrace.codes.code import Code
+
+__all__ = ["CATALOGUE", "Code"]
+
+
+def _catalogue(*sections: tuple[Code, ...]) -> Mapping[str, Code]:
+    """Index by code; a number given twice is a defect found at import."""
+    found: dict[str, Code] = {}
+    for section in sections:
+        for code in section:
+            if code.code in found:
+                raise ValueError(f"{code.code} is declared twice")
+            found[code.code] = code
+    return MappingProxyType(found)
+
+
+CATALOGUE: Mapping[str, Code] = _catalogue(
+    source.CODES,
+    relay.CODES,
+    kafka.CODES,
+    control.CODES,
+    apply.CODES,
+    record.CODES,
+    converter.CODES,
+    house.CODES,
+    internal.CODES,
+)

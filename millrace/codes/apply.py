@@ -1,0 +1,183 @@
+"""5xxx: apply and target."""
+
+from millrace.codes.code import Code
+
+CODES: tuple[Code, ...] = (
+    Code(
+        "MR-5001",
+        "the target can't be reached",
+        "No writable server of the target set answers, or a connection to it broke.",
+        "Check the servers of the set and the way to them; the task goes on by itself.",
+    ),
+    Code(
+        "MR-5002",
+        "the target refuses our account",
+        "User or password is wrong, or the account may not connect from here.",
+        "Correct user and password of the set document (`millrace set show NAME`), then `millrace task "
+        "resume NAME`.",
+    ),
+    Code(
+        "MR-5003",
+        "the target is read-only",
+        "The server we write to does not accept writes: it became a replica, or an operator closed it.",
+        "Make one member of the target set writable; the task finds it by itself.",
+    ),
+    Code(
+        "MR-5004",
+        "the target has no connection left",
+        "max_connections or the account's own limit is reached.",
+        "Raise the limit or lower `lanes`; the task goes on by itself.",
+    ),
+    Code(
+        "MR-5005",
+        "a target transaction lost a lock",
+        "A deadlock or a lock wait timeout: somebody else writes the same rows.",
+        "Nothing to do: the target transaction is repeated. If it lasts, find who else writes there.",
+    ),
+    Code(
+        "MR-5006",
+        "the target's disk is full",
+        "The server can't store more rows.",
+        "Free disk space on the target; the task goes on by itself.",
+    ),
+    Code(
+        "MR-5007",
+        "the account may not do what apply needs",
+        "A privilege is missing on the target.",
+        "GRANT what the message names: all on the replicated databases and on `millrace`, PROCESS, and "
+        "(MySQL) SELECT on performance_schema.",
+    ),
+    Code(
+        "MR-5008",
+        "the target's server is not fit",
+        "Its version or a setting makes exact replication impossible.",
+        "Change the setting that the message names, then `millrace task resume NAME`.",
+    ),
+    Code(
+        "MR-5010",
+        "a target row disagrees",
+        "The row to change or delete is missing, or the row to insert is there already: somebody else "
+        "wrote to the target, or the task began at the wrong place.",
+        "Look at the row that is named and mend it, or set `conflict: overwrite` or `skip` for the task; "
+        "then `millrace task resume NAME`.",
+    ),
+    Code(
+        "MR-5011",
+        "the target refuses a value",
+        "The target's column is narrower than the source's, or a constraint of its own forbids the value.",
+        "Make the target's table equal to the source's, then `millrace task resume NAME`.",
+    ),
+    Code(
+        "MR-5012",
+        "the target lacks a table",
+        "The topic has rows of a table that the target does not have.",
+        "Create it as it was at that position, or start the task where its CREATE TABLE stands; then "
+        "`millrace task resume NAME`.",
+    ),
+    Code(
+        "MR-5013",
+        "the target's table lacks a column",
+        "The topic has a column that the target's table does not have.",
+        "Add the column to the target's table, then `millrace task resume NAME`.",
+    ),
+    Code(
+        "MR-5014",
+        "a row is larger than the target accepts",
+        "The statement for one row exceeds the target's max_allowed_packet.",
+        "SET GLOBAL max_allowed_packet on the target to at least what the message names, then `millrace "
+        "task resume NAME`.",
+    ),
+    Code(
+        "MR-5020",
+        "a newer run of the task writes to the target",
+        "The fence row on the target names another run or a greater epoch.",
+        "Nothing to do: this run ends and asks ZooKeeper who owns the task.",
+    ),
+    Code(
+        "MR-5021",
+        "progress on the target was changed by somebody else",
+        "The low-water mark is not where this run left it.",
+        "Nothing to do: the task starts again from what the target says.",
+    ),
+    Code(
+        "MR-5022",
+        "the target's progress can't be read",
+        "Its tables were made by another version, or changed by hand.",
+        "Upgrade, or restore the database `millrace` of the target.",
+    ),
+    Code(
+        "MR-5030",
+        "records are missing in the topic",
+        "`seq` has a hole or goes backwards: retention removed records that were not applied, or the topic "
+        "was written to by somebody else.",
+        "`millrace topic verify TOPIC`; load the target anew when records are really gone.",
+    ),
+    Code(
+        "MR-5031",
+        "the topic does not reach back to the start",
+        "Retention removed the records with which the task should begin.",
+        "Start the task at a GTID that the topic still holds, on a target that stands there.",
+    ),
+    Code(
+        "MR-5032",
+        "a record can't be read",
+        "It is torn, not ours, or written by a newer Millrace.",
+        "`millrace topic tail TOPIC` shows it; upgrade apply, or find out who wrote it.",
+    ),
+    Code(
+        "MR-5033",
+        "the structure of a record is unknown",
+        "Neither the topic since the task's position, the target, nor the registry holds the schema of this id.",
+        "Name the registry that the capture task uses in the task's document, then `millrace task resume NAME`.",
+    ),
+    Code(
+        "MR-5034",
+        "records of an older owner stand after those of a newer",
+        "The epoch of the topic's control records goes down.",
+        "`millrace topic verify TOPIC`; the topic was written by a stale process: tell us.",
+    ),
+    Code(
+        "MR-5040",
+        "it is unknown whether a DDL statement was executed",
+        "The run ended while the statement ran, and what it names looks like neither before nor after.",
+        "Look at the tables it names; then `millrace apply-ddl TASK --seq N --done` or `--execute`.",
+    ),
+    Code(
+        "MR-5041",
+        "the target refuses a DDL statement",
+        "The target's structure differs from what the source had, or its flavour lacks what the statement asks.",
+        "Execute what is wanted by hand, then `millrace apply-ddl TASK --seq N --done`; or mend the target "
+        "and `millrace task resume NAME`.",
+    ),
+    Code(
+        "MR-5042",
+        "a statement is not understood",
+        "It is none of the statements that are applied, nor one that may be left out.",
+        "Execute what is wanted by hand, then `millrace apply-ddl TASK --seq N --done`, or `--execute` to "
+        "run it as it stands.",
+    ),
+    Code(
+        "MR-5050",
+        "a Spark job failed",
+        "A worker process or executor ended, or Spark could not run the job.",
+        "Nothing to do: the task starts again from what the target says. If it repeats, read the driver's log.",
+    ),
+    Code(
+        "MR-5051",
+        "Spark can't be started",
+        "Java, PySpark or the Kafka connector is missing.",
+        "Run `make setup`; MILLRACE_HOME must hold jars/spark.",
+    ),
+    Code(
+        "MR-5052",
+        "Spark can't read the topic",
+        "The broker is away, or the topic or its records are gone.",
+        "Check broker and topic; the task goes on by itself.",
+    ),
+    Code(
+        "MR-5060",
+        "source and target can't be compared",
+        "A table is missing on one side or its columns differ.",
+        "Bring the structures together; the message names the table.",
+    ),
+)

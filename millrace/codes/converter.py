@@ -1,0 +1,84 @@
+"""65xx: conversion and DDL."""
+
+from millrace.codes.code import Code
+
+CODES: tuple[Code, ...] = (
+    Code(
+        "MR-6501",
+        "rows that were not logged as rows",
+        "A session changed rows in statement format (binlog_format=STATEMENT or MIXED): the rows are not in the binlog.",
+        "On every member: `SET GLOBAL binlog_format=ROW`; load the named tables again, then start behind the statement.",
+    ),
+    Code(
+        "MR-6502",
+        "an event type that is not supported",
+        "The binlog holds an event that this version does not know, so it can't say that no row is lost.",
+        "Report the type with the server's version; a newer Millrace may know it.",
+    ),
+    Code(
+        "MR-6503",
+        "an anonymous transaction",
+        "The source logged a transaction without a GTID (gtid_mode is not ON).",
+        "On every member: `SET GLOBAL gtid_mode=ON` (in its steps), then start the task at a GTID behind it.",
+    ),
+    Code(
+        "MR-6504",
+        "row images are not whole",
+        "A session logged rows with binlog_row_image=MINIMAL or NOBLOB: columns are missing.",
+        "On every member: `SET GLOBAL binlog_row_image=FULL`; load the table again, then start behind the event.",
+    ),
+    Code(
+        "MR-6505",
+        "JSON values logged in parts",
+        "A session logged with binlog_row_value_options=PARTIAL_JSON: whole values are missing.",
+        "On every member: `SET GLOBAL binlog_row_value_options=''`; load the table again, then start behind the event.",
+    ),
+    Code(
+        "MR-6506",
+        "binlog events in an order that no source transaction has",
+        "Events are missing or out of place in the relay log.",
+        "Check the file with `mysqlbinlog`; remove the relay directory to fetch it anew.",
+    ),
+    Code(
+        "MR-6507",
+        "rows that are rolled back in the binlog",
+        "A transaction mixed tables with and without transactions and was rolled back: which rows stand is not in the binlog.",
+        "Compare the tables it names (`millrace compare`), then start the task behind it.",
+    ),
+    Code(
+        "MR-6508",
+        "the source transaction to go on with is not the next one",
+        "A large transaction was delivered in part, and the relay log does not continue with it.",
+        "Let the task read from the server (or a copy of its binlog) that it read from before.",
+    ),
+    Code(
+        "MR-6509",
+        "an encrypted binlog",
+        "The binlog file is encrypted (MariaDB encrypt_binlog), and was not decrypted by the server.",
+        "Read from a member with `encrypt_binlog=OFF`.",
+    ),
+    Code(
+        "MR-6510",
+        "the source lost events",
+        "The server wrote an incident event: changes are missing in its binlog from here on.",
+        "Compare the tables, load what differs again, then start the task behind the event.",
+    ),
+    Code(
+        "MR-6511",
+        "the prepared part of an XA transaction is missing",
+        "An XA COMMIT was logged, and the relay log does not reach back to its XA PREPARE.",
+        "Start the task at a GTID in front of the XA PREPARE, or load its tables again and start behind the XA COMMIT.",
+    ),
+    Code(
+        "MR-6512",
+        "a record that is too large",
+        "One row needs more than 1 GiB as a record, or one compressed value inflates to more.",
+        "Exclude the table in the task document, or make the row smaller.",
+    ),
+    Code(
+        "MR-6513",
+        "an ALTER that is logged in two phases",
+        "MariaDB logged START ALTER (binlog_alter_two_phase=ON).",
+        "On every member: `SET GLOBAL binlog_alter_two_phase=OFF`, then start the task behind the statement.",
+    ),
+)

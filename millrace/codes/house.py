@@ -1,0 +1,48 @@
+"""8xxx: installation and local servers."""
+
+from millrace.codes.code import Code
+
+CODES: tuple[Code, ...] = (
+    Code(
+        "MR-8001",
+        "two installations are mixed",
+        "The packages of Millrace were loaded from more than one folder, so an old copy may be running.",
+        "Uninstall the other copy (`pip uninstall millrace`) or start from a fresh virtual environment.",
+    ),
+    Code(
+        "MR-8002",
+        "a needed program is missing",
+        "A program that can't be fetched is not installed.",
+        "Install the named program with the system's package manager.",
+    ),
+    Code(
+        "MR-8003",
+        "a download failed",
+        "A server could not be fetched into the cache.",
+        "Check the network and run `make setup` again; what was fetched is kept.",
+    ),
+    Code(
+        "MR-8004",
+        "a local server did not start",
+        "An embedded server ended or did not answer in time while it was started.",
+        "Read the last lines of its log above; free memory and disk, then start again.",
+    ),
+    Code(
+        "MR-8005",
+        "a server program is not in the cache",
+        "The embedded servers have not been fetched, or this flavour can't be fetched on this system.",
+        "Run `make setup`; for MySQL give your own with `--mysqld PATH` or MILLRACE_MYSQLD=PATH.",
+    ),
+    Code(
+        "MR-8006",
+        "the local stack is in the way",
+        "`millrace up` found a stack that runs already, or `millrace down` found none.",
+        "Look with `millrace up --json`; end the running stack with `millrace down`.",
+    ),
+    Code(
+        "MR-8007",
+        "a local server refused a statement",
+        "An embedded server answered the set-up of the local stack with an error or not at all.",
+        "Read the server's log in the stack's folder; end the stack with `millrace down` and start again.",
+    ),
+)

@@ -1,0 +1,72 @@
+"""2xxx: the relay log."""
+
+from millrace.codes.code import Code
+
+CODES: tuple[Code, ...] = (
+    Code(
+        "MR-2001",
+        "the relay directory is in use",
+        "Another process holds the lock of the relay directory.",
+        "Nothing to do when a worker has just been replaced; else end the process that holds it (`fuser DIR/lock`).",
+    ),
+    Code(
+        "MR-2002",
+        "the relay log can't be written",
+        "The disk is full, read-only or failing.",
+        "Free space or mend the disk; the stream goes on by itself where the relay log ends.",
+    ),
+    Code(
+        "MR-2003",
+        "the relay log could not be made durable",
+        "fsync failed, so what was written since the last one is not trusted any more.",
+        "Check the disk; what was in doubt is cut off and fetched again by itself.",
+    ),
+    Code(
+        "MR-2004",
+        "a relay file is damaged",
+        "Bytes in the middle of a relay file are not what was written: checksum, length or position disagree.",
+        "Check the disk, then remove the relay directory: it is fetched again from the source.",
+    ),
+    Code(
+        "MR-2005",
+        "the stream of the source is not in order",
+        "A packet is missing, out of sequence or of an impossible length.",
+        "Nothing to do: the connection is made anew; if it repeats, look at proxies on the way.",
+    ),
+    Code(
+        "MR-2006",
+        "an event came with a wrong checksum",
+        "It was damaged on the way or in the source's file.",
+        "Nothing to do at first: it is fetched again; if it repeats, `mysqlbinlog --verify-binlog-checksum` on the source.",
+    ),
+    Code(
+        "MR-2007",
+        "an event is not at its place",
+        "The position an event names is not the offset it has: bytes are missing (MariaDB's encrypted files are so).",
+        "Read from another member; MariaDB with encrypt_binlog=ON can't be read byte by byte.",
+    ),
+    Code(
+        "MR-2008",
+        "the binlog has a form that is not understood",
+        "Events came in an order that no source transaction has.",
+        "Report the file and position with the server's version; read from another member meanwhile.",
+    ),
+    Code(
+        "MR-2009",
+        "a binlog file was begun without checksums",
+        "binlog_checksum was NONE when the source opened this file.",
+        "SET GLOBAL binlog_checksum = 'CRC32'; FLUSH BINARY LOGS; then start the task behind the older files.",
+    ),
+    Code(
+        "MR-2010",
+        "the source names a binlog file in an unusable way",
+        "The name is no plain file name that ends in a number.",
+        "Check log_bin of the source and what is between it and us.",
+    ),
+    Code(
+        "MR-2011",
+        "these coordinates are not in the relay log",
+        "The file was purged or the relay directory removed.",
+        "Nothing to do: the task starts again and fetches what it needs from the source.",
+    ),
+)
