@@ -1,0 +1,87 @@
+"""The peers: what others make of the same binlog on the same machine, in the same run.
+
+decode    python-mysql-replication reads the source's binlog from the start and decodes every row (no output)
+replica   a fresh server of the same flavour replicates the source with 4 workers; rows per second of applying
+"""
+
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from deploy.servers import Account, DatabaseServer, ServerOptions
+from schemas.gtid import Flavour
+
+REPLICA_WORKERS = 4
+REPLICA_TIMEOUT_S = 300.0
+DECODE_TIMEOUT_S = 300.0
+_DECODE = """
+import sys, time
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
+host, port, user, password, schema, is_mariadb = sys.argv[1:]
+stream = BinLogStreamReader(
+    connection_settings={"host": host, "port": int(port), "user": user, "passwd": password},
+    server_id=987654, blocking=False, only_schemas=[schema], is_mariadb=is_mariadb == "1",
+    only_events=[DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent],
+    **({} if is_mariadb == "1" else {"resume_stream": False}),
+)
+begin = time.monotonic()
+rows = sum(len(event.rows) for event in stream)
+print(rows, time.monotonic() - begin)
+"""
+
+
+def make_account(source: DatabaseServer) -> Account:
+    """A login for the peers."""
+    account = Account("peer", secrets.token_hex(12))
+    source.create_account(account, "SELECT, REPLICATION SLAVE, REPLICATION CLIENT")
+    return account
+
+
+def decode_rate(source: DatabaseServer, account: Account, *, database: str) -> float:
+    """Rows a second of python-mysql-replication."""
+    is_mariadb = "1" if source.flavour is Flavour.MARIADB else "0"
+    done = subprocess.run(
+        (
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            _DECODE,
+            source.host,
+            str(source.port),
+            account.user,
+            account.password,
+            database,
+            is_mariadb,
+        ),
+        capture_output=True,
+        text=True,
+        timeout=DECODE_TIMEOUT_S,
+        check=True,
+    )
+    rows, seconds = done.stdout.split()[-2:]
+    return int(rows) / float(seconds)
+
+
+def replica_rate(source: DatabaseServer, account: Account, folder: Path, *, rows: int) -> float:
+    """Rows a second of a native replica that has the whole binlog to apply."""
+    workers = (
+        f"--slave-parallel-threads={REPLICA_WORKERS}"
+        if source.flavour is Flavour.MARIADB
+        else f"--replica-parallel-workers={REPLICA_WORKERS}"
+    )
+    options = ServerOptions(server_id=301, extra=(workers,))
+    replica = DatabaseServer.of(source.flavour, folder, options)
+    replica.start()
+    try:
+        position = source.gtid_position()
+        begin = time.monotonic()
+        replica.follow(source.port, account)
+        if not replica.wait_for_position(position, timeout_s=REPLICA_TIMEOUT_S):
+            raise TimeoutError(f"the replica did not reach {position}")
+        return rows / (time.monotonic() - begin)
+    finally:
+        replica.discard()

@@ -1,0 +1,16 @@
+"""``millrace bench``: the figures, as JSON lines on standard output."""
+
+from typing import Annotated
+
+import typer
+
+Flavour = Annotated[str, typer.Option(help="mariadb or mysql.")]
+Changes = Annotated[int, typer.Option(help="Row changes of the bulk figures, a multiple of 3,000.")]
+
+
+def bench(*, flavour: Flavour = "mysql", changes: Changes = 600_000) -> None:
+    """Measure capture and apply beside peers; several minutes."""
+    from deploy.bench.run import run_bench
+    from schemas.gtid import Flavour as ServerFlavour
+
+    run_bench(ServerFlavour(flavour), changes=changes)
