@@ -1,0 +1,162 @@
+"""The runner of apply tasks: from what the target says to what the topic holds, until it is asked to stop.
+
+Start, in this order: the writable member of the target set; our tables; the fence (from here on no earlier run
+writes); a statement of an earlier run is ended; progress and inventory are read; the query begins at the offset of
+the mark.
+
+Reports ``gtid_set`` and ``seq`` as of the mark, and figures. Ends when ``stop`` is set, with the query, its Spark
+jobs and the micro-batch under way ended; raises Retryable, Fenced, Fatal as the runner's contract says.
+"""
+
+import threading
+
+from consumer.batch import Assignment, BatchApplier
+from consumer.ddl import end_earlier
+from consumer.spark import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQuery
+from consumer.target.connection import Endpoint, TargetConnection, connect
+from consumer.target.fence import raise_fence
+from consumer.target.inventory import read_inventory
+from consumer.target.members import writable_member
+from consumer.target.progress import (
+    Mark,
+    create_tables,
+    insert_mark,
+    read_standing,
+)
+from millrace.errors import Fatal, MillraceError
+from millrace.log import get_logger
+from schemas.documents import ApplyTask, Consistency, TaskDocument
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.status import TaskReport, TaskState
+from zk.runner import HeldLease, Report, SetSource
+
+LOOK_S = 0.2  # how soon a stop is seen
+
+_log = get_logger("apply")
+
+
+class ApplyRunner:
+    """Runs apply tasks on one Spark driver."""
+
+    def __init__(self, driver: SparkDriver, sets: SetSource) -> None:
+        self._driver = driver
+        self._sets = sets
+
+    def run(
+        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
+    ) -> None:
+        """Until ``stop`` is set or an error is raised."""
+        if not isinstance(task, ApplyTask):
+            raise Fatal("MR-4101", f"{task.name} is not an apply task")
+        if task.rules.consistency is not Consistency.CAUSAL:
+            raise Fatal(
+                "MR-5008", "consistency: transactional is not available yet", task=task.name
+            )
+        endpoint = writable_member(self._sets.set_document(task.target))
+        lease.verify()
+        session = connect(endpoint)
+        try:
+            applier = take_over(session, endpoint, task, epoch=lease.epoch)
+        finally:
+            session.close()
+        run = _Run(self._driver, task, applier, report)
+        try:
+            run.until(stop)
+        finally:
+            run.end()
+
+
+def take_over(
+    session: TargetConnection, endpoint: Endpoint, task: ApplyTask, *, epoch: int
+) -> BatchApplier:
+    """Fence, progress, inventory: everything that a start asks of the target."""
+    create_tables(session)
+    owner = raise_fence(session, task=task.name, epoch=epoch)
+    end_earlier(session, task.name)
+    standing = read_standing(session, task.name)
+    mark = standing.mark
+    if mark is None:
+        mark = first_mark(task)
+        insert_mark(session, task.name, mark)
+    elif mark.topic != task.source.topic:
+        raise Fatal(
+            "MR-5022", f"progress is of topic {mark.topic}, the task names {task.source.topic}"
+        )
+    inventory = read_inventory(session)
+    session.commit()
+    _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)
+    given = Assignment(
+        owner, endpoint, task.rules.conflict, min(task.rules.lanes, LANES_MAX), task.source.registry
+    )
+    return BatchApplier.at(given, standing, inventory, mark)
+
+
+def first_mark(task: ApplyTask) -> Mark:
+    """Where a task begins that has no progress; rows that ``start`` covers will be passed over."""
+    if task.start.is_first:
+        return Mark(0, FIRST_OFFSET, topic=task.source.topic)
+    flavour = Flavour.MYSQL if ":" in task.start.gtid_set else Flavour.MARIADB
+    start = parse_gtid_set(flavour, task.start.gtid_set)
+    return Mark(-1, FIRST_OFFSET, str(start), str(flavour), task.source.topic, 0, False)
+
+
+class _Run:
+    """One query and its applier."""
+
+    def __init__(
+        self, driver: SparkDriver, task: ApplyTask, applier: BatchApplier, report: Report
+    ) -> None:
+        self._applier = applier
+        self._report = report
+        self._busy = threading.Lock()  # held while a micro-batch is under way
+        self._ended = False
+        self._failure: MillraceError | None = None
+        self._progressed(applier.mark)
+        self._query: TopicQuery = driver.query(
+            task.name, task.source, offset=applier.mark.next_offset, process=self._process
+        )
+
+    def _process(self, records: Records) -> None:
+        with self._busy:
+            if self._ended:
+                return
+            try:
+                self._applier.process(records, self._progressed)
+            except MillraceError as exc:
+                self._failure = exc
+                raise
+
+    def _progressed(self, mark: Mark) -> None:
+        figures = self._applier.figures
+        self._report(
+            TaskReport(
+                TaskState.RUNNING,
+                gtid_set=mark.gtid_set,
+                seq=max(mark.seq, 0),
+                figures={
+                    "offset": mark.next_offset,
+                    "rows": figures.rows,
+                    "statements": figures.statements,
+                    "micro_batches": figures.batches,
+                    "ddl": figures.ddl,
+                    "last_commit_ms": figures.commit_ms,
+                    "not_applied": figures.left_out,
+                },
+            )
+        )
+
+    def until(self, stop: threading.Event) -> None:
+        """Wait for the end; raises what a micro-batch raised."""
+        try:
+            while not stop.is_set():
+                if self._query.wait(LOOK_S):
+                    break
+        except MillraceError as exc:
+            raise self._failure or exc from exc
+
+    def end(self) -> None:
+        """No micro-batch runs and none begins after this."""
+        self._ended = True
+        self._query.stop()
+        with self._busy:
+            self._applier.close()

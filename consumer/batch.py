@@ -1,0 +1,223 @@
+"""One micro-batch: stretches between barriers, each by one lane or by many, and the mark behind them.
+
+    few records      one Spark task reads, applies in order, moves the mark in the same target transaction
+    many records     one Spark task finds the causality keys; groups and lanes are made here; one Spark task a lane
+                     applies
+                     and leaves bitmaps; then the mark moves over all of it and the bitmaps go (compaction)
+    a barrier        a DDL statement is applied here, between stretches; a schema id that changed its meaning is
+                     learned
+
+Rows never pass through here, only their offsets, weights and keys. Everything that is decided depends on the
+records, the mark and the target alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from consumer.book import Book, Ints
+from consumer.ddl import DdlPlace, apply_ddl
+from consumer.executor import Order, Outcome, Plan
+from consumer.kernel.order import pack_lanes
+from consumer.stretch import Barrier, advanced
+from consumer.target.connection import Endpoint, TargetConnection, connect
+from consumer.target.inventory import Inventory, read_inventory
+from consumer.target.progress import (
+    Mark,
+    Owner,
+    Standing,
+    check_fence,
+    forget_applied,
+    keep_schemas,
+    move_mark,
+)
+from consumer.workshop import Catalogue
+from millrace.faults import fault_point, register
+from schemas.control import DdlRecord, SchemaRecord
+from schemas.documents import ConflictPolicy
+from schemas.record import decode_control
+
+BEFORE_MARK = register("apply.before_mark")
+AFTER_MARK = register("apply.after_mark")
+
+SOLE_OFFSETS_MAX = 4096  # below, a second Spark job costs more than a second connection gains
+
+
+class RecordsLike(Protocol):
+    """The records of a micro-batch, wherever they are."""
+
+    span: int
+
+    def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+        """``executor.apply_sole`` on the records from the mark on."""
+
+    def plan(self, order: Order, catalogue: Catalogue, applied: Ints) -> Plan:
+        """``executor.plan`` on the records from the mark on."""
+
+    def lanes(
+        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
+    ) -> list[Outcome]:
+        """``executor.apply_lane`` for each lane."""
+
+    def release(self) -> None:
+        """Nothing more is asked of these records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What an applier is for: constant while a run lasts."""
+
+    owner: Owner
+    endpoint: Endpoint
+    policy: ConflictPolicy
+    lane_count: int
+    registry: str = ""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counts for the status, since the start of the run."""
+
+    batches: int = 0
+    rows: int = 0
+    statements: int = 0
+    ddl: int = 0
+    left_out: int = 0
+    commit_ms: int = 0
+
+
+@dataclass(slots=True)
+class BatchApplier:
+    """Applies micro-batches one after the other. Not for several threads."""
+
+    assignment: Assignment
+    mark: Mark
+    applied: Ints
+    catalogue: Catalogue
+    figures: Figures = field(default_factory=Figures)
+    _session: TargetConnection | None = None
+    _version: int = 0
+
+    @classmethod
+    def at(
+        cls, assignment: Assignment, standing: Standing, inventory: Inventory, mark: Mark
+    ) -> "BatchApplier":
+        """Where the target stands."""
+        version = f"{assignment.owner.task}/{assignment.owner.run}/0"
+        return cls(assignment, mark, standing.applied, Catalogue(version, standing.book, inventory))
+
+    def process(self, records: RecordsLike, progressed: Callable[[Mark], None]) -> None:
+        """Apply all of it; ``progressed`` hears each move of the mark. Errors of our branches end the run."""
+        self.figures.batches += 1
+        begin = self.mark.next_offset
+        try:
+            while True:
+                left = records.span - max(self.mark.next_offset - max(begin, 0), 0)
+                barrier = self._stretch(records, is_small=left <= SOLE_OFFSETS_MAX)
+                progressed(self.mark)
+                if barrier is None:
+                    return
+                self._pass(barrier)
+                progressed(self.mark)
+        finally:
+            records.release()
+
+    def close(self) -> None:
+        """Close the driver's own session."""
+        if self._session is not None:
+            self._session.close()
+
+    def _stretch(self, records: RecordsLike, *, is_small: bool) -> Barrier | None:
+        order = self._order()
+        if is_small or self.assignment.lane_count == 1:
+            outcome = records.sole(order, self.catalogue, self.applied)
+            assert outcome.mark is not None
+            self.mark = outcome.mark
+            self._learn(outcome.learned)
+            self._count(outcome)
+            return outcome.barrier
+        plan = records.plan(order, self.catalogue, self.applied)
+        self._learn(plan.outcome.learned)
+        if len(plan.offsets):
+            groups = plan.entries.groups(len(plan.offsets))
+            lanes = pack_lanes(groups, plan.weights, self.assignment.lane_count)
+            for outcome in records.lanes(
+                order, self.catalogue, self.applied, offsets=plan.offsets, lanes=lanes
+            ):
+                self._count(outcome)
+        assert plan.outcome.mark is not None
+        if plan.outcome.mark != self.mark:
+            self._move(plan.outcome.mark, plan.outcome.learned)
+        self.figures.commit_ms = plan.outcome.commit_ms or self.figures.commit_ms
+        return plan.outcome.barrier
+
+    def _order(self) -> Order:
+        given = self.assignment
+        return Order(
+            given.owner,
+            given.endpoint,
+            given.policy,
+            self.mark,
+            self.figures.batches,
+            given.registry,
+        )
+
+    def _count(self, outcome: Outcome) -> None:
+        self.figures.rows += outcome.rows
+        self.figures.statements += outcome.statements
+        self.figures.commit_ms = outcome.commit_ms or self.figures.commit_ms
+
+    def _learn(self, learned: dict[int, str]) -> None:
+        book = self.catalogue.book
+        for number, text in learned.items():
+            book = book.learned(number, text)
+        if book is not self.catalogue.book:
+            self._renew(book, self.catalogue.inventory)
+
+    def _renew(self, book: Book, inventory: Inventory) -> None:
+        self._version += 1
+        owner = self.assignment.owner
+        self.catalogue = Catalogue(f"{owner.task}/{owner.run}/{self._version}", book, inventory)
+
+    def _move(self, after: Mark, learned: dict[int, str]) -> None:
+        """The mark over everything that the lanes did; their bitmaps go."""
+        session, task = self._own_session(), self.assignment.owner.task
+        fault_point(BEFORE_MARK)
+        check_fence(session, self.assignment.owner)
+        move_mark(session, task, before=self.mark, after=after)
+        keep_schemas(session, task, learned)
+        forget_applied(session, task)
+        session.commit()
+        fault_point(AFTER_MARK)
+        self.mark = after
+
+    def _own_session(self) -> TargetConnection:
+        if self._session is None or not self._session.is_open:
+            self._session = connect(self.assignment.endpoint)
+        return self._session
+
+    def _pass(self, barrier: Barrier) -> None:
+        record = decode_control(barrier.value)
+        if isinstance(record, SchemaRecord):
+            learned = {record.value.id: record.value.schema.text}
+            self._move(
+                advanced(self.mark, None, seq=self.mark.seq, next_offset=barrier.offset + 1),
+                learned,
+            )
+            self._learn(learned)
+            return
+        assert isinstance(record, DdlRecord)
+        after = advanced(self.mark, None, seq=record.source.seq, next_offset=barrier.offset + 1)
+        changed = record.source.seq > self.mark.seq and apply_ddl(
+            self.assignment.endpoint, self.assignment.owner, record, DdlPlace(self.mark, after)
+        )
+        if record.source.seq <= self.mark.seq:
+            after = advanced(self.mark, None, seq=self.mark.seq, next_offset=barrier.offset + 1)
+            self._move(after, {})
+        self.mark = after
+        self.figures.ddl += changed
+        self.figures.left_out += not changed
+        if changed:
+            session = self._own_session()
+            self._renew(self.catalogue.book, read_inventory(session))
+            session.commit()

@@ -1,0 +1,216 @@
+"""A record schema bound to the target's table: which columns, which row, which SQL.
+
+    columns written     those of the record that the target has and does not generate; one that is missing is Fatal
+                        MR-5013
+    row identity        the target's primary key, else a unique key that is never NULL, if the record has all its
+                        columns
+                        and it has no prefix or expression; without one all columns are compared (``identity`` is
+                        empty)
+
+Statements are made of pieces around what ``kernel.text`` writes: ``lead`` rows ``tail``, a row being ``opening``
+literals ``closing`` after the lines of ``shape``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from consumer.book import Ints, literal_form
+from consumer.target.inventory import Inventory, TargetColumn, TargetTable
+from millrace.errors import Fatal
+from schemas.gtid import Flavour
+from schemas.row_layout import RowLayout
+from schemas.table import Column, TypeCode
+
+BEFORE, AFTER = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """One kind of statement over many rows."""
+
+    lead: bytes
+    opening: bytes
+    closing: bytes
+    tail: bytes
+    shape: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """``columns``: pairs of column index in the record and the target's column, of all that are written.
+
+    ``update`` is None where rows are told apart by columns that don't compare well in a join: one by one then.
+    """
+
+    layout: RowLayout
+    target: TargetTable
+    columns: tuple[tuple[int, TargetColumn], ...]
+    identity: tuple[int, ...]
+    insert: Pieces
+    delete: Pieces | None
+    update: Pieces | None
+
+    @property
+    def name(self) -> bytes:
+        """The table as SQL writes it."""
+        return table_name(self.target.database, self.target.table)
+
+    def shape(self, image: int, columns: tuple[int, ...]) -> Ints:
+        """Lines for ``kernel.text`` of these columns of one image."""
+        return make_shape(self.layout, [(image, column) for column in columns])
+
+
+def quoted(name: str) -> bytes:
+    """An identifier as SQL writes it: the one place that quotes names."""
+    return b"`" + name.encode().replace(b"`", b"``") + b"`"
+
+
+def table_name(database: str, table: str) -> bytes:
+    """``database``.``table``."""
+    return quoted(database) + b"." + quoted(table)
+
+
+def bind(layout: RowLayout, inventory: Inventory) -> Binding:
+    """Fatal MR-5012 without the table, MR-5013 without a column of the record."""
+    table = layout.table
+    target = inventory.tables.get((table.database, table.table))
+    if target is None:
+        raise Fatal("MR-5012", f"there is no table {table.full_name}", table=table.full_name)
+    columns = []
+    for index, column in enumerate(table.columns):
+        found = target_column(target, column.name)
+        if found is None:
+            raise Fatal(
+                "MR-5013",
+                f"{table.full_name} has no column {column.name}",
+                table=table.full_name,
+                column=column.name,
+            )
+        if not found.generated:
+            columns.append((index, found))
+    identity = _identity(layout, target)
+    return Binding(
+        layout,
+        target,
+        tuple(columns),
+        identity,
+        _insert(layout, target, columns),
+        _delete(layout, target, identity) if identity else None,
+        _update(layout, target, columns, identity, inventory.flavour) if identity else None,
+    )
+
+
+def target_column(target: TargetTable, name: str) -> TargetColumn | None:
+    """The column of this name; MySQL compares column names without case."""
+    if (found := target.columns.get(name)) is not None:
+        return found
+    folded = name.casefold()
+    return next((c for c in target.columns.values() if c.name.casefold() == folded), None)
+
+
+def record_indexes(layout: RowLayout, names: tuple[str, ...]) -> tuple[int, ...] | None:
+    """Where these columns stand in the record; None if one is not there."""
+    places = {column.name.casefold(): index for index, column in enumerate(layout.table.columns)}
+    found = [places.get(name.casefold()) for name in names]
+    return None if None in found else tuple(index for index in found if index is not None)
+
+
+def _identity(layout: RowLayout, target: TargetTable) -> tuple[int, ...]:
+    for key in target.unique_keys:
+        indexes = record_indexes(layout, key.columns) if key.is_whole else None
+        if indexes and not any(target.columns[name].nullable for name in key.columns):
+            return indexes
+    return ()
+
+
+def make_shape(layout: RowLayout, places: list[tuple[int, int]]) -> Ints:
+    """Lines (cell from the record's first, form, scale) of (image, column)."""
+    columns = layout.table.columns
+    lines = [
+        (image * len(columns) + index, literal_form(columns[index]), columns[index].type.scale)
+        for image, index in places
+    ]
+    return np.array(lines, np.int64).reshape(-1, 3)
+
+
+def _insert(
+    layout: RowLayout, target: TargetTable, columns: list[tuple[int, TargetColumn]]
+) -> Pieces:
+    names = b",".join(quoted(column.name) for _, column in columns)
+    lead = (
+        b"INSERT INTO " + table_name(target.database, target.table) + b" (" + names + b") VALUES "
+    )
+    return Pieces(
+        lead, b"(", b")", b"", make_shape(layout, [(AFTER, index) for index, _ in columns])
+    )
+
+
+def _delete(layout: RowLayout, target: TargetTable, identity: tuple[int, ...]) -> Pieces:
+    names = [quoted(layout.table.columns[index].name) for index in identity]
+    shape = make_shape(layout, [(BEFORE, index) for index in identity])
+    lead = b"DELETE FROM " + table_name(target.database, target.table) + b" WHERE "
+    if len(names) == 1:
+        return Pieces(lead + names[0] + b" IN (", b"", b"", b")", shape)
+    return Pieces(lead + b"(" + b",".join(names) + b") IN (", b"(", b")", b")", shape)
+
+
+def _update(
+    layout: RowLayout,
+    target: TargetTable,
+    columns: list[tuple[int, TargetColumn]],
+    identity: tuple[int, ...],
+    flavour: Flavour,
+) -> Pieces | None:
+    """Rows as a derived table, joined first so that the target is never scanned."""
+    matches = []
+    for place, index in enumerate(identity):
+        found = target_column(target, layout.table.columns[index].name)
+        assert found is not None
+        matched = _join_operand(layout.table.columns[index], found, b"v.k%d" % place)
+        if matched is None:
+            return None
+        matches.append(b"t." + quoted(found.name) + b" = " + matched)
+    written = [(index, column) for index, column in columns if index not in identity]
+    if not written:
+        return None
+    sets = [
+        b"t." + quoted(column.name) + b" = v.c%d" % at for at, (_, column) in enumerate(written)
+    ]
+    names = [b"k%d" % at for at in range(len(identity))] + [
+        b"c%d" % at for at in range(len(written))
+    ]
+    shape = make_shape(
+        layout,
+        [*((BEFORE, index) for index in identity), *((AFTER, index) for index, _ in written)],
+    )
+    tail = b" STRAIGHT_JOIN " + table_name(target.database, target.table) + b" AS t ON "
+    tail += b" AND ".join(matches) + b" SET " + b", ".join(sets)
+    if flavour is Flavour.MYSQL:
+        lead, named = b"UPDATE (VALUES ", b") AS v (" + b",".join(names) + b")"
+        return Pieces(lead, b"ROW(", b")", named + tail, shape)
+    lead = b"UPDATE (SELECT " + b",".join(b"NULL AS " + name for name in names)
+    return Pieces(
+        lead + b" FROM DUAL WHERE 0 UNION ALL VALUES ", b"(", b")", b") AS v" + tail, shape
+    )
+
+
+_INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "year"}
+_BINARIES = {"binary", "varbinary"}
+_TEXTS = {"char", "varchar"}
+
+
+def _join_operand(column: Column, target: TargetColumn, operand: bytes) -> bytes | None:
+    """A column of the derived table as the target's index can look it up; None if it better does not."""
+    if target.type_text.startswith("bigint") and "unsigned" in target.type_text:
+        return b"CAST(" + operand + b" AS UNSIGNED)"  # a mixture below and above 2**63 is DECIMAL
+    if target.base_type in _INTEGERS and column.type.code is not TypeCode.BIT:
+        return operand
+    if target.base_type == "decimal" and column.type.code is TypeCode.NEWDECIMAL:
+        return operand
+    if target.base_type in _BINARIES:
+        return operand
+    if target.base_type in _TEXTS and target.charset and column.type.is_text:
+        charset, collation = target.charset.encode(), target.collation.encode()
+        return b"CONVERT(" + operand + b" USING " + charset + b") COLLATE " + collation
+    return None

@@ -1,0 +1,218 @@
+"""Which causality keys a table's records have: from the record's schema and the target's keys and foreign keys.
+
+For each table of the target:
+
+    its row identity                 ROW        the row itself; a table without one: BAG, one token for all
+    each further unique key          UNIQUE     whole columns that compare well; else its token (coarse)
+    a foreign key, the child's side  REFERENCE  the parent's columns that it refers to
+    the same, the parent's side      UNIQUE     over just those columns, under the same seed
+    cascades                         CASCADE    a parent's delete or key change holds the token of every table it can
+                                     TOUCH      reach; every record of such a table touches the token of its own
+    a foreign key over columns that don't compare well   SERIAL   every record of both tables holds one token
+
+"Compare well": equal values on the target have equal bytes here, by ``_method``. What is not listed there is COARSE.
+Not done: the key of the table map where the target has another identity (two rows of it may then swap places; each is
+found by the target's own key).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.binding import Binding, record_indexes, target_column
+from consumer.book import Ints, is_decimal
+from consumer.kernel import keys
+from consumer.target.inventory import ForeignKey, Inventory, TableKey, TargetColumn
+from schemas.table import INTEGER_CODES, TEMPORAL_CODES, Column, TypeCode
+
+# Printable ASCII differs in these only by case (and trailing blanks); other characters make the value coarse.
+_FOLDABLE = (
+    "utf8mb4_0900_ai_ci",
+    "utf8mb4_0900_as_ci",
+    "utf8mb4_0900_as_cs",
+    "utf8mb4_general_ci",
+    "utf8mb4_unicode_ci",
+    "utf8mb4_unicode_520_ci",
+    "utf8mb3_general_ci",
+    "utf8mb3_unicode_ci",
+    "utf8mb4_uca1400_ai_ci",
+    "utf8mb3_uca1400_ai_ci",
+    "utf8mb4_uca1400_as_ci",
+    "latin1_swedish_ci",
+    "latin1_general_ci",
+    "ascii_general_ci",
+)
+_BYTES_TYPES = {"binary", "varbinary", "uuid", "inet4", "inet6"}
+_INTEGER_TYPES = {"tinyint", "smallint", "mediumint", "int", "bigint"}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLine:
+    """One key of one table: ``parts`` are (column of the record, method)."""
+
+    kind: int
+    seed: int
+    token: int
+    parts: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPrograms:
+    """What ``kernel.keys`` needs, for all slots."""
+
+    key_first: Ints
+    keys: Ints
+    seeds: npt.NDArray[np.uint64]
+    tokens: npt.NDArray[np.uint64]
+    parts: Ints
+
+    def entries_max(self, record_count: int) -> int:
+        """Room that any ``record_count`` records need."""
+        widest = int(np.diff(self.key_first).max(initial=0))
+        return 4 * widest * record_count
+
+
+def make_key_programs(lines_by_slot: Iterable[tuple[KeyLine, ...]]) -> KeyPrograms:
+    """Arrays of every slot's lines."""
+    first, rows, seeds, tokens = [0], [], [], []
+    parts: list[tuple[int, int]] = []
+    for lines in lines_by_slot:
+        for line in lines:
+            rows.append((line.kind, len(parts), len(line.parts)))
+            seeds.append(line.seed)
+            tokens.append(line.token)
+            parts.extend(line.parts)
+        first.append(len(rows))
+    return KeyPrograms(
+        np.array(first, np.int64),
+        np.array(rows, np.int64).reshape(-1, 3),
+        np.array(seeds, np.uint64),
+        np.array(tokens, np.uint64),
+        np.array(parts, np.int64).reshape(-1, 2),
+    )
+
+
+def key_lines(binding: Binding, inventory: Inventory) -> tuple[KeyLine, ...]:
+    """The keys of one table's records."""
+    target = binding.target
+    place = (target.database, target.table)
+    names = tuple(binding.layout.table.columns[index].name for index in binding.identity)
+    lines = []
+    if binding.identity:
+        lines.append(_line(keys.ROW, place, names, binding, list(names)))
+    else:
+        lines.append(KeyLine(keys.BAG, 0, _hash("bag", *place)))
+    for key in target.unique_keys:
+        if tuple(map(str.casefold, key.columns)) != tuple(map(str.casefold, names)):
+            wanted = [name if key.is_whole else "" for name in key.columns]
+            lines.append(_line(keys.UNIQUE, place, key.columns, binding, wanted))
+    lines.extend(_foreign_lines(place, binding, inventory))
+    return tuple(lines)
+
+
+def _foreign_lines(place: TableKey, binding: Binding, inventory: Inventory) -> Iterable[KeyLine]:
+    children = _children(inventory.foreign_keys)
+    if any(place in _reach(parent, children) for parent in children):
+        yield KeyLine(keys.TOUCH, 0, _hash("reach", *place))
+    for foreign in inventory.foreign_keys:
+        if place not in (foreign.child, foreign.parent):
+            continue
+        if not _is_comparable(foreign, inventory):
+            yield KeyLine(keys.SERIAL, 0, _hash("serial", *foreign.parent))
+            continue
+        if place == foreign.child:
+            names = list(foreign.columns)
+            yield _line(keys.REFERENCE, foreign.parent, foreign.parent_columns, binding, names)
+        if place == foreign.parent:
+            names = list(foreign.parent_columns)
+            yield _line(keys.UNIQUE, foreign.parent, foreign.parent_columns, binding, names)
+            if foreign.cascades:
+                indexes = record_indexes(binding.layout, foreign.parent_columns) or ()
+                parts = tuple((index, keys.EXACT) for index in indexes)
+                for reached in sorted(_reach(place, children)):
+                    yield KeyLine(keys.CASCADE, 0, _hash("reach", *reached), parts)
+
+
+def _children(foreign_keys: Iterable[ForeignKey]) -> Mapping[TableKey, list[ForeignKey]]:
+    found: dict[TableKey, list[ForeignKey]] = {}
+    for foreign in foreign_keys:
+        found.setdefault(foreign.parent, []).append(foreign)
+    return found
+
+
+def _reach(parent: TableKey, children: Mapping[TableKey, list[ForeignKey]]) -> set[TableKey]:
+    """Tables that a delete or key change in ``parent`` can write, and the children of those."""
+    reached: set[TableKey] = set()
+    waiting = [foreign.child for foreign in children.get(parent, ()) if foreign.cascades]
+    while waiting:
+        table = waiting.pop()
+        if table not in reached:
+            reached.add(table)
+            waiting.extend(foreign.child for foreign in children.get(table, ()))
+    return reached
+
+
+def _is_comparable(foreign: ForeignKey, inventory: Inventory) -> bool:
+    """Both sides of the same type and collation, so that equal keys have equal bytes."""
+    child, parent = inventory.tables.get(foreign.child), inventory.tables.get(foreign.parent)
+    if child is None or parent is None:
+        return False
+    for name, parent_name in zip(foreign.columns, foreign.parent_columns, strict=True):
+        left, right = target_column(child, name), target_column(parent, parent_name)
+        if left is None or right is None or left.generated or right.generated:
+            return False
+        if left.base_type not in _INTEGER_TYPES and left.base_type not in ("char", "varchar"):
+            return False
+        unsigned = ("unsigned" in left.type_text) == ("unsigned" in right.type_text)
+        if left.base_type != right.base_type or left.collation != right.collation or not unsigned:
+            return False
+    return True
+
+
+def _line(
+    kind: int, place: TableKey, key: tuple[str, ...], binding: Binding, names: list[str]
+) -> KeyLine:
+    """A key over the record's columns ``names`` ("": can't be compared), under the seed of ``place`` and ``key``."""
+    seed = _hash("key", *place, *map(str.casefold, key))
+    token = _hash("token", *place, *map(str.casefold, key))
+    parts = []
+    for name in names:
+        indexes = record_indexes(binding.layout, (name,)) if name else None
+        target = target_column(binding.target, name) if name else None
+        if not indexes or target is None or target.generated:
+            return KeyLine(keys.SERIAL, seed, token)  # a value that is not in the record
+        parts.append((indexes[0], _method(binding.layout.table.columns[indexes[0]], target)))
+    return KeyLine(kind, seed, token, tuple(parts))
+
+
+def _method(column: Column, target: TargetColumn) -> int:
+    """How values of this column are compared; see ``kernel.keys``."""
+    code = column.type.code
+    if code in INTEGER_CODES and target.base_type in _INTEGER_TYPES:
+        return keys.EXACT
+    if code is TypeCode.NEWDECIMAL and is_decimal(column):
+        return keys.EXACT if target.type_text.endswith(f",{column.type.scale})") else keys.COARSE
+    if code in TEMPORAL_CODES:
+        digits = f"({column.type.fraction_digits})" if column.type.fraction_digits else ""
+        same = target.type_text.split("(")[0] + digits == target.type_text
+        return keys.EXACT if same and target.base_type in _TEMPORAL_TYPES else keys.COARSE
+    if column.type.is_text and target.charset:
+        if target.collation.endswith(("_bin", "_0900_bin")):
+            return keys.PADDED
+        return keys.FOLDED if target.collation in _FOLDABLE else keys.COARSE
+    if code is TypeCode.YEAR and target.base_type == "year":
+        return keys.EXACT
+    if column.type.text is not None and column.type.text.charset == "binary":
+        return keys.EXACT if target.base_type in _BYTES_TYPES else keys.COARSE
+    return keys.COARSE
+
+
+_TEMPORAL_TYPES = {"date", "time", "datetime", "timestamp"}
+
+
+def _hash(*words: str) -> int:
+    text = b"".join(len(word.encode()).to_bytes(4, "big") + word.encode() for word in words)
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")

@@ -1,0 +1,273 @@
+"""DDL on the target, exactly once, between two stretches of rows.
+
+    1  lock     GET_LOCK of the task: a statement of an earlier run is ended first (``end_earlier``)
+    2  intent   fence; the statement and the state of what it names (SHOW CREATE, InnoDB's table ids); commit
+    3  execute  on the same session, with the session of the record
+    4  done     fence; the mark moves over the statement, the intent goes; commit
+
+    killed between   what the next run finds                 what it does
+    1 and 2          no intent                               all of it
+    2 and 3          intent, state as before                 executes
+    3 and 4          intent, state differs                   marks it done
+    in 3             MySQL and MariaDB 11 end a table's statement whole: one of the two above. A DROP of several
+                     tables can
+                     stand half done on MariaDB: Fatal MR-5040, an operator decides (``decision`` of the intent)
+
+A statement that leaves its state as it was (ANALYZE-like ALTERs) is executed again, which changes nothing either:
+InnoDB gives a new table id to what was truncated, rebuilt, renamed away or exchanged, so those differ.
+Not done here: views, routines, triggers, events, accounts: recorded in ``left_out``, counted, not applied.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from consumer.binding import quoted
+from consumer.stretch import is_covered
+from consumer.target.connection import Endpoint, TargetConnection, connect
+from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
+from consumer.target.structure import read_state
+from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.faults import fault_point, register
+from millrace.log import get_logger
+from schemas.control import DdlRecord
+from schemas.gtid import Flavour
+from schemas.sql_tokens import SqlMode
+from schemas.statement import APPLIED_KINDS, RECORDED_KINDS, Kind, Statement, classify
+
+AFTER_INTENT = register("apply.ddl_after_intent")
+AFTER_EXECUTE = register("apply.ddl_after_execute")
+
+LOCK_S = 30
+DONE, EXECUTE, UNDECIDED = "done", "execute", ""
+
+_log = get_logger("apply.ddl")
+
+
+@dataclass(frozen=True, slots=True)
+class DdlPlace:
+    """Where a statement stands: the mark before it and the one behind it."""
+
+    before: Mark
+    after: Mark
+
+
+def apply_ddl(endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPlace) -> bool:
+    """Apply, record or pass over a statement, and move the mark over it. True if the target's tables may differ now."""
+    session = connect(endpoint)
+    try:
+        if is_covered(record, place.before):
+            return _pass_over(session, owner, place)
+        statement = classify(record.statement.sql, _default_database(record), _mode(record))
+        if statement.kind in RECORDED_KINDS or statement.kind in (Kind.TEMPORARY, Kind.TRANSACTION):
+            return _leave_out(session, owner, record, statement, place)
+        _lock(session, owner.task)
+        return _once(session, owner, record, statement, place)
+    finally:
+        session.close()
+
+
+def _pass_over(session: TargetConnection, owner: Owner, place: DdlPlace) -> bool:
+    check_fence(session, owner)
+    move_mark(session, owner.task, before=place.before, after=place.after)
+    session.commit()
+    return False
+
+
+def _leave_out(
+    session: TargetConnection,
+    owner: Owner,
+    record: DdlRecord,
+    statement: Statement,
+    place: DdlPlace,
+) -> bool:
+    check_fence(session, owner)
+    session.query(
+        f"REPLACE INTO {DATABASE}.left_out VALUES (%s, %s, %s, %s)",
+        (
+            owner.task,
+            record.source.seq,
+            str(statement.kind),
+            statement.recorded_text(record.statement.sql),
+        ),
+    )
+    move_mark(session, owner.task, before=place.before, after=place.after)
+    session.commit()
+    return False
+
+
+def _once(
+    session: TargetConnection,
+    owner: Owner,
+    record: DdlRecord,
+    statement: Statement,
+    place: DdlPlace,
+) -> bool:
+    seq = record.source.seq
+    check_fence(session, owner)
+    found = session.query(
+        f"SELECT state_text, decision FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
+        (owner.task, seq),
+    )
+    now = read_state(session, statement)
+    if found:
+        decision = str(found[0][1]) or decide(
+            json.loads(str(found[0][0])), now, statement, session.flavour
+        )
+    else:
+        _intend(session, owner, record, now)
+        decision = UNDECIDED if not _is_understood(statement) else EXECUTE
+    session.commit()
+    if decision == UNDECIDED:
+        raise _undecided(record, statement)
+    fault_point(AFTER_INTENT)
+    if decision == EXECUTE:
+        _execute(session, record, statement)
+        fault_point(AFTER_EXECUTE)
+        session.close()
+        session = connect(session.endpoint)
+    check_fence(session, owner)
+    move_mark(session, owner.task, before=place.before, after=place.after)
+    session.query(
+        f"DELETE FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
+        (owner.task, seq),
+    )
+    session.commit()
+    session.close()
+    return True
+
+
+def _is_understood(statement: Statement) -> bool:
+    return statement.kind in APPLIED_KINDS and not statement.selects_rows
+
+
+def _undecided(record: DdlRecord, statement: Statement) -> Fatal:
+    code = "MR-5040" if _is_understood(statement) else "MR-5042"
+    return Fatal(code, f"{statement.verb}: {record.statement.sql[:200]}", seq=record.source.seq)
+
+
+def _intend(
+    session: TargetConnection, owner: Owner, record: DdlRecord, state: Mapping[str, str]
+) -> None:
+    session.query(
+        f"INSERT INTO {DATABASE}.ddl_intent VALUES (%s, %s, %s, %s, '')",
+        (owner.task, record.source.seq, record.statement.sql, json.dumps(state, sort_keys=True)),
+    )
+
+
+def decide(
+    before: Mapping[str, str], now: Mapping[str, str], statement: Statement, flavour: Flavour
+) -> str:
+    """After a crash: was it executed? From the states of what it names, before and now ("": not there)."""
+    if not _is_understood(statement):
+        return UNDECIDED
+    if statement.kind is Kind.DROP_DATABASE:
+        return EXECUTE if any(now.values()) else DONE  # what is half dropped is dropped again
+    if statement.kind is Kind.DROP_TABLE and flavour is Flavour.MARIADB:
+        left = [name for name, state in before.items() if state and now.get(name)]
+        there = [name for name, state in before.items() if state]
+        return EXECUTE if left == there else UNDECIDED if left else DONE
+    return EXECUTE if before == now else DONE
+
+
+def _execute(session: TargetConnection, record: DdlRecord, statement: Statement) -> None:
+    sql = record.statement.sql
+    if statement.opens_transaction:  # the rows of CREATE TABLE … SELECT follow as records
+        head, _, _ = sql.rstrip().rstrip(";").rpartition("START")
+        sql = head
+    try:
+        _enter_session(session, record)
+        session.query(sql.encode())
+    except MillraceError as exc:
+        if isinstance(exc, Retryable):
+            raise
+        raise Fatal(
+            "MR-5041",
+            f"{statement.verb}: {exc.message}",
+            seq=record.source.seq,
+            sql=sql[:200],
+            **dict(exc.context),
+        ) from exc
+
+
+_ANYWHERE = ("time_zone", "foreign_key_checks", "unique_checks", "explicit_defaults_for_timestamp")
+_SAME_FLAVOUR = (
+    "sql_mode",
+    "collation_server",
+    "collation_connection",
+    "default_collation_for_utf8mb4",
+)
+_COMMON_MODES = {
+    "ANSI_QUOTES",
+    "PIPES_AS_CONCAT",
+    "IGNORE_SPACE",
+    "NO_BACKSLASH_ESCAPES",
+    "NO_ZERO_DATE",
+}
+_COMMON_MODES |= {
+    "NO_ZERO_IN_DATE",
+    "STRICT_TRANS_TABLES",
+    "STRICT_ALL_TABLES",
+    "ALLOW_INVALID_DATES",
+}
+
+
+def _default_database(record: DdlRecord) -> str:
+    return record.statement.session.get("default_database", "")
+
+
+def _modes(record: DdlRecord) -> list[str]:
+    return [mode for mode in record.statement.session.get("sql_mode", "").split(",") if mode]
+
+
+def _mode(record: DdlRecord) -> SqlMode:
+    modes = _modes(record)
+    return SqlMode("ANSI_QUOTES" in modes, "NO_BACKSLASH_ESCAPES" in modes)
+
+
+def _enter_session(session: TargetConnection, record: DdlRecord) -> None:
+    """The variables that the statement's meaning depends on, as they were at the source."""
+    values = record.statement.session
+    database = _default_database(record)
+    known = "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s"
+    if database and session.query(known, (database,)):
+        session.query(b"USE " + quoted(database))
+    is_same = record.source.origin.connector is session.flavour
+    for name in (*_ANYWHERE, *(_SAME_FLAVOUR if is_same else ())):
+        if name in values:
+            session.query(f"SET SESSION {name} = %s", (_value(values[name]),))
+    if not is_same and "sql_mode" in values:
+        modes = ",".join(mode for mode in _modes(record) if mode in _COMMON_MODES)
+        session.query("SET SESSION sql_mode = %s", (modes,))
+    # DEFAULT CURRENT_TIMESTAMP of a new column gives old rows the statement's time
+    session.query("SET SESSION timestamp = %s", (record.source.place.ts_ms / 1000,))
+
+
+def _value(text: str) -> object:
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+# ---- the lock of a task's DDL ---------------------------------------------------------------------
+
+
+def _lock_name(task: str) -> str:
+    return f"millrace.ddl.{task}"[:64]
+
+
+def _lock(session: TargetConnection, task: str) -> None:
+    if session.query("SELECT GET_LOCK(%s, %s)", (_lock_name(task), LOCK_S)) != [(1,)]:
+        raise Retryable("MR-5005", f"another session executes a statement of {task}", task=task)
+
+
+def end_earlier(session: TargetConnection, task: str) -> None:
+    """After the fence was raised: end a statement that an earlier run still executes, and wait until it is gone."""
+    ((holder,),) = session.query("SELECT IS_USED_LOCK(%s)", (_lock_name(task),))
+    if holder is not None and holder != session.id:
+        _log.warning("ending a statement of an earlier run", session=holder)
+        try:
+            session.query(f"KILL {holder}")
+        except Fatal as exc:  # it ended by itself meanwhile
+            _log.info("the session was gone", error=str(exc))
+    _lock(session, task)
+    session.query("SELECT RELEASE_LOCK(%s)", (_lock_name(task),))
+    session.commit()

@@ -1,0 +1,389 @@
+"""What runs in executors, as plain functions over Arrow batches of (offset, value): no Spark in here.
+
+    apply_sole    all records in order on one connection; the mark moves in the same target transaction as the rows
+    plan          causality keys of all rows, for the driver to make lanes of
+    apply_lane    the records of one lane; each target transaction leaves its seqs as a bitmap
+
+Crash table of one target transaction: killed before the commit, nothing is there; killed behind it, rows and mark (or
+bitmap) are there; the answer lost, the next run reads which. Two executions of the same part (a Spark task that was
+given up and lives) meet at their first write, the mark's move or the bitmap's key, and the second writes nothing.
+
+Errors of our branches travel to the driver in the outcome; others end the Spark task.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from consumer.applied import not_applied, to_bitmap
+from consumer.book import Ints
+from consumer.kernel.walk import COMMIT_MS, SEQ, SLOT
+from consumer.rows import KeyEntries, Rows, Values, find_keys, walk_values
+from consumer.sessions import session_for
+from consumer.stretch import Barrier, LookUp, Stretch, read_stretch
+from consumer.target.connection import Endpoint, TargetConnection
+from consumer.target.progress import (
+    DATABASE,
+    Mark,
+    Owner,
+    check_fence,
+    keep_schemas,
+    move_mark,
+)
+from consumer.workshop import Catalogue, Workshop, slots_of
+from consumer.writer import Deciding, RowWriter
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from millrace.faults import fault_point, register
+from schemas.documents import ConflictPolicy
+
+PART_ROWS_MAX = 10_000  # rows of one target transaction: undo and locks stay small, a commit costs little against it
+LOCK_TRIES_MAX = 8
+
+BEFORE_LANE_COMMIT = register("apply.before_lane_commit")
+AFTER_LANE_COMMIT = register("apply.after_lane_commit")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the driver asks of executors for a stretch of the topic that begins at the mark."""
+
+    owner: Owner
+    endpoint: Endpoint
+    policy: ConflictPolicy
+    mark: Mark
+    batch: int
+    registry: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was done. ``mark``: where a sole lane left it, or how far a plan saw; ``commit_ms``: of the last row."""
+
+    mark: Mark | None = None
+    learned: dict[int, str] = field(default_factory=dict)
+    barrier: Barrier | None = None
+    rows: int = 0
+    statements: int = 0
+    commit_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What lanes are made of: rows (their offsets and weights) in order, and their keys."""
+
+    outcome: Outcome
+    offsets: Ints
+    weights: Ints
+    entries: KeyEntries
+
+
+_workshops: dict[str, Workshop] = {}
+
+
+def workshop_for(catalogue: Catalogue) -> Workshop:
+    """This process's workshop for a catalogue; only the latest few are kept."""
+    if catalogue.version not in _workshops:
+        while len(_workshops) >= 4:
+            _workshops.pop(next(iter(_workshops)))
+        _workshops[catalogue.version] = Workshop(catalogue)
+    return _workshops[catalogue.version]
+
+
+def arrow_values(batch: pa.RecordBatch) -> tuple[Ints, Values]:
+    """(offsets in the topic, values) of an Arrow batch with columns offset and value."""
+    column = batch.column(1)
+    _, ends, payload = column.buffers()
+    width = np.dtype(np.int64 if pa.types.is_large_binary(column.type) else np.int32)
+    bounds: npt.NDArray[Any] = np.frombuffer(memoryview(ends or b""), width)
+    contents = np.frombuffer(memoryview(payload or b""), np.uint8)
+    bounds = bounds[column.offset : column.offset + len(column) + 1]
+    return np.asarray(batch.column(0).to_numpy(), np.int64), Values(contents, bounds)
+
+
+# ---- one lane for everything -----------------------------------------------------------------------
+
+
+def apply_sole(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    order: Order,
+    catalogue: Catalogue,
+    applied: Ints,
+    look_up: LookUp,
+) -> Outcome:
+    """Apply up to the first barrier, in order, moving the mark."""
+    workshop = workshop_for(catalogue)
+    mark = order.mark
+    learned: dict[int, str] = {}
+    rows = statements = commit_ms = 0
+    for batch in batches:
+        offsets, values = arrow_values(batch)
+        if not len(values):
+            continue
+        stretch = read_stretch(
+            values, offsets, workshop=workshop, seen=mark, applied=applied, look_up=look_up
+        )
+        learned |= stretch.learned
+        for first in range(0, len(stretch.rows), PART_ROWS_MAX):
+            end = min(first + PART_ROWS_MAX, len(stretch.rows))
+            numbers = stretch.waiting[(stretch.waiting >= first) & (stretch.waiting < end)]
+            after = stretch.mark_after(end, mark)
+            statements += _apply_part(
+                order, workshop, stretch.rows, numbers, _Move(mark, after, learned)
+            )
+            mark = after
+            rows += len(numbers)
+            commit_ms = _last_commit_ms(stretch.rows, numbers) or commit_ms
+        if stretch.barrier is not None:
+            return Outcome(mark, learned, stretch.barrier, rows, statements, commit_ms)
+    return Outcome(mark, learned, None, rows, statements, commit_ms)
+
+
+def _last_commit_ms(rows: Rows, numbers: Ints) -> int:
+    return int(rows.records[numbers[-1], COMMIT_MS]) if len(numbers) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """The claim of a sole lane: the mark moves from exactly here to there."""
+
+    before: Mark
+    after: Mark
+    learned: dict[int, str]
+
+    def make(self, connection: TargetConnection, owner: Owner) -> bool:
+        move_mark(connection, owner.task, before=self.before, after=self.after)
+        keep_schemas(connection, owner.task, self.learned)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Bits:
+    """The claim of a parallel lane: its seqs, under the place of this part in the plan."""
+
+    batch: int
+    lane: int
+    part: int
+    first_seq: int
+    bitmap: bytes
+
+    def make(self, connection: TargetConnection, owner: Owner) -> bool:
+        """False when another execution of the same part has committed."""
+        place = (owner.task, owner.run, self.batch, self.lane, self.part)
+        try:
+            connection.query(
+                f"INSERT INTO {DATABASE}.applied VALUES (%s, %s, %s, %s, %s, %s, _binary %s)",
+                (*place, self.first_seq, self.bitmap),
+            )
+        except Fatal as exc:
+            if exc.code == "MR-5010":
+                return False
+            raise
+        return True
+
+
+def _apply_part(
+    order: Order, workshop: Workshop, rows: Rows, numbers: Ints, claim: "_Move | _Bits"
+) -> int:
+    """One target transaction: fence, claim, rows, commit; how many statements it took."""
+    session = session_for(order.endpoint, order.owner)
+    writer = RowWriter(session, workshop, Deciding(order.owner.task, order.policy))
+    careful = False
+    for attempt in range(LOCK_TRIES_MAX):
+        try:
+            check_fence(session, order.owner)
+            if claim.make(session, order.owner) and len(numbers):
+                (writer.write_carefully if careful else writer.write)(rows, numbers)
+            fault_point(BEFORE_LANE_COMMIT)
+            session.commit()
+            fault_point(AFTER_LANE_COMMIT)
+            return writer.statement_count
+        except MillraceError as exc:
+            session.rollback()
+            if (
+                isinstance(exc, Retryable)
+                and exc.code == "MR-5005"
+                and attempt + 1 < LOCK_TRIES_MAX
+            ):
+                continue
+            if isinstance(exc, Retryable | Fenced) or careful:
+                session.close()
+                raise
+            careful = True
+            writer.settle()
+    raise Retryable("MR-5005", "the rows stay locked")
+
+
+# ---- lanes ----------------------------------------------------------------------------------------
+
+
+def plan(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    order: Order,
+    catalogue: Catalogue,
+    applied: Ints,
+    look_up: LookUp,
+) -> Plan:
+    """The keys of all rows up to the first barrier; nothing is applied."""
+    workshop = workshop_for(catalogue)
+    seen = order.mark
+    learned: dict[int, str] = {}
+    barrier = None
+    offsets: list[Ints] = []
+    weights: list[Ints] = []
+    entries: list[KeyEntries] = []
+    count = commit_ms = 0
+    for batch in batches:
+        at, values = arrow_values(batch)
+        if not len(values):
+            continue
+        stretch = read_stretch(
+            values, at, workshop=workshop, seen=seen, applied=applied, look_up=look_up
+        )
+        learned |= stretch.learned
+        barrier = stretch.barrier
+        if len(stretch.rows):
+            seen = stretch.mark_after(len(stretch.rows), seen)
+        if len(stretch.waiting):
+            entries.append(_shifted(_stretch_keys(stretch, workshop), count))
+            count += len(stretch.waiting)
+            offsets.append(stretch.offsets[stretch.waiting])
+            weights.append(stretch.rows.values.sizes()[stretch.waiting] + 256)
+            commit_ms = _last_commit_ms(stretch.rows, stretch.waiting)
+        if barrier is not None:
+            break
+    return Plan(
+        Outcome(seen, learned, barrier, count, 0, commit_ms),
+        _joined(offsets),
+        _joined(weights),
+        KeyEntries(
+            _joined([found.owners for found in entries]),
+            _joined([found.hashes for found in entries], np.uint64),
+            _joined([found.modes for found in entries], np.uint8),
+        ),
+    )
+
+
+def _stretch_keys(stretch: Stretch, workshop: Workshop) -> KeyEntries:
+    programs = workshop.key_programs(slots_of(stretch.rows.records[stretch.waiting, SLOT]))
+    return find_keys(stretch.rows, programs, stretch.waiting)
+
+
+def _shifted(entries: KeyEntries, count: int) -> KeyEntries:
+    return KeyEntries(entries.owners + count, entries.hashes, entries.modes)
+
+
+def _joined(arrays: list[npt.NDArray[Any]], kind: type = np.int64) -> npt.NDArray[Any]:
+    return np.concatenate(arrays) if arrays else np.empty(0, kind)
+
+
+def apply_lane(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    lane: int,
+    order: Order,
+    catalogue: Catalogue,
+    applied: Ints,
+) -> Outcome:
+    """Apply the records of one lane, which come in seq order; all their schemas are known."""
+    workshop = workshop_for(catalogue)
+    part = rows_done = statements = 0
+    for batch in batches:
+        _, values = arrow_values(batch)
+        if not len(values):
+            continue
+        rows = walk_values(values, workshop.programs)
+        if len(rows) != len(values):
+            raise Fatal("MR-5032", f"a planned record can't be read: reason {rows.status}")
+        seqs = rows.column(SEQ)
+        waiting = not_applied(seqs, mark=order.mark.seq, applied=applied)
+        for first in range(0, len(rows), PART_ROWS_MAX):
+            end = min(first + PART_ROWS_MAX, len(rows))
+            numbers = np.flatnonzero(waiting[first:end]) + first
+            if len(numbers):
+                claim = _Bits(order.batch, lane, part, *to_bitmap(seqs[numbers]))
+                statements += _apply_part(order, workshop, rows, numbers, claim)
+            part += 1
+            rows_done += len(numbers)
+    return Outcome(None, {}, None, rows_done, statements, 0)
+
+
+# ---- outcomes as bytes ----------------------------------------------------------------------------
+
+
+def guarded(work: Callable[[], Outcome | Plan]) -> bytes:
+    """Run it in an executor; the outcome, or the error of one of our branches, as bytes."""
+    try:
+        done = work()
+    except MillraceError as exc:
+        branch = next(kind.__name__ for kind in (Retryable, Fenced, Fatal) if isinstance(exc, kind))
+        return _pack(
+            {
+                "branch": branch,
+                "code": exc.code,
+                "message": exc.message,
+                "fix": exc.fix,
+                "context": dict(exc.context),
+            },
+            [],
+        )
+    if isinstance(done, Plan):
+        arrays: list[np.ndarray] = [
+            done.offsets,
+            done.weights,
+            done.entries.owners,
+            done.entries.hashes,
+            done.entries.modes,
+        ]
+        return _pack(_plain(done.outcome), arrays)
+    return _pack(_plain(done), [])
+
+
+def _plain(outcome: Outcome) -> dict[str, object]:
+    plain = asdict(replace(outcome, barrier=None))
+    if outcome.barrier is not None:
+        plain["barrier"] = [outcome.barrier.offset, outcome.barrier.value.hex()]
+    return plain
+
+
+def _pack(header: dict[str, object], arrays: list[npt.NDArray[Any]]) -> bytes:
+    shapes = [[str(array.dtype), len(array)] for array in arrays]
+    text = json.dumps(header | {"arrays": shapes}).encode()
+    return b"".join([len(text).to_bytes(8, "big"), text, *(array.tobytes() for array in arrays)])
+
+
+def unpack(packed: bytes) -> Outcome | Plan:
+    """What ``guarded`` packed; raises the error if it was one."""
+    size = int.from_bytes(packed[:8], "big")
+    header = json.loads(packed[8 : 8 + size])
+    if "branch" in header:
+        kind = {"Retryable": Retryable, "Fenced": Fenced, "Fatal": Fatal}[header["branch"]]
+        raise kind(header["code"], header["message"], fix=header["fix"], **header["context"])
+    barrier = header["barrier"]
+    outcome = Outcome(
+        Mark(**header["mark"]) if header["mark"] else None,
+        {int(number): text for number, text in header["learned"].items()},
+        Barrier(barrier[0], bytes.fromhex(barrier[1])) if barrier else None,
+        header["rows"],
+        header["statements"],
+        header["commit_ms"],
+    )
+    if not header["arrays"]:
+        return outcome
+    arrays, at = [], 8 + size
+    for kind_name, length in header["arrays"]:
+        array = np.frombuffer(packed, np.dtype(kind_name), length, at)
+        at += array.nbytes
+        arrays.append(array)
+    return Plan(outcome, arrays[0], arrays[1], KeyEntries(arrays[2], arrays[3], arrays[4]))
+
+
+def results(packed: bytes) -> Iterator[pa.RecordBatch]:
+    """One row with one column ``result``."""
+    yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], names=["result"])

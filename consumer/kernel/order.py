@@ -1,0 +1,110 @@
+"""Which records may change places: groups, lanes and levels, from causality keys.
+
+    groups   records joined by a hash that at least one of them holds exclusively (union-find over the whole batch)
+    lanes    groups packed so that lanes weigh about the same: great groups first, the rest in runs of neighbours
+    levels   inside a lane: 0, 1, 2, …; records of one level share no key, so they may be applied in any order
+
+All are functions of their arguments alone: no randomness, no clock, no ``hash()``.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.kernel.compiled import compiled
+from consumer.kernel.keys import EXCLUSIVE
+
+Array = npt.NDArray[Any]
+
+
+@compiled
+def _root(parents: Array, node: Any) -> Any:
+    while parents[node] != node:
+        parents[node] = parents[parents[node]]
+        node = parents[node]
+    return node
+
+
+@compiled
+def find_groups(owners: Array, hashes: Array, modes: Array, by_hash: Array, count: Any) -> Any:
+    """The group of each of ``count`` records: the number of its first record. ``by_hash`` sorts ``hashes``."""
+    parents = np.arange(count)
+    at = 0
+    while at < len(by_hash):
+        end = at
+        exclusive = False
+        while end < len(by_hash) and hashes[by_hash[end]] == hashes[by_hash[at]]:
+            exclusive |= modes[by_hash[end]] == EXCLUSIVE
+            end += 1
+        if exclusive:
+            first = _root(parents, owners[by_hash[at]])
+            for number in range(at + 1, end):
+                other = _root(parents, owners[by_hash[number]])
+                if other < first:
+                    first, other = other, first
+                parents[other] = first
+        at = end
+    for number in range(count):
+        parents[number] = _root(parents, number)
+    return parents
+
+
+@compiled
+def pack_lanes(groups: Array, weights: Array, lane_count: Any) -> Any:
+    """The lane of each record. A group that weighs more than an eighth of a lane goes to the lightest lane."""
+    count = len(groups)
+    total = np.zeros(count, np.int64)
+    for number in range(count):
+        total[groups[number]] += weights[number]
+    share = np.int64(weights.sum()) // lane_count + 1
+    lane_of = np.full(count, -1, np.int64)
+    loads = np.zeros(lane_count, np.int64)
+    great = np.flatnonzero(total * 8 > share)
+    for group in great[np.argsort(-total[great], kind="mergesort")]:
+        lane_of[group] = np.argmin(loads)
+        loads[lane_of[group]] += total[group]
+    lane = 0
+    lanes = np.empty(count, np.int64)
+    for number in range(count):
+        group = groups[number]
+        if lane_of[group] < 0:
+            while lane < lane_count - 1 and loads[lane] >= share:
+                lane += 1
+            lane_of[group] = lane
+            loads[lane] += total[group]
+        lanes[number] = lane_of[group]
+    return lanes
+
+
+@compiled
+def find_levels(owners: Array, hashes: Array, modes: Array, by_hash: Array, count: Any) -> Any:
+    """The level of each of ``count`` records, which stand in seq order; entries of one record are neighbours."""
+    dense = np.empty(len(by_hash), np.int64)
+    last = -1
+    for place in range(len(by_hash)):
+        if place == 0 or hashes[by_hash[place]] != hashes[by_hash[place - 1]]:
+            last += 1
+        dense[by_hash[place]] = last
+    exclusive = np.full(last + 1, -1, np.int64)
+    shared = np.full(last + 1, -1, np.int64)
+    levels = np.zeros(count, np.int64)
+    at = 0
+    while at < len(owners):
+        end = at
+        level = np.int64(0)
+        while end < len(owners) and owners[end] == owners[at]:
+            key = dense[end]
+            level = max(level, exclusive[key] + 1)
+            if modes[end] == EXCLUSIVE:
+                level = max(level, shared[key] + 1)
+            end += 1
+        for number in range(at, end):
+            key = dense[number]
+            if modes[number] == EXCLUSIVE:
+                exclusive[key] = level
+            else:
+                shared[key] = max(shared[key], level)
+        levels[owners[at]] = level
+        at = end
+    return levels

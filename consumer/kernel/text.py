@@ -1,0 +1,298 @@
+r"""Values to SQL literals, straight into the text of a statement.
+
+    kind in the record       literal
+    INT                      decimal digits
+    BYTES, form BITS         the unsigned number
+    DECIMAL                  digits with the point where the scale says
+    FLOAT, DOUBLE            shortest text of the double, always with an exponent (``-0.0e0`` keeps its sign)
+    STRING                   '…' in utf8mb4, with \0 \' \\ escaped
+    BYTES                    _binary'…', the same escapes
+    NULL                     NULL
+
+A row of a shape (lines of image, column, form) is ``open literal,literal,… close``; rows are joined by a comma. What
+is escaped is what ends or changes a string literal; sql_mode must not have NO_BACKSLASH_ESCAPES or ANSI_QUOTES
+matter. The text of floats is made outside (``floats``: one line of ASCII, ended by NUL, for each cell in order of
+``float_at``).
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.kernel.compiled import compiled
+from consumer.kernel.walk import BYTES, DECIMAL, DOUBLE, FIRST_CELL, FLOAT, INT, STRING, read_long
+
+Array = npt.NDArray[Any]
+
+PLAIN, BITS = 0, 1
+FLOAT_TEXT_BYTES = 32
+_NUMBER_BYTES_MAX = 96  # DECIMAL(65) with sign and point, a double with exponent
+
+
+@compiled
+def collect_floats(data: Array, cells: Array, cell_count: Any) -> Any:
+    """The values of all FLOAT and DOUBLE cells as doubles; a cell's line becomes its place among them."""
+    count = 0
+    for cell in range(cell_count):
+        if cells[cell, 0] == FLOAT or cells[cell, 0] == DOUBLE:
+            count += 1
+    values = np.empty(count, np.float64)
+    raw = values.view(np.uint8)
+    narrow = np.empty(1, np.float32)
+    narrow_raw = narrow.view(np.uint8)
+    place = 0
+    for cell in range(cell_count):
+        kind, start = cells[cell, 0], cells[cell, 1]
+        if kind == DOUBLE:
+            for byte in range(8):
+                raw[place * 8 + byte] = data[start + byte]
+        elif kind == FLOAT:
+            for byte in range(4):
+                narrow_raw[byte] = data[start + byte]
+            values[place] = np.float64(narrow[0])
+        else:
+            continue
+        cells[cell, 3] = place
+        place += 1
+    return values
+
+
+@compiled
+def measure(records: Array, order: Array, cells: Array, shape: Array) -> Any:
+    """An upper bound of the literal bytes of each row of ``order``, without open and close."""
+    bounds = np.empty(len(order), np.int64)
+    for number in range(len(order)):
+        first = records[order[number], FIRST_CELL]
+        total = np.int64(0)
+        for place in range(len(shape)):
+            cell = cells[first + shape[place, 0]]
+            kind, start, end = cell[0], cell[1], cell[2]
+            if kind in (STRING, BYTES):
+                total += 2 * (end - start) + 24
+            else:
+                total += _NUMBER_BYTES_MAX
+        bounds[number] = total
+    return bounds
+
+
+@compiled
+def _put_number(out: Array, at: Any, value: Any) -> Any:
+    """Digits of an unsigned 64-bit number."""
+    digits = 1
+    rest = value // np.uint64(10)
+    while rest > 0:
+        digits += 1
+        rest //= np.uint64(10)
+    for place in range(at + digits - 1, at - 1, -1):
+        out[place] = np.uint8(48) + np.uint8(value % np.uint64(10))
+        value //= np.uint64(10)
+    return at + digits
+
+
+@compiled
+def _put_signed(out: Array, at: Any, value: Any) -> Any:
+    if value < 0:
+        out[at] = 45
+        return _put_number(out, at + 1, np.uint64(0) - np.uint64(value))
+    return _put_number(out, at, np.uint64(value))
+
+
+@compiled
+def _put_decimal(out: Array, at: Any, data: Array, start: Any, end: Any, scale: Any) -> Any:
+    """A two's complement number, divided by 10**9 limb by limb; 40 limbs of 16 bits are more than DECIMAL(65)."""
+    limbs = np.zeros(40, np.uint64)
+    size = end - start
+    negative = size > 0 and data[start] >= 128
+    carry = np.uint64(1)
+    for place in range(size):
+        byte = np.uint64(data[end - 1 - place])
+        if negative:
+            byte = (byte ^ np.uint64(0xFF)) + carry
+            carry = byte >> np.uint64(8)
+            byte &= np.uint64(0xFF)
+        limbs[place >> 1] |= byte << np.uint64(8 * (place & 1))
+    if negative:
+        out[at] = 45
+        at += 1
+    used = (size + 1) >> 1
+    digits = np.empty(_NUMBER_BYTES_MAX, np.uint8)
+    count = 0
+    while used > 0 or count <= scale:
+        rest = np.uint64(0)
+        for place in range(used - 1, -1, -1):
+            rest = (rest << np.uint64(16)) | limbs[place]
+            limbs[place] = rest // np.uint64(1000000000)
+            rest %= np.uint64(1000000000)
+        while used > 0 and limbs[used - 1] == 0:
+            used -= 1
+        for _ in range(9):
+            digits[count] = np.uint8(48) + np.uint8(rest % np.uint64(10))
+            rest //= np.uint64(10)
+            count += 1
+    while count > scale + 1 and digits[count - 1] == 48:
+        count -= 1
+    for place in range(count - 1, -1, -1):
+        out[at] = digits[place]
+        at += 1
+        if place == scale and scale > 0:
+            out[at] = 46
+            at += 1
+    return at
+
+
+@compiled
+def _put_float(out: Array, at: Any, floats: Array, place: Any) -> Any:
+    exponent = False
+    for column in range(FLOAT_TEXT_BYTES):
+        byte = floats[place, column]
+        if byte == 0:
+            break
+        exponent |= byte == 101
+        out[at] = byte
+        at += 1
+    if not exponent:
+        out[at] = 101
+        out[at + 1] = 48
+        at += 2
+    return at
+
+
+@compiled
+def _put_quoted(out: Array, at: Any, data: Array, start: Any, end: Any) -> Any:
+    out[at] = 39
+    at += 1
+    for place in range(start, end):
+        byte = data[place]
+        if byte == 39 or byte == 92:
+            out[at] = 92
+            at += 1
+        elif byte == 0:
+            out[at] = 92
+            at += 1
+            byte = np.uint8(48)
+        out[at] = byte
+        at += 1
+    out[at] = 39
+    return at + 1
+
+
+@compiled
+def _put_text(out: Array, at: Any, text: Array) -> Any:
+    for place in range(len(text)):
+        out[at + place] = text[place]
+    return at + len(text)
+
+
+@compiled
+def put_literal(
+    out: Array,
+    at: Any,
+    data: Array,
+    cell: Array,
+    form: Any,
+    scale: Any,
+    floats: Array,
+    binary: Array,
+) -> Any:
+    """One literal at ``out[at]``; the position after it. ``binary`` is the text ``_binary``."""
+    kind, start, end = cell[0], cell[1], cell[2]
+    if kind == INT:
+        value, _ = read_long(data, start, end)
+        return _put_signed(out, at, value)
+    if kind == DECIMAL:
+        return _put_decimal(out, at, data, start, end, scale)
+    if kind in (FLOAT, DOUBLE):
+        return _put_float(out, at, floats, cell[3])
+    if kind == STRING:
+        return _put_quoted(out, at, data, start, end)
+    if kind == BYTES and form == BITS:
+        bits = np.uint64(0)
+        for place in range(start, end):
+            bits = bits << np.uint64(8) | np.uint64(data[place])
+        return _put_number(out, at, bits)
+    if kind == BYTES:
+        return _put_quoted(out, _put_text(out, at, binary), data, start, end)
+    out[at] = 78
+    out[at + 1] = 85
+    out[at + 2] = 76
+    out[at + 3] = 76
+    return at + 4
+
+
+@compiled
+def put_rows(
+    out: Array,
+    data: Array,
+    records: Array,
+    order: Array,
+    cells: Array,
+    shape: Array,
+    opening: Array,
+    closing: Array,
+    floats: Array,
+    binary: Array,
+) -> Any:
+    """The rows of ``order``, joined by commas, into ``out``; how many bytes.
+
+    ``shape``: a line for each literal: (cell from the record's first, form, scale).
+    """
+    at = 0
+    for number in range(len(order)):
+        if number > 0:
+            out[at] = 44
+            at += 1
+        at = _put_text(out, at, opening)
+        first = records[order[number], FIRST_CELL]
+        for place in range(len(shape)):
+            if place > 0:
+                out[at] = 44
+                at += 1
+            at = put_literal(
+                out,
+                at,
+                data,
+                cells[first + shape[place, 0]],
+                shape[place, 1],
+                shape[place, 2],
+                floats,
+                binary,
+            )
+        at = _put_text(out, at, closing)
+    return at
+
+
+@compiled
+def put_template(
+    out: Array,
+    data: Array,
+    records: Array,
+    number: Any,
+    cells: Array,
+    shape: Array,
+    glue: Array,
+    glue_ends: Array,
+    floats: Array,
+    binary: Array,
+) -> Any:
+    """One record's literals between fixed texts: text 0, literal 0, text 1, …, the last text; how many bytes."""
+    at = 0
+    start = 0
+    first = records[number, FIRST_CELL]
+    for place in range(len(glue_ends)):
+        for byte in range(start, glue_ends[place]):
+            out[at] = glue[byte]
+            at += 1
+        start = glue_ends[place]
+        if place < len(shape):
+            at = put_literal(
+                out,
+                at,
+                data,
+                cells[first + shape[place, 0]],
+                shape[place, 1],
+                shape[place, 2],
+                floats,
+                binary,
+            )
+    return at

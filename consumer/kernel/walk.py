@@ -1,0 +1,249 @@
+"""One pass over record values: where every column's value stands.
+
+A row record (see docs/record.md), after ``00 | schema id``:
+
+    before        union index (0 null, 2 row: zigzag), then the columns
+    after         the same
+    source        version connector name snapshot db table set: strings; ts_ms server_id: longs; gtid file: strings;
+                  pos: long; row event_flags: ints; seq: long
+    op            string of one byte: c u d
+    ts_ms         long
+    transaction   id: string; total_order: long; last: boolean
+
+A column is described by one line of a program: ``branch_count kind0 kind1 kind2 parameter``; with one branch there is
+no union index. The value's *cell* is ``(kind, start, end, line)``: for kinds with a length the bytes themselves, for
+all others the bytes of the number as they stand; ``line`` is
+filled later, for floats (``kernel.text``). Columns of numbers per record: see ``SEQ`` and so on.
+
+A value that ends early gives status ``TORN`` and nothing is read past its end.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.kernel.compiled import compiled
+
+Array = npt.NDArray[Any]
+
+NULL, INT, DECIMAL, FLOAT, DOUBLE, BYTES, STRING = 0, 1, 2, 3, 4, 5, 6
+PROGRAM_WIDTH = 5
+CELL_WIDTH = 4
+
+# columns of the record table
+SEQ, SLOT, OP, FLAGS, FIRST_CELL, LAST, COMMIT_MS, SCHEMA_ID = 0, 1, 2, 3, 4, 5, 6, 7
+IS_ODD = 8  # a value stands in another branch than its column's first: raw bytes of a text, an index without a label
+GTID_START, GTID_END = 9, 10
+RECORD_WIDTH = 11
+
+OP_CONTROL, OP_CREATE, OP_UPDATE, OP_DELETE = 0, 99, 117, 100  # the letters of the record
+OK, TORN, UNKNOWN_SCHEMA, NOT_FRAMED, BAD_OP = 0, 1, 2, 3, 4
+
+
+@compiled
+def read_long(data: Array, at: Any, end: Any) -> Any:
+    """A zigzag number at ``at``: (value, position after it); position -1 when it is torn."""
+    shift = np.uint64(0)
+    value = np.uint64(0)
+    while at < end and shift < np.uint64(70):
+        byte = np.uint64(data[at])
+        at += 1
+        value |= (byte & np.uint64(0x7F)) << shift
+        if byte < np.uint64(0x80):
+            signed = np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
+            return signed, at
+        shift += np.uint64(7)
+    return np.int64(0), -1
+
+
+@compiled
+def _skip_string(data: Array, at: Any, end: Any) -> Any:
+    if at < 0:
+        return -1
+    length, at = read_long(data, at, end)
+    if at < 0 or length < 0 or length > end - at:
+        return -1
+    return at + length
+
+
+@compiled
+def _skip_long(data: Array, at: Any, end: Any) -> Any:
+    if at < 0:
+        return -1
+    _, at = read_long(data, at, end)
+    return at
+
+
+@compiled
+def _walk_row(
+    data: Array, at: Any, end: Any, program: Array, line: Any, count: Any, cells: Array, cell: Any
+) -> Any:
+    """The columns of one image into ``cells`` from ``cell`` on; (position after it or -1 when torn, is odd)."""
+    odd = np.int64(0)
+    for column in range(count):
+        branch = np.int64(0)
+        if program[line + column, 0] > 1:
+            branch, at = read_long(data, at, end)
+            if at < 0 or branch < 0 or branch >= program[line + column, 0]:
+                return -1, odd
+        kind = program[line + column, 1 + branch]
+        if branch > 0 and program[line + column, branch] != NULL:
+            odd = np.int64(1)
+        start = at
+        if kind == INT:
+            _, at = read_long(data, at, end)
+        elif kind == FLOAT:
+            at += 4
+        elif kind == DOUBLE:
+            at += 8
+        elif kind != NULL:
+            length, at = read_long(data, at, end)
+            if at < 0 or length < 0 or length > end - at:
+                return -1, odd
+            start = at
+            at += length
+        if at < 0 or at > end:
+            return -1, odd
+        cells[cell + column, 0] = kind
+        cells[cell + column, 1] = start
+        cells[cell + column, 2] = at
+    return at, odd
+
+
+@compiled
+def _walk_record(
+    data: Array,
+    at: Any,
+    end: Any,
+    program: Array,
+    line: Any,
+    count: Any,
+    cells: Array,
+    record: Array,
+) -> Any:
+    cell = record[FIRST_CELL]
+    record[IS_ODD] = 0
+    for image in range(2):
+        present, at = read_long(data, at, end)
+        if at < 0 or present < 0 or present > 1:
+            return TORN
+        if present == 1:
+            at, odd = _walk_row(data, at, end, program, line, count, cells, cell + image * count)
+            if at < 0:
+                return TORN
+            record[IS_ODD] |= odd
+        else:
+            for column in range(count):
+                cells[cell + image * count + column, 0] = -1
+    for _ in range(7):
+        at = _skip_string(data, at, end)
+    at = _skip_long(data, at, end)
+    at = _skip_long(data, at, end)
+    if at < 0:
+        return TORN
+    length, at = read_long(data, at, end)
+    if at < 0 or length < 0 or length > end - at:
+        return TORN
+    record[GTID_START] = at
+    at += length
+    record[GTID_END] = at
+    at = _skip_string(data, at, end)
+    at = _skip_long(data, at, end)
+    at = _skip_long(data, at, end)
+    if at < 0:
+        return TORN
+    record[FLAGS], at = read_long(data, at, end)
+    if at < 0:
+        return TORN
+    record[SEQ], at = read_long(data, at, end)
+    if at < 0:
+        return TORN
+    length, at = read_long(data, at, end)
+    if at < 0 or length != 1 or at >= end:
+        return TORN
+    record[OP] = data[at]
+    record[COMMIT_MS], at = read_long(data, at + 1, end)
+    at = _skip_string(data, at, end)
+    at = _skip_long(data, at, end)
+    if at < 0 or at + 1 != end:
+        return TORN
+    record[LAST] = data[at]
+    return OK
+
+
+@compiled
+def count_cells(
+    data: Array, offsets: Array, first: Any, count: Any, ids: Array, slots: Array, widths: Array
+) -> Any:
+    """Room that ``walk`` needs for these values, in cells; what it can't walk counts nothing."""
+    cell_count = np.int64(0)
+    for number in range(first, first + count):
+        start = np.int64(offsets[number])
+        if np.int64(offsets[number + 1]) - start < 6 or data[start + 5] > 2:
+            continue
+        schema_id = _schema_id(data, start)
+        place = np.searchsorted(ids, schema_id)
+        if place < len(ids) and ids[place] == schema_id:
+            cell_count += 2 * widths[slots[place]]
+    return cell_count
+
+
+@compiled
+def _schema_id(data: Array, start: Any) -> Any:
+    return (
+        np.int64(data[start + 1]) << 24
+        | np.int64(data[start + 2]) << 16
+        | np.int64(data[start + 3]) << 8
+        | np.int64(data[start + 4])
+    )
+
+
+@compiled
+def walk(
+    data: Array,
+    offsets: Array,
+    first: Any,
+    count: Any,
+    ids: Array,
+    slots: Array,
+    lines: Array,
+    widths: Array,
+    program: Array,
+    records: Array,
+    cells: Array,
+) -> Any:
+    """Walk values ``first`` … ``first + count - 1`` of an Arrow binary array.
+
+    ``ids`` (sorted) and ``slots`` map schema ids to schemas, whose program begins at ``lines[slot]`` and has
+    ``widths[slot]`` lines. ``cells`` must have room for ``2 * widths`` a record (see ``count_cells``).
+    Returns (records walked, status): it stops before the first that can't be walked.
+    """
+    cell = np.int64(0)
+    for number in range(count):
+        start = np.int64(offsets[first + number])
+        end = np.int64(offsets[first + number + 1])
+        record = records[number]
+        if end - start < 6 or data[start] != 0:
+            return number, NOT_FRAMED
+        schema_id = _schema_id(data, start)
+        record[SCHEMA_ID] = schema_id
+        record[FIRST_CELL] = cell
+        if data[start + 5] != 0 and data[start + 5] != 2:
+            record[OP] = OP_CONTROL
+            record[SLOT] = -1
+            continue
+        place = np.searchsorted(ids, schema_id)
+        if place >= len(ids) or ids[place] != schema_id:
+            return number, UNKNOWN_SCHEMA
+        slot = slots[place]
+        record[SLOT] = slot
+        status = _walk_record(
+            data, start + 5, end, program, lines[slot], widths[slot], cells, record
+        )
+        if status != OK:
+            return number, status
+        if record[OP] != OP_CREATE and record[OP] != OP_UPDATE and record[OP] != OP_DELETE:
+            return number, BAD_OP
+        cell += 2 * widths[slot]
+    return count, OK

@@ -1,0 +1,211 @@
+"""A batch of records, walked once: what the numbers are, where each column's value stands, literals of them.
+
+``walk_values`` stops before the first value that it can't walk and says why; the caller decides. Everything here is
+arrays of the whole batch; a *record number* counts from 0 in it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.book import Ints, Programs
+from consumer.causality import KeyPrograms
+from consumer.kernel import keys, order, text, walk
+from consumer.kernel.walk import CELL_WIDTH
+
+Bytes = npt.NDArray[np.uint8]
+Hashes = npt.NDArray[np.uint64]
+
+_BINARY_INTRODUCER = np.frombuffer(b"_binary", np.uint8)
+
+
+@dataclass(frozen=True)
+class Values:
+    """Record values as Arrow keeps them: value ``i`` is ``payload[offsets[i]:offsets[i + 1]]``."""
+
+    payload: Bytes
+    offsets: npt.NDArray[np.integer[npt.NBitBase]]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def value(self, number: int) -> bytes:
+        """The bytes of one value."""
+        return self.payload[self.offsets[number] : self.offsets[number + 1]].tobytes()
+
+    def part(self, first: int, end: int) -> "Values":
+        """Values ``first`` to ``end - 1``."""
+        return Values(self.payload, self.offsets[first : end + 1])
+
+    def sizes(self) -> Ints:
+        """Bytes of each value."""
+        return np.diff(self.offsets).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Walked values; ``status`` is why it ended before the last one (``walk.OK``: it did not)."""
+
+    values: Values
+    programs: Programs
+    records: Ints
+    cells: Ints
+    status: int
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def column(self, which: int) -> Ints:
+        """One number of every record, ``walk.SEQ`` and so on."""
+        found: Ints = self.records[:, which]
+        return found
+
+    def gtid(self, number: int) -> str:
+        """The source transaction of one row record."""
+        start, end = self.records[number, walk.GTID_START], self.records[number, walk.GTID_END]
+        return self.values.payload[start:end].tobytes().decode()
+
+    @cached_property
+    def floats(self) -> Bytes:
+        """The text of every FLOAT and DOUBLE, a line each, ended by NUL."""
+        found = text.collect_floats(self.values.payload, self.cells, len(self.cells))
+        width = text.FLOAT_TEXT_BYTES
+        return np.frombuffer(found.astype(f"S{width}").tobytes(), np.uint8).reshape(-1, width)
+
+    def text_of(self, numbers: Ints, shape: Ints, *, opening: bytes, closing: bytes) -> bytes:
+        """Rows of literals joined by commas; see ``kernel.text``."""
+        floats = self.floats
+        numbers = np.ascontiguousarray(numbers, np.int64)
+        size = int(text.measure(self.records, numbers, self.cells, shape).sum())
+        size += len(numbers) * (len(opening) + len(closing) + len(shape) + 1)
+        out = np.empty(size, np.uint8)
+        length = text.put_rows(
+            out,
+            self.values.payload,
+            self.records,
+            numbers,
+            self.cells,
+            shape,
+            np.frombuffer(opening, np.uint8),
+            np.frombuffer(closing, np.uint8),
+            floats,
+            _BINARY_INTRODUCER,
+        )
+        return out[:length].tobytes()
+
+    def filled(self, number: int, template: "Template") -> bytes:
+        """One record's literals in a template."""
+        floats = self.floats
+        one = np.array([number], np.int64)
+        size = int(text.measure(self.records, one, self.cells, template.shape)[0])
+        out = np.empty(size + len(template.glue), np.uint8)
+        length = text.put_template(
+            out,
+            self.values.payload,
+            self.records,
+            number,
+            self.cells,
+            template.shape,
+            template.glue,
+            template.ends,
+            floats,
+            _BINARY_INTRODUCER,
+        )
+        return out[:length].tobytes()
+
+    def changes(
+        self, numbers: Ints, columns: tuple[int, ...], *, width: int
+    ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+        """Which of these updates of one table change one of these columns."""
+        return keys.find_changes(  # type: ignore[no-any-return]
+            self.values.payload,
+            self.records,
+            numbers,
+            self.cells,
+            width,
+            np.array(columns, np.int64),
+        )
+
+    def text_sizes(self, numbers: Ints, shape: Ints) -> Ints:
+        """An upper bound of the literal bytes of each row."""
+        found: Ints = text.measure(self.records, numbers, self.cells, shape)
+        return found
+
+
+@dataclass(frozen=True)
+class Template:
+    """Fixed texts around literals: one more text than lines of ``shape``; ``ends`` are ends of texts in ``glue``."""
+
+    glue: Bytes
+    ends: Ints
+    shape: Ints
+
+    @classmethod
+    def of(cls, texts: list[bytes], shape: Ints) -> "Template":
+        """From the texts; their number is one more than the literals'."""
+        assert len(texts) == len(shape) + 1
+        ends = np.cumsum([len(text) for text in texts]).astype(np.int64)
+        return cls(np.frombuffer(b"".join(texts), np.uint8), ends, shape)
+
+
+@dataclass(frozen=True)
+class KeyEntries:
+    """Causality keys: record ``owners[i]`` holds ``hashes[i]`` in ``modes[i]``; ``by_hash`` sorts them."""
+
+    owners: Ints
+    hashes: Hashes
+    modes: npt.NDArray[np.uint8]
+
+    @cached_property
+    def by_hash(self) -> Ints:
+        """Places of the entries in order of hash."""
+        return np.argsort(self.hashes, kind="stable")
+
+    def groups(self, count: int) -> Ints:
+        """The group of each of ``count`` records."""
+        found: Ints = order.find_groups(self.owners, self.hashes, self.modes, self.by_hash, count)
+        return found
+
+    def levels(self, count: int) -> Ints:
+        """The level of each of ``count`` records in seq order."""
+        found: Ints = order.find_levels(self.owners, self.hashes, self.modes, self.by_hash, count)
+        return found
+
+
+def walk_values(values: Values, programs: Programs) -> Rows:
+    """Walk until the end or the first value that can't be walked."""
+    count = len(values)
+    arguments = (values.payload, values.offsets, 0, count, programs.ids, programs.slots)
+    room = walk.count_cells(*arguments, programs.widths)
+    records = np.zeros((count, walk.RECORD_WIDTH), np.int64)
+    cells = np.zeros((room, CELL_WIDTH), np.int64)
+    done, status = walk.walk(
+        *arguments, programs.lines, programs.widths, programs.program, records, cells
+    )
+    return Rows(values, programs, records[:done], cells, int(status))
+
+
+def find_keys(rows: Rows, programs: KeyPrograms, numbers: Ints) -> KeyEntries:
+    """The causality keys of these records; owners count in ``numbers``."""
+    room = programs.entries_max(len(numbers))
+    owners = np.empty(room, np.int64)
+    hashes = np.empty(room, np.uint64)
+    modes = np.empty(room, np.uint8)
+    count = keys.key_hashes(
+        rows.values.payload,
+        rows.records[numbers],
+        len(numbers),
+        rows.cells,
+        rows.programs.widths,
+        programs.key_first,
+        programs.keys,
+        programs.seeds,
+        programs.tokens,
+        programs.parts,
+        owners,
+        hashes,
+        modes,
+    )
+    return KeyEntries(owners[:count], hashes[:count], modes[:count])

@@ -1,0 +1,305 @@
+"""Spark: the one module that knows pyspark. Sessions, the query over a topic, and running executor functions.
+
+One ``SparkDriver`` a process; one Structured Streaming query a task, over partition 0 of its topic,
+``read_committed``, from the offset that the *target* says. Its checkpoint is scratch, on a memory file system where
+there is one: with each start it is made anew. A Spark task is never repeated by Spark (``spark.task.maxFailures=1``,
+no speculation): a failure ends the query, the runner raises the fence and starts again from the target.
+
+Not done here: any decision about records (``consumer.batch``).
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import Broadcast, StorageLevel, TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.streaming.query import StreamingQuery
+
+from consumer.book import Ints
+from consumer.executor import (
+    Order,
+    Outcome,
+    Plan,
+    apply_lane,
+    apply_sole,
+    guarded,
+    plan,
+    results,
+    unpack,
+)
+from consumer.registry import look_up_at
+from consumer.workshop import Catalogue
+from millrace.errors import Fatal, Retryable
+from millrace.home import home
+from schemas.documents import TopicAddress
+
+ARROW_ROWS_MAX = 20_000  # measured: of 100,000 a quarter slower
+OFFSETS_PER_TRIGGER_MAX = 65_536  # bounds a micro-batch's memory and how much a failure repeats
+LANES_MAX = 64
+FIRST_OFFSET = -2  # Kafka's word for the beginning
+
+_RESULT = "result binary"
+
+
+class SparkDriver:
+    """A Spark session in this process and what belongs to it."""
+
+    def __init__(self, *, master: str, settings: Mapping[str, str] | None = None) -> None:
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        if master.startswith("local"):
+            os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        memory = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, removed at the end
+        self._scratch = Path(
+            tempfile.mkdtemp(prefix="millrace-apply-", dir=memory if memory.is_dir() else None)
+        )
+        builder = SparkSession.builder.master(master).appName("millrace-apply")
+        for name, value in {**_settings(self._scratch, master), **(settings or {})}.items():
+            builder = builder.config(name, value)
+        try:
+            self.session = builder.getOrCreate()
+        except (PySparkException, Py4JError, OSError, RuntimeError) as exc:
+            raise Fatal("MR-5051", f"Spark does not start: {_first_line(exc)}") from exc
+
+    def stop(self) -> None:
+        """End the session and remove the scratch folder."""
+        self.session.stop()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def query(
+        self, task: str, address: TopicAddress, *, offset: int, process: Callable[["Records"], None]
+    ) -> "TopicQuery":
+        """Start reading at ``offset``; ``process`` gets each micro-batch."""
+        return TopicQuery(self, task, address, offset=offset, process=process)
+
+    def scratch(self, task: str) -> Path:
+        """A new folder for a query's checkpoint."""
+        return Path(tempfile.mkdtemp(prefix=f"{task}-", dir=self._scratch))
+
+
+def _settings(scratch: Path, master: str) -> dict[str, str]:
+    jars = sorted((home() / "jars" / "spark").glob("*.jar"))
+    if not jars:
+        raise Fatal("MR-5051", f"there is no Kafka connector in {home() / 'jars' / 'spark'}")
+    found = {
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.task.maxFailures": "1",
+        "spark.speculation": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.python.worker.reuse": "true",
+        "spark.driver.memory": "1g",
+        "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than these plans can gain
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS_MAX),
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return found
+
+
+class TopicQuery:
+    """One running query over partition 0 of a topic."""
+
+    def __init__(
+        self,
+        driver: SparkDriver,
+        task: str,
+        address: TopicAddress,
+        *,
+        offset: int,
+        process: Callable[["Records"], None],
+    ) -> None:
+        self._driver = driver
+        self._checkpoint = driver.scratch(task)
+        self._process = process
+        self._next_offset = offset
+        source = driver.session.readStream.format("kafka").options(
+            **{
+                "kafka.bootstrap.servers": address.bootstrap,
+                "assign": f'{{"{address.topic}":[0]}}',
+                "startingOffsets": f'{{"{address.topic}":{{"0":{offset}}}}}',
+                "kafka.isolation.level": "read_committed",
+                "failOnDataLoss": "true",
+                "maxOffsetsPerTrigger": str(OFFSETS_PER_TRIGGER_MAX),
+            }
+        )
+        records = source.load().select("offset", "value")
+        writer = records.writeStream.foreachBatch(self._on_batch).option(
+            "checkpointLocation", str(self._checkpoint)
+        )
+        try:
+            self._query: StreamingQuery = writer.start()
+        except (PySparkException, Py4JError) as exc:
+            raise Retryable("MR-5052", _first_line(exc)) from exc
+
+    def _on_batch(self, records: DataFrame, number: int) -> None:
+        end = _end_offset(self._checkpoint, number)
+        self._process(Records(self._driver, records, span=end - max(self._next_offset, 0)))
+        self._next_offset = end
+
+    def wait(self, timeout_s: float) -> bool:
+        """True when the query has ended; Retryable MR-5050 or MR-5052 with the reason when it failed."""
+        try:
+            return bool(self._query.awaitTermination(cast(int, timeout_s)))
+        except (PySparkException, Py4JError) as exc:
+            raise Retryable("MR-5050", _first_line(exc)) from exc
+
+    def stop(self) -> None:
+        """End the query and its Spark jobs; its scratch folder goes."""
+        try:
+            self._query.stop()
+        except (PySparkException, Py4JError) as exc:
+            raise Retryable("MR-5050", f"the query does not stop: {_first_line(exc)}") from exc
+        finally:
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+
+def _end_offset(checkpoint: Path, batch: int) -> int:
+    """Where a micro-batch ends: the last line of its file in the checkpoint, ``{"topic":{"0":offset}}``."""
+    text = (checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1]
+    return int(text.rsplit(":", 1)[1].rstrip("}"))
+
+
+class Records:
+    """The records of a micro-batch; what runs on them runs in executors. ``span``: how many offsets, records or not."""
+
+    def __init__(self, driver: SparkDriver, frame: DataFrame, *, span: int) -> None:
+        self._driver = driver
+        self._frame = frame
+        self._is_kept = False
+        self.span = span
+
+    def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+        """``executor.apply_sole`` in one Spark task."""
+        shared = _share(self._driver, catalogue)
+
+        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return results(
+                guarded(
+                    lambda: apply_sole(
+                        batches,
+                        order=order,
+                        catalogue=shared.value,
+                        applied=applied,
+                        look_up=look_up_at(order.registry),
+                    )
+                )
+            )
+
+        (found,) = self._run(self._from(order).coalesce(1).mapInArrow(work, _RESULT))
+        assert isinstance(found, Outcome)
+        return found
+
+    def plan(self, order: Order, catalogue: Catalogue, applied: Ints) -> Plan:
+        """``executor.plan`` in one Spark task; the records are kept for the lanes."""
+        if not self._is_kept:
+            self._frame = self._frame.persist(StorageLevel.MEMORY_AND_DISK)
+            self._is_kept = True
+        shared = _share(self._driver, catalogue)
+
+        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return results(
+                guarded(
+                    lambda: plan(
+                        batches,
+                        order=order,
+                        catalogue=shared.value,
+                        applied=applied,
+                        look_up=look_up_at(order.registry),
+                    )
+                )
+            )
+
+        (found,) = self._run(self._from(order).coalesce(1).mapInArrow(work, _RESULT))
+        assert isinstance(found, Plan)
+        return found
+
+    def lanes(
+        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
+    ) -> list[Outcome]:
+        """``executor.apply_lane`` once a lane, side by side: record ``offsets[i]`` belongs to ``lanes[i]``."""
+        shared = _share(self._driver, catalogue)
+        base, lane_count = int(offsets[0]), int(lanes.max()) + 1
+        table = np.zeros(int(offsets[-1]) - base + 1, np.uint8)
+        table[offsets - base] = lanes + 1
+        place = F.substring(
+            F.lit(bytearray(table.tobytes())), (F.col("offset") - base + 1).cast("int"), 1
+        )
+        lane = F.ascii(place).cast("int") - 1
+        laid = (
+            self._from(order)
+            .where(F.col("offset") <= int(offsets[-1]))
+            .withColumn("lane", lane)
+            .where("lane >= 0")
+            .repartitionById(lane_count, "lane")
+            .sortWithinPartitions("offset")
+            .select("offset", "value")
+        )
+
+        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            assert context is not None
+            number = context.partitionId()
+            return results(
+                guarded(
+                    lambda: apply_lane(
+                        batches, lane=number, order=order, catalogue=shared.value, applied=applied
+                    )
+                )
+            )
+
+        found = self._run(laid.mapInArrow(work, _RESULT))
+        return [outcome for outcome in found if isinstance(outcome, Outcome)]
+
+    def release(self) -> None:
+        """Forget the kept records."""
+        if self._is_kept:
+            self._frame.unpersist()
+            self._is_kept = False
+
+    def _from(self, order: Order) -> DataFrame:
+        return self._frame.where(F.col("offset") >= order.mark.next_offset)
+
+    def _run(self, frame: DataFrame) -> list[Outcome | Plan]:
+        try:
+            rows = frame.collect()
+        except (PySparkException, Py4JError) as exc:
+            raise Retryable("MR-5050", _first_line(exc)) from exc
+        return [unpack(bytes(row[0])) for row in rows]
+
+
+_shared: dict[str, Broadcast[Catalogue]] = {}
+
+
+def _share(driver: SparkDriver, catalogue: Catalogue) -> Broadcast[Catalogue]:
+    """The catalogue in every executor, sent once a version."""
+    if catalogue.version not in _shared:
+        while len(_shared) >= 8:
+            _shared.pop(next(iter(_shared))).unpersist()
+        _shared[catalogue.version] = driver.session.sparkContext.broadcast(catalogue)
+    return _shared[catalogue.version]
+
+
+def _first_line(exc: BaseException) -> str:
+    """The head of Spark's long stories, and the line that tells the cause."""
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    cause = [
+        line for line in lines if line.startswith(("Caused by", "pyspark.errors", "Exception:"))
+    ]
+    return " | ".join([*lines[:1], *cause[:2]])[:600]

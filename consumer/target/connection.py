@@ -1,0 +1,267 @@
+"""Connections to target servers: the one module of ``consumer`` that knows PyMySQL.
+
+Guarantees: every error of the driver and the server leaves here as one of our three branches; affected rows are
+*matched* rows (CLIENT.FOUND_ROWS), so an update that changes nothing still counts; sessions are UTC, READ COMMITTED,
+autocommit off. ``commit`` may raise Retryable MR-5001 with the outcome unknown: the caller reads progress, it never
+assumes.
+
+Not done here: no reconnect, no retry, no pooling.
+"""
+
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pymysql
+from pymysql.constants import CLIENT, FIELD_TYPE
+from pymysql.converters import encoders
+from pymysql.cursors import Cursor, SSCursor
+
+from millrace.errors import Fatal, MillraceError, Retryable
+from schemas.gtid import Flavour
+
+Row = tuple[object, ...]
+
+# integers come back as int, everything else as the server prints it
+_INTEGERS = (
+    FIELD_TYPE.TINY,
+    FIELD_TYPE.SHORT,
+    FIELD_TYPE.INT24,
+    FIELD_TYPE.LONG,
+    FIELD_TYPE.LONGLONG,
+)
+_CONVERSIONS: dict[Any, Any] = {**encoders, **dict.fromkeys(_INTEGERS, int)}
+
+CONNECT_S = 10
+READ_S = (
+    3600  # a long DDL; a hung lane is ended by the next run's fence, a dead server by TCP keepalive
+)
+LOCK_WAIT_S = 20
+
+STRICT_MODE = "NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES,ALLOW_INVALID_DATES"
+LENIENT_MODE = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"  # for an ENUM's index 0 alone
+
+_AWAY = {
+    0,
+    1053,
+    1152,
+    1156,
+    1158,
+    1159,
+    1160,
+    1161,
+    1184,
+    1317,
+    1927,
+    2002,
+    2003,
+    2006,
+    2013,
+    2014,
+    2055,
+    3032,
+    3169,
+    4031,
+}
+_LOGIN = {1044, 1045, 1130, 1251, 1698, 1820, 1862, 2061, 3118}
+_PRIVILEGE = {1142, 1143, 1227, 1370, 1410}
+_READ_ONLY = {1290, 1792, 1836}
+_CONNECTIONS = {1040, 1203, 1226}
+_LOCKS = {1205, 1213, 3572}
+_DISK = {1021, 1114, 3675}
+CONFLICTS = {1022, 1062, 1169, 1216, 1217, 1451, 1452, 1557, 1586, 1761, 1762}
+_NO_TABLE = {1049, 1051, 1146}
+_NO_COLUMN = {1054}
+_PACKET = {1153}
+
+
+@dataclass(frozen=True, slots=True)
+class TlsChoice:
+    """``mode`` as in the set document; ``ca_path`` empty: the system's trust store."""
+
+    mode: str = "disabled"
+    ca_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One server and how we log in. The password is never printed."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    tls: TlsChoice = TlsChoice()
+
+
+class TargetConnection:
+    """One session on one target server."""
+
+    def __init__(
+        self, endpoint: Endpoint, *, connection: "pymysql.connections.Connection[Cursor]"
+    ) -> None:
+        self.endpoint = endpoint
+        self._connection = connection
+        (version,), *_ = self.query("SELECT VERSION()")
+        self.flavour = Flavour.MARIADB if "MariaDB" in str(version) else Flavour.MYSQL
+
+    @property
+    def id(self) -> int:
+        """The server's number of this session, as KILL takes it."""
+        return int(self._connection.thread_id())  # type: ignore[no-untyped-call]
+
+    @property
+    def is_open(self) -> bool:
+        """False once it was closed or found broken by the driver."""
+        return bool(self._connection.open)
+
+    def query(self, sql: str | bytes, arguments: Sequence[object] | None = None) -> list[Row]:
+        """Run one statement; all its rows."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(cast(str, sql), arguments)
+                return list(cursor.fetchall())
+        except (pymysql.Error, OSError) as exc:
+            raise translated(exc) from exc
+
+    def query_named(
+        self, sql: str, arguments: Sequence[object] | None = None
+    ) -> tuple[list[str], list[Row]]:
+        """Run one statement; its column names and rows."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(sql, arguments)
+                return [column[0] for column in cursor.description or ()], list(cursor.fetchall())
+        except (pymysql.Error, OSError) as exc:
+            raise translated(exc) from exc
+
+    def stream(self, sql: str, arguments: Sequence[object] | None = None) -> "RowStream":
+        """Run one statement whose rows are read as they come."""
+        return RowStream(self._connection.cursor(SSCursor), sql, arguments)
+
+    def written(self, sql: str, arguments: Sequence[object]) -> bytes:
+        """The statement with its arguments in it, for ``run``."""
+        with self._connection.cursor() as cursor:
+            return cursor.mogrify(sql, arguments).encode()
+
+    def run(self, sql: bytes) -> int:
+        """Run one statement as it stands, without arguments; how many rows it matched."""
+        try:
+            return self._connection.query(cast(str, sql))
+        except (pymysql.Error, OSError) as exc:
+            raise translated(exc) from exc
+
+    def commit(self) -> None:
+        """Commit. Retryable MR-5001 means that the outcome is unknown."""
+        try:
+            self._connection.commit()
+        except (pymysql.Error, OSError) as exc:
+            raise translated(exc) from exc
+
+    def rollback(self) -> None:
+        """Roll back; a broken connection has done so already."""
+        try:
+            self._connection.rollback()
+        except (pymysql.Error, OSError):
+            self.close()
+
+    def close(self) -> None:
+        """Close; never raises."""
+        try:
+            self._connection.close()
+        except (pymysql.Error, OSError):
+            return
+
+
+class RowStream:
+    """The rows of one statement, as they come."""
+
+    def __init__(self, cursor: Cursor, sql: str, arguments: Sequence[object] | None) -> None:
+        self._cursor = cursor
+        try:
+            cursor.execute(sql, arguments)
+        except (pymysql.Error, OSError) as exc:
+            raise translated(exc) from exc
+
+    def take(self, count: int) -> list[Row]:
+        """The next ``count`` rows; fewer at the end."""
+        try:
+            return list(self._cursor.fetchmany(count))
+        except (pymysql.Error, OSError) as exc:
+            raise translated(exc) from exc
+
+    def close(self) -> None:
+        """Read what is left and close."""
+        try:
+            self._cursor.close()
+        except (pymysql.Error, OSError):
+            return
+
+
+def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnection:
+    """A session in the mode that apply wants; see the module."""
+    try:
+        connection = pymysql.connect(
+            host=endpoint.host,
+            port=endpoint.port,
+            user=endpoint.user,
+            password=endpoint.password,
+            database=database,
+            charset="utf8mb4",
+            autocommit=False,
+            connect_timeout=CONNECT_S,
+            read_timeout=READ_S,
+            write_timeout=READ_S,
+            client_flag=CLIENT.FOUND_ROWS,
+            conv=_CONVERSIONS,
+            init_command=(
+                f"SET SESSION sql_mode='{STRICT_MODE}', time_zone='+00:00',"
+                f" innodb_lock_wait_timeout={LOCK_WAIT_S},"
+                " transaction_isolation='READ-COMMITTED'"
+            ),
+            **_tls_arguments(endpoint),
+        )
+    except (pymysql.Error, OSError) as exc:
+        raise translated(exc, server=f"{endpoint.host}:{endpoint.port}") from exc
+    return TargetConnection(endpoint, connection=connection)
+
+
+def _tls_arguments(endpoint: Endpoint) -> dict[str, Any]:
+    mode = endpoint.tls.mode
+    if mode == "disabled":
+        return {"ssl_disabled": True}
+    context = ssl.create_default_context(cafile=endpoint.tls.ca_path or None)
+    context.check_hostname = mode == "verify-identity"
+    if mode == "require-unverified":
+        context.verify_mode = ssl.CERT_NONE
+    return {"ssl": context}
+
+
+def translated(exc: Exception, **context: Any) -> MillraceError:
+    """The branch and code for a driver's error; ``errno`` goes into the context."""
+    number = exc.args[0] if exc.args and isinstance(exc.args[0], int) else 0
+    text = str(exc.args[-1]) if exc.args else type(exc).__name__
+    if isinstance(exc, OSError):
+        number, text = 0, exc.strerror or str(exc)
+    context = {**context, "errno": number}
+    for numbers, code in (
+        (_AWAY, "MR-5001"),
+        (_READ_ONLY, "MR-5003"),
+        (_CONNECTIONS, "MR-5004"),
+        (_LOCKS, "MR-5005"),
+        (_DISK, "MR-5006"),
+    ):
+        if number in numbers:
+            return Retryable(code, text, **context)
+    for numbers, code in (
+        (_LOGIN, "MR-5002"),
+        (_PRIVILEGE, "MR-5007"),
+        (CONFLICTS, "MR-5010"),
+        (_NO_TABLE, "MR-5012"),
+        (_NO_COLUMN, "MR-5013"),
+        (_PACKET, "MR-5014"),
+    ):
+        if number in numbers:
+            return Fatal(code, text, **context)
+    return Fatal("MR-5011", text, **context)

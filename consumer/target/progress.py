@@ -1,0 +1,217 @@
+"""What apply has done, kept in the target's database ``millrace`` and written in the target transactions of the rows.
+
+    fence           task: epoch, run          raised at every start; every target transaction of ours reads it FOR
+                                              SHARE
+    progress        task: seq, next_offset, gtid_set, flavour, topic, topic_epoch, past_start      the low-water mark
+    applied         task, run, batch, lane, part: first_seq, bitmap     seqs above the mark, one row a lane
+                                                                        transaction
+    record_schema   task, id: schema_text     schemas that the topic showed before the mark
+    ddl_intent      task, seq: sql_text, state_text, decision           a statement that is being executed
+    conflict        task, seq: …              rows that ``overwrite`` or ``skip`` decided
+    left_out        task, seq: kind, sql_text     statements recorded, not applied
+
+Crash table: a target transaction is there whole, with its line in ``applied`` or its move of ``progress``, or not at
+all. An answer lost at commit is found out by the next run: raising the fence waits for the transaction (or ends it),
+then reads.
+
+Guarantees: after ``raise_fence`` no target transaction of an earlier run commits. The mark only moves forward, from
+where the writer read it. Not done here: deciding what to apply.
+"""
+
+from dataclasses import dataclass
+
+from consumer.applied import from_bitmaps
+from consumer.book import Book, Ints
+from consumer.target.connection import Row, TargetConnection
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+
+DATABASE = "millrace"
+
+_TABLES = (
+    "fence (task VARCHAR(190) NOT NULL PRIMARY KEY, epoch BIGINT UNSIGNED NOT NULL, run BIGINT UNSIGNED NOT NULL)",
+    "progress (task VARCHAR(190) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, next_offset BIGINT NOT NULL,"
+    " gtid_set LONGTEXT NOT NULL, flavour VARCHAR(16) NOT NULL, topic VARCHAR(249) NOT NULL,"
+    " topic_epoch BIGINT NOT NULL, past_start TINYINT NOT NULL)",
+    "applied (task VARCHAR(190) NOT NULL, run BIGINT UNSIGNED NOT NULL, batch BIGINT NOT NULL, lane INT NOT NULL,"
+    " part INT NOT NULL, first_seq BIGINT NOT NULL, bitmap LONGBLOB NOT NULL,"
+    " PRIMARY KEY (task, run, batch, lane, part))",
+    "record_schema (task VARCHAR(190) NOT NULL, id BIGINT NOT NULL, schema_text LONGTEXT NOT NULL,"
+    " PRIMARY KEY (task, id))",
+    "ddl_intent (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, sql_text LONGTEXT NOT NULL,"
+    " state_text LONGTEXT NOT NULL, decision VARCHAR(16) NOT NULL, PRIMARY KEY (task, seq))",
+    "conflict (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, gtid VARCHAR(190) NOT NULL, table_name VARCHAR(190)"
+    " NOT NULL, op CHAR(1) NOT NULL, decision VARCHAR(16) NOT NULL, detail LONGTEXT NOT NULL, record LONGBLOB NOT NULL,"
+    " PRIMARY KEY (task, seq))",
+    "left_out (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, kind VARCHAR(32) NOT NULL, sql_text LONGTEXT NOT NULL,"
+    " PRIMARY KEY (task, seq))",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who writes: a task's epoch and the run that raised the fence under it."""
+
+    task: str
+    epoch: int
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The low-water mark: every seq up to ``seq`` is applied, reading goes on at ``next_offset``.
+
+    ``gtid_set`` is that of the last ``resolved`` record passed; ``past_start``: no row is covered by the start any
+    more.
+    """
+
+    seq: int
+    next_offset: int
+    gtid_set: str = ""
+    flavour: str = ""
+    topic: str = ""
+    topic_epoch: int = 0
+    past_start: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All that a start reads."""
+
+    mark: Mark | None
+    applied: Ints
+    book: Book
+
+
+def create_tables(connection: TargetConnection) -> None:
+    """Make the database and its tables where they are missing."""
+    connection.query(
+        f"CREATE DATABASE IF NOT EXISTS {DATABASE} DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    )
+    for table in _TABLES:
+        connection.query(f"CREATE TABLE IF NOT EXISTS {DATABASE}.{table} ENGINE=InnoDB")
+    connection.commit()
+
+
+def check_fence(connection: TargetConnection, owner: Owner) -> None:
+    """The first statement of every target transaction: a shared lock on the fence; Fenced MR-5020."""
+    share = "LOCK IN SHARE MODE" if connection.flavour == "mariadb" else "FOR SHARE"
+    rows = connection.query(
+        f"SELECT epoch, run FROM {DATABASE}.fence WHERE task = %s {share}",
+        (owner.task,),
+    )
+    if rows != [(owner.epoch, owner.run)]:
+        connection.rollback()
+        raise _fenced(owner, rows)
+
+
+def _fenced(owner: Owner, rows: list[Row]) -> MillraceError:
+    found = f"epoch {rows[0][0]}, run {rows[0][1]}" if rows else "nothing"
+    return Fenced(
+        "MR-5020",
+        f"the fence of {owner.task} holds {found}, ours is epoch {owner.epoch}, run {owner.run}",
+        task=owner.task,
+    )
+
+
+def read_standing(connection: TargetConnection, task: str) -> Standing:
+    """Mark, applied seqs above it, and schemas of a task."""
+    marks = connection.query(
+        "SELECT seq, next_offset, gtid_set, flavour, topic, topic_epoch, past_start"
+        f" FROM {DATABASE}.progress WHERE task = %s",
+        (task,),
+    )
+    bitmaps = connection.query(
+        f"SELECT first_seq, bitmap FROM {DATABASE}.applied WHERE task = %s",
+        (task,),
+    )
+    schemas = connection.query(
+        f"SELECT id, schema_text FROM {DATABASE}.record_schema WHERE task = %s",
+        (task,),
+    )
+    connection.commit()
+    applied = from_bitmaps((_int(first), _bytes(bits)) for first, bits in bitmaps)
+    book = Book({_int(number): str(text) for number, text in schemas})
+    return Standing(_mark(marks[0]) if marks else None, applied, book)
+
+
+def _mark(row: Row) -> Mark:
+    seq, next_offset, gtid_set, flavour, topic, topic_epoch, past_start = row
+    return Mark(
+        _int(seq),
+        _int(next_offset),
+        str(gtid_set),
+        str(flavour),
+        str(topic),
+        _int(topic_epoch),
+        past_start == 1,
+    )
+
+
+def _int(value: object) -> int:
+    if not isinstance(value, int):
+        raise Fatal("MR-5022", f"{value!r} is not a number")
+    return value
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def insert_mark(connection: TargetConnection, task: str, mark: Mark) -> None:
+    """The first mark of a task; there is none yet."""
+    connection.query(
+        f"INSERT INTO {DATABASE}.progress (task, seq, next_offset, gtid_set, flavour, topic, topic_epoch, past_start)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+        (task, *_mark_values(mark)),
+    )
+
+
+def _mark_values(mark: Mark) -> tuple[object, ...]:
+    return (
+        mark.seq,
+        mark.next_offset,
+        mark.gtid_set,
+        mark.flavour,
+        mark.topic,
+        mark.topic_epoch,
+        int(mark.past_start),
+    )
+
+
+def move_mark(connection: TargetConnection, task: str, *, before: Mark, after: Mark) -> None:
+    """Move the mark from exactly where it was read; Retryable MR-5021 if it is elsewhere. Not committed here."""
+    moved = connection.run(_move_sql(connection, task, before, after))
+    if moved != 1:
+        connection.rollback()
+        raise Retryable(
+            "MR-5021", f"the mark of {task} is not at seq {before.seq} any more", task=task
+        )
+
+
+def _move_sql(connection: TargetConnection, task: str, before: Mark, after: Mark) -> bytes:
+    return connection.written(
+        f"UPDATE {DATABASE}.progress SET seq = %s, next_offset = %s, gtid_set = %s, flavour = %s, topic = %s,"
+        " topic_epoch = %s, past_start = %s WHERE task = %s AND seq = %s AND next_offset = %s",
+        (*_mark_values(after), task, before.seq, before.next_offset),
+    )
+
+
+def forget_applied(connection: TargetConnection, task: str) -> None:
+    """Compaction: the mark stands above every bitmap. Not committed here."""
+    connection.query(f"DELETE FROM {DATABASE}.applied WHERE task = %s", (task,))
+
+
+def keep_schemas(connection: TargetConnection, task: str, texts: dict[int, str]) -> None:
+    """Schemas that the topic showed, for a start behind them. Not committed here."""
+    for number, text in texts.items():
+        connection.query(
+            f"REPLACE INTO {DATABASE}.record_schema (task, id, schema_text) VALUES (%s, %s, %s)",
+            (task, number, text),
+        )
+
+
+def forget_task(connection: TargetConnection, task: str) -> None:
+    """Everything but the fence: the task begins anew. For operators and tests."""
+    for table in ("progress", "applied", "record_schema", "ddl_intent", "conflict", "left_out"):
+        connection.query(f"DELETE FROM {DATABASE}.{table} WHERE task = %s", (task,))
+    connection.commit()

@@ -1,0 +1,61 @@
+"""The state of what a statement names, to tell later whether it was executed: SHOW CREATE and InnoDB's table ids.
+
+A table's state is its definition without AUTO_INCREMENT, and the ids of the table and its partitions: an id changes
+when a table is truncated, rebuilt or exchanged, and moves along when it is renamed. What is not there has the state
+"".
+"""
+
+import re
+
+from consumer.target.connection import TargetConnection
+from millrace.errors import Fatal
+from schemas.gtid import Flavour
+from schemas.statement import Statement
+
+_AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
+_NO_SUCH_DATABASE = 1049
+
+
+def read_state(connection: TargetConnection, statement: Statement) -> dict[str, str]:
+    """Of each table and database that the statement changes, by name."""
+    found = {}
+    for name in statement.tables:
+        found[f"{name.database}.{name.table}"] = _table_state(connection, name.database, name.table)
+    for database in statement.databases:
+        found[database] = _database_state(connection, database)
+    return found
+
+
+def _table_state(connection: TargetConnection, database: str, table: str) -> str:
+    name = f"`{database.replace('`', '``')}`.`{table.replace('`', '``')}`"
+    try:
+        rows = connection.query(f"SHOW CREATE TABLE {name}".replace("%", "%%"))
+    except Fatal as exc:
+        if exc.code == "MR-5012":
+            return ""
+        raise
+    definition = _AUTO_INCREMENT.sub("", str(rows[0][1]))
+    return f"{definition}\n-- {_table_ids(connection, database, table)}"
+
+
+def _table_ids(connection: TargetConnection, database: str, table: str) -> str:
+    source = "INNODB_TABLES" if connection.flavour is Flavour.MYSQL else "INNODB_SYS_TABLES"
+    place = "CONCAT(CONVERT(%s USING filename), '/', CONVERT(%s USING filename))"
+    rows = connection.query(
+        f"SELECT NAME, TABLE_ID FROM information_schema.{source}"
+        f" WHERE NAME = {place} OR LEFT(NAME, CHAR_LENGTH({place}) + 1) = CONCAT({place}, '#')",
+        (database, table) * 3,
+    )
+    return ", ".join(f"{name}={number}" for name, number in sorted(rows, key=str))
+
+
+def _database_state(connection: TargetConnection, database: str) -> str:
+    try:
+        rows = connection.query(
+            f"SHOW CREATE DATABASE `{database.replace('`', '``')}`".replace("%", "%%")
+        )
+    except Fatal as exc:
+        if exc.context.get("errno") == str(_NO_SUCH_DATABASE):
+            return ""
+        raise
+    return str(rows[0][1])

@@ -1,0 +1,92 @@
+"""Statements for one row: plain, replacing, by identity, or, in a table without a key, by all its columns.
+
+Used where rows must be told apart one by one: identities that change, values in an unusual branch, tables without a
+key, and everything after a disagreement. ``Template`` texts are filled by ``kernel.text``.
+
+Without a key every column is compared, null-safe, as bytes where a collation would call different values equal, and
+LIMIT 1 takes one of several equal rows: which one does not matter, they are equal.
+"""
+
+from consumer.binding import AFTER, BEFORE, Binding, make_shape, quoted
+from consumer.rows import Template
+from consumer.target.inventory import TargetColumn
+from schemas.gtid import Flavour
+
+
+def insert_template(binding: Binding, *, replace: bool = False) -> Template:
+    """INSERT or REPLACE of the after image."""
+    indexes = [index for index, _ in binding.columns]
+    names = b",".join(quoted(column.name) for _, column in binding.columns)
+    verb = b"REPLACE INTO " if replace else b"INSERT INTO "
+    texts = [
+        verb + binding.name + b" (" + names + b") VALUES (",
+        *[b","] * (len(indexes) - 1),
+        b")",
+    ]
+    return Template.of(texts, make_shape(binding.layout, [(AFTER, index) for index in indexes]))
+
+
+def update_template(binding: Binding, flavour: Flavour) -> Template:
+    """UPDATE of the row that the before image tells, to the after image."""
+    texts = [b"UPDATE " + binding.name + b" SET "]
+    for place, (_, column) in enumerate(binding.columns):
+        texts[-1] += (b"," if place else b"") + quoted(column.name) + b"="
+        texts.append(b"")
+    places = [(AFTER, index) for index, _ in binding.columns]
+    return _where(binding, flavour, texts, places)
+
+
+def delete_template(binding: Binding, flavour: Flavour) -> Template:
+    """DELETE of the row that the before image tells."""
+    return _where(binding, flavour, [b"DELETE FROM " + binding.name], [])
+
+
+def _where(
+    binding: Binding, flavour: Flavour, texts: list[bytes], places: list[tuple[int, int]]
+) -> Template:
+    compared = [
+        (index, column)
+        for index, column in binding.columns
+        if not binding.identity or index in binding.identity
+    ]
+    for number, (_, column) in enumerate(compared):
+        texts[-1] += b" AND " if number else b" WHERE "
+        if binding.identity:
+            before, behind = quoted(column.name) + b"=", b""
+        else:
+            before, behind = _same(column, flavour)
+        texts[-1] += before
+        texts.append(behind)
+    if not binding.identity:
+        texts[-1] += b" LIMIT 1"
+    shape = make_shape(binding.layout, [*places, *((BEFORE, index) for index, _ in compared)])
+    return Template.of(texts, shape)
+
+
+_AS_HEX = {
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+}
+_AS_HEX |= {"geomcollection", "geometrycollection", "vector", "uuid", "inet4", "inet6"}
+_TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
+
+
+def _same(column: TargetColumn, flavour: Flavour) -> tuple[bytes, bytes]:
+    """Texts before and behind a literal that is the same value as the column's, or both NULL."""
+    name = quoted(column.name)
+    if column.base_type in _AS_HEX:
+        return b"HEX(" + name + b") <=> HEX(", b")"
+    if column.base_type == "json" and flavour is Flavour.MYSQL:
+        return name + b" <=> CAST(", b" AS JSON)"
+    if column.base_type in _TEXTS and column.charset:
+        charset = column.charset.encode()
+        return (
+            b"CAST(" + name + b" AS BINARY) <=> CAST(CONVERT(",
+            b" USING " + charset + b") AS BINARY)",
+        )
+    return name + b" <=> ", b""

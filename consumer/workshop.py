@@ -1,0 +1,90 @@
+"""Everything that is made of schemas and inventory, once for each: programs, bindings, templates, key programs.
+
+A ``Catalogue`` is what the driver sends; a ``Workshop`` is what a process makes of it, lazily, and keeps while the
+catalogue stays the same. A schema whose table the target no longer has does no harm until a row of it is to be
+applied.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from consumer.binding import Binding, bind
+from consumer.book import Book, make_programs
+from consumer.causality import KeyLine, KeyPrograms, key_lines, make_key_programs
+from consumer.rows import Template
+from consumer.target.inventory import Inventory
+from consumer.templates import delete_template, insert_template, update_template
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What is known where a stretch of records begins. ``version`` names it: equal versions, equal contents."""
+
+    version: str
+    book: Book = field(default_factory=Book)
+    inventory: Inventory = field(default_factory=Inventory)
+
+
+class Workshop:
+    """What a process makes of a catalogue."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.inventory = catalogue.inventory
+        self.book = catalogue.book
+        self._bindings: dict[str, Binding] = {}
+        self._key_lines: dict[str, tuple[KeyLine, ...]] = {}
+        self._templates: dict[tuple[str, str], Template] = {}
+        self._key_programs: dict[frozenset[int], KeyPrograms] = {}
+        self.programs = make_programs(self.book)
+
+    def learn(self, book: Book) -> None:
+        """Go on with a larger book."""
+        self.book = book
+        self._key_programs.clear()
+        self.programs = make_programs(book)
+
+    def binding(self, slot: int) -> Binding:
+        """The schema of a slot on the target; Fatal MR-5012, MR-5013."""
+        text = self._text(slot)
+        if text not in self._bindings:
+            self._bindings[text] = bind(self.programs.layouts[slot], self.inventory)
+        return self._bindings[text]
+
+    def _text(self, slot: int) -> str:
+        return self.book.texts[int(self.programs.ids[slot])]
+
+    def template(self, slot: int, which: str) -> Template:
+        """``insert``, ``replace``, ``update`` or ``delete`` of one row."""
+        place = (self._text(slot), which)
+        if place not in self._templates:
+            binding, flavour = self.binding(slot), self.inventory.flavour
+            if which == "update":
+                self._templates[place] = update_template(binding, flavour)
+            elif which == "delete":
+                self._templates[place] = delete_template(binding, flavour)
+            else:
+                self._templates[place] = insert_template(binding, replace=which == "replace")
+        return self._templates[place]
+
+    def key_programs(self, slots: Iterable[int]) -> KeyPrograms:
+        """The keys of these slots; all others have none."""
+        wanted = frozenset(slots)
+        if wanted not in self._key_programs:
+            self._key_programs[wanted] = make_key_programs(
+                self._lines(slot) if slot in wanted else ()
+                for slot in range(len(self.programs.ids))
+            )
+        return self._key_programs[wanted]
+
+    def _lines(self, slot: int) -> tuple[KeyLine, ...]:
+        text = self._text(slot)
+        if text not in self._key_lines:
+            self._key_lines[text] = key_lines(self.binding(slot), self.inventory)
+        return self._key_lines[text]
+
+
+def slots_of(column: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> list[int]:
+    """The slots that occur."""
+    return [int(slot) for slot in np.unique(column)]

@@ -1,0 +1,233 @@
+"""Rows into the target, inside an open target transaction: fast in multi-row statements, or carefully one by one.
+
+``write`` sorts records into levels (records of one level share no causality key, so they may change places), and each
+level by table and operation, into multi-row statements bounded by rows and bytes. Every statement is counted: an
+INSERT that meets a row, an UPDATE or DELETE that does not find all of its rows is Fatal MR-5010, and the caller
+rolls back and uses ``write_carefully``, which finds the row, and decides it by the conflict policy:
+
+    disagreement             stop       overwrite                            skip
+    INSERT meets a row       MR-5010    REPLACE (all rows in its way)        left as it is
+    UPDATE finds no row      MR-5010    REPLACE with the after image         left as it is
+    UPDATE meets another     MR-5010    DELETE its row, REPLACE              left as it is
+    DELETE finds no row      MR-5010    nothing to delete                    the same
+
+What was decided is written to ``millrace.conflict`` in the same target transaction. A table without a key has no row
+to overwrite: the policy ``overwrite`` refuses it, MR-5010.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from consumer.binding import BEFORE, Binding, Pieces, make_shape
+from consumer.book import Ints
+from consumer.kernel.walk import FLAGS, IS_ODD, OP, OP_CREATE, OP_DELETE, OP_UPDATE, SEQ, SLOT
+from consumer.rows import Rows, find_keys
+from consumer.target.connection import LENIENT_MODE, STRICT_MODE, TargetConnection
+from consumer.target.progress import DATABASE
+from consumer.workshop import Workshop, slots_of
+from millrace.errors import Fatal
+from schemas.documents import ConflictPolicy
+
+STATEMENT_ROWS_MAX = 1000  # beyond, a statement gains little and its locks and plans cost more
+STATEMENT_BYTES_MAX = 1 << 20
+NO_FOREIGN_KEY_CHECKS = 2  # of a rows event's flags
+_KEY_TEXT_MAX = 200
+
+_OPS = {OP_CREATE: "insert", OP_UPDATE: "update", OP_DELETE: "delete"}
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """For whom rows are decided."""
+
+    task: str
+    policy: ConflictPolicy
+
+
+class RowWriter:
+    """Writes walked rows through one connection."""
+
+    def __init__(
+        self, connection: TargetConnection, workshop: Workshop, deciding: Deciding
+    ) -> None:
+        self._connection = connection
+        self._workshop = workshop
+        self._deciding = deciding
+        self._checks_foreign_keys = True
+        self.statement_count = 0
+
+    def write(self, rows: Rows, numbers: Ints) -> None:
+        """Apply these records (numbers in seq order). Fatal MR-5010 and others: roll back."""
+        programs = self._workshop.key_programs(slots_of(rows.records[numbers, SLOT]))
+        levels = find_keys(rows, programs, numbers).levels(len(numbers))
+        about = rows.records[numbers]
+        mixed = about[:, IS_ODD] | ((about[:, FLAGS] & NO_FOREIGN_KEY_CHECKS) << 1)
+        sorted_places = np.lexsort((mixed, about[:, OP], about[:, SLOT], levels))
+        marks = np.stack((levels, about[:, SLOT], about[:, OP], mixed), axis=1)[sorted_places]
+        cuts = np.flatnonzero((marks[1:] != marks[:-1]).any(axis=1)) + 1
+        for run in np.split(numbers[sorted_places], cuts):
+            self._write_run(rows, run)
+
+    def _write_run(self, rows: Rows, run: Ints) -> None:
+        """Records of one table and operation that share no key."""
+        slot, op = (int(rows.records[run[0], which]) for which in (SLOT, OP))
+        binding = self._workshop.binding(slot)
+        self._check_foreign_keys(rows, int(run[0]))
+        pieces = binding.insert
+        if op != OP_CREATE:
+            found = binding.update if op == OP_UPDATE else binding.delete
+            if found is None:
+                self._write_singly(rows, run)
+                return
+            pieces = found
+        if rows.records[run[0], IS_ODD]:
+            self._write_singly(rows, run)
+            return
+        if op == OP_UPDATE:
+            width = len(binding.layout.branches)
+            moved = rows.changes(run, binding.identity, width=width)
+            self._write_singly(rows, run[moved])
+            run = run[~moved]
+        for part in _parts(rows, run, pieces, self._bytes_max):
+            literals = rows.text_of(
+                part, pieces.shape, opening=pieces.opening, closing=pieces.closing
+            )
+            matched = self._run(pieces.lead + literals + pieces.tail)
+            if matched != len(part):
+                table = binding.layout.table.full_name
+                why = f"{_OPS[op]} of {len(part)} rows of {table} matched {matched}"
+                raise Fatal("MR-5010", why, table=table)
+
+    @property
+    def _bytes_max(self) -> int:
+        return min(STATEMENT_BYTES_MAX, self._workshop.inventory.packet_bytes_max // 2)
+
+    def _run(self, sql: bytes) -> int:
+        if len(sql) >= self._workshop.inventory.packet_bytes_max:
+            limit = self._workshop.inventory.packet_bytes_max
+            raise Fatal(
+                "MR-5014",
+                f"{len(sql) + 1} bytes, max_allowed_packet is {limit}",
+                bytes=len(sql) + 1,
+            )
+        self.statement_count += 1
+        return self._connection.run(sql)
+
+    def _check_foreign_keys(self, rows: Rows, number: int) -> None:
+        wanted = not rows.records[number, FLAGS] & NO_FOREIGN_KEY_CHECKS
+        if wanted != self._checks_foreign_keys:
+            self._connection.run(b"SET SESSION foreign_key_checks=%d" % wanted)
+            self._checks_foreign_keys = bool(wanted)
+
+    def _write_singly(self, rows: Rows, run: Ints) -> None:
+        for number in run:
+            if self._write_one(rows, int(number)) != 1:
+                raise Fatal("MR-5010", "the row is not there")
+
+    def _write_one(self, rows: Rows, number: int, which: str = "") -> int:
+        slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
+        sql = rows.filled(number, self._workshop.template(slot, which or _OPS[op]))
+        if not rows.records[number, IS_ODD]:
+            return self._run(sql)
+        # an ENUM's index 0 can't be written in a strict mode; what is really wrong was refused strictly before
+        lenient = self._has_index_zero(rows, number)
+        if lenient:
+            self._connection.run(b"SET SESSION sql_mode='" + LENIENT_MODE.encode() + b"'")
+        matched = self._run(sql)
+        if lenient:
+            self._connection.run(b"SET SESSION sql_mode='" + STRICT_MODE.encode() + b"'")
+        return matched
+
+    def _has_index_zero(self, rows: Rows, number: int) -> bool:
+        layout = self._workshop.binding(int(rows.records[number, SLOT])).layout
+        return any("int" in branches and "string" in branches for branches in layout.branches)
+
+    def settle(self) -> None:
+        """Back to the session's usual state, also after a failure."""
+        self._checks_foreign_keys = True
+        self._connection.run(
+            b"SET SESSION foreign_key_checks=1, sql_mode='" + STRICT_MODE.encode() + b"'"
+        )
+
+    # ---- one by one -------------------------------------------------------------------------------
+
+    def write_carefully(self, rows: Rows, numbers: Ints) -> None:
+        """Apply these records one by one in the order given; Fatal names the row."""
+        for number in map(int, numbers):
+            self._check_foreign_keys(rows, number)
+            try:
+                matched = self._write_one(rows, number)
+                why = "" if matched == 1 else "the row is not there"
+            except Fatal as exc:
+                if exc.code != "MR-5010":
+                    raise self._named(rows, number, exc.message, code=exc.code) from exc
+                why = exc.message
+            if why:
+                self._decide(rows, number, why)
+
+    def _decide(self, rows: Rows, number: int, why: str) -> None:
+        slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
+        policy = self._deciding.policy
+        if policy is ConflictPolicy.STOP:
+            raise self._named(rows, number, why)
+        if policy is ConflictPolicy.OVERWRITE:
+            if not self._workshop.binding(slot).identity:
+                raise self._named(
+                    rows, number, f"{why}; a table without a key has no row to overwrite"
+                )
+            if op == OP_UPDATE:
+                self._write_one(rows, number, "delete")
+            if op != OP_DELETE:
+                self._write_one(rows, number, "replace")
+        binding = self._workshop.binding(slot)
+        self._connection.query(
+            f"REPLACE INTO {DATABASE}.conflict VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+            (
+                self._deciding.task,
+                int(rows.records[number, SEQ]),
+                rows.gtid(number),
+                binding.layout.table.full_name[:190],
+                chr(op),
+                str(policy),
+                why,
+                rows.values.value(number),
+            ),
+        )
+
+    def _named(self, rows: Rows, number: int, why: str, *, code: str = "MR-5010") -> Fatal:
+        slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
+        binding = self._workshop.binding(slot)
+        table = binding.layout.table.full_name
+        return Fatal(
+            code,
+            f"{_OPS[op]} of a row of {table}: {why}",
+            table=table,
+            key=self._key_text(rows, number, binding),
+            seq=rows.records[number, SEQ],
+            gtid=rows.gtid(number),
+        )
+
+    def _key_text(self, rows: Rows, number: int, binding: Binding) -> str:
+        image = BEFORE if rows.records[number, OP] != OP_CREATE else 1
+        shape = make_shape(binding.layout, [(image, index) for index in binding.identity])
+        if not len(shape):
+            return "(no key)"
+        one = np.array([number], np.int64)
+        return rows.text_of(one, shape, opening=b"", closing=b"").decode(errors="replace")[
+            :_KEY_TEXT_MAX
+        ]
+
+
+def _parts(rows: Rows, run: Ints, pieces: Pieces, bytes_max: int) -> Iterator[Ints]:
+    """Cut a run so that a statement stays below its bounds; a row that is larger alone goes alone."""
+    if not len(run):
+        return
+    ends = np.cumsum(rows.text_sizes(run, pieces.shape) + len(pieces.shape) + 8)
+    first, base = 0, 0
+    while first < len(run):
+        last = int(np.searchsorted(ends, base + bytes_max, side="right"))
+        last = min(max(last, first + 1), first + STATEMENT_ROWS_MAX)
+        yield run[first:last]
+        first, base = last, int(ends[last - 1])

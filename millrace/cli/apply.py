@@ -1,0 +1,28 @@
+"""``millrace apply``: run an apply driver until SIGTERM: tasks from ZooKeeper, one Spark query each."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+Master = Annotated[str, typer.Option(help="The Spark master: local[N], spark://…, yarn, k8s://….")]
+Name = Annotated[str, typer.Option(help="Its name in `millrace status`; host-pid by default.")]
+Conf = Annotated[
+    list[str], typer.Option("--conf", help="A Spark setting, NAME=VALUE; may be repeated.")
+]
+
+
+def apply(*, master: Master = "local[2]", name: Name = "", conf: Conf = []) -> None:  # noqa: B006 - Typer copies it
+    """Run an apply driver: Kafka to target sets, on Spark. SIGTERM ends it in order."""
+    from consumer.apply import ApplyRunner
+    from consumer.spark import SparkDriver
+    from schemas.documents import TaskKind
+    from zk.worker import run_worker
+
+    settings = dict(setting.partition("=")[::2] for setting in conf)
+    driver = SparkDriver(master=master, settings=settings)
+    try:
+        status = run_worker(TaskKind.APPLY, lambda store: ApplyRunner(driver, store), name=name)
+    finally:
+        driver.stop()
+    sys.exit(status)
