@@ -1,0 +1,205 @@
+"""What ``schemas`` knows of servers, asked of the servers themselves: structure, collations, conversions, GTID algebra."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+from deploy.servers import DatabaseServer
+from schemas.charset import TABLE_CHARSETS, characters, decode_text
+from schemas.collation import CHARSET_BY_COLLATION_ID, character_bytes_max
+from schemas.gtid import Flavour, Gtid, GtidSet
+from schemas.gtid_binary import decode_previous
+from schemas.table import TableSchema
+from schemas.table_map import parse_table_map
+from schemas.type_text import type_text
+
+_TABLE_MAP = 19
+_PREVIOUS = {Flavour.MYSQL: 35, Flavour.MARIADB: 163}
+
+_COLUMNS = """
+    c01 TINYINT NOT NULL, c02 TINYINT UNSIGNED, c03 SMALLINT, c04 SMALLINT UNSIGNED, c05 MEDIUMINT,
+    c06 MEDIUMINT UNSIGNED,
+    c07 INT, c08 INT UNSIGNED, c09 BIGINT, c10 BIGINT UNSIGNED, c11 DECIMAL(65,30), c12 DECIMAL(5,0) UNSIGNED,
+    c13 FLOAT, c14 DOUBLE, c15 BIT(1), c16 BIT(64), c17 YEAR, c18 DATE, c19 TIME, c20 TIME(6), c21 DATETIME(1),
+    c22 DATETIME,
+    c23 TIMESTAMP(3) NULL, c24 TIMESTAMP NULL, c25 CHAR(1), c26 CHAR(255), c27 CHAR(200) CHARACTER SET utf32,
+    c28 VARCHAR(64) CHARACTER SET latin1, c29 VARCHAR(63) CHARACTER SET utf8mb4, c30 VARCHAR(300) CHARACTER SET gbk,
+    c31 TINYTEXT, c32 TEXT CHARACTER SET ucs2, c33 MEDIUMTEXT, c34 LONGTEXT, c35 BINARY(1), c36 BINARY(255),
+    c37 VARBINARY(255), c38 VARBINARY(256), c39 TINYBLOB, c40 BLOB, c41 MEDIUMBLOB, c42 LONGBLOB,
+    c43 GEOMETRY, c44 POINT, c45 LINESTRING, c46 POLYGON, c47 MULTIPOINT, c48 MULTILINESTRING, c49 MULTIPOLYGON,
+    c50 ENUM('a','b'), c51 SET('x','y') CHARACTER SET sjis, `2 odd-näme` INT,
+    PRIMARY KEY (c01)"""
+_OWN_COLUMNS = {
+    Flavour.MYSQL: "c60 JSON, c61 VECTOR(3), c62 VARCHAR(9) INVISIBLE,",
+    Flavour.MARIADB: "c60 VARCHAR(9) COMPRESSED, c61 TEXT COMPRESSED, c62 VARBINARY(9) COMPRESSED,",
+}
+
+
+def events(server: DatabaseServer, code: int) -> Iterator[bytes]:
+    """Bodies of all events of one type in all binlog files, without header and checksum."""
+    for path in sorted(Path(server.binlog_dir).glob("mysql-bin.[0-9]*")):
+        content, at = path.read_bytes(), 4
+        while at + 19 <= len(content):
+            size = int.from_bytes(content[at + 9 : at + 13], "little")
+            if content[at + 4] == code:
+                yield content[at + 19 : at + size - 4]
+            at += size
+
+
+def logged_table(server: DatabaseServer, database: str) -> TableSchema:
+    """The last table map of this database."""
+    tables = (
+        parse_table_map(body, flavour=server.flavour)[1] for body in events(server, _TABLE_MAP)
+    )
+    return [table for table in tables if table.database == database][-1]
+
+
+def test_a_table_map_tells_what_the_server_says_of_the_table(target_server: DatabaseServer) -> None:
+    """Types, NULLs, character sets, labels and the key of every column type agree with information_schema."""
+    server = target_server
+    server.execute("DROP DATABASE IF EXISTS oracle_types")
+    server.execute("CREATE DATABASE oracle_types CHARACTER SET utf8mb4")
+    own = _OWN_COLUMNS[server.flavour]
+    server.execute(f"CREATE TABLE oracle_types.t ({own}{_COLUMNS})")
+    server.execute("INSERT INTO oracle_types.t (c01) VALUES (1)")
+    table = logged_table(server, "oracle_types")
+    said = server.execute(
+        "SELECT column_name, column_type, is_nullable = 'YES', character_set_name, data_type"
+        " FROM information_schema.columns WHERE table_schema = 'oracle_types' ORDER BY ordinal_position"
+    )
+    assert [column.name for column in table.columns] == [str(row[0]) for row in said]
+    for column, (_, column_type, nullable, charset, data_type) in zip(
+        table.columns, said, strict=True
+    ):
+        text = (
+            str(column_type).split("/*")[0].split("(")[0]
+            if column.type.labels
+            else str(column_type)
+        )
+        text = text.split(" /*")[0].lower()
+        text = (
+            text.replace(" compressed", "") + " compressed" if column.type.is_compressed else text
+        )
+        text = {"year(4)": "year"}.get(text, text.replace("geomcollection", "geometrycollection"))
+        if data_type in ("tinyint", "smallint", "mediumint", "int", "bigint"):
+            text = f"{data_type}{' unsigned' if 'unsigned' in text else ''}"  # MariaDB prints display widths
+        assert type_text(column.type) == text
+        assert column.nullable == bool(nullable)
+        assert (column.type.text.charset if column.type.is_text and column.type.text else None) in (
+            charset,
+            None,
+        )
+        assert not (charset and column.type.text is None)
+    assert [table.columns[index].name for index in table.primary_key] == ["c01"]
+    labels = {column.name: column.type.labels for column in table.columns if column.type.labels}
+    assert labels == {"c50": ("a", "b"), "c51": ("x", "y")}
+    assert [c.name for c in table.columns if not c.is_visible] == ["c62"] * (
+        server.flavour is Flavour.MYSQL
+    )
+
+
+def test_every_collation_of_the_server_is_known(target_server: DatabaseServer) -> None:
+    """With its character set, and that with the width of its characters."""
+    table, name = (
+        ("collations", "character_set_name")
+        if target_server.flavour is Flavour.MYSQL
+        else ("collation_character_set_applicability", "character_set_name")
+    )
+    said = target_server.execute(
+        f"SELECT id, {name} FROM information_schema.{table} WHERE id IS NOT NULL"
+    )
+    assert len(said) > 250
+    assert [row for row in said if CHARSET_BY_COLLATION_ID.get(int(str(row[0]))) != row[1]] == []
+    for charset, maxlen in target_server.execute(
+        "SELECT character_set_name, maxlen FROM information_schema.character_sets"
+    ):
+        assert character_bytes_max(str(charset)) == maxlen
+
+
+def fill(server: DatabaseServer, table: str, codes: list[bytes]) -> None:
+    """A table of one column ``b`` that holds these bytes."""
+    server.execute("CREATE DATABASE IF NOT EXISTS oracle_codes")
+    server.execute(f"DROP TABLE IF EXISTS oracle_codes.{table}")
+    server.execute(f"CREATE TABLE oracle_codes.{table} (b VARBINARY(4))")
+    for at in range(0, len(codes), 8192):
+        values = ",".join(f"(x'{code.hex()}')" for code in codes[at : at + 8192])
+        server.execute(f"INSERT INTO oracle_codes.{table} VALUES {values}")
+
+
+def test_every_code_converts_as_the_server_converts(target_server: DatabaseServer) -> None:
+    """Of every character set by table: the server's text of each code if the server turns it back, else none."""
+    server = target_server
+    one = [bytes([code]) for code in range(256)]
+    two = [bytes([lead, last]) for lead in range(0x80, 256) for last in range(256)]
+    three = [bytes([0x8F, a, b]) for a in range(0xA0, 256) for b in range(0xA0, 256)]
+    fill(server, "codes", one + two + three)
+    longest = {"ujis": 3, "eucjpms": 3, "gb18030": 2}
+    present = server.execute("SELECT character_set_name FROM information_schema.character_sets")
+    missing = [charset for charset in TABLE_CHARSETS if (charset,) not in present]
+    assert missing == (["gb18030"] if server.flavour is Flavour.MARIADB else [])
+    for charset in set(TABLE_CHARSETS) - set(missing):
+        text = f"CONVERT(CONVERT(b USING {charset}) USING utf8mb4)"
+        back = f"CAST(CONVERT({text} USING {charset}) AS BINARY)"
+        same = f"CAST(CONVERT(b USING {charset}) AS BINARY)"
+        width = longest.get(charset, character_bytes_max(charset))
+        rows = server.execute(
+            f"SELECT b, {text} FROM oracle_codes.codes WHERE LENGTH(b) <= {width} AND {same} = b AND {back} = b"
+        )
+        said = {code: text for code, text in rows if len(str(text)) == 1 and text != "\ufffd"}
+        assert said == characters(charset), charset
+
+
+def test_the_long_codes_of_gb18030_convert_as_the_server_converts(
+    mysql_server: DatabaseServer,
+) -> None:
+    """Every character of the basic plane, and some of the others, from the bytes that the server makes of it."""
+    points = [*range(0x80, 0xD800), *range(0xE000, 0x10000), *range(0x10000, 0x110000, 9973)]
+    fill(mysql_server, "points", [point.to_bytes(4, "big") for point in points])
+    for point, code in mysql_server.execute(
+        "SELECT b, CAST(CONVERT(CONVERT(b USING utf32) USING gb18030) AS BINARY) FROM oracle_codes.points"
+    ):
+        assert isinstance(point, bytes)
+        assert isinstance(code, bytes)
+        assert decode_text("gb18030", code) == chr(int.from_bytes(point, "big"))
+
+
+def test_gtid_sets_agree_with_the_servers_functions(mysql_server: DatabaseServer) -> None:
+    """Subset and difference of sets at random, with tags; the server normalises texts as we do."""
+    chance = random.Random(7)
+
+    def some() -> GtidSet:
+        return GtidSet.of(
+            Gtid(
+                UUID(int=chance.choice([5, 6])),
+                chance.randint(1, 12),
+                chance.choice(["", "", "blue"]),
+            )
+            for _ in range(chance.randint(0, 12))
+        )
+
+    for _ in range(60):
+        left, right = some(), some()
+        right = right if chance.random() < 0.6 else left | right
+        ((subset, minus),) = mysql_server.execute(
+            "SELECT GTID_SUBSET(%s, %s), GTID_SUBTRACT(%s, %s)",
+            (str(left), str(right), str(left), str(right)),
+        )
+        assert (left <= right) == bool(subset)
+        assert str(left - right) == str(minus).replace("\n", "")
+
+
+def test_the_position_at_the_head_of_a_file_is_what_the_server_says(
+    target_server: DatabaseServer,
+) -> None:
+    """PREVIOUS_GTIDS and GTID_LIST of a new file are the position before it."""
+    server = target_server
+    server.execute("CREATE DATABASE IF NOT EXISTS oracle_position")
+    position = str(server.execute(server.dialect.position_query())[0][0]).replace("\n", "")
+    server.execute("FLUSH BINARY LOGS")
+    heads = [
+        decode_previous(body, flavour=server.flavour)
+        for body in events(server, _PREVIOUS[server.flavour])
+    ]
+    assert str(heads[-1]) == position
+    assert heads[-1].includes(heads[0])
