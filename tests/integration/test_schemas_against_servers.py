@@ -1,4 +1,4 @@
-"""What ``schemas`` knows of servers, asked of the servers themselves: structure, collations, conversions, GTID algebra."""
+"""What ``schemas`` knows of servers, asked of the servers: structure, collations, conversions, GTID algebra."""
 
 import random
 from collections.abc import Iterator
