@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pymysql
 from pymysql.connections import Connection
+from pymysql.constants import ER
 from pymysql.cursors import Cursor, DictCursor
 
 from millrace.errors import Fatal
@@ -83,3 +84,18 @@ def open_root(path: Path, *, database: str | None = None) -> "Connection[Cursor]
     return pymysql.connect(
         user="root", unix_socket=str(path), database=database, charset="utf8mb4", autocommit=False
     )
+
+
+class Deadlock(Exception):
+    """The server gave up one of two source transactions that waited for each other: it was rolled back."""
+
+
+@contextmanager
+def deadlock_told() -> Iterator[None]:
+    """A driver's deadlock or lock timeout inside the block comes out as ``Deadlock``."""
+    try:
+        yield
+    except pymysql.OperationalError as error:
+        if error.args[0] in (ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT):
+            raise Deadlock(str(error)) from error
+        raise

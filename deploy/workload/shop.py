@@ -27,6 +27,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from deploy.servers.sql import Deadlock, deadlock_told
+
 CREATE = (
     "CREATE TABLE customers (id INT UNSIGNED NOT NULL PRIMARY KEY, name VARCHAR(60) NOT NULL,"
     " email VARCHAR(120) COLLATE utf8mb4_bin, tags SET('new','gold','press') NOT NULL DEFAULT '',"
@@ -186,7 +188,11 @@ class _Writer:
         due = time.monotonic()
         while due < deadline:
             (action,) = self.chance.choices(actions, weights)
-            rows = action()
+            try:
+                with deadlock_told():
+                    rows = action()
+            except Deadlock:
+                rows = -1
             due += pause_s
             if rows < 0:
                 self.connection.rollback()
