@@ -207,7 +207,10 @@ def settled_ends(partition: Partition, timeout_s: float) -> Ends:
 
 
 def without_tail(ends: Ends, start: Progress, hint: TailHint | None) -> Progress:
-    """Rule 6: progress when the partition holds no committed record; never "latest"."""
+    """Rule 6: progress when the partition holds no committed record; never "latest".
+
+    Nothing removed (low 0) and nothing committed: only a first start that died before its fence stood.
+    """
     if hint is not None:
         if hint.end_offset == ends.stable:
             return hint.progress
@@ -218,7 +221,7 @@ def without_tail(ends: Ends, start: Progress, hint: TailHint | None) -> Progress
             remembered_end=hint.end_offset,
             remembered_gtid_set=hint.progress.gtid_set,
         )
-    if ends.high > 0:
+    if ends.low > 0:
         raise Fatal("MR-3017", "the topic held records and holds none any more", end=ends.stable)
     return start
 

@@ -235,6 +235,14 @@ def test_an_emptied_topic_is_resumed_only_by_a_hint_of_the_same_end() -> None:
     publisher.close()
 
 
+def test_a_first_start_that_died_before_its_fence_stood_is_a_first_start_again() -> None:
+    """Aborted records have offsets, but nothing was ever committed and nothing removed."""
+    topic = ModelTopic(exists=True)
+    topic.entries = [Entry(b"{}", KafkaTransaction("task", "aborted")), Entry(None, None)]
+    with running(topic) as publisher:
+        assert publisher.progress == START
+
+
 def test_a_recreated_topic_is_not_taken_for_a_new_task() -> None:
     """T11: a topic deleted under a task that had published is refused, not begun anew."""
     hint = TailHint(Progress(parse_gtid_set(Flavour.MARIADB, "0-1-200"), None, 50), 70)

@@ -1,0 +1,111 @@
+"""T14: any interleaving of publishing, lost answers, late requests, crashes and take-overs leaves a whole topic.
+
+The topic is the model of ``tests.unit.publisher_model``; owners come and go, each opens with a greater epoch or, as a
+stale one that believes it still has its lease, with an old epoch.
+"""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from millrace.errors import Fenced, Retryable
+from producer.publisher.marks import Mark
+from producer.publisher.publisher import Publisher
+from tests.unit.publisher_model import (
+    START,
+    ModelDriver,
+    ModelMarks,
+    ModelTopic,
+    Outcome,
+    batch_after,
+    model_config,
+)
+
+# what a broker and a network may do; a broker that lies (Outcome.ABORTED_OK) is for the audit, not for healing
+HONEST = [outcome for outcome in Outcome if outcome is not Outcome.ABORTED_OK]
+
+
+class Owners(RuleBasedStateMachine):
+    """Several owners over one topic."""
+
+    @initialize()
+    def begin(self) -> None:
+        """An empty topic, the first owner."""
+        self.topic = ModelTopic()
+        self.owners: list[tuple[int, Publisher]] = []
+        self.epoch = 0
+        self.take_over()
+
+    @rule()
+    def take_over(self) -> None:
+        """A new lease; the former owner does not know yet."""
+        self.epoch += 1
+        self._open(self.epoch)
+
+    @rule(back=st.integers(1, 3))
+    def start_again_stale(self, back: int) -> None:
+        """An owner that lost its lease passes the check by bad luck."""
+        if self.epoch - back >= 1:
+            self._open(self.epoch - back)
+
+    @rule(
+        which=st.integers(0, 3),
+        count=st.integers(0, 9),
+        outcomes=st.lists(st.sampled_from(HONEST), max_size=3),
+    )
+    def publish(self, which: int, count: int, outcomes: list[Outcome]) -> None:
+        """Whoever believes to be the owner sends on from what it knows."""
+        self.topic.outcomes = outcomes
+        epoch, publisher = self.owners[which % len(self.owners)]
+        try:
+            publisher.publish(batch_after(publisher.progress, count))
+        except (Retryable, Fenced):
+            self.owners.remove((epoch, publisher))
+            self.topic.outcomes = []
+            self._open(epoch)
+            if not self.owners:
+                self.take_over()
+        self.topic.outcomes = []
+
+    @rule()
+    def crash(self) -> None:
+        """The newest owner's process ends; the next has a new epoch."""
+        self.owners.pop()[1]._let_go()
+        self.take_over()
+
+    def _open(self, epoch: int) -> None:
+        try:
+            publisher = Publisher.open_with(
+                ModelDriver(self.topic),
+                model_config(epoch),
+                marks=ModelMarks(epoch),
+                verify_lease=lambda: None,
+                start=START,
+            )
+        except Fenced:
+            return
+        self.owners.append((epoch, publisher))
+
+    @invariant()
+    def numbers_are_dense(self) -> None:
+        """I2: 1, 2, 3, … without hole or repetition, whatever was answered."""
+        if hasattr(self, "topic"):
+            seqs = self.topic.seqs()
+            assert seqs == list(range(1, len(seqs) + 1))
+
+    @invariant()
+    def epochs_never_go_down(self) -> None:
+        """I4: no mark of an older owner behind one of a newer."""
+        if hasattr(self, "topic"):
+            marks = [ModelMarks(0).read(record.value) for record in self.topic.committed()]
+            epochs = [mark.epoch for mark in marks if isinstance(mark, Mark)]
+            assert epochs == sorted(epochs)
+
+    def teardown(self) -> None:
+        """Threads end."""
+        for _, publisher in getattr(self, "owners", ()):
+            publisher._let_go()
+
+
+TestOwners = Owners.TestCase
+TestOwners.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

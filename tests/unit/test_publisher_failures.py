@@ -1,0 +1,44 @@
+"""Every error of the Kafka client in use has a branch."""
+
+import pytest
+from confluent_kafka import KafkaError
+
+from millrace.codes import CATALOGUE
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from producer.publisher.failures import BRANCHES, error_of
+
+KNOWN = {
+    name
+    for name in dir(KafkaError)
+    if name.replace("_", "").isupper() and isinstance(getattr(KafkaError, name), int)
+}
+
+
+def test_every_error_of_the_driver_has_exactly_one_branch() -> None:
+    """An upgrade of the driver that brings new errors turns this red."""
+    assert set(BRANCHES) == KNOWN
+
+
+def test_every_branch_has_a_code_with_a_fix() -> None:
+    """No error reaches an operator without a sentence of what to do."""
+    assert all(CATALOGUE[code].fix for code, _ in BRANCHES.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "branch", "code"),
+    [
+        ("_FENCED", Fenced, "MR-3003"),
+        ("INVALID_PRODUCER_EPOCH", Fenced, "MR-3003"),
+        ("_TRANSPORT", Retryable, "MR-3001"),
+        ("INVALID_TXN_STATE", Retryable, "MR-3002"),
+        ("MSG_SIZE_TOO_LARGE", Fatal, "MR-3004"),
+        ("TOPIC_AUTHORIZATION_FAILED", Fatal, "MR-3005"),
+        ("AN_ERROR_OF_TOMORROW", Fatal, "MR-3008"),
+    ],
+)
+def test_an_error_becomes_its_branch(name: str, branch: type[MillraceError], code: str) -> None:
+    """Anchors of the table; an unknown error stops the task."""
+    error = error_of(name, "detail", doing="testing")
+    assert type(error) is branch
+    assert error.code == code
+    assert name in error.message
