@@ -1,0 +1,80 @@
+"""Text only where the way back gives the same bytes (the tables are compared with servers in the integration tests)."""
+
+import pytest
+
+from millrace.errors import Fatal
+from schemas.charset import decode_text, gb18030_character
+from schemas.collation import CHARSETS, character_bytes_max, charset_of
+
+
+@pytest.mark.parametrize(
+    ("charset", "value", "text"),
+    [
+        ("utf8mb4", "né😀".encode(), "né😀"),
+        ("utf8mb4", b"\xff", None),
+        ("utf8mb4", b"\xed\xa0\x80", None),  # a surrogate
+        ("utf8mb4", b"\xc0\x80", None),  # overlong
+        ("utf8mb3", "é".encode(), "é"),
+        ("utf8mb3", "😀".encode(), None),
+        ("ascii", b"a\x80", None),
+        (
+            "latin1",
+            b"\x80\x81\xe9",
+            "€\x81é",
+        ),  # the server's latin1 is cp1252, with its holes filled
+        ("ucs2", b"\x00a", "a"),
+        ("ucs2", b"\xd8\x3d\xde\x00", None),
+        ("ucs2", b"\x00", None),
+        ("utf16", b"\xd8\x3d\xde\x00", "😀"),
+        ("utf16", b"\xd8\x3d", None),
+        ("utf16le", b"a\x00", "a"),
+        ("utf32", b"\x00\x01\xf6\x00", "😀"),
+        ("utf32", b"\x00\x11\x00\x00", None),
+        ("gbk", "中文a".encode("gbk"), "中文a"),
+        ("gbk", b"\x81", None),
+        ("sjis", b"a\\", None),  # the server turns a backslash into 81 5F
+        ("sjis", b"\x81\x5f", "\\"),
+        ("cp932", b"\xfa\x40", "ⅰ"),  # of the two codes, the one the server writes
+        ("cp932", b"\xee\xef", None),
+        ("ujis", b"\x8f\xb0\xa1\x8e\xb1", "丂ｱ"),
+        ("gb18030", b"\x81\x30\x81\x30\x94\x39\xda\x33", "\x80💩"),
+        ("gb18030", b"\xa8\xbc\x81\x35\xf4\x37", "\u1e3f\ue7c7"),
+        ("gb18030", b"\x81\x30\x81", None),
+        ("koi8u", b"\x95", "•"),
+        ("swe7", b"@[", "ÉÄ"),
+        ("binary", "é".encode(), "é"),
+        ("binary", b"\xe9", None),
+        ("latin1", b"", ""),
+    ],
+)
+def test_bytes_become_the_text_of_the_server_or_stay_bytes(
+    charset: str, value: bytes, text: str | None
+) -> None:
+    """None: the record carries the bytes."""
+    assert decode_text(charset, value) == text
+
+
+def test_every_character_set_of_the_servers_can_be_decoded() -> None:
+    """No collation leads to a character set that nothing is known of."""
+    for charset in CHARSETS:
+        text = decode_text(charset, b"")
+        assert text == ""
+        assert 1 <= character_bytes_max(charset) <= 4
+
+
+def test_unknown_ids_and_names_are_refused() -> None:
+    """Nothing is converted by guessing."""
+    for ask in (
+        lambda: charset_of(0),
+        lambda: charset_of(5000),
+        lambda: decode_text("klingon", b"a"),
+        lambda: character_bytes_max("klingon"),
+    ):
+        with pytest.raises(Fatal, match="MR-6006"):
+            ask()
+
+
+def test_the_one_character_that_has_moved_in_gb18030_has_one_code() -> None:
+    """A8BC and 81 35 F4 37 changed places between editions; the servers follow the later one."""
+    assert gb18030_character(b"\x81\x35\xf4\x37") == "\ue7c7"
+    assert decode_text("gb18030", b"\xa8\xbc") == "\u1e3f"

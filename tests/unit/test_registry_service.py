@@ -1,0 +1,100 @@
+"""The registry without HTTP and Kafka: ids, versions, and what a store that fails leaves behind."""
+
+import json
+
+import pytest
+
+from millrace.errors import Retryable
+from schemas.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
+from schemas.registry.catalog import Catalog, Entry
+from schemas.registry.service import Refusal, RegistryService
+from schemas.registry.store import MemoryStore
+
+
+class UncertainStore(MemoryStore):
+    """Its first ``append`` fails, and nobody knows whether it was stored."""
+
+    def __init__(self, *, is_stored: bool) -> None:
+        super().__init__()
+        self._is_stored = is_stored
+        self._has_failed = False
+
+    def append(self, entry: Entry) -> None:
+        if self._has_failed or self._is_stored:
+            super().append(entry)
+        if not self._has_failed:
+            self._has_failed = True
+            raise Retryable("MR-6020", "no answer to the commit")
+
+
+def test_one_schema_has_one_id_in_every_subject() -> None:
+    """Also when it is written with other blanks; another schema gets the next id and version."""
+    service = RegistryService(MemoryStore())
+    spaced = json.dumps(json.loads(DDL_SCHEMA.text), indent=2)
+    assert service.register("a", {"schema": DDL_SCHEMA.text}) == {"id": 1}
+    assert service.register("b", {"schema": spaced}) == {"id": 1}
+    assert service.register("b", {"schema": FENCE_SCHEMA.text}) == {"id": 2}
+    assert service.versions("b") == [1, 2]
+    assert service.schema_text("1") == DDL_SCHEMA.text
+
+
+def test_properties_make_another_schema() -> None:
+    """A table's structure rides in properties: they are part of a schema's identity."""
+    service = RegistryService(MemoryStore())
+    other = json.dumps(json.loads(DDL_SCHEMA.text) | {"millrace.extra": 1})
+    assert service.register("a", {"schema": DDL_SCHEMA.text}) == {"id": 1}
+    assert service.register("a", {"schema": other}) == {"id": 2}
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_an_append_of_unknown_outcome_never_leads_to_one_id_for_two_schemas(
+    is_stored: bool,
+) -> None:
+    """After the failure everything is read again before the next id is given."""
+    store = UncertainStore(is_stored=is_stored)
+    service = RegistryService(store)
+    with pytest.raises(Retryable):
+        service.register("a", {"schema": DDL_SCHEMA.text})
+    service.register("a", {"schema": FENCE_SCHEMA.text})
+    service.register("a", {"schema": DDL_SCHEMA.text})
+    service.register("a", {"schema": RESOLVED_SCHEMA.text})
+    entries = list(store.load())
+    assert len({entry.id for entry in entries}) == len({entry.schema for entry in entries}) == 3
+    assert len({(entry.subject, entry.version) for entry in entries}) == 3
+
+
+def test_a_catalog_is_the_same_after_any_restart() -> None:
+    """Entries in another order, or twice (compaction, a retried append), change nothing."""
+    entries = [
+        Entry("a", 1, 1, DDL_SCHEMA.text),
+        Entry("a", 2, 2, FENCE_SCHEMA.text),
+        Entry("b", 1, 2, FENCE_SCHEMA.text),
+    ]
+    for given in (entries, entries[::-1], entries + entries):
+        catalog = Catalog(given)
+        assert [entry.id for entry in catalog.versions("a")] == [1, 2]
+        assert catalog.next_entry("c", RESOLVED_SCHEMA.text) == (
+            Entry("c", 1, 3, RESOLVED_SCHEMA.text),
+            True,
+        )
+        assert catalog.next_entry("b", FENCE_SCHEMA.text) == (entries[2], False)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        ({}, 42201),
+        ({"schema": 1}, 42201),
+        ({"schema": "{"}, 42201),
+        ({"schema": '{"type":"record"}'}, 42201),
+        ({"schema": DDL_SCHEMA.text, "references": [{"name": "x"}]}, 42201),
+        ({"schema": DDL_SCHEMA.text, "schemaType": "PROTOBUF"}, 42201),
+    ],
+)
+def test_what_is_not_an_avro_schema_is_refused(request_: dict[str, object], code: int) -> None:
+    """Before anything is stored."""
+    store = MemoryStore()
+    with pytest.raises(Refusal) as caught:
+        RegistryService(store).register("a", request_)  # type: ignore[arg-type]
+    assert (caught.value.code, caught.value.status) == (code, 422)
+    assert list(store.load()) == []
