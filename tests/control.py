@@ -106,9 +106,10 @@ def supervised(
     *,
     name: str = "w1",
     kind: TaskKind = TaskKind.CAPTURE,
+    pace: Pace = QUICK,
 ) -> Iterator[Supervisor]:
     """A worker in a thread; joined at the end, and it must end in order."""
-    supervisor = Supervisor(session, tree, name=name, kind=kind, runner=runner, pace=QUICK)
+    supervisor = Supervisor(session, tree, name=name, kind=kind, runner=runner, pace=pace)
     with _looping(supervisor.run, supervisor.wake):
         yield supervisor
 

@@ -29,6 +29,9 @@ from millrace.errors import Fatal, MillraceError, Retryable
 SESSION_TIMEOUT_S = 10.0  # a dead worker's tasks move after this; a pause of a live one shorter than this moves none
 CONNECT_TIMEOUT_S = 15.0
 
+# Endless, and never far apart: kazoo's own pauses grow to a minute, longer than a session lives after a restart.
+_RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 0.5}
+
 Watch = Callable[[], None]
 
 
@@ -96,7 +99,9 @@ class Session:
         quiet.setLevel(
             logging.CRITICAL
         )  # it tells every attempt to connect; we tell changes of state
-        self._client: Any = KazooClient(hosts=hosts, timeout=timeout_s, logger=quiet)
+        self._client: Any = KazooClient(
+            hosts=hosts, timeout=timeout_s, logger=quiet, connection_retry=_RECONNECT
+        )
         self._hosts = hosts
         self._timeout_s = timeout_s
         self._listeners: list[Callable[[SessionState], None]] = []

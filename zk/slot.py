@@ -130,6 +130,7 @@ class Slot:
         tries = Tries()
         while not self._ending.is_set():
             with self._lock:
+                # before the lease: a session lost from here on interrupts this attempt
                 self._attempt_stop = threading.Event()
                 if self._ending.is_set():
                     self._attempt_stop.set()
@@ -179,8 +180,6 @@ class Slot:
     def _run(self, lease: Lease, stop: threading.Event) -> BaseException | None:
         self._running_since_s = None
         self._tell(TaskState.ASSIGNED, why="starting", epoch=lease.epoch)
-        if not lease.is_held():
-            return Retryable("MR-4003", "the session ended while the lease was taken")
         try:
             self._place.runner.run(
                 self.wanted.entry.document,

@@ -57,9 +57,8 @@ def run_worker(
         log.info("worker ended", worker=worker)
         return 0
     sys.stderr.flush()
-    os._exit(
-        EXIT_STUCK
-    )  # not sys.exit: closing the session would free the lease of a task that still runs
+    # not sys.exit: closing the session would free the lease of a task that still runs
+    os._exit(EXIT_STUCK)
 
 
 def run_scheduler(*, name: str = "", ensemble: Ensemble | None = None) -> int:

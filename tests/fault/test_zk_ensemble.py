@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,8 +76,11 @@ def test_tasks_go_on_degraded_while_the_ensemble_is_away_and_recover(
             ticks += 1
 
     runner = ScriptedRunner(script)
+    patient = replace(
+        ensemble, session_timeout_s=10.0
+    )  # however slow the machine, it is back in time
     with (
-        ensemble.session() as own,
+        patient.session() as own,
         ensemble.session() as of_scheduler,
         supervised(own, ensemble.tree, runner) as supervisor,
         scheduled(of_scheduler, ensemble.tree),

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import TaskDocument, TaskKind
 from schemas.status import TaskReport, TaskState
 from tests.control import (
+    QUICK,
     ScriptedRunner,
     a_capture,
     a_set,
@@ -190,6 +192,22 @@ def test_a_fatal_error_blocks_until_an_operator_acts(stage: Stage, error: Except
     stage.store.resume("shop-capture")
     stage.reaches("shop-capture", TaskState.RUNNING)
     assert len(first.starts) == 1
+
+
+def test_a_block_stands_in_the_tree_before_the_lease_goes(stage: Stage) -> None:
+    """Else the next owner would try what is known to be broken: the report is not left to its turn."""
+
+    def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
+        eventually(lambda: stage.report("shop-capture").state is TaskState.RUNNING)
+        raise Fatal("MR-4106", "no such secret")
+
+    stage.scheduler()
+    session = stage.new_session()
+    with supervised(session, stage.tree, ScriptedRunner(script), pace=replace(QUICK, report_s=1.0)):
+        stage.store.create_task(a_capture())
+        eventually(lambda: stage.session.get(stage.tree.owner("shop-capture")) is not None)
+        eventually(lambda: stage.session.get(stage.tree.owner("shop-capture")) is None)
+        assert stage.report("shop-capture").state is TaskState.BLOCKED
 
 
 def test_a_task_fenced_again_and_again_under_its_lease_is_blocked(stage: Stage) -> None:

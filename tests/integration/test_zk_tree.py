@@ -7,7 +7,7 @@ import pytest
 
 from deploy.servers import ZooKeeperServer
 from millrace.errors import Fatal, Fenced, Retryable
-from schemas.documents import CaptureTask
+from schemas.documents import CaptureTask, TaskKind
 from schemas.status import TaskReport, TaskState
 from tests.control import a_capture, a_set, ensemble_of
 from tests.waiting import eventually
@@ -16,6 +16,7 @@ from zk.ensemble import Ensemble
 from zk.entries import Refused, TaskEntry
 from zk.epoch import generation_of, raise_generation
 from zk.lease import acquire
+from zk.membership import Membership
 from zk.mirror import Mirror
 from zk.session import Check, Create, Delete, Put, Session, SessionState
 from zk.status import StatusWriter, read_status
@@ -188,6 +189,18 @@ def test_one_scheduler_leads_and_an_older_one_cannot_write(
     assert leader_of(session, tree) == "s2"
     second.resign()
     assert leader_of(session, tree) == ""
+
+
+def test_a_worker_name_belongs_to_one_session(
+    session: Session, other: Session, ensemble: Ensemble
+) -> None:
+    """The second is told; registering again in the same session is nothing."""
+    kind = TaskKind.CAPTURE
+    Membership(session, ensemble.tree, name="w1", kind=kind).ensure()
+    Membership(session, ensemble.tree, name="w1", kind=kind).ensure()
+    with pytest.raises(Retryable) as caught:
+        Membership(other, ensemble.tree, name="w1", kind=kind).ensure()
+    assert caught.value.code == "MR-4009"
 
 
 def test_documents_are_created_replaced_paused_and_deleted(
