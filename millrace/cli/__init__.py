@@ -53,7 +53,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "millrace.cli.compare", "Compare every row of a task's source and target."
         ),
         "registry": Command("millrace.cli.registry", "Run the built-in schema registry."),
-        "cluster": Command("millrace.cli.cluster", "The ensemble's generation; raise it after a rebuild."),
+        "cluster": Command(
+            "millrace.cli.cluster", "The ensemble's generation; raise it after a rebuild."
+        ),
         "explain": Command("millrace.cli.explain", "What an error code means and what mends it."),
         "scheduler": Command(
             "millrace.cli.scheduler", "Run a scheduler: assigns tasks to workers."
