@@ -33,6 +33,7 @@ class Outcome(StrEnum):
         "late commit"  # half of the records are committed by a late request; then an error
     )
     LATE_ABORT = "late abort"  # half of the records are aborted by a late request; then an error
+    FOREIGN = "foreign"  # OK, and another writer's record stands right behind it
     ABORTED_OK = (
         "aborted, said OK"  # what must never happen: the answer is OK and the records are aborted
     )
@@ -177,6 +178,8 @@ class ModelTransactions:
         self._topic.end(
             self._transaction, "aborted" if outcome is Outcome.ABORTED_OK else "committed"
         )
+        if outcome is Outcome.FOREIGN:
+            self._topic.entries.append(Entry(b'{"kind": "schema"}', None))
         if outcome is Outcome.LOST_AFTER:
             raise Retryable("MR-3002", "no answer")
         return 0.9 if outcome is Outcome.SLOW else 0.001

@@ -108,8 +108,18 @@ def test_an_abort_that_was_reported_as_a_commit_stops_the_task() -> None:
     assert raised.value.code == "MR-3014"
 
 
-def test_a_foreign_record_behind_a_commit_stops_the_task() -> None:
+def test_an_end_that_is_not_behind_the_marker_stops_the_task() -> None:
     """Rule 4: the stable end must have advanced by exactly the records and the marker."""
+    publisher = opened(topic := ModelTopic())
+    topic.outcomes = [Outcome.FOREIGN]
+    publisher.publish(batch_after(publisher.progress, 3))
+    with pytest.raises(Fatal) as raised:
+        publisher.close()
+    assert raised.value.code == "MR-3015"
+
+
+def test_a_foreign_record_between_commits_stops_the_task() -> None:
+    """Rule 4: the next commit's last record does not stand where it must."""
     publisher = opened(topic := ModelTopic())
     foreign = KafkaTransaction("foreign", "committed")
     publisher.publish(batch_after(publisher.progress, 3))

@@ -1,0 +1,103 @@
+"""`millrace topic tail` and `millrace topic verify` on a real topic."""
+
+import json
+import re
+import time
+
+import confluent_kafka
+import pytest
+
+from deploy.servers import KafkaServer
+from millrace.cli import run
+from tests.publisher_rig import Rig
+
+ROWS = 25
+
+
+@pytest.fixture(scope="module")
+def rig(kafka: KafkaServer) -> Rig:
+    """A topic with rows of two owners."""
+    rig = Rig(kafka.bootstrap, f"cli-{time.time_ns()}")
+    for epoch, count in ((7, 15), (8, 10)):
+        with rig.running(epoch) as publisher:
+            stream = rig.stream(publisher, transaction_rows=5)
+            publisher.publish(stream.next_batch(count))
+    return rig
+
+
+def test_tail_shows_the_last_rows_one_a_line(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    """op, table, key, GTID, seq; -n gives the last N, whose schemas stand further up in the topic."""
+    assert run(["topic", "tail", rig.topic, "--kafka", rig.bootstrap, "-n", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [re.sub(r"^\d+ ", "", line) for line in lines] == [
+        f"c shop.orders id={seq} gtid=3e11fa47-71ca-11e1-9e33-c80aa9429562:1005#{row} seq={seq}  "
+        f"id: {seq}, state: paid"
+        for seq, row in ((23, 3), (24, 4), (25, "5."))
+    ]
+
+
+def test_tail_gives_every_row_as_json_from_the_beginning(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One object a line, the envelope as on the wire, in order."""
+    command = ["topic", "tail", rig.topic, "--kafka", rig.bootstrap, "--from-beginning"]
+    assert run([*command, "--no-follow", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["source"]["seq"] for row in rows] == list(range(1, ROWS + 1))
+    assert rows[4]["transaction"] == {
+        "id": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1001",
+        "total_order": 5,
+        "last": True,
+    }
+    assert rows[4]["key"] == {"id": 5}
+    assert rows[4]["before"] is None
+    assert rows[4]["after"] == {"id": 5, "state": "paid"}
+
+
+def test_tail_shows_control_records_when_asked(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Schemas, fences and resolved records in their places."""
+    command = ["topic", "tail", rig.topic, "--kafka", rig.bootstrap, "--from-beginning"]
+    assert run([*command, "--no-follow", "--control"]) == 0
+    kinds = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
+    assert kinds.count("fence") == 2
+    assert kinds[0] == "schema"
+    assert kinds[-1] == "resolved"
+
+
+def test_verify_proves_a_whole_topic(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 0 and the figures."""
+    assert run(["topic", "verify", rig.topic, "--kafka", rig.bootstrap, "--json"]) == 0
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["whole"] is True
+    assert (verdict["counts"]["rows"], verdict["last_seq"]) == (ROWS, ROWS)
+    assert [epoch for epoch, _ in verdict["epochs"]] == [7, 8]
+    assert verdict["gtid_set"].endswith(":1-1005")
+    assert run(["topic", "verify", rig.topic, "--kafka", rig.bootstrap]) == 0
+    assert "whole" in capsys.readouterr().out
+
+
+def test_verify_names_the_offset_of_a_violation(
+    kafka: KafkaServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 1; the foreign record's offset and check."""
+    rig = Rig(kafka.bootstrap, f"cli-broken-{time.time_ns()}")
+    with rig.running() as publisher:
+        publisher.publish(rig.stream(publisher).next_batch(3))
+        end = publisher.hint.end_offset
+    foreign = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap})
+    foreign.produce(rig.topic, b"hello", None, 0)
+    assert foreign.flush(10) == 0
+    assert run(["topic", "verify", rig.topic, "--kafka", rig.bootstrap]) == 1
+    said = capsys.readouterr()
+    assert f"offset {end}: one stream: MR-6007" in said.out
+    assert "MR-3503" in said.err
+
+
+def test_a_topic_that_is_not_there_is_said_in_one_sentence(
+    kafka: KafkaServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MR-3501, not a hang."""
+    assert run(["topic", "verify", "nowhere", "--kafka", kafka.bootstrap]) == 1
+    assert "MR-3501" in capsys.readouterr().err
