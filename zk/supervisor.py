@@ -13,6 +13,7 @@ Guarantees
 """
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -240,8 +241,9 @@ class Supervisor:
     def _end_all(self) -> bool:
         for slot in self._slots.values():
             slot.end()
+        deadline_s = time.monotonic() + self._pace.stop_s  # for all together
         for slot in self._slots.values():
-            slot.join(self._pace.stop_s)
+            slot.join(max(0.0, deadline_s - time.monotonic()))
         stuck = [name for name, slot in self._slots.items() if slot.is_alive]
         for name in stuck:
             self._tell_stuck(name)

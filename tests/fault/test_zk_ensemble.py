@@ -181,6 +181,7 @@ def test_a_scheduler_whose_session_expired_leads_again_or_stands_by(
             expire(first, ensemble)
             store.create_task(a_capture("later"))
             eventually(lambda: len(runner.starts) == 2)
+            assert [name for name, _ in runner.starts] == ["shop-capture", "later"]
 
 
 def test_a_frozen_ensemble_disturbs_nothing_for_good(

@@ -20,6 +20,7 @@ from tests.control import ScriptedRunner, ensemble_of, scheduled, supervised
 from tests.waiting import eventually
 from zk.ensemble import Ensemble
 from zk.runner import HeldLease, Report
+from zk.session import Session
 
 SHOP = """
 set: shop
@@ -97,6 +98,31 @@ def test_a_set_is_created_listed_and_shown(shell: Shell) -> None:
     other = shell.file(SHOP.replace("port: 1", "port: 2"))
     assert shell("set", "create", "-f", other, exit_code=1).startswith("MR-4103 ")
     assert shell("set", "create", "-f", other, "--replace") == "set shop replaced\n"
+
+
+def test_no_secret_reaches_the_tree_or_the_output(shell: Shell) -> None:
+    """A planted password is resolved nowhere but where it is used: not one node, not one line has it."""
+    printed = [
+        shell("set", "create", "-f", shell.file(SHOP)),
+        shell("task", "create", "-f", shell.file(CAPTURE)),
+        shell("task", "wait", "shop-capture", "--timeout", "0", exit_code=1),
+        shell("set", "create", "-f", shell.file(SHOP.replace("env:", "canary")), exit_code=1),
+        shell("status", "--json"),
+        shell("set", "list", "--json"),
+    ]
+    with shell.ensemble.session() as session:
+        contents = list(_all_contents(session, shell.ensemble.tree.root))
+    assert any(b"env:MILLRACE_TEST_PASSWORD" in content for content in contents)
+    assert not any(b"canary" in content for content in contents)
+    assert not any("canary" in text for text in printed)
+
+
+def _all_contents(session: Session, path: str) -> Iterator[bytes]:
+    node = session.get(path)
+    assert node is not None
+    yield node.content
+    for name in session.children(path):
+        yield from _all_contents(session, f"{path}/{name}")
 
 
 def test_a_wrong_document_is_refused_with_every_problem_and_a_fix(shell: Shell) -> None:
