@@ -65,8 +65,28 @@ def test_a_gtid_list_with_a_domain_twice_keeps_the_highest_sequence() -> None:
     """One entry for each server of a domain: the last transaction is the one with the highest sequence."""
     entry = GTID_LIST[4:]
     other = bytes.fromhex("00000000" "07000000" "1500000000000000")  # fmt: skip
-    body = bytes.fromhex("02000000") + other + entry
-    assert str(decode_previous(body, flavour=Flavour.MARIADB)) == "0-2-22"
+    for entries in (other + entry, entry + other):
+        body = bytes.fromhex("02000000") + entries
+        assert str(decode_previous(body, flavour=Flavour.MARIADB)) == "0-2-22"
+
+
+@pytest.mark.parametrize(
+    ("found", "replaced"),
+    [
+        ("08626c7565", "09626c7565"),  # a length that is not one byte's
+        ("08626c7565", "08ff6c7565"),  # not ASCII
+        ("08626c7565", "42" + "61" * 33),  # too long
+        ("0104000000000001", "0004000000000001"),  # the form's two marks disagree
+        ("0104000000000001", "0204000000000002"),  # an unknown form
+        ("0800000000000000", "0700000000000000"),  # an empty interval
+        ("0700000000000000", "0000000000000000"),  # number 0
+    ],
+)
+def test_wrong_previous_gtids_are_refused(found: str, replaced: str) -> None:
+    """Tags, forms and numbers that no server writes."""
+    wrong = TAGGED.hex().replace(found, replaced, 1)
+    with pytest.raises(Fatal, match="MR-6003"):
+        decode_previous(bytes.fromhex(wrong), flavour=Flavour.MYSQL)
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,31 @@ def test_the_old_temporal_types_are_read_from_mysql_and_refused_from_mariadb() -
     assert "mysql56_temporal_format" in caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("found", "replaced"),
+    [
+        ("0d2d 0e2d", "0d2d 0f2d"),  # a collation for a text column that is not there
+        ("07 02 00 01", "07 02 00 01 07 02 00 01"),  # a field twice
+        ("07 02 00 01", "07 03 00 01 01"),  # a geometry too many
+        ("05 05 02 0170 0171", "05 06 02 0170 0171 00"),  # a SET column too many
+    ],
+)
+def test_wrong_metadata_of_texts_is_refused(found: str, replaced: str) -> None:
+    """What is said of columns must be said of as many as there are."""
+    old, new = bytes.fromhex(found), bytes.fromhex(replaced)
+    assert MARIADB_TEXTS.count(old) == 1
+    with pytest.raises(Fatal, match="MR-6003"):
+        parse_table_map(MARIADB_TEXTS.replace(old, new), flavour=Flavour.MARIADB)
+
+
+@pytest.mark.parametrize("count", ["00", "fc0110"])
+def test_a_table_has_between_1_and_4096_columns(count: str) -> None:
+    """A count outside of that is damage."""
+    head = MYSQL_NUMBERS[: MYSQL_NUMBERS.index(bytes.fromhex("0c010d"))]
+    with pytest.raises(Fatal, match=r"MR-6003 .* columns"):
+        parse_table_map(head + bytes.fromhex(count) + bytes(20000), flavour=Flavour.MYSQL)
+
+
 def test_an_unknown_collation_is_refused() -> None:
     """Text can't be converted by guessing."""
     body = MYSQL_TEXTS.replace(bytes.fromhex("08 fcff00 fcff00"), bytes.fromhex("08 fcff00 fcff7f"))
