@@ -73,9 +73,8 @@ class RegistryService:
                 self._is_stale = False
             entry, is_new = self._catalog.next_entry(subject, schema)
             if is_new:
-                self._is_stale = (
-                    True  # until it is known whether the store has it: its id may be taken
-                )
+                # Until it is known whether the store has it: its id may be taken.
+                self._is_stale = True
                 self._store.append(entry)
                 self._catalog.add(entry)
                 self._is_stale = False
