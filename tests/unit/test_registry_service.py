@@ -60,6 +60,7 @@ def test_an_append_of_unknown_outcome_never_leads_to_one_id_for_two_schemas(
     service.register("a", {"schema": RESOLVED_SCHEMA.text})
     entries = list(store.load())
     assert len({entry.id for entry in entries}) == len({entry.schema for entry in entries}) == 3
+    assert len({(entry.id, entry.schema) for entry in entries}) == 3
     assert len({(entry.subject, entry.version) for entry in entries}) == 3
 
 
