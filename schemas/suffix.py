@@ -43,12 +43,15 @@ class RowSuffix:
     last: bool
 
 
-def read_suffix(value: bytes) -> RowSuffix:
-    """The suffix of a row record's value (framing included); Fatal MR-6007."""
+def read_suffix(value: bytes, *, likely_id_bytes: int = 0) -> RowSuffix:
+    """The suffix of a row record's value (framing included); Fatal MR-6007.
+
+    ``likely_id_bytes`` is tried first: the length of the former record's GTID, as a rule this one's too.
+    """
     if len(value) < _FRAMING_BYTES or value[-1] > 1:
         raise Fatal("MR-6007", f"a row record of {len(value)} bytes does not end in a boolean")
     total_order, id_end = _varint_before(value, len(value) - 1)
-    gtid, ts_end = _gtid_before(value, id_end)
+    gtid, ts_end = _gtid_before(value, id_end, likely_id_bytes)
     ts_ms, op_end = _varint_before(value, ts_end)
     op = value[op_end - 1 : op_end]
     if op not in _OPS or value[op_end - 2] != 2:
@@ -70,21 +73,26 @@ def _varint_before(value: bytes, end: int) -> tuple[int, int]:
     return number >> 1 ^ -(number & 1), start
 
 
-def _gtid_before(value: bytes, end: int) -> tuple[bytes, int]:
+def _gtid_before(value: bytes, end: int, likely: int) -> tuple[bytes, int]:
     """The length-prefixed GTID that ends before ``end``, and where its length starts."""
+    if likely and (found := _gtid_of_length(value, end, likely)) is not None:
+        return found
     for length in range(_ID_BYTES_MAX, 0, -1):
-        prefix = _length_prefix(length)
-        start = end - length
-        before = start - len(prefix)
-        if (
-            before >= _FRAMING_BYTES
-            and value[before:start] == prefix
-            and _GTID.fullmatch(value, start, end)
-        ):
-            return value[start:end], before
+        if (found := _gtid_of_length(value, end, length)) is not None:
+            return found
     raise Fatal("MR-6007", f"a row record has no GTID before byte {end}")
 
 
-def _length_prefix(length: int) -> bytes:
+def _gtid_of_length(value: bytes, end: int, length: int) -> tuple[bytes, int] | None:
+    start = end - length
     zigzag = length << 1
-    return bytes((zigzag,)) if zigzag < 0x80 else bytes((zigzag & 0x7F | 0x80, zigzag >> 7))
+    before = start - (1 if zigzag < 0x80 else 2)
+    if before < _FRAMING_BYTES:
+        return None
+    if zigzag < 0x80:
+        is_prefixed = value[before] == zigzag
+    else:
+        is_prefixed = value[before] == zigzag & 0x7F | 0x80 and value[before + 1] == zigzag >> 7
+    if is_prefixed and _GTID.fullmatch(value, start, end):
+        return value[start:end], before
+    return None

@@ -19,11 +19,12 @@ have offsets too.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from millrace.errors import MillraceError
 from schemas.control import DdlRecord, FenceRecord, RecordKind, ResolvedRecord, SchemaRecord
-from schemas.framing import peek_kind, unframe
-from schemas.gtid import GtidPosition, parse_gtid
+from schemas.framing import HEADER_BYTES, peek_kind, unframe
+from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid
 from schemas.progress import Progress
 from schemas.record import decode_control
 from schemas.suffix import read_suffix
@@ -100,6 +101,7 @@ class TopicVerifier:
         self._mark: ResolvedRecord | FenceRecord | None = None
         self._last_kind: RecordKind | None = None
         self._offset = -1
+        self._id_bytes = 0  # of the last GTID
 
     def feed(self, offset: int, key: bytes | None, value: bytes) -> None:
         """The next committed record."""
@@ -130,7 +132,8 @@ class TopicVerifier:
 
     def _feed_row(self, key: bytes | None, value: bytes) -> None:
         self._counts.rows += 1
-        row = read_suffix(value)
+        row = read_suffix(value, likely_id_bytes=self._id_bytes)
+        self._id_bytes = len(row.gtid)
         self._check_known(value)
         if key is not None:
             self._check_known(key)
@@ -156,7 +159,7 @@ class TopicVerifier:
                 self._resolve(record)
 
     def _check_known(self, framed: bytes) -> None:
-        schema_id, _ = unframe(framed)
+        schema_id = int.from_bytes(framed[1:HEADER_BYTES], "big")
         if self._known is not None and schema_id not in self._known:
             self._violated(Check.SCHEMA, f"schema {schema_id} was not introduced in this run")
             self._known[schema_id] = None  # say it once a run
@@ -201,7 +204,7 @@ class TopicVerifier:
     def _check_new(self, at: _Open, progress: Progress) -> None:
         """A source transaction begins: it must not have been delivered, or its part before must be known."""
         if at.gtid in self._finished or progress.gtid_set.covers(
-            parse_gtid(progress.gtid_set.flavour, at.gtid)
+            _parsed(progress.gtid_set.flavour, at.gtid)
         ):
             self._violated(Check.ONCE, f"{at.gtid} was delivered before")
         if (
@@ -251,11 +254,11 @@ class TopicVerifier:
         """The GTID set against what stands before it."""
         gtid_set: GtidPosition = progress.gtid_set
         for gtid in self._finished:
-            if not gtid_set.covers(parse_gtid(gtid_set.flavour, gtid)):
+            if not gtid_set.covers(_parsed(gtid_set.flavour, gtid)):
                 self._violated(Check.RESOLVED, f"{gtid} is finished and not in the GTID set")
         if self._open is None:
             return
-        if gtid_set.covers(parse_gtid(gtid_set.flavour, self._open.gtid)):
+        if gtid_set.covers(_parsed(gtid_set.flavour, self._open.gtid)):
             self._violated(Check.RESOLVED, f"{self._open.gtid} is in the GTID set before its end")
         elif progress.open is None or progress.open.gtid != self._open.gtid:
             self._violated(Check.RESOLVED, f"{self._open.gtid} is under way and not named")
@@ -265,3 +268,8 @@ class TopicVerifier:
                 f"{progress.open.rows} rows of {self._open.gtid} are named,"
                 f" row {self._open.total_order} is delivered",
             )
+
+
+@lru_cache(maxsize=65_536)  # a transaction is met at its begin and at the next resolved
+def _parsed(flavour: Flavour, gtid: str) -> AnyGtid:
+    return parse_gtid(flavour, gtid)
