@@ -80,6 +80,8 @@ def bind(layout: RowLayout, inventory: Inventory) -> Binding:
     columns = []
     for index, column in enumerate(table.columns):
         found = target_column(target, column.name)
+        if found is None and column.is_key_hash:
+            continue
         if found is None:
             raise Fatal(
                 "MR-5013",

@@ -26,6 +26,7 @@ What a table map doesn't tell is not here: defaults, display widths, other keys 
 INET (they look like BINARY(16)), VARBINARY against BLOB of a compressed column's declared length.
 """
 
+import re
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -83,6 +84,7 @@ TEMPORAL_CODES = FRACTION_CODES | {
 }
 
 BINARY = "binary"
+_KEY_HASH = re.compile(r"DB_ROW_HASH_[0-9]+")
 BINARY_COLLATION_ID = 63
 
 
@@ -166,6 +168,20 @@ class Column:
     type: ColumnType
     nullable: bool
     is_visible: bool = True
+
+    @property
+    def is_key_hash(self) -> bool:
+        """True if it looks like a hash that MariaDB keeps for a UNIQUE key over long columns.
+
+        Such columns (DB_ROW_HASH_1, …) are in the rows, but no statement can name them. A user's own column could look
+        the same, so leave it out only where the target has no column of this name.
+        """
+        return (
+            self.type.code is TypeCode.LONGLONG
+            and self.type.is_unsigned
+            and self.nullable
+            and _KEY_HASH.fullmatch(self.name) is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,3 +97,16 @@ MYSQL_CHARSETS = bytes.fromhex(
     "06 0a 02 020061 020062 01 0161"  # labels in the column's own charset
     "0c 01 fe"
 )
+
+# CREATE TABLE tlong (a INT, b TEXT, UNIQUE (b), UNIQUE (b, a)): a hash for each key that no statement can name
+MARIADB_LONG_UNIQUE = bytes.fromhex(
+    "120000000000 0100"
+    "01 74 00"
+    "05 746c6f6e67 00"
+    "04 03 fc 08 08"
+    "01 02"
+    "0f"
+    "01 01 60"  # both unsigned
+    "02 01 2d"
+    "04 20 0161 0162 0d 44425f524f575f484153485f31 0d 44425f524f575f484153485f32"
+)

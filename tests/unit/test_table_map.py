@@ -10,6 +10,7 @@ from schemas.table import Column, ColumnType, TableSchema, TextEncoding, TypeCod
 from schemas.table_map import parse_table_map
 from tests.table_map_vectors import (
     MARIADB_COMPRESSED,
+    MARIADB_LONG_UNIQUE,
     MARIADB_NUMBERS,
     MARIADB_TEXTS,
     MYSQL_CHARSETS,
@@ -111,6 +112,17 @@ def test_compressed_columns_keep_their_own_types() -> None:
         (TypeCode.BLOB_COMPRESSED, 2, True),
         (TypeCode.VARCHAR_COMPRESSED, 301, True),
         (TypeCode.VARCHAR_COMPRESSED, 4001, True),
+    ]
+
+
+def test_the_hash_of_a_long_unique_key_is_known_as_such() -> None:
+    """MariaDB logs it as a column of the rows; nobody can write it."""
+    _, table = parse_table_map(MARIADB_LONG_UNIQUE, flavour=Flavour.MARIADB)
+    assert [(c.name, c.is_key_hash) for c in table.columns] == [
+        ("a", False),
+        ("b", False),
+        ("DB_ROW_HASH_1", True),
+        ("DB_ROW_HASH_2", True),
     ]
 
 
