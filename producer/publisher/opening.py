@@ -27,6 +27,7 @@ from producer.publisher.config import PublisherConfig
 from producer.publisher.driver import Driver, Ends, Partition, TopicAdmin, Transactions
 from producer.publisher.marks import Marks
 from producer.publisher.tail import Tail, read_tail
+from producer.publisher.writers import open_writer
 from schemas.progress import Progress
 
 log = get_logger("producer.publisher")
@@ -106,7 +107,7 @@ class Opener:
     ) -> tuple[Ends, Tail | None]:
         transactions.init()
         fault_point(AFTER_INIT)
-        ends = settled_ends(partition, self.config.limits.stable_timeout_s)
+        ends = settled_ends(partition, self.config)
         tail = read_tail(partition, ends, self.marks)
         fault_point(AFTER_TAIL_READ)
         if (fenced := self._fenced_by(tail)) is not None:
@@ -191,14 +192,16 @@ def ensured_topic(admin: TopicAdmin, config: PublisherConfig) -> int:
     return settings.record_bytes_max
 
 
-def settled_ends(partition: Partition, timeout_s: float) -> Ends:
+def settled_ends(partition: Partition, config: PublisherConfig) -> Ends:
     """Step 4: the ends once nothing is open; the abort of what the predecessor left takes milliseconds."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + config.limits.stable_timeout_s
     while (ends := partition.ends()).stable != ends.high:
         if time.monotonic() > deadline:
+            writer = open_writer(config.bootstrap, config.topic, offset=ends.stable)
             raise Fatal(
                 "MR-3013",
                 f"another writer holds a Kafka transaction open since offset {ends.stable}",
+                transactional_id=writer or "not found out",
                 stable_end=ends.stable,
                 high_end=ends.high,
             )

@@ -150,6 +150,7 @@ def test_another_writers_open_transaction_stops_the_start(rig: Rig) -> None:
     with pytest.raises(Fatal) as raised:
         rig.open(8)
     assert raised.value.code == "MR-3013"
+    assert raised.value.context["transactional_id"] == f"foreign-{rig.topic}"
     foreign.abort_transaction(10)
     with rig.running(8) as publisher:
         assert publisher.progress.seq == 3
