@@ -23,6 +23,7 @@ from consumer.target.progress import (
     insert_mark,
     read_standing,
 )
+from consumer.warm import warm
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
 from schemas.documents import ApplyTask, Consistency, TaskDocument
@@ -39,6 +40,7 @@ class ApplyRunner:
     """Runs apply tasks on one Spark driver."""
 
     def __init__(self, driver: SparkDriver, sets: SetSource) -> None:
+        warm()
         self._driver = driver
         self._sets = sets
 

@@ -378,7 +378,7 @@ def unpack(packed: bytes) -> Outcome | Plan:
         return outcome
     arrays, at = [], 8 + size
     for kind_name, length in header["arrays"]:
-        array = np.frombuffer(packed, np.dtype(kind_name), length, at)
+        array = np.frombuffer(packed, np.dtype(kind_name), length, at).copy()
         at += array.nbytes
         arrays.append(array)
     return Plan(outcome, arrays[0], arrays[1], KeyEntries(arrays[2], arrays[3], arrays[4]))

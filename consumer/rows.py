@@ -119,14 +119,11 @@ class Rows:
         self, numbers: Ints, columns: tuple[int, ...], *, width: int
     ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
         """Which of these updates of one table change one of these columns."""
-        return keys.find_changes(  # type: ignore[no-any-return]
-            self.values.payload,
-            self.records,
-            numbers,
-            self.cells,
-            width,
-            np.array(columns, np.int64),
+        parts = np.array([(column, keys.EXACT) for column in columns], np.int64).reshape(-1, 2)
+        found: npt.NDArray[np.uint8] = keys.find_changes(
+            self.values.payload, self.records, numbers, self.cells, width, parts
         )
+        return found.astype(np.bool_)
 
     def text_sizes(self, numbers: Ints, shape: Ints) -> Ints:
         """An upper bound of the literal bytes of each row."""

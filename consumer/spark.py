@@ -135,6 +135,7 @@ class TopicQuery:
                 "assign": f'{{"{address.topic}":[0]}}',
                 "startingOffsets": f'{{"{address.topic}":{{"0":{offset}}}}}',
                 "kafka.isolation.level": "read_committed",
+                "kafka.fetch.max.wait.ms": "5",
                 "failOnDataLoss": "true",
                 "maxOffsetsPerTrigger": str(OFFSETS_PER_TRIGGER_MAX),
             }

@@ -185,13 +185,11 @@ def key_hashes(
 
 @compiled
 def find_changes(
-    data: Array, records: Array, numbers: Array, cells: Array, width: Any, columns: Array
+    data: Array, records: Array, numbers: Array, cells: Array, width: Any, parts: Array
 ) -> Any:
-    """For each update of ``numbers`` (one table): does a column of ``columns`` differ between its images?"""
-    parts = np.zeros((len(columns), 2), np.int64)
-    parts[:, 0] = columns
-    changed = np.zeros(len(numbers), np.bool_)
+    """For each update of ``numbers`` (one table): does a column of ``parts`` differ between its images?"""
+    changed = np.zeros(len(numbers), np.uint8)
     for place in range(len(numbers)):
         cell = records[numbers[place], FIRST_CELL]
-        changed[place] = _differs(data, cells, cell, width, parts, 0, len(columns))
+        changed[place] = _differs(data, cells, cell, width, parts, 0, len(parts))
     return changed

@@ -50,29 +50,33 @@ def find_groups(owners: Array, hashes: Array, modes: Array, by_hash: Array, coun
     return parents
 
 
-@compiled
-def pack_lanes(groups: Array, weights: Array, lane_count: Any) -> Any:
+def pack_lanes(groups: Array, weights: Array, lane_count: int) -> Array:
     """The lane of each record. A group that weighs more than an eighth of a lane goes to the lightest lane."""
-    count = len(groups)
-    total = np.zeros(count, np.int64)
-    for number in range(count):
-        total[groups[number]] += weights[number]
-    share = np.int64(weights.sum()) // lane_count + 1
-    lane_of = np.full(count, -1, np.int64)
+    totals = np.bincount(groups, weights, minlength=len(groups)).astype(np.int64)
+    share = int(weights.sum()) // lane_count + 1
+    great = np.flatnonzero(totals * 8 > share)
+    great = great[np.argsort(-totals[great], kind="stable")]
+    lane_of = np.full(len(groups), -1, np.int64)
     loads = np.zeros(lane_count, np.int64)
-    great = np.flatnonzero(total * 8 > share)
-    for group in great[np.argsort(-total[great], kind="mergesort")]:
+    for group in great:
         lane_of[group] = np.argmin(loads)
-        loads[lane_of[group]] += total[group]
+        loads[lane_of[group]] += totals[group]
+    filled: Array = _fill_lanes(groups, totals, lane_of, loads, share)
+    return filled
+
+
+@compiled
+def _fill_lanes(groups: Array, totals: Array, lane_of: Array, loads: Array, share: Any) -> Any:
+    """The small groups in order of their first records, lane after lane."""
     lane = 0
-    lanes = np.empty(count, np.int64)
-    for number in range(count):
+    lanes = np.empty(len(groups), np.int64)
+    for number in range(len(groups)):
         group = groups[number]
         if lane_of[group] < 0:
-            while lane < lane_count - 1 and loads[lane] >= share:
+            while lane < len(loads) - 1 and loads[lane] >= share:
                 lane += 1
             lane_of[group] = lane
-            loads[lane] += total[group]
+            loads[lane] += totals[group]
         lanes[number] = lane_of[group]
     return lanes
 

@@ -1,0 +1,80 @@
+"""Compile the kernel before it is needed: every function once, with the types that executors use.
+
+Without it each executor process compiles for itself at its first rows, all at once. Machine code is kept in
+``$MILLRACE_HOME``, so this costs seconds once an installation and milliseconds later. ``make setup`` may call it:
+``python -m consumer.warm``.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from consumer.book import Book
+from consumer.executor import arrow_values
+from consumer.kernel.order import pack_lanes
+from consumer.rows import find_keys, walk_values
+from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
+from consumer.workshop import Catalogue, Workshop
+from schemas.avro import envelope_schema
+from schemas.avro_codec import encode
+from schemas.control import EventPlace, Origin, RecordSource, RecordTransaction
+from schemas.control_plain import source_to_plain, transaction_to_plain
+from schemas.framing import frame
+from schemas.gtid import Flavour
+from schemas.table import Column, ColumnType, TableSchema, TypeCode
+
+_TABLE = TableSchema(
+    "warm",
+    "warm",
+    (
+        Column("id", ColumnType(TypeCode.LONG), nullable=False),
+        Column("weight", ColumnType(TypeCode.DOUBLE, 8), nullable=True),
+    ),
+    (0,),
+    (0,),
+)
+_SCHEMA_ID = 1
+
+
+def warm() -> None:
+    """Run one update of a made-up table through every compiled function."""
+    book = Book({_SCHEMA_ID: envelope_schema("warm", _TABLE).text})
+    columns = {
+        name: TargetColumn(name, type_, type_, "", "", False, False) for name, type_ in _COLUMNS
+    }
+    table = TargetTable("warm", "warm", columns, (UniqueKey("PRIMARY", ("id",), True),))
+    workshop = Workshop(Catalogue("warm", book, Inventory(tables={("warm", "warm"): table})))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([0], pa.int64()), pa.array([_record()], pa.binary())], names=["offset", "value"]
+    )
+    _, values = arrow_values(batch)
+    rows = walk_values(values, workshop.programs)
+    numbers = np.arange(len(rows))
+    entries = find_keys(rows, workshop.key_programs([0]), numbers)
+    entries.levels(len(numbers))
+    pack_lanes(entries.groups(len(numbers)), np.ones(len(numbers), np.int64), 1)
+    rows.changes(numbers, (0,), width=len(_COLUMNS))
+    pieces = workshop.binding(0).insert
+    rows.text_of(numbers, pieces.shape, opening=pieces.opening, closing=pieces.closing)
+    rows.filled(0, workshop.template(0, "update"))
+
+
+_COLUMNS = (("id", "int"), ("weight", "double"))
+
+
+def _record() -> bytes:
+    row = {"id": 1, "weight": 0.5}
+    place = EventPlace(0, 1, "0-1-1", "binlog.000001", 4, 0)
+    source = RecordSource(Origin(Flavour.MARIADB, "warm", "warm"), "warm", "warm", place, 0, 1)
+    plain = {
+        "before": row,
+        "after": row,
+        "source": source_to_plain(source),
+        "op": "u",
+        "ts_ms": 0,
+        "transaction": transaction_to_plain(RecordTransaction("0-1-1", 1, True)),
+    }
+    return frame(_SCHEMA_ID, encode(envelope_schema("warm", _TABLE).text, plain))
+
+
+if __name__ == "__main__":
+    warm()
