@@ -232,6 +232,7 @@ def _enter_session(session: TargetConnection, record: DdlRecord) -> None:
     known = "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s"
     if database and session.query(known, (database,)):
         session.query(b"USE " + quoted(database))
+    session.commit()  # MySQL sets explicit_defaults_for_timestamp only outside of a transaction
     is_same = record.source.origin.connector is session.flavour
     for name in (*_ANYWHERE, *(_SAME_FLAVOUR if is_same else ())):
         if name in values:
