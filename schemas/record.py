@@ -7,6 +7,7 @@ the format (``schemas.control``).
 
     unknown id of a row             the book's look-up (a registry), else Fatal MR-6009
     unknown id of a control record  the fixed layout: a reader that starts at the tail needs nothing
+    an id explained anew            the last explanation before a record holds: ids start again with another registry
 
 Not done here: reading Kafka, checking ``seq``; speed (the kernels of producer and consumer are fast).
 """
@@ -74,17 +75,11 @@ class SchemaBook:
         self._layouts: dict[int, RowLayout] = {}
 
     def learn(self, record: SchemaRecord) -> None:
-        """Remember what a schema record says; Fatal MR-6007 if an id changes its meaning."""
+        """Remember what a schema record says, in place of what the id meant before."""
         for registered in (record.value, record.key):
-            if registered is None:
-                continue
-            known = self._texts.setdefault(registered.id, registered.schema.text)
-            if known != registered.schema.text:
-                raise Fatal(
-                    "MR-6007",
-                    f"schema id {registered.id} means two schemas",
-                    subject=registered.subject,
-                )
+            if registered is not None and self._texts.get(registered.id) != registered.schema.text:
+                self._texts[registered.id] = registered.schema.text
+                self._layouts.pop(registered.id, None)
 
     def text(self, schema_id: int) -> str:
         """The schema's text; Fatal MR-6009."""
