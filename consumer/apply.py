@@ -16,7 +16,7 @@ from consumer.spark import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQ
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.fence import raise_fence
 from consumer.target.inventory import read_inventory
-from consumer.target.members import writable_member
+from consumer.target.members import primary_member
 from consumer.target.progress import (
     Mark,
     create_tables,
@@ -54,7 +54,7 @@ class ApplyRunner:
             raise Fatal(
                 "MR-5008", "consistency: transactional is not available yet", task=task.name
             )
-        endpoint = writable_member(self._sets.set_document(task.target))
+        endpoint = primary_member(self._sets.set_document(task.target))
         lease.verify()
         session = connect(endpoint)
         try:

@@ -1,0 +1,227 @@
+"""Source against target, every row of every table, with the servers' own words: no code of ours decodes anything here.
+
+Each value becomes text on its server in a way that loses nothing (``_exact``), and a row a digest of its texts.
+First each side sums the digests of a table (120 bits and the count: order does not matter, a row that stands twice
+counts twice). Where the sums differ, all rows of both sides are read and struck off against each other; what is left
+is different, missing or extra.
+
+Compare when nothing is being written: each side is one snapshot, but not of the same moment.
+Not done here: structure beyond the columns' names, indexes, views; repairing.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from consumer.binding import quoted
+from consumer.target.connection import Endpoint, Row, TargetConnection, connect
+from consumer.target.inventory import TableKey, TargetColumn, TargetTable, read_inventory
+
+FETCH_ROWS = 5_000
+SHOWN_MAX = 20  # differing rows named for each table
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One row: ``what`` is different, missing (on the target) or extra; ``key`` its primary key, or all of it."""
+
+    table: str
+    what: str
+    key: str
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What was found. ``differences`` holds at most ``SHOWN_MAX`` of each table, ``difference_count`` all."""
+
+    tables: int = 0
+    rows: int = 0
+    difference_count: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def is_equal(self) -> bool:
+        """Not one difference."""
+        return self.difference_count == 0
+
+    def note(self, table: str, what: str, keys: list[str]) -> None:
+        """Count differences of a table; name the first of them."""
+        self.difference_count += len(keys)
+        shown = sum(1 for known in self.differences if known.table == table)
+        self.differences += [
+            Difference(table, what, key) for key in sorted(keys)[: SHOWN_MAX - shown]
+        ]
+
+
+def compare_sets(
+    source: Endpoint, target: Endpoint, admits: Callable[[str, str], bool]
+) -> Comparison:
+    """Every table of the source that is admitted, and tables of those databases that only the target has."""
+    left, right = connect(source), connect(target)
+    try:
+        for session in (left, right):
+            session.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        here = _admitted(left, admits)
+        there = _admitted(right, admits)
+        found = Comparison()
+        databases = {database for database, _ in here}
+        for key in sorted(here.keys() | {key for key in there if key[0] in databases}):
+            name = ".".join(key)
+            if key not in here or key not in there:
+                found.note(name, "extra" if key in there else "missing", ["(the whole table)"])
+                continue
+            found.tables += 1
+            _compare_table(found, (left, here[key]), (right, there[key]))
+        return found
+    finally:
+        left.close()
+        right.close()
+
+
+def _admitted(
+    session: TargetConnection, admits: Callable[[str, str], bool]
+) -> dict[TableKey, TargetTable]:
+    tables = read_inventory(session).tables
+    return {key: table for key, table in tables.items() if admits(*key)}
+
+
+Side = tuple[TargetConnection, TargetTable]
+
+
+def _compare_table(found: Comparison, source: Side, target: Side) -> None:
+    name = f"{source[1].database}.{source[1].table}"
+    columns = list(source[1].columns)
+    lacking = sorted(set(columns) ^ set(target[1].columns))
+    if lacking:
+        found.note(name, "different", [f"(column {column})" for column in lacking])
+        return
+    sums = [_sums(side, columns, other) for side, other in ((source, target), (target, source))]
+    found.rows += _count(sums[0])
+    if sums[0] == sums[1]:
+        return
+    missing, extra = _strike_off(source, target, columns)
+    key = _key_columns(source[1])
+    source_keys, target_keys = _keys(missing, columns, key), _keys(extra, columns, key)
+    both = source_keys & target_keys
+    found.note(name, "different", list(both.elements()))
+    found.note(name, "missing", list((source_keys - both).elements()))
+    found.note(name, "extra", list((target_keys - both).elements()))
+
+
+def _count(row: Row) -> int:
+    return int(str(row[0]))
+
+
+def _sums(side: Side, columns: list[str], other: Side) -> Row:
+    """(rows, sum of the first 60 bits of each row's digest, sum of the next 60)."""
+    session, table = side
+    texts = ", '|', ".join(
+        f"COALESCE(CONCAT(LENGTH({e}), ':', {e}), 'N')" for e in _exacts(table, columns, other[1])
+    )
+    digest = f"MD5(CONCAT({texts}))"
+    halves = ", ".join(
+        f"SUM(CAST(CONV(SUBSTR(digest, {start}, 15), 16, 10) AS DECIMAL(20)))" for start in (1, 16)
+    )
+    (row,) = session.query(
+        f"SELECT COUNT(*), {halves} FROM (SELECT {digest} AS digest FROM {_name(table)}) d".replace(
+            "%", "%%"
+        )
+    )
+    return row
+
+
+def _strike_off(
+    source: Side, target: Side, columns: list[str]
+) -> tuple[Counter[Row], Counter[Row]]:
+    """Rows that only one side has, with how often. Memory holds what was not met on the other side yet."""
+    left: Counter[Row] = Counter()
+    right: Counter[Row] = Counter()
+    streams = [_rows(side, columns, other) for side, other in ((source, target), (target, source))]
+    while True:
+        parts = [next(stream, []) for stream in streams]
+        if not parts[0] and not parts[1]:
+            return left, right
+        left.update(parts[0])
+        right.update(parts[1])
+        met = left & right
+        left -= met
+        right -= met
+
+
+def _rows(side: Side, columns: list[str], other: Side) -> Iterator[list[Row]]:
+    session, table = side
+    order = ", ".join(_quoted(name) for name in _key_columns(table))
+    sql = f"SELECT {', '.join(_exacts(table, columns, other[1]))} FROM {_name(table)}"
+    stream = session.stream((sql + (f" ORDER BY {order}" if order else "")).replace("%", "%%"))
+    try:
+        while rows := stream.take(FETCH_ROWS):
+            yield rows
+    finally:
+        stream.close()
+
+
+def _key_columns(table: TargetTable) -> tuple[str, ...]:
+    return next(
+        (key.columns for key in table.unique_keys if key.name == "PRIMARY" and key.is_whole), ()
+    )
+
+
+def _keys(rows: Counter[Row], columns: list[str], key: tuple[str, ...]) -> Counter[str]:
+    places = [columns.index(name) for name in key] or range(len(columns))
+    found: Counter[str] = Counter()
+    for row, times in rows.items():
+        found[", ".join(_shown(row[place]) for place in places)] += times
+    return found
+
+
+def _shown(value: object) -> str:
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return text if len(text) <= 100 else text[:100] + "…"
+
+
+def _name(table: TargetTable) -> str:
+    return f"{_quoted(table.database)}.{_quoted(table.table)}"
+
+
+def _quoted(name: str) -> str:
+    return quoted(name).decode()
+
+
+def _exacts(table: TargetTable, columns: list[str], other: TargetTable) -> list[str]:
+    return [_exact(table.columns[name], other.columns[name]) for name in columns]
+
+
+_HEX = {
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+}
+_HEX |= {"geomcollection", "geometrycollection", "vector", "binary", "varbinary"}
+_HEX |= {"tinyblob", "blob", "mediumblob", "longblob"}
+
+
+def _exact(column: TargetColumn, other: TargetColumn) -> str:
+    """SQL for a column's text, from which nothing is lost."""
+    name = _quoted(column.name)
+    if column.base_type in _HEX:
+        return f"HEX({name})"
+    if column.base_type in ("uuid", "inet4", "inet6"):
+        return f"HEX({name})"
+    if column.base_type == "float":
+        return f"CAST({name} AS DOUBLE)"  # FLOAT alone prints six digits
+    if column.base_type == "bit":
+        return f"({name} + 0)"
+    if column.base_type == "enum":
+        return f"CONCAT({name} + 0, ':', HEX({name}))"
+    if column.base_type == "json" or other.base_type == "json":
+        return f"HEX(CONVERT({name} USING utf8mb4))"
+    if column.charset and column.charset == other.charset:
+        return f"HEX({name})"  # its bytes, whatever they are
+    if column.charset:
+        return f"HEX(CONVERT({name} USING utf8mb4))"
+    return f"CAST({name} AS CHAR)"
