@@ -1,4 +1,4 @@
-"""What the relay's tests share: a receiver on a thread, a proxy that cuts, a mixed workload, comparison with the server."""
+"""What the relay's tests share: a receiver on a thread, a proxy that cuts, a mixed workload, comparison with files."""
 
 import socket
 import threading

@@ -191,6 +191,24 @@ class RelayLog:
         with self.condition:
             return min([*self._holds.values(), *ends], default=None)
 
+    def forget(self, subdir: Subdir, name: str) -> bool:
+        """Take the oldest file off the list before it is deleted; False when somebody needs it."""
+        with self.condition:
+            held = self.held()
+            at = Coordinates(str(subdir), name, FIRST_POS)
+            if held is None or at.order[:2] >= held.order[:2]:
+                return False
+            self.files[subdir].remove(name)
+            self._closed_ends.pop((at.subdir, at.file), None)
+            return True
+
+    def forget_subdir(self, subdir: Subdir) -> None:
+        """Take an empty sub-directory off the index."""
+        with self.condition:
+            if not self.files.get(subdir):
+                self.files.pop(subdir, None)
+            layout.write_index(self.root, sorted(self.files, key=lambda known: known.seq))
+
     def read_back(self, start: int, end: int) -> bytes:
         """Bytes of the file being written, to compare with what a server sends again."""
         file = self._current()

@@ -1,0 +1,86 @@
+"""Deleting old relay files: by hand up to a file, by age, or because the disk fills up.
+
+Never deleted: the file being written, and any file that somebody holds (``RelayLog.hold``): a task holds from the
+first byte that it has not published yet, so what goes is published or comes again from the source. Oldest first,
+always a prefix: what remains has no hole.
+
+| a crash behind              | leaves                                                      |
+|-----------------------------|-------------------------------------------------------------|
+| unlink of some files        | a shorter prefix gone: the rest is purged the next time     |
+| rmdir of a sub-directory    | an index that names it: rewritten at the next start         |
+
+Not done here: when to purge; ``PurgePolicy`` says what is due, the caller says when to look.
+"""
+
+import shutil
+import time
+from dataclasses import dataclass
+
+from millrace.faults import fault_point, register
+from millrace.log import get_logger
+from producer.relay import layout
+from producer.relay.layout import Subdir
+from producer.relay.log import RelayLog
+from schemas.coordinates import FIRST_POS, Coordinates
+
+BEFORE_UNLINK = register("relay.before_unlink")
+BEFORE_RMDIR = register("relay.before_rmdir")
+
+log = get_logger("producer.relay")
+
+
+@dataclass(frozen=True, slots=True)
+class PurgePolicy:
+    """What may go by itself: 24 h after its last change, or earlier while less than 15 GiB are free (DM's defaults)."""
+
+    age_s_max: float = 24 * 3600
+    free_bytes_min: int = 15 << 30
+
+
+def purge_before(relay: RelayLog, limit: Coordinates) -> list[Coordinates]:
+    """Delete the files in front of the file of ``limit``, but for what is held; returns what was deleted."""
+    return [at for at in _purgeable(relay, limit) if _delete(relay, at)]
+
+
+def purge_due(relay: RelayLog, policy: PurgePolicy) -> list[Coordinates]:
+    """Delete what the policy gives up, but for what is held; returns what was deleted."""
+    deleted = []
+    for at in _purgeable(relay, None):
+        age_s = time.time() - relay.path(at).stat().st_mtime
+        free_bytes = shutil.disk_usage(relay.root).free
+        if age_s <= policy.age_s_max and free_bytes >= policy.free_bytes_min:
+            break
+        if _delete(relay, at):
+            deleted.append(at)
+    return deleted
+
+
+def _purgeable(relay: RelayLog, limit: Coordinates | None) -> list[Coordinates]:
+    """Files nobody holds, oldest first."""
+    held = relay.held()
+    if held is None:
+        return []
+    first_kept = held if limit is None else min(held, limit)
+    files = (Coordinates(str(subdir), name, FIRST_POS) for subdir, name in relay.list_files())
+    return [at for at in files if at.order[:2] < first_kept.order[:2]]
+
+
+def _delete(relay: RelayLog, at: Coordinates) -> bool:
+    subdir = layout.parse_subdir(at.subdir)
+    assert subdir is not None  # it came from the list of files
+    fault_point(BEFORE_UNLINK)
+    if not relay.forget(subdir, at.file):
+        return False  # somebody took hold of it meanwhile
+    relay.path(at).unlink(missing_ok=True)
+    log.info("relay file purged", file=str(at))
+    if not any(known == subdir for known, _ in relay.list_files()):
+        _delete_subdir(relay, subdir)
+    return True
+
+
+def _delete_subdir(relay: RelayLog, subdir: Subdir) -> None:
+    fault_point(BEFORE_RMDIR)
+    directory = relay.root / str(subdir)
+    (directory / layout.META_NAME).unlink(missing_ok=True)
+    directory.rmdir()
+    relay.forget_subdir(subdir)

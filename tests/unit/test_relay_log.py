@@ -1,0 +1,357 @@
+"""The relay log without a server: torn tails, readers, names, the lock, purge, failing disks."""
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from millrace.errors import Fatal, Retryable
+from producer.relay import layout
+from producer.relay.layout import Meta, Subdir
+from producer.relay.log import RelayLog
+from producer.relay.prelude import decode_previous_gtids, read_prelude
+from producer.relay.purge import PurgePolicy, purge_before, purge_due
+from producer.relay.reader import RelayReader
+from producer.relay.runs import new_runs
+from producer.relay.sync import SyncPolicy
+from schemas.coordinates import Coordinates
+from schemas.gtid import Flavour, parse_gtid_set
+from tests.binlog_bytes import SERVER, BinlogFile
+from tests.relay import read_everything
+from tests.waiting import eventually
+
+NAME = "mysql-bin.000001"
+FLAVOURS = [Flavour.MYSQL, Flavour.MARIADB]
+
+
+def write_file(relay: RelayLog, name: str, file: BinlogFile, *, end: int | None = None) -> None:
+    """As the receiver does, in one piece; GTIDs come from the file when they are asked for."""
+    relay.begin_file(name)
+    grow_file(relay, file.data[4:], end=len(file.data) if end is None else end)
+
+
+def grow_file(relay: RelayLog, payload: bytes, *, end: int) -> None:
+    """Append bytes."""
+    relay.append(np.frombuffer(payload, np.uint8), end=end, last_group_at=0, runs=new_runs()[:0])
+
+
+def lay_file(root: Path, file: bytes, *, name: str = NAME, subdir: str = "server-a.000001") -> Path:
+    """As a crash left it."""
+    (root / subdir).mkdir(parents=True, exist_ok=True)
+    (root / subdir / name).write_bytes(file)
+    return root / subdir / name
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_torn_tail_is_cut_at_every_byte_of_the_last_two_transactions(
+    flavour: Flavour, tmp_path: Path
+) -> None:
+    """What remains ends with a whole transaction, is a prefix, and the GTIDs are exactly those in it."""
+    file = BinlogFile(mariadb=flavour is Flavour.MARIADB)
+    for ending in ("xid", "ddl", "xid", "commit"):
+        file.transaction(ending=ending)
+    for length in range(file.ends[-3], len(file.data) + 1):
+        path = lay_file(tmp_path / str(length), file.data[:length])
+        relay = RelayLog.open(tmp_path / str(length), flavour=flavour)
+        end = relay.end()
+        assert end is not None
+        wanted = max(end for end in file.ends if end <= length)
+        assert (end.pos, path.stat().st_size) == (wanted, wanted)
+        count = file.ends.index(wanted)
+        text = f"{SERVER}:1-{count}" if flavour is Flavour.MYSQL else f"0-1-{count}"
+        assert relay.position() == parse_gtid_set(flavour, text)
+        relay.close()
+
+
+@pytest.mark.parametrize("zeros", [1, 19, 4096])
+def test_zeros_behind_the_end_are_cut(zeros: int, tmp_path: Path) -> None:
+    """A file system may give the length before the bytes."""
+    file = BinlogFile().transaction()
+    path = lay_file(tmp_path, file.data + bytes(zeros))
+    RelayLog.open(tmp_path, flavour=Flavour.MYSQL).close()
+    assert path.read_bytes() == file.data
+
+
+@pytest.mark.parametrize("length", [0, 3, 4, 5, 50, 124])
+def test_a_file_without_a_whole_head_is_removed(length: int, tmp_path: Path) -> None:
+    """The file before it is the end then; an empty sub-directory goes too."""
+    closed = BinlogFile().transaction().rotate("mysql-bin.000002")
+    lay_file(tmp_path, closed.data)
+    torn = lay_file(tmp_path, BinlogFile(first_number=2).data[:length], name="mysql-bin.000002")
+    lay_file(tmp_path, b"", subdir="server-b.000002")
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    assert not torn.exists()
+    assert relay.end() == Coordinates("server-a.000001", NAME, len(closed.data))
+    assert layout.list_subdirs(tmp_path) == [Subdir("server-a", 1)]
+    relay.close()
+
+
+def test_damage_in_the_last_file_cuts_there(tmp_path: Path) -> None:
+    """A flipped bit in the middle: everything in front of its transaction stays."""
+    file = BinlogFile().transaction().transaction().transaction()
+    damaged = bytearray(file.data)
+    damaged[file.ends[1] + 30] ^= 1
+    lay_file(tmp_path, bytes(damaged))
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    assert relay.end() == Coordinates("server-a.000001", NAME, file.ends[1])
+    relay.close()
+
+
+def test_damage_in_a_closed_file_stops_its_reader(tmp_path: Path) -> None:
+    """Fatal with the place, and no byte of the damaged event."""
+    file = BinlogFile().transaction().transaction().rotate("mysql-bin.000002")
+    damaged = bytearray(file.data)
+    damaged[file.ends[1] + 30] ^= 1
+    lay_file(tmp_path, bytes(damaged))
+    lay_file(tmp_path, BinlogFile(first_number=3).data, name="mysql-bin.000002")
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    with pytest.raises(Fatal) as caught:
+        read_everything(relay)
+    assert caught.value.code == "MR-2004"
+    relay.close()
+
+
+def test_a_reader_sees_only_whole_transactions(tmp_path: Path) -> None:
+    """Bytes of an unfinished one are in the file and not in a span; ``wait`` says when there is more."""
+    file = BinlogFile().transaction()
+    half = len(file.data)
+    file.gtid()
+    file.query("BEGIN")
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    write_file(relay, NAME, file, end=half)
+    with RelayReader(relay) as reader:
+        at = reader.first()
+        assert at is not None
+        span = reader.read(at, bytes_max=1 << 20)
+        assert bytes(span.payload) == file.data[4:half]
+        at = at.at(half)
+        assert not reader.wait(at, 0.01)
+        assert len(reader.read(at, bytes_max=100).payload) == 0
+        written = len(file.data)
+        file.add(16, bytes(8))
+        threading.Timer(
+            0.05, grow_file, (relay, file.data[written:]), {"end": len(file.data)}
+        ).start()
+        assert reader.wait(at, 10)
+        assert bytes(reader.read(at, bytes_max=1 << 20).payload) == file.data[half:]
+    relay.close()
+
+
+def test_a_span_holds_whole_events_and_grows_for_a_giant_one(tmp_path: Path) -> None:
+    """Never half an event, however small the bound."""
+    file = BinlogFile().transaction(rows_bytes=10_000).transaction()
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    write_file(relay, NAME, file)
+    with RelayReader(relay) as reader:
+        at, seen = reader.first(), []
+        assert at is not None
+        while span := bytes(reader.read(at, bytes_max=1).payload):
+            seen.append(span)
+            at = at.at(at.pos + len(span))
+    assert seen == file.events
+    relay.close()
+
+
+def test_readers_cross_files_and_sub_directories_by_number(tmp_path: Path) -> None:
+    """mysql-bin.999999 is followed by mysql-bin.1000000, seq 9 by seq 10."""
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    numbers = iter(range(1, 100))
+    expected = []
+    for seq in range(1, 12):
+        relay.begin_subdir("server-a")
+        for name in ("mysql-bin.999999", "mysql-bin.1000000") if seq == 10 else (NAME,):
+            write_file(relay, name, BinlogFile(first_number=next(numbers)).transaction())
+            expected.append(f"server-a.{seq:06d}/{name}")
+    assert list(read_everything(relay)) == expected
+    relay.close()
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    assert list(read_everything(relay)) == expected
+    assert (tmp_path / "server-uuid.index").read_text().split() == list(
+        dict.fromkeys(e[:15] for e in expected)
+    )
+    relay.close()
+
+
+def test_seek_finds_the_file_of_the_first_wanted_transaction(tmp_path: Path) -> None:
+    """By what each file says was executed before it."""
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    for number in range(3, 9, 2):  # transactions 3-4, 5-6, 7-8
+        file = BinlogFile(first_number=number).transaction().transaction()
+        write_file(relay, f"mysql-bin.{number:06d}", file)
+    with RelayReader(relay) as reader:
+        for done, found in ((2, 3), (3, 3), (4, 5), (5, 5), (6, 7), (99, 7)):
+            at = reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1-{done}"))
+            assert at == Coordinates("server-a.000001", f"mysql-bin.{found:06d}", 4)
+        assert reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1")) is None
+    relay.close()
+
+
+def test_seek_does_not_cross_a_gap_between_sub_directories(tmp_path: Path) -> None:
+    """The older one ends before the newer begins: reading on would skip transactions silently."""
+    for newer, is_found in ((3, True), (4, False)):
+        root = tmp_path / str(newer)
+        lay_file(root, BinlogFile().transaction().transaction().data)
+        lay_file(root, BinlogFile(first_number=newer).transaction().data, subdir="server-b.000002")
+        relay = RelayLog.open(root, flavour=Flavour.MYSQL)
+        with RelayReader(relay) as reader:
+            found = reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1"))
+            assert (found is not None) is is_found
+        relay.close()
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    """The lock is on the directory, and free again after close."""
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    with pytest.raises(Retryable) as caught:
+        RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    assert caught.value.code == "MR-2001"
+    relay.close()
+    RelayLog.open(tmp_path, flavour=Flavour.MYSQL).close()
+
+
+def test_meta_is_kept_in_dms_form(tmp_path: Path) -> None:
+    """The text of DM's documentation is read, ours reads back, rubbish is no meta."""
+    (tmp_path / "relay.meta").write_text(
+        'binlog-name = "mysql-bin.000010"    # name\nbinlog-pos = 63083620\n'
+        'binlog-gtid = "c0149e17-dff1-11e8-b6a8-0242ac110004:1-3328"\n'
+    )
+    read = layout.read_meta(tmp_path)
+    assert read == Meta("mysql-bin.000010", 63083620, "c0149e17-dff1-11e8-b6a8-0242ac110004:1-3328")
+    layout.write_meta(tmp_path, Meta('a"b.000001', 4, ""), is_durable=True)
+    assert layout.read_meta(tmp_path) == Meta('a"b.000001', 4, "")
+    (tmp_path / "relay.meta").write_text("binlog-name = ")
+    assert layout.read_meta(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["", "..", "../mysql-bin.000001", "a/b.000001", ".x.000001", "mysql-bin", "a.0\n1"]
+)
+def test_a_name_that_could_leave_the_directory_is_refused(name: str) -> None:
+    """The server's word is not trusted."""
+    with pytest.raises(Fatal) as caught:
+        layout.file_number(name)
+    assert caught.value.code == "MR-2010"
+
+
+def test_a_failed_fsync_is_never_trusted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next write fails, and the file is cut back to what was synced before; opening anew goes on there."""
+    file = BinlogFile().transaction()
+    relay = RelayLog.open(
+        tmp_path, flavour=Flavour.MYSQL, policy=SyncPolicy(bytes_max=1, delay_ms=10_000)
+    )
+    relay.begin_subdir("server-a")
+    write_file(relay, NAME, file)
+    synced = len(file.data)
+    eventually(lambda: relay._file is not None and relay._file.synced_end == synced)
+
+    def fail(_fd: int) -> None:
+        raise OSError(errno.EIO, "I/O error")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    file.transaction()
+    grow_file(relay, file.data[synced:], end=len(file.data))
+
+    def is_refused() -> bool:
+        try:
+            grow_file(relay, b"", end=len(file.data))
+        except Retryable as error:
+            return error.code == "MR-2003"
+        return False
+
+    eventually(is_refused)
+    relay.close()
+    monkeypatch.undo()
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    assert relay.end() == Coordinates("server-a.000001", NAME, synced)
+    relay.close()
+
+
+def test_a_full_disk_stops_the_writer_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retryable; half of what was written is cut at the next start."""
+    file = BinlogFile().transaction()
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    write_file(relay, NAME, file)
+    whole = len(file.data)
+    file.transaction()
+    write = os.write
+
+    def fill_up(fd: int, data: bytes) -> int:
+        if len(data) < 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, data[:20])
+
+    monkeypatch.setattr(os, "write", fill_up)
+    with pytest.raises(Retryable) as caught:
+        grow_file(relay, file.data[whole:][:30], end=whole)
+    assert caught.value.code == "MR-2002"
+    monkeypatch.undo()
+    relay.close()
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    assert relay.end() == Coordinates("server-a.000001", NAME, whole)
+    relay.close()
+
+
+def make_three_files(root: Path) -> RelayLog:
+    """Two sub-directories, three files."""
+    relay = RelayLog.open(root, flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    write_file(relay, NAME, BinlogFile().transaction())
+    write_file(relay, "mysql-bin.000002", BinlogFile(first_number=2).transaction())
+    relay.begin_subdir("server-b")
+    write_file(relay, NAME, BinlogFile(first_number=3).transaction())
+    return relay
+
+
+def test_purge_deletes_a_prefix_and_never_what_is_held(tmp_path: Path) -> None:
+    """A reader's hold, then the active file, bound it, whatever is asked for."""
+    relay = make_three_files(tmp_path)
+    everything = Coordinates("server-z.000099", "mysql-bin.000099", 4)
+    with RelayReader(relay) as reader:
+        assert reader.first() is not None
+        assert purge_before(relay, everything) == []
+        reader.release(Coordinates("server-a.000001", "mysql-bin.000002", 10))
+        assert [at.file for at in purge_before(relay, everything)] == [NAME]
+    assert [at.file for at in purge_before(relay, everything)] == ["mysql-bin.000002"]
+    assert relay.list_files() == [(Subdir("server-b", 2), NAME)]
+    assert (tmp_path / "server-uuid.index").read_text() == "server-b.000002\n"
+    assert not (tmp_path / "server-a.000001").exists()
+    relay.close()
+
+
+def test_purge_by_age_and_by_space(tmp_path: Path) -> None:
+    """What is young stays while there is room; what is old goes; with no room all that nobody needs goes."""
+    relay = make_three_files(tmp_path)
+    assert purge_due(relay, PurgePolicy(free_bytes_min=0)) == []
+    os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
+    assert [at.file for at in purge_due(relay, PurgePolicy(free_bytes_min=0))] == [NAME]
+    assert len(purge_due(relay, PurgePolicy(free_bytes_min=1 << 60))) == 1
+    assert len(relay.list_files()) == 1
+    relay.close()
+
+
+def test_the_head_of_a_file_names_what_came_before() -> None:
+    """PREVIOUS_GTIDS without and with tags (bytes of MySQL 9.7), GTID_LIST; None while it is cut."""
+    file = BinlogFile(first_number=6)
+    for length in range(len(file.data)):
+        assert read_prelude(file.data[:length], Flavour.MYSQL) is None
+    assert str(read_prelude(file.data, Flavour.MYSQL)) == f"{SERVER}:1-5"
+    file = BinlogFile(mariadb=True, first_number=6)
+    assert str(read_prelude(file.data, Flavour.MARIADB)) == "0-1-5"
+    tagged = (
+        b"\x01\x01" + bytes(5) + b"\x01" + SERVER.bytes + b"\x08blue" + (1).to_bytes(8, "little")
+        + (3).to_bytes(8, "little") + (9).to_bytes(8, "little")
+    )  # fmt: skip
+    assert str(decode_previous_gtids(tagged)) == f"{SERVER}:blue:3-8"
+    with pytest.raises(Fatal):
+        decode_previous_gtids(tagged[:-1])

@@ -1,0 +1,211 @@
+"""Dump packets to file bytes: any cut of the stream, every lie of it."""
+
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from producer import packets
+from producer.relay import groups
+from producer.relay.crc import TABLES, crc32, crc32_tables
+from producer.relay.runs import new_runs
+from tests.binlog_bytes import BinlogFile, artificial, event, packet
+
+
+class Stripper:
+    """The kernel with its arrays, fed in pieces."""
+
+    def __init__(self, *, mariadb: bool = False, start: int = 4, stop_pos: int = -1) -> None:
+        self.mariadb = mariadb
+        self.stop_pos = stop_pos
+        self.state = np.zeros(packets.STATE_SLOTS, np.int64)
+        self.state[groups.POS] = self.state[groups.BOUNDARY] = start
+        self.runs = new_runs()
+        self.wire = b""
+        self.out = b""
+
+    def feed(self, piece: bytes) -> int:
+        """The last status; artificial events and full runs are stepped over."""
+        self.wire += piece
+        while True:
+            buffer = (
+                np.frombuffer(self.wire, np.uint8).copy() if self.wire else np.zeros(1, np.uint8)
+            )
+            target = np.zeros_like(buffer)
+            status, at, written = packets.strip_packets(
+                buffer, 0, len(self.wire), target, self.state, self.runs, TABLES,
+                np.zeros(16, np.uint8), self.mariadb, self.stop_pos,
+            )  # fmt: skip
+            self.out += target[:written].tobytes()
+            self.wire = self.wire[at:]
+            if status == packets.ARTIFICIAL:
+                self.wire = self.wire[4 + int.from_bytes(self.wire[:3], "little") :]
+                self.state[packets.PACKET_SEQUENCE] = (
+                    self.state[packets.PACKET_SEQUENCE] + 1
+                ) & 255
+            else:
+                return status
+
+
+def wire_of(file: BinlogFile, *, with_noise: bool = True) -> bytes:
+    """The dump of a file: artificial rotate first, heartbeats between the events."""
+    payloads = [artificial(4, struct.pack("<Q", 4) + b"mysql-bin.000001")]
+    for number, made in enumerate(file.events):
+        payloads.append(made)
+        if with_noise and number % 3 == 0:
+            payloads.append(event(27, b"mysql-bin.000001", pos=len(file.data), timestamp=0))
+    wire, sequence = [], 0
+    for made in payloads:
+        wire.append(packet(b"\0" + made, sequence))
+        sequence += 1 + (1 + len(made)) // 0xFFFFFF
+    return b"".join(wire)
+
+
+def sample(*, mariadb: bool) -> BinlogFile:
+    """Every form of source transaction."""
+    file = BinlogFile(mariadb=mariadb)
+    for ending in ("xid", "ddl", "commit", "xid", *(() if mariadb else ("xa", "payload"))):
+        file.transaction(ending=ending, rows_bytes=300)
+    return file
+
+
+@given(st.binary(max_size=2000), st.integers(0, 2000), st.integers(0, 64))
+@settings(max_examples=200, deadline=None)
+def test_the_checksum_is_zlibs_for_any_length_and_split(
+    data: bytes, split: int, shift: int
+) -> None:
+    """With and without the processor's instruction."""
+    buffer = np.frombuffer(bytes(shift) + data + b"\0", np.uint8)
+    at, split = buffer.ctypes.data + shift, min(split, len(data))
+    folded = np.zeros(16, np.uint8)
+    first = crc32(at, split, np.uint32(0), TABLES, folded)
+    assert int(crc32(at + split, len(data) - split, first, TABLES, folded)) == zlib.crc32(data)
+    assert int(crc32_tables(at, len(data), np.uint32(0), TABLES)) == zlib.crc32(data)
+
+
+@pytest.mark.parametrize("mariadb", [False, True])
+@given(pieces=st.lists(st.integers(1, 400), min_size=1, max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_any_cut_of_the_stream_gives_the_file(mariadb: bool, pieces: list[int]) -> None:
+    """Inside packet headers, event headers, checksums: the same bytes, boundaries and GTIDs."""
+    file = sample(mariadb=mariadb)
+    wire, stripper, at = wire_of(file), Stripper(mariadb=mariadb), 0
+    for piece in pieces:
+        assert stripper.feed(wire[at : at + piece]) == groups.OK
+        at += piece
+        pos = int(stripper.state[groups.POS])
+        assert stripper.state[groups.BOUNDARY] == max(
+            [4, *(end for end in boundaries(file) if end <= pos)]
+        )
+    assert stripper.feed(wire[at:]) == groups.OK
+    assert stripper.out == file.data[4:]
+    assert stripper.state[groups.BOUNDARY] == len(file.data)
+    assert stripper.state[groups.RUN_COUNT] == 1
+    assert stripper.runs[0, 6:].tolist() == [1, file.number]
+
+
+def boundaries(file: BinlogFile) -> list[int]:
+    """Offsets behind whole transactions, and behind the first event of the file, which stands alone."""
+    return [4 + len(file.events[0]), *file.ends]
+
+
+@pytest.mark.parametrize("extra", [-2, -1, 0, 1, 0xFFFFFF - 1, 0xFFFFFF])
+def test_events_at_the_packet_limit_are_joined(extra: int) -> None:
+    """A payload of exactly 16 MiB - 1 is closed by an empty packet; one more byte goes into the next."""
+    file = BinlogFile()
+    file.transaction(rows_bytes=0xFFFFFF - 24 + extra)
+    wire, stripper = wire_of(file), Stripper()
+    for at in range(0, len(wire), 5_000_003):
+        assert stripper.feed(wire[at : at + 5_000_003]) == groups.OK
+    assert stripper.out == file.data[4:]
+    assert stripper.wire == b""
+
+
+@pytest.mark.parametrize(
+    ("place", "status"),
+    [
+        ("packet sequence", packets.BAD_SEQUENCE),
+        ("packet length", groups.BAD_LENGTH),
+        ("event size", groups.BAD_LENGTH),
+        ("next_pos", groups.BAD_POSITION),
+        ("body", groups.BAD_CHECKSUM),
+        ("checksum", groups.BAD_CHECKSUM),
+    ],
+)
+def test_a_lie_in_the_stream_is_found_and_not_written(place: str, status: int) -> None:
+    """One changed byte of the fifth packet: nothing of that event comes out as a finished one."""
+    file = sample(mariadb=False)
+    payloads = [b"\0" + made for made in file.events]
+    wire = [bytearray(packet(payload, number)) for number, payload in enumerate(payloads)]
+    at = {
+        "packet sequence": 3,
+        "packet length": 0,
+        "event size": 14,
+        "next_pos": 18,
+        "body": 30,
+        "checksum": -1,
+    }
+    wire[4][at[place]] ^= 0x5A if place != "packet length" else 0x01
+    stripper = Stripper()
+    assert stripper.feed(b"".join(wire)) == status
+    assert stripper.state[groups.POS] == 4 + sum(map(len, file.events[:4]))
+
+
+def _grouped(*kinds: Any) -> BinlogFile:
+    file = BinlogFile()
+    for kind in kinds:
+        kind(file)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("file", "status"),
+    [
+        (
+            _grouped(BinlogFile.gtid, lambda f: f.query("BEGIN"), BinlogFile.gtid),
+            groups.GROUP_NOT_ENDED,
+        ),
+        (_grouped(lambda f: f.add(30, bytes(30))), groups.ROWS_OUTSIDE),
+        (_grouped(lambda f: f.add(16, bytes(8))), groups.ROWS_OUTSIDE),
+        (_grouped(lambda f: f.query("BEGIN")), groups.ROWS_OUTSIDE),
+        (_grouped(lambda f: f.add(33, bytes(10))), groups.BAD_BODY),
+        (_grouped(lambda f: f.add(42, b"\xff" * 20)), groups.BAD_BODY),
+        (BinlogFile(checksum_algorithm=0), groups.NO_CHECKSUM),
+    ],
+)
+def test_what_is_not_understood_is_an_error(file: BinlogFile, status: int) -> None:
+    """Never a boundary by guess."""
+    assert Stripper().feed(wire_of(file, with_noise=False)) == status
+
+
+def test_the_pass_stops_where_it_is_asked_to() -> None:
+    """The overlap of a resumed dump ends exactly there; a place inside an event is never reached."""
+    file = sample(mariadb=False)
+    stripper = Stripper(stop_pos=file.ends[2])
+    assert stripper.feed(wire_of(file)) == packets.REACHED
+    assert stripper.state[groups.POS] == file.ends[2]
+    stripper = Stripper(stop_pos=file.ends[2] - 1)
+    assert stripper.feed(wire_of(file)) == groups.OK
+
+
+def test_error_packets_are_left_to_the_caller() -> None:
+    """Also when they come in pieces."""
+    stripper = Stripper()
+    wire = packet(b"\xff\xd4\x04#HY000Could not find", 0)
+    assert stripper.feed(wire[:7]) == groups.OK
+    assert stripper.feed(wire[7:]) == packets.NOT_AN_EVENT
+
+
+def test_positions_wrap_at_four_gib() -> None:
+    """next_pos has 32 bits, the file has more; the event that ends exactly at 2^32 names 0."""
+    for end in (2**32, 2**32 + 17, 2**33):
+        body = bytes(50)
+        made = event(40, body, pos=end - 23 - len(body))
+        stripper = Stripper(start=end - 23 - len(body))
+        stripper.state[groups.GROUP] = groups.AFTER_GTID
+        assert stripper.feed(packet(b"\0" + made, 0)) == groups.OK
+        assert stripper.state[groups.BOUNDARY] == end

@@ -1,0 +1,210 @@
+"""Choosing the member and judging settings: pure, on answers made by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from millrace.errors import Fatal, MillraceError, Retryable
+from producer.source.choice import LAG_TRANSACTIONS_MAX, choose, count_missing, find_errant
+from producer.source.identity import Identity
+from producer.source.inventory import Holdings, MemberFacts, Replication
+from producer.source.preflight import check_settings
+from schemas.documents.model import Member
+from schemas.gtid import Flavour, parse_gtid_set
+
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+OTHER = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
+GOOD = {
+    "log_bin": "ON",
+    "log_replica_updates": "ON",
+    "binlog_format": "ROW",
+    "binlog_row_image": "FULL",
+    "binlog_row_metadata": "FULL",
+    "binlog_row_value_options": "",
+    "binlog_checksum": "CRC32",
+    "gtid_mode": "ON",
+}
+
+
+def gtids(text: str, flavour: Flavour = Flavour.MYSQL):  # type: ignore[no-untyped-def]
+    """A position."""
+    return parse_gtid_set(flavour, text)
+
+
+def member(
+    number: int,
+    position: str,
+    *,
+    replica: bool = True,
+    seconds: float | None = 0.0,
+    before: str = "",
+) -> MemberFacts:
+    """A MySQL member that answered."""
+    return MemberFacts(
+        Member("db", number),
+        identity=Identity(Flavour.MYSQL, f"server-{number}", "9.7.0"),
+        variables=GOOD,
+        replication=Replication(seconds, ()) if replica else None,
+        holdings=Holdings(gtids(position), {"b.000001": 1}, gtids(before), None),
+    )
+
+
+PRIMARY = member(1, f"{UUID}:1-5000", replica=False)
+WANTED = gtids(f"{UUID}:1-10")
+
+
+@pytest.mark.parametrize(
+    ("facts", "chosen"),
+    [
+        ([PRIMARY, member(2, f"{UUID}:1-5000"), member(3, f"{UUID}:1-4990")], 2),
+        ([PRIMARY, member(2, f"{UUID}:1-4990"), member(3, f"{UUID}:1-4995")], 3),
+        (
+            [
+                PRIMARY,
+                member(2, f"{UUID}:1-4990", seconds=9),
+                member(3, f"{UUID}:1-4990", seconds=1),
+            ],
+            3,
+        ),
+        ([PRIMARY, member(2, f"{UUID}:1-4990", seconds=None), member(3, f"{UUID}:1-4990")], 3),
+        ([PRIMARY, member(2, f"{UUID}:1-{5000 - LAG_TRANSACTIONS_MAX}")], 2),
+        ([PRIMARY, member(2, f"{UUID}:1-{4999 - LAG_TRANSACTIONS_MAX}")], 1),
+        ([member(2, f"{UUID}:1-20"), member(3, f"{UUID}:1-4000")], 3),
+        ([PRIMARY, member(2, f"{UUID}:1-5000,{OTHER}:1")], 1),
+    ],
+    ids=[
+        "a caught-up replica rather than the primary",
+        "the replica that misses least",
+        "seconds break a tie",
+        "unknown seconds are worst",
+        "a replica a little behind rather than the primary",
+        "the primary when replicas are far behind",
+        "the best replica while the primary is away",
+        "not a member with errant transactions",
+    ],
+)
+def test_the_lowest_lag_wins(facts: list[MemberFacts], chosen: int) -> None:
+    """In any order of the members."""
+    for ordered in (facts, facts[::-1]):
+        assert choose(ordered, wanted=WANTED).member.port == chosen
+
+
+def test_the_choice_says_why_for_every_member() -> None:
+    """What `millrace status` prints."""
+    away = MemberFacts(Member("db", 9), error=Retryable("MR-1001", "db:9: refused"))
+    errant = member(2, f"{UUID}:1-5000,{OTHER}:1")
+    reasons = choose([errant, away, PRIMARY], wanted=WANTED).reasons()
+    assert list(reasons) == ["db:1", "db:2", "db:9"]
+    assert reasons["db:1"].startswith("chosen: db:1 (primary, 0 transactions behind)")
+    assert f"MR-1032 it has {OTHER}:1" in reasons["db:2"]
+    assert "MR-1001" in reasons["db:9"]
+
+
+def test_a_start_at_the_first_binlog_wants_the_member_that_has_it() -> None:
+    """A replica whose binlog begins later would leave out the beginning silently."""
+    late = member(2, f"{UUID}:1-5000", before=f"{UUID}:1-7")
+    assert choose([PRIMARY, late], wanted=None).member.port == 1
+    assert choose([PRIMARY, late], wanted=WANTED).member.port == 2
+
+
+def test_purged_transactions_exclude_a_member() -> None:
+    """Its own finding says which are missing."""
+    error = Fatal("MR-1031", f"db:2 purged {UUID}:11-20")
+    purged = member(2, f"{UUID}:1-5000")
+    assert purged.holdings is not None
+    purged = replace(purged, holdings=replace(purged.holdings, wanted_error=error))
+    assert choose([PRIMARY, purged], wanted=WANTED).member.port == 1
+    with pytest.raises(Fatal) as caught:
+        choose([purged], wanted=WANTED)
+    assert caught.value.code == "MR-1031"
+
+
+def test_a_primary_that_lost_what_was_published_stops_the_task() -> None:
+    """Numbers would be given again to other transactions."""
+    with pytest.raises(Fatal) as caught:
+        choose([PRIMARY, member(2, f"{UUID}:1-5000")], wanted=gtids(f"{UUID}:1-5001"))
+    assert caught.value.code == "MR-1033"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(Retryable("MR-1001", "away"), Retryable), (Fatal("MR-1002", "wrong password"), Fatal)],
+)
+def test_none_admissible_waits_only_if_waiting_can_help(
+    error: MillraceError, kind: type[MillraceError]
+) -> None:
+    """One cause for all keeps its code; several are summed up."""
+    with pytest.raises(kind) as caught:
+        choose(
+            [MemberFacts(Member("db", 1), error=error), MemberFacts(Member("db", 2), error=error)],
+            wanted=None,
+        )
+    assert caught.value.code == error.code
+    bad = replace(PRIMARY, variables={**GOOD, "binlog_row_metadata": "MINIMAL"})
+    with pytest.raises(kind) as caught:
+        choose([MemberFacts(Member("db", 2), error=error), bad], wanted=None)
+    assert caught.value.code == "MR-1030"
+    assert "MR-1014" in caught.value.message
+
+
+def test_mixed_sets_and_two_primaries_are_refused() -> None:
+    """Nobody can say what is missing where."""
+    mariadb = replace(PRIMARY, identity=Identity(Flavour.MARIADB, "0-1", "11.4.5-MariaDB"))
+    for facts in ([PRIMARY, mariadb], [PRIMARY, replace(PRIMARY, member=Member("db", 2))]):
+        with pytest.raises(Fatal) as caught:
+            choose(facts, wanted=None)
+        assert caught.value.code == "MR-1020"
+
+
+def test_mariadb_positions_are_compared_by_domain() -> None:
+    """Missing sequences are counted; a sequence beyond the primary's, or another server's at its place, is errant."""
+    primary = gtids("0-1-100,1-1-50", Flavour.MARIADB)
+    assert count_missing(primary, gtids("0-1-90", Flavour.MARIADB)) == 60
+    assert find_errant(gtids("0-1-90", Flavour.MARIADB), primary) == ""
+    assert find_errant(gtids("0-2-101", Flavour.MARIADB), primary) == "0-2-101"
+    assert find_errant(gtids("0-2-100", Flavour.MARIADB), primary) == "0-2-100"
+    assert find_errant(gtids("7-1-1", Flavour.MARIADB), primary) == "7-1-1"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "statement"),
+    [
+        ("log_bin", "OFF", "MR-1010", "log_bin=mysql-bin"),
+        ("log_replica_updates", "OFF", "MR-1011", "`log_replica_updates=ON`"),
+        ("binlog_format", "MIXED", "MR-1012", "SET GLOBAL binlog_format = 'ROW';"),
+        ("binlog_row_image", "MINIMAL", "MR-1013", "SET GLOBAL binlog_row_image = 'FULL';"),
+        ("binlog_row_metadata", "MINIMAL", "MR-1014", "SET GLOBAL binlog_row_metadata = 'FULL';"),
+        (
+            "binlog_row_value_options",
+            "PARTIAL_JSON",
+            "MR-1015",
+            "SET GLOBAL binlog_row_value_options = '';",
+        ),
+        ("gtid_mode", "ON_PERMISSIVE", "MR-1016", "SET GLOBAL gtid_mode = 'ON';"),
+        ("binlog_checksum", "NONE", "MR-1019", "SET GLOBAL binlog_checksum = 'CRC32';"),
+        ("encrypt_binlog", "ON", "MR-1021", "encrypt_binlog=OFF"),
+    ],
+)
+def test_a_setting_that_hides_changes_is_found_with_its_mending_statement(
+    name: str, value: str, code: str, statement: str
+) -> None:
+    """One finding for one wrong setting, none for a good server."""
+    facts = member(2, f"{UUID}:1")
+    assert check_settings(facts) == ()
+    (finding,) = check_settings(replace(facts, variables={**GOOD, name: value}))
+    assert finding.code == code
+    assert statement in finding.fix
+
+
+def test_filters_and_mariadbs_lax_gtids_are_found() -> None:
+    """Settings that the other flavour has not are not missed there."""
+    facts = replace(member(2, ""), replication=Replication(0, ("Replicate_Do_DB=shop",)))
+    (finding,) = check_settings(facts)
+    assert finding.code == "MR-1018"
+    assert "Replicate_Do_DB=shop" in finding.message
+    mariadb = replace(
+        member(2, ""),
+        identity=Identity(Flavour.MARIADB, "0-1", "11.4.5-MariaDB"),
+        variables={"log_bin": "ON", "log_slave_updates": "OFF", "gtid_strict_mode": "OFF"},
+    )
+    assert [finding.code for finding in check_settings(mariadb)] == ["MR-1011", "MR-1017"]

@@ -1,0 +1,111 @@
+"""What servers say when they end a dump: every text that versions of both flavours use, its branch and code."""
+
+import pytest
+
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from producer.source.binlog_files import parse_gtid_list
+from producer.source.dump import Reader, dump_payload, register_payload
+from producer.source.dump_errors import decode_error_packet, explain_dump_error
+from schemas.documents.model import Member
+
+HERE = Member("db", 3306)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "code"),
+    [
+        ("Could not find first log file name in binary log index file", Retryable, "MR-1040"),
+        ("could not find next log; the first event 'mysql-bin.000001' at 4", Retryable, "MR-1040"),
+        (
+            "Client requested source to start replication from position > file size",
+            Retryable,
+            "MR-1041",
+        ),
+        (
+            "Client requested master to start replication from impossible position < 4; position < 4",
+            Retryable,
+            "MR-1041",
+        ),
+        (
+            "bogus data in log event; the first event 'mysql-bin.000001' at 130",
+            Retryable,
+            "MR-1041",
+        ),
+        (
+            "A replica with the same server_uuid/server_id as this replica has connected to the source;"
+            " the first event 'mysql-bin.000001' at 4, the last event read from './mysql-bin.000001' at 157",
+            Fenced,
+            "MR-1042",
+        ),
+        (
+            "A slave with the same server_uuid/server_id as this slave has connected to the master",
+            Fenced,
+            "MR-1042",
+        ),
+        (
+            "binlog truncated in the middle of event; consider out of disk space on source",
+            Fatal,
+            "MR-1043",
+        ),
+        ("event read from binlog did not pass crc check", Fatal, "MR-1043"),
+        ("I/O error reading log event", Fatal, "MR-1043"),
+        (
+            "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source",
+            Fatal,
+            "MR-1044",
+        ),
+        ("Cannot replicate because the source purged required binary logs.", Fatal, "MR-1031"),
+        (
+            "Replica can not handle replication events with the checksum that source is configured to log",
+            Fatal,
+            "MR-1019",
+        ),
+        ("Binary log is not open", Fatal, "MR-1010"),
+        ("something that a later version says", Retryable, "MR-1045"),
+    ],
+)
+def test_error_1236_is_told_apart_by_text(text: str, kind: type[MillraceError], code: str) -> None:
+    """The server's words are in the message."""
+    error = explain_dump_error(1236, text, HERE)
+    assert type(error) is kind
+    assert error.code == code
+    assert text in error.message
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "code"),
+    [
+        (1227, Fatal, "MR-1005"),
+        (1053, Retryable, "MR-1006"),
+        (1927, Retryable, "MR-1006"),
+        (1373, Retryable, "MR-1040"),
+    ],
+)
+def test_other_numbers_have_their_meaning(
+    number: int, kind: type[MillraceError], code: str
+) -> None:
+    """Privilege, shutdown, kill, file not in the index."""
+    error = explain_dump_error(number, "text", HERE)
+    assert (type(error), error.code) == (kind, code)
+
+
+def test_packets_of_the_end_are_decoded() -> None:
+    """With and without an SQL state; an end of stream; rubbish."""
+    assert decode_error_packet(b"\xff\xd4\x04#HY000position > file size", HERE).code == "MR-1041"
+    assert decode_error_packet(b"\xff\x1d\x04shutdown", HERE).code == "MR-1006"
+    assert decode_error_packet(b"\xfe\x00\x00\x02\x00", HERE).code == "MR-1006"
+    assert decode_error_packet(b"\x07", HERE).code == "MR-2005"
+
+
+def test_requests_have_the_protocols_form() -> None:
+    """Bytes written down from the protocol's description; who we are is stable and above usual ids."""
+    assert dump_payload(7, file="b.000001", pos=4, flags=2) == b"\4\0\0\0\2\0\7\0\0\0b.000001"
+    assert register_payload(7) == b"\7\0\0\0\x08millrace\0\0\0\0\0\0\0\0\0\0\0\0"
+    assert Reader.for_set("shop") == Reader.for_set("shop") != Reader.for_set("shop2")
+    assert 2**30 <= Reader.for_set("shop").server_id < 2**31
+
+
+def test_a_gtid_list_is_read_as_the_server_prints_it() -> None:
+    """The last one of a domain is its position."""
+    assert str(parse_gtid_list("[0-2-3,\n0-1-5,\n1-1-2]")) == "0-1-5,1-1-2"
+    assert parse_gtid_list("[]").is_empty
