@@ -6,7 +6,7 @@ Bounds (all of them ours; reaching one is an error with a code or a fresh start 
     TABLES_MAX          table structures known at once; then all are forgotten and learned again
 """
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ RECORD_BYTES_MAX = 1 << 30
 SCRATCH_BYTES_MAX = 1 << 30
 TABLES_MAX = 8192
 TABLE_IDS = 1 << 16  # places for table ids; half of them may be taken
+
+A = TypeVar("A", bound=np.generic)
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Numbers: TypeAlias = NDArray[np.int64]
@@ -81,7 +83,7 @@ class KernelArrays:
         return self.table_count - 1
 
 
-def grown(array: NDArray[np.generic], rows: int) -> "NDArray[np.generic]":
+def grown(array: NDArray[A], rows: int) -> NDArray[A]:
     """`array`, or a copy of it with at least `rows` rows."""
     if rows <= array.shape[0]:
         return array

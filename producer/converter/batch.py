@@ -31,8 +31,9 @@ class CommitTimes:
 class RecordBatch:
     """``bounds``: (n, 4) key start, key end, value start, value end in ``buffer``; key start -1: no key.
 
-    ``progress`` is what is delivered with this batch; its ``open`` is set when the batch ends inside a source transaction.
-    ``coordinates``: the relay position behind it. The buffer is used again when nobody holds the batch any more."""
+    ``progress`` is what is delivered with this batch; its ``open`` is set when the batch ends inside a source
+    transaction. ``coordinates``: the relay position behind it. The buffer is used again when nobody holds the batch
+    any more."""
 
     buffer: Bytes
     bounds: Numbers

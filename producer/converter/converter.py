@@ -6,11 +6,12 @@
         if batch is not None:
             publish(batch)
 
-Guarantees: what is in ``progress`` is passed over, in an open source transaction by counting its rows; every other row comes
-exactly once, in binlog order, and ``seq`` goes on without a gap. A batch ends between source transactions wherever it can.
-Deterministic: the same relay gives the same row records, but for schema ids. One thread.
+Guarantees: what is in ``progress`` is passed over, in an open source transaction by counting its rows; every other
+row comes exactly once, in binlog order, and ``seq`` goes on without a gap. A batch ends between source transactions
+wherever it can. Deterministic: the same relay gives the same row records, but for schema ids. One thread.
 
-Not done here: publishing, and asking when: an exception ends the converter for good; the next one starts at what is published.
+Not done here: publishing, and asking when: an exception ends the converter for good; the next one starts at what is
+published.
 """
 
 import time
@@ -129,7 +130,7 @@ class Converter:
         self._desk.set_file(self._relay.at.file)
         if self._relay.at.pos > FIRST_POS:
             first = self._relay.read_first_event()
-            self._relay.checksum_bytes = self._desk.checksum_bytes(first.tobytes())
+            self._desk.handle(first.tobytes(), feed=self._relay, at=self._relay.at.at(FIRST_POS))
 
     def _walk(self) -> int:
         """One call of the kernel on the innermost feed."""
@@ -172,12 +173,16 @@ class Converter:
             self._serve_event(feed)
         elif status == s.POSITION_FULL:
             self._progress = Progress(
-                read_position(arrays, self._progress.gtid_set), self._progress.open, self._progress.seq
+                read_position(arrays, self._progress.gtid_set),
+                self._progress.open,
+                self._progress.seq,
             )
             make_room(arrays)
         elif status == s.SCRATCH_FULL:
             if arrays.scratch.size >= SCRATCH_BYTES_MAX:
-                raise Fatal("MR-6512", "a compressed value is too large", coordinates=self._event_at(feed))
+                raise Fatal(
+                    "MR-6512", "a compressed value is too large", coordinates=self._event_at(feed)
+                )
             need = max(2 * arrays.scratch.size, int(arrays.state[s.NEED_BYTES]))
             arrays.scratch = grown(arrays.scratch, min(need, SCRATCH_BYTES_MAX))
             arrays.inflated = grown(arrays.inflated, min(need, SCRATCH_BYTES_MAX))
@@ -214,7 +219,10 @@ class Converter:
         feed = self._feeds[-1]
         before = self._relay.at
         if feed.more():
-            if feed is self._relay and (before.subdir, before.file) != (feed.at.subdir, feed.at.file):  # type: ignore[attr-defined]
+            if feed is self._relay and (before.subdir, before.file) != (
+                feed.at.subdir,
+                feed.at.file,
+            ):
                 self._desk.set_file(self._relay.at.file)
                 if before.subdir != self._relay.at.subdir:
                     forget_order(self._arrays)
@@ -273,5 +281,3 @@ class Converter:
         counts = BatchCounts(len(bounds), written, self._statements, filtered, repeated, done)
         self._statements = 0
         return RecordBatch(buffer, bounds, self._progress, counts, times, self._relay.here)
-
-

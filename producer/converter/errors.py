@@ -14,7 +14,10 @@ _PLAIN = {
     s.OUT_OF_GROUP: ("MR-6506", "rows or a commit outside of a source transaction"),
     s.GROUP_UNFINISHED: ("MR-6506", "a source transaction begins inside of another"),
     s.PARTIAL_IMAGE: ("MR-6504", "row images without all columns"),
-    s.TABLE_UNMAPPED: ("MR-6506", "rows of a table that was not mapped in their source transaction"),
+    s.TABLE_UNMAPPED: (
+        "MR-6506",
+        "rows of a table that was not mapped in their source transaction",
+    ),
     s.VALUE_BROKEN: ("MR-6003", "a column's value does not have the form of its type"),
     s.COLUMNS_DIFFER: ("MR-6003", "rows with another number of columns than their table map"),
     s.ROLLED_BACK: ("MR-6507", "rows that are rolled back in the binlog"),
@@ -35,9 +38,13 @@ def kernel_error(state: Numbers, at: Coordinates) -> Fatal:
         if kind == _PARTIAL_UPDATE:
             return Fatal("MR-6505", "JSON values logged in parts", coordinates=at)
         if kind in _STATEMENT_TYPES:
-            return Fatal("MR-6501", f"event type {kind} loads rows that were not logged", coordinates=at)
+            return Fatal(
+                "MR-6501", f"event type {kind} loads rows that were not logged", coordinates=at
+            )
         if kind == _INCIDENT:
             return Fatal("MR-6510", "the source says that it lost events here", coordinates=at)
         return Fatal("MR-6502", f"event type {kind} is not supported", coordinates=at)
     found, sentence = _PLAIN[code]
-    return Fatal(found, sentence, coordinates=at, event_type=kind, detail=int(state[s.ERROR_DETAIL]))
+    return Fatal(
+        found, sentence, coordinates=at, event_type=kind, detail=int(state[s.ERROR_DETAIL])
+    )

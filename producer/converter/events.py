@@ -4,10 +4,10 @@
     QUERY                transaction words, XA, DDL    QUERY_COMPRESSED      the same, inflated
     XA_PREPARE           the group is remembered by its xid
 
-A group of MySQL that begins with a statement other than BEGIN is that statement alone; but CREATE TABLE … START TRANSACTION
-opens a group (CREATE TABLE … SELECT: its rows follow). MariaDB says in the GTID event whether a group is one statement.
-Rows of a prepared XA transaction come out at its XA COMMIT, with that GTID: its events are passed over until then, and read
-again from the relay log.
+A group of MySQL that begins with a statement other than BEGIN is that statement alone; but CREATE TABLE … START
+TRANSACTION opens a group (CREATE TABLE … SELECT: its rows follow). MariaDB says in the GTID event whether a group is
+one statement. Rows of a prepared XA transaction come out at its XA COMMIT, with that GTID: its events are passed over
+until then, and read again from the relay log.
 """
 
 import zlib
@@ -15,11 +15,18 @@ from dataclasses import dataclass
 
 from millrace.errors import Fatal
 from producer.converter.arrays import Bytes, KernelArrays, Numbers
-from producer.converter.feeds import HEADER_BYTES, Feed, PayloadFeed, Reader, XaFeed
+from producer.converter.feeds import (
+    HEADER_BYTES,
+    Feed,
+    PayloadFeed,
+    Reader,
+    XaFeed,
+    checksum_bytes_of,
+)
 from producer.converter.filters import TableFilter
 from producer.converter.position import make_room
 from producer.converter.query import Query, parse_query
-from producer.converter.xa import XaGroups, xid_of_statement
+from producer.converter.xa import XaGroup, XaGroups, xid_of_prepare, xid_of_statement
 from producer.kernel import state as s
 from producer.kernel.walk import end_transaction
 from schemas.control import (
@@ -35,14 +42,14 @@ from schemas.sql_tokens import SqlMode
 from schemas.statement import RECORDED_KINDS, Kind, Statement, classify
 
 _FORMAT_DESCRIPTION, _XA_PREPARE, _PAYLOAD, _QUERY_COMPRESSED = 15, 38, 40, 165
-_CRC32 = 1
+_PREPARED, _PREPARED_BEHIND_US = 1, 2  # IS_XA
 _INFLATED_BYTES_MAX = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``statement``: a record to write. ``counts``: a unit of its transaction that is not written. ``feed``: read this first.
-    ``ends_group``: the source transaction is over."""
+    """``statement``: a record to write. ``counts``: a unit of its transaction that is not written. ``feed``: read
+    this first. ``ends_group``: the source transaction is over."""
 
     statement: DdlRecord | None = None
     counts: bool = False
@@ -64,7 +71,9 @@ class EventDesk:
         self._filter = filter_
         self._reader = reader
         self._xa = XaGroups(reader)
-        self._file = ""
+        self._file = self._outer_file = ""
+        self._checksum_bytes = 0
+        self._is_replaying = False  # an XA transaction's rows, at its XA COMMIT
 
     # ---- the file --------------------------------------------------------------------------------------
 
@@ -77,28 +86,23 @@ class EventDesk:
         self._arrays.heads[place] = memoryview(head)
         self._arrays.state[s.FILE_SIZE] = len(head)
 
-    @staticmethod
-    def checksum_bytes(event: bytes) -> int:
-        """Behind each event of a file with this FORMAT_DESCRIPTION: its last byte in front of its own CRC is the method."""
-        return 4 if len(event) > HEADER_BYTES + 5 and event[-5] == _CRC32 else 0
-
     # ---- events ----------------------------------------------------------------------------------------
 
     def handle(self, event: bytes, *, feed: Feed, at: Coordinates) -> Outcome:
         """`event` whole, from `feed`; its coordinates for errors and records."""
         kind = event[4]
         if kind == _FORMAT_DESCRIPTION:
-            feed.checksum_bytes = self.checksum_bytes(event)
+            feed.checksum_bytes = self._checksum_bytes = checksum_bytes_of(event)
             return NOTHING
         body = event[HEADER_BYTES : len(event) - feed.checksum_bytes]
         if kind == _PAYLOAD:
-            return Outcome(feed=PayloadFeed(body, at))
+            return Outcome(feed=PayloadFeed(body, at, end_pos=at.pos + len(event)))
         if kind == _XA_PREPARE:
             return self._prepare(body, feed, at)
         if kind == _QUERY_COMPRESSED:
             body = _inflated_query(body, at)
         query = parse_query(body, flavour=self._origin.connector)
-        return self._query(query, event, feed, at)
+        return self._query(query, event, at)
 
     def end_group(self, out: Bytes, bounds: Numbers) -> None:
         """The kernel's own end of a source transaction; the position has room for it."""
@@ -110,17 +114,18 @@ class EventDesk:
         """A feed is at its end: an XA transaction is committed with it, a payload has committed itself."""
         st = self._arrays.state
         if isinstance(feed, XaFeed):
-            self.set_file(self._xa_outer_file)
+            self.set_file(self._outer_file)
+            self._is_replaying = False
             self.end_group(out, bounds)
-        elif st[s.GROUP] != s.NO_GROUP:
+        elif st[s.GROUP] != s.NO_GROUP and not self._is_replaying:
             raise Fatal("MR-6506", "a compressed transaction without its commit")
 
-    def _query(self, query: Query, event: bytes, feed: Feed, at: Coordinates) -> Outcome:
+    def _query(self, query: Query, event: bytes, at: Coordinates) -> Outcome:
         st = self._arrays.state
         mode = _sql_mode(query)
         statement = classify(query.text, query.database, mode)
         if statement.kind is Kind.TRANSACTION:
-            return self._transaction_word(statement, query, feed, at)
+            return self._transaction_word(statement, query, at)
         is_alone = st[s.GROUP] == s.STARTED
         if st[s.GROUP] == s.NO_GROUP:
             raise Fatal("MR-6506", "a statement outside of a source transaction", coordinates=at)
@@ -142,9 +147,7 @@ class EventDesk:
             raise Fatal("MR-6513", "START ALTER", coordinates=at)
         if not self._is_wanted(statement, query) or st[s.ROWS] < st[s.ROWS_TO_SKIP]:
             return Outcome(counts=True, ends_group=is_alone)
-        return Outcome(
-            statement=self._record(statement, query, event, at), ends_group=is_alone
-        )
+        return Outcome(statement=self._record(statement, query, event, at), ends_group=is_alone)
 
     def _is_wanted(self, statement: Statement, query: Query) -> bool:
         if statement.tables:
@@ -197,28 +200,30 @@ class EventDesk:
 
     # ---- transactions and XA ---------------------------------------------------------------------------
 
-    def _transaction_word(
-        self, statement: Statement, query: Query, feed: Feed, at: Coordinates
-    ) -> Outcome:
+    def _transaction_word(self, statement: Statement, query: Query, at: Coordinates) -> Outcome:
         st = self._arrays.state
         words = query.text.upper().split()
         if statement.verb == "XA":
-            return self._xa_word(words[1] if len(words) > 1 else "", query, feed, at)
+            return self._xa_word(words[1] if len(words) > 1 else "", query, at)
         if st[s.GROUP] != s.OPEN:
-            raise Fatal("MR-6506", f"{statement.verb} outside of a source transaction", coordinates=at)
+            raise Fatal(
+                "MR-6506", f"{statement.verb} outside of a source transaction", coordinates=at
+            )
         if statement.verb == "ROLLBACK" and st[s.ROWS] > 0 and not st[s.IS_COVERED]:
             raise Fatal("MR-6507", "rows, then a rollback to a savepoint", coordinates=at)
         if statement.verb in ("COMMIT", "BEGIN", "START TRANSACTION"):
-            raise Fatal("MR-6506", f"{query.text[:40]!r} inside of a source transaction", coordinates=at)
+            raise Fatal(
+                "MR-6506", f"{query.text[:40]!r} inside of a source transaction", coordinates=at
+            )
         return NOTHING
 
-    def _xa_word(self, word: str, query: Query, feed: Feed, at: Coordinates) -> Outcome:
+    def _xa_word(self, word: str, query: Query, at: Coordinates) -> Outcome:
         st = self._arrays.state
         if word in ("START", "BEGIN"):
-            st[s.GROUP] = s.OPEN
-            st[s.IS_XA] = 1 if st[s.IS_COVERED] == 0 else 2
-            st[s.IS_COVERED] = 1
-            self._xa.begin(at.at(at.pos + int(st[s.EVENT_SIZE])))
+            if not self._is_replaying:
+                st[s.GROUP] = s.OPEN
+                st[s.IS_XA] = _PREPARED_BEHIND_US if st[s.IS_COVERED] else _PREPARED
+                st[s.IS_COVERED] = 1
             return NOTHING
         if word == "END":
             return NOTHING
@@ -226,15 +231,39 @@ class EventDesk:
         if word == "ROLLBACK" or st[s.IS_COVERED]:
             self._xa.forget(xid)
             return Outcome(ends_group=True)
-        return self._commit_xa(xid, feed, at)
+        group = self._xa.take(xid, at)
+        if group is None:
+            raise Fatal("MR-6511", f"XA COMMIT of {xid}: not prepared here", coordinates=at)
+        return self._replay(group)
 
     def _prepare(self, body: bytes, feed: Feed, at: Coordinates) -> Outcome:
-        raise Fatal("MR-6502", "XA", coordinates=at)
+        st = self._arrays.state
+        if self._is_replaying:
+            return NOTHING
+        xid, one_phase = xid_of_prepare(body)
+        state, st[s.IS_XA] = int(st[s.IS_XA]), 0
+        if st[s.GROUP] != s.OPEN or not state:
+            raise Fatal("MR-6506", "XA PREPARE without XA START", coordinates=at)
+        if state == _PREPARED:
+            st[s.IS_COVERED] = 0
+        group = XaGroup(
+            at.at(int(st[s.GROUP_POS])),
+            feed.end_pos(at, int(st[s.EVENT_SIZE])),
+            self._checksum_bytes,
+        )
+        if not one_phase:
+            self._xa.prepare(xid, group)
+        elif state == _PREPARED:
+            return self._replay(group)
+        return Outcome(ends_group=True)
 
-    def _commit_xa(self, xid: str, feed: Feed, at: Coordinates) -> Outcome:
-        raise Fatal("MR-6502", "XA", coordinates=at)
-
-    _xa_outer_file = ""
+    def _replay(self, group: XaGroup) -> Outcome:
+        """Its events, as if they stood here."""
+        self._arrays.state[s.GROUP] = s.OPEN
+        self._is_replaying = True
+        self._outer_file = self._file
+        self.set_file(group.start.file)
+        return Outcome(feed=XaFeed(self._reader, group))
 
 
 def _sql_mode(query: Query) -> SqlMode:
@@ -264,5 +293,3 @@ def _inflated_query(body: bytes, at: Coordinates) -> bytes:
 def _length(count: int) -> bytes:
     """An Avro long from 0 to 8191."""
     return bytes([2 * count]) if count < 64 else bytes([2 * count & 127 | 128, count >> 6])
-
-

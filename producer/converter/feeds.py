@@ -1,9 +1,9 @@
-"""Where events come from: the relay log, and inside of it a compressed payload or the rows of a prepared XA transaction.
+"""Where events come from: the relay log, in it a compressed payload or the rows of a prepared XA transaction.
 
 A feed holds a window of bytes and an offset in it. The kernel walks the window; ``more`` moves it on.
 
     RelayFeed      spans of the relay log, file after file
-    PayloadFeed    TRANSACTION_PAYLOAD: its events, decompressed piece by piece (WINDOW_BYTES), all at the payload's coordinates
+    PayloadFeed    TRANSACTION_PAYLOAD: its events, inflated piece by piece, all at the payload's coordinates
     XaFeed         the events between XA START and XA PREPARE, read again at XA COMMIT
 
 Payload body (libs/mysql/binlog/event/control_events.h): (field packed, length packed, value)* 0, then the data.
@@ -24,6 +24,7 @@ WINDOW_BYTES = 4 << 20
 HEADER_BYTES = 19
 _PAYLOAD_END, _PAYLOAD_METHOD = 0, 2
 _ZSTD, _STORED = 0, 255
+_CRC32 = 1
 
 
 class Span(Protocol):
@@ -61,8 +62,8 @@ class Reader(Protocol):
 
 
 class Feed:
-    """A window and a place in it. ``file_pos``: file offset of the window's start; ``fixed_pos``: -1, or the coordinates of all
-    its events; ``checksum_bytes`` behind each event."""
+    """A window and a place in it. ``file_pos``: file offset of the window's start; ``fixed_pos``: -1, or the
+    coordinates of all its events; ``checksum_bytes`` behind each event."""
 
     def __init__(self, *, file_pos: int, fixed_pos: int, checksum_bytes: int) -> None:
         self.window: Bytes = np.zeros(0, np.uint8)
@@ -70,6 +71,10 @@ class Feed:
         self.file_pos = file_pos
         self.fixed_pos = fixed_pos
         self.checksum_bytes = checksum_bytes
+
+    def end_pos(self, at: Coordinates, size: int) -> int:
+        """The file offset behind the event at `at` with `size` bytes (behind the payload that it is in)."""
+        return at.pos + size
 
     def more(self) -> bool:
         """Move the window on to the next events, behind ``offset``; False at the end (or, for the relay, for now)."""
@@ -85,6 +90,7 @@ class RelayFeed(Feed):
         self.at = at
 
     def more(self) -> bool:
+        """The next span, of the next file where one is at its end."""
         here = self.here
         span = self._reader.read(here, bytes_max=WINDOW_BYTES)
         if not len(span.payload):
@@ -94,7 +100,7 @@ class RelayFeed(Feed):
             span = self._reader.read(following, bytes_max=WINDOW_BYTES)
             here = following
         self.at = here
-        self.window = np.frombuffer(span.payload, np.uint8)
+        self.window = writable(span.payload)
         self.offset = 0
         self.file_pos = here.pos
         return True
@@ -113,7 +119,7 @@ class RelayFeed(Feed):
 class PayloadFeed(Feed):
     """The events inside of a TRANSACTION_PAYLOAD event's body."""
 
-    def __init__(self, body: bytes, at: Coordinates) -> None:
+    def __init__(self, body: bytes, at: Coordinates, *, end_pos: int) -> None:
         super().__init__(file_pos=0, fixed_pos=at.pos, checksum_bytes=0)
         reader = ByteReader(body, "transaction payload")
         method = _STORED
@@ -129,47 +135,98 @@ class PayloadFeed(Feed):
         else:
             raise Fatal("MR-6502", f"a payload compressed by method {method}", coordinates=at)
         self._coordinates = at
+        self._end_pos = end_pos
+
+    def end_pos(self, at: Coordinates, size: int) -> int:  # noqa: ARG002 (the payload's own)
+        """The payload's."""
+        return self._end_pos
 
     def more(self) -> bool:
+        """The next piece, behind what is left of the last one."""
         rest = self.window[self.offset :].tobytes()
         wanted = WINDOW_BYTES
         if len(rest) >= HEADER_BYTES:  # the rest of one event may be larger than a window
             wanted = max(wanted, int.from_bytes(rest[9:13], "little") - len(rest))
         if wanted > RECORD_BYTES_MAX:
-            raise Fatal("MR-6512", f"an event of {wanted} bytes in a payload", coordinates=self._coordinates)
+            raise Fatal(
+                "MR-6512", f"an event of {wanted} bytes in a payload", coordinates=self._coordinates
+            )
         try:
             piece = self._stream.read(wanted)
         except (OSError, pa.ArrowException) as error:
-            raise Fatal("MR-6003", f"a payload that can't be inflated: {error}", coordinates=self._coordinates) from error
+            raise Fatal(
+                "MR-6003",
+                f"a payload that can't be inflated: {error}",
+                coordinates=self._coordinates,
+            ) from error
         if not piece:
             if rest:
-                raise Fatal("MR-6003", f"{len(rest)} bytes too many in a payload", coordinates=self._coordinates)
+                raise Fatal(
+                    "MR-6003",
+                    f"{len(rest)} bytes too many in a payload",
+                    coordinates=self._coordinates,
+                )
             return False
-        self.window = np.frombuffer(rest + piece, np.uint8)
+        self.window = writable(bytearray(rest + piece))
         self.offset = 0
         return True
 
 
-class XaFeed(Feed):
-    """The events of `start` up to `end_pos` of the same file."""
+class EventRange(Protocol):
+    """Events of one file."""
 
-    def __init__(self, reader: Reader, start: Coordinates, end_pos: int, checksum_bytes: int) -> None:
-        super().__init__(file_pos=start.pos, fixed_pos=-1, checksum_bytes=checksum_bytes)
+    @property
+    def start(self) -> Coordinates:
+        """The first."""
+        ...
+
+    @property
+    def end_pos(self) -> int:
+        """Behind the last."""
+        ...
+
+    @property
+    def checksum_bytes(self) -> int:
+        """Behind each event."""
+        ...
+
+
+class XaFeed(Feed):
+    """The events of a range, read again."""
+
+    def __init__(self, reader: Reader, group: EventRange) -> None:
+        super().__init__(
+            file_pos=group.start.pos, fixed_pos=-1, checksum_bytes=group.checksum_bytes
+        )
         self._reader = reader
-        self._next = start
-        self._end_pos = end_pos
-        self.file = start.file
+        self._next = group.start
+        self._end_pos = group.end_pos
 
     def more(self) -> bool:
-        here = self._next.at(self._next.pos)
+        """The next span, no further than the range."""
+        here = self._next
         if here.pos >= self._end_pos:
             return False
         span = self._reader.read(here, bytes_max=WINDOW_BYTES)
         length = min(len(span.payload), self._end_pos - here.pos)
         if not length:
-            raise Fatal("MR-6511", "the events of a prepared XA transaction are gone", coordinates=here)
-        self.window = np.frombuffer(span.payload, np.uint8)[:length]
+            raise Fatal(
+                "MR-6511", "the events of a prepared XA transaction are gone", coordinates=here
+            )
+        self.window = writable(span.payload)[:length]
         self.offset = 0
         self.file_pos = here.pos
         self._next = here.at(here.pos + length)
         return True
+
+
+def checksum_bytes_of(format_description: bytes) -> int:
+    """Behind each event of a file: the byte in front of the event's own CRC is the method."""
+    is_whole = len(format_description) > HEADER_BYTES + 5
+    return 4 if is_whole and format_description[-5] == _CRC32 else 0
+
+
+def writable(content: memoryview | bytearray) -> Bytes:
+    """An array of these bytes, of the one type that the kernel is compiled for (it never writes to it)."""
+    window = np.frombuffer(content, np.uint8)
+    return window if window.flags.writeable else window.copy()

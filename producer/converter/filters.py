@@ -1,13 +1,15 @@
 """Which tables a task publishes: ``database.table`` patterns, ``*`` and ``?`` for any characters but the point.
 
-A name is published if some include matches, no exclude does, and its database is not one of the servers' own. Names compare
-as written (the servers' case rules are theirs).
+A name is published if some include matches, no exclude does, and its database is not one of the servers' own. Names
+compare as written (the servers' case rules are theirs).
 """
 
 import re
 from dataclasses import dataclass, field
 
-SYSTEM_DATABASES = frozenset({"mysql", "sys", "information_schema", "performance_schema", "millrace"})
+SYSTEM_DATABASES = frozenset(
+    {"mysql", "sys", "information_schema", "performance_schema", "millrace"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,9 @@ from millrace.errors import Fatal
 from producer.converter.arrays import RECORD_BYTES_MAX, Bytes, Numbers, grown
 from producer.kernel import state as s
 
-ROOM_BYTES = 1 << 16  # beyond the soft bound, so that most transactions that reach it still end in the buffer
+ROOM_BYTES = (
+    1 << 16
+)  # beyond the soft bound, so that most transactions that reach it still end in the buffer
 BUFFERS_KEPT = 4
 _REFERENCES_WHEN_FREE = 3  # the list, the loop variable, the call
 

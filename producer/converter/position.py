@@ -1,7 +1,7 @@
 """The kernel's position as a ``GtidPosition`` and back.
 
-The kernel moves rows of numbers; a batch tells Python only the rows that changed. MySQL's intervals may lie in pieces after
-transactions came out of order: when the pieces are many, they are laid down afresh from the exact set.
+The kernel moves rows of numbers; a batch tells Python only the rows that changed. MySQL's intervals may lie in pieces
+after transactions came out of order: when the pieces are many, they are laid down afresh from the exact set.
 """
 
 from uuid import UUID
@@ -71,7 +71,11 @@ def _load_domains(arrays: KernelArrays, position: MariadbGtidSet) -> None:
     arrays.intervals[:] = 0
     for index, gtid in enumerate(gtids):
         row = arrays.intervals[index]
-        row[s.I_DOMAIN], row[s.I_SERVER], row[s.I_SEQUENCE] = gtid.domain, gtid.server, gtid.sequence
+        row[s.I_DOMAIN], row[s.I_SERVER], row[s.I_SEQUENCE] = (
+            gtid.domain,
+            gtid.server,
+            gtid.sequence,
+        )
         row[s.I_SEEN] = seen.get(gtid.domain, 0)
     arrays.state[s.INTERVAL_COUNT] = len(gtids)
 
@@ -109,6 +113,8 @@ def _add_sid(arrays: KernelArrays, source: tuple[UUID, str]) -> int:
     entry[s.SID_TAG + 1 : s.SID_TAG + 1 + len(tag)] = tag.encode()
     entry[s.SID_TEXT] = len(text)
     entry[s.SID_TEXT + 1 : s.SID_TEXT + 1 + len(text)] = text.encode()
-    arrays.sids[sid * s.SID_STRIDE : (sid + 1) * s.SID_STRIDE] = np.frombuffer(bytes(entry), np.uint8)
+    arrays.sids[sid * s.SID_STRIDE : (sid + 1) * s.SID_STRIDE] = np.frombuffer(
+        bytes(entry), np.uint8
+    )
     arrays.state[s.SID_COUNT] = sid + 1
     return sid

@@ -1,13 +1,15 @@
 """A QUERY event: the statement, its default database, and the session variables that its meaning depends on.
 
-    thread id 4 | seconds 4 | n database 1 | error 2 | m status 2 | status (m) | database (n) | 0 | text
+thread id 4 | seconds 4 | n database 1 | error 2 | m status 2 | status (m) | database (n) | 0 | text
 
-    status, each led by its code (Query_event of mysql-server and MariaDB; an unknown code ends the reading, as in the servers):
-        0 flags2 4                1 sql_mode 8               2 catalog 1 + n + 1        3 auto-increment 2 + 2
-        4 charset 2 + 2 + 2       5 time zone 1 + n          6 catalog 1 + n            7 lc_time_names 2
-        8 database collation 2    9 8        10 4            11 invoker 1 + n, 1 + n    12 databases: count 1, names ending in 0
-        13 microseconds 3         16 explicit defaults 1     17 xid 8                   18 collation of utf8mb4 2
-        19 require primary key 1  20 table encryption 1      128 microseconds 3         129 xid 8
+status, each led by its code (Query_event of mysql-server and MariaDB; an unknown code ends the reading, as in the
+servers):
+    0 flags2 4                1 sql_mode 8               2 catalog 1 + n + 1        3 auto-increment 2 + 2
+    4 charset 2 + 2 + 2       5 time zone 1 + n          6 catalog 1 + n            7 lc_time_names 2
+    8 database collation 2    9 8        10 4            11 invoker 1 + n, 1 + n    12 databases: count 1, names
+    ending in 0
+    13 microseconds 3         16 explicit defaults 1     17 xid 8                   18 collation of utf8mb4 2
+    19 require primary key 1  20 table encryption 1      128 microseconds 3         129 xid 8
 """
 
 from dataclasses import dataclass
@@ -25,12 +27,40 @@ _FIXED_BYTES = {
 }  # fmt: skip
 _UPDATED_DATABASES_NONE = 254
 
-_SQL_MODES = (
-    "REAL_AS_FLOAT PIPES_AS_CONCAT ANSI_QUOTES IGNORE_SPACE - ONLY_FULL_GROUP_BY NO_UNSIGNED_SUBTRACTION "
-    "NO_DIR_IN_CREATE - - - - - NO_KEY_OPTIONS NO_TABLE_OPTIONS NO_FIELD_OPTIONS - - - NO_AUTO_VALUE_ON_ZERO "
-    "NO_BACKSLASH_ESCAPES STRICT_TRANS_TABLES STRICT_ALL_TABLES NO_ZERO_IN_DATE NO_ZERO_DATE ALLOW_INVALID_DATES "
-    "ERROR_FOR_DIVISION_BY_ZERO - NO_AUTO_CREATE_USER HIGH_NOT_PRECEDENCE NO_ENGINE_SUBSTITUTION PAD_CHAR_TO_FULL_LENGTH"
-).split()
+_SQL_MODES = [
+    "REAL_AS_FLOAT",
+    "PIPES_AS_CONCAT",
+    "ANSI_QUOTES",
+    "IGNORE_SPACE",
+    "-",
+    "ONLY_FULL_GROUP_BY",
+    "NO_UNSIGNED_SUBTRACTION",
+    "NO_DIR_IN_CREATE",
+    "-",
+    "-",
+    "-",
+    "-",
+    "-",
+    "NO_KEY_OPTIONS",
+    "NO_TABLE_OPTIONS",
+    "NO_FIELD_OPTIONS",
+    "-",
+    "-",
+    "-",
+    "NO_AUTO_VALUE_ON_ZERO",
+    "NO_BACKSLASH_ESCAPES",
+    "STRICT_TRANS_TABLES",
+    "STRICT_ALL_TABLES",
+    "NO_ZERO_IN_DATE",
+    "NO_ZERO_DATE",
+    "ALLOW_INVALID_DATES",
+    "ERROR_FOR_DIVISION_BY_ZERO",
+    "-",
+    "NO_AUTO_CREATE_USER",
+    "HIGH_NOT_PRECEDENCE",
+    "NO_ENGINE_SUBSTITUTION",
+    "PAD_CHAR_TO_FULL_LENGTH",
+]
 _MARIADB_MODES = {
     4: "IGNORE_BAD_TABLE_OPTIONS",
     9: "ORACLE",
@@ -43,8 +73,9 @@ _MYSQL_MODES = {32: "TIME_TRUNCATE_FRACTIONAL"}
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """``session``: sql_mode (names), charset_client (name), collation_connection, collation_server, collation_database (ids),
-    time_zone, foreign_key_checks, unique_checks, explicit_defaults_for_timestamp, default_collation_for_utf8mb4 (id),
+    """``session``: sql_mode (names), charset_client (name), collation_connection, collation_server,
+    collation_database (ids), time_zone, foreign_key_checks, unique_checks, explicit_defaults_for_timestamp,
+    default_collation_for_utf8mb4 (id),
     default_database, as far as the event has them."""
 
     database: str
@@ -125,9 +156,7 @@ def sql_mode_text(bits: int, flavour: Flavour) -> str:
     """The modes by name, as ``SET sql_mode`` takes them; combinations are spelled out."""
     own = _MARIADB_MODES if flavour is Flavour.MARIADB else _MYSQL_MODES
     names = dict(enumerate(_SQL_MODES)) | own
-    return ",".join(
-        name for bit, name in sorted(names.items()) if bits >> bit & 1 and name != "-"
-    )
+    return ",".join(name for bit, name in sorted(names.items()) if bits >> bit & 1 and name != "-")
 
 
 def _text(content: bytes, charset: str) -> str:

@@ -1,13 +1,13 @@
 """Avro's primitive encodings (specification 1.12, "Binary encoding"): writers at an offset, giving the offset behind.
 
-    long, int   zigzag, then 7 bits a byte, low bits first, high bit: more follow (1 to 10 bytes)
-    bytes       long length, then the bytes; a string is the same with UTF-8 in it
+long, int   zigzag, then 7 bits a byte, low bits first, high bit: more follow (1 to 10 bytes)
+bytes       long length, then the bytes; a string is the same with UTF-8 in it
 """
 
 import numpy as np
 
 from producer.kernel.compiled import compiled
-from producer.kernel.memory import Bytes, copy, load_u8, store_u8
+from producer.kernel.memory import Bytes, copy, load_u8, signed, store_u8
 
 LONG_BYTES_MAX = 10
 
@@ -21,10 +21,10 @@ def write_long(out: Bytes, at: int, value: int) -> int:
     rest = np.uint64((value << 1) ^ (value >> 63))
     seven = np.uint64(7)
     while rest >= np.uint64(128):
-        store_u8(out, at, np.int64(rest & np.uint64(127)) | 128)
+        store_u8(out, at, signed(rest & np.uint64(127)) | 128)
         rest = rest >> seven
         at += 1
-    store_u8(out, at, np.int64(rest))
+    store_u8(out, at, signed(rest))
     return at + 1
 
 

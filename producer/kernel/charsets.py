@@ -1,7 +1,7 @@
 """Text of a column as UTF-8, or the verdict that it is not valid in its charset.
 
-A charset is a kind and, for those that need tables, two places in one array of code points (``codes``, uint16, NO_CODE where
-there is none); ``producer.converter.charset_tables`` makes it:
+A charset is a kind and, for those that need tables, two places in one array of code points (``codes``, uint16,
+NO_CODE where there is none); ``producer.converter.charset_tables`` makes it:
 
     ASCII, UTF8MB3, UTF8MB4          checked, then copied
     SINGLE   codes[first + byte]     one byte a character
@@ -17,7 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from producer.kernel.compiled import compiled
-from producer.kernel.memory import Bytes, load_i64, load_u8, load_u16, load_u16be, load_u32be, store_u8
+from producer.kernel.memory import (
+    Bytes,
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u16be,
+    load_u32be,
+    signed,
+    store_u8,
+)
 
 ASCII, UTF8MB3, UTF8MB4, SINGLE, DOUBLE, EUC3, GB18030, UCS2, UTF16, UTF16LE, UTF32 = range(11)
 NO_CODE = 0xFFFF
@@ -102,10 +111,18 @@ def put_code(out: Bytes, at: int, code: int) -> int:
 
 @compiled
 def convert_text(
-    out: Bytes, at: int, buf: Bytes, start: int, end: int, kind: int, first: int, second: int, codes: Codes
+    out: Bytes,
+    at: int,
+    buf: Bytes,
+    start: int,
+    end: int,
+    kind: int,
+    first: int,
+    second: int,
+    codes: Codes,
 ) -> int:
     """The text as UTF-8 at `at`; the offset behind it, -1 when it is not valid. Not for ASCII and UTF8*."""
-    if kind == UCS2 or kind == UTF16 or kind == UTF16LE:
+    if kind in (UCS2, UTF16, UTF16LE):
         return _convert_utf16(out, at, buf, start, end, kind)
     if kind == UTF32:
         if (end - start) % 4:
@@ -119,7 +136,7 @@ def convert_text(
     pos = start
     while pos < end:
         byte = load_u8(buf, pos)
-        code = np.int64(codes[first + byte])
+        code = signed(codes[first + byte])
         pos += 1
         if code == NO_CODE:
             if kind == SINGLE or pos >= end:
@@ -129,15 +146,17 @@ def convert_text(
             if kind == EUC3 and byte == 0x8F:
                 if pos >= end:
                     return -1
-                code = np.int64(codes[second + 65536 + ((follower << 8) | load_u8(buf, pos))])
+                code = signed(codes[second + 65536 + ((follower << 8) | load_u8(buf, pos))])
                 pos += 1
             elif kind == GB18030 and 0x30 <= follower <= 0x39:
                 if pos + 2 > end:
                     return -1
-                code = _gb18030_long(byte, follower, load_u8(buf, pos), load_u8(buf, pos + 1), second, codes)
+                code = _gb18030_long(
+                    byte, follower, load_u8(buf, pos), load_u8(buf, pos + 1), second, codes
+                )
                 pos += 2
             else:
-                code = np.int64(codes[second + ((byte << 8) | follower)])
+                code = signed(codes[second + ((byte << 8) | follower)])
             if code == NO_CODE:
                 return -1
         at = put_code(out, at, code)
@@ -150,7 +169,7 @@ def _gb18030_long(one: int, two: int, three: int, four: int, second: int, codes:
         return NO_CODE
     linear = (((one - 0x81) * 10 + two - 0x30) * 126 + three - 0x81) * 10 + four - 0x30
     if linear < GB18030_LINEAR:
-        return np.int64(codes[second + 65536 + linear])
+        return signed(codes[second + 65536 + linear])
     if 189000 <= linear < 189000 + 0x100000:
         return linear - 189000 + 0x10000
     return NO_CODE

@@ -28,9 +28,10 @@ POWERS_OF_TEN = np.array([10**n for n in range(19)], np.int64)
 def packed_size(precision: int, scale: int) -> int:
     """Bytes of a value in the row image."""
     front = precision - scale
-    return (
+    size: int = (
         (front // 9) * 4 + GROUP_BYTES[front % 9] + (scale // 9) * 4 + GROUP_BYTES[scale % 9]
     )
+    return size
 
 
 @compiled

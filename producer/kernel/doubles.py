@@ -1,10 +1,10 @@
 """The shortest decimal digits that give a double back, and the text MySQL makes of them in JSON.
 
-``shortest`` is Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2021): the nearest of the shortest. Its table of
-powers of ten, 617 numbers of 126 bits, is made here from Python's integers.
+``shortest`` is Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2021): the nearest of the shortest.
+Its table of powers of ten, 617 numbers of 126 bits, is made here from Python's integers.
 
-Text in JSON (seen on MySQL 9.7; 0.d1d2… x 10**e):  -15 < e <= 15, or digits on both sides of the point: plain, with ``.0`` when
-nothing stands behind the point;
+Text in JSON (seen on MySQL 9.7; 0.d1d2… x 10**e):  -15 < e <= 15, or digits on both sides of the point: plain, with
+``.0`` when nothing stands behind the point;
 otherwise ``d.ddde[-]n`` without a leading zero or plus in the exponent.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from producer.kernel.compiled import compiled
-from producer.kernel.memory import Bytes, store_u8
+from producer.kernel.memory import Bytes, signed, store_u8
 
 TEXT_BYTES_MAX = 32
 _K_MIN, _K_MAX = -324, 292
@@ -26,7 +26,9 @@ def _power(exponent: int) -> int:
         numerator, denominator = 1, 10**-exponent
     shift = 125 - (numerator.bit_length() - denominator.bit_length())
     for candidate in (shift, shift + 1, shift - 1):
-        value = (numerator << candidate if candidate >= 0 else numerator >> -candidate) // denominator
+        value: int = (
+            numerator << candidate if candidate >= 0 else numerator >> -candidate
+        ) // denominator
         if value.bit_length() == 126:
             return value + 1
     raise AssertionError(exponent)
@@ -87,9 +89,9 @@ def shortest(bits: int, result: NDArray[np.int64]) -> None:
     high = POWERS_HIGH[k - _K_MIN]
     low = POWERS_LOW[k - _K_MIN]
     shift = np.uint64(h)
-    vb = np.int64(_round_to_odd(high, low, np.uint64(cb) << shift))
-    vbl = np.int64(_round_to_odd(high, low, np.uint64(cbl) << shift)) + out
-    vbr = np.int64(_round_to_odd(high, low, np.uint64(cbr) << shift)) - out
+    vb = signed(_round_to_odd(high, low, np.uint64(cb) << shift))
+    vbl = signed(_round_to_odd(high, low, np.uint64(cbl) << shift)) + out
+    vbr = signed(_round_to_odd(high, low, np.uint64(cbr) << shift)) - out
     s = vb >> 2
     digits = 0
     found = False

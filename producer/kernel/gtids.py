@@ -1,14 +1,15 @@
 """GTID events: what they name, whether it is behind us, and how the position moves on.
 
-    GTID (33)           flags 1 | uuid 16 | number 8 | kind 1 (2) | last committed 8 | sequence 8 | immediate commit 7 µs; its
-                        top bit: original commit 7 follows …                (MySQL 5.7 ends behind the sequence)
+    GTID (33)           flags 1 | uuid 16 | number 8 | kind 1 (2) | last committed 8 | sequence 8 | immediate 7; its
+                        top bit: the original commit, 7, follows                (MySQL 5.7 ends behind the sequence)
     GTID_TAGGED (42)    version, size, last required field, then (field id, value)*; all integers of variable length:
                         the count of low 1-bits of the first byte says how many more bytes follow
-                        0 flags, 1 uuid (16 numbers), 2 number (signed), 3 tag, 4, 5 sequence (signed), 6 immediate, 7 original …
+                        0 flags, 1 uuid (16 numbers), 2 number (signed), 3 tag, 4, 5 (signed), 6 immediate, 7 original
     MariaDB GTID (162)  sequence 8 | domain 4 | flags 1 (1: standalone, 64: XA, prepared) …
 
 Sources: mysql-server libs/mysql/binlog/event/control_events.h, libs/mysql/serialization; MariaDB sql/log_event.h.
-A position is rows of numbers (``state``): for MySQL intervals of a uuid with tag, for MariaDB the last sequence of a domain.
+A position is rows of numbers (``state``): for MySQL intervals of a uuid with tag, for MariaDB the last sequence of a
+domain.
 """
 
 import numpy as np
@@ -18,7 +19,17 @@ from producer.kernel import state as s
 from producer.kernel.avro import write_long
 from producer.kernel.compiled import compiled
 from producer.kernel.json_binary import write_integer
-from producer.kernel.memory import Bytes, copy, load_i64, load_u8, load_u16, load_u32, move, store_u8
+from producer.kernel.memory import (
+    Bytes,
+    copy,
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+    move,
+    signed,
+    store_u8,
+)
 
 Numbers = NDArray[np.int64]
 Table = NDArray[np.int64]
@@ -134,7 +145,7 @@ def read_tagged_gtid(buf: Bytes, pos: int, end: int, st: Numbers, sids: Bytes, w
 
 @compiled
 def _same_sid(sids: Bytes, base: int, work: Bytes) -> bool:
-    for place in range(17 + load_u8(work, 16)):
+    for place in range(17 + load_u8(work, 16)):  # noqa: SIM110 (numba has no generators)
         if load_u8(sids, base + place) != load_u8(work, place):
             return False
     return True
@@ -162,8 +173,8 @@ def _find_sid(st: Numbers, sids: Bytes, work: Bytes) -> int:
             store_u8(sids, at, 45)
             at += 1
         byte = load_u8(work, place)
-        store_u8(sids, at, np.int64(_HEX[byte >> 4]))
-        store_u8(sids, at + 1, np.int64(_HEX[byte & 15]))
+        store_u8(sids, at, signed(_HEX[byte >> 4]))
+        store_u8(sids, at + 1, signed(_HEX[byte & 15]))
         at += 2
     store_u8(sids, at, 58)
     at += 1
@@ -178,7 +189,9 @@ def _find_sid(st: Numbers, sids: Bytes, work: Bytes) -> int:
 
 
 @compiled
-def read_mariadb_gtid(buf: Bytes, pos: int, end: int, server_id: int, st: Numbers, intervals: Table) -> int:
+def read_mariadb_gtid(
+    buf: Bytes, pos: int, end: int, server_id: int, st: Numbers, intervals: Table
+) -> int:
     """A MariaDB GTID event's body; the domain's row is found or made. NEED_EVENTS, POSITION_FULL or ERROR."""
     if pos + 13 > end:
         st[s.ERROR_CODE] = s.TRUNCATED
@@ -211,10 +224,14 @@ def read_mariadb_gtid(buf: Bytes, pos: int, end: int, server_id: int, st: Number
 def is_covered(st: Numbers, intervals: Table) -> bool:
     """True if the transaction just named is behind us."""
     if st[s.FLAVOUR] == s.MARIADB:
-        return st[s.NUMBER] <= intervals[st[s.SID], s.I_SEQUENCE]
+        behind: bool = st[s.NUMBER] <= intervals[st[s.SID], s.I_SEQUENCE]
+        return behind
     sid, number = st[s.SID], st[s.NUMBER]
     for row in range(st[s.INTERVAL_COUNT]):
-        if intervals[row, s.I_SID] == sid and intervals[row, s.I_FIRST] <= number < intervals[row, s.I_END]:
+        if (
+            intervals[row, s.I_SID] == sid
+            and intervals[row, s.I_FIRST] <= number < intervals[row, s.I_END]
+        ):
             return True
     return False
 
@@ -256,7 +273,7 @@ def is_expected(st: Numbers, heads: Bytes, expected: Bytes) -> bool:
     end = s.HEAD_TRANSACTION + st[s.TRANSACTION_HEAD_SIZE]
     if st[s.GTID_SIZE] != size + (1 if size < 64 else 2):
         return False
-    for place in range(size):
+    for place in range(size):  # noqa: SIM110 (numba has no generators)
         if load_u8(heads, end - size + place) != load_u8(expected, place):
             return False
     return True

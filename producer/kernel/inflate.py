@@ -1,11 +1,12 @@
-"""Inflate (RFC 1950 and 1951) for what MariaDB compresses itself: columns and events. Bounded by the output it is given.
+"""Inflate (RFC 1950 and 1951) for what MariaDB compresses itself, columns and events; bounded by its output.
 
     zlib    CMF FLG | deflate blocks | adler32, big-endian
     raw     deflate blocks alone (a compressed column without its zlib header)
     block   1 bit last, 2 bits kind: 0 stored, 1 fixed codes, 2 dynamic codes
 
-Guarantees: reads inside ``buf[pos:end]`` and writes inside ``out[at:limit]``; the Adler-32 of a zlib stream is checked. Canonical
-codes are decoded by counting (as zlib's puff does): slower than tables, small, and its loops are bounded by 15 bits.
+Guarantees: reads inside ``buf[pos:end]`` and writes inside ``out[at:limit]``; the Adler-32 of a zlib stream is
+checked. Canonical codes are decoded by counting (as zlib's puff does): slower than tables, small, and its loops are
+bounded by 15 bits.
 """
 
 import numpy as np
@@ -15,15 +16,14 @@ from producer.kernel.compiled import compiled
 from producer.kernel.memory import Bytes, load_u8, load_u16, load_u32be, store_u8
 
 LENGTH_BASE = np.array(
-    [3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258], np.int64
+    [*range(3, 11), *(2**bits * step + 3 for bits in range(1, 6) for step in (4, 5, 6, 7)), 258],
+    np.int64,
 )
 LENGTH_EXTRA = np.array([0] * 8 + [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4 + [5] * 4 + [0], np.int64)
 DISTANCE_BASE = np.array(
-    [1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145]
-    + [8193, 12289, 16385, 24577],
-    np.int64,
+    [1, 2, *(2**bits * half + 1 for bits in range(14) for half in (2, 3))], np.int64
 )
-DISTANCE_EXTRA = np.array([0, 0] + [n // 2 for n in range(2, 30)], np.int64)
+DISTANCE_EXTRA = np.array([max(0, n // 2 - 1) for n in range(30)], np.int64)
 CODE_ORDER = np.array([16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15], np.int64)
 
 _BITS, _COUNT, _POS, _END = 0, 1, 2, 3  # the bit reader: bits held, how many, next byte, end
@@ -37,14 +37,20 @@ def _bits(reader: NDArray[np.int64], buf: Bytes, need: int) -> int:
         reader[_BITS] |= load_u8(buf, reader[_POS]) << reader[_COUNT]
         reader[_POS] += 1
         reader[_COUNT] += 8
-    value = reader[_BITS] & ((1 << need) - 1)
+    value: int = reader[_BITS] & ((1 << need) - 1)
     reader[_BITS] >>= need
     reader[_COUNT] -= need
     return value
 
 
 @compiled
-def _build(counts: NDArray[np.int64], symbols: NDArray[np.int64], lengths: NDArray[np.int64], start: int, size: int) -> bool:
+def _build(
+    counts: NDArray[np.int64],
+    symbols: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    start: int,
+    size: int,
+) -> bool:
     """counts[n]: codes of n bits; symbols ordered by code. False when more codes are given than fit."""
     offsets = np.zeros(17, np.int64)
     for bits in range(16):
@@ -66,7 +72,9 @@ def _build(counts: NDArray[np.int64], symbols: NDArray[np.int64], lengths: NDArr
 
 
 @compiled
-def _symbol(reader: NDArray[np.int64], buf: Bytes, counts: NDArray[np.int64], symbols: NDArray[np.int64]) -> int:
+def _symbol(
+    reader: NDArray[np.int64], buf: Bytes, counts: NDArray[np.int64], symbols: NDArray[np.int64]
+) -> int:
     code = first = index = 0
     for bits in range(1, 16):
         bit = _bits(reader, buf, 1)
@@ -75,7 +83,8 @@ def _symbol(reader: NDArray[np.int64], buf: Bytes, counts: NDArray[np.int64], sy
         code |= bit
         count = counts[bits]
         if code - count < first:
-            return symbols[index + (code - first)]
+            found: int = symbols[index + (code - first)]
+            return found
         index += count
         first = (first + count) << 1
         code <<= 1
@@ -90,7 +99,8 @@ def _read_dynamic(
     counts: NDArray[np.int64],
     symbols: NDArray[np.int64],
 ) -> int:
-    """The code lengths of a dynamic block into `lengths` (distances from 288 on): number of literal codes, -1 when broken."""
+    """The code lengths of a dynamic block into `lengths` (distances from 288 on): number of literal codes, -1 when
+    broken."""
     head = _bits(reader, buf, 14)
     if head < 0:
         return -1
@@ -142,7 +152,11 @@ def inflate(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: int, is_
     """The stream in ``buf[pos:end]`` inflated to ``out[at:limit]``: offset behind it, -1 broken, -2 more than fits."""
     start = at
     if not is_raw:
-        if end - pos < 6 or load_u8(buf, pos) & 15 != 8 or (load_u8(buf, pos) * 256 + load_u8(buf, pos + 1)) % 31:
+        if (
+            end - pos < 6
+            or load_u8(buf, pos) & 15 != 8
+            or (load_u8(buf, pos) * 256 + load_u8(buf, pos + 1)) % 31
+        ):
             return -1
         if load_u8(buf, pos + 1) & 32:
             return -1

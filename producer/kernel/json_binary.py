@@ -1,6 +1,6 @@
 r"""MySQL's binary JSON as the text that the server's ``CAST(x AS CHAR)`` prints.
 
-Layout (sql-common/json_binary.h): type 1 byte, value. Offsets are from the value's first byte; small: 2 bytes, large: 4.
+Layout (sql-common/json_binary.h): type 1 byte, value. Offsets are from the value's first byte: 2 bytes, large: 4.
 
     0, 1 object   count | bytes | count x (key offset, key length 2) | count x (type 1, offset or value) | keys | values
     2, 3 array    count | bytes | count x (type 1, offset or value) | values           (odd types are large)
@@ -8,12 +8,13 @@ Layout (sql-common/json_binary.h): type 1 byte, value. Offsets are from the valu
     15 opaque     column type 1 | length | bytes      length: 7 bits a byte, low bits first
     in the entry itself: literal, int16, uint16; in large ones int32 and uint32 too
 
-Text: ``", "`` and ``": "`` between; strings escape ``" \ \b \f \n \r \t`` and other control characters as ``\u00xx``; opaque
-decimals are numbers, dates and times strings with six digits of fraction, the rest ``"base64:typeN:…"`` with the ``\n`` that
-the server breaks base64 with every 76 characters. No value at all is ``null``.
+Text: ``", "`` and ``": "`` between; strings escape ``" \ \b \f \n \r \t`` and other control characters as ``\u00xx``;
+opaque decimals are numbers, dates and times strings with six digits of fraction, the rest ``"base64:typeN:…"`` with
+the ``\n`` that the server breaks base64 with every 76 characters. No value at all is ``null``.
 
-Guarantees: every offset and length is checked against the value it is in; depth at most DEPTH_MAX (the server's limit is
-100); nothing is written at or beyond ``limit``. Overlapping values of a forged document are bounded by the output alone.
+Guarantees: every offset and length is checked against the value it is in; depth at most DEPTH_MAX (the server's limit
+is 100); nothing is written at or beyond ``limit``. Overlapping values of a forged document are bounded by the output
+alone.
 """
 
 import numpy as np
@@ -22,7 +23,16 @@ from numpy.typing import NDArray
 from producer.kernel.compiled import compiled
 from producer.kernel.decimals import DIGITS_MAX, GROUP_BYTES, POWERS_OF_TEN, _group, packed_size
 from producer.kernel.doubles import write_json_double
-from producer.kernel.memory import Bytes, copy, load_i64, load_u8, load_u16, load_u32, store_u8
+from producer.kernel.memory import (
+    Bytes,
+    copy,
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+    signed,
+    store_u8,
+)
 from producer.kernel.temporal import write_clock_parts, write_date_parts, write_fraction
 
 BROKEN, FULL = -1, -2
@@ -33,14 +43,19 @@ STACK = FRAME * DEPTH_MAX + 2  # and two for the digits of a double
 _ESCAPE = np.zeros(32, np.uint8)
 _ESCAPE[[8, 9, 10, 12, 13]] = np.frombuffer(b"btnfr", np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
-_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8).copy()
+_BASE64 = np.frombuffer(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8
+).copy()
 _LITERALS = np.frombuffer(b"nulltruefalse", np.uint8).copy()
 _BASE64_TYPE = np.frombuffer(b"base64:type", np.uint8).copy()
 
 
 @compiled
-def write_json(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: int, stack: NDArray[np.int64]) -> int:
-    """The document in ``buf[pos:end]`` as text at `at`: the offset behind it, BROKEN or FULL. `stack`: STACK numbers."""
+def write_json(
+    out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: int, stack: NDArray[np.int64]
+) -> int:
+    """The document in ``buf[pos:end]`` as text at `at`: the offset behind it, BROKEN or FULL. `stack`: STACK
+    numbers."""
     if pos == end:
         if at + 4 > limit:
             return FULL
@@ -111,7 +126,15 @@ def write_json(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: int, 
 
 @compiled
 def _open(
-    out: Bytes, at: int, limit: int, buf: Bytes, base: int, end: int, kind: int, stack: NDArray[np.int64], depth: int
+    out: Bytes,
+    at: int,
+    limit: int,
+    buf: Bytes,
+    base: int,
+    end: int,
+    kind: int,
+    stack: NDArray[np.int64],
+    depth: int,
 ) -> int:
     """A frame for the object or array at `base`, and its bracket; the entries lie inside it."""
     large = kind & 1
@@ -135,7 +158,14 @@ def _open(
 
 @compiled
 def _write_scalar(
-    out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: int, kind: int, stack: NDArray[np.int64]
+    out: Bytes,
+    at: int,
+    limit: int,
+    buf: Bytes,
+    pos: int,
+    end: int,
+    kind: int,
+    stack: NDArray[np.int64],
 ) -> int:
     if at + 40 > limit:
         return FULL
@@ -156,7 +186,9 @@ def _write_scalar(
         if pos + 4 > end:
             return BROKEN
         value = load_u32(buf, pos)
-        return write_integer(out, at, value - (1 << 32) if kind == 7 and value >= 1 << 31 else value)
+        return write_integer(
+            out, at, value - (1 << 32) if kind == 7 and value >= 1 << 31 else value
+        )
     if 9 <= kind <= 11:
         if pos + 8 > end:
             return BROKEN
@@ -259,7 +291,7 @@ def _write_string(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: in
         if byte >= 32:
             short = byte
         else:
-            short = np.int64(_ESCAPE[byte])
+            short = signed(_ESCAPE[byte])
         if short != 0:
             store_u8(out, at + 1, short)
             at += 2
@@ -267,8 +299,8 @@ def _write_string(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: in
             store_u8(out, at + 1, 117)
             store_u8(out, at + 2, 48)
             store_u8(out, at + 3, 48)
-            store_u8(out, at + 4, np.int64(_HEX[byte >> 4]))
-            store_u8(out, at + 5, np.int64(_HEX[byte & 15]))
+            store_u8(out, at + 4, signed(_HEX[byte >> 4]))
+            store_u8(out, at + 5, signed(_HEX[byte & 15]))
             at += 6
         pos += 1
         run = pos
@@ -281,7 +313,9 @@ def _write_string(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: in
 
 
 @compiled
-def _write_opaque(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, size: int, kind: int) -> int:
+def _write_opaque(
+    out: Bytes, at: int, limit: int, buf: Bytes, pos: int, size: int, kind: int
+) -> int:
     if at + 96 > limit:
         return FULL
     if kind == 246:
@@ -312,10 +346,10 @@ def _write_opaque(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, size: i
             bits |= load_u8(buf, pos + 1) << 8
         if rest > 2:
             bits |= load_u8(buf, pos + 2)
-        store_u8(out, at, np.int64(_BASE64[bits >> 18]))
-        store_u8(out, at + 1, np.int64(_BASE64[(bits >> 12) & 63]))
-        store_u8(out, at + 2, np.int64(_BASE64[(bits >> 6) & 63]) if rest > 1 else 61)
-        store_u8(out, at + 3, np.int64(_BASE64[bits & 63]) if rest > 2 else 61)
+        store_u8(out, at, signed(_BASE64[bits >> 18]))
+        store_u8(out, at + 1, signed(_BASE64[(bits >> 12) & 63]))
+        store_u8(out, at + 2, signed(_BASE64[(bits >> 6) & 63]) if rest > 1 else 61)
+        store_u8(out, at + 3, signed(_BASE64[bits & 63]) if rest > 2 else 61)
         at += 4
         column += 4
         pos += 3
@@ -325,7 +359,8 @@ def _write_opaque(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, size: i
 
 @compiled
 def _write_packed_time(out: Bytes, at: int, packed: int, kind: int) -> int:
-    """DATE (10), TIME (11), DATETIME (12), TIMESTAMP (7) as the server packs them into 8 bytes: bits << 24 | microseconds."""
+    """DATE (10), TIME (11), DATETIME (12), TIMESTAMP (7) as the server packs them into 8 bytes: bits << 24 |
+    microseconds."""
     store_u8(out, at, 34)
     at += 1
     if packed < 0:
@@ -350,11 +385,17 @@ def _write_packed_time(out: Bytes, at: int, packed: int, kind: int) -> int:
 
 @compiled
 def _write_decimal_text(out: Bytes, at: int, buf: Bytes, pos: int, size: int) -> int:
-    """precision 1 | scale 1 | packed decimal, as text: digits without leading zeros, exactly `scale` behind the point."""
+    """precision 1 | scale 1 | packed decimal, as text: digits without leading zeros, exactly `scale` behind the
+    point."""
     if size < 2:
         return BROKEN
     precision, scale = load_u8(buf, pos), load_u8(buf, pos + 1)
-    if precision < 1 or precision > DIGITS_MAX or scale > precision or packed_size(precision, scale) != size - 2:
+    if (
+        precision < 1
+        or precision > DIGITS_MAX
+        or scale > precision
+        or packed_size(precision, scale) != size - 2
+    ):
         return BROKEN
     pos += 2
     first = pos

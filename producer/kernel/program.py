@@ -1,4 +1,5 @@
-"""What the kernel knows of tables, as rows of numbers: made by ``producer.converter.tables``, read by ``rows`` and ``walk``.
+"""What the kernel knows of tables, as rows of numbers: made by ``producer.converter.tables``, read by ``rows`` and
+``walk``.
 
 ``columns[c]``, one row a column:
     OP          what to write (below)              NULLABLE  1: a union with null first
@@ -8,8 +9,8 @@
     KEY         place of the column in the record key, -1: not in it
     A, B, C, D  by operation:
         DECIMAL precision, scale | TIME2 DATETIME2 TIMESTAMP2 digits | BYTES_PADDED length
-        TEXT bytes a character at most (1, 3, 4) | TEXT_CONVERTED kind of charset, ``first``, ``second``, 1: ASCII below 128
-        ENUM SET first label, labels, 1: text is never ambiguous
+        TEXT bytes a character at most (1, 3, 4) | TEXT_CONVERTED kind of charset, ``first``, ``second``, 1: ASCII
+        below 128 ENUM SET first label, labels, 1: text is never ambiguous
         COMPRESSED  kind of charset or -1: bytes, ``first``, ``second``, bytes a character at most
 
 ``tables[t]``, one row a structure:

@@ -1,7 +1,7 @@
 """The kernel's state between calls: numbers in one int64 array, and the statuses it comes back with.
 
-The walker is a function that stops whenever Python has to do something, and goes on where it stopped. Everything it must
-remember stands here, so that a chunk boundary, a full buffer and an event for Python are the same thing to it.
+The walker is a function that stops whenever Python has to do something, and goes on where it stopped. Everything it
+must remember stands here, so that a chunk boundary, a full buffer and an event for Python are the same thing to it.
 """
 
 STATE_SIZE = 64
@@ -55,8 +55,9 @@ STATE_SIZE = 64
     EXPECTED_SIZE,  # text of the GTID we must find open, in `expected`; 0: none
     EXPECTED_ROWS,  # how many of its rows are behind us
     LAST_UNIT_ROWS,  # ROWS in front of LAST_UNIT
-    IS_XA,  # 1: a prepared XA group; passed over like a covered one, until its XA COMMIT
-) = range(50)
+    IS_XA,  # 1: a prepared XA group, passed over like a covered one until its XA COMMIT; 2: it is behind us too
+    GROUP_POS,  # file offset behind the GTID event (XA: behind XA START)
+) = range(51)
 
 MYSQL, MARIADB = 0, 1
 NO_GROUP, STARTED, OPEN = 0, 1, 2
@@ -102,6 +103,7 @@ HEAD_TRANSACTION, HEAD_FILE, HEAD_EVENT = 0, 192, 1024
 HEADS_SIZE = 8192
 
 INTERVAL_WIDTH = 5
-# MySQL: SID, first, last + 1, 1: changed, -      MariaDB: domain, server, sequence, 1: changed, last seen in this sub-directory
+# MySQL: SID, first, last + 1, 1: changed, -      MariaDB: domain, server, sequence, 1: changed, last seen in this
+# sub-directory
 I_SID, I_FIRST, I_END, I_CHANGED, I_SEEN = range(5)
 I_DOMAIN, I_SERVER, I_SEQUENCE = 0, 1, 2

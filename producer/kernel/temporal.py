@@ -3,20 +3,31 @@
 Layouts (sql-common/my_time.cc; MariaDB's are the same):
 
     DATE        3 bytes LE    year << 9 | month << 5 | day
-    TIME2       3 bytes BE    value + 0x800000; then the fraction: ceil(f / 2) bytes BE. The value, fraction included, is one
+    TIME2       3 bytes BE    value + 0x800000; then the fraction: ceil(f / 2) bytes BE. The value, fraction included,
+    is one
                               signed number: sign 1 bit, unused 1, hour 10, minute 6, second 6
-    DATETIME2   5 bytes BE    sign 1 (always set), year * 13 + month 17, day 5, hour 5, minute 6, second 6; fraction as above
+    DATETIME2   5 bytes BE    sign 1 (always set), year * 13 + month 17, day 5, hour 5, minute 6, second 6; fraction
+    as above
     TIMESTAMP2  4 bytes BE    seconds since 1970 UTC; fraction. 0 without a fraction is the zero timestamp
     TIME        3 bytes LE    signed HHMMSS              DATETIME  8 bytes LE  YYYYMMDDHHMMSS
     TIMESTAMP   4 bytes LE    seconds since 1970 UTC
     fraction    f digits rounded up to an even number, as a number of 1, 2 or 3 bytes
 
-Text: ``YYYY-MM-DD``, ``[-]HH:MM:SS[.f]`` (hours 2 or 3 digits), ``YYYY-MM-DD HH:MM:SS[.f]``, exactly f digits; TIMESTAMP is UTC.
-All writers give the offset behind the text and write at most TEXT_BYTES_MAX.
+Text: ``YYYY-MM-DD``, ``[-]HH:MM:SS[.f]`` (hours 2 or 3 digits), ``YYYY-MM-DD HH:MM:SS[.f]``, exactly f digits;
+TIMESTAMP is UTC. All writers give the offset behind the text and write at most TEXT_BYTES_MAX.
 """
 
 from producer.kernel.compiled import compiled
-from producer.kernel.memory import Bytes, load_i64, load_u8, load_u16, load_u16be, load_u32, load_u32be, store_u8
+from producer.kernel.memory import (
+    Bytes,
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u16be,
+    load_u32,
+    load_u32be,
+    store_u8,
+)
 
 TEXT_BYTES_MAX = 40  # years of a broken value have up to 5 digits, hours up to 4
 
@@ -152,7 +163,9 @@ def write_utc(out: Bytes, at: int, seconds: int, micros: int, digits: int) -> in
     clock = seconds % 86400
     era = days // 146097
     day_of_era = days - era * 146097
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
+    year_of_era = (
+        day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096
+    ) // 365
     day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
     month_from_march = (5 * day_of_year + 2) // 153
     day = day_of_year - (153 * month_from_march + 2) // 5 + 1

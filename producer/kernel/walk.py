@@ -1,14 +1,15 @@
 """One chunk of events: the closed switch, the groups of a source transaction, and what Python is asked for.
 
-Event header (19 bytes, libs/mysql/binlog/event/binlog_event.h): time_s 4 | type 1 | server id 4 | size 4 | next position 4 |
-flags 2. Behind the body stands a CRC32 of 4 bytes if the file says so; it was checked when the event was received.
+Event header (19 bytes, libs/mysql/binlog/event/binlog_event.h): time_s 4 | type 1 | server id 4 | size 4 | next
+position 4 | flags 2. Behind the body stands a CRC32 of 4 bytes if the file says so; it was checked when the event was
+received.
 
     GTID … BEGIN, table maps and rows, XID or COMMIT        MySQL; MariaDB's GTID event is the BEGIN itself
     GTID, a statement                                       DDL: to Python
     GTID, PAYLOAD                                           a compressed group: to Python, which feeds its events back
 
-Every type is written, passed over by name, handed to Python, or an error. Passed over: they hold no rows and no structure.
-A covered transaction is walked by headers and group ends alone.
+Every type is written, passed over by name, handed to Python, or an error. Passed over: they hold no rows and no
+structure. A covered transaction is walked by headers and group ends alone.
 """
 
 import numpy as np
@@ -44,8 +45,9 @@ ANONYMOUS_GTID, ENCRYPTION, UNKNOWN, ALWAYS_PYTHON = 10, 11, 12, 13
 def _actions() -> NDArray[np.int64]:
     table = np.full(256, UNKNOWN, np.int64)
     for action, types in {
-        # ROTATE 4, STOP 3, INTVAR 5, RAND 13, USER_VAR 14, HEARTBEAT 27 and 41, IGNORABLE 28, ROWS_QUERY 29, PREVIOUS_GTIDS 35,
-        # TRANSACTION_CONTEXT 36, VIEW_CHANGE 37; MariaDB: ANNOTATE_ROWS 160, BINLOG_CHECKPOINT 161, GTID_LIST 163
+        # ROTATE 4, STOP 3, INTVAR 5, RAND 13, USER_VAR 14, HEARTBEAT 27 and 41, IGNORABLE 28, ROWS_QUERY 29,
+        # PREVIOUS_GTIDS 35, TRANSACTION_CONTEXT 36, VIEW_CHANGE 37; MariaDB: ANNOTATE_ROWS 160, BINLOG_CHECKPOINT
+        # 161, GTID_LIST 163
         PASSED: (3, 4, 5, 13, 14, 27, 41, 28, 29, 35, 36, 37, 160, 161, 163),
         # START_V3 1, LOAD family 6-12, 17, 18; rows before 5.1 20-22; INCIDENT 26; PARTIAL_UPDATE_ROWS 39
         REFUSED: (1, 6, 7, 8, 9, 10, 11, 12, 17, 18, 20, 21, 22, 26, 39),
@@ -84,14 +86,16 @@ def _fail(st: Numbers, code: int, detail: int) -> int:
 def _is_text(buf: Bytes, pos: int, length: int, text: Bytes) -> bool:
     if length != text.size:
         return False
-    for place in range(length):
+    for place in range(length):  # noqa: SIM110 (numba has no generators)
         if load_u8(buf, pos + place) != load_u8(text, place):
             return False
     return True
 
 
 @compiled
-def begin_transaction(st: Numbers, intervals: Table, sids: Bytes, heads: Bytes, expected: Bytes) -> int:
+def begin_transaction(
+    st: Numbers, intervals: Table, sids: Bytes, heads: Bytes, expected: Bytes
+) -> int:
     """After a GTID event was read: is it behind us, is it the expected one; the state of a new group."""
     st[s.TRANSACTIONS] += 1
     st[s.GROUP] = s.STARTED
@@ -101,13 +105,16 @@ def begin_transaction(st: Numbers, intervals: Table, sids: Bytes, heads: Bytes, 
     st[s.LAST_UNIT] = -1
     st[s.OPEN_RECORDS], st[s.OPEN_OUT_AT], st[s.OPEN_SEQ] = st[s.RECORDS], st[s.OUT_AT], st[s.SEQ]
     covered = is_covered(st, intervals)
-    st[s.IS_COVERED] = 1 if covered or (st[s.IS_XA] != 0 and st[s.FLAVOUR] == s.MARIADB) else 0
+    st[s.IS_COVERED] = 1 if covered else 0
     if st[s.FLAVOUR] == s.MARIADB:
         row = st[s.SID]
         if st[s.NUMBER] <= intervals[row, s.I_SEEN]:
             return _fail(st, s.BACKWARDS, intervals[row, s.I_SEEN])
         intervals[row, s.I_SEEN] = st[s.NUMBER]
         st[s.GROUP] = s.STARTED if st[s.IS_STANDALONE] else s.OPEN
+        if st[s.IS_XA] != 0:  # passed over until its XA COMMIT
+            st[s.IS_XA] = 2 if covered else 1
+            st[s.IS_COVERED] = 1
     if covered:
         return s.NEED_EVENTS
     write_transaction_head(st, intervals, sids, heads)
@@ -121,7 +128,8 @@ def begin_transaction(st: Numbers, intervals: Table, sids: Bytes, heads: Bytes, 
 
 @compiled
 def end_transaction(st: Numbers, intervals: Table, out: Bytes, bounds: Table) -> int:
-    """At the end of a group: `last` of its last record, the position, the counts. NEED_EVENTS, BATCH_FULL or POSITION_FULL."""
+    """At the end of a group: `last` of its last record, the position, the counts. NEED_EVENTS, BATCH_FULL or
+    POSITION_FULL."""
     if st[s.IS_COVERED] != 0:
         st[s.GROUP] = s.NO_GROUP
         st[s.IS_COVERED] = 0
@@ -145,9 +153,10 @@ def end_transaction(st: Numbers, intervals: Table, out: Bytes, bounds: Table) ->
 
 @compiled
 def find_table(ids: Table, table_id: int) -> int:
-    """The place of a table id in `ids` (id + 1, slot; open addressing, a power of two of rows); the free one if it isn't in."""
+    """The place of a table id in `ids` (id + 1, slot; open addressing, a power of two of rows); the free one if it
+    isn't in."""
     mask = ids.shape[0] - 1
-    place = (table_id * 0x9E3779B1) & mask
+    place: int = (table_id * 0x9E3779B1) & mask
     while ids[place, 0] != 0 and ids[place, 0] != table_id + 1:
         place = (place + 1) & mask
     return place
@@ -160,7 +169,9 @@ def load_table_id(buf: Bytes, pos: int) -> int:
 
 
 @compiled
-def _map_table(buf: Bytes, pos: int, end: int, st: Numbers, tables: Table, blob: Bytes, ids: Table) -> int:
+def _map_table(
+    buf: Bytes, pos: int, end: int, st: Numbers, tables: Table, blob: Bytes, ids: Table
+) -> int:
     if pos + 8 > end:
         return _fail(st, s.TRUNCATED, pos)
     place = find_table(ids, load_table_id(buf, pos))
@@ -202,7 +213,8 @@ def _all_present(buf: Bytes, pos: int, count: int) -> bool:
 
 @compiled
 def _inflate_rows(buf: Bytes, pos: int, end: int, st: Numbers, scratch: Bytes) -> int:
-    """MariaDB's compressed rows: 128 | method << 4 | n, length of n bytes big-endian, zlib. Their size, in `scratch`."""
+    """MariaDB's compressed rows: 128 | method << 4 | n, length of n bytes big-endian, zlib. Their size, in
+    `scratch`."""
     if pos >= end:
         st[s.ERROR_CODE] = s.COMPRESSED_BROKEN
         return -1
@@ -282,7 +294,9 @@ def walk(
                         return _fail(st, s.TRUNCATED, pos)
                     at += extra
                 if ids[place, 0] != table_id + 1:
-                    if table_id == 0xFFFFFF and at < body_end:  # a dummy event that only ends a statement
+                    if (
+                        table_id == 0xFFFFFF and at < body_end
+                    ):  # a dummy event that only ends a statement
                         st[s.POS] = pos + size
                         st[s.EVENTS] += 1
                         continue
@@ -295,7 +309,13 @@ def walk(
                     return _fail(st, s.TRUNCATED, pos)
                 if count != tables[slot, p.COLUMN_COUNT]:
                     return _fail(st, s.COLUMNS_DIFFER, count)
-                op = _OPERATIONS[(kind - 23) % 3 if kind < 30 else (kind - 30) % 3 if kind < 166 else (kind - 166) % 3]
+                op = _OPERATIONS[
+                    (kind - 23) % 3
+                    if kind < 30
+                    else (kind - 30) % 3
+                    if kind < 166
+                    else (kind - 166) % 3
+                ]
                 bitmap = (count + 7) >> 3
                 for _ in range(2 if op == UPDATE else 1):
                     if at + bitmap > body_end:
@@ -313,58 +333,37 @@ def walk(
                     load_u32(buf, pos + 5),
                     fixed if fixed >= 0 else st[s.FILE_POS] + pos,
                 )
+                # ROW_POS counts from the event (or from the inflated rows), so that it holds when the span moves
+                source, base, rows_end = buf, pos, body_end
                 if kind >= 166:
-                    inflated_size = _inflate_rows(buf, at, body_end, st, inflated)
-                    if inflated_size == -2:
+                    rows_end = _inflate_rows(buf, at, body_end, st, inflated)
+                    if rows_end == -2:
                         return s.SCRATCH_FULL
-                    if inflated_size < 0:
+                    if rows_end < 0:
                         return s.ERROR
-                    status = convert_rows(
-                        inflated,
-                        st[s.ROW_POS],
-                        inflated_size,
-                        op,
-                        slot,
-                        flags,
-                        head,
-                        st,
-                        out,
-                        bounds,
-                        tables,
-                        columns,
-                        blob,
-                        labels,
-                        codes,
-                        heads,
-                        scratch,
-                        numbers,
-                        key_spans,
-                    )
-                else:
-                    # ROW_POS counts from the event, so that it holds when the span moves
-                    status = convert_rows(
-                        buf,
-                        pos + st[s.ROW_POS] if st[s.ROW_POS] > 0 else at,
-                        body_end,
-                        op,
-                        slot,
-                        flags,
-                        head,
-                        st,
-                        out,
-                        bounds,
-                        tables,
-                        columns,
-                        blob,
-                        labels,
-                        codes,
-                        heads,
-                        scratch,
-                        numbers,
-                        key_spans,
-                    )
-                    if status != s.NEED_EVENTS:
-                        st[s.ROW_POS] -= pos
+                    source, base, at = inflated, 0, 0
+                status = convert_rows(
+                    source,
+                    base + st[s.ROW_POS] if st[s.ROW_INDEX] > 0 else at,
+                    rows_end,
+                    op,
+                    slot,
+                    flags,
+                    head,
+                    st,
+                    out,
+                    bounds,
+                    tables,
+                    columns,
+                    blob,
+                    labels,
+                    codes,
+                    heads,
+                    scratch,
+                    numbers,
+                    key_spans,
+                )
+                st[s.ROW_POS] -= base
                 if status != s.NEED_EVENTS:
                     return status
         elif action == MAP:
@@ -402,23 +401,28 @@ def walk(
                     return status
             else:
                 return s.EVENT_FOR_PYTHON
-        elif action == GTID or action == GTID_TAGGED or action == GTID_MARIADB:
+        elif action in (GTID, GTID_TAGGED, GTID_MARIADB):
             if st[s.GROUP] != s.NO_GROUP:
                 return _fail(st, s.GROUP_UNFINISHED, 0)
             if (action == GTID_MARIADB) != (st[s.FLAVOUR] == s.MARIADB):
                 return _fail(st, s.TYPE_UNKNOWN, kind)
             if action == GTID_MARIADB:
-                status = read_mariadb_gtid(buf, body, body_end, load_u32(buf, pos + 5), st, intervals)
+                status = read_mariadb_gtid(
+                    buf, body, body_end, load_u32(buf, pos + 5), st, intervals
+                )
             elif action == GTID:
                 status = read_gtid(buf, body, body_end, st, sids, heads)
             else:
                 status = read_tagged_gtid(buf, body, body_end, st, sids, heads)
             if status != s.NEED_EVENTS:
                 return status
+            st[s.GROUP_POS] = st[s.FILE_POS] + pos + size
             status = begin_transaction(st, intervals, sids, heads, expected)
             if status != s.NEED_EVENTS:
                 return status
-        elif action == ALWAYS_PYTHON or (action == TO_PYTHON and not (covered and kind == 40 and st[s.IS_XA] == 0)):
+        elif action == ALWAYS_PYTHON or (
+            action == TO_PYTHON and not (covered and kind == 40 and st[s.IS_XA] == 0)
+        ):
             return s.EVENT_FOR_PYTHON
         elif action == TO_PYTHON:  # the payload of a covered transaction: the whole group
             status = end_transaction(st, intervals, out, bounds)

@@ -1,0 +1,72 @@
+"""``memory`` in plain Python: every access is compared with the array's size. See there."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+Whole = int | np.integer[Any]
+
+
+def _span(array: Bytes, offset: int, length: int) -> Bytes:
+    if offset < 0 or length < 0 or offset + length > array.size:
+        raise IndexError(f"{length} bytes at {offset} of {array.size}")
+    return array[offset : offset + length]
+
+
+def load_u8(array: Bytes, offset: int) -> int:
+    """One byte."""
+    return int(_span(array, offset, 1)[0])
+
+
+def load_u16(array: Bytes, offset: int) -> int:
+    """Two bytes, little-endian."""
+    return int.from_bytes(_span(array, offset, 2).tobytes(), "little")
+
+
+def load_u32(array: Bytes, offset: int) -> int:
+    """Four bytes, little-endian."""
+    return int.from_bytes(_span(array, offset, 4).tobytes(), "little")
+
+
+def load_i64(array: Bytes, offset: int) -> int:
+    """Eight bytes, little-endian, signed."""
+    return int.from_bytes(_span(array, offset, 8).tobytes(), "little", signed=True)
+
+
+def load_u16be(array: Bytes, offset: int) -> int:
+    """Two bytes, big-endian."""
+    return int.from_bytes(_span(array, offset, 2).tobytes(), "big")
+
+
+def load_u32be(array: Bytes, offset: int) -> int:
+    """Four bytes, big-endian."""
+    return int.from_bytes(_span(array, offset, 4).tobytes(), "big")
+
+
+def store_u8(array: Bytes, offset: int, value: Whole) -> None:
+    """The low byte of `value`."""
+    _span(array, offset, 1)[0] = int(value) & 0xFF
+
+
+def store_i64(array: Bytes, offset: int, value: int) -> None:
+    """Eight bytes, little-endian."""
+    _span(array, offset, 8)[:] = np.frombuffer(
+        (int(value) & (2**64 - 1)).to_bytes(8, "little"), np.uint8
+    )
+
+
+def copy(target: Bytes, to: int, origin: Bytes, start: int, length: int) -> None:
+    """`length` bytes between arrays (or places that do not overlap)."""
+    _span(target, to, length)[:] = _span(origin, start, length)
+
+
+def move(target: Bytes, to: int, start: int, length: int) -> None:
+    """`length` bytes within an array; the places may overlap."""
+    _span(target, to, length)[:] = _span(target, start, length).copy()
+
+
+def signed(value: Whole) -> int:
+    """The number as a signed one of 64 bits."""
+    return int(np.int64(value))
