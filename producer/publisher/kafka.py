@@ -8,11 +8,14 @@ Not done here: no second attempt of anything, no new instances, no decision abou
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import confluent_kafka
+import numpy as np
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -22,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from millrace.errors import Retryable
+from producer.publisher.bulk import BulkDoor
 from producer.publisher.config import PublisherConfig
 from producer.publisher.driver import (
     PARTITION,
@@ -37,9 +41,12 @@ T = TypeVar("T")
 Settings: TypeAlias = dict[str, str | int | float]
 
 ASK_TIMEOUT_S = 10.0  # one question to a broker that answers in a millisecond
-_SLICES_COUNT = 8192  # records per copy out of the batch: 8192 × 200 B = 1.6 MB live at a time
+_CHUNK_RECORDS = (
+    8192  # queued at a time: at 200 B, 1.6 MB are copied before the sender threads see them
+)
+_CHUNK_BYTES = 32 * 1024 * 1024
 _BACK_PRESSURE_S = 0.05  # one wait while the client's queue is full
-# librdkafka's own queue: a converter batch is bounded by bytes well below this; a fuller queue makes `add` wait.
+# librdkafka's own queue: it is emptied when half of its bytes are used, so that no call finds it full.
 _QUEUE_RECORDS_MAX = 1_000_000
 _QUEUE_KBYTES_MAX = 512 * 1024
 _FORWARD_RECORDS_MAX = (
@@ -141,10 +148,21 @@ class KafkaTransactions:
                 {**settings, "error_cb": self._hear}, logger=_driver_log
             ),
         )
+        self._queued_bytes = 0  # since the queue was last seen empty
+        self._door = self._opened_door(str(settings["client.id"]))
 
     def _hear(self, reported: KafkaError) -> None:
         """The error is also the outcome of what was asked; here it only explains."""
         self._heard = f"{reported.name()} {reported.str()}"
+
+    def _opened_door(self, name: str) -> BulkDoor | None:
+        return BulkDoor.of(
+            self._producer,
+            package=Path(confluent_kafka.__file__).parent,
+            version=metadata.version("confluent-kafka"),
+            topic=self._topic,
+            name=name,
+        )
 
     @property
     def _live(self) -> confluent_kafka.Producer:
@@ -170,15 +188,36 @@ class KafkaTransactions:
 
     def add_slices(self, buffer: Octets, bounds: Bounds) -> int | None:
         """Queue slices; the index of one over the limit."""
-        for first in range(0, len(bounds), _SLICES_COUNT):
-            rows = bounds[first : first + _SLICES_COUNT]
-            start = int(rows[0, 2] if rows[0, 0] < 0 else min(rows[0, 0], rows[0, 2]))
-            stop = int(rows[:, 1::2].max())
-            octets = buffer[start:stop].tobytes()
-            refused = self._add_octets(octets, (rows - start).tolist())
+        first = 0
+        for stop in _chunk_stops(bounds):
+            rows = bounds[first:stop]
+            refused = self._add_bulk(buffer, rows) if self._door else self._add_rows(buffer, rows)
             if refused is not None:
                 return first + refused
+            first = stop
         return None
+
+    def _add_bulk(self, buffer: Octets, rows: Bounds) -> int | None:
+        """One call for all; the queue never fills in the middle of it."""
+        assert self._door is not None
+        chunk_bytes = int(_sizes(rows).sum())
+        is_full = self._queued_bytes + chunk_bytes > _QUEUE_KBYTES_MAX * 1024 // 2
+        if is_full or len(self._live) + len(rows) > _QUEUE_RECORDS_MAX:
+            self.flush()
+        self._queued_bytes += chunk_bytes
+        refusal = self._door.queue(buffer, rows)
+        if refusal is None:
+            return None
+        if refusal.code == KafkaError.MSG_SIZE_TOO_LARGE:
+            return refusal.index
+        reported = KafkaError(refusal.code)
+        raise error_of(reported.name(), reported.str(), doing="queueing records")
+
+    def _add_rows(self, buffer: Octets, rows: Bounds) -> int | None:
+        """One call each, through the binding."""
+        start = int(np.where(rows[:, 0] < 0, rows[:, 2], np.minimum(rows[:, 0], rows[:, 2])).min())
+        octets = buffer[start : int(rows[:, 1::2].max())].tobytes()
+        return self._add_octets(octets, (rows - start).tolist())
 
     def _add_octets(self, octets: bytes, rows: list[list[int]]) -> int | None:
         """The hot loop. A key start below 0 is -1 moved down by the chunk's start: no key."""
@@ -235,6 +274,7 @@ class KafkaTransactions:
                 f"the broker has not taken {outstanding} records in {self._timeout_s:g} s: "
                 + (self._heard or "it is silent"),
             )
+        self._queued_bytes = 0
 
     def commit(self) -> float:
         """Commit; the seconds it took."""
@@ -246,9 +286,29 @@ class KafkaTransactions:
     def discard(self) -> None:
         """Purge and destroy. Not ``close``: that would abort, and an abort is one more request that can be late."""
         producer, self._producer = self._producer, None
+        if self._door is not None:
+            self._door.close()
         if producer is not None:
             with suppress(KafkaException):  # a fatal error it was thrown away for
                 producer.purge()
+
+
+def _sizes(bounds: Bounds) -> Bounds:
+    """Bytes of key and value."""
+    keys = np.where(bounds[:, 0] < 0, 0, bounds[:, 1] - bounds[:, 0])
+    sizes: Bounds = bounds[:, 3] - bounds[:, 2] + keys
+    return sizes
+
+
+def _chunk_stops(bounds: Bounds) -> Iterator[int]:
+    """Where chunks end: bounded in records and bytes, at least one record each."""
+    ends = np.cumsum(_sizes(bounds))
+    first = 0
+    while first < len(bounds):
+        begun_bytes = int(ends[first - 1]) if first else 0
+        fitting = int(np.searchsorted(ends, begun_bytes + _CHUNK_BYTES, side="right"))
+        first = min(max(fitting, first + 1), first + _CHUNK_RECORDS, len(bounds))
+        yield first
 
 
 class KafkaPartition:

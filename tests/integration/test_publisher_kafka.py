@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from consumer.topic.kafka import TopicReader
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal, Fenced, Retryable
+from producer.publisher import bulk
 from schemas.control import RecordKind
 from schemas.framing import peek_kind
 from tests.publisher_rig import Rig
@@ -54,10 +55,16 @@ def test_an_idle_topic_says_how_far_it_is(rig: Rig) -> None:
     assert rig.verdict().counts.resolved >= 3
 
 
-def test_a_large_batch_passes_the_clients_queue(rig: Rig) -> None:
-    """More bytes than one request, with keys: every record arrives with its key and value."""
+@pytest.mark.parametrize("door", ["bulk", "binding"])
+def test_a_large_batch_arrives_byte_for_byte(
+    rig: Rig, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks, keys and no keys, through librdkafka's bulk call and through the binding where that was not tried."""
+    if door == "binding":
+        monkeypatch.setattr(bulk, "TRIED", frozenset())
     with rig.running() as publisher:
         stream = rig.stream(publisher, transaction_rows=500)
+        assert (publisher._live._door is None) == (door == "binding")  # type: ignore[attr-defined]
         batch = stream.next_batch(20_000, filler="x" * 300)
         publisher.publish(batch)
     octets = batch.buffer.tobytes()
@@ -70,8 +77,21 @@ def test_a_large_batch_passes_the_clients_queue(rig: Rig) -> None:
         if peek_kind(record.value) is RecordKind.ROW
     ]
     reader.close()
-    expected = [(octets[a:b], octets[c:d]) for a, b, c, d in batch.bounds.tolist() if a >= 0]
+    slices = batch.bounds.tolist()
+    expected = [(octets[a:b], octets[c:d]) for a, b, c, d in slices if a >= 0]
+    assert len(expected) == 20_000
     assert rows == expected
+
+
+def test_slices_outside_the_buffer_are_refused(rig: Rig) -> None:
+    """No pointer is made of bounds that lie: Fatal before anything is read."""
+    publisher = rig.open()
+    batch = rig.stream(publisher).next_batch(3)
+    bounds = batch.bounds.copy()
+    bounds[-1, 3] += 1
+    with pytest.raises(Fatal) as raised:
+        publisher.publish(replace(batch, bounds=bounds))
+    assert raised.value.code == "MR-9001"
 
 
 def test_a_stale_owner_writes_nothing_and_its_successor_goes_on(rig: Rig) -> None:
