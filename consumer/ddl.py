@@ -26,7 +26,7 @@ from consumer.binding import quoted
 from consumer.stretch import is_covered
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
-from consumer.target.structure import read_state
+from consumer.target.structure import NO_IDS, read_state
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
@@ -167,7 +167,11 @@ def decide(
         left = [name for name, state in before.items() if state and now.get(name)]
         there = [name for name, state in before.items() if state]
         return EXECUTE if left == there else UNDECIDED if left else DONE
-    return EXECUTE if before == now else DONE
+    if before != now:
+        return DONE
+    # tables of equal structure that change places look the same without their ids
+    swaps = len(statement.tables) > 1 and any(NO_IDS in state for state in now.values())
+    return UNDECIDED if swaps else EXECUTE
 
 
 def _execute(session: TargetConnection, record: DdlRecord, statement: Statement) -> None:

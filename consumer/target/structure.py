@@ -14,6 +14,7 @@ from schemas.statement import Statement
 
 _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
 _NO_SUCH_DATABASE = 1049
+NO_IDS = "ids unknown"  # of a name that is not ASCII: its file name has an alphabet of its own
 
 
 def read_state(connection: TargetConnection, statement: Statement) -> dict[str, str]:
@@ -39,14 +40,24 @@ def _table_state(connection: TargetConnection, database: str, table: str) -> str
 
 
 def _table_ids(connection: TargetConnection, database: str, table: str) -> str:
+    file = _file_name(database), _file_name(table)
+    if "" in file:
+        return NO_IDS
     source = "INNODB_TABLES" if connection.flavour is Flavour.MYSQL else "INNODB_SYS_TABLES"
-    place = "CONCAT(CONVERT(%s USING filename), '/', CONVERT(%s USING filename))"
+    name = "/".join(file)
     rows = connection.query(
-        f"SELECT NAME, TABLE_ID FROM information_schema.{source}"
-        f" WHERE NAME = {place} OR LEFT(NAME, CHAR_LENGTH({place}) + 1) = CONCAT({place}, '#')",
-        (database, table) * 3,
+        f"SELECT NAME, TABLE_ID FROM information_schema.{source}"  # noqa: S608 - constants
+        " WHERE NAME = %s OR LEFT(NAME, %s) = %s",
+        (name, len(name) + 1, f"{name}#"),
     )
     return ", ".join(f"{name}={number}" for name, number in sorted(rows, key=str))
+
+
+def _file_name(name: str) -> str:
+    """The name as InnoDB writes it: ``a-b`` is ``a@002db``; "" for names that are not ASCII."""
+    if not name.isascii():
+        return ""
+    return "".join(c if c.isalnum() or c == "_" else f"@{ord(c):04x}" for c in name)
 
 
 def _database_state(connection: TargetConnection, database: str) -> str:
