@@ -82,13 +82,14 @@ def receiving(
     member: Member | None = None,
     tls: Tls = UNVERIFIED,
     wanted: GtidPosition | None = None,
+    set_name: str = "",
 ) -> Iterator[Reception]:
     """A receiver of ``server`` into ``directory`` while the block runs."""
     relay = RelayLog.open(directory, flavour=server.flavour)
     source = ReceiverSource(
         member=member or member_of(server),
         login=login_of(server, tls=tls),
-        reader=Reader.for_set(str(directory)),
+        reader=Reader.for_set(set_name or str(directory)),
         heartbeat_s=1.0,
     )
     reception = Reception(Receiver(source, relay, wanted=wanted), relay)

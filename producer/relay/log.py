@@ -92,7 +92,7 @@ class RelayLog:
         self._subdir: Subdir | None = None
         self._position: GtidPosition | None = None  # None: as the file's head says
         self._pending_runs: list[Words] = []
-        self._fd_lock = threading.Lock()  # the fd is not closed while it is synced
+        self._fd_lock = threading.RLock()  # the fd is not closed while it is synced; one writes relay.meta
         self._meta_at_s = 0.0
         self._holds: dict[int, Coordinates] = {}
         self._closed_ends: dict[tuple[str, str], int] = {}
@@ -382,15 +382,16 @@ class RelayLog:
             os.fdatasync(file.fd)
             fault_point(AFTER_FSYNC)
             file.synced_end = end
-        if is_meta_due:
-            self._write_meta(file, position, is_durable=False, end=end)
+            if is_meta_due:
+                self._write_meta(file, position, is_durable=False, end=end)
 
     def _write_meta(
         self, file: OpenFile, position: GtidPosition, *, is_durable: bool, end: int | None = None
     ) -> None:
         fault_point(BEFORE_META)
         meta = Meta(file.name, file.end if end is None else end, str(position))
-        layout.write_meta(self.root / str(file.subdir), meta, is_durable=is_durable)
+        with self._fd_lock:
+            layout.write_meta(self.root / str(file.subdir), meta, is_durable=is_durable)
         self._meta_at_s = time.monotonic()
 
 

@@ -89,9 +89,10 @@ def _check_filters(facts: MemberFacts) -> Iterable[Finding]:
 
 def _wrong(facts: MemberFacts, code: str, name: str, wanted: str) -> Finding:
     value = wanted if wanted == "ON" else f"'{wanted}'"
-    return _finding(
-        code, f"{name}={facts.variables[name]}", f"SET GLOBAL {name} = {value}; ({_PERSIST})"
-    )
+    fix = f"SET GLOBAL {name} = {value};"
+    if name == "binlog_format" and facts.replication and _flavour(facts) is Flavour.MYSQL:
+        fix = f"STOP REPLICA SQL_THREAD; {fix} START REPLICA SQL_THREAD;"  # MySQL refuses it else
+    return _finding(code, f"{name}={facts.variables[name]}", f"{fix} ({_PERSIST})")
 
 
 def _finding(code: str, message: str, fix: str) -> Finding:

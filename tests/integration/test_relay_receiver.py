@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet
-from producer.receiver import Receiver
+from millrace.errors import Fenced
 from producer.relay import layout
-from producer.relay.log import RelayLog
 from producer.relay.reader import RelayReader
 from schemas.gtid import Flavour, parse_gtid_set
+from tests.fix_servers import FLAVOURS, NewServer
 from tests.relay import (
     PLAIN,
     CuttingProxy,
@@ -121,7 +121,7 @@ def test_a_connection_cut_anywhere_is_resumed(
                 before = proxy.connections
                 proxy.cut_after_bytes = limit
                 proxy.cut()
-                eventually(lambda before=before: proxy.connections > before)
+                wait_for_connection(proxy, after=before)
             proxy.cut_after_bytes = None
             proxy.cut()
             eventually(lambda: reception.relay.position().includes(position_of(server)))
@@ -250,27 +250,22 @@ def test_a_relay_log_that_begins_too_late_is_followed_by_a_new_sub_directory(
         assert at.subdir.endswith(".000002")
 
 
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
 def test_a_server_that_was_reset_gets_a_new_sub_directory(
-    new_server: object, tmp_path: Path
+    new_server: NewServer, tmp_path: Path, flavour: Flavour
 ) -> None:
     """RESET: the same file name with other bytes is found out by comparison, not appended to."""
-    assert callable(new_server)
-    for flavour in (Flavour.MARIADB, Flavour.MYSQL):
-        server = new_server(flavour)
-        directory = tmp_path / f"relay-{flavour}"
-        server.execute("CREATE DATABASE a")
-        with receiving(server, directory) as reception:
-            reception.wait_for(server)
-        server.execute(
-            "RESET MASTER" if flavour is Flavour.MARIADB else "RESET BINARY LOGS AND GTIDS"
-        )
-        for number in range(3):
-            server.execute(f"CREATE DATABASE b{number}")
-        with receiving(server, directory) as reception:
-            eventually(lambda reception=reception: _subdir_count(reception.relay) == 2)
-            server.execute("CREATE DATABASE c")
-            names = flush_and_wait(server, reception)
-            assert_identical(server, reception, names)
+    server = new_server(flavour)
+    server.execute("CREATE DATABASE a")
+    with receiving(server, tmp_path / "relay") as reception:
+        reception.wait_for(server)
+    server.execute("RESET MASTER" if flavour is Flavour.MARIADB else "RESET BINARY LOGS AND GTIDS")
+    for number in range(3):
+        server.execute(f"CREATE DATABASE b{number}")
+    with receiving(server, tmp_path / "relay") as reception:
+        eventually(lambda: len({subdir for subdir, _ in reception.relay.list_files()}) == 2)
+        server.execute("CREATE DATABASE c")
+        assert_identical(server, reception, flush_and_wait(server, reception))
 
 
 def test_the_newer_reader_with_our_id_evicts_the_older(
@@ -278,31 +273,22 @@ def test_the_newer_reader_with_our_id_evicts_the_older(
 ) -> None:
     """The older ends as fenced: it must ask for its lease before it reads again."""
     server = source_set.primary
-    with receiving(server, tmp_path / "relay") as old:
+    with receiving(server, tmp_path / "old", set_name="one") as old:
         old.wait_for(server)
-        other = RelayLog.open(tmp_path / "other", flavour=server.flavour)
-        successor = Receiver(old.receiver._source, other, wanted=None)
-        try:
-            old.stop.clear()
-            import threading
-
-            stop = threading.Event()
-            thread = threading.Thread(target=successor.run, args=(stop,))
-            thread.start()
+        with receiving(server, tmp_path / "new", set_name="one") as new:
             eventually(lambda: old.error is not None, what="the older reader's end")
-            assert old.error is not None
+            assert isinstance(old.error, Fenced)
             assert old.error.code == "MR-1042"
-            stop.set()
-            thread.join()
-        finally:
-            other.close()
+            new.wait_for(server)
+
+
+def wait_for_connection(proxy: CuttingProxy, *, after: int) -> None:
+    """Until the receiver has come again."""
+    eventually(lambda: proxy.connections > after)
 
 
 def dump_threads(server: DatabaseServer) -> list[int]:
     """Connection ids of dumps of the service's account."""
     rows = server.execute("SHOW PROCESSLIST")
-    return [int(row[0]) for row in rows if row[1] == server.user and "Binlog Dump" in str(row[4])]
-
-
-def _subdir_count(relay: RelayLog) -> int:
-    return len({subdir for subdir, _ in relay.list_files()})
+    ours = (row for row in rows if row[1] == server.user and "Binlog Dump" in str(row[4]))
+    return [int(str(row[0])) for row in ours]

@@ -1,0 +1,72 @@
+"""A relay log writer killed at every fault point of its own: nothing torn, nothing lost, the same bytes in the end."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import producer.relay.purge
+import producer.relay.recovery  # noqa: F401
+from millrace.faults import ENVIRONMENT, registered
+from producer.relay.log import RelayLog
+from schemas.gtid import Flavour
+from tests.binlog_bytes import BinlogFile
+from tests.relay import read_everything
+
+POINTS = [name for name in registered() if name.startswith("relay.")]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three closed files of a server."""
+    folder = tmp_path_factory.mktemp("server")
+    made = []
+    for number in range(3):
+        file = BinlogFile(first_number=1 + 4 * number)
+        for ending in ("xid", "ddl", "commit", "xid"):
+            file.transaction(ending=ending, rows_bytes=200)
+        file.rotate(f"mysql-bin.{number + 2:06d}")
+        path = folder / f"mysql-bin.{number + 1:06d}"
+        path.write_bytes(file.data)
+        made.append(path)
+    return made
+
+
+def run_writer(root: Path, files: list[Path], fault: str = "") -> int:
+    """The exit status; 0 when it came to its end."""
+    command = [sys.executable, "-m", "tests.fault.relay_process", str(root), *map(str, files)]
+    environment = {**os.environ, ENVIRONMENT: fault}
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=120, check=False)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
+    return done.returncode
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_writer_killed_anywhere_goes_on_to_the_same_bytes(
+    point: str, files: list[Path], tmp_path: Path
+) -> None:
+    """After each kill the relay log is a prefix of whole transactions; in the end it equals the server's files."""
+    if point in ("relay.before_cut", "relay.after_cut"):  # passed only where a tail is torn
+        run_writer(tmp_path, files, "relay.mid_write:kill@9")
+    killed = run_writer(tmp_path, files, f"{point}:kill") != 0
+    killed |= run_writer(tmp_path, files, f"{point}:kill@3") != 0
+    assert killed
+    for key, payload in visible(tmp_path).items():
+        content = next(path for path in files if key.endswith(path.name)).read_bytes()
+        assert content[4:].startswith(payload)
+    assert run_writer(tmp_path, files) == 0
+    ((key, payload),) = visible(tmp_path).items()
+    assert key.startswith("server-b.")
+    assert payload == files[-1].read_bytes()[4:]
+
+
+def visible(root: Path) -> dict[str, bytes]:
+    """What a reader sees after recovery."""
+    relay = RelayLog.open(root, flavour=Flavour.MYSQL)
+    try:
+        return read_everything(relay) if relay.end() is not None else {}
+    finally:
+        relay.close()

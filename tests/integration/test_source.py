@@ -1,0 +1,292 @@
+"""Asking real sets: what is refused, with which code, and that what is said mends it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
+from millrace.errors import Fatal, MillraceError, Retryable
+from producer.source.choice import choose
+from producer.source.connection import Login, SourceConnection
+from producer.source.identity import ask_identity
+from producer.source.inventory import ask_flavour, ask_members
+from producer.source.preflight import Finding, check_settings
+from schemas.documents.model import Member, Tls, TlsMode
+from schemas.gtid import Flavour, parse_gtid_set
+from tests.fix_servers import FLAVOURS, NewServer, NewSet
+from tests.relay import PLAIN, login_of, member_of, position_of, receiving
+from tests.waiting import eventually
+
+
+def members_of(source_set: DatabaseSet) -> tuple[Member, ...]:
+    """As the set document lists them."""
+    return tuple(member_of(server) for server in source_set.members)
+
+
+def connect_error(server: DatabaseServer, login: Login) -> MillraceError:
+    """What connecting ends with."""
+    with pytest.raises(MillraceError) as caught:
+        SourceConnection.connect(member_of(server), login).close()
+    return caught.value
+
+
+def findings_of(server: DatabaseServer) -> dict[str, Finding]:
+    """What the pre-flight check finds, by code."""
+    (facts,) = ask_members([member_of(server)], login_of(server), wanted=None)
+    assert facts.error is None, facts.error
+    return {finding.code: finding for finding in check_settings(facts)}
+
+
+@contextmanager
+def setting(server: DatabaseServer, name: str, value: str) -> Iterator[None]:
+    """A global variable with another value for a while."""
+    before = server.execute(f"SELECT @@GLOBAL.{name}")[0][0]
+    if name == "binlog_format" and server.flavour is Flavour.MYSQL:
+        server.execute("STOP REPLICA SQL_THREAD")
+    server.execute(f"SET GLOBAL {name} = {value}")
+    try:
+        yield
+    finally:
+        if server.execute(f"SELECT @@GLOBAL.{name}")[0][0] != before:
+            server.execute(f"SET GLOBAL {name} = %s", (before,))
+
+
+def test_a_caught_up_replica_is_chosen_with_reasons(source_set: DatabaseSet) -> None:
+    """All three admissible; the primary is the last resort."""
+    source_set.wait_for_replicas()
+    login = login_of(source_set.primary)
+    assert ask_flavour(members_of(source_set), login) is source_set.flavour
+    choice = choose(ask_members(members_of(source_set), login, wanted=None), wanted=None)
+    assert choice.member in {member_of(replica) for replica in source_set.replicas}
+    reasons = choice.reasons()
+    assert len(reasons) == 3
+    assert sum("admissible" in text for text in reasons.values()) == 3
+    assert "(primary" in reasons[str(member_of(source_set.primary))]
+
+
+def test_a_lagging_replica_yields_to_a_caught_up_one(source_set: DatabaseSet) -> None:
+    """Lag is what is missing, also while the replica says it is zero seconds behind."""
+    lagging = source_set.replicas[0]
+    stop, start = (
+        ("STOP SLAVE", "START SLAVE")
+        if lagging.flavour is Flavour.MARIADB
+        else ("STOP REPLICA", "START REPLICA")
+    )
+    lagging.execute(stop)
+    try:
+        source_set.execute("CREATE DATABASE lagging")
+        source_set.execute("DROP DATABASE lagging")
+        wanted = position_of(source_set.primary)
+        eventually(lambda: position_of(source_set.replicas[1]).includes(wanted))
+        facts = ask_members(members_of(source_set), login_of(source_set.primary), wanted=None)
+        choice = choose(facts, wanted=None)
+        assert choice.member == member_of(source_set.replicas[1])
+        assert "2 transactions behind" in choice.reasons()[str(member_of(lagging))]
+    finally:
+        lagging.execute(start)
+
+
+def test_a_wrong_password_is_fatal_and_nowhere_in_the_text(source_set: DatabaseSet) -> None:
+    """MR-1002; the account is named, the password never."""
+    login = Login(
+        user=source_set.user, password="wr0ng-secret", tls=Tls(TlsMode.REQUIRE_UNVERIFIED)
+    )
+    error = connect_error(source_set.primary, login)
+    assert isinstance(error, Fatal)
+    assert error.code == "MR-1002"
+    assert source_set.user in error.message
+    assert "wr0ng-secret" not in f"{error} {error.context} {login}"
+
+
+def test_a_server_that_is_away_is_retryable(source_set: DatabaseSet) -> None:
+    """MR-1001, and the others are chosen from."""
+    login = login_of(source_set.primary)
+    nobody = Member("127.0.0.1", 1)
+    with pytest.raises(Retryable) as caught:
+        SourceConnection.connect(nobody, login)
+    assert caught.value.code == "MR-1001"
+    facts = ask_members([nobody, *members_of(source_set)], login, wanted=None)
+    choice = choose(facts, wanted=None)
+    assert choice.member != nobody
+    assert "MR-1001" in choice.reasons()[str(nobody)]
+
+
+def test_an_unverified_certificate_is_refused_before_any_password(
+    source_set: DatabaseSet, tmp_path: Path
+) -> None:
+    """The servers' certificates are not the system's; `require-unverified` must be said."""
+    server = source_set.primary
+    login = login_of(server, tls=Tls(TlsMode.VERIFY_IDENTITY))
+    assert connect_error(server, login).code in {"MR-1003", "MR-1004"}
+    missing = Tls(TlsMode.VERIFY_CA, str(tmp_path / "none.pem"))
+    assert connect_error(server, replace(login, tls=missing)).code == "MR-1003"
+
+
+def test_a_verified_certificate_is_accepted(source_set: DatabaseSet) -> None:
+    """With the CA that signed it, chain and name are checked and the session is encrypted."""
+    server = source_set.primary
+    if server.tls is None:  # the server made its own certificate: nothing to verify it with
+        assert server.flavour is Flavour.MYSQL
+        return
+    for mode in (TlsMode.VERIFY_CA, TlsMode.VERIFY_IDENTITY):
+        login = login_of(server, tls=Tls(mode, str(server.tls.authority)))
+        with SourceConnection.connect(member_of(server), login) as connection:
+            (row,) = connection.query("SHOW STATUS LIKE 'Ssl_cipher'")
+            assert row["Value"]
+
+
+def test_identity_names_the_relay_directory(source_set: DatabaseSet) -> None:
+    """MySQL's uuid; MariaDB's domain and server id."""
+    server = source_set.replicas[0]
+    with SourceConnection.connect(member_of(server), login_of(server)) as connection:
+        identity = ask_identity(connection)
+    assert identity.flavour is server.flavour
+    query = (
+        "SELECT CONCAT(@@gtid_domain_id, '-', @@server_id)"
+        if server.flavour is Flavour.MARIADB
+        else "SELECT @@server_uuid"
+    )
+    assert identity.server == server.execute(query)[0][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("binlog_row_metadata", "'MINIMAL'", "MR-1014"),
+        ("binlog_row_image", "'MINIMAL'", "MR-1013"),
+        ("binlog_format", "'STATEMENT'", "MR-1012"),
+        ("binlog_checksum", "'NONE'", "MR-1019"),
+    ],
+)
+def test_a_bad_setting_is_found_and_its_statement_mends_it(
+    source_set: DatabaseSet, name: str, value: str, code: str
+) -> None:
+    """The SQL in the fix is run as it stands."""
+    server = source_set.replicas[1]
+    assert findings_of(server) == {}
+    with setting(server, name, value):
+        finding = findings_of(server)[code]
+        for statement in finding.fix.partition(" (")[0].split(";")[:-1]:
+            server.execute(statement)
+        assert findings_of(server) == {}
+
+
+def test_lax_mariadb_gtids_and_partial_json_are_found(source_set: DatabaseSet) -> None:
+    """The settings that one flavour has."""
+    server = source_set.replicas[1]
+    if server.flavour is Flavour.MARIADB:
+        with setting(server, "gtid_strict_mode", "OFF"):
+            assert list(findings_of(server)) == ["MR-1017"]
+    else:
+        with setting(server, "binlog_row_value_options", "'PARTIAL_JSON'"):
+            assert list(findings_of(server)) == ["MR-1015"]
+
+
+def test_an_errant_transaction_excludes_its_member(source_set: DatabaseSet) -> None:
+    """A write to a replica of its own (here undone in effect, not in history) is seen against the primary."""
+    replica = source_set.replicas[1]
+    if replica.flavour is Flavour.MARIADB:
+        fact = ask_members([member_of(replica)], login_of(replica), wanted=None)[0]
+        assert fact.holdings is not None
+        errant = parse_gtid_set(Flavour.MARIADB, "9-9-9")
+        fact = replace(fact, holdings=replace(fact.holdings, position=errant))
+    else:
+        before = replica.gtid_position()
+        replica.execute("SET GLOBAL read_only = OFF")
+        replica.execute("CREATE DATABASE errant")
+        replica.execute("DROP DATABASE errant")
+        (fact,) = ask_members([member_of(replica)], login_of(replica), wanted=None)
+        assert before
+    others = ask_members(members_of(source_set)[:2], login_of(replica), wanted=None)
+    choice = choose([*others, fact], wanted=None)
+    assert choice.member != fact.member
+    assert "MR-1032" in choice.reasons()[str(fact.member)]
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+def test_a_replica_that_does_not_log_changes_is_refused(new_set: NewSet, flavour: Flavour) -> None:
+    """Its own binlog lacks the primary's rows; the primary is read instead."""
+    option = (
+        "--skip-log-slave-updates" if flavour is Flavour.MARIADB else "--skip-log-replica-updates"
+    )
+    made = new_set(flavour, options=ServerOptions(extra=(option,)))
+    choice = choose(ask_members(members_of(made), login_of(made.primary), wanted=None), wanted=None)
+    assert choice.member == member_of(made.primary)
+    assert "MR-1011" in choice.reasons()[str(member_of(made.replicas[0]))]
+
+
+def purge_to(server: DatabaseServer, file: str) -> bool:
+    """Ask for it; MariaDB keeps a file until its next checkpoint."""
+    server.execute(f"PURGE BINARY LOGS TO '{file}'")
+    return str(server.execute("SHOW BINARY LOGS")[0][0]) == file
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+def test_purged_transactions_are_named(new_server: NewServer, flavour: Flavour) -> None:
+    """MR-1031 names the missing interval; what is still there is found."""
+    server = new_server(flavour)
+    server.execute("CREATE DATABASE a")
+    early = position_of(server)
+    server.execute("CREATE DATABASE b")
+    server.execute("FLUSH BINARY LOGS")
+    late = position_of(server)
+    server.execute("CREATE DATABASE c")
+    last = str(server.execute("SHOW BINARY LOGS")[-1][0])
+    if flavour is Flavour.MARIADB:  # else it keeps what no replica has fetched
+        server.execute("SET GLOBAL slave_connections_needed_for_purge = 0")
+    eventually(lambda: purge_to(server, last))
+    login = login_of(server)
+    with pytest.raises(Fatal) as caught:
+        choose(ask_members([member_of(server)], login, wanted=early), wanted=early)
+    assert caught.value.code == "MR-1031"
+    assert str(late).rpartition(":")[2].rpartition("-")[2] in caught.value.message
+    chosen = choose(ask_members([member_of(server)], login, wanted=late), wanted=late)
+    assert chosen.member == member_of(server)
+
+
+def test_an_account_without_privileges_is_told_which(
+    mysql_server: DatabaseServer, mariadb_server: DatabaseServer
+) -> None:
+    """MR-1005, on the questions and on the dump."""
+    for server in (mysql_server, mariadb_server):
+        server.execute("CREATE USER IF NOT EXISTS 'poor'@'%' IDENTIFIED BY 'poor-secret'")
+        login = Login(user="poor", password="poor-secret", tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
+        with pytest.raises(Fatal) as caught:
+            choose(ask_members([member_of(server)], login, wanted=None), wanted=None)
+        assert caught.value.code == "MR-1005"
+        assert "REPLICATION SLAVE" in caught.value.fix
+
+
+def test_plain_text_is_possible_when_asked_for(source_set: DatabaseSet, tmp_path: Path) -> None:
+    """`tls: disabled` streams in the clear."""
+    server = source_set.primary
+    SourceConnection.connect(member_of(server), login_of(server)).close()
+    with receiving(server, tmp_path / "relay", tls=PLAIN) as reception:
+        reception.wait_for(server)
+
+
+def test_tagged_gtids_are_followed(mysql_server: DatabaseServer, tmp_path: Path) -> None:
+    """MySQL's GTIDs with tags: the relay log's position is the server's, to the interval."""
+    run = mysql_server.execute
+    run("CREATE DATABASE IF NOT EXISTS tagged")
+    run("CREATE TABLE IF NOT EXISTS tagged.t (id INT PRIMARY KEY AUTO_INCREMENT)")
+    run("DROP PROCEDURE IF EXISTS tagged.p")
+    for tag in ("blue", "a_very_long_tag_of_32_characters", "blue"):
+        run_in_session(
+            mysql_server, [f"SET gtid_next = 'AUTOMATIC:{tag}'", "INSERT INTO tagged.t VALUES ()"]
+        )
+    assert "blue:1-2" in mysql_server.gtid_position()
+    with receiving(mysql_server, tmp_path / "relay") as reception:
+        reception.wait_for(mysql_server)
+        assert reception.relay.position() == position_of(mysql_server)
+
+
+def run_in_session(server: DatabaseServer, statements: list[str]) -> None:
+    """Several statements on one connection."""
+    login = login_of(server)
+    with SourceConnection.connect(member_of(server), login) as connection:
+        for statement in statements:
+            connection.query(statement)
