@@ -11,6 +11,7 @@ Rows never pass through here, only their offsets, weights and keys. Everything t
 records, the mark and the target alone.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -33,12 +34,15 @@ from consumer.target.progress import (
 )
 from consumer.workshop import Catalogue
 from millrace.faults import fault_point, register
+from millrace.log import get_logger
 from schemas.control import DdlRecord, SchemaRecord
 from schemas.documents import ConflictPolicy
 from schemas.record import decode_control
 
 BEFORE_MARK = register("apply.before_mark")
 AFTER_MARK = register("apply.after_mark")
+
+_log = get_logger("apply.batch")
 
 SOLE_OFFSETS_MAX = 4096  # below, a second Spark job costs more than a second connection gains
 
@@ -79,6 +83,7 @@ class Figures:
     """Counts for the status, since the start of the run."""
 
     batches: int = 0
+    orders: int = 0
     rows: int = 0
     statements: int = 0
     ddl: int = 0
@@ -97,6 +102,9 @@ class BatchApplier:
     figures: Figures = field(default_factory=Figures)
     _session: TargetConnection | None = None
     _version: int = 0
+    _nears_barrier: bool = (
+        False  # barriers come in swarms: behind one, no lanes for a handful of rows
+    )
 
     @classmethod
     def at(
@@ -113,11 +121,23 @@ class BatchApplier:
         try:
             while True:
                 left = records.span - max(self.mark.next_offset - max(begin, 0), 0)
-                barrier = self._stretch(records, is_small=left <= SOLE_OFFSETS_MAX)
+                begun_s, rows = time.monotonic(), self.figures.rows
+                outcome = self._stretch(records, is_small=left <= SOLE_OFFSETS_MAX)
+                _log.debug(
+                    "stretch applied",
+                    offsets=left,
+                    rows=self.figures.rows - rows,
+                    ms=round((time.monotonic() - begun_s) * 1000),
+                )
                 progressed(self.mark)
-                if barrier is None:
+                self._nears_barrier = outcome.barrier is not None
+                if outcome.is_cut:
+                    continue
+                if outcome.barrier is None:
                     return
-                self._pass(barrier)
+                begun_s = time.monotonic()
+                self._pass(outcome.barrier)
+                _log.debug("barrier passed", ms=round((time.monotonic() - begun_s) * 1000))
                 progressed(self.mark)
         finally:
             records.release()
@@ -127,15 +147,16 @@ class BatchApplier:
         if self._session is not None:
             self._session.close()
 
-    def _stretch(self, records: RecordsLike, *, is_small: bool) -> Barrier | None:
-        order = self._order()
-        if is_small or self.assignment.lane_count == 1:
-            outcome = records.sole(order, self.catalogue, self.applied)
+    def _stretch(self, records: RecordsLike, *, is_small: bool) -> Outcome:
+        if is_small or self._nears_barrier or self.assignment.lane_count == 1:
+            cut = 1 << 62 if is_small else SOLE_OFFSETS_MAX
+            outcome = records.sole(self._order(rows_max=cut), self.catalogue, self.applied)
             assert outcome.mark is not None
             self.mark = outcome.mark
             self._learn(outcome.learned)
             self._count(outcome)
-            return outcome.barrier
+            return outcome
+        order = self._order()
         plan = records.plan(order, self.catalogue, self.applied)
         self._learn(plan.outcome.learned)
         if len(plan.offsets):
@@ -149,17 +170,19 @@ class BatchApplier:
         if plan.outcome.mark != self.mark:
             self._move(plan.outcome.mark, plan.outcome.learned)
         self.figures.commit_ms = plan.outcome.commit_ms or self.figures.commit_ms
-        return plan.outcome.barrier
+        return plan.outcome
 
-    def _order(self) -> Order:
+    def _order(self, *, rows_max: int = 1 << 62) -> Order:
         given = self.assignment
+        self.figures.orders += 1
         return Order(
             given.owner,
             given.endpoint,
             given.policy,
             self.mark,
-            self.figures.batches,
+            self.figures.orders,
             given.registry,
+            rows_max,
         )
 
     def _count(self, outcome: Outcome) -> None:
@@ -208,16 +231,19 @@ class BatchApplier:
             return
         assert isinstance(record, DdlRecord)
         after = advanced(self.mark, None, seq=record.source.seq, next_offset=barrier.offset + 1)
-        changed = record.source.seq > self.mark.seq and apply_ddl(
+        if record.source.seq <= self.mark.seq:
+            self._move(
+                advanced(self.mark, None, seq=self.mark.seq, next_offset=barrier.offset + 1), {}
+            )
+            return
+        changed = apply_ddl(
             self.assignment.endpoint, self.assignment.owner, record, DdlPlace(self.mark, after)
         )
-        if record.source.seq <= self.mark.seq:
-            after = advanced(self.mark, None, seq=self.mark.seq, next_offset=barrier.offset + 1)
-            self._move(after, {})
         self.mark = after
-        self.figures.ddl += changed
+        self.figures.ddl += bool(changed)
         self.figures.left_out += not changed
         if changed:
             session = self._own_session()
-            self._renew(self.catalogue.book, read_inventory(session))
+            inventory = read_inventory(session, databases=changed, known=self.catalogue.inventory)
+            self._renew(self.catalogue.book, inventory)
             session.commit()

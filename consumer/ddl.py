@@ -52,8 +52,8 @@ class DdlPlace:
     after: Mark
 
 
-def apply_ddl(endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPlace) -> bool:
-    """Apply, record or pass over a statement, and move the mark over it. True if the target's tables may differ now."""
+def apply_ddl(endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPlace) -> set[str]:
+    """Apply, record or pass over a statement, and move the mark over it. The databases whose tables may differ now."""
     session = connect(endpoint)
     try:
         if is_covered(record, place.before):
@@ -67,11 +67,11 @@ def apply_ddl(endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPla
         session.close()
 
 
-def _pass_over(session: TargetConnection, owner: Owner, place: DdlPlace) -> bool:
+def _pass_over(session: TargetConnection, owner: Owner, place: DdlPlace) -> set[str]:
     check_fence(session, owner)
     move_mark(session, owner.task, before=place.before, after=place.after)
     session.commit()
-    return False
+    return set()
 
 
 def _leave_out(
@@ -80,7 +80,7 @@ def _leave_out(
     record: DdlRecord,
     statement: Statement,
     place: DdlPlace,
-) -> bool:
+) -> set[str]:
     check_fence(session, owner)
     session.query(
         f"REPLACE INTO {DATABASE}.left_out VALUES (%s, %s, %s, %s)",
@@ -93,7 +93,7 @@ def _leave_out(
     )
     move_mark(session, owner.task, before=place.before, after=place.after)
     session.commit()
-    return False
+    return set()
 
 
 def _once(
@@ -102,7 +102,7 @@ def _once(
     record: DdlRecord,
     statement: Statement,
     place: DdlPlace,
-) -> bool:
+) -> set[str]:
     seq = record.source.seq
     check_fence(session, owner)
     found = session.query(
@@ -134,7 +134,7 @@ def _once(
     )
     session.commit()
     session.close()
-    return True
+    return {name.database for name in statement.tables} | set(statement.databases)
 
 
 def _is_understood(statement: Statement) -> bool:

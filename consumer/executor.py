@@ -12,7 +12,7 @@ Errors of our branches travel to the driver in the outcome; others end the Spark
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -58,11 +58,15 @@ class Order:
     mark: Mark
     batch: int
     registry: str = ""
+    rows_max: int = 1 << 62  # a sole lane stops at the end of the Arrow batch that reaches it
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done. ``mark``: where a sole lane left it, or how far a plan saw; ``commit_ms``: of the last row."""
+    """What was done. ``mark``: where a sole lane left it, or how far a plan saw; ``commit_ms``: of the last row.
+
+    ``is_cut``: it stopped at ``rows_max``, records are left.
+    """
 
     mark: Mark | None = None
     learned: dict[int, str] = field(default_factory=dict)
@@ -70,6 +74,7 @@ class Outcome:
     rows: int = 0
     statements: int = 0
     commit_ms: int = 0
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ def arrow_values(batch: pa.RecordBatch) -> tuple[Ints, Values]:
 
 
 def apply_sole(
-    batches: Iterable[pa.RecordBatch],
+    batches: Iterator[pa.RecordBatch],
     *,
     order: Order,
     catalogue: Catalogue,
@@ -139,9 +144,17 @@ def apply_sole(
             mark = after
             rows += len(numbers)
             commit_ms = _last_commit_ms(stretch.rows, numbers) or commit_ms
-        if stretch.barrier is not None:
-            return Outcome(mark, learned, stretch.barrier, rows, statements, commit_ms)
+        if stretch.barrier is not None or rows >= order.rows_max:
+            is_cut = stretch.barrier is None
+            _drain(batches)
+            return Outcome(mark, learned, stretch.barrier, rows, statements, commit_ms, is_cut)
     return Outcome(mark, learned, None, rows, statements, commit_ms)
+
+
+def _drain(batches: Iterator[pa.RecordBatch]) -> None:
+    """Read what is left: Spark ends a Python process that leaves input unread, and a new one takes a second."""
+    for _ in batches:
+        pass
 
 
 def _last_commit_ms(rows: Rows, numbers: Ints) -> int:
@@ -223,7 +236,7 @@ def _apply_part(
 
 
 def plan(
-    batches: Iterable[pa.RecordBatch],
+    batches: Iterator[pa.RecordBatch],
     *,
     order: Order,
     catalogue: Catalogue,
@@ -257,6 +270,7 @@ def plan(
             weights.append(stretch.rows.values.sizes()[stretch.waiting] + 256)
             commit_ms = _last_commit_ms(stretch.rows, stretch.waiting)
         if barrier is not None:
+            _drain(batches)
             break
     return Plan(
         Outcome(seen, learned, barrier, count, 0, commit_ms),
@@ -284,7 +298,7 @@ def _joined(arrays: list[npt.NDArray[Any]], kind: type = np.int64) -> npt.NDArra
 
 
 def apply_lane(
-    batches: Iterable[pa.RecordBatch],
+    batches: Iterator[pa.RecordBatch],
     *,
     lane: int,
     order: Order,
@@ -373,6 +387,7 @@ def unpack(packed: bytes) -> Outcome | Plan:
         header["rows"],
         header["statements"],
         header["commit_ms"],
+        header["is_cut"],
     )
     if not header["arrays"]:
         return outcome

@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -38,6 +38,7 @@ from consumer.executor import (
     unpack,
 )
 from consumer.registry import look_up_at
+from consumer.warm import warm
 from consumer.workshop import Catalogue
 from millrace.errors import Fatal, Retryable
 from millrace.home import home
@@ -98,6 +99,7 @@ def _settings(scratch: Path, master: str) -> dict[str, str]:
         "spark.speculation": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "consumer.spark",
         "spark.driver.memory": "1g",
         "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than these plans can gain
         "spark.sql.shuffle.partitions": "4",
@@ -190,7 +192,7 @@ class Records:
         """``executor.apply_sole`` in one Spark task."""
         shared = _share(self._driver, catalogue)
 
-        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return results(
                 guarded(
                     lambda: apply_sole(
@@ -214,7 +216,7 @@ class Records:
             self._is_kept = True
         shared = _share(self._driver, catalogue)
 
-        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return results(
                 guarded(
                     lambda: plan(
@@ -253,7 +255,7 @@ class Records:
             .select("offset", "value")
         )
 
-        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
             assert context is not None
             number = context.partitionId()
@@ -304,3 +306,12 @@ def _first_line(exc: BaseException) -> str:
         line for line in lines if line.startswith(("Caused by", "pyspark.errors", "Exception:"))
     ]
     return " | ".join([*lines[:1], *cause[:2]])[:600]
+
+
+if (
+    __name__ == "__main__"
+):  # Spark's daemon, which forks the Python workers: they find the kernel loaded
+    from pyspark.daemon import manager
+
+    warm()
+    manager()

@@ -4,7 +4,7 @@ Values only, so that it travels to executors. A table that is not in the invento
 compared as the server gives them. Not done here: deciding anything about records (``consumer.binding``).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from consumer.target.connection import TargetConnection
@@ -67,14 +67,37 @@ class Inventory:
     foreign_keys: tuple[ForeignKey, ...] = ()
 
 
-def read_inventory(connection: TargetConnection) -> Inventory:
-    """Ask the target for everything, four statements."""
-    columns: dict[TableKey, dict[str, TargetColumn]] = {}
-    for row in connection.query(_COLUMNS):
-        database, table, name, type_text, base, charset, collation, nullable, generated = map(
-            _text, row
-        )
-        columns.setdefault((database, table), {})[name] = TargetColumn(
+def read_inventory(
+    connection: TargetConnection,
+    *,
+    databases: Set[str] | None = None,
+    known: Inventory | None = None,
+) -> Inventory:
+    """Ask for these databases (None: all) and keep the rest of ``known``.
+
+    One database at a time: a condition over all of them makes MariaDB open every view of its own, each time (and
+    11.4.5 has crashed at it).
+    """
+    present = {
+        _text(name)
+        for (name,) in connection.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
+    }
+    asked = present if databases is None else databases
+    tables = {} if known is None else {k: t for k, t in known.tables.items() if k[0] not in asked}
+    foreign = [] if known is None else [f for f in known.foreign_keys if f.child[0] not in asked]
+    for database in sorted((asked & present) - set(_SYSTEM)):
+        tables |= _read_tables(connection, database)
+        foreign += _read_foreign_keys(connection, database)
+    ((packet,),) = connection.query("SELECT @@max_allowed_packet")
+    assert isinstance(packet, int)
+    return Inventory(connection.flavour, packet, tables, tuple(foreign))
+
+
+def _read_tables(connection: TargetConnection, database: str) -> dict[TableKey, TargetTable]:
+    columns: dict[str, dict[str, TargetColumn]] = {}
+    for row in connection.query(_COLUMNS, (database,)):
+        table, name, type_text, base, charset, collation, nullable, generated = map(_text, row)
+        columns.setdefault(table, {})[name] = TargetColumn(
             name,
             type_text.lower(),
             base.lower(),
@@ -83,19 +106,37 @@ def read_inventory(connection: TargetConnection) -> Inventory:
             nullable == "YES",
             generated != "",
         )
-    keys: dict[TableKey, dict[str, list[tuple[str, str]]]] = {}
-    for row in connection.query(_UNIQUE_KEYS):
-        database, table, index, column, prefix = map(_text, row)
-        keys.setdefault((database, table), {}).setdefault(index, []).append((column, prefix))
-    tables = {
-        place: TargetTable(*place, found, tuple(_unique_keys(keys.get(place, {}))))
-        for place, found in columns.items()
+    kinds = {_text(table): _text(kind) for table, kind in connection.query(_KINDS, (database,))}
+    keys: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    for row in connection.query(_UNIQUE_KEYS, (database,)):
+        table, index, column, prefix = map(_text, row)
+        keys.setdefault(table, {}).setdefault(index, []).append((column, prefix))
+    return {
+        (database, table): TargetTable(
+            database, table, found, tuple(_unique_keys(keys.get(table, {})))
+        )
+        for table, found in columns.items()
+        if kinds.get(table) in ("BASE TABLE", "SYSTEM VERSIONED")
     }
-    ((packet,),) = connection.query("SELECT @@max_allowed_packet")
-    assert isinstance(packet, int)
-    return Inventory(
-        connection.flavour, packet, tables, tuple(_foreign_keys(connection.query(_FOREIGN_KEYS)))
-    )
+
+
+def _read_foreign_keys(connection: TargetConnection, database: str) -> Iterable[ForeignKey]:
+    cascades = {
+        (_text(table), _text(name)): not {_text(delete), _text(update)} <= {"RESTRICT", "NO ACTION"}
+        for table, name, delete, update in connection.query(_RULES, (database,))
+    }
+    found: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    for row in connection.query(_FOREIGN_COLUMNS, (database,)):
+        table, name, *rest = map(_text, row)
+        found.setdefault((table, name), []).append(tuple(rest))
+    for (table, name), parts in found.items():
+        yield ForeignKey(
+            (database, table),
+            tuple(part[0] for part in parts),
+            (parts[0][1], parts[0][2]),
+            tuple(part[3] for part in parts),
+            cascades.get((table, name), True),
+        )
 
 
 def _text(value: object) -> str:
@@ -109,40 +150,22 @@ def _unique_keys(indexes: Mapping[str, list[tuple[str, str]]]) -> Iterable[Uniqu
         yield UniqueKey(name, tuple(column for column, _ in parts), whole)
 
 
-def _foreign_keys(rows: Iterable[tuple[object, ...]]) -> Iterable[ForeignKey]:
-    found: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    for row in rows:
-        texts = tuple(map(_text, row))
-        found.setdefault(texts[:3], []).append(texts)
-    for parts in found.values():
-        database, table, _, _, parent_database, parent_table, _, on_delete, on_update = parts[0]
-        yield ForeignKey(
-            (database, table),
-            tuple(part[3] for part in parts),
-            (parent_database, parent_table),
-            tuple(part[6] for part in parts),
-            not {on_delete, on_update} <= {"RESTRICT", "NO ACTION"},
-        )
-
-
-_OURS = ", ".join(f"'{name}'" for name in _SYSTEM)
-_COLUMNS = f"""
-SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.DATA_TYPE, c.CHARACTER_SET_NAME,
-       c.COLLATION_NAME, c.IS_NULLABLE, COALESCE(c.GENERATION_EXPRESSION, '')
-FROM information_schema.COLUMNS c JOIN information_schema.TABLES t USING (TABLE_SCHEMA, TABLE_NAME)
-WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND c.TABLE_SCHEMA NOT IN ({_OURS})
-ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION
+_COLUMNS = """
+SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, DATA_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, IS_NULLABLE,
+       COALESCE(GENERATION_EXPRESSION, '')
+FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s ORDER BY TABLE_NAME, ORDINAL_POSITION
 """
-_UNIQUE_KEYS = f"""
-SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
-WHERE NON_UNIQUE = 0 AND TABLE_SCHEMA NOT IN ({_OURS})
-ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
+_KINDS = "SELECT TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
+_UNIQUE_KEYS = """
+SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
+WHERE TABLE_SCHEMA = %s AND NON_UNIQUE = 0 ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
 """
-_FOREIGN_KEYS = f"""
-SELECT k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.COLUMN_NAME, k.REFERENCED_TABLE_SCHEMA,
-       k.REFERENCED_TABLE_NAME, k.REFERENCED_COLUMN_NAME, r.DELETE_RULE, r.UPDATE_RULE
-FROM information_schema.KEY_COLUMN_USAGE k JOIN information_schema.REFERENTIAL_CONSTRAINTS r
-  ON r.CONSTRAINT_SCHEMA = k.CONSTRAINT_SCHEMA AND r.CONSTRAINT_NAME = k.CONSTRAINT_NAME AND r.TABLE_NAME = k.TABLE_NAME
-WHERE k.REFERENCED_TABLE_NAME IS NOT NULL AND k.TABLE_SCHEMA NOT IN ({_OURS})
-ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.ORDINAL_POSITION
+_RULES = """
+SELECT TABLE_NAME, CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE
+FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = %s
+"""
+_FOREIGN_COLUMNS = """
+SELECT TABLE_NAME, CONSTRAINT_NAME, COLUMN_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME,
+REFERENCED_COLUMN_NAME FROM information_schema.KEY_COLUMN_USAGE
+WHERE TABLE_SCHEMA = %s AND REFERENCED_TABLE_NAME IS NOT NULL ORDER BY TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION
 """

@@ -46,7 +46,7 @@ def _table_ids(connection: TargetConnection, database: str, table: str) -> str:
     source = "INNODB_TABLES" if connection.flavour is Flavour.MYSQL else "INNODB_SYS_TABLES"
     name = "/".join(file)
     rows = connection.query(
-        f"SELECT NAME, TABLE_ID FROM information_schema.{source}"  # noqa: S608 - constants
+        f"SELECT NAME, TABLE_ID FROM information_schema.{source}"
         " WHERE NAME = %s OR LEFT(NAME, %s) = %s",
         (name, len(name) + 1, f"{name}#"),
     )
