@@ -7,7 +7,7 @@ bytes       long length, then the bytes; a string is the same with UTF-8 in it
 import numpy as np
 
 from producer.kernel.compiled import compiled
-from producer.kernel.memory import Bytes, copy, load_u8, signed, store_u8
+from producer.kernel.memory import Bytes, copy, signed, store_u8
 
 LONG_BYTES_MAX = 10
 
@@ -45,17 +45,3 @@ def write_bytes(out: Bytes, at: int, origin: Bytes, start: int, length: int) -> 
     at = write_long(out, at, length)
     copy(out, at, origin, start, length)
     return at + length
-
-
-@compiled
-def read_long(origin: Bytes, at: int) -> int:
-    """The Avro long at `at` (for reading our own templates; unchecked)."""
-    value = 0
-    shift = 0
-    while True:
-        byte = load_u8(origin, at)
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return (value >> 1) ^ -(value & 1)
-        shift += 7
-        at += 1

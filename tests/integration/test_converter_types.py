@@ -1,0 +1,167 @@
+"""Every type at its extremes on real servers: what a SELECT says is what the record holds, in every image.
+
+The server's own binlog files are read: the relay log is byte-identical with them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pymysql
+import pytest
+
+from deploy.servers import DatabaseServer
+from producer.converter.filters import TableFilter
+from schemas.coordinates import Coordinates
+from tests.converter_rig import SUBDIR, Conversion, FileReader
+from tests.fix_servers import FLAVOURS
+from tests.type_values import CASES, TypeCase
+
+DATABASE = "types_of_rows"
+Cursor = pymysql.cursors.Cursor
+
+
+@pytest.fixture(params=FLAVOURS, ids=str)
+def server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """A single server of each flavour."""
+    found = request.getfixturevalue(f"{request.param}_server")
+    assert isinstance(found, DatabaseServer)
+    return found
+
+
+@contextmanager
+def session(server: DatabaseServer) -> Iterator[Cursor]:
+    """A connection as root that takes any value."""
+    connection = pymysql.connect(
+        unix_socket=str(server.socket), user="root", charset="utf8mb4", autocommit=True
+    )
+    with connection, connection.cursor() as cursor:
+        cursor.execute(
+            "SET sql_mode='NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', time_zone='+00:00'"
+        )
+        yield cursor
+
+
+@contextmanager
+def logged(server: DatabaseServer, database: str) -> Iterator[tuple[Cursor, list[Conversion]]]:
+    """A fresh database in a binlog file of its own; behind the block, the list has its conversion."""
+    made: list[Conversion] = []
+    with session(server) as cursor:
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute("SHOW BINARY LOGS")
+        file = str(cursor.fetchall()[-1][0])
+        cursor.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
+        cursor.execute(f"USE {database}")
+        yield cursor, made
+        cursor.execute("FLUSH BINARY LOGS")
+        made.append(
+            Conversion(
+                FileReader.of_server(server.binlog_dir),
+                flavour=server.flavour,
+                filter=TableFilter(include=(f"{database}.*",)),
+                at=Coordinates(SUBDIR, file, 4),
+            )
+        )
+        cursor.execute(f"DROP DATABASE {database}")
+
+
+def _fill(cursor: Cursor, case: TypeCase, table: str) -> dict[int, object]:
+    """The table of one case; what a SELECT says of each row."""
+    cursor.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, v {case.ddl})")
+    for number, value in enumerate((*case.values, "NULL"), 1):
+        cursor.execute(f"INSERT INTO {table} VALUES ({number}, {value})")
+    cursor.execute(f"SELECT id, {case.tells} FROM {table} WHERE v IS NOT NULL")
+    told = dict(cursor.fetchall())
+    cursor.execute(f"UPDATE {table} SET id = id + 1000")
+    cursor.execute(f"DELETE FROM {table} WHERE id > 1000")
+    return told
+
+
+def test_the_record_holds_what_a_select_says(server: DatabaseServer) -> None:
+    """Insert, both images of an update, delete; NULL too."""
+    cases = [case for case in CASES if server.flavour in case.flavours]
+    with logged(server, DATABASE) as (cursor, made):
+        told = {f"t{n}": _fill(cursor, case, f"t{n}") for n, case in enumerate(cases)}
+    (conversion,) = made
+    found: dict[str, dict[int, set[object]]] = {}
+    for row in conversion.rows():
+        for image in (row.change.before, row.change.after):
+            if image is not None:
+                place = found.setdefault(row.source.table, {}).setdefault(
+                    int(str(image["id"])) % 1000, set()
+                )
+                place.add(image["v"])
+    for number, case in enumerate(cases):
+        images = found[f"t{number}"]
+        null = len(case.values) + 1
+        assert images.pop(null) == {None}, case.ddl
+        read = {row: {case.reads(value) for value in values} for row, values in images.items()}
+        wanted = {row: {value} for row, value in told[f"t{number}"].items()}
+        assert read == wanted, case.ddl
+
+
+# character set: bytes that are no text in it
+CHARSETS = {
+    "latin1": "80 81 8D 9D E4 FF",
+    "ascii": "41 80",
+    "cp1251": "C0 98",
+    "greek": "E1 A4",
+    "tis620": "A1 DB",
+    "swe7": "5B 7D",
+    "gbk": "C4E3BAC3 8080 81",
+    "gb2312": "C4E3 A2A1",
+    "big5": "A741A66E A15A F9D6",
+    "sjis": "82A0 815F B1 F040",
+    "cp932": "82A0 8740 FA54 81CA",
+    "ujis": "A4A2 8EB1 8FB0A1 F5A1",
+    "eucjpms": "A4A2 ADA1 8FF3F3",
+    "euckr": "B0A1 FEFE",
+    "gb18030": "C4E3 8130A530 9030A530 A8BC 8135F437",
+    "ucs2": "00E4 D83D",
+    "utf16": "00E4 D83DDE00",
+    "utf16le": "E400 3DD800DE",
+    "utf32": "000000E4 0001F600",
+    "utf8mb3": "C3A4",
+    "utf8mb4": "F09F9880 EDA080",
+}
+
+
+def test_text_of_every_charset_is_text_or_its_bytes(server: DatabaseServer) -> None:
+    """Text that the server itself converts to utf8mb4 and back to the same bytes, else the very bytes."""
+    with logged(server, "charsets_of_rows") as (cursor, made):
+        cursor.execute("SHOW CHARACTER SET")
+        known = {row[0] for row in cursor.fetchall()}
+        told = {}
+        for charset, samples in CHARSETS.items():
+            if charset not in known:
+                continue
+            cursor.execute(f"CREATE TABLE {charset} (id INT PRIMARY KEY, v BLOB)")
+            for number, sample in enumerate(samples.split(), 1):
+                cursor.execute(f"INSERT INTO {charset} VALUES ({number}, x'{sample}')")
+            cursor.execute(
+                f"CREATE TABLE {charset}_text (id INT PRIMARY KEY, v TEXT CHARACTER SET {charset})"
+            )
+            for number, sample in enumerate(samples.split(), 1):
+                try:
+                    cursor.execute(f"INSERT INTO {charset}_text VALUES ({number}, x'{sample}')")
+                except pymysql.err.Error:
+                    continue  # not even the server takes these bytes
+            back = f"CONVERT(CONVERT(v USING utf8mb4) USING {charset})"
+            cursor.execute(
+                f"SELECT id, HEX(v), HEX(CONVERT(v USING utf8mb4)), HEX({back}) FROM {charset}_text"
+            )
+            told[f"{charset}_text"] = {row[0]: row[1:] for row in cursor.fetchall()}
+    (conversion,) = made
+    compared = 0
+    for row in conversion.rows():
+        if row.source.table not in told or row.change.after is None:
+            continue
+        raw, text, back = told[row.source.table][int(str(row.change.after["id"]))]
+        value = row.change.after["v"]
+        if isinstance(value, str):
+            assert (value.encode().hex().upper(), back) == (text, raw), (row.source.table, raw)
+        else:
+            assert isinstance(value, bytes)
+            assert value.hex().upper() == raw
+            assert back != raw or "3F" in text or "EFBFBD" in text or text.startswith("ED"), raw
+        compared += 1
+    assert compared > 40

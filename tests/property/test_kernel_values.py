@@ -1,0 +1,349 @@
+"""The kernel's primitives against Python's own numbers, codecs and compressors."""
+
+import json
+import math
+import struct
+import zlib
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from producer.converter.charset_tables import CharsetTables
+from producer.kernel import charsets, temporal
+from producer.kernel.avro import long_size, write_long
+from producer.kernel.decimals import LIMBS, packed_size, write_decimal, write_unsigned_bytes
+from producer.kernel.doubles import write_json_double
+from producer.kernel.inflate import inflate
+from producer.kernel.json_binary import STACK, write_json
+from producer.kernel.memory import Bytes
+from schemas.charset import TABLE_CHARSETS, decode_text
+
+OUT = np.zeros(1 << 16, np.uint8)
+NUMBERS = np.zeros(max(STACK, LIMBS), np.int64)
+
+
+def holds_for(
+    *strategies: Any, **named: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """``given`` without a deadline: the first call of a kernel loads or compiles it."""
+    unlimited: Any = settings(deadline=None)
+    return lambda test: unlimited(given(*strategies, **named)(test))
+
+
+def array(content: bytes) -> Bytes:
+    """A writable array, as the kernel is compiled for; never empty."""
+    return np.frombuffer(bytearray(content or b"\0"), np.uint8)
+
+
+def written(end: int, start: int = 0) -> bytes:
+    """What a writer left in OUT."""
+    return OUT[start:end].tobytes()
+
+
+@holds_for(st.integers(-(2**63), 2**63 - 1))
+def test_a_long_is_what_avro_writes(value: int) -> None:
+    """Every 64-bit number, and its size."""
+    wanted = BytesIO()
+    fastavro.schemaless_writer(wanted, "long", value)
+    assert written(write_long(OUT, 0, value)) == wanted.getvalue()
+    if 0 <= value < 2**62:
+        assert long_size(value) == len(wanted.getvalue())
+
+
+@holds_for(st.integers(0, 2**64 - 1))
+def test_an_unsigned_64_bit_number_is_a_decimal(value: int) -> None:
+    """Minimal two's complement, a zero byte in front where the sign would be wrong."""
+    bits = value - 2**64 if value >= 2**63 else value
+    content = written(write_unsigned_bytes(OUT, 0, bits))
+    assert content[0] == 2 * (len(content) - 1)
+    assert int.from_bytes(content[1:], "big", signed=True) == value
+    assert len(content) - 1 == value.bit_length() // 8 + 1
+
+
+def packed_decimal(unscaled: int, precision: int, scale: int) -> bytes:
+    """As ``decimal2bin`` packs it."""
+    digits = f"{abs(unscaled):0{precision}d}"
+    front, back = digits[: precision - scale], digits[precision - scale :]
+    sizes = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+    groups = [front[: len(front) % 9]]
+    groups += [front[i : i + 9] for i in range(len(front) % 9, len(front), 9)]
+    groups += [back[i : i + 9] for i in range(0, len(back), 9)]
+    packed = bytearray(b"".join(int(g).to_bytes(sizes[len(g)], "big") for g in groups if g))
+    packed[0] ^= 0x80
+    return bytes(byte ^ 0xFF for byte in packed) if unscaled < 0 else bytes(packed)
+
+
+@st.composite
+def decimals(draw: st.DrawFn) -> tuple[int, int, int]:
+    """(unscaled, precision, scale)."""
+    precision = draw(st.integers(1, 65))
+    scale = draw(st.integers(0, min(30, precision)))
+    limit = 10**precision - 1
+    return draw(st.integers(-limit, limit)), precision, scale
+
+
+@holds_for(decimals())
+def test_a_packed_decimal_is_its_number(value: tuple[int, int, int]) -> None:
+    """To 65 digits, in the fewest bytes."""
+    unscaled, precision, scale = value
+    packed = packed_decimal(unscaled, precision, scale)
+    assert packed_size(precision, scale) == len(packed)
+    content = written(write_decimal(OUT, 0, array(packed), 0, precision, scale, NUMBERS))
+    assert int.from_bytes(content[1:], "big", signed=True) == unscaled
+    fewest = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
+    assert content[0] == 2 * fewest == 2 * (len(content) - 1)
+
+
+@holds_for(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_double_has_the_digits_of_repr(value: float) -> None:
+    """The shortest that give it back; plain or with exponent as MySQL decides."""
+    (bits,) = struct.unpack("<q", struct.pack("<d", value))
+    text = written(write_json_double(OUT, 0, bits, NUMBERS)).decode()
+    assert float(text) == value
+    assert math.copysign(1, float(text)) == math.copysign(1, value)
+    wanted, found = (Decimal(t).normalize().as_tuple().digits for t in (repr(value), text))
+    assert found == wanted
+    assert "e" in text or "." in text
+
+
+@holds_for(st.integers(0, 9999), st.integers(0, 15), st.integers(0, 31))
+def test_a_date_is_its_parts(year: int, month: int, day: int) -> None:
+    """Invalid ones too."""
+    packed = (year << 9 | month << 5 | day).to_bytes(3, "little")
+    assert (
+        written(temporal.write_date(OUT, 0, array(packed), 0))
+        == f"{year:04}-{month:02}-{day:02}".encode()
+    )
+
+
+def fraction_bytes(micros: int, digits: int) -> bytes:
+    """The fraction of `digits` digits, rounded up to an even number."""
+    even = (digits + 1) // 2 * 2
+    return (micros // 10 ** (6 - even)).to_bytes(even // 2, "big") if even else b""
+
+
+@holds_for(st.integers(0, 6), st.integers(0, 999_999), st.integers(0, 2**32 - 1))
+def test_a_timestamp_is_utc(digits: int, micros: int, seconds: int) -> None:
+    """To the year 2106; 0 is the zero timestamp."""
+    micros -= micros % 10 ** (6 - digits)
+    packed = seconds.to_bytes(4, "big") + fraction_bytes(micros, digits)
+    text = written(temporal.write_timestamp2(OUT, 0, array(packed), 0, digits)).decode()
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, microseconds=micros)
+    wanted = f"{moment:%Y-%m-%d %H:%M:%S}"
+    if seconds == micros == 0:
+        wanted = "0000-00-00 00:00:00"
+    assert text == wanted + (f".{micros:06}"[: digits + 1] if digits else "")
+
+
+@holds_for(
+    st.integers(0, 6),
+    st.integers(0, 999_999),
+    st.tuples(st.integers(0, 838), st.integers(0, 59), st.integers(0, 59)),
+    st.booleans(),
+)
+def test_a_time_keeps_sign_and_fraction(
+    digits: int, micros: int, clock: tuple[int, int, int], is_negative: bool
+) -> None:
+    """Negative ones are one two's complement number, fraction included."""
+    micros -= micros % 10 ** (6 - digits)
+    bits = 8 * ((digits + 1) // 2)
+    fraction = int.from_bytes(fraction_bytes(micros, digits), "big")
+    number = (clock[0] << 12 | clock[1] << 6 | clock[2]) << bits | fraction
+    is_negative = is_negative and number > 0
+    packed = ((-number if is_negative else number) + (0x800000 << bits)).to_bytes(
+        3 + bits // 8, "big"
+    )
+    text = written(temporal.write_time2(OUT, 0, array(packed), 0, digits)).decode()
+    wanted = f"{'-' * is_negative}{clock[0]:02}:{clock[1]:02}:{clock[2]:02}"
+    assert text == wanted + (f".{micros:06}"[: digits + 1] if digits else "")
+
+
+@holds_for(
+    st.integers(0, 6),
+    st.integers(0, 999_999),
+    st.tuples(st.integers(0, 9999), st.integers(0, 12), st.integers(0, 31)),
+    st.tuples(st.integers(0, 23), st.integers(0, 59), st.integers(0, 59)),
+)
+def test_a_datetime_is_its_parts(
+    digits: int, micros: int, date: tuple[int, int, int], clock: tuple[int, int, int]
+) -> None:
+    """Zero months and days too."""
+    micros -= micros % 10 ** (6 - digits)
+    number = (
+        (date[0] * 13 + date[1]) << 22 | date[2] << 17 | clock[0] << 12 | clock[1] << 6 | clock[2]
+    )
+    packed = (number + (1 << 39)).to_bytes(5, "big") + fraction_bytes(micros, digits)
+    text = written(temporal.write_datetime2(OUT, 0, array(packed), 0, digits)).decode()
+    wanted = "{:04}-{:02}-{:02} {:02}:{:02}:{:02}".format(*date, *clock)
+    assert text == wanted + (f".{micros:06}"[: digits + 1] if digits else "")
+
+
+@holds_for(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
+def test_utf8_is_what_python_takes_for_it(content: bytes) -> None:
+    """Surrogates, overlong forms and what lies above U+10FFFF are not; utf8mb3 ends at U+FFFF."""
+    buffer = array(content)
+    for charset, bytes_max in (("utf8mb4", 4), ("utf8mb3", 3)):
+        is_valid = decode_text(charset, content) is not None
+        assert charsets.is_utf8(buffer, 0, len(content), bytes_max) == is_valid
+
+
+_TABLES = CharsetTables()
+_ARITHMETIC = ("ucs2", "utf16", "utf16le", "utf32")
+
+
+@pytest.mark.parametrize("charset", [*(c for c in TABLE_CHARSETS if c != "ascii"), *_ARITHMETIC])
+@holds_for(content=st.binary(max_size=24))
+def test_text_of_any_charset_is_what_the_reference_says(charset: str, content: bytes) -> None:
+    """Text where it is valid and comes back the same, else nothing."""
+    entry = _TABLES.entry(charset)
+    end = charsets.convert_text(
+        OUT,
+        0,
+        array(content),
+        0,
+        len(content),
+        entry.kind,
+        entry.first,
+        entry.second,
+        _TABLES.codes,
+    )
+    wanted = decode_text(charset, content)
+    assert (written(end).decode() if end >= 0 else None) == wanted
+
+
+def test_every_code_of_every_charset_is_what_the_reference_says() -> None:
+    """All codes of one and two bytes."""
+    for charset in TABLE_CHARSETS:
+        if charset == "ascii":
+            continue
+        entry = _TABLES.entry(charset)
+        for code in (
+            *(bytes([b]) for b in range(256)),
+            *(n.to_bytes(2, "big") for n in range(0x8000, 0x10000, 7)),
+        ):
+            end = charsets.convert_text(
+                OUT,
+                0,
+                array(code),
+                0,
+                len(code),
+                entry.kind,
+                entry.first,
+                entry.second,
+                _TABLES.codes,
+            )
+            assert (written(end).decode() if end >= 0 else None) == decode_text(charset, code), (
+                charset,
+                code,
+            )
+
+
+@holds_for(
+    st.binary(max_size=3000) | st.text(alphabet="ab", max_size=3000).map(str.encode),
+    st.integers(0, 9),
+)
+def test_what_zlib_deflates_is_inflated(content: bytes, level: int) -> None:
+    """With and without its header; a cut or changed stream is refused; nothing is written beyond the limit."""
+    size = len(content)
+    packed = zlib.compress(content, level)
+    assert inflate(OUT, 0, size, array(packed), 0, len(packed), False) == size
+    assert written(size) == content
+    raw = zlib.compressobj(level, wbits=-15)
+    bare = raw.compress(content) + raw.flush()
+    assert inflate(OUT, 0, size, array(bare), 0, len(bare), True) == size
+    assert inflate(OUT, 0, size, array(packed), 0, len(packed) - 1, False) == -1
+    if size:
+        assert inflate(OUT, 0, size - 1, array(packed), 0, len(packed), False) == -2
+
+
+# ---- JSON: an encoder of MySQL's binary form, small and large, to compare with -------------------------
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=5)
+    ),
+    max_leaves=25,
+)
+
+
+def _length(count: int) -> bytes:
+    out = b""
+    while count > 127:
+        out += bytes([count & 127 | 128])
+        count >>= 7
+    return out + bytes([count])
+
+
+def _binary(value: object, large: bool) -> tuple[int, bytes]:
+    """Type and bytes of a JSON value."""
+    if value is None or isinstance(value, bool):
+        return 4, bytes([0 if value is None else 1 if value else 2])
+    if isinstance(value, int):
+        for kind, form, low, high in (
+            (5, "<h", -(2**15), 2**15),
+            (7, "<i", -(2**31), 2**31),
+            (9, "<q", -(2**63), 2**63),
+        ):
+            if low <= value < high:
+                return kind, struct.pack(form, value)
+        return 10, struct.pack("<Q", value)
+    if isinstance(value, float):
+        return 11, struct.pack("<d", value)
+    if isinstance(value, str):
+        return 12, _length(len(value.encode())) + value.encode()
+    assert isinstance(value, list | dict)
+    width, form = (4, "<I") if large else (2, "<H")
+    keys = [key.encode() for key in value] if isinstance(value, dict) else []
+    items = list(value.values()) if isinstance(value, dict) else value
+    at = 2 * width + len(keys) * (width + 2) + len(items) * (width + 1)
+    key_entries = b""
+    for key in keys:
+        key_entries += struct.pack(form, at) + struct.pack("<H", len(key))
+        at += len(key)
+    entries = rest = b""
+    for item in items:
+        kind, content = _binary(item, large)
+        if kind in (4, 5) or (large and kind == 7):
+            entries += bytes([kind]) + content.ljust(width, b"\0")
+        else:
+            entries += bytes([kind]) + struct.pack(form, at + len(rest))
+            rest += content
+    content = key_entries + entries + b"".join(keys) + rest
+    head = struct.pack(form, len(items)) + struct.pack(form, 2 * width + len(content))
+    return (0 if keys or isinstance(value, dict) else 2) + large, head + content
+
+
+@holds_for(_JSON, st.booleans())
+def test_binary_json_is_the_same_document_as_text(value: object, large: bool) -> None:
+    """Every type, small and large, inlined or not."""
+    kind, content = _binary(value, large)
+    document = bytes([kind]) + content
+    end = write_json(OUT, 0, OUT.size, array(document), 0, len(document), NUMBERS)
+    assert end > 0
+    assert json.loads(written(end)) == value
+
+
+@holds_for(_JSON, st.data())
+def test_damaged_json_is_refused_or_some_document(value: object, data: st.DataObject) -> None:
+    """Never beyond the limit, never without end."""
+    kind, content = _binary(value, False)
+    document = bytearray(bytes([kind]) + content)
+    for _ in range(data.draw(st.integers(1, 4))):
+        document[data.draw(st.integers(0, len(document) - 1))] = data.draw(st.integers(0, 255))
+    OUT[4096:4104] = 77
+    end = write_json(OUT, 0, 4096, array(bytes(document)), 0, len(document), NUMBERS)
+    assert end in (-1, -2) or 0 < end <= 4096
+    assert (OUT[4096:4104] == 77).all()

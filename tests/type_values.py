@@ -1,0 +1,284 @@
+"""Every column type of both servers with values at its extremes, and how a SELECT tells what a record must hold.
+
+A ``TypeCase`` is a table ``(id INT PRIMARY KEY, v <ddl>)``. ``tells`` is the SQL expression of the value, ``reads``
+makes of the record's value what that expression gives.
+"""
+
+# SQL in long lines is easier to read than in short ones:
+# ruff: noqa: E501
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from schemas.gtid import Flavour
+
+BOTH = (Flavour.MYSQL, Flavour.MARIADB)
+MYSQL, MARIADB = (Flavour.MYSQL,), (Flavour.MARIADB,)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeCase:
+    """``values`` are SQL expressions; NULL is added to them."""
+
+    ddl: str
+    values: tuple[str, ...]
+    tells: str
+    reads: Callable[[object], object]
+    flavours: tuple[Flavour, ...] = BOTH
+
+
+def _plain(value: object) -> object:
+    return value
+
+
+def _number_text(value: object) -> str:
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def _hex(value: object) -> str:
+    assert isinstance(value, bytes)
+    return value.hex().upper()
+
+
+def _bits(value: object) -> int:
+    assert isinstance(value, bytes)
+    return int.from_bytes(value, "big")
+
+
+def _text_or_bytes(value: object) -> str:
+    """Text in utf8mb4, or the raw bytes behind a mark."""
+    return value.encode().hex().upper() if isinstance(value, str) else f"raw {_hex(value)}"
+
+
+AS_TEXT = "CAST(v AS CHAR)"
+AS_HEX = "HEX(v)"
+# text, if the way to utf8mb4 and back gives the same bytes
+TEXT_OR_RAW = (
+    "IF(HEX(CONVERT(CONVERT(v USING utf8mb4) USING {charset})) = HEX(v) AND {valid}, "
+    "HEX(CONVERT(v USING utf8mb4)), CONCAT('raw ', HEX(v)))"
+)
+
+
+def _integers(name: str, bits: int) -> list[TypeCase]:
+    return [
+        TypeCase(
+            name,
+            (str(-(2 ** (bits - 1))), "-1", "0", "1", str(2 ** (bits - 1) - 1)),
+            AS_TEXT,
+            _number_text,
+        ),
+        TypeCase(
+            f"{name} UNSIGNED",
+            ("0", "1", str(2 ** (bits - 1)), str(2**bits - 1)),
+            AS_TEXT,
+            _number_text,
+        ),
+    ]
+
+
+def _decimals(precision: int, scale: int) -> TypeCase:
+    front, back = "9" * (precision - scale), "9" * scale
+    largest = (front or "0") + (f".{back}" if back else "")
+    least = f"0.{'0' * (scale - 1)}1" if scale else "1"
+    values = (largest, f"-{largest}", least, f"-{least}", "0")
+    return TypeCase(f"DECIMAL({precision},{scale})", values, AS_TEXT, _number_text)
+
+
+def _fractions(name: str, values: Callable[[str], tuple[str, ...]]) -> list[TypeCase]:
+    return [
+        TypeCase(
+            f"{name}({digits}) NULL",
+            values("." + "987654"[:digits] if digits else ""),
+            AS_TEXT,
+            _plain,
+        )
+        for digits in range(7)
+    ]
+
+
+def _dates(f: str) -> tuple[str, ...]:
+    return (
+        f"'1000-01-01 00:00:00{f}'",
+        f"'9999-12-31 23:59:59{f}'",
+        "'0000-00-00 00:00:00'",
+        f"'2024-02-31 12:30:01{f}'",
+        f"'2024-00-00 01:02:03{f}'",
+    )
+
+
+def _moments(f: str) -> tuple[str, ...]:
+    return (
+        "'1970-01-01 00:00:01'",
+        f"'2038-01-19 03:14:06{f}'",
+        "'0000-00-00 00:00:00'",
+        f"'2026-03-29 01:30:00{f}'",
+    )
+
+
+def _times(f: str) -> tuple[str, ...]:
+    return (
+        f"'-838:59:58{f}'",
+        f"'838:59:58{f}'",
+        f"'-00:00:00{f}'",
+        "'00:00:00'",
+        f"'-00:00:01{f}'",
+        "'99:59:59'",
+    )
+
+
+TEXTS = ("''", "'a'", "CONCAT('x', CHAR(0), 'y')", "' b  '", "REPEAT('ab', 30)")
+_SET64 = ",".join(f"'m{n}'" for n in range(64))
+
+CASES: list[TypeCase] = [
+    *_integers("TINYINT", 8),
+    *_integers("SMALLINT", 16),
+    *_integers("MEDIUMINT", 24),
+    *_integers("INT", 32),
+    *_integers("BIGINT", 64),
+    *(
+        _decimals(p, s)
+        for p, s in (
+            (1, 0),
+            (5, 2),
+            (9, 9),
+            (10, 0),
+            (18, 9),
+            (19, 0),
+            (20, 1),
+            (38, 19),
+            (65, 0),
+            (65, 30),
+        )
+    ),
+    TypeCase(
+        "FLOAT",
+        ("0", "-0.0", "0.1", "3.402823e38", "-1.175494e-38", "1e-45"),
+        "CAST(v AS DOUBLE)",
+        _plain,
+    ),
+    TypeCase(
+        "DOUBLE",
+        ("0", "0.1", "1.7976931348623157e308", "-2.2250738585072014e-308", "5e-324"),
+        "v",
+        _plain,
+    ),
+    *(
+        TypeCase(f"BIT({n})", ("0", "1", str(2**n - 1)), "v + 0", _bits)
+        for n in (1, 7, 8, 9, 33, 63, 64)
+    ),
+    TypeCase("YEAR", ("0", "1901", "2000", "2155"), "v + 0", _plain),
+    TypeCase(
+        "DATE",
+        ("'1000-01-01'", "'9999-12-31'", "'0000-00-00'", "'2024-02-31'", "'2024-00-00'"),
+        AS_TEXT,
+        _plain,
+    ),
+    *_fractions("TIME", _times),
+    *_fractions("DATETIME", _dates),
+    *_fractions("TIMESTAMP", _moments),
+    TypeCase("BINARY(5)", ("''", "x'00'", "x'0102'", "x'FF00FF0000'"), AS_HEX, _hex),
+    TypeCase("BINARY(255)", ("''", "x'00'", "REPEAT(x'FE', 255)"), AS_HEX, _hex),
+    TypeCase("VARBINARY(300)", ("''", "x'00'", "x'0102'", "REPEAT(x'FF', 300)"), AS_HEX, _hex),
+    *(
+        TypeCase(f"{b}BLOB", ("''", "x'00'", "REPEAT(x'FF', 200)"), AS_HEX, _hex)
+        for b in ("TINY", "", "MEDIUM", "LONG")
+    ),
+    TypeCase("ENUM('', 'a', 'ü', 'b,c')", ("''", "'a'", "'ü'", "'b,c'"), AS_TEXT, _plain),
+    TypeCase(
+        f"ENUM({','.join(repr(f'e{n}') for n in range(300))})",
+        ("'e0'", "'e255'", "'e299'"),
+        AS_TEXT,
+        _plain,
+    ),
+    TypeCase("SET('x', 'ü', 'z')", ("''", "'x'", "'x,ü,z'", "'z,ü'"), AS_TEXT, _plain),
+    TypeCase(
+        f"SET({_SET64})",
+        ("''", "'m0'", "'m63'", "'m0,m31,m63'", "18446744073709551615"),
+        AS_TEXT,
+        _plain,
+    ),
+    *(
+        TypeCase(g, (f"ST_GeomFromText('{w}', {srid})",), AS_HEX, _hex)
+        for g, w, srid in (
+            ("GEOMETRY", "POINT(1 2)", 0),
+            ("POINT", "POINT(-1.5 2e300)", 0),
+            ("GEOMETRY", "GEOMETRYCOLLECTION(POINT(1 2),LINESTRING(0 0,1 1))", 3857),
+        )
+    ),
+    TypeCase("VECTOR(3)", ("STRING_TO_VECTOR('[1,-2.5,3e38]')",), AS_HEX, _hex, MYSQL),
+    TypeCase(
+        "UUID",
+        ("'123e4567-e89b-12d3-a456-426655440000'", "'00000000-0000-0000-0000-000000000000'"),
+        "1",
+        lambda _: 1,
+        MARIADB,
+    ),
+    TypeCase(
+        "INET6",
+        ("'::'", "'2001:db8::ff00:42:8329'", "'ffff:ffff::'"),
+        "HEX(INET6_ATON(v))",
+        _hex,
+        MARIADB,
+    ),
+    TypeCase(
+        "INET4",
+        ("'0.0.0.0'", "'192.0.2.1'", "'255.255.255.0'"),
+        "HEX(INET6_ATON(v))",
+        _hex,
+        MARIADB,
+    ),
+    TypeCase(
+        "TEXT COMPRESSED", (*TEXTS, "REPEAT('lang ü ', 2000)"), "HEX(v)", _text_or_bytes, MARIADB
+    ),
+    TypeCase(
+        "VARCHAR(400) COMPRESSED", (*TEXTS, "REPEAT('q', 400)"), "HEX(v)", _text_or_bytes, MARIADB
+    ),
+    TypeCase(
+        "VARBINARY(200) COMPRESSED", ("''", "x'00'", "REPEAT(x'FF', 200)"), AS_HEX, _hex, MARIADB
+    ),
+    TypeCase("LONGBLOB COMPRESSED", ("''", "REPEAT(x'0102', 40000)"), AS_HEX, _hex, MARIADB),
+    TypeCase("JSON", ('\'{"b": [1, 2.50], "a": "ü"}\'', "'[]'"), AS_TEXT, _plain, MARIADB),
+    *(
+        TypeCase(t, (*TEXTS, "'äöü'", "_utf8mb4 x'F09F9880'"), AS_HEX, _text_or_bytes)
+        for t in (
+            "CHAR(60)",
+            "VARCHAR(60)",
+            "VARCHAR(300)",
+            "TINYTEXT",
+            "TEXT",
+            "MEDIUMTEXT",
+            "LONGTEXT",
+        )
+    ),
+]
+
+JSON_VALUES = (
+    "'null'",
+    "'true'",
+    "'false'",
+    *(
+        f"'{n}'"
+        for n in (0, -1, 32767, -32768, 32768, 2**31, -(2**31) - 1, 2**63 - 1, -(2**63), 2**64 - 1)
+    ),
+    *(f"'{n}'" for n in ("1.0", "-0.0", "1e300", "1e-7", "0.1", "123456789012345678901234567890")),
+    *(f"'{n}'" for n in ("1.7976931348623157e308", "5e-324", "1e15", "1e14", "1234567890123456.5")),
+    "'\"\"'",
+    "'\"ü😀\"'",
+    r"""'"a\\"b\\\\c\\/d\\b\\f\\n\\r\\t\\u0001\\u001f\\u007f"'""",
+    "'[]'",
+    "'{}'",
+    "'[[[[]]]]'",
+    '\'{"": {"a": [1, {"b": null}]}}\'',
+    '\'{"z": 1, "aa": 2, "b": 3}\'',
+    "CONCAT(REPEAT('[', 100), REPEAT(']', 100))",
+    "CONCAT('[\"', REPEAT('x', 70000), '\", 1, 70000, -70000, true, null]')",
+    'CONCAT(\'{"k": "\', REPEAT(\'y\', 70000), \'", "n": 65536, "m": [1.5, {"deep": "\', REPEAT(\'z\', 66000), \'"}]}\')',
+    "JSON_ARRAY(CAST('2024-02-29 23:59:59.123456' AS DATETIME(6)), CAST('2024-02-29' AS DATE), CAST('-838:59:59' AS TIME))",
+    "JSON_ARRAY(CAST('10:11:12.5' AS TIME(1)), TIMESTAMP'0001-01-01 00:00:00', CAST(1.50 AS DECIMAL(10,2)))",
+    "JSON_ARRAY(CAST(-99999999999999999999.999999999 AS DECIMAL(65,30)), CAST(0 AS DECIMAL(5,5)), CAST(-0.05 AS DECIMAL(3,2)))",
+    "JSON_ARRAY(x'00FF', b'101', CAST(REPEAT('q', 200) AS BINARY), CAST('' AS BINARY), CAST(2024 AS YEAR))",
+    "JSON_OBJECT('geo', ST_GeomFromText('POINT(1 2)'))",
+    "JSON_ARRAY(CAST('2024-02-29 23:59:59' AS DATETIME), CAST('00:00:00.000001' AS TIME(6)))",
+)
+CASES.append(TypeCase("JSON", JSON_VALUES, AS_TEXT, _plain, MYSQL))

@@ -1,0 +1,375 @@
+"""The converter over binlogs written by hand: groups, cuts, resumption, filters, refusals."""
+
+import pytest
+
+from millrace.errors import Fatal
+from producer.converter.filters import TableFilter
+from schemas.control import DdlRecord
+from schemas.coordinates import Coordinates
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.progress import OpenTransaction, Progress
+from schemas.record import RowRecord, SchemaBook
+from tests.binlog_builder import SOURCE_UUID, TIME_S, BinlogBuilder
+from tests.converter_rig import SUBDIR, Conversion, FileReader, decoded, raw_records
+
+UUID_TEXT = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+def conversion(builder: BinlogBuilder, **options: object) -> Conversion:
+    """Over one file."""
+    return Conversion(FileReader({"mysql-bin.000001": bytes(builder.content)}), **options)  # type: ignore[arg-type]
+
+
+def progress(gtid_set: str, *, seq: int, opened: OpenTransaction | None = None) -> Progress:
+    """A MySQL one."""
+    return Progress(parse_gtid_set(Flavour.MYSQL, gtid_set), opened, seq)
+
+
+def two_transactions() -> BinlogBuilder:
+    """Three rows and one."""
+    builder = BinlogBuilder()
+    builder.transaction(1, 7, "t", [(1, "a"), (2, None), (3, "ü")])
+    builder.transaction(2, 7, "t", [(4, "d")])
+    return builder
+
+
+def test_rows_carry_their_place_and_the_last_of_a_transaction_says_so() -> None:
+    """Values, keys, order in the transaction, seq, coordinates."""
+    rows = conversion(two_transactions()).rows()
+    assert [row.change.after for row in rows] == [
+        {"id": 1, "v": "a"},
+        {"id": 2, "v": None},
+        {"id": 3, "v": "ü"},
+        {"id": 4, "v": "d"},
+    ]
+    assert [row.key for row in rows] == [{"id": n} for n in (1, 2, 3, 4)]
+    assert [row.source.seq for row in rows] == [1, 2, 3, 4]
+    assert [row.source.row for row in rows] == [0, 1, 2, 0]
+    assert [row.transaction.total_order for row in rows] == [1, 2, 3, 1]
+    assert [row.transaction.is_last for row in rows] == [False, False, True, True]
+    assert {row.source.place.gtid for row in rows[:3]} == {f"{UUID_TEXT}:1"}
+    assert rows[0].ts_ms == TIME_S * 1000
+    assert rows[0].source.place.file == "mysql-bin.000001"
+
+
+def test_updates_and_deletes_have_their_images() -> None:
+    """Both images of an update, the key of the after image; the before image of a delete."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.map_shop_table("t", table_id=7)
+    builder.update(7, [((1, "a"), (10, "b"))])
+    builder.delete(7, [(10, "b")])
+    builder.xid()
+    update, delete = conversion(builder).rows()
+    assert update.change.before == {"id": 1, "v": "a"}
+    assert update.change.after == {"id": 10, "v": "b"}
+    assert update.key == {"id": 10}
+    assert delete.change.before == {"id": 10, "v": "b"}
+    assert delete.change.after is None
+    assert [update.change.op, delete.change.op] == ["u", "d"]
+
+
+def test_a_large_transaction_is_cut_and_its_last_row_is_still_marked() -> None:
+    """Every batch but the last ends inside; progress counts the rows in front of the one held back."""
+    builder = BinlogBuilder()
+    builder.transaction(1, 7, "t", [(n, "x" * 70) for n in range(3000)])
+    schemas, *made = conversion(builder).batches(rows_max=200, bytes_max=4096)
+    assert len(made) > 3
+    assert [batch.progress.open is None for batch in made] == [False] * (len(made) - 1) + [True]
+    book = SchemaBook()
+    decoded(schemas, book)
+    rows = [r for batch in made for r in decoded(batch, book) if isinstance(r, RowRecord)]
+    assert [row.transaction.total_order for row in rows] == list(range(1, 3001))
+    assert [row.transaction.is_last for row in rows] == [False] * 2999 + [True]
+    book = SchemaBook()
+    count = 0
+    for batch in made[:-1]:
+        count += sum(isinstance(r, RowRecord) for r in decoded(batch, book))
+        assert batch.progress.open == OpenTransaction(f"{UUID_TEXT}:1", count)
+        assert batch.progress.seq == count
+
+
+def test_a_transaction_that_does_not_fit_waits_for_the_next_batch() -> None:
+    """A batch ends between transactions if it holds a whole one."""
+    builder = BinlogBuilder()
+    builder.transaction(1, 7, "t", [(1, "a")])
+    builder.transaction(2, 7, "t", [(n, "x" * 70) for n in range(700)])
+    first, *_ = conversion(builder).batches(rows_max=1000, bytes_max=20_000)
+    assert first.progress == progress(f"{UUID_TEXT}:1", seq=1)
+
+
+def test_what_is_published_is_passed_over_and_seq_goes_on() -> None:
+    """Covered transactions are not decoded; in the open one rows are counted."""
+    done = progress(f"{UUID_TEXT}:1", seq=3)
+    rows = conversion(two_transactions(), progress=done).rows()
+    assert [(row.source.seq, row.change.after) for row in rows] == [(4, {"id": 4, "v": "d"})]
+    inside = progress("", seq=2, opened=OpenTransaction(f"{UUID_TEXT}:1", 2))
+    rows = conversion(two_transactions(), progress=inside).rows()
+    assert [(row.source.seq, row.transaction.total_order) for row in rows] == [(3, 3), (4, 1)]
+
+
+def test_going_on_inside_of_another_transaction_is_refused() -> None:
+    """The open one must be the next that is not behind us."""
+    elsewhere = progress("", seq=2, opened=OpenTransaction(f"{UUID_TEXT}:2", 1))
+    with pytest.raises(Fatal) as caught:
+        conversion(two_transactions(), progress=elsewhere).rows()
+    assert caught.value.code == "MR-6508"
+
+
+def test_rows_that_are_not_wanted_are_counted() -> None:
+    """total_order is before any filter, seq and `last` behind it; progress moves on all the same."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.map_shop_table("t", table_id=7)
+    builder.map_shop_table("audit", table_id=8)
+    builder.insert(8, [(1, "a"), (2, "b")])
+    builder.insert(7, [(1, "a")])
+    builder.insert(8, [(3, "c")])
+    builder.xid()
+    builder.transaction(2, 8, "audit", [(4, "d")])
+    some = conversion(builder, filter=TableFilter(exclude=("shop.audit",)))
+    (row,) = some.rows()
+    assert (row.source.seq, row.transaction.total_order, row.transaction.is_last) == (1, 3, True)
+    assert list(some.batches())[-1].progress == progress(f"{UUID_TEXT}:1-2", seq=1)
+
+
+def test_tables_of_the_server_itself_are_never_published() -> None:
+    """Not even by an include that names them."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.map_shop_table("user", table_id=7, database="mysql")
+    builder.insert(7, [(1, "a")])
+    builder.xid()
+    assert conversion(builder, filter=TableFilter(include=("mysql.*",))).rows() == []
+
+
+def test_a_schema_stands_in_front_of_its_first_row_and_once_a_run() -> None:
+    """Also when the table id changes; another structure is announced again."""
+    builder = two_transactions()
+    builder.transaction(3, 99, "t", [(5, "e")])
+    builder.transaction(4, 100, "u", [(6, "f")])
+    (batch,) = conversion(builder).batches()
+    kinds = [value[6:9] for _, value in raw_records(batch)]
+    assert [kind for kind in kinds if kind == b"sch"] == [
+        b"sch"
+    ] * 6  # four control schemas, two tables
+
+
+def test_a_statement_is_a_record_in_its_place() -> None:
+    """DDL has a seq, is last of its transaction, names its tables; account statements lose their text."""
+    builder = BinlogBuilder()
+    builder.transaction(1, 7, "t", [(1, "a")])
+    builder.gtid(2)
+    builder.query("ALTER TABLE t ADD c INT")
+    builder.gtid(3)
+    builder.query("CREATE USER x IDENTIFIED BY 'secret'")
+    _, ddl, account = conversion(builder).records()
+    assert isinstance(ddl, DdlRecord)
+    assert isinstance(account, DdlRecord)
+    assert (ddl.statement.sql, ddl.statement.kind) == ("ALTER TABLE t ADD c INT", "alter_table")
+    assert ddl.statement.tables == (("shop", "t"),)
+    assert (ddl.source.seq, ddl.transaction.is_last, ddl.transaction.total_order) == (2, True, 1)
+    assert "secret" not in account.statement.sql
+
+
+def test_a_created_table_with_its_rows_is_one_transaction() -> None:
+    """CREATE TABLE … SELECT in row format: the statement is its first unit."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("CREATE TABLE `t` (`id` int) START TRANSACTION")
+    builder.map_shop_table("t", table_id=7)
+    builder.insert(7, [(1, "a")])
+    builder.xid()
+    ddl, row = conversion(builder).records()
+    assert isinstance(ddl, DdlRecord)
+    assert isinstance(row, RowRecord)
+    assert [x.transaction.total_order for x in (ddl, row)] == [1, 2]
+    assert [x.transaction.is_last for x in (ddl, row)] == [False, True]
+
+
+def test_savepoints_pass_and_harmless_events_are_passed_over() -> None:
+    """ROTATE, STOP, ROWS_QUERY, PREVIOUS_GTIDS, INTVAR …: no rows, no structure."""
+    builder = BinlogBuilder()
+    builder.event(35, bytes(8))
+    builder.gtid(1)
+    builder.query("BEGIN")
+    for kind in (5, 13, 14, 28, 29, 36):
+        builder.event(kind, bytes(12))
+    builder.query("SAVEPOINT `a`")
+    builder.map_shop_table("t", table_id=7)
+    builder.insert(7, [(1, "a")])
+    builder.query("COMMIT")
+    builder.event(4, bytes(8) + b"mysql-bin.000002")
+    (row,) = conversion(builder).rows()
+    assert row.transaction.is_last
+
+
+def test_a_group_that_is_rolled_back_before_any_row_is_nothing() -> None:
+    """Its GTID is behind us all the same."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.query("ROLLBACK")
+    (batch,) = conversion(builder).batches()
+    assert batch.progress == progress(f"{UUID_TEXT}:1", seq=0)
+
+
+def test_the_commit_time_is_the_original_one() -> None:
+    """Behind the top bit of the immediate commit time stands the original's."""
+    builder = BinlogBuilder()
+    original, immediate = 1_600_000_000_123_456, 1_700_000_000_000_000
+    body = b"\0" + SOURCE_UUID + (1).to_bytes(8, "little") + b"\2" + bytes(16)
+    body += (immediate | 1 << 55).to_bytes(7, "little") + original.to_bytes(7, "little")
+    builder.event(33, body)
+    builder.query("BEGIN")
+    builder.map_shop_table("t", table_id=7)
+    builder.insert(7, [(1, "a")])
+    builder.xid()
+    (row,) = conversion(builder).rows()
+    assert row.ts_ms == 1_600_000_000_123
+
+
+def _in_transaction(kind: int, body: bytes) -> BinlogBuilder:
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.map_shop_table("t", table_id=7)
+    builder.event(kind, body)
+    builder.xid()
+    return builder
+
+
+def _with_query(text: str) -> BinlogBuilder:
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.query(text)
+    builder.xid()
+    return builder
+
+
+def _bare(kind: int, body: bytes) -> BinlogBuilder:
+    builder = BinlogBuilder()
+    builder.event(kind, body)
+    return builder
+
+
+def _rolled_back() -> BinlogBuilder:
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.map_shop_table("t", table_id=7)
+    builder.insert(7, [(1, "a")])
+    builder.query("ROLLBACK")
+    return builder
+
+
+ROWS_HEAD = (7).to_bytes(6, "little") + b"\1\0" + b"\2\0"
+IMAGE = b"\0" + (1).to_bytes(4, "little") + b"\1a"
+
+
+@pytest.mark.parametrize(
+    ("builder", "code"),
+    [
+        (_with_query("INSERT INTO t VALUES (1)"), "MR-6501"),
+        (_with_query("CREATE TABLE x AS SELECT 1"), "MR-6501"),
+        (_in_transaction(18, bytes(30)), "MR-6501"),
+        (_in_transaction(99, bytes(4)), "MR-6502"),
+        (_in_transaction(20, bytes(20)), "MR-6502"),
+        (_bare(34, bytes(42)), "MR-6503"),
+        (_in_transaction(30, ROWS_HEAD + b"\2\1" + IMAGE), "MR-6504"),
+        (_in_transaction(39, bytes(30)), "MR-6505"),
+        (_in_transaction(30, (8).to_bytes(6, "little") + b"\1\0\2\0\2\xff" + IMAGE), "MR-6506"),
+        (_bare(30, ROWS_HEAD + b"\2\xff" + IMAGE), "MR-6506"),
+        (_bare(16, bytes(8)), "MR-6506"),
+        (_in_transaction(33, b"\0" + SOURCE_UUID + bytes(25)), "MR-6506"),
+        (_rolled_back(), "MR-6507"),
+        (_bare(164, bytes(17)), "MR-6509"),
+        (_in_transaction(26, bytes(4)), "MR-6510"),
+        (_in_transaction(30, ROWS_HEAD + b"\2\xff" + IMAGE[:-1]), "MR-6003"),
+        (_in_transaction(30, ROWS_HEAD + b"\3\xff" + IMAGE), "MR-6003"),
+        (_in_transaction(30, b"\7"), "MR-6003"),
+        (_bare(33, bytes(10)), "MR-6003"),
+        (_bare(2, bytes(5)), "MR-6003"),
+        (_in_transaction(19, bytes(20)), "MR-6003"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_could_lose_a_row_stops_with_its_code_and_place(
+    builder: BinlogBuilder, code: str
+) -> None:
+    """Never skipped, never guessed: an error that names the event."""
+    with pytest.raises(Fatal) as caught:
+        conversion(builder).records()
+    assert caught.value.code == code
+
+
+def test_an_xa_commit_whose_rows_are_gone_is_refused() -> None:
+    """MR-6511, not an empty transaction."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("XA COMMIT X'61',X'',1")
+    with pytest.raises(Fatal) as caught:
+        conversion(builder).records()
+    assert caught.value.code == "MR-6511"
+
+
+def _xa(builder: BinlogBuilder, number: int, *, one_phase: bool = False) -> None:
+    builder.gtid(number)
+    builder.query("XA START X'61',X'62',3")
+    builder.map_shop_table("t", table_id=7)
+    builder.insert(7, [(1, "a"), (2, "b")])
+    builder.query("XA END X'61',X'62',3")
+    body = bytes([one_phase]) + (3).to_bytes(4, "little") + (1).to_bytes(4, "little") * 2 + b"ab"
+    builder.event(38, body)
+
+
+def test_prepared_rows_come_out_at_their_commit() -> None:
+    """With the GTID of the XA COMMIT, behind what was committed in between; also when the prepare is behind us."""
+    builder = BinlogBuilder()
+    _xa(builder, 1)
+    builder.transaction(2, 7, "t", [(3, "c")])
+    builder.gtid(3)
+    builder.query("XA COMMIT X'61',X'62',3")
+    seen = [
+        (r.key, r.transaction.gtid[-1], r.transaction.is_last) for r in conversion(builder).rows()
+    ]
+    assert seen == [({"id": 3}, "2", True), ({"id": 1}, "3", False), ({"id": 2}, "3", True)]
+    later = conversion(builder, progress=progress(f"{UUID_TEXT}:1-2", seq=1)).rows()
+    assert [r.key for r in later] == [{"id": 1}, {"id": 2}]
+    inside = progress(f"{UUID_TEXT}:1-2", seq=2, opened=OpenTransaction(f"{UUID_TEXT}:3", 1))
+    assert [r.key for r in conversion(builder, progress=inside).rows()] == [{"id": 2}]
+
+
+def test_a_prepare_in_an_earlier_file_is_found_again() -> None:
+    """A converter that starts behind it looks for it in the relay log."""
+    first, second = BinlogBuilder(), BinlogBuilder()
+    _xa(first, 1)
+    second.gtid(2)
+    second.query("XA COMMIT X'61',X'62',3")
+    reader = FileReader(
+        {"mysql-bin.000001": bytes(first.content), "mysql-bin.000002": bytes(second.content)}
+    )
+    second_file = Coordinates(SUBDIR, "mysql-bin.000002", 4)
+    run = Conversion(reader, progress=progress(f"{UUID_TEXT}:1", seq=0), at=second_file)
+    assert [r.key for r in run.rows()] == [{"id": 1}, {"id": 2}]
+    assert {r.source.place.file for r in run.rows()} == {"mysql-bin.000001"}
+
+
+def test_prepared_rows_that_are_rolled_back_never_come_out() -> None:
+    """XA ROLLBACK."""
+    builder = BinlogBuilder()
+    _xa(builder, 1)
+    builder.gtid(2)
+    builder.query("XA ROLLBACK X'61',X'62',3")
+    assert conversion(builder).rows() == []
+
+
+def test_a_one_phase_commit_comes_out_at_once() -> None:
+    """XA COMMIT … ONE PHASE is logged as a prepare with a flag."""
+    builder = BinlogBuilder()
+    _xa(builder, 1, one_phase=True)
+    assert [r.transaction.is_last for r in conversion(builder).rows()] == [False, True]
