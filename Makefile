@@ -15,6 +15,7 @@ endif
 
 setup: .venv/stamp-$(STAMP)
 	@$(BIN)/python -m deploy.fetch
+	@$(BIN)/python -m deploy.warm
 
 .venv/stamp-$(STAMP):
 	@bash deploy/setup $@

@@ -1,0 +1,93 @@
+"""Compile the kernels before they are needed: receiver, relay log and converter once over a file without rows.
+
+Machine code is kept in ``$MILLRACE_HOME`` and beside the sources, so this costs a minute once an installation and a
+second later; without it, the first worker would compile while its tasks wait. ``make setup`` calls it.
+
+The file has what a MySQL file begins with: a FORMAT_DESCRIPTION (version 4, server version in 50 bytes, created, header
+length 19, post-header lengths, checksum algorithm 1) and the empty PREVIOUS_GTIDS.
+"""
+
+import socket
+import struct
+import tempfile
+import threading
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from millrace.errors import Retryable
+from producer.converter.converter import Converter, ConverterSource
+from producer.relay.event_types import FORMAT_DESCRIPTION, PREVIOUS_GTIDS
+from producer.relay.log import RelayLog
+from producer.relay.reader import RelayReader
+from producer.relay.runs import new_runs
+from producer.stream import DumpStream, StreamFigures
+from schemas.coordinates import FIRST_POS, Coordinates
+from schemas.documents import Member
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.progress import Progress
+
+_FILE = "mysql-bin.000001"
+_SERVER = "00000000-0000-0000-0000-000000000001"
+_LONGEST_TYPE = 42  # post-header lengths, one byte for each type of event
+
+
+def warm() -> None:
+    """Run every compiled function of capture once, in a temporary folder and over a socket pair."""
+    with tempfile.TemporaryDirectory(prefix="millrace-warm-") as name:
+        relay = RelayLog.open(Path(name), flavour=Flavour.MYSQL)
+        subdir = relay.begin_subdir(_SERVER)
+        relay.begin_file(_FILE)
+        head = _head()
+        end = FIRST_POS + len(head)
+        relay.append(np.frombuffer(head, np.uint8), end=end, last_group_at=0, runs=new_runs()[:0])
+        _receive_nothing(relay)
+        relay.close()
+        relay = RelayLog.open(Path(name), flavour=Flavour.MYSQL)
+        _convert(relay, Coordinates(str(subdir), _FILE, FIRST_POS))
+        relay.close()
+
+
+def _receive_nothing(relay: RelayLog) -> None:
+    """Half a packet head, then the end of the connection."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.send(b"\0")
+        theirs.shutdown(socket.SHUT_WR)
+        stream = DumpStream(
+            ours, relay, member=Member("warm", 0), silence_s=1.0, figures=StreamFigures()
+        )
+        try:
+            stream.run(threading.Event(), file=_FILE, start=FIRST_POS, known_end=FIRST_POS)
+        except Retryable:
+            return
+
+
+def _convert(relay: RelayLog, at: Coordinates) -> None:
+    with RelayReader(relay) as reader:
+        converter = Converter(
+            source=ConverterSource("warm", "warm", Flavour.MYSQL, "warm"),
+            reader=reader,
+            register=lambda _subject, _schema: 1,
+            progress=Progress(parse_gtid_set(Flavour.MYSQL, ""), None, 0),
+            at=at,
+        )
+        converter.next_batch(rows_max=1, bytes_max=1 << 16, timeout_s=0.0)
+
+
+def _head() -> bytes:
+    """The two events that a MySQL file begins with."""
+    description = struct.pack("<H50sIB", 4, b"9.7.0-warm", 0, 19) + bytes(_LONGEST_TYPE) + b"\1"
+    first = _event(FORMAT_DESCRIPTION, description, at=FIRST_POS)
+    return first + _event(PREVIOUS_GTIDS, bytes(8), at=FIRST_POS + len(first))
+
+
+def _event(kind: int, body: bytes, *, at: int) -> bytes:
+    size = 19 + len(body) + 4
+    whole = struct.pack("<IBIIIH", 0, kind, 1, size, at + size, 0) + body
+    return whole + struct.pack("<I", zlib.crc32(whole))
+
+
+if __name__ == "__main__":
+    warm()
