@@ -82,10 +82,13 @@ def receiving(
     member: Member | None = None,
     tls: Tls = UNVERIFIED,
     wanted: GtidPosition | None = None,
+    from_first: bool = False,
     set_name: str = "",
 ) -> Iterator[Reception]:
-    """A receiver of ``server`` into ``directory`` while the block runs."""
+    """A receiver of ``server`` into ``directory`` while the block runs: from the current file on, unless ``wanted``."""
     relay = RelayLog.open(directory, flavour=server.flavour)
+    if not from_first and wanted is None:
+        wanted = relay.position() if relay.end() is not None else position_of(server)
     source = ReceiverSource(
         member=member or member_of(server),
         login=login_of(server, tls=tls),
@@ -107,11 +110,14 @@ def position_of(server: DatabaseServer) -> GtidPosition:
 
 
 def flush_and_wait(server: DatabaseServer, reception: Reception) -> list[str]:
-    """End the server's current file; the names of all closed files, once the relay log is beyond them."""
+    """End the server's current file; the closed files that the relay log holds, once it is beyond them."""
     server.execute("FLUSH BINARY LOGS")
     names = [str(row[0]) for row in server.execute("SHOW BINARY LOGS")]
     reception.wait_for_file(names[-1])
-    return names[:-1]
+    held = {name for _, name in reception.relay.list_files()}
+    closed = [name for name in names[:-1] if name in held]
+    assert closed
+    return closed
 
 
 def relay_file(relay: RelayLog, name: str) -> Path:

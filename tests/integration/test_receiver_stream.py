@@ -1,0 +1,206 @@
+"""A dump stream on a socket pair: what a server could say that it should not, and what is done with it."""
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from producer.relay.log import RelayLog
+from producer.stream import DumpStream, StreamFigures
+from schemas.coordinates import Coordinates
+from schemas.documents.model import Member
+from schemas.gtid import Flavour
+from tests.binlog_bytes import BinlogFile, artificial, packet
+from tests.relay import read_everything
+from tests.waiting import eventually
+
+NAME = "mysql-bin.000001"
+
+
+def rotate_to(name: str, pos: int = 4) -> bytes:
+    """The artificial event in front of a file."""
+    return artificial(4, struct.pack("<Q", pos) + name.encode())
+
+
+@dataclass
+class Dump:
+    """The server's end of a dump, with the stream on a thread."""
+
+    relay: RelayLog
+    server: socket.socket
+    client: socket.socket
+    sequence: int = 1
+    error: MillraceError | None = None
+
+    def send(self, *payloads: bytes) -> None:
+        """Events, in packets."""
+        for payload in payloads:
+            self.send_packet(b"\0" + payload)
+
+    def send_packet(self, payload: bytes) -> None:
+        """Any packet."""
+        self.server.sendall(packet(payload, self.sequence))
+        self.sequence += 1
+
+    def start(self, *, start: int = 4, silence_s: float = 60.0) -> threading.Thread:
+        """Receive on a thread; what it ends with is in ``error``."""
+        end = self.relay.end()
+        assert end is not None
+        stream = DumpStream(
+            self.client,
+            self.relay,
+            member=Member("db", 1),
+            silence_s=silence_s,
+            figures=StreamFigures(),
+        )
+
+        def run() -> None:
+            try:
+                stream.run(threading.Event(), file=end.file, start=start, known_end=end.pos)
+            except MillraceError as error:
+                self.error = error
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Iterator[Dump]:
+    """A relay log at the start of its first file."""
+    relay = RelayLog.open(tmp_path / "relay", flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    relay.begin_file(NAME)
+    server, client = socket.socketpair()
+    with server, client:
+        yield Dump(relay, server, client)
+    relay.close()
+
+
+def end_of(dump: Dump, thread: threading.Thread) -> MillraceError:
+    """What the stream ended with."""
+    thread.join(30)
+    assert dump.error is not None
+    return dump.error
+
+
+def test_files_follow_each_other(dump: Dump) -> None:
+    """With and without a ROTATE event at the end (a server that crashed writes none)."""
+    files = [
+        BinlogFile().transaction().rotate("mysql-bin.000002"),
+        BinlogFile(first_number=2).transaction(),
+    ]
+    thread = dump.start()
+    for number, file in enumerate([*files, BinlogFile(first_number=3)]):
+        dump.send(rotate_to(f"mysql-bin.{number + 1:06d}"), *file.events)
+    eventually(lambda: len(dump.relay.list_files()) == 3)
+    dump.server.close()
+    assert end_of(dump, thread).code == "MR-1006"
+    for (key, payload), file in zip(
+        list(read_everything(dump.relay).items())[:2], files, strict=True
+    ):
+        assert payload == file.data[4:], key
+
+
+@pytest.mark.parametrize(
+    ("events", "kind", "code"),
+    [
+        ([rotate_to("mysql-bin.000003")], Retryable, "MR-1041"),
+        ([rotate_to("mysql-bin.000002", pos=120)], Retryable, "MR-1041"),
+        ([rotate_to(NAME, pos=99)], Retryable, "MR-1041"),
+        ([rotate_to("../../etc/passwd.000002")], Fatal, "MR-2010"),
+        ([artificial(99, b"")], Fatal, "MR-2008"),
+        ([artificial(15, bytes(90) + b"\0")], Fatal, "MR-2009"),
+    ],
+)
+def test_artificial_events_are_not_believed_blindly(
+    dump: Dump, events: list[bytes], kind: type[MillraceError], code: str
+) -> None:
+    """A file out of order, a wrong place, a name that leaves the directory, an unknown type, no checksums."""
+    thread = dump.start()
+    dump.send(rotate_to(NAME), *events)
+    error = end_of(dump, thread)
+    assert (type(error), error.code) == (kind, code)
+    assert not (dump.relay.root.parent.parent / "etc").exists()
+
+
+def test_an_unfinished_transaction_at_the_end_of_a_file_is_never_read(dump: Dump) -> None:
+    """Its server died with it; the next file begins behind what is whole."""
+    file = BinlogFile().transaction()
+    whole = len(file.data)
+    file.gtid()
+    file.query("BEGIN")
+    following = BinlogFile(first_number=2).transaction()
+    thread = dump.start()
+    dump.send(rotate_to(NAME), *file.events, rotate_to("mysql-bin.000002"), *following.events)
+    eventually(
+        lambda: (
+            dump.relay.end()
+            == Coordinates("server-a.000001", "mysql-bin.000002", len(following.data))
+        )
+    )
+    dump.server.close()
+    end_of(dump, thread)
+    seen = read_everything(dump.relay)
+    assert list(seen.values()) == [file.data[4:whole], following.data[4:]]
+
+
+def test_a_resumed_dump_is_compared_before_it_goes_on(dump: Dump) -> None:
+    """The same bytes again, then new ones: nothing twice."""
+    file = BinlogFile().transaction()
+    known = len(file.data)
+    thread = dump.start()
+    dump.send(rotate_to(NAME), *file.events)
+    eventually(lambda: dump.relay.end() == Coordinates("server-a.000001", NAME, known))
+    dump.server.close()
+    end_of(dump, thread)
+    count = len(file.events)
+    overlap = file.ends[0]
+    file.transaction()
+    for events, code in (
+        (file.events[2:], "MR-1006"),
+        (
+            [*file.events[2 : count - 1], BinlogFile().transaction(ending="commit").events[-1]],
+            "MR-1041",
+        ),
+        ([*BinlogFile().transaction(rows_bytes=31).events[2:]], "MR-1041"),
+    ):
+        server, client = socket.socketpair()
+        with server, client:
+            again = Dump(dump.relay, server, client)
+            thread = again.start(start=overlap)
+            again.send(rotate_to(NAME, pos=overlap), *events)
+            server.shutdown(socket.SHUT_WR)
+            assert end_of(again, thread).code == code
+    assert read_everything(dump.relay) == {f"server-a.000001/{NAME}": file.data[4:]}
+
+
+def test_the_servers_errors_end_the_stream_with_their_meaning(dump: Dump) -> None:
+    """An eviction is a fence."""
+    thread = dump.start()
+    dump.send(rotate_to(NAME))
+    text = (
+        b"A replica with the same server_uuid/server_id as this replica has connected to the source"
+    )
+    dump.send_packet(b"\xff\xd4\x04#HY000" + text)
+    error = end_of(dump, thread)
+    assert (type(error), error.code) == (Fenced, "MR-1042")
+
+
+def test_silence_is_a_lost_connection(dump: Dump) -> None:
+    """No byte for the time of three heartbeats."""
+    thread = dump.start(silence_s=0.5)
+    assert end_of(dump, thread).code == "MR-1046"
+
+
+def test_packets_out_of_order_are_refused(dump: Dump) -> None:
+    """A lost or repeated packet is seen by its number."""
+    thread = dump.start()
+    dump.sequence = 7
+    dump.send(*BinlogFile().events)
+    assert end_of(dump, thread).code == "MR-2005"
