@@ -3,21 +3,13 @@
 The server's own binlog files are read: the relay log is byte-identical with them.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pymysql
 import pytest
 
 from deploy.servers import DatabaseServer
-from producer.converter.filters import TableFilter
-from schemas.coordinates import Coordinates
-from tests.converter_rig import SUBDIR, Conversion, FileReader
+from tests.binlog_session import Cursor, logged
 from tests.fix_servers import FLAVOURS
 from tests.type_values import CASES, TypeCase
-
-DATABASE = "types_of_rows"
-Cursor = pymysql.cursors.Cursor
 
 
 @pytest.fixture(params=FLAVOURS, ids=str)
@@ -26,42 +18,6 @@ def server(request: pytest.FixtureRequest) -> DatabaseServer:
     found = request.getfixturevalue(f"{request.param}_server")
     assert isinstance(found, DatabaseServer)
     return found
-
-
-@contextmanager
-def session(server: DatabaseServer) -> Iterator[Cursor]:
-    """A connection as root that takes any value."""
-    connection = pymysql.connect(
-        unix_socket=str(server.socket), user="root", charset="utf8mb4", autocommit=True
-    )
-    with connection, connection.cursor() as cursor:
-        cursor.execute(
-            "SET sql_mode='NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', time_zone='+00:00'"
-        )
-        yield cursor
-
-
-@contextmanager
-def logged(server: DatabaseServer, database: str) -> Iterator[tuple[Cursor, list[Conversion]]]:
-    """A fresh database in a binlog file of its own; behind the block, the list has its conversion."""
-    made: list[Conversion] = []
-    with session(server) as cursor:
-        cursor.execute("FLUSH BINARY LOGS")
-        cursor.execute("SHOW BINARY LOGS")
-        file = str(cursor.fetchall()[-1][0])
-        cursor.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
-        cursor.execute(f"USE {database}")
-        yield cursor, made
-        cursor.execute("FLUSH BINARY LOGS")
-        made.append(
-            Conversion(
-                FileReader.of_server(server.binlog_dir),
-                flavour=server.flavour,
-                filter=TableFilter(include=(f"{database}.*",)),
-                at=Coordinates(SUBDIR, file, 4),
-            )
-        )
-        cursor.execute(f"DROP DATABASE {database}")
 
 
 def _fill(cursor: Cursor, case: TypeCase, table: str) -> dict[int, object]:
@@ -79,9 +35,9 @@ def _fill(cursor: Cursor, case: TypeCase, table: str) -> dict[int, object]:
 def test_the_record_holds_what_a_select_says(server: DatabaseServer) -> None:
     """Insert, both images of an update, delete; NULL too."""
     cases = [case for case in CASES if server.flavour in case.flavours]
-    with logged(server, DATABASE) as (cursor, made):
-        told = {f"t{n}": _fill(cursor, case, f"t{n}") for n, case in enumerate(cases)}
-    (conversion,) = made
+    with logged(server, "types_of_rows") as source:
+        told = {f"t{n}": _fill(source.cursor, case, f"t{n}") for n, case in enumerate(cases)}
+        conversion = source.conversion()
     found: dict[str, dict[int, set[object]]] = {}
     for row in conversion.rows():
         for image in (row.change.before, row.change.after):
@@ -127,7 +83,8 @@ CHARSETS = {
 
 def test_text_of_every_charset_is_text_or_its_bytes(server: DatabaseServer) -> None:
     """Text that the server itself converts to utf8mb4 and back to the same bytes, else the very bytes."""
-    with logged(server, "charsets_of_rows") as (cursor, made):
+    with logged(server, "charsets_of_rows") as source:
+        cursor = source.cursor
         cursor.execute("SHOW CHARACTER SET")
         known = {row[0] for row in cursor.fetchall()}
         told = {}
@@ -150,7 +107,7 @@ def test_text_of_every_charset_is_text_or_its_bytes(server: DatabaseServer) -> N
                 f"SELECT id, HEX(v), HEX(CONVERT(v USING utf8mb4)), HEX({back}) FROM {charset}_text"
             )
             told[f"{charset}_text"] = {row[0]: row[1:] for row in cursor.fetchall()}
-    (conversion,) = made
+        conversion = source.conversion()
     compared = 0
     for row in conversion.rows():
         if row.source.table not in told or row.change.after is None:

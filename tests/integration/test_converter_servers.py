@@ -1,0 +1,232 @@
+"""A mixed workload of each flavour: the records, applied one after the other, give the tables of the server.
+
+Whatever the server does to log it: savepoints, XA, CREATE … SELECT, compressed transactions and events.
+"""
+
+from collections import Counter
+
+import pytest
+
+from deploy.servers import DatabaseServer
+from schemas.control import DdlRecord
+from schemas.gtid import Flavour
+from schemas.record import Record, RowRecord
+from tests.binlog_session import LoggedSession, logged, session
+from tests.fix_servers import FLAVOURS
+
+Tables = dict[str, Counter[tuple[object, ...]]]
+
+
+@pytest.fixture(params=FLAVOURS, ids=str)
+def server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """A single server of each flavour."""
+    found = request.getfixturevalue(f"{request.param}_server")
+    assert isinstance(found, DatabaseServer)
+    return found
+
+
+def applied(records: list[Record]) -> Tables:
+    """The tables that these records make of nothing: rows as they are, TRUNCATE as it says."""
+    tables: Tables = {}
+    for record in records:
+        if isinstance(record, DdlRecord):
+            if record.statement.kind == "truncate_table":
+                tables[record.source.table] = Counter()
+        elif isinstance(record, RowRecord):
+            table = tables.setdefault(record.source.table, Counter())
+            if record.change.before is not None:
+                before = tuple(record.change.before.values())
+                assert table[before] > 0, (record.source, before)
+                table[before] -= 1
+            if record.change.after is not None:
+                table[tuple(record.change.after.values())] += 1
+    return {name: +table for name, table in tables.items()}
+
+
+def stands(source: LoggedSession, tables: Tables) -> Tables:
+    """The same tables on the server."""
+    return {
+        name: Counter(source.rows(f"SELECT * FROM `{name.replace('`', '``')}`")) for name in tables
+    }
+
+
+def _mixed(source: LoggedSession) -> None:
+    source.run(
+        "CREATE TABLE k (id INT PRIMARY KEY, v VARCHAR(60))",
+        "CREATE TABLE nokey (a INT, b VARCHAR(10))",
+        "INSERT INTO k SELECT 1, 'a' UNION SELECT 2, NULL UNION SELECT 3, 'ü'",
+        "INSERT INTO nokey VALUES (1, 'x'), (1, 'x'), (NULL, NULL)",
+        "UPDATE k SET id = id + 10 ORDER BY id DESC",
+        "BEGIN",
+        "DELETE FROM k WHERE id = 11",
+        "SAVEPOINT one",
+        "INSERT INTO k VALUES (50, 'kept')",
+        "SAVEPOINT two",
+        "INSERT INTO k VALUES (51, 'rolled back')",
+        "ROLLBACK TO two",
+        "UPDATE nokey SET a = 2 LIMIT 1",
+        "COMMIT",
+        "BEGIN",
+        "INSERT INTO k VALUES (60, 'never')",
+        "ROLLBACK",
+        "CREATE TABLE copied AS SELECT * FROM k",
+        "CREATE TABLE gone (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO gone VALUES (1, 1)",
+        "TRUNCATE TABLE gone",
+        "INSERT INTO gone VALUES (2, 2)",
+        "CREATE TEMPORARY TABLE passing (a INT)",
+        "INSERT INTO passing VALUES (1)",
+        "DROP TEMPORARY TABLE passing",
+        "CREATE TABLE `odd ``name` (`a b` INT PRIMARY KEY, `select` INT)",
+        "INSERT INTO `odd ``name` VALUES (1, 2)",
+        "CREATE TABLE many (id INT PRIMARY KEY, v VARCHAR(200))",
+    )
+    values = ",".join(f"({n}, REPEAT('{n} ', 30))" for n in range(2000))
+    source.run(
+        f"INSERT INTO many VALUES {values}", "UPDATE many SET v = CONCAT(v, '!') WHERE id % 3 = 0"
+    )
+
+
+def test_the_records_make_the_tables_of_the_server(server: DatabaseServer) -> None:
+    """Applied in order, one by one; every before image is a row that stands."""
+    with logged(server, "mixed_rows") as source:
+        _mixed(source)
+        records = source.conversion().records()
+        tables = applied(records)
+        assert tables == stands(source, tables)
+        assert set(tables) == {"k", "nokey", "copied", "gone", "odd `name", "many"}
+    numbered = [r for r in records if isinstance(r, RowRecord | DdlRecord)]
+    assert [r.source.seq for r in numbered] == list(range(1, len(numbered) + 1))
+
+
+def test_prepared_transactions_come_out_when_they_are_committed(server: DatabaseServer) -> None:
+    """Two prepared ones across others, one rolled back, one committed in one phase."""
+    with logged(server, "xa_rows") as source:
+        source.run("CREATE TABLE t (id INT PRIMARY KEY)")
+        for xid, number in (("'a','b',3", 1), ("'r'", 2), ("'z'", 3)):
+            with session(server) as other:
+                other.execute("USE xa_rows")
+                for statement in (
+                    f"XA START {xid}",
+                    f"INSERT INTO t VALUES ({number})",
+                    f"XA END {xid}",
+                    f"XA PREPARE {xid}",
+                ):
+                    other.execute(statement)
+                if server.flavour is Flavour.MARIADB:  # ends with its connection there
+                    other.execute(f"XA {'ROLLBACK' if number == 2 else 'COMMIT'} {xid}")
+        source.run("INSERT INTO t VALUES (4)")
+        if server.flavour is Flavour.MYSQL:
+            source.run("XA COMMIT 'z'", "XA ROLLBACK 'r'", "XA COMMIT 'a','b',3")
+        source.run(
+            "XA START 'o'", "INSERT INTO t VALUES (5)", "XA END 'o'", "XA COMMIT 'o' ONE PHASE"
+        )
+        rows = source.conversion().rows()
+        order = [4, 3, 1, 5] if server.flavour is Flavour.MYSQL else [1, 3, 4, 5]
+        assert [row.key for row in rows] == [{"id": number} for number in order]
+        assert all(row.transaction.is_last for row in rows)
+
+
+COMPRESSION = {
+    Flavour.MYSQL: (
+        ("SET binlog_transaction_compression=ON",),
+        ("SET binlog_transaction_compression=OFF",),
+    ),
+    Flavour.MARIADB: (
+        ("SET GLOBAL log_bin_compress=ON", "SET GLOBAL log_bin_compress_min_len=10"),
+        ("SET GLOBAL log_bin_compress=OFF", "SET GLOBAL log_bin_compress_min_len=256"),
+    ),
+}
+
+
+def test_what_the_server_compresses_is_read(server: DatabaseServer) -> None:
+    """MySQL: whole transactions (zstd); MariaDB: rows and statements (zlib)."""
+    switch_on, switch_off = COMPRESSION[server.flavour]
+    with logged(server, "compressed_rows") as source:
+        source.run(*switch_on)
+        _mixed(source)
+        source.run("ALTER TABLE k COMMENT 'a statement that is long enough to be compressed'")
+        records = source.conversion().records()
+        tables = applied(records)
+        assert tables == stands(source, tables)
+        source.run(*switch_off)
+        content = (server.binlog_dir / source.file).read_bytes()
+        kinds = set()
+        at = 4
+        while at < len(content):
+            kinds.add(content[at + 4])
+            at += int.from_bytes(content[at + 9 : at + 13], "little")
+        assert kinds & ({40} if server.flavour is Flavour.MYSQL else {166, 167, 169, 170})
+        assert any("long enough" in r.statement.sql for r in records if isinstance(r, DdlRecord))
+
+
+def test_a_large_compressed_transaction_is_cut_like_any_other(server: DatabaseServer) -> None:
+    """Batches end inside of it; every row comes once."""
+    switch_on, switch_off = COMPRESSION[server.flavour]
+    with logged(server, "large_rows") as source:
+        source.run("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(200))", *switch_on, "BEGIN")
+        for start in range(0, 9000, 3000):
+            values = ",".join(f"({n}, REPEAT('{n} ', 30))" for n in range(start, start + 3000))
+            source.run(f"INSERT INTO t VALUES {values}")
+        source.run("COMMIT", *switch_off)
+        conversion = source.conversion()
+    batches = list(conversion.batches(rows_max=500, bytes_max=100_000))
+    opened = [batch.progress.open for batch in batches if batch.progress.open is not None]
+    assert len(opened) > 5
+    assert [o.rows for o in opened] == sorted(o.rows for o in opened)
+    assert sum(batch.counts.rows for batch in batches) == 9000
+    assert [row.key for row in conversion.rows()] == [{"id": n} for n in range(9000)]
+
+
+def test_tagged_transactions_are_named_in_full(mysql_server: DatabaseServer) -> None:
+    """``uuid:tag:number``, as the server prints it."""
+    with logged(mysql_server, "tagged_rows") as source:
+        source.run(
+            "CREATE TABLE t (id INT PRIMARY KEY)",
+            "SET gtid_next='AUTOMATIC:blue'",
+            "INSERT INTO t VALUES (1)",
+        )
+        source.run("SET gtid_next='AUTOMATIC'")
+        (row,) = source.conversion().rows()
+        ((executed,),) = source.rows("SELECT @@gtid_executed")
+    uuid, tag, number = row.transaction.gtid.split(":")
+    assert uuid in str(executed)
+    assert (tag, number) == ("blue", "1")
+
+
+def test_statement_format_stops_with_its_code(server: DatabaseServer) -> None:
+    """A session may log so at any time: the rows are not in the binlog."""
+    with logged(server, "statement_rows") as source:
+        source.run(
+            "CREATE TABLE t (id INT PRIMARY KEY)",
+            "SET binlog_format=STATEMENT",
+            "INSERT INTO t VALUES (1)",
+        )
+        conversion = source.conversion()
+    with pytest.raises(Exception, match="MR-6501"):
+        conversion.records()
+
+
+def test_partial_images_stop_with_their_code(server: DatabaseServer) -> None:
+    """binlog_row_image=MINIMAL, and MySQL's PARTIAL_JSON."""
+    with logged(server, "partial_rows") as source:
+        source.run(
+            "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)",
+            "INSERT INTO t VALUES (1, 2, 3)",
+            "SET binlog_row_image=MINIMAL",
+            "UPDATE t SET a = 5",
+        )
+        conversion = source.conversion()
+    with pytest.raises(Exception, match="MR-6504"):
+        conversion.records()
+    if server.flavour is Flavour.MYSQL:
+        with logged(server, "partial_json") as source:
+            source.run(
+                "CREATE TABLE t (id INT PRIMARY KEY, j JSON)",
+                "INSERT INTO t VALUES (1, JSON_OBJECT('a', REPEAT('x', 100), 'b', 1))",
+                "SET binlog_row_value_options=PARTIAL_JSON",
+                "UPDATE t SET j = JSON_SET(j, '$.b', 2)",
+            )
+            conversion = source.conversion()
+        with pytest.raises(Exception, match="MR-6505"):
+            conversion.records()

@@ -1,0 +1,160 @@
+"""The converter's small parts: filters, query events, positions, XA names, sizes of tables that are not published."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from millrace.errors import Fatal
+from producer.converter.arrays import KernelArrays
+from producer.converter.charset_tables import CharsetTables
+from producer.converter.column_program import ColumnProgram, sizes_only
+from producer.converter.filters import TableFilter
+from producer.converter.position import load_position, read_position
+from producer.converter.query import parse_query, sql_mode_text
+from producer.converter.xa import xid_of_prepare, xid_of_statement
+from producer.kernel import program as p
+from producer.kernel import state as s
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.table_map import parse_table_map
+from tests.table_map_vectors import MARIADB_NUMBERS, MARIADB_TEXTS, MYSQL_NUMBERS, MYSQL_TEXTS
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "name", "is_wanted"),
+    [
+        (("*.*",), (), "shop.orders", True),
+        (("shop.*",), (), "shop.orders", True),
+        (("shop.*",), (), "shopping.orders", False),
+        (("shop.o*",), ("shop.orders",), "shop.orders", False),
+        (("shop.o*",), ("shop.orders",), "shop.other", True),
+        (("shop.order?",), (), "shop.orders", True),
+        (("*.*",), (), "mysql.user", False),
+        (("*.*",), (), "MySQL.user", False),
+        (("millrace.*",), (), "millrace.progress", False),
+        (("a.b+c",), (), "a.b+c", True),
+        (("a.b+c",), (), "a.bbc", False),
+    ],
+)
+def test_a_table_is_published_by_pattern(
+    include: tuple[str, ...], exclude: tuple[str, ...], name: str, is_wanted: bool
+) -> None:
+    """Some include, no exclude, never the servers' own."""
+    database, _, table = name.partition(".")
+    assert TableFilter(include, exclude).admits(database, table) is is_wanted
+
+
+def query_body(text: bytes, status: bytes, database: bytes = b"shop") -> bytes:
+    """A QUERY event's body."""
+    head = struct.pack("<IIBHH", 9, 0, len(database), 0, len(status))
+    return head + status + database + b"\0" + text
+
+
+STATUS = (
+    b"\x00" + struct.pack("<I", 1 << 26)  # no foreign key checks
+    + b"\x01" + struct.pack("<Q", 1 << 22 | 1 << 2)
+    + b"\x06\x03std"
+    + b"\x03" + bytes(4)
+    + b"\x04" + struct.pack("<HHH", 8, 33, 255)
+    + b"\x05\x06+02:00"
+    + b"\x0c\x02shop\0b\0"
+    + b"\x0d\1\2\3"
+    + b"\x10\1"
+    + b"\x12\xff\0"
+    + b"\x7e whatever comes behind an unknown code"
+)  # fmt: skip
+
+
+def test_a_query_event_tells_its_session() -> None:
+    """Modes by name, charset, collations, time zone, checks; reading ends at an unknown code."""
+    query = parse_query(query_body("ALTER TABLE ü".encode("latin1"), STATUS), flavour=Flavour.MYSQL)
+    assert query.text == "ALTER TABLE ü"
+    assert query.database == "shop"
+    assert query.session == {
+        "foreign_key_checks": "0",
+        "unique_checks": "1",
+        "sql_mode": "ANSI_QUOTES,STRICT_ALL_TABLES",
+        "charset_client": "latin1",
+        "collation_connection": "33",
+        "collation_server": "255",
+        "time_zone": "+02:00",
+        "explicit_defaults_for_timestamp": "1",
+        "default_collation_for_utf8mb4": "255",
+        "default_database": "shop",
+    }
+
+
+def test_a_query_event_that_is_cut_is_refused() -> None:
+    """Every shorter body."""
+    whole = query_body(b"", STATUS[:40])
+    for size in range(len(whole)):
+        with pytest.raises(Fatal) as caught:
+            parse_query(whole[:size], flavour=Flavour.MYSQL)
+        assert caught.value.code == "MR-6003"
+
+
+def test_modes_are_named_as_each_flavour_names_them() -> None:
+    """Bit 32 means two things."""
+    assert sql_mode_text(1 << 32, Flavour.MYSQL) == "TIME_TRUNCATE_FRACTIONAL"
+    assert sql_mode_text(1 << 32, Flavour.MARIADB) == "EMPTY_STRING_IS_NULL"
+
+
+def test_an_xid_is_the_same_in_event_and_statement() -> None:
+    """gtrid, bqual, format."""
+    body = b"\0" + struct.pack("<III", 3, 2, 1) + b"ab" + b"c"
+    assert xid_of_prepare(body) == ("6162.63.3", False)
+    assert xid_of_statement("XA COMMIT X'6162',X'63',3") == "6162.63.3"
+    assert xid_of_statement("XA ROLLBACK X'6162',X'',1") == "6162..1"
+
+
+UUID_A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+UUID_B = "fbe6bc51-e598-11f1-b8ce-02fc00000001"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        f"{UUID_A}:1-5:8",
+        f"{UUID_A}:1-5:blue:1-3:9,{UUID_B}:7",
+        ",".join(f"{UUID_A[:-3]}{n:03}:1-{n + 1}" for n in range(200)),
+    ],
+)
+def test_a_position_goes_into_the_kernel_and_comes_back(text: str) -> None:
+    """Nothing changed: the same; every interval changed: the same again."""
+    arrays = KernelArrays()
+    position = parse_gtid_set(Flavour.MYSQL, text)
+    load_position(arrays, position)
+    assert read_position(arrays, position) is position
+    arrays.intervals[: arrays.state[s.INTERVAL_COUNT], s.I_CHANGED] = 1
+    assert read_position(arrays, parse_gtid_set(Flavour.MYSQL, "")) == position
+
+
+def test_scattered_intervals_are_laid_down_afresh() -> None:
+    """Transactions out of order leave pieces; many pieces become the exact set again."""
+    arrays = KernelArrays()
+    load_position(arrays, parse_gtid_set(Flavour.MYSQL, f"{UUID_A}:1"))
+    for number in range(2, 202):
+        arrays.intervals[number - 1, :4] = 0, number, number + 1, 1
+    arrays.state[s.INTERVAL_COUNT] = 201
+    after = read_position(arrays, parse_gtid_set(Flavour.MYSQL, f"{UUID_A}:1"))
+    assert str(after) == f"{UUID_A}:1-201"
+    assert arrays.state[s.INTERVAL_COUNT] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "flavour"),
+    [
+        (MYSQL_NUMBERS, Flavour.MYSQL),
+        (MYSQL_TEXTS, Flavour.MYSQL),
+        (MARIADB_NUMBERS, Flavour.MARIADB),
+        (MARIADB_TEXTS, Flavour.MARIADB),
+    ],
+)
+def test_sizes_are_the_same_with_and_without_the_names(body: bytes, flavour: Flavour) -> None:
+    """A table that is not published is measured like one that is."""
+    arrays = KernelArrays()
+    program = ColumnProgram(parse_table_map(body, flavour=flavour)[1], arrays, CharsetTables())
+    alone = sizes_only(body)
+    for which in (p.SIZE, p.IS_PREFIXED):
+        assert np.array_equal(program.columns[:, which], alone[:, which])
