@@ -50,7 +50,8 @@ def configure(*, json: bool, level: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(numbers[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        # asked for at each line: whoever captures standard error (a test, a daemon) is heard
+        logger_factory=lambda *_: structlog.PrintLogger(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
 
