@@ -29,6 +29,7 @@ from producer.converter.converter import Converter, ConverterSource
 from producer.converter.filters import TableFilter
 from producer.handoff import Handoff
 from producer.publisher.config import PublisherConfig
+from producer.publisher.opening import TailHint
 from producer.publisher.publisher import Publisher
 from producer.relay.reader import RelayReader
 from producer.set_stream import SetStream, SetStreams, login_of
@@ -81,7 +82,11 @@ class CaptureRunner:
         start = Progress(parse_gtid_set(flavour, task.start.gtid_set), None, 0)
         config = self._publisher_config(task, flavour, lease.epoch)
         publisher = Publisher.open(
-            config, verify_lease=lease.verify, register=registry.register, start=start
+            config,
+            verify_lease=lease.verify,
+            register=registry.register,
+            start=start,
+            hint=_hint(self._sets.last_report(task.name), flavour),
         )
         with closing(publisher):
             progress = publisher.progress
@@ -166,6 +171,7 @@ class _Pump:
                 why=why,
                 gtid_set=str(progress.gtid_set),
                 seq=progress.seq,
+                topic_end=0 if progress.open else self._publisher.hint.end_offset,
                 figures=self._figures(),
             )
         )
@@ -184,6 +190,14 @@ class _Pump:
             "commit_ms": round(self._publisher.commit_s * 1000, 1),
             "instances_renewed": self._publisher.renewed_count,
         }
+
+
+def _hint(report: TaskReport | None, flavour: Flavour) -> TailHint | None:
+    """What the status remembers, for a topic whose retention took everything; see the publisher's rule 6."""
+    if report is None or not report.topic_end:
+        return None
+    progress = Progress(parse_gtid_set(flavour, report.gtid_set), None, report.seq)
+    return TailHint(progress, report.topic_end)
 
 
 def _first_coordinates(

@@ -47,7 +47,10 @@ class TaskRunner(Protocol):
 
 
 class SetSource(Protocol):
-    """Where a runner finds the set documents that its task names."""
+    """Where a runner finds what ZooKeeper knows beside its task."""
 
     def set_document(self, name: str) -> SetDocument:
         """As it stands now; Retryable while ZooKeeper is away, Fatal MR-4104 when there is none."""
+
+    def last_report(self, task: str) -> TaskReport | None:
+        """What was reported last of a task, by whomever; None when nothing was."""

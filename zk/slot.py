@@ -32,7 +32,7 @@ from zk.entries import TaskEntry
 from zk.lease import Lease, acquire
 from zk.runner import TaskRunner
 from zk.session import Session
-from zk.status import StatusWriter
+from zk.status import StatusWriter, read_status
 from zk.tree import Tree
 
 HANDOVER_S = 0.2  # how often a lease that another still holds is asked for
@@ -179,6 +179,7 @@ class Slot:
 
     def _run(self, lease: Lease, stop: threading.Event) -> BaseException | None:
         self._running_since_s = None
+        self._remember()
         self._tell(TaskState.ASSIGNED, why="starting", epoch=lease.epoch)
         try:
             self._place.runner.run(
@@ -191,6 +192,20 @@ class Slot:
             # asked to stop and failing on the way out is a stop
             return None if stop.is_set() and not isinstance(error, Fatal) else error
         return None
+
+    def _remember(self) -> None:
+        """At the first run: how far the task came under an earlier owner stays in its status."""
+        if self._report.epoch:
+            return
+        try:
+            standing = read_status(self._place.session, self._place.tree, self._name)
+        except Retryable:
+            return
+        if standing is not None:
+            known = standing.report
+            self._report = replace(
+                self._report, gtid_set=known.gtid_set, seq=known.seq, topic_end=known.topic_end
+            )
 
     def _heard(self, report: TaskReport, lease: Lease) -> None:
         """A runner's report; only RUNNING and DEGRADED are its to say."""

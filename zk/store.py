@@ -10,6 +10,7 @@ from enum import Enum
 
 from millrace.errors import Fatal, Retryable
 from schemas.documents import CaptureTask, SetDocument, TaskDocument, address_of, set_of
+from schemas.status import TaskReport
 from zk.entries import (
     Desired,
     Refused,
@@ -25,6 +26,7 @@ from zk.entries import (
     task_entry,
 )
 from zk.session import Node, Session
+from zk.status import read_status
 from zk.tree import Tree
 
 
@@ -64,6 +66,11 @@ class Store:
     def set_document(self, name: str) -> SetDocument:
         """One set's document, for runners."""
         return self.set_entry(name).document
+
+    def last_report(self, task: str) -> TaskReport | None:
+        """What the task's owner, this or an earlier one, reported last; for runners."""
+        standing = read_status(self._session, self._tree, task)
+        return None if standing is None else standing.report
 
     def task_entry(self, name: str) -> TaskEntry:
         """One task; Fatal MR-4104 when there is none, or the error of a node that can't be read."""
