@@ -4,9 +4,9 @@ Layout in ZooKeeper (``status/<task>``, canonical JSON, written by the task's ow
 ``format, state, why, code, fix, next_try_s, gtid_set, seq, topic_end, epoch, worker, figures, revision``.
 
 ``figures`` are for people and dashboards (lag, rows/s, the replica chosen and why); no decision rests on them.
-``gtid_set`` is what has been published (capture) or applied (apply). The truth is in the topic and on the target. Only when
-retention has taken everything from a topic are ``gtid_set`` and ``seq`` believed, and only while the partition still ends
-at ``topic_end``.
+``gtid_set`` is what has been published (capture) or applied (apply). The truth is in the topic and on the target. Only
+when retention has taken everything from a topic are ``gtid_set`` and ``seq`` believed, and only while the partition
+still ends at ``topic_end``.
 """
 
 import json
