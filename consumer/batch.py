@@ -20,8 +20,9 @@ from consumer.book import Book, Ints
 from consumer.ddl import DdlPlace, apply_ddl
 from consumer.executor import Order, Outcome, Plan
 from consumer.kernel.order import pack_lanes
+from consumer.sessions import open_session
 from consumer.stretch import Barrier, advanced
-from consumer.target.connection import Endpoint, TargetConnection, connect
+from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.inventory import Inventory, read_inventory
 from consumer.target.progress import (
     Mark,
@@ -50,7 +51,9 @@ SOLE_OFFSETS_MAX = 4096  # below, a second Spark job costs more than a second co
 class RecordsLike(Protocol):
     """The records of a micro-batch, wherever they are."""
 
-    span: int
+    @property
+    def span(self) -> int:
+        """How many offsets, records or not, from its begin to its end."""
 
     def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         """``executor.apply_sole`` on the records from the mark on."""
@@ -216,7 +219,7 @@ class BatchApplier:
 
     def _own_session(self) -> TargetConnection:
         if self._session is None or not self._session.is_open:
-            self._session = connect(self.assignment.endpoint)
+            self._session = open_session(self.assignment.endpoint, self.assignment.owner)
         return self._session
 
     def _pass(self, barrier: Barrier) -> None:

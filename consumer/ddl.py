@@ -23,8 +23,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from consumer.binding import quoted
+from consumer.sessions import open_session
 from consumer.stretch import is_covered
-from consumer.target.connection import Endpoint, TargetConnection, connect
+from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from consumer.target.structure import NO_IDS, read_state
 from millrace.errors import Fatal, MillraceError, Retryable
@@ -54,7 +55,7 @@ class DdlPlace:
 
 def apply_ddl(endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPlace) -> set[str]:
     """Apply, record or pass over a statement, and move the mark over it. The databases whose tables may differ now."""
-    session = connect(endpoint)
+    session = open_session(endpoint, owner)
     try:
         if is_covered(record, place.before):
             return _pass_over(session, owner, place)
@@ -125,7 +126,7 @@ def _once(
         _execute(session, record, statement)
         fault_point(AFTER_EXECUTE)
         session.close()
-        session = connect(session.endpoint)
+        session = open_session(session.endpoint, owner)
     check_fence(session, owner)
     move_mark(session, owner.task, before=place.before, after=place.after)
     session.query(

@@ -1,22 +1,33 @@
-"""Target connections that an executor process keeps between Spark tasks: one for each task and run.
+"""Target connections of a run: registered on the target, and kept by executor processes between Spark tasks.
 
-A process runs one Spark task at a time, so a connection is never shared. One that broke is made anew; those of
-earlier runs are closed. Safety does not rest on any of this: the fence is read in every target transaction.
+A session is written into ``millrace.session`` before it does anything, so that a later run can end it where it
+hangs. A process runs one Spark task at a time, so a kept connection is never shared. One that broke is made anew;
+those of earlier runs are closed. Safety does not rest on any of this: the fence is read in every target transaction.
 """
 
 from consumer.target.connection import Endpoint, TargetConnection, connect
-from consumer.target.progress import Owner
+from consumer.target.progress import DATABASE, Owner
 
 _sessions: dict[str, tuple[Owner, Endpoint, TargetConnection]] = {}
 
 
+def open_session(endpoint: Endpoint, owner: Owner) -> TargetConnection:
+    """A new session that the next run knows of."""
+    session = connect(endpoint)
+    session.query(
+        f"REPLACE INTO {DATABASE}.session VALUES (%s, %s, %s)", (owner.task, session.id, owner.run)
+    )
+    session.commit()
+    return session
+
+
 def session_for(endpoint: Endpoint, owner: Owner) -> TargetConnection:
-    """An open connection for this run."""
+    """This process's open session for a run."""
     kept = _sessions.get(owner.task)
     if kept is not None and kept[:2] == (owner, endpoint) and kept[2].is_open:
         return kept[2]
     if kept is not None:
         kept[2].close()
-    session = connect(endpoint)
+    session = open_session(endpoint, owner)
     _sessions[owner.task] = (owner, endpoint, session)
     return session

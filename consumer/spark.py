@@ -186,7 +186,12 @@ class Records:
         self._driver = driver
         self._frame = frame
         self._is_kept = False
-        self.span = span
+        self._span = span
+
+    @property
+    def span(self) -> int:
+        """Offsets of the micro-batch."""
+        return self._span
 
     def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         """``executor.apply_sole`` in one Spark task."""

@@ -224,6 +224,12 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
         )
     except (pymysql.Error, OSError) as exc:
         raise translated(exc, server=f"{endpoint.host}:{endpoint.port}") from exc
+    except RuntimeError as exc:  # PyMySQL without TLS can't send what caching_sha2_password wants
+        raise Fatal(
+            "MR-5002",
+            f"{endpoint.host}:{endpoint.port} takes this account's password over TLS alone",
+            fix="Set `tls` of the set document to verify-identity, verify-ca or require-unverified.",
+        ) from exc
     return TargetConnection(endpoint, connection=connection)
 
 

@@ -1,7 +1,7 @@
 """Raising the fence: from then on no target transaction of an earlier run of the task can commit.
 
     the row is locked exclusively      waits for every lane transaction that holds it shared
-    after HUNG_S the holders are ended (KILL) and the lock is awaited on: a lane whose process was stopped, or whose
+    after HUNG_S registered sessions of the task are ended (KILL): a lane whose process was stopped, or whose
     connection hangs half open, would hold it until the server notices
     a greater epoch there              Fenced MR-5020: a newer owner exists
     else epoch and run + 1             committed, and only now progress is read
@@ -36,6 +36,7 @@ def raise_fence(connection: TargetConnection, *, task: str, epoch: int) -> Owner
         f"UPDATE {DATABASE}.fence SET epoch = %s, run = %s WHERE task = %s",
         (epoch, held_run + 1, task),
     )
+    connection.query(f"DELETE FROM {DATABASE}.session WHERE task = %s", (task,))
     connection.commit()
     return Owner(task, epoch, held_run + 1)
 
@@ -48,7 +49,7 @@ def _lock(connection: TargetConnection, task: str) -> tuple[int, int]:
         waiter.join(HUNG_S)
         if not waiter.is_alive():
             return waiter.result()
-        end_holders(connection.endpoint, waiting=connection.id)
+        end_holders(connection.endpoint, task=task, but=connection.id)
     connection.close()
     waiter.join()
     raise Retryable("MR-5005", f"the fence of {task} stays locked", task=task)
@@ -83,13 +84,12 @@ class _Waiter(threading.Thread):
         return self._found
 
 
-def end_holders(endpoint: Endpoint, *, waiting: int) -> None:
-    """KILL every session that keeps session ``waiting`` from its lock."""
+def end_holders(endpoint: Endpoint, *, task: str, but: int) -> None:
+    """KILL the registered sessions of a task that have a transaction open, except session ``but``."""
     observer = connect(endpoint)
     try:
-        sql = _HOLDERS_MARIADB if observer.flavour == "mariadb" else _HOLDERS_MYSQL
-        for (holder,) in observer.query(sql, (waiting,)):
-            _log.warning("ending a session that holds the fence", session=holder)
+        for (holder,) in observer.query(_HOLDERS, (task, but)):
+            _log.warning("ending a session that may hold the fence", task=task, session=holder)
             try:
                 observer.query(f"KILL {holder}")
             except Fatal as exc:  # it ended by itself meanwhile
@@ -98,15 +98,11 @@ def end_holders(endpoint: Endpoint, *, waiting: int) -> None:
         observer.close()
 
 
-_HOLDERS_MYSQL = """
-SELECT DISTINCT holder.PROCESSLIST_ID FROM performance_schema.data_lock_waits w
-  JOIN performance_schema.threads waiter ON waiter.THREAD_ID = w.REQUESTING_THREAD_ID
-  JOIN performance_schema.threads holder ON holder.THREAD_ID = w.BLOCKING_THREAD_ID
-WHERE waiter.PROCESSLIST_ID = %s AND holder.PROCESSLIST_ID IS NOT NULL
-"""
-_HOLDERS_MARIADB = """
-SELECT DISTINCT holder.trx_mysql_thread_id FROM information_schema.INNODB_LOCK_WAITS w
-  JOIN information_schema.INNODB_TRX waiter ON waiter.trx_id = w.requesting_trx_id
-  JOIN information_schema.INNODB_TRX holder ON holder.trx_id = w.blocking_trx_id
-WHERE waiter.trx_mysql_thread_id = %s
+# Which of them holds the lock is known to performance_schema alone, where it is on; to end one more of our own does no
+# harm. The numbers begin again when the server starts: so does what is registered under them, run by run.
+_HOLDERS = f"""
+SELECT s.id FROM {DATABASE}.session s
+  JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = s.id
+  JOIN information_schema.PROCESSLIST p ON p.ID = s.id AND p.USER = SUBSTRING_INDEX(USER(), '@', 1)
+WHERE s.task = %s AND s.id <> %s
 """

@@ -8,6 +8,7 @@
     record_schema   task, id: schema_text     schemas that the topic showed before the mark
     ddl_intent      task, seq: sql_text, state_text, decision           a statement that is being executed
     conflict        task, seq: …              rows that ``overwrite`` or ``skip`` decided
+    session         task, id: run             sessions that may hold the fence, to be ended by a later run
     left_out        task, seq: kind, sql_text     statements recorded, not applied
 
 Crash table: a target transaction is there whole, with its line in ``applied`` or its move of ``progress``, or not at
@@ -42,6 +43,8 @@ _TABLES = (
     "conflict (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, gtid VARCHAR(190) NOT NULL, table_name VARCHAR(190)"
     " NOT NULL, op CHAR(1) NOT NULL, decision VARCHAR(16) NOT NULL, detail LONGTEXT NOT NULL, record LONGBLOB NOT NULL,"
     " PRIMARY KEY (task, seq))",
+    "session (task VARCHAR(190) NOT NULL, id BIGINT UNSIGNED NOT NULL, run BIGINT UNSIGNED NOT NULL,"
+    " PRIMARY KEY (task, id))",
     "left_out (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, kind VARCHAR(32) NOT NULL, sql_text LONGTEXT NOT NULL,"
     " PRIMARY KEY (task, seq))",
 )

@@ -1,0 +1,168 @@
+"""Apply without Spark and Kafka: executor functions in this process, on records of a list, against a real target.
+
+``LocalRecords`` stands for the records of a micro-batch. Lanes run one after the other in an order that the test
+chooses, so a dependency that planning overlooked shows as a wrong row, each time.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from consumer.apply import take_over
+from consumer.batch import BatchApplier
+from consumer.book import Ints
+from consumer.executor import Order, Outcome, Plan, apply_lane, apply_sole, guarded, plan, unpack
+from consumer.registry import look_up_at
+from consumer.target.connection import Endpoint, TlsChoice, connect
+from consumer.target.progress import Mark
+from consumer.workshop import Catalogue
+from deploy.servers import DatabaseServer
+from schemas.documents import ApplyRules, ApplyTask, ConflictPolicy, Start, TopicAddress
+from tests.apply_topic import RecordStream
+
+LaneOrder = Callable[[int], Sequence[int]]
+
+
+def ignore(_: Mark) -> None:
+    """A listener that wants nothing."""
+
+
+def in_turn(count: int) -> Sequence[int]:
+    """Lanes in their order."""
+    return range(count)
+
+
+def backwards(count: int) -> Sequence[int]:
+    """The last lane first."""
+    return range(count - 1, -1, -1)
+
+
+@dataclass
+class LocalRecords:
+    """Values ``first`` … of a list; their places are their offsets."""
+
+    values: Sequence[bytes]
+    first: int = 0
+    is_large: bool = True
+    arrow_rows: int = 1000
+    lane_order: LaneOrder = in_turn
+
+    @property
+    def span(self) -> int:
+        """What the applier takes for a number of records: it plans lanes when this is large."""
+        return 1 << 20 if self.is_large else 1
+
+    def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+        """One lane."""
+        found = unpack(
+            guarded(
+                lambda: apply_sole(
+                    self._batches(order, None),
+                    order=order,
+                    catalogue=catalogue,
+                    applied=applied,
+                    look_up=look_up_at(order.registry),
+                )
+            )
+        )
+        assert isinstance(found, Outcome)
+        return found
+
+    def plan(self, order: Order, catalogue: Catalogue, applied: Ints) -> Plan:
+        """The keys."""
+        found = unpack(
+            guarded(
+                lambda: plan(
+                    self._batches(order, None),
+                    order=order,
+                    catalogue=catalogue,
+                    applied=applied,
+                    look_up=look_up_at(order.registry),
+                )
+            )
+        )
+        assert isinstance(found, Plan)
+        return found
+
+    def lanes(
+        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
+    ) -> list[Outcome]:
+        """The lanes, one after the other."""
+        done = []
+        for lane in self.lane_order(int(lanes.max()) + 1):
+            mine = offsets[lanes == lane]
+            found = unpack(
+                guarded(
+                    lambda lane=lane, mine=mine: apply_lane(  # type: ignore[misc]
+                        self._batches(order, mine),
+                        lane=lane,
+                        order=order,
+                        catalogue=catalogue,
+                        applied=applied,
+                    )
+                )
+            )
+            assert isinstance(found, Outcome)
+            done.append(found)
+        return done
+
+    def release(self) -> None:
+        """Nothing is kept."""
+
+    def _batches(self, order: Order, wanted: Ints | None) -> Iterator[pa.RecordBatch]:
+        offsets = np.arange(self.first, self.first + len(self.values))
+        offsets = offsets[offsets >= order.mark.next_offset]
+        if wanted is not None:
+            offsets = offsets[np.isin(offsets, wanted)]
+        for start in range(0, len(offsets), self.arrow_rows):
+            part = offsets[start : start + self.arrow_rows]
+            values = [self.values[offset - self.first] for offset in part]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(part, pa.int64()), pa.array(values, pa.binary())],
+                names=["offset", "value"],
+            )
+
+
+def endpoint_of(server: DatabaseServer) -> Endpoint:
+    """As the service's account, encrypted: MySQL takes a password on no other way."""
+    tls = TlsChoice("require-unverified")
+    return Endpoint(server.host, server.port, server.user, server.password, tls)
+
+
+def apply_task(
+    name: str,
+    *,
+    lanes: int = 4,
+    conflict: ConflictPolicy = ConflictPolicy.STOP,
+    start: str = "",
+) -> ApplyTask:
+    """A task of this name."""
+    return ApplyTask(
+        name=name,
+        source=TopicAddress(topic="local", bootstrap=""),
+        target="target",
+        start=Start(start),
+        rules=ApplyRules(lanes=lanes, conflict=conflict),
+    )
+
+
+def started(server: DatabaseServer, task: ApplyTask, *, epoch: int = 1) -> BatchApplier:
+    """A new run of a task."""
+    endpoint = endpoint_of(server)
+    session = connect(endpoint)
+    try:
+        return take_over(session, endpoint, task, epoch=epoch)
+    finally:
+        session.close()
+
+
+def run_once(
+    server: DatabaseServer, task: ApplyTask, stream: RecordStream, *, is_large: bool = True
+) -> BatchApplier:
+    """Start and apply the whole stream as one micro-batch."""
+    applier = started(server, task)
+    applier.process(LocalRecords(stream.values, is_large=is_large), ignore)
+    applier.close()
+    return applier

@@ -1,0 +1,412 @@
+"""Apply against real targets of both flavours, without Spark: rows, keys, replays, conflicts.
+
+The oracle is what the server says is in its tables.
+"""
+
+import random
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from consumer.batch import BatchApplier
+from consumer.book import Ints
+from consumer.executor import Order, Outcome
+from consumer.sessions import session_for
+from consumer.target.connection import connect
+from consumer.target.progress import forget_task
+from consumer.workshop import Catalogue
+from deploy.servers import DatabaseServer
+from millrace.errors import Fatal, Fenced
+from schemas.documents import ConflictPolicy
+from schemas.table import Column, ColumnType, TypeCode
+from tests.apply_local import (
+    LocalRecords,
+    apply_task,
+    backwards,
+    endpoint_of,
+    ignore,
+    run_once,
+    started,
+)
+from tests.apply_tables import ACCOUNTS_SQL, accounts, integer, table, text
+from tests.apply_topic import UUID, RecordStream
+
+_names = count(1)
+
+
+@pytest.fixture
+def name(target_server: DatabaseServer) -> Iterator[str]:
+    """A database and a task of this name, both gone behind the test."""
+    made = f"apply{next(_names)}"
+    target_server.execute(f"CREATE DATABASE {made} DEFAULT CHARSET utf8mb4")
+    yield made
+    target_server.execute(f"DROP DATABASE IF EXISTS {made}")
+
+
+def _account(number: int, *, code: int | None = None, amount: int = 0) -> dict[str, object]:
+    return {"id": number, "code": code, "mail": f"Mail{number}", "amount": amount}
+
+
+def _history(database: str, *, seed: int = 1, changes: int = 400) -> RecordStream:
+    """Inserts, updates, deletes, key changes and swapped unique codes in many source transactions."""
+    chance, stream, made = random.Random(seed), RecordStream(), accounts(database)
+    rows: dict[int, dict[str, object]] = {}
+    for number in range(changes):
+        kind = chance.random()
+        free = [code for code in range(60) if code not in {row["code"] for row in rows.values()}]
+        if kind < 0.4 or not rows:
+            new = _account(number, code=chance.choice([None, *free[:3]]))
+            rows[number] = new
+            stream.insert(made, new)
+        else:
+            key = chance.choice(sorted(rows))
+            before = rows.pop(key)
+            if kind < 0.9:
+                moved = number if kind > 0.8 else key
+                after = before | {
+                    "id": moved,
+                    "code": chance.choice([None, *free[:3]]),
+                    "amount": number,
+                }
+                rows[moved] = after
+                stream.update(made, before, after)
+            else:
+                stream.delete(made, before)
+        if chance.random() < 0.3:
+            stream.commit()
+    stream.commit()
+    return stream
+
+
+def _serial(
+    database: str, stream: RecordStream, server: DatabaseServer
+) -> list[tuple[object, ...]]:
+    """The rows that one lane makes of the stream, then everything of the task is forgotten and the table empty."""
+    task = apply_task(database)
+    run_once(server, task, stream, is_large=False)
+    rows = server.execute(f"SELECT * FROM {database}.accounts ORDER BY id")
+    server.execute(f"DELETE FROM {database}.accounts")
+    session = connect(endpoint_of(server))
+    forget_task(session, database)
+    session.close()
+    return list(rows)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_any_cut_and_number_of_lanes_gives_the_same_rows(
+    name: str, target_server: DatabaseServer, seed: int
+) -> None:
+    """Micro-batches cut anywhere, lanes in any order, restarts between them: the target is that of one lane."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = _history(name, seed=seed)
+    wanted = _serial(name, stream, target_server)
+    chance, at = random.Random(seed), 0
+    applier = started(target_server, apply_task(name, lanes=1 + seed))
+    while at < len(stream.values):
+        end = at + chance.choice([1, 7, 50, 120])
+        records = LocalRecords(
+            stream.values[at:end],
+            at,
+            is_large=chance.random() < 0.7,
+            arrow_rows=chance.choice([3, 1000]),
+            lane_order=backwards,
+        )
+        applier.process(records, ignore)
+        if chance.random() < 0.3:
+            applier.close()
+            applier = started(target_server, apply_task(name, lanes=chance.randint(1, 5)))
+        at = max(applier.mark.next_offset, 0)
+    applier.close()
+    assert target_server.execute(f"SELECT * FROM {name}.accounts ORDER BY id") == wanted
+    assert wanted, "the history leaves rows"
+
+
+def test_a_replay_from_an_older_offset_changes_nothing(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """Every seq is applied once: lanes that committed before a crash are skipped by their bitmaps, in any plan."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = _history(name)
+    wanted = _serial(name, stream, target_server)
+    applier = started(target_server, apply_task(name, lanes=5))
+    with pytest.raises(_LostError):
+        applier.process(_Interrupted(stream.values, lane_order=backwards), ignore)
+    applier.close()
+    assert target_server.execute(
+        "SELECT COUNT(*) FROM millrace.applied WHERE task = %s", (name,)
+    ) == [(2,)]
+    again = started(target_server, apply_task(name, lanes=2))
+    assert len(again.applied) > 0
+    assert again.mark.seq == 0
+    again.process(LocalRecords(stream.values), ignore)
+    again.process(LocalRecords(stream.values), ignore)
+    again.close()
+    assert target_server.execute(f"SELECT * FROM {name}.accounts ORDER BY id") == wanted
+    assert target_server.execute(
+        "SELECT COUNT(*) FROM millrace.applied WHERE task = %s", (name,)
+    ) == [(0,)]
+
+
+class _LostError(Exception):
+    """The driver dies."""
+
+
+class _Interrupted(LocalRecords):
+    """Two lanes commit, then the driver is gone."""
+
+    def lanes(
+        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
+    ) -> list[Outcome]:
+        self.lane_order = lambda count: range(count)[:2]
+        super().lanes(order, catalogue, applied, offsets=offsets, lanes=lanes)
+        raise _LostError
+
+
+def test_a_stale_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
+    """After a successor raised the fence, the predecessor's next target transaction is refused, in every path."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = _history(name, changes=50)
+    stale = started(target_server, apply_task(name), epoch=7)
+    started(target_server, apply_task(name), epoch=8).close()
+    for is_large in (True, False):
+        with pytest.raises(Fenced) as caught:
+            stale.process(LocalRecords(stream.values, is_large=is_large), ignore)
+        assert caught.value.code == "MR-5020"
+    stale.close()
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(0,)]
+    with pytest.raises(Fenced):
+        started(target_server, apply_task(name), epoch=7)
+
+
+def test_raising_the_fence_ends_a_holder_that_hangs(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A lane transaction that nobody ends any more does not keep its successor out, and its rows are gone."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    applier = started(target_server, apply_task(name))
+    hung = session_for(endpoint_of(target_server), applier.assignment.owner)
+    share = "LOCK IN SHARE MODE" if target_server.flavour == "mariadb" else "FOR SHARE"
+    hung.query(f"SELECT * FROM millrace.fence WHERE task = %s {share}", (name,))
+    hung.query(f"INSERT INTO {name}.accounts VALUES (1, NULL, NULL, 1)")
+    successor = started(target_server, apply_task(name))
+    assert successor.assignment.owner.run == applier.assignment.owner.run + 1
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(0,)]
+    hung.close()
+    applier.close()
+    successor.close()
+
+
+def test_a_table_without_a_key_is_a_multiset(name: str, target_server: DatabaseServer) -> None:
+    """Equal rows are told apart by number only; updates and deletes take one each, NULLs and case compare exactly."""
+    target_server.execute(
+        "CREATE TABLE notes (n INT, body VARCHAR(20), weight FLOAT) DEFAULT CHARSET=utf8mb4",
+        db=name,
+    )
+    notes = table(
+        name,
+        "notes",
+        integer("n", nullable=True),
+        text("body"),
+        Column("weight", ColumnType(TypeCode.FLOAT, 4), nullable=True),
+        key=(),
+    )
+    stream = RecordStream()
+    row = {"n": None, "body": "a", "weight": 0.1}
+    for _ in range(4):
+        stream.insert(notes, row)
+    stream.insert(notes, row | {"body": "A"})
+    stream.update(notes, row, row | {"n": 5, "body": None})
+    stream.delete(notes, row)
+    stream.delete(notes, {"n": 5, "body": None, "weight": 0.1})
+    stream.commit()
+    run_once(target_server, apply_task(name), stream)
+    rows = target_server.execute(f"SELECT n, HEX(body) FROM {name}.notes ORDER BY 2")
+    assert rows == [(None, "41"), (None, "61"), (None, "61")]
+
+
+def test_children_and_parents_keep_their_order(name: str, target_server: DatabaseServer) -> None:
+    """Foreign keys are checked on the target: no lane writes a child before its parent, none ends one too early."""
+    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY, v INT)", db=name)
+    target_server.execute(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, v INT, FOREIGN KEY (p) REFERENCES p (id))",
+        db=name,
+    )
+    parent = table(name, "p", integer("id"), integer("v", nullable=True))
+    child = table(
+        name, "c", integer("id"), integer("p", nullable=True), integer("v", nullable=True)
+    )
+    stream = RecordStream()
+    for number in range(200):
+        stream.insert(parent, {"id": number, "v": 0})
+        stream.insert(child, {"id": number, "p": number, "v": 0})
+        if number % 2:
+            stream.update(
+                child, {"id": number, "p": number, "v": 0}, {"id": number, "p": number - 1, "v": 1}
+            )
+            stream.delete(parent, {"id": number, "v": 0})
+    stream.commit()
+    applier = started(target_server, apply_task(name, lanes=4))
+    applier.process(LocalRecords(stream.values, lane_order=backwards), ignore)
+    applier.close()
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.p") == [(100,)]
+    assert target_server.execute(f"SELECT COUNT(*), SUM(v) FROM {name}.c") == [(200, 100)]
+
+
+def test_a_cascade_that_the_source_did_not_log_happens_on_the_target(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """MariaDB logs the parent alone; children inserted before it in other groups are gone, those with the flag too."""
+    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
+    target_server.execute(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)",
+        db=name,
+    )
+    parent, child = (
+        table(name, "p", integer("id")),
+        table(name, "c", integer("id"), integer("p", nullable=True)),
+    )
+    stream = RecordStream()
+    for number in range(50):
+        stream.insert(parent, {"id": number})
+        stream.insert(child, {"id": number, "p": number})
+    stream.update(child, {"id": 3, "p": 3}, {"id": 3, "p": 4})
+    stream.delete(parent, {"id": 3})
+    stream.delete(parent, {"id": 7})
+    stream.delete(child, {"id": 8, "p": 8}, flags=2)
+    stream.delete(parent, {"id": 8})
+    stream.commit()
+    applier = started(target_server, apply_task(name, lanes=4))
+    applier.process(LocalRecords(stream.values, lane_order=backwards), ignore)
+    applier.close()
+    rows = target_server.execute(f"SELECT id FROM {name}.c ORDER BY id")
+    assert [number for (number,) in rows] == [n for n in range(50) if n not in (7, 8)]
+
+
+@pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
+def test_conflicts_stop_by_default_and_name_the_row(
+    name: str, target_server: DatabaseServer, *, is_large: bool
+) -> None:
+    """A missing row and a taken key block the task with table, key and seq; nothing of the part is written."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    made = accounts(name)
+    stream = RecordStream()
+    stream.insert(made, _account(1))
+    stream.update(made, _account(99), _account(99, amount=5))
+    stream.commit()
+    with pytest.raises(Fatal) as caught:
+        run_once(target_server, apply_task(name), stream, is_large=is_large)
+    assert caught.value.code == "MR-5010"
+    assert caught.value.context["key"] == "99"
+    assert caught.value.context["seq"] == "2"
+    target_server.execute(f"INSERT INTO {name}.accounts VALUES (99, NULL, 'Mail99', 0)")
+    run_once(target_server, apply_task(name), stream, is_large=is_large)
+    rows = target_server.execute(f"SELECT id, amount FROM {name}.accounts ORDER BY id")
+    assert rows == [(1, 0), (99, 5)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"),
+    [
+        (ConflictPolicy.OVERWRITE, [(1, None, 1), (2, None, 2)]),
+        (ConflictPolicy.SKIP, [(1, None, 7), (5, 50, 9)]),
+    ],
+)
+def test_conflicts_are_decided_as_asked_and_recorded(
+    name: str,
+    target_server: DatabaseServer,
+    policy: ConflictPolicy,
+    wanted: list[tuple[object, ...]],
+) -> None:
+    """Overwrite makes the target the source's row, whatever was in its way; skip leaves it; each is written down."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    target_server.execute(
+        f"INSERT INTO {name}.accounts VALUES (1, NULL, 'x', 7), (5, 50, 'mail2', 9)"
+    )
+    made, stream = accounts(name), RecordStream()
+    stream.insert(made, _account(1, amount=1))
+    stream.update(made, _account(2), _account(2, amount=2))
+    stream.delete(made, _account(3))
+    stream.commit()
+    run_once(target_server, apply_task(name, conflict=policy), stream)
+    rows = target_server.execute(f"SELECT id, code, amount FROM {name}.accounts ORDER BY id")
+    assert rows == wanted
+    found = target_server.execute(
+        "SELECT seq, op, decision FROM millrace.conflict WHERE task = %s ORDER BY seq", (name,)
+    )
+    assert found == [(1, "c", str(policy)), (2, "u", str(policy)), (3, "d", str(policy))]
+
+
+def test_a_hole_in_the_topic_stops_the_task(name: str, target_server: DatabaseServer) -> None:
+    """seq is gapless: a record that is missing, in front or in the middle, is never passed over."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = _history(name, changes=20)
+    rows = [number for number, value in enumerate(stream.values) if value[5] in (0, 2)]
+    for missing, code in ((rows[0], "MR-5031"), (rows[5], "MR-5030")):
+        values = stream.values[:missing] + stream.values[missing + 1 :]
+        applier = started(target_server, apply_task(name))
+        with pytest.raises(Fatal) as caught:
+            applier.process(LocalRecords(values), ignore)
+        applier.close()
+        assert caught.value.code == code
+
+
+def test_records_of_a_stale_capture_owner_stop_the_task(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """The epoch in the topic never goes down."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = RecordStream(epoch=5)
+    stream.insert(accounts(name), _account(1))
+    stream.commit()
+    stream.epoch = 4
+    stream.commit()
+    with pytest.raises(Fatal) as caught:
+        run_once(target_server, apply_task(name), stream)
+    assert caught.value.code == "MR-5034"
+
+
+def test_rows_that_the_start_covers_are_passed_over(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A task that starts at a GTID set applies what is behind it, rows and statements, and nothing before."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    made, stream = accounts(name), RecordStream()
+    stream.ddl("DROP TABLE accounts", database=name)
+    for number in range(2, 6):
+        stream.insert(made, _account(number))
+        stream.commit()
+    run_once(target_server, apply_task(name, start=f"{UUID}:1-3"), stream)
+    rows = target_server.execute(f"SELECT id FROM {name}.accounts ORDER BY id")
+    assert rows == [(4,), (5,)]
+
+
+def test_schemas_that_the_topic_showed_before_the_mark_are_known_after_a_restart(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A restart behind the schema record needs neither the topic's beginning nor a registry."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    made, stream = accounts(name), RecordStream()
+    stream.insert(made, _account(1))
+    stream.commit()
+    for is_large in (True, False):
+        first = len(stream.values)
+        run_once(target_server, apply_task(name), stream, is_large=is_large)
+        stream.insert(made, _account(stream.seq + 1))
+        stream.commit()
+        applier = started(target_server, apply_task(name))
+        applier.process(LocalRecords(stream.values[first:], first, is_large=is_large), ignore)
+        applier.close()
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(3,)]
+
+
+def test_resolved_records_move_the_mark_while_nothing_changes(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """The applied GTID set follows source transactions without rows."""
+    stream = RecordStream()
+    for _ in range(3):
+        stream.commit()
+    applier: BatchApplier = run_once(target_server, apply_task(name), stream)
+    assert applier.mark.gtid_set == f"{UUID}:1-3"
+    assert started(target_server, apply_task(name)).mark == applier.mark

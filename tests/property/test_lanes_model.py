@@ -1,0 +1,187 @@
+"""Lanes against a model: whatever order groups and levels are applied in, the rows come out as one by one.
+
+A random valid history of a table with a primary key and two unique keys is encoded, planned and executed on a model
+of rows that refuses every violation, once by groups in any order and once by levels with any order inside.
+"""
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consumer.book import Book
+from consumer.executor import arrow_values
+from consumer.kernel.order import pack_lanes
+from consumer.kernel.walk import OP, SEQ, SLOT
+from consumer.rows import KeyEntries, Rows, find_keys, walk_values
+from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
+from consumer.workshop import Catalogue, Workshop, slots_of
+from schemas.avro import envelope_schema
+from tests.apply_tables import accounts
+from tests.apply_topic import SET, RecordStream
+
+TABLE = accounts("bank")
+Row = tuple[int, int | None, str | None, int]
+CODES = [None, 1, 2, 3]
+MAILS = [None, "a", "A", "b ", "b", "é", "e", "E"]
+
+
+def _collated(mail: str | None) -> str | None:
+    """What utf8mb4_general_ci calls equal, of the texts above."""
+    return None if mail is None else mail.rstrip(" ").lower().replace("é", "e")
+
+
+@dataclass
+class Model:
+    """Rows by id; a change that a server would refuse fails the test."""
+
+    rows: dict[int, Row]
+
+    def allows(self, row: Row, *, instead_of: int | None = None) -> bool:
+        others = [other for number, other in self.rows.items() if number != instead_of]
+        return not any(
+            other[0] == row[0]
+            or (row[1] is not None and other[1] == row[1])
+            or (row[2] is not None and _collated(other[2]) == _collated(row[2]))
+            for other in others
+        )
+
+    def apply(self, change: "Change") -> None:
+        before, after = change
+        if before is not None:
+            assert self.rows.get(before[0]) == before, "the row is not as the change saw it"
+        if after is not None:
+            assert self.allows(after, instead_of=before[0] if before else None), "a key is taken"
+        if before is not None:
+            del self.rows[before[0]]
+        if after is not None:
+            self.rows[after[0]] = after
+
+
+Change = tuple[Row | None, Row | None]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Change]:
+    """Changes that a server would have accepted one after the other."""
+    chance = random.Random(draw(st.integers(0, 2**32)))
+    model, history = Model({}), list[Change]()
+    for _ in range(draw(st.integers(1, 60))):
+        row = (
+            chance.randint(1, 5),
+            chance.choice(CODES),
+            chance.choice(MAILS),
+            chance.randint(0, 9),
+        )
+        before = model.rows.get(chance.randint(1, 5))
+        change: Change = (before, row if chance.random() < 0.7 or before is None else None)
+        after = change[1]
+        if after is not None and not model.allows(after, instead_of=before[0] if before else None):
+            continue
+        model.apply(change)
+        history.append(change)
+    return history
+
+
+def _encoded(history: list[Change]) -> Rows:
+    stream = RecordStream()
+    names = [column.name for column in TABLE.columns]
+    for before, after in history:
+        left = dict(zip(names, before, strict=True)) if before else {}
+        right = dict(zip(names, after, strict=True)) if after else {}
+        if before is None:
+            stream.insert(TABLE, right)
+        elif after is None:
+            stream.delete(TABLE, left)
+        else:
+            stream.update(TABLE, left, right)
+    values = stream.values[1:]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(range(len(values)), pa.int64()), pa.array(values, pa.binary())],
+        names=["offset", "value"],
+    )
+    return walk_values(arrow_values(batch)[1], _workshop().programs)
+
+
+def _workshop() -> Workshop:
+    types = {"id": "int", "code": "int", "mail": "varchar", "amount": "int"}
+    columns = {
+        name: TargetColumn(
+            name,
+            type_,
+            type_,
+            "utf8mb4" if name == "mail" else "",
+            "utf8mb4_general_ci" if name == "mail" else "",
+            name != "id",
+            False,
+        )
+        for name, type_ in types.items()
+    }
+    keys = tuple(
+        UniqueKey(name, (column,), True)
+        for name, column in (("PRIMARY", "id"), ("code", "code"), ("mail", "mail"))
+    )
+    target = TargetTable("bank", "accounts", columns, keys)
+    inventory = Inventory(tables={("bank", "accounts"): target})
+    return Workshop(Catalogue("model", Book({100: envelope_schema(SET, TABLE).text}), inventory))
+
+
+def _keys(rows: Rows) -> KeyEntries:
+    programs = _workshop().key_programs(slots_of(rows.column(SLOT)))
+    return find_keys(rows, programs, np.arange(len(rows)))
+
+
+def _serially(history: list[Change]) -> dict[int, Row]:
+    model = Model({})
+    for change in history:
+        model.apply(change)
+    return model.rows
+
+
+@settings(deadline=None)  # the first example may compile the kernel
+@given(histories(), st.integers(1, 6), st.integers(0, 2**32))
+def test_lanes_in_any_order_give_the_rows_of_the_serial_order(
+    history: list[Change], lane_count: int, seed: int
+) -> None:
+    """Groups share no key: lanes interleave in any way, and no change sees another row than its before image."""
+    rows = _encoded(history)
+    assert len(rows) == len(history)
+    weights = np.ones(len(rows), np.int64)
+    lanes = pack_lanes(_keys(rows).groups(len(rows)), weights, lane_count)
+    waiting = [
+        [number for number in range(len(rows)) if lanes[number] == lane]
+        for lane in range(lane_count)
+    ]
+    chance, model = random.Random(seed), Model({})
+    while any(waiting):
+        lane = chance.choice([lane for lane in waiting if lane])
+        model.apply(history[lane.pop(0)])
+    assert model.rows == _serially(history)
+
+
+@settings(deadline=None)  # the first example may compile the kernel
+@given(histories(), st.integers(0, 2**32))
+def test_records_of_a_level_change_places_freely(history: list[Change], seed: int) -> None:
+    """Level after level, shuffled inside, the rows are those of the serial order."""
+    rows = _encoded(history)
+    levels = _keys(rows).levels(len(rows))
+    chance, model = random.Random(seed), Model({})
+    for level in range(int(levels.max(initial=-1)) + 1):
+        numbers = [number for number in range(len(rows)) if levels[number] == level]
+        chance.shuffle(numbers)
+        for number in numbers:
+            model.apply(history[number])
+    assert model.rows == _serially(history)
+
+
+@settings(deadline=None)  # the first example may compile the kernel
+@given(histories())
+def test_every_record_keeps_its_seq_and_operation(history: list[Change]) -> None:
+    """What is walked is what was written: seq, operation, in order."""
+    rows = _encoded(history)
+    wanted = ["c" if before is None else "d" if after is None else "u" for before, after in history]
+    assert [chr(op) for op in rows.column(OP)] == wanted
+    assert list(rows.column(SEQ)) == list(range(1, len(history) + 1))
