@@ -25,7 +25,7 @@ _PLAIN = {
     s.BACKWARDS: ("MR-6002", "a GTID sequence went backwards in its domain"),
     s.ENCRYPTED: ("MR-6509", "an encrypted binlog"),
     s.COMPRESSED_BROKEN: ("MR-6003", "compressed rows that can't be inflated"),
-    s.TAGGED_BROKEN: ("MR-6003", "a tagged GTID that can't be read"),
+    s.GTID_BROKEN: ("MR-6003", "a GTID that can't be read"),
 }
 
 

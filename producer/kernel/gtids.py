@@ -53,6 +53,9 @@ def read_gtid(buf: Bytes, pos: int, end: int, st: Numbers, sids: Bytes, work: By
     copy(work, 0, buf, pos + 1, 16)
     store_u8(work, 16, 0)
     st[s.NUMBER] = load_i64(buf, pos + 17)
+    if st[s.NUMBER] <= 0:
+        st[s.ERROR_CODE] = s.GTID_BROKEN
+        return s.ERROR
     st[s.COMMIT_MS] = st[s.EVENT_TIME_S] * 1000
     at = pos + 42
     if at + 7 <= end:
@@ -99,7 +102,7 @@ def read_tagged_gtid(buf: Bytes, pos: int, end: int, st: Numbers, sids: Bytes, w
     for _ in range(3):
         _value, at = _variable(buf, at, end)
         if at < 0:
-            st[s.ERROR_CODE] = s.TAGGED_BROKEN
+            st[s.ERROR_CODE] = s.GTID_BROKEN
             return s.ERROR
     while at < end:
         field, at = _variable(buf, at, end)
@@ -108,17 +111,26 @@ def read_tagged_gtid(buf: Bytes, pos: int, end: int, st: Numbers, sids: Bytes, w
         if field == 1:
             for place in range(16):
                 value, at = _variable(buf, at, end)
-                if at < 0 or value > 255:
-                    st[s.ERROR_CODE] = s.TAGGED_BROKEN
+                if at < 0 or not 0 <= value <= 255:
+                    st[s.ERROR_CODE] = s.GTID_BROKEN
                     return s.ERROR
                 store_u8(work, place, value)
             seen_uuid = True
         elif field == 3:
             length, at = _variable(buf, at, end)
-            if at < 0 or length > TAG_BYTES_MAX or at + length > end:
-                st[s.ERROR_CODE] = s.TAGGED_BROKEN
+            if at < 0 or not 0 <= length <= TAG_BYTES_MAX or at + length > end:
+                st[s.ERROR_CODE] = s.GTID_BROKEN
                 return s.ERROR
             store_u8(work, 16, length)
+            for place in range(length):
+                letter = load_u8(buf, at + place)
+                if (
+                    letter != 95
+                    and not 97 <= letter <= 122
+                    and (place == 0 or not 48 <= letter <= 57)
+                ):
+                    st[s.ERROR_CODE] = s.GTID_BROKEN  # a tag is [a-z_][a-z0-9_]*
+                    return s.ERROR
             copy(work, 17, buf, at, length)
             at += length
         else:
@@ -134,7 +146,7 @@ def read_tagged_gtid(buf: Bytes, pos: int, end: int, st: Numbers, sids: Bytes, w
             elif field > 7:
                 break
     if at < 0 or not seen_uuid or st[s.NUMBER] <= 0:
-        st[s.ERROR_CODE] = s.TAGGED_BROKEN
+        st[s.ERROR_CODE] = s.GTID_BROKEN
         return s.ERROR
     if original == 0:
         original = immediate
@@ -197,6 +209,9 @@ def read_mariadb_gtid(
         st[s.ERROR_CODE] = s.TRUNCATED
         return s.ERROR
     st[s.NUMBER] = load_i64(buf, pos)
+    if st[s.NUMBER] <= 0:
+        st[s.ERROR_CODE] = s.GTID_BROKEN
+        return s.ERROR
     domain = load_u32(buf, pos + 8)
     flags = load_u8(buf, pos + 12)
     st[s.IS_STANDALONE] = flags & 1

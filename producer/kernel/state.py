@@ -91,7 +91,7 @@ NO_GROUP, STARTED, OPEN = 0, 1, 2
     BACKWARDS,  # MariaDB: a sequence number that goes backwards
     ENCRYPTED,
     COMPRESSED_BROKEN,
-    TAGGED_BROKEN,
+    GTID_BROKEN,
 ) = range(16)
 
 # ---- places in the small byte arrays

@@ -34,8 +34,9 @@ def holds_for(
     *strategies: Any, **named: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """``given`` without a deadline: the first call of a kernel loads or compiles it."""
+    wanted: Any = given(*strategies, **named)
     unlimited: Any = settings(deadline=None)
-    return lambda test: unlimited(given(*strategies, **named)(test))
+    return lambda test: unlimited(wanted(test))
 
 
 def array(content: bytes) -> Bytes:

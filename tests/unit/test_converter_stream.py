@@ -294,6 +294,10 @@ IMAGE = b"\0" + (1).to_bytes(4, "little") + b"\1a"
         (_in_transaction(30, b"\7"), "MR-6003"),
         (_bare(33, bytes(10)), "MR-6003"),
         (_bare(2, bytes(5)), "MR-6003"),
+        (_bare(33, b"\0" + SOURCE_UUID + bytes(25)), "MR-6003"),
+        (_bare(42, b"\2\0\0" + b"\x02" + b"\2" * 16 + b"\4\2" + b"\6\2A"), "MR-6003"),
+        # a tag whose length has all 64 bits set: negative, if taken for a signed number
+        (_bare(42, b"\2\0\0\2" + b"\2" * 16 + b"\4\2\6" + b"\xff" * 9), "MR-6003"),
         (_in_transaction(19, bytes(20)), "MR-6003"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

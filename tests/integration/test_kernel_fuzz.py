@@ -1,0 +1,55 @@
+"""Damaged binlogs of real servers through the kernel, every memory access checked: records or a code, nothing else."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.servers import DatabaseServer
+from tests.binlog_session import logged
+from tests.fix_servers import FLAVOURS
+from tests.integration.test_converter_servers import COMPRESSION
+from tests.type_values import CASES
+
+ROUNDS = 400
+
+
+@pytest.fixture(params=FLAVOURS, ids=str)
+def server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """A single server of each flavour."""
+    found = request.getfixturevalue(f"{request.param}_server")
+    assert isinstance(found, DatabaseServer)
+    return found
+
+
+def test_damage_ends_in_a_code_and_touches_no_foreign_memory(
+    server: DatabaseServer, tmp_path: Path
+) -> None:
+    """Every type, compressed and not; an access beyond an array would end the run with an IndexError."""
+    switch_on, switch_off = COMPRESSION[server.flavour]
+    files = []
+    for database, before, after in (("fuzz_plain", (), ()), ("fuzz_small", switch_on, switch_off)):
+        with logged(server, database) as source:
+            source.run(*before)
+            for number, case in enumerate(c for c in CASES if server.flavour in c.flavours):
+                source.run(f"CREATE TABLE t{number} (id INT PRIMARY KEY, v {case.ddl})")
+                for place, value in enumerate((*case.values[:3], "NULL"), 1):
+                    source.run(f"INSERT INTO t{number} VALUES ({place}, {value})")
+            source.run(*after)
+            source.conversion()
+            content = (server.binlog_dir / source.file).read_bytes()
+        files.append(tmp_path / database)
+        files[-1].write_bytes(content)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.kernel_fuzz", "7", str(ROUNDS), server.flavour, *files],
+        env={**os.environ, "MILLRACE_KERNEL_CHECKED": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "MR-6003" in done.stdout
+    assert "IndexError" not in done.stderr
