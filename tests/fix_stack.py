@@ -1,77 +1,181 @@
 """A whole stack as a fixture, whose parts can be killed, stopped and started again with armed fault points.
 
-``fault_stack`` (session scope, each flavour in turn) is ours to break: each test uses a database of its own, breaks
-something under load, mends it, and calls ``settle``, which asks everybody: the task's own word, the topic (`topic
-verify`), the target (`compare`).
+``fault_stack`` (session scope) is ours to break: each test has databases of its own, breaks something under load,
+mends it, and calls ``settle``, which asks everybody: the task's own word, the target (`compare`), the topic (`topic
+verify`). A test says with ``@on(flavour)`` which stack it breaks; ``--chaos`` gives it the other flavour's, too.
+
+The session timeout of the service's processes is short, so that what a dead one held is free within seconds.
 """
 
+import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deploy.servers import sql
-from deploy.servers.process import ServerProcess
+from deploy.servers.process import ServerProcess, session_members
 from deploy.services import APPLY_TASK, CAPTURE_TASK, TOPIC, service_specs
 from deploy.stack import LocalStack, StackOptions
 from deploy.workload.shop import Connection, Counts, create_shop, run_shop
+from millrace.errors import Retryable
+from schemas.gtid import Flavour
+from schemas.status import TaskReport, TaskState
 from tests.fix_servers import FLAVOURS
 from tests.waiting import eventually
+from zk.session import Session
+from zk.tree import Tree
+from zk.view import read_cluster, views
 
 SETTLE_S = 100
-LOAD_RATE = 120.0
+SESSION_TIMEOUT_S = (
+    4  # a dead worker's tasks move after this; a busy machine's live one keeps its session
+)
+LOAD_RATE = 100.0
+ROUND_S = 30.0  # of the load: each round has a database of its own, so that its DDL comes anew
+LOOK_S = 0.1
 
 
+def on(flavour: Flavour) -> pytest.MarkDecorator:
+    """The stack that a test breaks; with ``--chaos`` every flavour's."""
+    chosen = flavour if flavour in FLAVOURS else FLAVOURS[0]
+    stacks = [
+        pytest.param(each, marks=[] if each is chosen else pytest.mark.chaos, id=each)
+        for each in FLAVOURS
+    ]
+    return pytest.mark.parametrize("fault_stack", stacks, indirect=True, scope="session")
+
+
+@dataclass(slots=True)
 class FaultStack:
     """A running stack and its service's processes by name: registry, scheduler, worker, apply."""
 
-    def __init__(self, stack: LocalStack) -> None:
-        self.stack = stack
-        self.services = {process.spec.name.split()[-1]: process for process in stack.services}
-        self._specs = {
-            spec.name.split()[-1]: spec for spec in service_specs(stack.folder, stack.endpoints)
-        }
+    stack: LocalStack
+    services: dict[str, ServerProcess]
+    databases: list[str] = field(default_factory=list)
 
-    def restart(self, name: str, *, fault: str = "") -> ServerProcess:
-        """End a process and start it again, with ``MILLRACE_FAULT`` armed if asked for."""
-        self.services[name].kill()
-        spec = self._specs[name]
-        armed = replace(spec, environment={**spec.environment, "MILLRACE_FAULT": fault})
-        process = self.services[name] = ServerProcess(armed)
-        self.stack.services = tuple(self.services.values())
+    # ---- processes -------------------------------------------------------------------------------------
+
+    def launch(self, name: str, *, fault: str = "", called: str = "") -> ServerProcess:
+        """Start one more process of a kind (``called`` otherwise), with ``MILLRACE_FAULT`` armed if asked for."""
+        specs = service_specs(self.stack.folder, self.stack.endpoints)
+        spec = next(spec for spec in specs if spec.name.split()[-1] == name)
+        environment = {
+            **spec.environment,
+            "MILLRACE_FAULT": fault,
+            "MILLRACE_ZOOKEEPER_TIMEOUT_S": str(SESSION_TIMEOUT_S),
+        }
+        command, log = spec.command, spec.log
+        if called:
+            log = spec.log.parent.with_name(called) / "log"
+            command = tuple(
+                f"{part}-{called}" if part.endswith("/relay") else part for part in command
+            )
+        process = ServerProcess(replace(spec, command=command, log=log, environment=environment))
         process.launch()
+        self.services[called or name] = process
+        self.stack.services = tuple(self.services.values())
         return process
 
-    def wait_dead(self, name: str, *, timeout_s: float = 40.0) -> None:
+    def restart(self, name: str, *, fault: str = "") -> ServerProcess:
+        """End a process in order (what is left of a dead one too) and start it again."""
+        self.services[name].stop()
+        return self.launch(name, fault=fault)
+
+    def wait_dead(self, name: str) -> None:
         """Until the process has ended by itself: the armed fault point was passed."""
         eventually(
             lambda: not self.services[name].is_alive(),
-            timeout_s=timeout_s,
+            timeout_s=45,
             what=f"{name} passes its armed fault point",
         )
+
+    def wait_stopped(self, name: str) -> None:
+        """Until a process of the session has stopped itself at its armed fault point."""
+        identity = self.services[name].identity
+        eventually(
+            lambda: any(_is_stopped(pid) for pid in session_members(identity)),
+            timeout_s=45,
+            every_s=LOOK_S,
+            what=f"{name} stops at its armed fault point",
+        )
+
+    # ---- what is told ----------------------------------------------------------------------------------
+
+    def report(self, session: Session, task: str) -> TaskReport:
+        """What `millrace status` would say of a task now."""
+        found = views(read_cluster(session, Tree("default")))
+        return next(view.report for view in found if view.name == task)
+
+    def wait_report(self, task: str, state: TaskState, *codes: str) -> TaskReport:
+        """Until a task is in this state with one of these codes (any, if none is given)."""
+        return self._wait_told(task, frozenset({state}), frozenset(codes))
+
+    def wait_unwell(self, task: str, *codes: str) -> TaskReport:
+        """Until a task is degraded or blocked with one of these codes (any, if none is given)."""
+        return self._wait_told(
+            task, frozenset({TaskState.DEGRADED, TaskState.BLOCKED}), frozenset(codes)
+        )
+
+    def _wait_told(
+        self, task: str, states: frozenset[TaskState], codes: frozenset[str]
+    ) -> TaskReport:
+        seen: list[TaskReport] = []
+        with self.control() as session:
+
+            def is_told() -> bool:
+                try:
+                    report = self.report(session, task)
+                except Retryable:
+                    return False  # ZooKeeper is away
+                seen.append(report)
+                return report.state in states and (not codes or report.code in codes)
+
+            try:
+                eventually(is_told, timeout_s=45, every_s=LOOK_S)
+            except AssertionError:
+                told = "\n".join(dict.fromkeys(f"{r.state.value} {r.code} {r.why}" for r in seen))
+                raise AssertionError(f"{task} was never {states} {codes}:\n{told}") from None
+        return seen[-1]
+
+    def status(self, task: str) -> dict[str, Any]:
+        """The task's object in `millrace status --json`."""
+        plain = json.loads(self.stack.run_command("status", "--json"))
+        return next(found for found in plain["tasks"] if found["task"] == task)
+
+    @contextmanager
+    def control(self) -> Iterator[Session]:
+        """A session of the test's own."""
+        session = Session.open(self.stack.zookeeper.hosts)
+        try:
+            yield session
+        finally:
+            session.close()
+
+    # ---- load and proof --------------------------------------------------------------------------------
 
     def connect(self, database: str | None = None) -> Connection:
         """A root connection to the source's primary."""
         return sql.open_root(self.stack.source.primary.socket, database=database)
 
     @contextmanager
-    def load(self, database: str, *, duration_s: float = 4.0, seed: int = 7) -> Iterator[None]:
-        """The shop in a database of its own, in a thread, for ``duration_s``; joined at the end of the block."""
-        create_shop(self.connect, database=database)
+    def load(self, name: str) -> Iterator[None]:
+        """The shop at work until the end of the block, in databases ``name_1``, ``name_2``, …; earlier tests' go."""
+        for database in self.databases:
+            self.stack.source.execute(f"DROP DATABASE {database}")
+        self.databases.clear()
+        stop = threading.Event()
         failures: list[BaseException] = []
 
         def work() -> None:
             try:
-                run_shop(
-                    lambda: self.connect(database),
-                    duration_s=duration_s,
-                    seed=seed,
-                    counts=Counts(),
-                    rate=LOAD_RATE,
-                )
+                while not stop.is_set():
+                    self._round(f"{name}_{len(self.databases) + 1}", stop)
             except BaseException as failure:  # noqa: BLE001 - raised again below
                 failures.append(failure)
 
@@ -80,27 +184,70 @@ class FaultStack:
         try:
             yield
         finally:
+            stop.set()
             thread.join()
-        if failures:
-            raise failures[0]
+            if failures:  # raised from here, too, when the block failed: a load that ended is why
+                raise failures[0]
+
+    def _round(self, database: str, stop: threading.Event) -> None:
+        create_shop(self.connect, database=database)
+        self.databases.append(database)
+        run_shop(
+            lambda: self.connect(database),
+            duration_s=ROUND_S,
+            seed=len(self.databases),
+            counts=Counts(),
+            rate=LOAD_RATE,
+            stop=stop,
+        )
+
+    def fill(self, database: str, *, rows: int) -> None:
+        """One source transaction of so many rows, in a database of its own."""
+        connection = self.connect()
+        cursor = connection.cursor()
+        cursor.execute(f"CREATE DATABASE {database}")
+        self.databases.append(database)
+        cursor.execute(f"CREATE TABLE {database}.t (id INT NOT NULL PRIMARY KEY, v VARCHAR(20))")
+        for start in range(0, rows, 20_000):
+            values = ",".join(f"({n},'row {n}')" for n in range(start, min(start + 20_000, rows)))
+            cursor.execute(f"INSERT INTO {database}.t VALUES {values}")
+        connection.commit()
+        connection.close()
 
     def settle(self) -> None:
-        """Everything committed is applied, the topic proves whole, every row of the target equals the source's."""
-        self.wait_published()
-        self.stack.run_command("task", "wait", APPLY_TASK, "--timeout", str(SETTLE_S))
-        compared = self.stack.try_command("compare", APPLY_TASK)
+        """Everything committed is applied, every row of the target equals the source's, the topic proves whole."""
+        compared = self.stack.try_command("compare", APPLY_TASK, "--timeout", str(SETTLE_S))
         assert compared.returncode == 0, compared.stdout + compared.stderr
-
-    def wait_published(self) -> None:
-        """Everything committed is published and the topic proves whole."""
-        self.stack.run_command("task", "wait", CAPTURE_TASK, "--timeout", str(SETTLE_S))
         verified = self.stack.try_command("topic", "verify", TOPIC)
         assert verified.returncode == 0, verified.stdout + verified.stderr
 
+    def wait_published(self) -> None:
+        """Everything committed is published."""
+        self.stack.run_command("task", "wait", CAPTURE_TASK, "--timeout", str(SETTLE_S))
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
+
 
 @pytest.fixture(scope="session", params=FLAVOURS, ids=str)
-def fault_stack(request: pytest.FixtureRequest, servers_folder: Path) -> Iterator[FaultStack]:
+def fault_stack(
+    request: pytest.FixtureRequest, servers_folder: Path, session_timeout: None
+) -> Iterator[FaultStack]:
     """A stack with one replica, ours to break."""
     options = StackOptions(flavour=request.param, replica_count=1)
     with LocalStack(servers_folder / f"stack-{request.param}", options) as stack:
-        yield FaultStack(stack)
+        yield FaultStack(
+            stack, {process.spec.name.split()[-1]: process for process in stack.services}
+        )
+
+
+@pytest.fixture(scope="session")
+def session_timeout() -> Iterator[None]:
+    """The short session timeout for every process that is started from here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "MILLRACE_ZOOKEEPER_TIMEOUT_S", str(SESSION_TIMEOUT_S))
+        yield

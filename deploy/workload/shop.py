@@ -22,7 +22,7 @@ timing, so two runs are alike, not equal. Works on MySQL and MariaDB.
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -121,39 +121,50 @@ def create_shop(connect: Connect, *, database: str = "shop") -> None:
 
 
 def run_shop(
-    connect: Connect, *, duration_s: float, seed: int, counts: Counts, rate: float = RATE
+    connect: Connect,
+    *,
+    duration_s: float,
+    seed: int,
+    counts: Counts,
+    rate: float = RATE,
+    stop: threading.Event | None = None,
 ) -> None:
-    """Runs the shop for ``duration_s`` at about ``rate`` transactions a second in all; blocks.
+    """Runs the shop for ``duration_s``, or until ``stop``, at about ``rate`` transactions a second in all; blocks.
 
     The connections must have the shop's database selected. Raises what a writer raised.
     """
     failures: list[BaseException] = []
     deadline = time.monotonic() + duration_s
+    ending = stop or threading.Event()
 
     def work(number: int) -> None:
         try:
             with closing(connect()) as connection:
                 writer = _Writer(connection, number=number, seed=seed, counts=counts)
-                writer.run(deadline, WRITERS / rate)
+                writer.run(deadline, WRITERS / rate, ending)
         except BaseException as exc:  # noqa: BLE001 - handed to the caller, who re-raises it
             failures.append(exc)
 
     threads = [threading.Thread(target=work, args=(n,), name=f"shop-{n}") for n in range(WRITERS)]
     for thread in threads:
         thread.start()
-    _run_ddl(connect, counts, deadline=deadline, duration_s=duration_s)
+    parts = len(DDL) + 1
+    dues = [deadline - duration_s * (1 - number / parts) for number in range(1, parts)]
+    _run_ddl(connect, counts, dues, ending)
     for thread in threads:
         thread.join()
     if failures:
         raise failures[0]
 
 
-def _run_ddl(connect: Connect, counts: Counts, *, deadline: float, duration_s: float) -> None:
+def _run_ddl(
+    connect: Connect, counts: Counts, dues: Sequence[float], ending: threading.Event
+) -> None:
     connection = connect()
     cursor = connection.cursor()
-    for number, statement in enumerate(DDL, 1):
-        due = deadline - duration_s * (1 - number / (len(DDL) + 1))
-        _sleep_until(due)
+    for due, statement in zip(dues, DDL, strict=True):
+        if ending.wait(max(due - time.monotonic(), 0.0)):
+            break
         cursor.execute(statement)
         counts.ddl += 1
     connection.close()
@@ -173,7 +184,7 @@ class _Writer:
         self.next_customer = (number + 1) * 1_000_000
         self.customers: list[int] = []
 
-    def run(self, deadline: float, pause_s: float) -> None:
+    def run(self, deadline: float, pause_s: float, ending: threading.Event) -> None:
         actions = (
             self.place,
             self.ship,
@@ -186,7 +197,7 @@ class _Writer:
         )
         weights = (36, 20, 6, 12, 10, 8, 4, 4)
         due = time.monotonic()
-        while due < deadline:
+        while due < deadline and not ending.is_set():
             (action,) = self.chance.choices(actions, weights)
             try:
                 with deadlock_told():
