@@ -280,4 +280,5 @@ class Converter:
             st[which] = 0
         counts = BatchCounts(len(bounds), written, self._statements, filtered, repeated, done)
         self._statements = 0
-        return RecordBatch(buffer, bounds, self._progress, counts, times, self._relay.here)
+        needed = self._desk.needed_from(self._relay.here)
+        return RecordBatch(buffer, bounds, self._progress, counts, times, needed)

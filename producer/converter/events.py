@@ -104,6 +104,10 @@ class EventDesk:
         query = parse_query(body, flavour=self._origin.connector)
         return self._query(query, event, at)
 
+    def needed_from(self, here: Coordinates) -> Coordinates:
+        """`here`, or the oldest prepared XA transaction that waits."""
+        return min(here, self._xa.oldest() or here)
+
     def end_group(self, out: Bytes, bounds: Numbers) -> None:
         """The kernel's own end of a source transaction; the position has room for it."""
         arrays = self._arrays

@@ -53,6 +53,10 @@ class XaGroups:
         """Rolled back, or committed and behind us."""
         self._groups.pop(xid, None)
 
+    def oldest(self) -> Coordinates | None:
+        """Where the first one that waits begins: the relay log is needed from there on."""
+        return min((group.start for group in self._groups.values()), default=None)
+
     def take(self, xid: str, until: Coordinates) -> XaGroup | None:
         """Committed: where its rows are, in front of `until`; None when the relay log does not have them."""
         return self._groups.pop(xid, None) or self._search(xid, until)

@@ -363,6 +363,20 @@ def test_a_prepare_in_an_earlier_file_is_found_again() -> None:
     assert {r.source.place.file for r in run.rows()} == {"mysql-bin.000001"}
 
 
+def test_a_prepared_transaction_pins_the_relay_log() -> None:
+    """The coordinates of a batch stay in front of it until it is decided."""
+    builder = BinlogBuilder()
+    _xa(builder, 1)
+    pinned = len(BinlogBuilder().content)
+    builder.transaction(2, 7, "t", [(3, "c")])
+    (batch,) = conversion(builder).batches()
+    assert pinned < batch.coordinates.pos < len(builder.content) - 300
+    builder.gtid(3)
+    builder.query("XA COMMIT X'61',X'62',3")
+    (batch,) = conversion(builder).batches()
+    assert batch.coordinates.pos == len(builder.content)
+
+
 def test_prepared_rows_that_are_rolled_back_never_come_out() -> None:
     """XA ROLLBACK."""
     builder = BinlogBuilder()
