@@ -9,6 +9,7 @@ jobs and the micro-batch under way ended; raises Retryable, Fenced, Fatal as the
 """
 
 import threading
+from typing import Protocol
 
 from consumer.batch import Assignment, BatchApplier
 from consumer.ddl import end_earlier
@@ -24,22 +25,29 @@ from consumer.target.progress import (
     read_standing,
 )
 from consumer.warm import warm
-from millrace.errors import Fatal, MillraceError
+from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.documents import ApplyTask, Consistency, TaskDocument
+from schemas.documents import ApplyTask, Consistency, SetDocument, TaskDocument
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.status import TaskReport, TaskState
-from zk.runner import HeldLease, Report, SetSource
+from zk.runner import HeldLease, Report
 
 LOOK_S = 0.2  # how soon a stop is seen
 
 _log = get_logger("apply")
 
 
+class TargetSets(Protocol):
+    """Where the set documents are."""
+
+    def set_document(self, name: str) -> SetDocument:
+        """As it stands now."""
+
+
 class ApplyRunner:
     """Runs apply tasks on one Spark driver."""
 
-    def __init__(self, driver: SparkDriver, sets: SetSource) -> None:
+    def __init__(self, driver: SparkDriver, sets: TargetSets) -> None:
         warm()
         self._driver = driver
         self._sets = sets
@@ -112,7 +120,7 @@ class _Run:
         self._report = report
         self._busy = threading.Lock()  # held while a micro-batch is under way
         self._ended = False
-        self._failure: MillraceError | None = None
+        self._failure: BaseException | None = None
         self._progressed(applier.mark)
         self._query: TopicQuery = driver.query(
             task.name, task.source, offset=applier.mark.next_offset, process=self._process
@@ -124,9 +132,12 @@ class _Run:
                 return
             try:
                 self._applier.process(records, self._progressed)
-            except MillraceError as exc:
+            except BaseException as exc:  # noqa: BLE001 - comes out of `until`, in the thread that the supervisor watches
                 self._failure = exc
-                raise
+            # Short and without its causes: Spark runs a regular expression over the text of what is raised here. A
+            # failed Spark job's story overflowed the stack of the query's thread, and the query neither ran nor ended.
+            if self._failure is not None:
+                raise Retryable("MR-5050", "the micro-batch failed")
 
     def _progressed(self, mark: Mark) -> None:
         figures = self._applier.figures
@@ -150,11 +161,13 @@ class _Run:
     def until(self, stop: threading.Event) -> None:
         """Wait for the end; raises what a micro-batch raised."""
         try:
-            while not stop.is_set():
+            while not stop.is_set() and self._failure is None:
                 if self._query.wait(LOOK_S):
                     break
         except MillraceError as exc:
             raise self._failure or exc from exc
+        if self._failure is not None:
+            raise self._failure
 
     def end(self) -> None:
         """No micro-batch runs and none begins after this."""
