@@ -26,7 +26,6 @@ from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.converter.converter import Converter, ConverterSource
-from producer.converter.filters import TableFilter
 from producer.handoff import Handoff
 from producer.publisher.config import PublisherConfig
 from producer.publisher.opening import TailHint
@@ -106,7 +105,7 @@ class CaptureRunner:
                             task_name=task.name,
                             flavour=flavour,
                             topic=task.output.topic,
-                            filter=TableFilter(task.tables.include, task.tables.exclude),
+                            filter=task.tables,
                         ),
                         reader=reader,
                         register=registry.register,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pymysql
 
 from deploy.servers import DatabaseServer
-from producer.converter.filters import TableFilter
 from schemas.coordinates import FIRST_POS, Coordinates
+from schemas.documents import TableFilter
 from tests.converter_rig import SUBDIR, Conversion, FileReader
 
 Cursor = pymysql.cursors.Cursor

@@ -7,9 +7,9 @@ from pathlib import Path
 from producer.converter.batch import RecordBatch
 from producer.converter.converter import Converter, ConverterSource
 from producer.converter.feeds import HEADER_BYTES
-from producer.converter.filters import TableFilter
 from schemas.control import DdlRecord, SchemaRecord
 from schemas.coordinates import FIRST_POS, Coordinates
+from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
 from schemas.record import Record, RowRecord, SchemaBook, decode_record

@@ -32,8 +32,9 @@ class RecordBatch:
     """``bounds``: (n, 4) key start, key end, value start, value end in ``buffer``; key start -1: no key.
 
     ``progress`` is what is delivered with this batch; its ``open`` is set when the batch ends inside a source
-    transaction. ``coordinates``: once it is published, nothing in front of them is read again (the relay position behind
-    the batch, or the oldest prepared XA transaction). The buffer is used again when nobody holds the batch any more."""
+    transaction. ``coordinates``: once it is published, nothing in front of them is read again (the relay position
+    behind the batch, or the oldest prepared XA transaction). The buffer is used again when nobody holds the batch any
+    more."""
 
     buffer: Bytes
     bounds: Numbers

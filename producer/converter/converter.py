@@ -24,7 +24,6 @@ from producer.converter.batch import BatchCounts, CommitTimes, RecordBatch
 from producer.converter.errors import kernel_error
 from producer.converter.events import EventDesk
 from producer.converter.feeds import Feed, Reader, RelayFeed
-from producer.converter.filters import TableFilter
 from producer.converter.output import Output
 from producer.converter.position import (
     flavour_number,
@@ -38,6 +37,7 @@ from producer.kernel import state as s
 from producer.kernel.walk import walk
 from schemas.control import CONTROL_SCHEMAS, Origin, RecordKind, SchemaRecord
 from schemas.coordinates import FIRST_POS, Coordinates
+from schemas.documents import TableFilter
 from schemas.gtid import Flavour
 from schemas.progress import OpenTransaction, Progress
 from schemas.record import encode_control

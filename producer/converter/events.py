@@ -23,7 +23,6 @@ from producer.converter.feeds import (
     XaFeed,
     checksum_bytes_of,
 )
-from producer.converter.filters import TableFilter
 from producer.converter.position import make_room
 from producer.converter.query import Query, parse_query
 from producer.converter.xa import XaGroup, XaGroups, xid_of_prepare, xid_of_statement
@@ -38,6 +37,7 @@ from schemas.control import (
     RecordTransaction,
 )
 from schemas.coordinates import Coordinates
+from schemas.documents import TableFilter
 from schemas.sql_tokens import SqlMode
 from schemas.statement import RECORDED_KINDS, Kind, Statement, classify
 

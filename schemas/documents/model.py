@@ -5,9 +5,10 @@ A document is written as YAML (``schemas.documents.text``), kept as canonical JS
 (``schemas.documents.parse``) does. No secret is ever in one, only where it is found.
 """
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from schemas.documents.secret import SecretReference
 
@@ -104,12 +105,17 @@ class Start:
         return self.gtid_set or "first"
 
 
+SYSTEM_DATABASES = frozenset(
+    {"mysql", "sys", "information_schema", "performance_schema", "millrace"}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """Which tables a task publishes: ``database.table`` patterns with ``*`` and ``?``, case counts.
+    """Which tables a task publishes: ``database.table`` patterns, ``*`` and ``?`` for any characters, case counts.
 
-    A table is admitted when an ``include`` pattern matches and no ``exclude`` pattern does. The databases of the
-    servers themselves are never admitted by a pattern (the converter leaves them out before asking).
+    A table is admitted when an ``include`` pattern matches and no ``exclude`` pattern does. The servers' own databases,
+    and ours on a target, never are.
     """
 
     include: tuple[str, ...] = ("*.*",)
@@ -117,8 +123,16 @@ class TableFilter:
 
     def admits(self, database: str, table: str) -> bool:
         """Whether the rows of this table are published."""
-        return any(_matches(p, database, table) for p in self.include) and not any(
-            _matches(p, database, table) for p in self.exclude
+        return (
+            database.lower() not in SYSTEM_DATABASES
+            and any(_matches_table(p, database, table) for p in self.include)
+            and not any(_matches_table(p, database, table) for p in self.exclude)
+        )
+
+    def admits_database(self, database: str) -> bool:
+        """Whether statements about this database are published: some table of it could be."""
+        return database.lower() not in SYSTEM_DATABASES and any(
+            _matches(p.partition(".")[0], database) for p in self.include
         )
 
 
@@ -176,7 +190,13 @@ def address_of(task: TaskDocument) -> TopicAddress:
     return task.output if isinstance(task, CaptureTask) else task.source
 
 
-def _matches(pattern: str, database: str, table: str) -> bool:
+def _matches_table(pattern: str, database: str, table: str) -> bool:
     """The first dot of the pattern parts it, so that names with dots match the part they belong to."""
-    database_pattern, _, table_pattern = pattern.partition(".")
-    return fnmatchcase(database, database_pattern) and fnmatchcase(table, table_pattern)
+    of_database, _, of_table = pattern.partition(".")
+    return _matches(of_database, database) and _matches(of_table or "*", table)
+
+
+@lru_cache(maxsize=4096)  # of a few hundred bytes each: a decision is made once a table map
+def _matches(pattern: str, name: str) -> bool:
+    parts = (".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
+    return re.fullmatch("".join(parts), name, re.DOTALL) is not None

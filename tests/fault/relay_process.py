@@ -2,7 +2,8 @@
 
     python -m tests.fault.relay_process ROOT FILE …
 
-It appends each file in small pieces, the last one in a sub-directory of its own, then purges all but the last, as the receiver and a task would, and prints "done".
+It appends each file in small pieces, the last one in a sub-directory of its own, then purges all but the last, as the
+receiver and a task would, and prints "done".
 """
 
 import sys

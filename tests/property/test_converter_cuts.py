@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer.converter.filters import TableFilter
 from schemas.control import RecordKind
+from schemas.documents import TableFilter
 from schemas.framing import peek_kind
 from tests.binlog_builder import BinlogBuilder
 from tests.converter_rig import Conversion, FileReader, MemoryRegistry, raw_records

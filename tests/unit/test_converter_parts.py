@@ -9,12 +9,12 @@ from millrace.errors import Fatal
 from producer.converter.arrays import KernelArrays
 from producer.converter.charset_tables import CharsetTables
 from producer.converter.column_program import ColumnProgram, sizes_only
-from producer.converter.filters import TableFilter
 from producer.converter.position import load_position, read_position
 from producer.converter.query import parse_query, sql_mode_text
 from producer.converter.xa import xid_of_prepare, xid_of_statement
 from producer.kernel import program as p
 from producer.kernel import state as s
+from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.table_map import parse_table_map
 from tests.table_map_vectors import MARIADB_NUMBERS, MARIADB_TEXTS, MYSQL_NUMBERS, MYSQL_TEXTS

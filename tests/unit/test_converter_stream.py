@@ -3,9 +3,9 @@
 import pytest
 
 from millrace.errors import Fatal
-from producer.converter.filters import TableFilter
 from schemas.control import DdlRecord
 from schemas.coordinates import Coordinates
+from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
 from schemas.record import RowRecord, SchemaBook
