@@ -7,7 +7,8 @@
 
 Machine code is kept below ``$MILLRACE_HOME/kernels/<name>-<key>``, where the key is a digest of the code (not of the
 comments) of every file that the compiler was told of, and of numba's version: numba itself looks at the file of the
-outermost function alone, so an edited helper would go unnoticed. ``NUMBA_DISABLE_JIT=1`` leaves plain Python, for a debugger.
+outermost function alone, so an edited helper would go unnoticed. ``NUMBA_DISABLE_JIT=1`` leaves plain Python, for a
+debugger.
 """
 
 import ast
