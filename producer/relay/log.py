@@ -92,7 +92,8 @@ class RelayLog:
         self._subdir: Subdir | None = None
         self._position: GtidPosition | None = None  # None: as the file's head says
         self._pending_runs: list[Words] = []
-        self._fd_lock = threading.RLock()  # the fd is not closed while it is synced; one writes relay.meta
+        # the fd is not closed while it is synced; one thread at a time writes relay.meta
+        self._fd_lock = threading.RLock()
         self._meta_at_s = 0.0
         self._holds: dict[int, Coordinates] = {}
         self._closed_ends: dict[tuple[str, str], int] = {}

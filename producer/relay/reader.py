@@ -118,7 +118,8 @@ class RelayReader:
 
     def wait(self, at: Coordinates, timeout_s: float) -> bool:
         """True as soon as there is something behind ``at``, in its file or a later one."""
-        self._relay.visible_end(at)  # a closed file may have to be walked: not while the writer waits for us
+        # a closed file may have to be walked: not while the writer waits for us
+        self._relay.visible_end(at)
         with self._relay.condition:
             return self._relay.condition.wait_for(lambda: self._has_more(at), timeout_s)
 
