@@ -58,7 +58,7 @@ class Order:
     mark: Mark
     batch: int
     registry: str = ""
-    rows_max: int = 1 << 62  # a sole lane stops at the end of the Arrow batch that reaches it
+    rows_max: int = 1 << 62  # a sole lane stops there
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +134,22 @@ def apply_sole(
             values, offsets, workshop=workshop, seen=mark, applied=applied, look_up=look_up
         )
         learned |= stretch.learned
-        for first in range(0, len(stretch.rows), PART_ROWS_MAX):
-            end = min(first + PART_ROWS_MAX, len(stretch.rows))
+        first = 0
+        while first < len(stretch.rows) and rows < order.rows_max:
+            end = min(first + min(PART_ROWS_MAX, order.rows_max - rows), len(stretch.rows))
             numbers = stretch.waiting[(stretch.waiting >= first) & (stretch.waiting < end)]
-            after = stretch.mark_after(end, mark)
+            after = stretch.mark_after(end, before=mark)
             statements += _apply_part(
                 order, workshop, stretch.rows, numbers, _Move(mark, after, learned)
             )
-            mark = after
+            mark, first = after, end
             rows += len(numbers)
             commit_ms = _last_commit_ms(stretch.rows, numbers) or commit_ms
-        if stretch.barrier is not None or rows >= order.rows_max:
-            is_cut = stretch.barrier is None
+        is_cut = first < len(stretch.rows)
+        barrier = None if is_cut else stretch.barrier
+        if is_cut or barrier is not None:
             _drain(batches)
-            return Outcome(mark, learned, stretch.barrier, rows, statements, commit_ms, is_cut)
+            return Outcome(mark, learned, barrier, rows, statements, commit_ms, is_cut)
     return Outcome(mark, learned, None, rows, statements, commit_ms)
 
 
@@ -262,7 +264,7 @@ def plan(
         learned |= stretch.learned
         barrier = stretch.barrier
         if len(stretch.rows):
-            seen = stretch.mark_after(len(stretch.rows), seen)
+            seen = stretch.mark_after(len(stretch.rows), before=seen)
         if len(stretch.waiting):
             entries.append(_shifted(_stretch_keys(stretch, workshop), count))
             count += len(stretch.waiting)

@@ -51,7 +51,7 @@ class Stretch:
     resolved: tuple[tuple[int, ResolvedRecord | FenceRecord], ...]
     barrier: Barrier | None
 
-    def mark_after(self, end: int, before: Mark) -> Mark:
+    def mark_after(self, end: int, *, before: Mark) -> Mark:
         """The mark when the first ``end`` records are applied and ``before`` was the mark at the stretch's start."""
         seqs = self.rows.column(walk.SEQ)[:end]
         seq = int(seqs.max(initial=before.seq))

@@ -218,3 +218,16 @@ def forget_task(connection: TargetConnection, task: str) -> None:
     for table in ("progress", "applied", "record_schema", "ddl_intent", "conflict", "left_out"):
         connection.query(f"DELETE FROM {DATABASE}.{table} WHERE task = %s", (task,))
     connection.commit()
+
+
+def decide_intent(connection: TargetConnection, task: str, *, seq: int, decision: str) -> None:
+    """An operator's decision about a statement that waits; Fatal MR-5043 when none of this seq does."""
+    decided = connection.run(
+        connection.written(
+            f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
+            (decision, task, seq),
+        )
+    )
+    connection.commit()
+    if decided != 1:
+        raise Fatal("MR-5043", f"no statement of {task} with seq {seq} waits", task=task, seq=seq)

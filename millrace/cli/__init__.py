@@ -64,6 +64,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "apply": Command(
             "millrace.cli.apply", "Run an apply driver: Kafka to target sets, on Spark."
         ),
+        "apply-ddl": Command(
+            "millrace.cli.apply_ddl", "Decide about a statement that blocks an apply task."
+        ),
         "bench": Command(
             "millrace.cli.bench", "Measure, beside peers; JSON lines on standard output."
         ),

@@ -157,6 +157,12 @@ CODES: tuple[Code, ...] = (
         "run it as it stands.",
     ),
     Code(
+        "MR-5043",
+        "no statement waits for a decision",
+        "The task is no apply task, or none of its statements of this seq is blocked.",
+        "Read the seq in `millrace status`; a statement that is not blocked needs no decision.",
+    ),
+    Code(
         "MR-5050",
         "a Spark job failed",
         "A worker process or executor ended, or Spark could not run the job.",

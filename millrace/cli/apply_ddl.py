@@ -1,0 +1,43 @@
+"""``millrace apply-ddl TASK --seq N --done|--execute``: an operator decides about a statement that blocks a task."""
+
+from typing import Annotated
+
+import typer
+
+from millrace.cli.control import control
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+Seq = Annotated[
+    int, typer.Option(min=1, help="The statement's seq, as the task's status names it.")
+]
+Done = Annotated[
+    bool, typer.Option("--done", help="It was executed, or what it asks was done by hand.")
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Execute it as it stands.")]
+
+
+@app.command("apply-ddl")
+def apply_ddl(task: str, *, seq: Seq, done: Done = False, execute: Execute = False) -> None:
+    """Write the decision at the statement's intent on the target; then `millrace task resume TASK`."""
+    from consumer.target.connection import connect
+    from consumer.target.members import primary_member
+    from consumer.target.progress import decide_intent
+    from millrace.errors import Fatal
+    from schemas.documents import ApplyTask
+
+    if done == execute:
+        raise typer.BadParameter("give one of --done and --execute")
+    with control() as cluster:
+        document = cluster.store.task_entry(task).document
+        if not isinstance(document, ApplyTask):
+            raise Fatal("MR-5043", f"{task} is not an apply task")
+        endpoint = primary_member(cluster.store.set_document(document.target))
+    session = connect(endpoint)
+    try:
+        decide_intent(session, task, seq=seq, decision="done" if done else "execute")
+    finally:
+        session.close()
+    print(
+        f"{task}: seq {seq} {'is done' if done else 'will be executed'}; now `millrace task resume {task}`"
+    )

@@ -1,0 +1,110 @@
+"""Apply under kill -9: Python workers before and after a lane's commit, the driver before the mark, the target."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from consumer.batch import SOLE_OFFSETS_MAX
+from consumer.spark import SparkDriver
+from deploy.servers import DatabaseServer, KafkaServer
+from tests.apply_tables import integer, table
+from tests.apply_topic import RecordStream, TopicWriter
+from tests.fix_servers import NewServer
+from tests.fix_spark import armed, running
+
+pytestmark = pytest.mark.usefixtures("target_password")
+
+ROWS = 3 * SOLE_OFFSETS_MAX
+_ROOT = Path(__file__).parents[2]
+
+
+def _filled(kafka: KafkaServer, name: str) -> TopicWriter:
+    """A topic: rows of a table without a key, then of one with, which no repetition would leave as they are."""
+    bag = table(name, "bag", integer("n"), key=())
+    sums = table(name, "sums", integer("id"), integer("n"))
+    stream = RecordStream()
+    writer = TopicWriter(kafka.bootstrap, stream)
+    stream.ddl(f"CREATE DATABASE {name}")
+    stream.ddl("CREATE TABLE bag (n INT)", database=name)
+    stream.ddl("CREATE TABLE sums (id INT PRIMARY KEY, n INT)", database=name)
+    for number in range(ROWS):
+        stream.insert(bag, {"n": number})
+        if number < 100:
+            stream.insert(sums, {"id": number, "n": 0})
+        elif number % 10 == 0:
+            key, times = number % 100, number // 100
+            stream.update(sums, {"id": key, "n": times - 1}, {"id": key, "n": times})
+    stream.commit()
+    writer.publish()
+    return writer
+
+
+def _check(server: DatabaseServer, name: str) -> None:
+    bag = server.execute(f"SELECT COUNT(*), COUNT(DISTINCT n), SUM(n) FROM {name}.bag")
+    assert bag == [(ROWS, ROWS, sum(range(ROWS)))]
+    wanted = {key: max(n // 100 for n in range(key, ROWS, 100)) for key in range(0, 100, 10)}
+    found = server.execute(f"SELECT id, n FROM {name}.sums WHERE n > 0 ORDER BY id")
+    assert found == sorted(wanted.items())
+    server.execute(f"DROP DATABASE {name}")
+
+
+@pytest.mark.parametrize("point", ["apply.before_lane_commit", "apply.after_lane_commit"])
+def test_a_killed_python_worker_loses_and_repeats_nothing(
+    spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer, point: str
+) -> None:
+    """Every worker dies at its second passage, under load, until everything is through."""
+    name = f"kill_{target_server.flavour}_{point.rpartition('.')[2]}"
+    writer = _filled(kafka, name)
+    with (
+        armed(spark, f"{point}:kill@2"),
+        running(spark, target_server, writer, name=name) as task,
+    ):
+        task.wait_until_at(writer.stream.seq, timeout_s=240)
+        assert task.retries > 0
+    _check(target_server, name)
+
+
+def test_a_killed_driver_is_taken_over(
+    spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer
+) -> None:
+    """Lanes committed, the mark not moved: the next driver skips by bitmaps, and ends what its predecessor left."""
+    name = f"driver_{target_server.flavour}"
+    writer = _filled(kafka, name)
+    arguments = [name, writer.topic, writer.bootstrap, str(target_server.port), target_server.user]
+    process = subprocess.run(
+        [sys.executable, "-m", "tests.fault.apply_process", *arguments],
+        cwd=_ROOT,
+        env=_environment("apply.before_mark:kill"),
+        timeout=180,
+        check=False,
+    )
+    assert process.returncode == -signal.SIGKILL
+    lanes = target_server.execute("SELECT COUNT(*) FROM millrace.applied WHERE task = %s", (name,))
+    assert lanes > [(1,)]
+    with running(spark, target_server, writer, name=name) as task:
+        task.wait_until_at(writer.stream.seq)
+    _check(target_server, name)
+
+
+def _environment(fault: str) -> dict[str, str]:
+    return os.environ | {"MILLRACE_FAULT": fault, "PYTHONPATH": str(_ROOT)}
+
+
+@pytest.mark.parametrize("flavour", ["mariadb"])
+def test_a_killed_target_is_waited_for(
+    spark: SparkDriver, kafka: KafkaServer, new_server: NewServer, flavour: str
+) -> None:
+    """The server dies under load and comes back: retried, nothing lost, nothing twice."""
+    server = new_server(flavour)
+    writer = _filled(kafka, "away")
+    with running(spark, server, writer, name="away") as task:
+        task.wait_until_at(1)
+        server.kill()
+        server.start()
+        task.wait_until_at(writer.stream.seq)
+        assert task.retries > 0
+    _check(server, "away")

@@ -1,0 +1,227 @@
+"""DDL on real targets: barriers between rows, once each whatever is killed, and what is left to operators."""
+
+import json
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from consumer.target.connection import connect
+from deploy.servers import DatabaseServer
+from millrace.errors import Fatal
+from tests.apply_local import (
+    LocalRecords,
+    apply_task,
+    endpoint_of,
+    ignore,
+    run_once,
+    started,
+)
+from tests.apply_tables import integer, table, text
+from tests.apply_topic import RecordStream
+
+_names = count(1)
+
+
+@pytest.fixture
+def name(target_server: DatabaseServer) -> Iterator[str]:
+    """A database and a task of this name, both gone behind the test."""
+    made = f"ddl{next(_names)}"
+    yield made
+    target_server.execute(f"DROP DATABASE IF EXISTS {made}")
+
+
+def test_rows_meet_the_structure_of_their_time(name: str, target_server: DatabaseServer) -> None:
+    """Create, insert, add a column, insert, rename, truncate, insert: each where it stood, in lanes and in one lane."""
+    for is_large in (True, False):
+        stream = RecordStream()
+        old = table(name, "t", integer("id"))
+        new = table(name, "t", integer("id"), text("body"))
+        moved = table(name, "u", integer("id"), text("body"))
+        stream.ddl(f"CREATE DATABASE {name}")
+        stream.ddl("CREATE TABLE t (id INT PRIMARY KEY)", database=name)
+        stream.insert(old, {"id": 1})
+        stream.ddl("ALTER TABLE t ADD COLUMN body VARCHAR(20) DEFAULT 'new'", database=name)
+        stream.update(new, {"id": 1, "body": "new"}, {"id": 1, "body": "old"})
+        stream.insert(new, {"id": 2, "body": "x"})
+        stream.ddl("RENAME TABLE t TO u", database=name)
+        stream.ddl("TRUNCATE u", database=name)
+        stream.insert(moved, {"id": 3, "body": "y"})
+        stream.ddl("CREATE INDEX b ON u (body)", database=name)
+        stream.commit()
+        applier = run_once(
+            target_server, apply_task(f"{name}-{is_large}"), stream, is_large=is_large
+        )
+        assert applier.mark.seq == stream.seq
+        assert target_server.execute(f"SELECT * FROM {name}.u") == [(3, "y")]
+        assert target_server.execute(f"SHOW INDEX FROM {name}.u WHERE Key_name = 'b'")
+        target_server.execute(f"DROP DATABASE {name}")
+
+
+def test_the_session_of_the_statement_is_the_source_s(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """Time zone and time give DEFAULT CURRENT_TIMESTAMP its value; foreign keys are not checked where they were not."""
+    stream = RecordStream(flavour=target_server.flavour)
+    stream.ddl(f"CREATE DATABASE {name}")
+    session = {"time_zone": "+05:00", "foreign_key_checks": "0", "sql_mode": "ANSI_QUOTES"}
+    stream.ddl(
+        'CREATE TABLE "c" (p INT, FOREIGN KEY (p) REFERENCES later (id))',
+        database=name,
+        session=session,
+    )
+    stream.insert(table(name, "c", integer("p"), key=()), {"p": 1}, flags=2)
+    stream.ddl(
+        "ALTER TABLE c ADD COLUMN at DATETIME DEFAULT CURRENT_TIMESTAMP",
+        database=name,
+        session=session,
+    )
+    stream.commit()
+    run_once(target_server, apply_task(name), stream)
+    rows = target_server.execute(f"SELECT CAST(at AS CHAR) FROM {name}.c")
+    assert rows == [("2023-11-15 03:13:20",)]
+
+
+_CRASHES = {
+    "rename that swaps": (
+        ["CREATE TABLE a (id INT PRIMARY KEY)", "CREATE TABLE b (id INT PRIMARY KEY)"],
+        "RENAME TABLE a TO x, b TO a, x TO b",
+        "SELECT (SELECT MAX(id) FROM a), (SELECT MAX(id) FROM b)",
+        (2, 1),
+    ),
+    "unnamed index": (
+        ["CREATE TABLE a (id INT PRIMARY KEY, v INT)", "CREATE TABLE b (id INT PRIMARY KEY)"],
+        "ALTER TABLE a ADD INDEX (v)",
+        "SELECT COUNT(*), 0 FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND COLUMN_NAME = 'v'",
+        (1, 0),
+    ),
+    "truncate": (
+        ["CREATE TABLE a (id INT PRIMARY KEY)", "CREATE TABLE b (id INT PRIMARY KEY)"],
+        "TRUNCATE TABLE a",
+        "SELECT (SELECT COUNT(*) FROM a), (SELECT MAX(id) FROM b)",
+        (0, 2),
+    ),
+}
+
+
+class _KilledError(Exception):
+    """Stands for kill -9 at a fault point."""
+
+
+@pytest.mark.parametrize("point", ["AFTER_INTENT", "AFTER_EXECUTE"])
+@pytest.mark.parametrize("case", _CRASHES)
+def test_a_statement_is_executed_once_whenever_the_driver_dies(
+    name: str,
+    target_server: DatabaseServer,
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+    point: str,
+) -> None:
+    """Killed behind the intent it is executed by the next run; killed behind the statement it is not repeated."""
+    tables, sql, question, wanted = _CRASHES[case]
+    target_server.execute(f"CREATE DATABASE {name}")
+    for statement in tables:
+        target_server.execute(statement, db=name)
+    target_server.execute("INSERT INTO a (id) VALUES (1)", db=name)
+    target_server.execute("INSERT INTO b (id) VALUES (2)", db=name)
+    stream = RecordStream()
+    stream.ddl(sql, database=name)
+
+    def die(passed: str) -> None:
+        if passed == getattr(ddl, point):
+            raise _KilledError
+
+    import consumer.ddl as ddl
+
+    monkeypatch.setattr(ddl, "fault_point", die)
+    with pytest.raises(_KilledError):
+        run_once(target_server, apply_task(name), stream)
+    monkeypatch.undo()
+    run_once(target_server, apply_task(name), stream)
+    assert target_server.execute(question, db=name) == [wanted]
+    left = target_server.execute(
+        "SELECT COUNT(*) FROM millrace.ddl_intent WHERE task = %s", (name,)
+    )
+    assert left == [(0,)]
+
+
+def test_statements_that_are_no_tables_are_recorded_and_passed(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """Views and accounts are counted, never executed; an account's statement is kept without its secret."""
+    stream = RecordStream()
+    stream.ddl(f"CREATE DATABASE {name}")
+    stream.ddl("CREATE VIEW v AS SELECT 1", database=name)
+    stream.ddl("CREATE USER u IDENTIFIED BY 'canary'")
+    stream.commit()
+    applier = run_once(target_server, apply_task(name), stream)
+    assert (applier.figures.ddl, applier.figures.left_out) == (1, 2)
+    found = target_server.execute(
+        "SELECT kind, sql_text FROM millrace.left_out WHERE task = %s", (name,)
+    )
+    assert [kind for kind, _ in found] == ["view", "account"]
+    assert "canary" not in str(found)
+    assert target_server.execute("SELECT COUNT(*) FROM mysql.user WHERE user = 'u'") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [("FROBNICATE TABLE t", "MR-5042"), ("ALTER TABLE nowhere ADD x INT", "MR-5041")],
+)
+def test_what_can_t_be_executed_waits_for_an_operator(
+    name: str, target_server: DatabaseServer, sql: str, code: str
+) -> None:
+    """Unknown and refused statements block the task until a decision stands at their intent; then it goes on."""
+    stream = RecordStream()
+    stream.ddl(f"CREATE DATABASE {name}")
+    stream.ddl(sql, database=name)
+    stream.ddl("CREATE TABLE t (id INT PRIMARY KEY)", database=name)
+    stream.commit()
+    for _ in range(2):
+        applier = started(target_server, apply_task(name))
+        with pytest.raises(Fatal) as caught:
+            applier.process(LocalRecords(stream.values), ignore)
+        applier.close()
+        assert caught.value.code == code
+        assert caught.value.context["seq"] == "2"
+    session = connect(endpoint_of(target_server))
+    session.query("UPDATE millrace.ddl_intent SET decision = 'done' WHERE task = %s", (name,))
+    session.commit()
+    session.close()
+    applier = run_once(target_server, apply_task(name), stream)
+    assert applier.mark.seq == 3
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.t") == [(0,)]
+
+
+def test_create_table_select_gets_its_rows_from_the_records(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """The statement that opens a transaction on MySQL is executed without it; its rows follow as records."""
+    stream = RecordStream()
+    stream.ddl(f"CREATE DATABASE {name}")
+    stream.ddl("CREATE TABLE t (id INT PRIMARY KEY) START TRANSACTION", database=name)
+    stream.insert(table(name, "t", integer("id")), {"id": 1})
+    stream.commit()
+    run_once(target_server, apply_task(name), stream)
+    assert target_server.execute(f"SELECT id FROM {name}.t") == [(1,)]
+
+
+def test_a_half_dropped_list_of_tables_is_an_operator_s_decision(
+    mariadb_server: DatabaseServer,
+) -> None:
+    """MariaDB can die between two tables of one DROP: neither before nor after, so nothing is guessed."""
+    name = "halfdropped"
+    mariadb_server.execute(f"CREATE DATABASE {name}")
+    mariadb_server.execute("CREATE TABLE b (id INT PRIMARY KEY)", db=name)
+    stream = RecordStream()
+    stream.ddl("DROP TABLE a, b", database=name)
+    applier = started(mariadb_server, apply_task(name))
+    state = json.dumps({f"{name}.a": "CREATE TABLE a", f"{name}.b": "CREATE TABLE b"})
+    mariadb_server.execute(
+        "INSERT INTO millrace.ddl_intent VALUES (%s, 1, '', %s, '')", (name, state)
+    )
+    with pytest.raises(Fatal) as caught:
+        applier.process(LocalRecords(stream.values), ignore)
+    applier.close()
+    assert caught.value.code == "MR-5040"
+    mariadb_server.execute(f"DROP DATABASE {name}")

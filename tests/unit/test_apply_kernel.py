@@ -1,0 +1,158 @@
+"""The kernel of apply without a server: literals against Python's own printing, torn values, bitmaps, lanes."""
+
+import struct
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pymysql.converters import escape_string
+
+from consumer.applied import from_bitmaps, not_applied, to_bitmap
+from consumer.binding import AFTER, make_shape
+from consumer.book import Book, make_programs
+from consumer.executor import arrow_values
+from consumer.kernel import walk
+from consumer.kernel.order import pack_lanes
+from consumer.rows import KeyEntries, Rows, walk_values
+from schemas.avro import envelope_schema
+from schemas.table import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from tests.apply_tables import accounts, integer, table
+from tests.apply_topic import SET, RecordStream
+
+
+def _walked(made: TableSchema, rows: list[dict[str, object]]) -> Rows:
+    stream = RecordStream()
+    for row in rows:
+        stream.insert(made, row)
+    return _walk(made, stream.values[1:])
+
+
+def _walk(made: TableSchema, values: list[bytes]) -> Rows:
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(range(len(values)), pa.int64()), pa.array(values, pa.binary())],
+        names=["offset", "value"],
+    )
+    programs = make_programs(Book({100: envelope_schema(SET, made).text}))
+    return walk_values(arrow_values(batch)[1], programs)
+
+
+def _literals(type_: ColumnType, values: list[object]) -> list[str]:
+    made = table("d", "t", Column("v", type_, nullable=True), key=())
+    rows = _walked(made, [{"v": value} for value in values])
+    shape = make_shape(rows.programs.layouts[0], [(AFTER, 0)])
+    return [
+        rows.text_of(np.array([number]), shape, opening=b"", closing=b"").decode("latin1")
+        for number in range(len(rows))
+    ]
+
+
+def test_decimals_are_written_digit_by_digit() -> None:
+    """Any precision and scale up to DECIMAL(65,30), both signs, as Python prints them."""
+    values = [Decimal(sign * (10**digits - 1)) for digits in range(36) for sign in (1, -1)]
+    values += [Decimal(1).scaleb(-scale) for scale in range(31)]
+    values += [Decimal(10**9).scaleb(-30), Decimal(-(10**18)), Decimal(0)]
+    found = _literals(ColumnType(TypeCode.NEWDECIMAL, 65 << 8 | 30), [*values])
+    assert found == [f"{value:.30f}" for value in values]
+
+
+def test_integers_are_written_to_their_ends() -> None:
+    """Signed 64 bits and unsigned 64 bits."""
+    values = [0, 9, -9, 10, 2**63 - 1, -(2**63)]
+    assert _literals(ColumnType(TypeCode.LONGLONG), [*values]) == [str(value) for value in values]
+    unsigned = [Decimal(0), Decimal(127), Decimal(2**64 - 1)]
+    type_ = ColumnType(TypeCode.LONGLONG, is_unsigned=True)
+    assert _literals(type_, [*unsigned]) == [str(value) for value in unsigned]
+    assert _literals(ColumnType(TypeCode.BIT, 64), [b"\xff" * 8, b"\0\x02", None]) == [
+        str(2**64 - 1),
+        "2",
+        "NULL",
+    ]
+
+
+def test_doubles_read_back_as_the_same_bits() -> None:
+    """Shortest text, with an exponent, so that the server reads a DOUBLE; the sign of zero stays."""
+    values = [0.0, -0.0, 0.1, 1e16, 123456789012345680.0, 5e-324, 1.7976931348623157e308, -1 / 3]
+    found = _literals(ColumnType(TypeCode.DOUBLE, 8), [*values])
+    assert [struct.pack("<d", float(text)) for text in found] == [
+        struct.pack("<d", v) for v in values
+    ]
+    assert all("e" in text for text in found)
+
+
+def test_texts_are_escaped_as_pymysql_escapes_them() -> None:
+    """What PyMySQL would send, apart from escapes that are not needed; bytes with their introducer."""
+    type_ = ColumnType(TypeCode.VARCHAR, 400, text=TextEncoding("utf8mb4", 45))
+    values = ["", "it's", "back\\slash", "nul\0", 'quote"', "line\nend", "é🛒", "\x1a"]
+    for found, value in zip(_literals(type_, [*values]), values, strict=True):
+        plain = escape_string(value).replace('\\"', '"').replace("\\n", "\n").replace("\\Z", "\x1a")
+        assert found.encode("latin1").decode() == f"'{plain}'"
+    blob = ColumnType(TypeCode.BLOB, 2, text=TextEncoding("binary", 63))
+    assert _literals(blob, [b"\xff'\0"]) == ["_binary'\xff\\'\\0'"]
+
+
+def test_a_torn_record_is_noticed_at_every_byte() -> None:
+    """No prefix of a record is taken for a record, and nothing is read past its end."""
+    made = accounts("d")
+    stream = RecordStream()
+    stream.update(
+        made, {"id": 1, "code": 2, "mail": "x", "amount": 3}, {"id": 1, "mail": None, "amount": 4}
+    )
+    value = stream.values[-1]
+    assert len(_walk(made, [value])) == 1
+    for size in range(6, len(value)):
+        rows = _walk(made, [value[:size]])
+        assert (len(rows), rows.status) == (0, walk.TORN), size
+    assert _walk(made, [value + b"\0"]).status == walk.TORN
+
+
+def test_an_unknown_schema_stops_the_walk_before_its_record() -> None:
+    """What stands before it is walked."""
+    made, other = accounts("d"), table("d", "other", integer("id"))
+    stream = RecordStream()
+    stream.insert(made, {"id": 1, "amount": 1})
+    stream.insert(other, {"id": 1})
+    rows = _walk(made, [stream.values[1], stream.values[3]])
+    assert (len(rows), rows.status) == (1, walk.UNKNOWN_SCHEMA)
+
+
+@pytest.mark.parametrize("seqs", [[5], [1, 2, 3], [7, 9, 64, 1000]])
+def test_bitmaps_give_back_their_seqs(seqs: list[int]) -> None:
+    """Packed and unpacked, alone and joined with another."""
+    made = to_bitmap(np.array(seqs))
+    assert list(from_bitmaps([made])) == seqs
+    assert list(from_bitmaps([made, to_bitmap(np.array([2000]))])) == [*seqs, 2000]
+    waiting = not_applied(np.arange(1, 1001), mark=1, applied=from_bitmaps([made]))
+    assert set(np.flatnonzero(waiting) + 1) == set(range(2, 1001)) - set(seqs)
+
+
+def _entries(*records: list[tuple[int, int]]) -> KeyEntries:
+    flat = [(owner, *entry) for owner, held in enumerate(records) for entry in held]
+    return KeyEntries(
+        np.array([owner for owner, _, _ in flat], np.int64),
+        np.array([value for _, value, _ in flat], np.uint64),
+        np.array([mode for _, _, mode in flat], np.uint8),
+    )
+
+
+def test_records_join_by_exclusive_keys_alone() -> None:
+    """Two that share a key shared stay apart; one that holds it exclusively joins all of them."""
+    assert list(_entries([(1, 0)], [(1, 0)], [(2, 1)]).groups(3)) == [0, 1, 2]
+    assert list(_entries([(1, 0)], [(1, 1)], [(1, 0)]).groups(3)) == [0, 0, 0]
+    assert list(_entries([(1, 1)], [(2, 1)], [(1, 1), (2, 1)]).groups(3)) == [0, 0, 0]
+
+
+def test_levels_rise_with_every_exclusive_holder() -> None:
+    """Shared holders stand on one level, behind the exclusive one before and below the next."""
+    entries = _entries([(1, 1)], [(1, 0)], [(1, 0)], [(1, 1)], [(2, 1)])
+    assert list(entries.levels(5)) == [0, 1, 1, 2, 0]
+
+
+def test_lanes_weigh_about_the_same() -> None:
+    """A great group fills a lane of its own; small ones share the others; a group is never parted."""
+    groups = np.array([0] * 100 + list(range(100, 400)))
+    lanes = pack_lanes(groups, np.ones(400, np.int64), 4)
+    assert len(set(lanes[:100])) == 1
+    assert max(np.bincount(lanes)) <= 130
+    again = pack_lanes(groups, np.ones(400, np.int64), 4)
+    assert list(again) == list(lanes)
