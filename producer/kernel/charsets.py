@@ -42,6 +42,11 @@ Codes = NDArray[np.uint16]
 def ascii_length(buf: Bytes, start: int, end: int) -> int:
     """How many bytes from `start` are below 0x80."""
     at = start
+    while at + 32 <= end:
+        both = load_i64(buf, at) | load_i64(buf, at + 8)
+        if (both | load_i64(buf, at + 16) | load_i64(buf, at + 24)) & _HIGH_BITS != 0:
+            break
+        at += 32
     while at + 8 <= end and load_i64(buf, at) & _HIGH_BITS == 0:
         at += 8
     while at < end and load_u8(buf, at) < 128:

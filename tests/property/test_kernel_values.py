@@ -187,6 +187,20 @@ def test_a_datetime_is_its_parts(
     assert text == wanted + (f".{micros:06}"[: digits + 1] if digits else "")
 
 
+@holds_for(st.integers(0, 6), st.binary(min_size=8, max_size=8))
+def test_any_bits_of_a_time_are_ascii_text(digits: int, packed: bytes) -> None:
+    """Broken ones too: never anything that is no text."""
+    buffer = array(packed)
+    for end in (
+        temporal.write_time2(OUT, 0, buffer, 0, digits),
+        temporal.write_timestamp2(OUT, 0, buffer, 0, digits),
+        temporal.write_datetime2(OUT, 0, buffer, 0, digits),
+        temporal.write_old_time(OUT, 0, buffer, 0),
+    ):
+        assert 8 <= end <= temporal.TEXT_BYTES_MAX
+        assert set(written(end)) <= set(b"0123456789-:. ")
+
+
 @holds_for(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
 def test_utf8_is_what_python_takes_for_it(content: bytes) -> None:
     """Surrogates, overlong forms and what lies above U+10FFFF are not; utf8mb3 ends at U+FFFF."""
