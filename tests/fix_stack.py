@@ -83,7 +83,9 @@ class FaultStack:
         return process
 
     def restart(self, name: str, *, fault: str = "") -> ServerProcess:
-        """End a process in order (what is left of a dead one too) and start it again."""
+        """End a process and start it again: in order, but for Spark's, which takes its time."""
+        if name == "apply":
+            self.services[name].kill()
         self.services[name].stop()
         return self.launch(name, fault=fault)
 
@@ -91,7 +93,7 @@ class FaultStack:
         """Until the process has ended by itself: the armed fault point was passed."""
         eventually(
             lambda: not self.services[name].is_alive(),
-            timeout_s=45,
+            timeout_s=120,
             what=f"{name} passes its armed fault point",
         )
 
@@ -100,7 +102,7 @@ class FaultStack:
         identity = self.services[name].identity
         eventually(
             lambda: any(_is_stopped(pid) for pid in session_members(identity)),
-            timeout_s=45,
+            timeout_s=120,
             every_s=LOOK_S,
             what=f"{name} stops at its armed fault point",
         )
@@ -137,7 +139,7 @@ class FaultStack:
                 return report.state in states and (not codes or report.code in codes)
 
             try:
-                eventually(is_told, timeout_s=45, every_s=LOOK_S)
+                eventually(is_told, timeout_s=120, every_s=LOOK_S)
             except AssertionError:
                 told = "\n".join(dict.fromkeys(f"{r.state.value} {r.code} {r.why}" for r in seen))
                 raise AssertionError(f"{task} was never {states} {codes}:\n{told}") from None

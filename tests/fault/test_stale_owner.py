@@ -1,0 +1,60 @@
+"""An owner that freezes, is succeeded, and wakes up: it writes nothing, and does not fence its successor for good."""
+
+from deploy.services import CAPTURE_TASK
+from schemas.gtid import Flavour
+from schemas.status import TaskReport, TaskState
+from tests.fix_stack import FaultStack, on
+from tests.waiting import eventually
+from zk.session import Session
+from zk.tree import Tree
+from zk.view import read_cluster
+
+
+@on(Flavour.MARIADB)
+def test_a_stale_capture_worker_writes_nothing_to_kafka(fault_stack: FaultStack) -> None:
+    """It freezes inside a Kafka transaction, before its commit; its successor goes on; the commit is refused later."""
+    fault_stack.restart("worker", fault="publisher.before_commit:stop@9")
+    _succeeded(fault_stack, "worker", task=CAPTURE_TASK)
+
+
+def _succeeded(fault_stack: FaultStack, name: str, *, task: str) -> None:
+    """The frozen one is succeeded, thaws, is a worker again, and the successor still runs in its epoch."""
+    second = f"{name}-second"
+    with fault_stack.load(f"stale_{name}"), fault_stack.control() as session:
+        fault_stack.wait_stopped(name)
+        fault_stack.services[name].pause()
+        stale = fault_stack.report(session, task)
+        fault_stack.launch(name, called=second)
+        eventually(
+            lambda: _runs_anew(fault_stack.report(session, task), stale),
+            timeout_s=60,
+            every_s=0.1,
+            what=f"{second} takes {task} over",
+        )
+        successor = fault_stack.report(session, task)
+        fault_stack.services[name].resume()
+        eventually(
+            lambda: {stale.worker, successor.worker} <= _workers(session),
+            timeout_s=60,
+            every_s=0.1,
+            what="the stale owner is a worker again",
+        )
+        fault_stack.fill(f"after_{name}", rows=10)
+    fault_stack.settle()
+    with fault_stack.control() as session:
+        now = fault_stack.report(session, task)
+    assert (now.worker, now.epoch, now.state) == (
+        successor.worker,
+        successor.epoch,
+        TaskState.RUNNING,
+    )
+    fault_stack.services.pop(second).stop()
+    fault_stack.settle()
+
+
+def _runs_anew(report: TaskReport, stale: TaskReport) -> bool:
+    return report.state is TaskState.RUNNING and report.epoch > stale.epoch
+
+
+def _workers(session: Session) -> set[str]:
+    return set(read_cluster(session, Tree("default")).workers)
