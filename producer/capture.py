@@ -145,6 +145,7 @@ class _Pump:
         with Handoff(converter, rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX) as handoff:
             self._tell(why="caught up: waits for changes")
             while not stop.is_set():
+                self._stream.purge_now_and_then()
                 batch = handoff.take(timeout_s=TAKE_S)
                 if batch is None:
                     self._stream.check()

@@ -12,6 +12,7 @@ task still needs is asked of the source. Not done here: publishing, choosing ano
 """
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from millrace.errors import Retryable
 from millrace.log import get_logger
 from producer.receiver import Receiver, ReceiverSource, ReceiverStatus
 from producer.relay.log import RelayLog
+from producer.relay.purge import PurgePolicy, purge_due
 from producer.relay.reader import RelayReader
 from producer.source.choice import Choice, choose
 from producer.source.connection import Login
@@ -27,6 +29,8 @@ from producer.source.dump import Reader
 from producer.source.inventory import ask_members
 from schemas.documents import SetDocument, resolve_secret
 from schemas.gtid import GtidPosition
+
+PURGE_INTERVAL_S = 600.0  # a disk that fills in ten minutes with 15 GiB left fills at 25 MB/s
 
 log = get_logger("producer.set_stream")
 
@@ -53,6 +57,8 @@ class SetStream:
         self._receiver = Receiver(source, self._relay, wanted=wanted)
         self._stop = threading.Event()
         self._failure: BaseException | None = None
+        self._purging = threading.Lock()
+        self._purge_at_s = 0.0
         self._thread = threading.Thread(target=self._receive, name=f"receiver {document.name}")
         self._thread.start()
 
@@ -80,6 +86,16 @@ class SetStream:
         """Raise what the receiver ended with, if it did."""
         if self._failure is not None:
             raise self._failure
+
+    def purge_now_and_then(self) -> None:
+        """Delete relay files that are due, if nobody looked lately; called from the tasks' loops."""
+        if time.monotonic() < self._purge_at_s or not self._purging.acquire(blocking=False):
+            return
+        try:
+            self._purge_at_s = time.monotonic() + PURGE_INTERVAL_S
+            purge_due(self._relay, PurgePolicy())
+        finally:
+            self._purging.release()
 
     def fail(self, error: BaseException) -> None:
         """Make every task let go with ``error``."""

@@ -1,0 +1,113 @@
+"""One upstream a set, however many tasks read it: sharing, failing together, beginning earlier, purging."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from deploy.servers import DatabaseSet
+from millrace.errors import Retryable
+from producer import set_stream
+from producer.set_stream import SetStream, SetStreams
+from schemas.documents import Account, SecretPlace, SecretReference, SetDocument
+from schemas.gtid import parse_gtid_set
+from tests.relay import UNVERIFIED, member_of, position_of
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def document(source_set: DatabaseSet, tmp_path: Path) -> SetDocument:
+    """The set, read from its primary, with its password in a file."""
+    secret = tmp_path / "password"
+    secret.write_text(source_set.password)
+    return SetDocument(
+        name="shared",
+        members=(member_of(source_set.primary),),
+        account=Account(source_set.user, SecretReference(SecretPlace.FILE, str(secret))),
+        tls=UNVERIFIED,
+    )
+
+
+def _wait_for_source(stream: SetStream, source_set: DatabaseSet) -> None:
+    wanted = position_of(source_set.primary)
+    eventually(lambda: stream.relay.position().includes(wanted), what=f"relay log at {wanted}")
+
+
+def test_two_tasks_of_a_set_share_one_connection(
+    source_set: DatabaseSet, document: SetDocument, tmp_path: Path
+) -> None:
+    """The second task gets the first one's stream; the last to go closes it."""
+    streams = SetStreams(tmp_path / "relay")
+    with streams.attach("a", document, wanted=None) as first:
+        with streams.attach("b", document, wanted=None) as second:
+            assert second is first
+            _wait_for_source(first, source_set)
+            assert first.status().connects == 1
+        first.check()
+    with streams.attach("a", document, wanted=None) as third:
+        assert third is not first
+
+
+def test_an_upstream_that_failed_is_let_go_by_all_before_a_new_one_is_opened(
+    document: SetDocument, tmp_path: Path
+) -> None:
+    """The relay directory has one writer: who comes while the failed stream is held is told its error."""
+    streams = SetStreams(tmp_path / "relay")
+    error = Retryable("MR-1006", "the connection was lost")
+    with streams.attach("a", document, wanted=None) as stream:
+        stream.fail(error)
+        with pytest.raises(Retryable, match="lost"), streams.attach("b", document, wanted=None):
+            pytest.fail("attached to a failed stream")
+        with pytest.raises(Retryable, match="lost"):
+            stream.check()
+    with streams.attach("b", document, wanted=None) as fresh:
+        fresh.check()
+
+
+def test_a_task_that_needs_an_earlier_place_makes_all_begin_again_there(
+    source_set: DatabaseSet, document: SetDocument, tmp_path: Path
+) -> None:
+    """A relay log that begins too late for one task is begun anew, from the earliest place that is needed."""
+    source_set.execute("CREATE DATABASE IF NOT EXISTS earlier")
+    source_set.execute("FLUSH BINARY LOGS")
+    source_set.execute("DROP DATABASE earlier")
+    late = position_of(source_set.primary)
+    early = parse_gtid_set(late.flavour, "")
+    streams = SetStreams(tmp_path / "relay")
+    with streams.attach("late", document, wanted=late) as stream:
+        _wait_for_source(stream, source_set)
+        with (
+            pytest.raises(Retryable, match="MR-1034"),
+            streams.attach("early", document, wanted=early),
+        ):
+            pytest.fail("attached to a stream that begins too late")
+        with pytest.raises(Retryable, match="MR-1034"):
+            stream.check()
+    with streams.attach("late", document, wanted=late) as stream:
+        _wait_for_source(stream, source_set)
+        with stream.reader() as reader:
+            assert reader.seek(early) is not None
+
+
+def test_files_that_are_due_are_purged_while_a_task_runs(
+    source_set: DatabaseSet,
+    document: SetDocument,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Old files that nobody holds go; the one being written stays."""
+    monkeypatch.setattr(set_stream, "PURGE_INTERVAL_S", 0.0)
+    streams = SetStreams(tmp_path / "relay")
+    with streams.attach("a", document, wanted=None) as stream:
+        source_set.execute("FLUSH BINARY LOGS")
+        _wait_for_source(stream, source_set)
+        eventually(lambda: len(stream.relay.list_files()) > 1, what="a second relay file")
+        oldest = stream.relay.list_files()[0]
+        os.utime(stream.relay.root / str(oldest[0]) / oldest[1], (0, 0))
+
+        def is_purged() -> bool:
+            stream.purge_now_and_then()
+            return oldest not in stream.relay.list_files()
+
+        eventually(is_purged, what=f"{oldest[1]} is purged")
+        assert stream.relay.list_files()
