@@ -10,6 +10,30 @@ from tests.fix_stack import FaultStack, on
 from tests.waiting import eventually
 
 
+@on(Flavour.MYSQL)
+def test_a_killed_broker_costs_time_and_no_record(fault_stack: FaultStack) -> None:
+    """kill -9 of the only broker: capture and apply are degraded with a code, and go on when it is back."""
+    with fault_stack.load("broker"):
+        fault_stack.wait_published()
+        fault_stack.stack.kafka.kill()
+        told = fault_stack.wait_report(CAPTURE_TASK, TaskState.DEGRADED, "MR-3001")
+        assert told.fix
+        fault_stack.stack.kafka.start()
+    fault_stack.settle()
+
+
+@on(Flavour.MYSQL)
+def test_a_killed_target_costs_time_and_no_row(fault_stack: FaultStack) -> None:
+    """kill -9 of the target server: apply is degraded with a code, and goes on when it is back."""
+    with fault_stack.load("target"):
+        fault_stack.wait_published()
+        fault_stack.stack.target.kill()
+        told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5001")
+        assert told.fix
+        fault_stack.stack.target.start()
+    fault_stack.settle()
+
+
 @on(Flavour.MARIADB)
 def test_a_killed_replica_is_left_for_another_member(fault_stack: FaultStack) -> None:
     """The member that is read dies: the task says so, goes on with the one that is left, and nothing is lost."""
