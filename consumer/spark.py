@@ -21,7 +21,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import Broadcast, StorageLevel, TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -45,7 +45,10 @@ from millrace.home import home
 from schemas.documents import TopicAddress
 
 ARROW_ROWS_MAX = 20_000  # measured: of 100,000 a quarter slower
-OFFSETS_PER_TRIGGER_MAX = 65_536  # bounds a micro-batch's memory and how much a failure repeats
+OFFSETS_PER_TRIGGER_MAX = (
+    1 << 17
+)  # bounds a micro-batch; below, planning its queries costs more than its rows
+ARROW_BYTES_MAX = 32 << 20  # large rows: a Python worker holds a few of these at once
 LANES_MAX = 64
 FIRST_OFFSET = -2  # Kafka's word for the beginning
 
@@ -103,6 +106,9 @@ def _settings(scratch: Path, master: str) -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than these plans can gain
         "spark.sql.shuffle.partitions": "4",
+        "spark.shuffle.compress": "false",  # what is written is read at once, from memory
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS_MAX),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "2",
@@ -153,7 +159,8 @@ class TopicQuery:
 
     def _on_batch(self, records: DataFrame, number: int) -> None:
         end = _end_offset(self._checkpoint, number)
-        self._process(Records(self._driver, records, span=end - max(self._next_offset, 0)))
+        first = max(self._next_offset, 0)
+        self._process(Records(self._driver, records, first=first, end=end))
         self._next_offset = end
 
     def wait(self, timeout_s: float) -> bool:
@@ -180,18 +187,19 @@ def _end_offset(checkpoint: Path, batch: int) -> int:
 
 
 class Records:
-    """The records of a micro-batch; what runs on them runs in executors. ``span``: how many offsets, records or not."""
+    """The records of a micro-batch, offsets ``first`` to ``end - 1``; what runs on them runs in executors."""
 
-    def __init__(self, driver: SparkDriver, frame: DataFrame, *, span: int) -> None:
+    def __init__(self, driver: SparkDriver, frame: DataFrame, *, first: int, end: int) -> None:
         self._driver = driver
         self._frame = frame
         self._is_kept = False
-        self._span = span
+        self._first = first
+        self._end = end
 
     @property
     def span(self) -> int:
-        """Offsets of the micro-batch."""
-        return self._span
+        """How many offsets, records or not."""
+        return self._end - self._first
 
     def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         """``executor.apply_sole`` in one Spark task."""
@@ -243,17 +251,10 @@ class Records:
     ) -> list[Outcome]:
         """``executor.apply_lane`` once a lane, side by side: record ``offsets[i]`` belongs to ``lanes[i]``."""
         shared = _share(self._driver, catalogue)
-        base, lane_count = int(offsets[0]), int(lanes.max()) + 1
-        table = np.zeros(int(offsets[-1]) - base + 1, np.uint8)
-        table[offsets - base] = lanes + 1
-        place = F.substring(
-            F.lit(bytearray(table.tobytes())), (F.col("offset") - base + 1).cast("int"), 1
-        )
-        lane = F.ascii(place).cast("int") - 1
+        lane_count = int(lanes.max()) + 1
         laid = (
             self._from(order)
-            .where(F.col("offset") <= int(offsets[-1]))
-            .withColumn("lane", lane)
+            .withColumn("lane", _looked_up(offsets, lanes))
             .where("lane >= 0")
             .repartitionById(lane_count, "lane")
             .sortWithinPartitions("offset")
@@ -282,6 +283,9 @@ class Records:
             self._is_kept = False
 
     def _from(self, order: Order) -> DataFrame:
+        """The records from the mark on. Nothing where all are: a number in the plan is code to compile each time."""
+        if order.mark.next_offset <= self._first:
+            return self._frame
         return self._frame.where(F.col("offset") >= order.mark.next_offset)
 
     def _run(self, frame: DataFrame) -> list[Outcome | Plan]:
@@ -290,6 +294,21 @@ class Records:
         except (PySparkException, Py4JError) as exc:
             raise Retryable("MR-5050", _first_line(exc)) from exc
         return [unpack(bytes(row[0])) for row in rows]
+
+
+def _looked_up(offsets: Ints, lanes: Ints) -> Column:
+    """The lane of an offset, -1 for none: a byte of a table, at the offset modulo its size.
+
+    The size is that of the largest micro-batch, so the table is all that changes in the plan, and Spark's compiled code
+    holds it by reference.
+    """
+    size = OFFSETS_PER_TRIGGER_MAX
+    while size <= int(offsets[-1]) - int(offsets[0]):
+        size *= 2
+    table = np.zeros(size, np.uint8)
+    table[offsets % size] = lanes + 1
+    place = F.pmod(F.col("offset"), F.lit(size)).cast("int") + 1
+    return F.ascii(F.substring(F.lit(bytearray(table.tobytes())), place, 1)).cast("int") - 1
 
 
 _shared: dict[str, Broadcast[Catalogue]] = {}
