@@ -1,6 +1,6 @@
 """An owner that freezes, is succeeded, and wakes up: it writes nothing, and does not fence its successor for good."""
 
-from deploy.services import CAPTURE_TASK
+from deploy.services import APPLY_TASK, CAPTURE_TASK
 from schemas.gtid import Flavour
 from schemas.status import TaskReport, TaskState
 from tests.fix_stack import FaultStack, on
@@ -15,6 +15,13 @@ def test_a_stale_capture_worker_writes_nothing_to_kafka(fault_stack: FaultStack)
     """It freezes inside a Kafka transaction, before its commit; its successor goes on; the commit is refused later."""
     fault_stack.restart("worker", fault="publisher.before_commit:stop@9")
     _succeeded(fault_stack, "worker", task=CAPTURE_TASK)
+
+
+@on(Flavour.MYSQL)
+def test_a_stale_apply_driver_writes_nothing_to_the_target(fault_stack: FaultStack) -> None:
+    """It freezes inside a target transaction that holds the fence; its successor ends that one and goes on."""
+    fault_stack.restart("apply", fault="apply.before_lane_commit:stop@3")
+    _succeeded(fault_stack, "apply", task=APPLY_TASK)
 
 
 def _succeeded(fault_stack: FaultStack, name: str, *, task: str) -> None:
