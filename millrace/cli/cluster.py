@@ -5,7 +5,11 @@ import typer
 from millrace.cli.control import control
 from zk.epoch import generation_of, raise_generation
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="The cluster's own node: the ensemble's generation.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="The cluster's own node: the ensemble's generation.",
+)
 
 
 @app.command()

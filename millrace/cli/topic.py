@@ -64,7 +64,7 @@ def tail(
     from schemas.record import SchemaBook, decode_record
     from schemas.registry.client import RegistryClient
 
-    bootstrap = _brokers(kafka)
+    bootstrap = _brokers(kafka, topic)
     reader = TopicReader(bootstrap, topic)
     ends = reader.ends()
     start = ends.low if from_beginning else offset_of_last(reader, count or _LAST_ROWS)
@@ -105,7 +105,7 @@ def verify(topic: Topic, kafka: Kafka = "", as_json: Json = False) -> None:
     from consumer.topic.kafka import TopicReader
     from consumer.topic.verify import TopicVerifier
 
-    reader = TopicReader(_brokers(kafka), topic)
+    reader = TopicReader(_brokers(kafka, topic), topic)
     ends = reader.ends()
     verifier = TopicVerifier(from_beginning=ends.low == 0)
     began = time.monotonic()
@@ -152,9 +152,23 @@ def _print_summary(topic: str, summary: "Summary", took_s: float) -> None:
     )
 
 
-def _brokers(named: str) -> str:
-    """Given, or MILLRACE_KAFKA (a running local stack sets it); Fatal MR-3502."""
-    found = named or os.environ.get("MILLRACE_KAFKA", "")
+def _brokers(named: str, topic: str) -> str:
+    """Given, or MILLRACE_KAFKA (a running local stack sets it), or of a task that has the topic; Fatal MR-3502."""
+    found = named or os.environ.get("MILLRACE_KAFKA", "") or _brokers_of_task(topic)
     if not found:
-        raise Fatal("MR-3502", "no broker was named")
+        raise Fatal("MR-3502", f"no broker was named for topic {topic}")
     return found
+
+
+def _brokers_of_task(topic: str) -> str:
+    """What the tasks in ZooKeeper say; "" when none has the topic or no ensemble is named."""
+    from millrace.cli.control import control
+    from schemas.documents import address_of
+    from zk.entries import TaskEntry
+
+    if not os.environ.get("MILLRACE_ZOOKEEPER"):
+        return ""
+    with control() as now:
+        entries = [entry for entry in now.store.tasks().values() if isinstance(entry, TaskEntry)]
+    addresses = (address_of(entry.document) for entry in entries)
+    return next((a.bootstrap for a in addresses if a.topic == topic), "")

@@ -335,3 +335,12 @@ def _document_of(
 def _commit(source_set: DatabaseSet) -> None:
     source_set.execute("CREATE DATABASE IF NOT EXISTS waited")
     source_set.execute("DROP DATABASE waited")
+
+
+def test_a_topics_broker_is_found_through_the_task_that_has_it(shell: Shell) -> None:
+    """`topic verify` asks the broker that the task document names: here one that is not there."""
+    shell("set", "create", "-f", shell.file(SHOP))
+    shell("task", "create", "-f", shell.file(CAPTURE))
+    topic = yaml.safe_load(CAPTURE).get("topic", "shop")
+    assert "MR-3502" in shell("topic", "verify", "unheard-of", exit_code=1)
+    assert "MR-3501" in shell("topic", "verify", topic, exit_code=1)
