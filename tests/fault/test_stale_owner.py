@@ -55,6 +55,7 @@ def _succeeded(fault_stack: FaultStack, name: str, *, task: str) -> None:
         successor.epoch,
         TaskState.RUNNING,
     )
+    fault_stack.restart(name)  # new processes of the thawed one would stop at the fault point again
     fault_stack.services.pop(second).stop()
     fault_stack.settle()
 
