@@ -206,10 +206,10 @@ def _apply_part(
     order: Order, workshop: Workshop, rows: Rows, numbers: Ints, claim: "_Move | _Bits"
 ) -> int:
     """One target transaction: fence, claim, rows, commit; how many statements it took."""
-    session = session_for(order.endpoint, order.owner)
+    session = _fresh_session(order)
     writer = RowWriter(session, workshop, Deciding(order.owner.task, order.policy))
     careful = False
-    for attempt in range(LOCK_TRIES_MAX):
+    for _ in range(LOCK_TRIES_MAX):
         try:
             check_fence(session, order.owner)
             if claim.make(session, order.owner) and len(numbers):
@@ -220,18 +220,24 @@ def _apply_part(
             return writer.statement_count
         except MillraceError as exc:
             session.rollback()
-            if (
-                isinstance(exc, Retryable)
-                and exc.code == "MR-5005"
-                and attempt + 1 < LOCK_TRIES_MAX
-            ):
-                continue
-            if isinstance(exc, Retryable | Fenced) or careful:
+            if exc.code != "MR-5005" and (careful or not isinstance(exc, Fatal)):
                 session.close()
                 raise
-            careful = True
+            careful = careful or isinstance(exc, Fatal)
             writer.settle()
+    session.close()
     raise Retryable("MR-5005", "the rows stay locked")
+
+
+def _fresh_session(order: Order) -> TargetConnection:
+    """The kept session, or a new one where the server has ended it meanwhile: nothing was sent on it yet."""
+    session = session_for(order.endpoint, order.owner)
+    try:
+        session.query("SELECT 1")
+    except Retryable:
+        session.close()
+        session = session_for(order.endpoint, order.owner)
+    return session
 
 
 # ---- lanes ----------------------------------------------------------------------------------------

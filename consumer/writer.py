@@ -69,6 +69,7 @@ class RowWriter:
         cuts = np.flatnonzero((marks[1:] != marks[:-1]).any(axis=1)) + 1
         for run in np.split(numbers[sorted_places], cuts):
             self._write_run(rows, run)
+        self._set_foreign_key_checks(wanted=True)
 
     def _write_run(self, rows: Rows, run: Ints) -> None:
         """Records of one table and operation that share no key."""
@@ -116,10 +117,14 @@ class RowWriter:
         return self._connection.run(sql)
 
     def _check_foreign_keys(self, rows: Rows, number: int) -> None:
-        wanted = not rows.records[number, FLAGS] & NO_FOREIGN_KEY_CHECKS
+        flags = int(rows.records[number, FLAGS])
+        self._set_foreign_key_checks(wanted=not flags & NO_FOREIGN_KEY_CHECKS)
+
+    def _set_foreign_key_checks(self, *, wanted: bool) -> None:
+        """The session outlives this writer: at the end it is as it was."""
         if wanted != self._checks_foreign_keys:
             self._connection.run(b"SET SESSION foreign_key_checks=%d" % wanted)
-            self._checks_foreign_keys = bool(wanted)
+            self._checks_foreign_keys = wanted
 
     def _write_singly(self, rows: Rows, run: Ints) -> None:
         for number in run:
@@ -131,7 +136,7 @@ class RowWriter:
         sql = rows.filled(number, self._workshop.template(slot, which or _OPS[op]))
         if not rows.records[number, IS_ODD]:
             return self._run(sql)
-        # an ENUM's index 0 can't be written in a strict mode; what is really wrong was refused strictly before
+        # an ENUM's index 0 can't be written in a strict mode
         lenient = self._has_index_zero(rows, number)
         if lenient:
             self._connection.run(b"SET SESSION sql_mode='" + LENIENT_MODE.encode() + b"'")
@@ -166,6 +171,7 @@ class RowWriter:
                 why = exc.message
             if why:
                 self._decide(rows, number, why)
+        self._set_foreign_key_checks(wanted=True)
 
     def _decide(self, rows: Rows, number: int, why: str) -> None:
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))

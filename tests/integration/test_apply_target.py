@@ -283,6 +283,47 @@ def test_a_cascade_that_the_source_did_not_log_happens_on_the_target(
     assert [number for (number,) in rows] == [n for n in range(50) if n not in (7, 8)]
 
 
+def test_checks_that_one_transaction_left_out_are_made_by_the_next(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """The flag of a rows event holds for its rows alone, not for what the session does after them."""
+    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
+    target_server.execute(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id))", db=name
+    )
+    child = table(name, "c", integer("id"), integer("p", nullable=True))
+    stream = RecordStream()
+    stream.insert(child, {"id": 1, "p": 1}, flags=2)
+    stream.commit()
+    applier = started(target_server, apply_task(name))
+    applier.process(LocalRecords(stream.values, is_large=False), ignore)
+    first = len(stream.values)
+    stream.insert(child, {"id": 2, "p": 2})
+    stream.commit()
+    with pytest.raises(Fatal) as caught:
+        applier.process(LocalRecords(stream.values[first:], first, is_large=False), ignore)
+    applier.close()
+    assert caught.value.code == "MR-5010"
+
+
+def test_a_session_that_the_target_ended_is_made_anew(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """An idle lane whose connection was closed by the server does not fail its task."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = RecordStream()
+    applier = started(target_server, apply_task(name))
+    for number in (1, 2):
+        first = len(stream.values)
+        stream.insert(accounts(name), _account(number))
+        stream.commit()
+        session = session_for(applier.assignment.endpoint, applier.assignment.owner)
+        target_server.execute(f"KILL {session.id}")
+        applier.process(LocalRecords(stream.values[first:], first, is_large=False), ignore)
+    applier.close()
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(2,)]
+
+
 @pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
 def test_conflicts_stop_by_default_and_name_the_row(
     name: str, target_server: DatabaseServer, *, is_large: bool
