@@ -53,6 +53,7 @@ LANES_MAX = 64
 FIRST_OFFSET = -2  # Kafka's word for the beginning
 
 _RESULT = "result binary"
+_SCRATCH = "millrace-apply-"
 
 
 class SparkDriver:
@@ -62,10 +63,7 @@ class SparkDriver:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if master.startswith("local"):
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        memory = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, removed at the end
-        self._scratch = Path(
-            tempfile.mkdtemp(prefix="millrace-apply-", dir=memory if memory.is_dir() else None)
-        )
+        self._scratch = _scratch_folder()
         builder = SparkSession.builder.master(master).appName("millrace-apply")
         for name, value in {**_settings(self._scratch, master), **(settings or {})}.items():
             builder = builder.config(name, value)
@@ -88,6 +86,17 @@ class SparkDriver:
     def scratch(self, task: str) -> Path:
         """A new folder for a query's checkpoint."""
         return Path(tempfile.mkdtemp(prefix=f"{task}-", dir=self._scratch))
+
+
+def _scratch_folder() -> Path:
+    """A folder in memory that names this process; what killed drivers left there goes."""
+    memory = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, readable by its owner alone
+    parent = memory if memory.is_dir() else Path(tempfile.gettempdir())
+    for left in parent.glob(f"{_SCRATCH}*-*"):
+        process = left.name.removeprefix(_SCRATCH).partition("-")[0]
+        if process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-", dir=parent))
 
 
 def _settings(scratch: Path, master: str) -> dict[str, str]:
