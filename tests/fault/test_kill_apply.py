@@ -1,5 +1,7 @@
 """The Spark driver, its Python workers and its whole session killed around each commit, under load: targets equal."""
 
+import pytest
+
 from deploy.services import APPLY_TASK
 from schemas.gtid import Flavour
 from schemas.status import TaskState
@@ -8,6 +10,7 @@ from tests.fix_stack import FaultStack, on
 LANE_COMMITS = ("apply.before_lane_commit", "apply.after_lane_commit")
 
 
+@pytest.mark.chaos  # one Spark query under the same kills is in test_apply_kills
 @on(Flavour.MYSQL)
 def test_a_killed_python_worker_costs_a_restart_of_the_query_and_no_row(
     fault_stack: FaultStack,

@@ -274,11 +274,11 @@ def test_tagged_gtids_are_followed(mysql_server: DatabaseServer, tmp_path: Path)
     run("CREATE DATABASE IF NOT EXISTS tagged")
     run("CREATE TABLE IF NOT EXISTS tagged.t (id INT PRIMARY KEY AUTO_INCREMENT)")
     run("DROP PROCEDURE IF EXISTS tagged.p")
-    for tag in ("blue", "a_very_long_tag_of_32_characters", "blue"):
+    for tag in ("followed", "a_very_long_tag_of_32_characters", "followed"):
         run_in_session(
             mysql_server, [f"SET gtid_next = 'AUTOMATIC:{tag}'", "INSERT INTO tagged.t VALUES ()"]
         )
-    assert "blue:1-2" in mysql_server.gtid_position()
+    assert "followed:1-2" in mysql_server.gtid_position()
     with receiving(mysql_server, tmp_path / "relay") as reception:
         reception.wait_for(mysql_server)
         assert reception.relay.position() == position_of(mysql_server)
