@@ -58,3 +58,13 @@ def test_relative_links_lead_somewhere() -> None:
         path = ROOT / document
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{document} → {target}"
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    """A map with a wrong name on it is worse than none."""
+    named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", (ROOT / "ARCHITECTURE.md").read_text()))
+    assert named
+    found = [
+        name for name in named if (ROOT / name).exists() or (ROOT / "consumer" / name).exists()
+    ]
+    assert sorted(named - set(found)) == []
