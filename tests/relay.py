@@ -12,7 +12,7 @@ from millrace.errors import MillraceError
 from producer.receiver import Receiver, ReceiverSource
 from producer.relay.log import RelayLog
 from producer.relay.reader import RelayReader
-from producer.source.connection import Login
+from producer.source.connection import Login, SourceConnection
 from producer.source.dump import Reader
 from schemas.coordinates import Coordinates
 from schemas.documents.model import Member, Tls, TlsMode
@@ -53,6 +53,11 @@ class Reception:
         except MillraceError as error:
             self.error = error
 
+    def finish(self) -> None:
+        """End it in order; the relay log is still open then."""
+        self.stop.set()
+        self.thread.join(30)
+
     def wait_for(self, server: DatabaseServer, *, timeout_s: float = 60.0) -> None:
         """Until everything that the server has executed is in the relay log."""
         wanted = position_of(server)
@@ -89,6 +94,8 @@ def receiving(
     relay = RelayLog.open(directory, flavour=server.flavour)
     if not from_first and wanted is None:
         wanted = relay.position() if relay.end() is not None else position_of(server)
+    if tls is PLAIN:  # MySQL takes a password in plain only once it knows it, from a login over TLS
+        SourceConnection.connect(member_of(server), login_of(server)).close()
     source = ReceiverSource(
         member=member or member_of(server),
         login=login_of(server, tls=tls),
@@ -99,8 +106,7 @@ def receiving(
     try:
         yield reception
     finally:
-        reception.stop.set()
-        reception.thread.join(30)
+        reception.finish()
         relay.close()
 
 
@@ -202,6 +208,7 @@ class CuttingProxy:
         self.cut_after_bytes: int | None = None
         self.connections = 0
         self._is_muted = False
+        self._lock = threading.Lock()  # a connection is counted and can be cut, or neither
         self._open: list[socket.socket] = []
         self._pumps: list[threading.Thread] = []
         self._accepting = threading.Thread(target=self._accept)
@@ -217,11 +224,13 @@ class CuttingProxy:
         for pump in self._pumps:
             pump.join()
 
-    def cut(self) -> None:
-        """Reset every connection."""
-        for end in self._open:
-            _shut(end)
-        self._open.clear()
+    def cut(self) -> int:
+        """Reset every connection; how many there have been."""
+        with self._lock:
+            for end in self._open:
+                _shut(end)
+            self._open.clear()
+            return self.connections
 
     def mute(self) -> None:
         """Let the connections stand and pass nothing on: a half-open line."""
@@ -239,8 +248,9 @@ class CuttingProxy:
                 self._listener.close()
                 return
             server = socket.create_connection((self._member.host, self._member.port))
-            self.connections += 1
-            self._open += [client, server]
+            with self._lock:
+                self.connections += 1
+                self._open += [client, server]
             for arguments in ((client, server, False), (server, client, True)):
                 pump = threading.Thread(target=self._pump, args=arguments)
                 self._pumps.append(pump)
