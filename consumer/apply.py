@@ -20,6 +20,7 @@ from consumer.target.inventory import read_inventory
 from consumer.target.members import primary_member
 from consumer.target.progress import (
     Mark,
+    check_fence,
     create_tables,
     insert_mark,
     read_standing,
@@ -87,6 +88,7 @@ def take_over(
     mark = standing.mark
     if mark is None:
         mark = first_mark(task)
+        check_fence(session, owner)  # two first starts at once: one of them writes it
         insert_mark(session, task.name, mark)
     elif mark.topic != task.source.topic:
         raise Fatal(

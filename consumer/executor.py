@@ -6,7 +6,8 @@
 
 Crash table of one target transaction: killed before the commit, nothing is there; killed behind it, rows and mark (or
 bitmap) are there; the answer lost, the next run reads which. Two executions of the same part (a Spark task that was
-given up and lives) meet at their first write, the mark's move or the bitmap's key, and the second writes nothing.
+given up and lives) meet at their first write, the mark's move or the bitmap's key, and the second writes nothing. A
+lane that comes when the mark has moved over it, and its bitmap is gone, is refused by the mark.
 
 Errors of our branches travel to the driver in the outcome; others end the Spark task.
 """
@@ -32,6 +33,7 @@ from consumer.target.progress import (
     Mark,
     Owner,
     check_fence,
+    check_mark,
     keep_schemas,
     move_mark,
 )
@@ -179,27 +181,37 @@ class _Move:
 
 @dataclass(frozen=True, slots=True)
 class _Bits:
-    """The claim of a parallel lane: its seqs, under the place of this part in the plan."""
+    """The claim of a parallel lane: its seqs, under the place of this part in the plan that was made at the mark."""
 
-    batch: int
-    lane: int
-    part: int
+    mark: Mark
+    place: tuple[int, int, int]  # batch, lane, part
     first_seq: int
     bitmap: bytes
 
     def make(self, connection: TargetConnection, owner: Owner) -> bool:
-        """False when another execution of the same part has committed."""
-        place = (owner.task, owner.run, self.batch, self.lane, self.part)
+        """False when another execution of the same part has committed; Retryable MR-5021 when the plan is past."""
+        check_mark(connection, owner.task, self.mark)
+        place = (owner.task, owner.run, *self.place)
         try:
             connection.query(
                 f"INSERT INTO {DATABASE}.applied VALUES (%s, %s, %s, %s, %s, %s, _binary %s)",
                 (*place, self.first_seq, self.bitmap),
             )
         except Fatal as exc:
-            if exc.code == "MR-5010":
-                return False
-            raise
+            if exc.code != "MR-5010":
+                raise
+            self._check_same(connection, place)
+            return False
         return True
+
+    def _check_same(self, connection: TargetConnection, place: tuple[object, ...]) -> None:
+        """Spark cuts equal input equally. If it did not, what is claimed here were other records."""
+        if not connection.query(
+            f"SELECT 1 FROM {DATABASE}.applied WHERE (task, run, batch, lane, part) = (%s, %s, %s, %s, %s)"
+            " AND first_seq = %s AND bitmap = _binary %s",
+            (*place, self.first_seq, self.bitmap),
+        ):
+            raise Retryable("MR-5021", "another execution of this lane was cut elsewhere")
 
 
 def _apply_part(
@@ -329,7 +341,8 @@ def apply_lane(
             end = min(first + PART_ROWS_MAX, len(rows))
             numbers = np.flatnonzero(waiting[first:end]) + first
             if len(numbers):
-                claim = _Bits(order.batch, lane, part, *to_bitmap(seqs[numbers]))
+                place = (order.batch, lane, part)
+                claim = _Bits(order.mark, place, *to_bitmap(seqs[numbers]))
                 statements += _apply_part(order, workshop, rows, numbers, claim)
             part += 1
             rows_done += len(numbers)

@@ -5,7 +5,7 @@ chooses, so a dependency that planning overlooked shows as a wrong row, each tim
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +59,7 @@ class LocalRecords:
         found = unpack(
             guarded(
                 lambda: apply_sole(
-                    self._batches(order, None),
+                    self.batches(order, None),
                     order=order,
                     catalogue=catalogue,
                     applied=applied,
@@ -75,7 +75,7 @@ class LocalRecords:
         found = unpack(
             guarded(
                 lambda: plan(
-                    self._batches(order, None),
+                    self.batches(order, None),
                     order=order,
                     catalogue=catalogue,
                     applied=applied,
@@ -90,28 +90,14 @@ class LocalRecords:
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
     ) -> list[Outcome]:
         """The lanes, one after the other."""
-        done = []
-        for lane in self.lane_order(int(lanes.max()) + 1):
-            mine = offsets[lanes == lane]
-            found = unpack(
-                guarded(
-                    lambda lane=lane, mine=mine: apply_lane(  # type: ignore[misc]
-                        self._batches(order, mine),
-                        lane=lane,
-                        order=order,
-                        catalogue=catalogue,
-                        applied=applied,
-                    )
-                )
-            )
-            assert isinstance(found, Outcome)
-            done.append(found)
-        return done
+        call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
+        return [call.apply(lane) for lane in self.lane_order(len(call.offsets))]
 
     def release(self) -> None:
         """Nothing is kept."""
 
-    def _batches(self, order: Order, wanted: Ints | None) -> Iterator[pa.RecordBatch]:
+    def batches(self, order: Order, wanted: Ints | None) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of the records from the mark on, or of the offsets wanted."""
         offsets = np.arange(self.first, self.first + len(self.values))
         offsets = offsets[offsets >= order.mark.next_offset]
         if wanted is not None:
@@ -123,6 +109,63 @@ class LocalRecords:
                 [pa.array(part, pa.int64()), pa.array(values, pa.binary())],
                 names=["offset", "value"],
             )
+
+
+@dataclass(frozen=True)
+class LaneCall:
+    """The lanes of one plan: each can be applied again, at any time, as a Spark task that was given up and lives."""
+
+    records: LocalRecords
+    order: Order
+    catalogue: Catalogue
+    applied: Ints
+    offsets: tuple[Ints, ...]
+
+    @classmethod
+    def of(
+        cls,
+        records: "LocalRecords",
+        order: Order,
+        catalogue: Catalogue,
+        applied: Ints,
+        *,
+        offsets: Ints,
+        lanes: Ints,
+    ) -> "LaneCall":
+        """What ``RecordsLike.lanes`` is asked."""
+        parts = tuple(offsets[lanes == lane] for lane in range(int(lanes.max()) + 1))
+        return cls(records, order, catalogue, applied, parts)
+
+    def apply(self, lane: int) -> Outcome:
+        """``executor.apply_lane``; what it raises comes out as it does at the driver."""
+        found = unpack(
+            guarded(
+                lambda: apply_lane(
+                    self.records.batches(self.order, self.offsets[lane]),
+                    lane=lane,
+                    order=self.order,
+                    catalogue=self.catalogue,
+                    applied=self.applied,
+                )
+            )
+        )
+        assert isinstance(found, Outcome)
+        return found
+
+
+@dataclass
+class WatchedRecords(LocalRecords):
+    """Keeps what was asked of its lanes."""
+
+    calls: list[LaneCall] = field(default_factory=list)
+
+    def lanes(
+        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
+    ) -> list[Outcome]:
+        """The lanes, one after the other."""
+        call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
+        self.calls.append(call)
+        return super().lanes(order, catalogue, applied, offsets=offsets, lanes=lanes)
 
 
 def endpoint_of(server: DatabaseServer) -> Endpoint:

@@ -15,7 +15,8 @@ Crash table: a target transaction is there whole, with its line in ``applied`` o
 all. An answer lost at commit is found out by the next run: raising the fence waits for the transaction (or ends it),
 then reads.
 
-Guarantees: after ``raise_fence`` no target transaction of an earlier run commits. The mark only moves forward, from
+Guarantees: after ``raise_fence`` no target transaction of an earlier run commits; after the mark has moved no lane of
+an earlier plan does. The mark only moves forward, from
 where the writer read it. Not done here: deciding what to apply.
 """
 
@@ -97,14 +98,35 @@ def create_tables(connection: TargetConnection) -> None:
 
 def check_fence(connection: TargetConnection, owner: Owner) -> None:
     """The first statement of every target transaction: a shared lock on the fence; Fenced MR-5020."""
-    share = "LOCK IN SHARE MODE" if connection.flavour == "mariadb" else "FOR SHARE"
     rows = connection.query(
-        f"SELECT epoch, run FROM {DATABASE}.fence WHERE task = %s {share}",
+        f"SELECT epoch, run FROM {DATABASE}.fence WHERE task = %s {_share(connection)}",
         (owner.task,),
     )
     if rows != [(owner.epoch, owner.run)]:
         connection.rollback()
         raise _fenced(owner, rows)
+
+
+def check_mark(connection: TargetConnection, task: str, mark: Mark) -> None:
+    """The mark is where a plan saw it, and stays there until this target transaction ends; Retryable MR-5021.
+
+    For lanes: an execution that comes late, in the same run, would find its bitmap removed by the move.
+    """
+    rows = connection.query(
+        f"SELECT seq, next_offset FROM {DATABASE}.progress WHERE task = %s {_share(connection)}",
+        (task,),
+    )
+    if rows != [(mark.seq, mark.next_offset)]:
+        connection.rollback()
+        raise _moved(task, mark)
+
+
+def _share(connection: TargetConnection) -> str:
+    return "LOCK IN SHARE MODE" if connection.flavour == "mariadb" else "FOR SHARE"
+
+
+def _moved(task: str, mark: Mark) -> MillraceError:
+    return Retryable("MR-5021", f"the mark of {task} is not at seq {mark.seq} any more", task=task)
 
 
 def _fenced(owner: Owner, rows: list[Row]) -> MillraceError:
@@ -186,9 +208,7 @@ def move_mark(connection: TargetConnection, task: str, *, before: Mark, after: M
     moved = connection.run(_move_sql(connection, task, before, after))
     if moved != 1:
         connection.rollback()
-        raise Retryable(
-            "MR-5021", f"the mark of {task} is not at seq {before.seq} any more", task=task
-        )
+        raise _moved(task, before)
 
 
 def _move_sql(connection: TargetConnection, task: str, before: Mark, after: Mark) -> bytes:

@@ -1,0 +1,276 @@
+"""The same records applied twice, on real targets: at once, later, by another cut. Each row stands there once.
+
+Spark is told to repeat nothing, but an executor that it gave up may live on: what keeps rows exact is on the target.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import pytest
+
+from consumer import apply, executor
+from consumer.batch import BatchApplier
+from consumer.book import Ints
+from consumer.executor import Order, Outcome
+from consumer.sessions import open_session
+from consumer.target.connection import Endpoint, TargetConnection
+from consumer.target.progress import Owner, Standing, read_standing
+from consumer.workshop import Catalogue
+from deploy.servers import DatabaseServer
+from millrace.errors import Fatal, Fenced, Retryable
+from tests.apply_local import LaneCall, LocalRecords, WatchedRecords, apply_task, ignore, started
+from tests.apply_tables import integer, table
+from tests.apply_topic import RecordStream
+from tests.waiting import eventually
+
+ROWS = 40
+
+_names = count(1)
+
+
+@pytest.fixture
+def name(target_server: DatabaseServer) -> Iterator[str]:
+    """A database and a task of this name, the database gone behind the test."""
+    made = f"twice{next(_names)}_{target_server.flavour}"
+    target_server.execute(f"CREATE DATABASE {made} DEFAULT CHARSET utf8mb4")
+    target_server.execute("CREATE TABLE bag (n INT)", db=made)
+    target_server.execute("CREATE TABLE sums (id INT PRIMARY KEY, n INT)", db=made)
+    yield made
+    target_server.execute(f"DROP DATABASE {made}")
+
+
+@pytest.fixture
+def own_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread has its session, as each Python worker has."""
+    mine = threading.local()
+
+    def session_for(endpoint: Endpoint, owner: Owner) -> TargetConnection:
+        if getattr(mine, "key", None) != (endpoint, owner) or not mine.session.is_open:
+            mine.key, mine.session = (endpoint, owner), open_session(endpoint, owner)
+        session: TargetConnection = mine.session
+        return session
+
+    monkeypatch.setattr(executor, "session_for", session_for)
+
+
+def _stream(name: str) -> RecordStream:
+    """Rows that no repetition would leave as they are: of a table without a key, and a counter's steps."""
+    stream = RecordStream()
+    bag, sums = (
+        table(name, "bag", integer("n"), key=()),
+        table(name, "sums", integer("id"), integer("n")),
+    )
+    for number in range(ROWS):
+        stream.insert(bag, {"n": number})
+        if number < 4:
+            stream.insert(sums, {"id": number, "n": 0})
+        else:
+            key, times = number % 4, number // 4
+            stream.update(sums, {"id": key, "n": times - 1}, {"id": key, "n": times})
+    stream.commit()
+    return stream
+
+
+def _check(server: DatabaseServer, name: str) -> None:
+    assert server.execute(f"SELECT COUNT(*), SUM(n) FROM {name}.bag") == [(ROWS, sum(range(ROWS)))]
+    assert server.execute(f"SELECT n FROM {name}.sums") == [(ROWS // 4 - 1,)] * 4
+
+
+class _Gate:
+    """Holds the first that comes to the commit, until it is opened; it may die there."""
+
+    def __init__(self, *, dies: bool) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+        self._dies = dies
+
+    def __call__(self, point: str) -> None:
+        if point == executor.BEFORE_LANE_COMMIT and not self.reached.is_set():
+            self.reached.set()
+            assert self.opened.wait(30)
+            if self._dies:
+                raise Retryable("MR-9002", "it dies here")
+
+
+@dataclass
+class _TwiceAtOnce(LocalRecords):
+    """The first Spark task is executed twice at once: the second comes when the first is at its commit."""
+
+    gate: _Gate = field(default_factory=lambda: _Gate(dies=False))
+    server: DatabaseServer | None = None
+    ends: list[str] = field(default_factory=list)
+
+    def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+        """Twice."""
+        return self._twice(lambda: super(_TwiceAtOnce, self).sole(order, catalogue, applied))
+
+    def lanes(
+        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
+    ) -> list[Outcome]:
+        """The first lane twice."""
+        call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
+        first = self._twice(lambda: call.apply(0))
+        return [first, *(call.apply(lane) for lane in range(1, len(call.offsets)))]
+
+    def _twice(self, work: Callable[[], Outcome]) -> Outcome:
+        with ThreadPoolExecutor(2) as tasks:
+            first = tasks.submit(work)
+            assert self.gate.reached.wait(30)
+            second = tasks.submit(work)
+            eventually(self._waits, what="the second waits for the first")
+            self.gate.opened.set()
+            done = [self._ended(task) for task in (first, second)]
+        return next(outcome for outcome in done if outcome is not None)
+
+    def _waits(self) -> bool:
+        assert self.server is not None
+        waiting = "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
+        return bool(self.server.execute(waiting))
+
+    def _ended(self, task: "Future[Outcome]") -> Outcome | None:
+        try:
+            outcome = task.result(60)
+        except Retryable as exc:
+            self.ends.append(exc.code)
+            return None
+        self.ends.append("")
+        return outcome
+
+
+@pytest.mark.usefixtures("own_sessions")
+@pytest.mark.parametrize(
+    ("is_large", "dies", "ends"),
+    [
+        (True, False, ["", ""]),
+        (True, True, ["MR-9002", ""]),
+        (False, False, ["", "MR-5021"]),
+        (False, True, ["MR-9002", ""]),
+    ],
+    ids=["lane", "lane, first dies", "one for all", "one for all, first dies"],
+)
+def test_two_executions_of_one_spark_task_at_once_apply_it_once(
+    name: str,
+    target_server: DatabaseServer,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_large: bool,
+    dies: bool,
+    ends: list[str],
+) -> None:
+    """The second waits at its claim until the first has ended, then does nothing, or all of it."""
+    stream = _stream(name)
+    gate = _Gate(dies=dies)
+    monkeypatch.setattr(executor, "fault_point", gate)
+    applier = started(target_server, apply_task(name, lanes=2))
+    records = _TwiceAtOnce(stream.values, is_large=is_large, gate=gate, server=target_server)
+    applier.process(records, ignore)
+    applier.close()
+    assert records.ends == ends
+    assert applier.mark.seq == stream.seq
+    _check(target_server, name)
+
+
+def _applied_lanes(server: DatabaseServer, name: str) -> LaneCall:
+    """All of the stream is applied by lanes and the mark has moved; what was asked of the lanes."""
+    applier = started(server, apply_task(name, lanes=5))
+    records = WatchedRecords(_stream(name).values)
+    applier.process(records, ignore)
+    applier.close()
+    _check(server, name)
+    (call,) = records.calls
+    return call
+
+
+def test_a_lane_that_comes_behind_the_mark_of_its_own_run_writes_nothing(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """Its bitmap was removed when the mark moved: it is the mark that refuses a late execution."""
+    call = _applied_lanes(target_server, name)
+    for lane in range(len(call.offsets)):
+        with pytest.raises(Retryable) as caught:
+            call.apply(lane)
+        assert caught.value.code == "MR-5021"
+    _check(target_server, name)
+
+
+def test_a_lane_of_an_earlier_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
+    """Its run is over, wherever the mark stands."""
+    call = _applied_lanes(target_server, name)
+    started(target_server, apply_task(name)).close()
+    target_server.execute(
+        "UPDATE millrace.progress SET seq = 0, next_offset = -2 WHERE task = %s", (name,)
+    )
+    with pytest.raises(Fenced):
+        call.apply(0)
+    _check(target_server, name)
+
+
+def test_a_second_execution_with_other_cuts_ends_the_run_and_loses_nothing(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A part of a lane whose place is taken by other records is not taken for done."""
+    stream = _stream(name)
+    applier = started(target_server, apply_task(name, lanes=2))
+    with pytest.raises(Retryable) as caught:
+        applier.process(_TwiceCut(stream.values, arrow_rows=30), ignore)
+    applier.close()
+    assert caught.value.code == "MR-5021"
+    again = started(target_server, apply_task(name, lanes=3))
+    assert 0 < len(again.applied) < stream.seq
+    again.process(LocalRecords(stream.values), ignore)
+    again.close()
+    _check(target_server, name)
+
+
+class _TwiceCut(LocalRecords):
+    """The first execution of a lane is gone behind its first part; the second has its Arrow batches cut elsewhere."""
+
+    def lanes(
+        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
+    ) -> list[Outcome]:
+        """One lane."""
+        call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
+        replace(call, offsets=(call.offsets[0][:5],)).apply(0)
+        return [call.apply(lane) for lane in range(2)]
+
+
+def test_of_two_first_starts_at_once_the_later_owns_the_mark(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both found no mark: the one that raised the fence first does not write it any more, and blocks nobody."""
+    others: list[BatchApplier] = []
+
+    def read_and_be_overtaken(session: TargetConnection, task: str) -> Standing:
+        found = read_standing(session, task)
+        monkeypatch.undo()
+        others.append(started(target_server, apply_task(name)))
+        return found
+
+    monkeypatch.setattr(apply, "read_standing", read_and_be_overtaken)
+    with pytest.raises(Fenced):
+        started(target_server, apply_task(name))
+    (other,) = others
+    other.process(LocalRecords(_stream(name).values), ignore)
+    other.close()
+    _check(target_server, name)
+
+
+@pytest.mark.parametrize("guard", ["check_fence", "check_mark"])
+def test_without_its_guard_a_late_lane_does_harm(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, guard: str
+) -> None:
+    """The tests above see what they are for: rows of a late lane stand twice."""
+    call = _applied_lanes(target_server, name)
+    if guard == "check_fence":
+        started(target_server, apply_task(name)).close()
+        target_server.execute(
+            "UPDATE millrace.progress SET seq = 0, next_offset = -2 WHERE task = %s", (name,)
+        )
+    monkeypatch.setattr(executor, guard, lambda *_: None)
+    for lane in range(len(call.offsets)):
+        with suppress(Fatal):  # rows with a key are there already; the others come again
+            call.apply(lane)
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.bag") > [(ROWS,)]
