@@ -147,8 +147,8 @@ class EventDesk:
             )
         if statement.kind is Kind.TEMPORARY:
             return Outcome(ends_group=is_alone)
-        if query.text.startswith("START ALTER") or "START ALTER" in query.text[:64]:
-            raise Fatal("MR-6513", "START ALTER", coordinates=at)
+        if st[s.ALTER_PHASE]:
+            raise Fatal("MR-6513", f"a phase of {query.text[:200]}", coordinates=at)
         if not self._is_wanted(statement, query) or st[s.ROWS] < st[s.ROWS_TO_SKIP]:
             return Outcome(counts=True, ends_group=is_alone)
         return Outcome(statement=self._record(statement, query, event, at), ends_group=is_alone)

@@ -5,7 +5,9 @@
     GTID_TAGGED (42)    version, size, last required field, then (field id, value)*; all integers of variable length:
                         the count of low 1-bits of the first byte says how many more bytes follow
                         0 flags, 1 uuid (16 numbers), 2 number (signed), 3 tag, 4, 5 (signed), 6 immediate, 7 original
-    MariaDB GTID (162)  sequence 8 | domain 4 | flags 1 (1: standalone, 64: XA, prepared) …
+    MariaDB GTID (162)  sequence 8 | domain 4 | flags 1 (1: standalone, 2: commit id, 64: XA, prepared, 128: XA, ended)
+                        | commit id 8 if so | xid if XA: format 4, lengths 1 and 1, bytes | further flags 1 if there
+                        are any (2, 4, 8: START, COMMIT, ROLLBACK of an ALTER in two phases) …
 
 Sources: mysql-server libs/mysql/binlog/event/control_events.h, libs/mysql/serialization; MariaDB sql/log_event.h.
 A position is rows of numbers (``state``): for MySQL intervals of a uuid with tag, for MariaDB the last sequence of a
@@ -201,6 +203,21 @@ def _find_sid(st: Numbers, sids: Bytes, work: Bytes) -> int:
 
 
 @compiled
+def _alter_phase(buf: Bytes, pos: int, end: int, flags: int) -> int:
+    """The flags of an ALTER in two phases, 0 for everything else."""
+    at = pos + 13
+    if flags & 2:
+        at += 8
+    if flags & 192:
+        if at + 6 > end:
+            return 0
+        at += 6 + load_u8(buf, at + 4) + load_u8(buf, at + 5)
+    if at >= end:
+        return 0
+    return load_u8(buf, at) & 14
+
+
+@compiled
 def read_mariadb_gtid(
     buf: Bytes, pos: int, end: int, server_id: int, st: Numbers, intervals: Table
 ) -> int:
@@ -216,6 +233,7 @@ def read_mariadb_gtid(
     flags = load_u8(buf, pos + 12)
     st[s.IS_STANDALONE] = flags & 1
     st[s.IS_XA] = 1 if flags & 64 else 0
+    st[s.ALTER_PHASE] = _alter_phase(buf, pos, end, flags)
     st[s.SERVER] = server_id
     st[s.COMMIT_MS] = st[s.EVENT_TIME_S] * 1000
     count = st[s.INTERVAL_COUNT]

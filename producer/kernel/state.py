@@ -57,7 +57,8 @@ STATE_SIZE = 64
     LAST_UNIT_ROWS,  # ROWS in front of LAST_UNIT
     IS_XA,  # 1: a prepared XA group, passed over like a covered one until its XA COMMIT; 2: it is behind us too
     GROUP_POS,  # file offset behind the GTID event (XA: behind XA START)
-) = range(51)
+    ALTER_PHASE,  # MariaDB: not 0 for a phase of an ALTER that is logged in two
+) = range(52)
 
 MYSQL, MARIADB = 0, 1
 NO_GROUP, STARTED, OPEN = 0, 1, 2
