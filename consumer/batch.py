@@ -21,7 +21,7 @@ from consumer.ddl import DdlPlace, apply_ddl
 from consumer.executor import Order, Outcome, Plan
 from consumer.kernel.order import pack_lanes
 from consumer.sessions import open_session
-from consumer.stretch import Barrier, advanced
+from consumer.stretch import Barrier, advanced, check_follows
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.inventory import Inventory, read_inventory
 from consumer.target.progress import (
@@ -233,6 +233,7 @@ class BatchApplier:
             self._learn(learned)
             return
         assert isinstance(record, DdlRecord)
+        check_follows(record.source.seq, self.mark.seq, barrier.offset)
         after = advanced(self.mark, None, seq=record.source.seq, next_offset=barrier.offset + 1)
         if record.source.seq <= self.mark.seq:
             self._move(

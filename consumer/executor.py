@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from consumer.applied import not_applied, to_bitmap
 from consumer.book import Ints
+from consumer.kernel import walk
 from consumer.kernel.walk import COMMIT_MS, SEQ, SLOT
 from consumer.rows import KeyEntries, Rows, Values, find_keys, walk_values
 from consumer.sessions import session_for
@@ -329,12 +330,16 @@ def apply_lane(
     workshop = workshop_for(catalogue)
     part = rows_done = statements = 0
     for batch in batches:
-        _, values = arrow_values(batch)
+        offsets, values = arrow_values(batch)
         if not len(values):
             continue
         rows = walk_values(values, workshop.programs)
         if len(rows) != len(values):
-            raise Fatal("MR-5032", f"a planned record can't be read: reason {rows.status}")
+            raise Fatal(
+                "MR-5032",
+                f"a planned record can't be read: {walk.REASONS[rows.status]}",
+                offset=int(offsets[len(rows)]),
+            )
         seqs = rows.column(SEQ)
         waiting = not_applied(seqs, mark=order.mark.seq, applied=applied)
         for first in range(0, len(rows), PART_ROWS_MAX):

@@ -65,7 +65,7 @@ class Rows:
     def gtid(self, number: int) -> str:
         """The source transaction of one row record."""
         start, end = self.records[number, walk.GTID_START], self.records[number, walk.GTID_END]
-        return self.values.payload[start:end].tobytes().decode()
+        return self.values.payload[start:end].tobytes().decode("utf-8", "replace")
 
     @cached_property
     def floats(self) -> Bytes:

@@ -5,9 +5,9 @@
     resolved        the last ``resolved`` or ``fence`` before a record, for the mark
     barrier         the first record that all lanes wait for: a DDL, or a schema whose id meant another one before
 
-Guarantees: every row that is not behind the mark has the next seq (a hole or a step back is Fatal MR-5030); the
-epoch of the control records never goes down (MR-5034). Not done here: I/O, but for the look-up of a schema that the
-caller gives.
+Guarantees: a value that is no record of ours is Fatal with its offset (MR-5032); every row that is not behind the mark
+has the next seq (a hole or a step back is Fatal MR-5030); the epoch of the control records never goes down (MR-5034).
+Not done here: I/O, but for the look-up of a schema that the caller gives.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from consumer.applied import not_applied
-from consumer.book import Book, Ints
+from consumer.book import Book, Ints, layout_of
 from consumer.kernel import walk
 from consumer.rows import Rows, Values, walk_values
 from consumer.target.progress import Mark
 from consumer.workshop import Workshop
 from millrace.errors import Fatal
-from schemas.control import DdlRecord, FenceRecord, RecordKind, ResolvedRecord, SchemaRecord
-from schemas.framing import peek_kind
+from schemas.control import (
+    ControlRecord,
+    DdlRecord,
+    FenceRecord,
+    ResolvedRecord,
+    SchemaRecord,
+)
 from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
 from schemas.record import decode_control
 
@@ -88,39 +93,63 @@ def read_stretch(
 ) -> Stretch:
     """Read records up to the first barrier. ``seen`` is the mark as of the record before: its seq is what comes before.
     Rows at or below ``applied`` or covered by the start are passed over."""
-    starts = values.offsets[:-1] + _BODY
-    if len(values) and int(values.sizes().min()) <= _BODY:
-        raise Fatal("MR-5032", "a record is shorter than its frame")
-    controls = np.flatnonzero(values.payload[starts] > 2)
+    short = np.flatnonzero(values.sizes() <= _BODY)
+    if len(short):
+        raise Fatal(
+            "MR-5032",
+            "a record is shorter than its frame",
+            offset=int(offsets[short[0]]),
+            bytes=int(values.sizes()[short[0]]),
+        )
+    heads = values.payload[values.offsets[:-1] + _BODY]
+    controls = np.flatnonzero((heads != 0) & (heads != 2))
     learned: dict[int, str] = {}
     resolved: list[tuple[int, ResolvedRecord | FenceRecord]] = []
     barrier = None
     end = len(values)
     for number in map(int, controls):
-        value = values.value(number)
-        kind = peek_kind(value)
-        if kind is RecordKind.DDL:
-            barrier = Barrier(int(offsets[number]), value)
-        elif kind is RecordKind.SCHEMA:
-            record = decode_control(value)
-            assert isinstance(record, SchemaRecord)
-            if _redefines(record, workshop.book, learned):
-                barrier = Barrier(int(offsets[number]), value)
-            elif record.table:
-                learned[record.value.id] = record.value.schema.text
-        else:
-            passed = decode_control(value)
-            assert isinstance(passed, ResolvedRecord | FenceRecord)
-            _check_epoch(passed, resolved[-1][1].epoch if resolved else seen.topic_epoch)
-            resolved.append((number, passed))
+        value, offset = values.value(number), int(offsets[number])
+        record = _control(value, offset)
+        match record:
+            case DdlRecord():
+                barrier = Barrier(offset, value)
+            case SchemaRecord():
+                if record.table:
+                    _check_layout(record, offset)
+                if _redefines(record, workshop.book, learned):
+                    barrier = Barrier(offset, value)
+                elif record.table:
+                    learned[record.value.id] = record.value.schema.text
+            case ResolvedRecord() | FenceRecord():
+                _check_epoch(
+                    record, resolved[-1][1].epoch if resolved else seen.topic_epoch, offset
+                )
+                resolved.append((number, record))
         if barrier is not None:
             end = number
             break
     _learn(workshop, learned)
-    rows = _walked(values.part(0, end), workshop, learned, look_up)
-    _check_seqs(rows.column(walk.SEQ)[rows.column(walk.SLOT) >= 0], seen.seq)
+    rows = _walked(values.part(0, end), offsets, workshop, learned, look_up)
+    is_row = rows.column(walk.SLOT) >= 0
+    _check_seqs(rows.column(walk.SEQ)[is_row], seen.seq, offsets[:end][is_row])
     waiting = _waiting(rows, seen, applied)
     return Stretch(rows, offsets[:end], waiting, learned, tuple(resolved), barrier)
+
+
+def _control(value: bytes, offset: int) -> ControlRecord:
+    try:
+        return decode_control(value)
+    except Fatal as unreadable:
+        raise Fatal("MR-5032", unreadable.message, offset=offset) from unreadable
+
+
+def _check_layout(record: SchemaRecord, offset: int) -> None:
+    try:
+        layout_of(record.value.schema.text)
+    except Fatal as unreadable:
+        raise Fatal(
+            "MR-5032", unreadable.message, offset=offset, schema_id=record.value.id
+        ) from unreadable
 
 
 def _redefines(record: SchemaRecord, book: Book, learned: dict[int, str]) -> bool:
@@ -136,37 +165,54 @@ def _learn(workshop: Workshop, learned: dict[int, str]) -> None:
         workshop.learn(book)
 
 
-def _walked(values: Values, workshop: Workshop, learned: dict[int, str], look_up: LookUp) -> Rows:
+def _walked(
+    values: Values, offsets: Ints, workshop: Workshop, learned: dict[int, str], look_up: LookUp
+) -> Rows:
     while True:
         rows = walk_values(values, workshop.programs)
         if len(rows) == len(values):
             return rows
-        value = values.value(len(rows))
-        if rows.status != walk.UNKNOWN_SCHEMA:
-            raise Fatal("MR-5032", f"record of {len(value)} bytes: reason {rows.status}")
+        value, offset = values.value(len(rows)), int(offsets[len(rows)])
         number = int.from_bytes(value[1:5], "big")
-        learned[number] = look_up(number)
-        workshop.learn(workshop.book.learned(number, learned[number]))
+        if rows.status != walk.UNKNOWN_SCHEMA:
+            raise Fatal(
+                "MR-5032",
+                f"a record of {len(value)} bytes can't be read: {walk.REASONS[rows.status]}",
+                offset=offset,
+                schema_id=number,
+            )
+        text = look_up(number)
+        layout_of(text)
+        learned[number] = text
+        workshop.learn(workshop.book.learned(number, text))
 
 
-def _check_epoch(record: ResolvedRecord | FenceRecord, before: int) -> None:
+def _check_epoch(record: ResolvedRecord | FenceRecord, before: int, offset: int) -> None:
     if record.epoch < before:
-        raise Fatal("MR-5034", f"epoch {record.epoch} stands behind epoch {before}")
+        raise Fatal("MR-5034", f"epoch {record.epoch} stands behind epoch {before}", offset=offset)
 
 
-def _check_seqs(seqs: Ints, seen: int) -> None:
+def _check_seqs(seqs: Ints, seen: int, offsets: Ints) -> None:
     """``seen`` -1: any first seq. A replay may begin at or before what was seen; from there on no hole."""
     if not len(seqs):
         return
-    if seen >= 0 and seqs[0] > seen + 1:
-        code = "MR-5031" if seen == 0 else "MR-5030"
-        raise Fatal(code, f"seq {seqs[0]} follows seq {seen}", seq=int(seqs[0]))
+    check_follows(int(seqs[0]), seen, int(offsets[0]))
     wrong = np.flatnonzero(np.diff(seqs) != 1)
     if len(wrong):
-        where = int(wrong[0])
+        before, after = (int(seq) for seq in seqs[wrong[0] : wrong[0] + 2])
         raise Fatal(
-            "MR-5030", f"seq {seqs[where + 1]} follows seq {seqs[where]}", seq=int(seqs[where + 1])
+            "MR-5030",
+            f"seq {after} follows seq {before}",
+            seq=after,
+            offset=int(offsets[wrong[0] + 1]),
         )
+
+
+def check_follows(seq: int, seen: int, offset: int) -> None:
+    """Nothing may be missing between ``seen`` (-1: nothing was seen) and the record at ``offset``."""
+    if seen >= 0 and seq > seen + 1:
+        code = "MR-5031" if seen == 0 else "MR-5030"
+        raise Fatal(code, f"seq {seq} follows seq {seen}", seq=seq, offset=offset)
 
 
 def _waiting(rows: Rows, seen: Mark, applied: Ints) -> Ints:

@@ -17,6 +17,8 @@ from schemas.avro import Json, column_branches
 from schemas.names import escape_name
 from schemas.table import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 
+PRECISION_MAX, SCALE_MAX = 65, 38  # of a DECIMAL, on both servers
+
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
@@ -65,7 +67,7 @@ def _row_definition(text: str) -> "dict[str, Json]":
     try:
         envelope = json.loads(text)
         row = envelope["fields"][0]["type"][1]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         _refuse("it is not an envelope")
     if not isinstance(row, dict) or envelope["fields"][0].get("name") != "before":
         _refuse("it has no row")
@@ -89,7 +91,9 @@ def _column(field: Json) -> Column:
         tuple(_label(label) for label in labels) if isinstance(labels, list) else (),
         _whole(field.get("millrace.extent", 0)),
     )
-    nullable = _branches(field)[0] == "null"
+    if type_.precision > PRECISION_MAX or type_.scale > SCALE_MAX:
+        _refuse(f"a DECIMAL({type_.precision},{type_.scale})")
+    nullable = _branches(field)[:1] == ("null",)
     return Column(
         _text(field, "millrace.name"), type_, nullable, field.get("millrace.visible") is not False
     )

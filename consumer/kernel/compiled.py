@@ -1,7 +1,14 @@
-"""How apply's kernel is compiled; see ``millrace.compiled``."""
+"""How apply's kernel is compiled; see ``millrace.compiled``.
 
+``MILLRACE_KERNEL_CHECKED=1``: every index is compared with its array (for fuzzing). ``NUMBA_DISABLE_JIT=1``: plain
+Python.
+"""
+
+import os
 from pathlib import Path
 
 from millrace.compiled import kernel_compiler
 
-compiled = kernel_compiler("apply", Path(__file__).parent)
+CHECKED = os.environ.get("MILLRACE_KERNEL_CHECKED", "") == "1"
+
+compiled = kernel_compiler("apply", Path(__file__).parent, is_checked=CHECKED)

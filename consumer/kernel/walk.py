@@ -15,7 +15,8 @@ no union index. The value's *cell* is ``(kind, start, end, line)``: for kinds wi
 all others the bytes of the number as they stand; ``line`` is
 filled later, for floats (``kernel.text``). Columns of numbers per record: see ``SEQ`` and so on.
 
-A value that ends early gives status ``TORN`` and nothing is read past its end.
+A value that ends early gives status ``TORN`` and nothing is read past its end; one whose images are not those of its
+operation ``BAD_OP``.
 """
 
 from typing import Any
@@ -39,6 +40,14 @@ RECORD_WIDTH = 11
 
 OP_CONTROL, OP_CREATE, OP_UPDATE, OP_DELETE = 0, 99, 117, 100  # the letters of the record
 OK, TORN, UNKNOWN_SCHEMA, NOT_FRAMED, BAD_OP = 0, 1, 2, 3, 4
+REASONS = (
+    "",
+    "it is cut, or not of its schema",
+    "its schema is unknown",
+    "it is not framed",
+    "its images are not those of its operation",
+)
+DECIMAL_BYTES_MAX = 32  # DECIMAL(65) needs 28; ``kernel.text`` has room for this many
 
 
 @compiled
@@ -101,6 +110,8 @@ def _walk_row(
             length, at = read_long(data, at, end)
             if at < 0 or length < 0 or length > end - at:
                 return -1, odd
+            if kind == DECIMAL and length > DECIMAL_BYTES_MAX:
+                return -1, odd
             start = at
             at += length
         if at < 0 or at > end:
@@ -124,10 +135,12 @@ def _walk_record(
 ) -> Any:
     cell = record[FIRST_CELL]
     record[IS_ODD] = 0
+    images = 0
     for image in range(2):
         present, at = read_long(data, at, end)
         if at < 0 or present < 0 or present > 1:
             return TORN
+        images |= present << image
         if present == 1:
             at, odd = _walk_row(data, at, end, program, line, count, cells, cell + image * count)
             if at < 0:
@@ -169,7 +182,11 @@ def _walk_record(
     if at < 0 or at + 1 != end:
         return TORN
     record[LAST] = data[at]
-    return OK
+    if record[OP] == OP_CREATE:
+        return OK if images == 2 else BAD_OP
+    if record[OP] == OP_DELETE:
+        return OK if images == 1 else BAD_OP
+    return OK if record[OP] == OP_UPDATE and images == 3 else BAD_OP
 
 
 @compiled
@@ -243,7 +260,5 @@ def walk(
         )
         if status != OK:
             return number, status
-        if record[OP] != OP_CREATE and record[OP] != OP_UPDATE and record[OP] != OP_DELETE:
-            return number, BAD_OP
         cell += 2 * widths[slot]
     return count, OK

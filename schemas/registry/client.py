@@ -32,8 +32,12 @@ class RegistryClient:
     """The registry at ``address``: ``http[s]://[user:password@]host[:port][/path]``, else Fatal MR-6021."""
 
     def __init__(self, address: str, *, timeout_s: float = _TIMEOUT_S) -> None:
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(address)
+            is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            is_usable = False
+        if not is_usable:
             raise Fatal("MR-6021", "the registry's address is not http[s]://host[:port]")
         self._parts = parts
         self._timeout_s = timeout_s
@@ -94,7 +98,7 @@ class RegistryClient:
     def _judged(self, status: int, answer: bytes) -> Json:
         try:
             content: Json = json.loads(answer)
-        except ValueError:
+        except (ValueError, RecursionError):
             content = answer[:200].decode(errors="replace")
         if status < 300:
             return content

@@ -1,0 +1,128 @@
+"""Damaged records of a topic through apply's kernel: rows, or an error with its offset; no foreign memory."""
+
+import os
+import subprocess
+import sys
+from decimal import Decimal
+
+import pytest
+
+from consumer.book import Book, make_programs
+from consumer.executor import arrow_values
+from consumer.kernel import walk
+from consumer.rows import walk_values
+from millrace.errors import Fatal
+from schemas.avro import envelope_schema
+from schemas.avro_codec import decode, encode
+from schemas.framing import frame
+from tests.apply_topic import SET, RecordStream
+from tests.arrow import batch_of
+from tests.record_fuzz import EVERYTHING, SIMPLE, read, row
+
+CHECKED = {"MILLRACE_KERNEL_CHECKED": "1"}
+UNCOMPILED = {"NUMBA_DISABLE_JIT": "1"}
+
+
+def _fuzzed(seed: int, rounds: int, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.record_fuzz", str(seed), str(rounds)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "MR-5032" in done.stdout
+    return done.stdout
+
+
+def test_damaged_records_end_in_rows_or_a_code_with_an_offset() -> None:
+    """Cut, flipped, lengthened, wrong magic, unknown ids, lengths of 2**63; by apply and by the reference decoder.
+
+    As plain Python, which needs no compiler and refuses an index outside of its array.
+    """
+    _fuzzed(11, 60, UNCOMPILED)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("environment", "rounds"),
+    [(CHECKED, 60_000), (UNCOMPILED, 2_000)],
+    ids=["checked", "uncompiled"],
+)
+def test_many_damaged_records_end_in_rows_or_a_code_with_an_offset(
+    environment: dict[str, str], rounds: int
+) -> None:
+    """The same, for minutes."""
+    _fuzzed(int.from_bytes(os.urandom(3)), rounds, environment)
+
+
+def _record(op: str, *, before: bool, after: bool, **changed: object) -> bytes:
+    """A record of EVERYTHING with these images, whatever its operation."""
+    wanted = {column.name for column in EVERYTHING.columns}
+    image = {name: value for name, value in (row(1) | changed).items() if name in wanted}
+    stream = RecordStream()
+    stream.update(EVERYTHING, image, image)
+    plain = _plain(stream.values[-1])
+    plain |= {"op": op}
+    plain |= {} if before else {"before": None}
+    plain |= {} if after else {"after": None}
+    return frame(100, encode(envelope_schema(SET, EVERYTHING).text, plain))
+
+
+def _plain(value: bytes) -> dict[str, object]:
+    return decode(envelope_schema(SET, EVERYTHING).text, value[5:])
+
+
+def _status(value: bytes) -> int:
+    programs = make_programs(Book({100: envelope_schema(SET, EVERYTHING).text}))
+    return walk_values(arrow_values(batch_of([value]))[1], programs).status
+
+
+@pytest.mark.parametrize(
+    ("op", "before", "after", "status"),
+    [
+        ("c", False, True, walk.OK),
+        ("u", True, True, walk.OK),
+        ("d", True, False, walk.OK),
+        ("c", True, True, walk.BAD_OP),
+        ("c", False, False, walk.BAD_OP),
+        ("u", False, True, walk.BAD_OP),
+        ("u", True, False, walk.BAD_OP),
+        ("d", False, True, walk.BAD_OP),
+        ("r", False, True, walk.BAD_OP),
+    ],
+)
+def test_the_images_must_be_those_of_the_operation(
+    op: str, before: bool, after: bool, status: int
+) -> None:
+    """An update without its before image is no update of a row of NULLs."""
+    assert _status(_record(op, before=before, after=after)) == status
+
+
+def test_a_decimal_longer_than_any_is_torn() -> None:
+    """Its digits had no room in the kernel: 80 bytes were written past the end of two arrays."""
+    value = _record("c", before=False, after=True, big=Decimal(2**64 - 1))
+    digits = b"\0" + b"\xff" * 8  # of `big`, behind their length
+    place = value.index(b"\x12" + digits)
+    for length, status in ((32, walk.OK), (33, walk.TORN), (400, walk.TORN)):
+        prefix = (
+            bytes([2 * length & 127 | 128, 2 * length >> 7]) if length > 63 else bytes([2 * length])
+        )
+        longer = value[:place] + prefix + b"\x11" * length + value[place + 10 :]
+        assert _status(longer) == status, length
+
+
+@pytest.mark.parametrize("head", [1, 3, 255])
+def test_a_value_that_is_neither_row_nor_control_is_told_with_its_offset(head: int) -> None:
+    """Byte 5 of a value; a 1 was passed over in silence."""
+    stream = RecordStream()
+    stream.insert(SIMPLE, {"id": 1, "mail": "x"})
+    stream.insert(SIMPLE, {"id": 2, "mail": "y"})
+    bad = bytearray(stream.values[1])
+    bad[5] = head
+    with pytest.raises(Fatal) as caught:
+        read([stream.values[0], bytes(bad), stream.values[2]])
+    assert caught.value.code == "MR-5032"
+    assert caught.value.context["offset"] == "1"
