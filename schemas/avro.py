@@ -63,7 +63,7 @@ class AvroSchema:
         try:
             definition = json.loads(text)
             full_name = f"{definition['namespace']}.{definition['name']}"
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise Fatal("MR-6010", f"not a named Avro schema: {text[:80]!r}") from error
         return cls(full_name, text, sha256(text.encode()).hexdigest())
 

@@ -3,6 +3,9 @@
 Records are dicts, decimals ``Decimal``, bytes ``bytes``. This is the reference decoder: right first, tens of
 thousands of rows a second; the kernels of producer and consumer are the fast ones. Wrong bytes are Fatal MR-6007,
 also bytes left over.
+
+A schema may come from anywhere. With one that contains itself, or repeats what takes no bytes, a few bytes could ask
+for any depth of recursion (which ends the process) or any number of values: nothing is read by such a schema, MR-6010.
 """
 
 import json
@@ -20,6 +23,8 @@ from millrace.errors import Fatal
 Plain: TypeAlias = (
     object  # str, int, float, bool, bytes, Decimal, None, list of these, dict of str to these
 )
+DEPTH_MAX = 50  # ours have 5
+_WRONG_SCHEMA = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _WRONG_BYTES = (EOFError, ValueError, LookupError, TypeError, OverflowError, StopIteration)
 
 
@@ -34,7 +39,7 @@ def decode(schema_text: str, body: bytes) -> dict[str, Plain]:
     """The record in ``body``, all of it; Fatal MR-6007."""
     stream = BytesIO(body)
     try:
-        record = fastavro.schemaless_reader(stream, _parsed(schema_text), None)
+        record = fastavro.schemaless_reader(stream, _bounded(schema_text), None)
     except _WRONG_BYTES as error:
         raise Fatal("MR-6007", f"{len(body)} bytes don't fit their schema: {error}") from error
     if stream.tell() != len(body):
@@ -48,8 +53,49 @@ def check_schema(schema_text: str) -> None:
 
 
 @lru_cache(maxsize=1024)
+def _bounded(schema_text: str) -> Schema:
+    schema = _parsed(schema_text)
+    _smallest(schema, {}, 0)
+    return schema
+
+
+def _smallest(schema: Schema, named: dict[str, int | None], depth: int) -> int:
+    """The fewest bytes of a value; ``named`` has those of named types, None while one is being looked at."""
+    if depth > DEPTH_MAX:
+        raise Fatal("MR-6010", f"a schema is nested deeper than {DEPTH_MAX}")
+    if isinstance(schema, str):
+        found = named.get(schema, 0 if schema == "null" else 1)
+        if found is None:
+            raise Fatal("MR-6010", f"the schema of {schema[:200]} contains itself")
+        return found
+    if isinstance(schema, list):
+        for branch in schema:
+            _smallest(branch, named, depth + 1)
+        return 1
+    kind, name = schema["type"], str(schema.get("name", ""))
+    if kind in ("record", "error"):
+        named[name] = None
+        size = sum(_smallest(field["type"], named, depth + 1) for field in schema["fields"])
+    elif kind == "array":
+        if _smallest(schema["items"], named, depth + 1) == 0:
+            raise Fatal("MR-6010", "the items of an array take no bytes")
+        return 1
+    elif kind == "map":
+        _smallest(schema["values"], named, depth + 1)
+        return 1
+    elif kind == "fixed":
+        size = int(schema["size"])
+    elif kind == "enum":
+        size = 1
+    else:
+        return _smallest(kind, named, depth + 1)
+    named[name] = size
+    return size
+
+
+@lru_cache(maxsize=1024)
 def _parsed(schema_text: str) -> Schema:
     try:
         return fastavro.parse_schema(json.loads(schema_text), named_schemas={})
-    except (SchemaParseException, ValueError, LookupError) as error:
-        raise Fatal("MR-6010", f"not an Avro schema: {error}") from error
+    except (SchemaParseException, *_WRONG_SCHEMA) as error:
+        raise Fatal("MR-6010", f"not an Avro schema: {error}"[:500]) from error

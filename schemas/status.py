@@ -117,7 +117,7 @@ def report_from_json(content: bytes, *, origin: str) -> TaskReport:
             worker=str(plain["worker"]),
             figures=_figures(plain["figures"]),
         )
-    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
         raise Fatal("MR-4011", f"{origin} can't be read: {type(exc).__name__}") from exc
 
 

@@ -61,7 +61,7 @@ def parse_subdir(name: str) -> Subdir | None:
 def file_number(name: str) -> int:
     """The number at the end of a binlog file's name; Fatal MR-2010 for a name that could leave the directory."""
     found = _FILE.fullmatch(name)
-    if found is None or len(name.encode()) > NAME_BYTES_MAX:
+    if found is None or len(os.fsencode(name)) > NAME_BYTES_MAX:
         raise Fatal("MR-2010", f"{name!r} is not the name of a binlog file")
     return int(found["number"])
 
@@ -98,7 +98,7 @@ def read_meta(directory: Path) -> Meta | None:
     try:
         table = tomllib.loads((directory / META_NAME).read_text())
         name, pos, gtid = table["binlog-name"], table["binlog-pos"], table["binlog-gtid"]
-    except (FileNotFoundError, tomllib.TOMLDecodeError, KeyError, UnicodeDecodeError):
+    except (FileNotFoundError, ValueError, KeyError, RecursionError):
         return None
     if not (isinstance(name, str) and isinstance(pos, int) and isinstance(gtid, str)):
         return None

@@ -1,0 +1,357 @@
+"""Whatever stands where a value of ours should: it is read, or refused with a code; nothing else is ever raised."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from consumer.book import Book, make_programs
+from millrace.errors import MillraceError
+from producer.relay import layout
+from schemas.avro import AvroSchema, envelope_schema
+from schemas.avro_codec import check_schema, decode
+from schemas.coordinates import Coordinates
+from schemas.documents import plain_from_yaml
+from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
+from schemas.gtid_binary import decode_gtid_list, decode_previous_gtids
+from schemas.row_layout import parse_row_layout
+from schemas.statement import classify
+from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
+from tests.control import a_capture, a_set
+from tests.record_fuzz import EVERYTHING
+from zk.entries import (
+    Desired,
+    SetEntry,
+    TaskEntry,
+    set_content,
+    set_entry,
+    task_content,
+    task_entry,
+)
+from zk.session import Node
+from zk.status import standing_of
+from zk.tree import decode as decode_node
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 300),
+    st.sampled_from([2**31, 2**63, -(2**63) - 1, 10**400, float("inf"), float("nan"), 1.5]),
+    st.sampled_from(["", "null", "\ud800", "\0", "`", "a" * 70_000, "Row", "bytes", "2001-01-01"]),
+    st.sampled_from([[], {}, [[]], ["null"], [None], {"type": "bytes"}, {"": 0}]),
+)
+
+
+def nested(depth: int) -> bytes:
+    """An array of arrays of arrays."""
+    return b"[" * depth + b"]" * depth
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, good: object) -> object:
+    """``good`` with one to three of its parts replaced, removed or renamed."""
+    plain = json.loads(json.dumps(good))
+    for _ in range(draw(st.integers(1, 3))):
+        holder = plain
+        while isinstance(holder, dict | list) and holder:
+            keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+            key = draw(st.sampled_from(keys))
+            inner = holder[key]
+            if isinstance(inner, dict | list) and inner and draw(st.booleans()):
+                holder = inner
+                continue
+            match draw(st.integers(0, 2)):
+                case 0:
+                    holder[key] = deepcopy(draw(ODD))
+                case 1:
+                    del holder[key]
+                case _ if isinstance(holder, dict):
+                    holder[draw(st.sampled_from(["x", "", "type", "fields"]))] = holder.pop(key)
+            break
+    return plain
+
+
+def refused(read: Callable[[], object], *codes: str) -> bool:
+    """True when it was refused with one of these codes, False when it was read."""
+    try:
+        read()
+    except MillraceError as error:
+        if error.code not in codes:
+            raise
+        return True
+    return False
+
+
+ENVELOPE = json.loads(envelope_schema("shop", EVERYTHING).text)
+REPORT = report_to_plain(TaskReport(TaskState.RUNNING, figures={"rows": 1})) | {"revision": 5}
+SET_NODE = json.loads(set_content(a_set()))
+TASK_NODE = json.loads(task_content(Desired(a_capture())))
+
+
+@given(spoilt(ENVELOPE), st.binary(max_size=40))
+@example({"fields": [{"name": "before", "type": ["null", {"fields": [{"type": []}]}]}]}, b"")
+@example([], b"\2")
+def test_a_spoilt_record_schema_is_read_or_refused(plain: object, body: bytes) -> None:
+    """From the registry or from the topic: its layout, its programs, its Avro type, and bytes read by it."""
+    text = json.dumps(plain)
+    refused(lambda: AvroSchema.parse(text), "MR-6010")
+    is_layout = not refused(lambda: parse_row_layout(text), "MR-6010")
+    if is_layout:
+        make_programs(Book({7: text}))
+    if not refused(lambda: check_schema(text), "MR-6010"):
+        refused(lambda: decode(text, body), "MR-6007")
+
+
+def test_a_schema_nested_without_end_is_refused() -> None:
+    """Python's own limit of recursion is not the operator's error."""
+    for depth in (100, 500, 990, 5_000, 200_000):
+        for text in (
+            nested(depth).decode(),
+            '{"type":"array","items":' * depth + '"int"' + "}" * depth,
+        ):
+            for read in (AvroSchema.parse, parse_row_layout, lambda text: decode(text, b"\0")):
+                assert refused(lambda read=read, text=text: read(text), "MR-6010")  # type: ignore[misc]
+            refused(lambda text=text: check_schema(text), "MR-6010")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "record", "name": "R", "fields": [{"name": "n", "type": ["null", "R"]}]},
+        {
+            "type": "record",
+            "name": "R",
+            "fields": [{"name": "n", "type": {"type": "map", "values": "R"}}],
+        },
+        {"type": "array", "items": "null"},
+        {"type": "array", "items": {"type": "record", "name": "E", "fields": []}},
+    ],
+    ids=["in itself", "in a map of itself", "nothing", "empty records"],
+)
+def test_a_schema_by_which_few_bytes_mean_without_bound_is_not_read(schema: object) -> None:
+    """A million levels ended the process (SIGSEGV in the Avro library); 2**60 times nothing would fill the memory."""
+    for body in (b"\2" * 1_000_000 + b"\0", b"\xfe" + b"\xff" * 8 + b"\x01"):
+        assert refused(lambda body=body: decode(json.dumps(schema), body), "MR-6010")  # type: ignore[misc]
+
+
+def node(content: bytes) -> Node:
+    """A node with this content."""
+    return Node(content, version=1, czxid=2, mzxid=3, ephemeral_owner=0, modified_ms=4)
+
+
+def _read_nodes(content: bytes) -> Mapping[str, object]:
+    """Everything that reads a node of the tree."""
+    refused(lambda: report_from_json(content, origin="status/x"), "MR-4011")
+    refused(lambda: decode_node(content, "workers/x"), "MR-4011")
+    return {
+        "standing": standing_of(node(content), "x"),
+        "task": task_entry(node(content), name="shop-capture"),
+        "set": set_entry(node(content), name="shop"),
+    }
+
+
+@given(st.one_of(spoilt(REPORT), spoilt(SET_NODE), spoilt(TASK_NODE)))
+@example(REPORT | {"seq": float("inf")})
+@example(REPORT | {"next_try_s": 10**400})
+def test_a_spoilt_node_is_read_or_refused(plain: object) -> None:
+    """Reports, sets, tasks: by every reader, each with MR-4011 or a document's own code."""
+    _read_nodes(json.dumps(plain).encode())
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=60),
+        st.sampled_from([REPORT, SET_NODE, TASK_NODE]).flatmap(
+            lambda good: st.integers(0, len(json.dumps(good))).map(
+                lambda cut: json.dumps(good).encode()[:cut]
+            )
+        ),
+    )
+)
+@example(nested(500))
+@example(nested(990))
+@example(nested(100_000))
+@example(b'{"format":1,"document":' + nested(900) + b"}")
+@example(b'{"format":' + b"9" * 5000 + b"}")
+def test_a_half_written_node_is_refused(content: bytes) -> None:
+    """Cut anywhere, or no JSON at all: nothing of it is believed."""
+    found = _read_nodes(content)
+    if not content.endswith(b"}"):
+        assert not isinstance(found["task"], TaskEntry)
+        assert not isinstance(found["set"], SetEntry)
+        assert found["standing"] is None
+
+
+HOSTILE_YAML = (
+    "a: &a [x]\nb: *a\n",
+    "a: !!python/object/apply:os.system ['true']\n",
+    "a: 1\na: 2\n",
+    "? [x]\n: y\n",
+    "<<: {a: 1}\n",
+    "\ufeffa: 1\n",
+    "a: \x07\n",
+    "--- 1\n--- 2\n",
+    "%YAML 9.9\n---\na: 1\n",
+    "[" * 5000,
+    "{a: " * 5000,
+    "- " * 100_000,
+    "a: " + "9" * 5000,
+    "a: |\n" + " x\n" * 60_000,
+    "x" * 300_000,
+    "'" * 200_000,
+)
+
+
+def test_hostile_yaml_is_refused_in_bounded_time() -> None:
+    """Aliases, tags, repeated keys, several documents, depth, size."""
+    for text in HOSTILE_YAML:
+        refused(lambda text=text: plain_from_yaml(text), "MR-4102")  # type: ignore[misc]
+    assert refused(lambda: plain_from_yaml(HOSTILE_YAML[0]), "MR-4102")
+    assert refused(lambda: plain_from_yaml(HOSTILE_YAML[1]), "MR-4102")
+
+
+GTID_TEXT = st.text(alphabet="0123456789abcdef-:,_ \n\u0661A", max_size=80)
+NEAR_GTID = st.sampled_from(
+    ["3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:blue:3-4", "0-1-5,1-2-3"]
+).flatmap(lambda good: st.tuples(st.just(good), st.integers(0, len(good)), GTID_TEXT))
+
+
+@given(
+    st.one_of(
+        GTID_TEXT, st.text(max_size=20), NEAR_GTID.map(lambda t: t[0][: t[1]] + t[2] + t[0][t[1] :])
+    )
+)
+@example("0-1-" + "9" * 5000)
+@example("3e11fa47-71ca-11e1-9e33-c80aa9429562:" + "9" * 5000)
+@example("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-18446744073709551616")
+def test_any_text_is_a_gtid_set_or_refused(text: str) -> None:
+    """Of either flavour; coordinates and names of relay files too."""
+    for flavour in Flavour:
+        refused(lambda flavour=flavour: parse_gtid_set(flavour, text), "MR-6001", "MR-6002")  # type: ignore[misc]
+        refused(lambda flavour=flavour: parse_gtid(flavour, text), "MR-6001")  # type: ignore[misc]
+    refused(lambda: Coordinates.parse(text), "MR-6008")
+    refused(lambda: layout.file_number(text), "MR-2010")
+    layout.parse_subdir(text)
+
+
+@given(st.binary(max_size=120))
+@example(b"\xff" * 8 + bytes(40))
+@example((2**62).to_bytes(8, "little") + bytes(40))
+@example(b"\x01" + b"\xff" * 7 + bytes(40))
+def test_any_bytes_are_previous_gtids_or_refused(body: bytes) -> None:
+    """Counts beyond the body are never believed."""
+    for read in (decode_previous_gtids, decode_gtid_list):
+        refused(lambda read=read: read(body), "MR-6003", "MR-6001", "MR-6002")  # type: ignore[misc]
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=60),
+        st.sampled_from(
+            [
+                b"binlog-name = 5\nbinlog-pos = 'x'\nbinlog-gtid = []\n",
+                b"binlog-pos = " + b"9" * 5000,
+                b"x = " + nested(3000),
+                b'binlog-name = "\\uD800"',
+            ]
+        ),
+    )
+)
+def test_any_relay_meta_is_a_hint_or_none(content: bytes) -> None:
+    """What can't be used is as if it were not there: the files say it again."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / layout.META_NAME).write_bytes(content)
+        found = layout.read_meta(Path(folder))
+    assert found is None or isinstance(found.binlog_pos, int)
+
+
+WORDS = [
+    "CREATE",
+    "ALTER",
+    "DROP",
+    "RENAME",
+    "TRUNCATE",
+    "TABLE",
+    "DATABASE",
+    "INDEX",
+    "TEMPORARY",
+    "IF",
+    "NOT",
+    "EXISTS",
+    "TO",
+    "LIKE",
+    "SELECT",
+    "AS",
+    "PARTITION",
+    "EXCHANGE",
+    "WITH",
+    "REFERENCES",
+    "FOREIGN",
+    "KEY",
+    "ADD",
+    "COLUMN",
+    "SET",
+    "START",
+    "TRANSACTION",
+    "ON",
+    "t",
+    "é",
+    "1e5",
+    "0x",
+    "0b1",
+    "@v",
+    ":=",
+    ",",
+    ".",
+    "(",
+    ")",
+    ";",
+    "`",
+    "'",
+    '"',
+    "\\",
+    "/*",
+    "*/",
+    "/*!50000",
+    "/*M!",
+    "--",
+    "#",
+    "\n",
+    "\x00",
+    "`a``b`",
+    "'x'",
+]
+SQL = st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join)
+
+
+@given(st.one_of(SQL, st.text(max_size=80)))
+def test_any_statement_is_told_apart(sql: str) -> None:
+    """The tokenizer ends on every text, and a statement has a kind and a text to record."""
+    found = classify(sql, "d")
+    assert isinstance(found.recorded_text(sql), str)
+
+
+def test_a_long_statement_takes_time_that_grows_with_it() -> None:
+    """A megabyte of what opens something and never ends it."""
+    for piece in (
+        "(",
+        "/*",
+        "'",
+        "`",
+        "a.",
+        "/*!5 ",
+        "-- \n",
+        ", `a`.`b`",
+        "'\\'",
+        "RENAME TABLE a TO b,",
+    ):
+        begin = time.process_time()
+        classify("ALTER TABLE t ADD " + piece * (40_000 // len(piece)), "d")
+        classify(piece * (40_000 // len(piece)), "d")
+        assert time.process_time() - begin < 5, piece
