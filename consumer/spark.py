@@ -54,6 +54,7 @@ FIRST_OFFSET = -2  # Kafka's word for the beginning
 
 _RESULT = "result binary"
 _SCRATCH = "millrace-apply-"
+_KAFKAS_WORDS = ("org.apache.kafka.common.", "KAFKA_DATA_LOSS", "some data may")
 
 
 class SparkDriver:
@@ -177,7 +178,7 @@ class TopicQuery:
         try:
             return bool(self._query.awaitTermination(cast(int, timeout_s)))
         except (PySparkException, Py4JError) as exc:
-            raise Retryable("MR-5050", _first_line(exc)) from exc
+            raise _failure(exc) from exc
 
     def stop(self) -> None:
         """End the query and its Spark jobs; its scratch folder goes."""
@@ -301,7 +302,7 @@ class Records:
         try:
             rows = frame.collect()
         except (PySparkException, Py4JError) as exc:
-            raise Retryable("MR-5050", _first_line(exc)) from exc
+            raise _failure(exc) from exc
         return [unpack(bytes(row[0])) for row in rows]
 
 
@@ -330,6 +331,12 @@ def _share(driver: SparkDriver, catalogue: Catalogue) -> Broadcast[Catalogue]:
             _shared.pop(next(iter(_shared))).unpersist()
         _shared[catalogue.version] = driver.session.sparkContext.broadcast(catalogue)
     return _shared[catalogue.version]
+
+
+def _failure(exc: BaseException) -> Retryable:
+    """Kafka's own words somewhere in Spark's: look at broker and topic, not at Spark."""
+    is_topic = any(words in str(exc) for words in _KAFKAS_WORDS)
+    return Retryable("MR-5052" if is_topic else "MR-5050", _first_line(exc))
 
 
 def _first_line(exc: BaseException) -> str:

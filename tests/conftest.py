@@ -7,7 +7,12 @@ import pytest
 
 from deploy.servers.programs import mysql_programs
 
-pytest_plugins = ["tests.fix_servers", "tests.fix_spark", "tests.fix_stack"]
+pytest_plugins = [
+    "tests.fix_servers",
+    "tests.fix_spark",
+    "tests.fix_stack",
+    "tests.fix_provocations",
+]
 
 _HERE = Path(__file__).parent
 _MARKERS = ("unit", "property", "integration", "fault")

@@ -74,6 +74,7 @@ CONFLICTS = {1022, 1062, 1169, 1216, 1217, 1451, 1452, 1557, 1586, 1761, 1762}
 _NO_TABLE = {1049, 1051, 1146}
 _NO_COLUMN = {1054}
 _PACKET = {1153}
+_NO_TLS = 2026
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +224,13 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
             **_tls_arguments(endpoint),
         )
     except (pymysql.Error, OSError) as exc:
-        raise translated(exc, server=f"{endpoint.host}:{endpoint.port}") from exc
+        server = f"{endpoint.host}:{endpoint.port}"
+        cause = getattr(exc, "original_exception", exc)
+        if isinstance(cause, ssl.SSLCertVerificationError | FileNotFoundError) or exc.args[:1] == (
+            _NO_TLS,
+        ):
+            raise Fatal("MR-5009", f"{server}: {cause}", server=server) from exc
+        raise translated(exc, server=server) from exc
     except RuntimeError as exc:  # PyMySQL without TLS can't send what caching_sha2_password wants
         raise Fatal(
             "MR-5002",

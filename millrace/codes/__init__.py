@@ -13,28 +13,32 @@ from types import MappingProxyType
 from millrace.codes import apply, control, converter, house, internal, kafka, record, relay, source
 from millrace.codes.code import Code
 
-__all__ = ["CATALOGUE", "Code"]
+__all__ = ["CATALOGUE", "SECTIONS", "Code"]
 
 
-def _catalogue(*sections: tuple[Code, ...]) -> Mapping[str, Code]:
+SECTIONS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
+    {
+        "1xxx: reading a source set": source.CODES,
+        "2xxx: the relay log": relay.CODES,
+        "3xxx: Kafka": kafka.CODES,
+        "4xxx: coordination and documents": control.CODES,
+        "5xxx: apply and target": apply.CODES,
+        "60xx: record schemas and the registry": record.CODES,
+        "65xx: conversion": converter.CODES,
+        "8xxx: installation and local servers": house.CODES,
+        "9xxx: internal": internal.CODES,
+    }
+)
+
+
+def _catalogue() -> Mapping[str, Code]:
     """Index by code; a number given twice is a defect found at import."""
     found: dict[str, Code] = {}
-    for section in sections:
-        for code in section:
-            if code.code in found:
-                raise ValueError(f"{code.code} is declared twice")
-            found[code.code] = code
+    for code in (code for section in SECTIONS.values() for code in section):
+        if code.code in found:
+            raise ValueError(f"{code.code} is declared twice")
+        found[code.code] = code
     return MappingProxyType(found)
 
 
-CATALOGUE: Mapping[str, Code] = _catalogue(
-    source.CODES,
-    relay.CODES,
-    kafka.CODES,
-    control.CODES,
-    apply.CODES,
-    record.CODES,
-    converter.CODES,
-    house.CODES,
-    internal.CODES,
-)
+CATALOGUE: Mapping[str, Code] = _catalogue()

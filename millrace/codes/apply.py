@@ -19,8 +19,9 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-5003",
         "the target is read-only",
-        "The server we write to does not accept writes: it became a replica, or an operator closed it.",
-        "Make one member of the target set writable; the task finds it by itself.",
+        "No member of the target set accepts writes, or more than one does: a failover is under way, or an operator"
+        " closed it.",
+        "Make exactly one member of the target set writable; the task finds it by itself.",
     ),
     Code(
         "MR-5004",
@@ -49,9 +50,17 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-5008",
-        "the target's server is not fit",
-        "Its version or a setting makes exact replication impossible.",
-        "Change the setting that the message names, then `millrace task resume NAME`.",
+        "the task asks for what apply can't do yet",
+        "A field of the task's document asks for something that this version does not have.",
+        "Change the field that the message names (`millrace task create -f FILE --replace`), or upgrade apply.",
+    ),
+    Code(
+        "MR-5009",
+        "the target's TLS is not as the set document asks",
+        "The server offers none, its certificate is not signed by the CA that the document names or is made out for"
+        " another name, or the CA's file can't be read here.",
+        "Set `tls` and `tls_ca` of the set document to what the server has (`millrace set create -f FILE --replace`), or"
+        " give the server a certificate; then `millrace task resume NAME`.",
     ),
     Code(
         "MR-5010",
@@ -101,9 +110,9 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-5022",
-        "the target's progress can't be read",
-        "Its tables were made by another version, or changed by hand.",
-        "Upgrade, or restore the database `millrace` of the target.",
+        "the target's progress is not what this task left",
+        "Its tables were made by another version or changed by hand, or a task of this name read another topic before.",
+        "Upgrade, or restore the database `millrace` of the target; for another topic give the task another name.",
     ),
     Code(
         "MR-5030",
@@ -121,14 +130,16 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-5032",
         "a record can't be read",
-        "It is torn, not ours, or written by a newer Millrace.",
-        "`millrace topic tail TOPIC` shows it; upgrade apply, or find out who wrote it.",
+        "The value at the offset named is torn, not of its schema, not ours, or written by a newer Millrace.",
+        "`millrace topic verify TOPIC` says what stands there; upgrade apply, or find out who wrote it.",
     ),
     Code(
         "MR-5033",
         "the structure of a record is unknown",
-        "Neither the topic since the task's position, the target, nor the registry holds the schema of this id.",
-        "Name the registry that the capture task uses in the task's document, then `millrace task resume NAME`.",
+        "Neither the topic since the task's position, the target, nor the registry holds the schema of this id; or the"
+        " registry does not answer.",
+        "Name the registry that the capture task uses in the task's document and see that it runs, then `millrace task"
+        " resume NAME`.",
     ),
     Code(
         "MR-5034",
@@ -182,8 +193,8 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-5060",
-        "source and target can't be compared",
-        "A table is missing on one side or its columns differ.",
-        "Bring the structures together; the message names the table.",
+        "there is nothing to compare with",
+        "The task named is no apply task, so it has no target.",
+        "Name an apply task: `millrace task list` says which are.",
     ),
 )

@@ -36,8 +36,8 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-8006",
         "the local stack is in the way",
-        "`millrace up` found a stack that runs already, or `millrace down` found none.",
-        "Look with `millrace up --json`; end the running stack with `millrace down`.",
+        "`millrace up` found servers of a stack that run on although the process that keeps them has ended.",
+        "End them with `millrace down`, then `millrace up` again.",
     ),
     Code(
         "MR-8007",

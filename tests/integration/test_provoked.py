@@ -1,10 +1,154 @@
-"""Errors that real servers provoke, beside those that other tests meet on their way."""
+"""Errors that real servers provoke, beside those that other tests meet on their way; see ``tests.provocations``."""
+
+import socket
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
 
 import pytest
 
+from consumer.apply import ApplyRunner
+from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
+from consumer.target.members import primary_member
+from consumer.target.progress import decide_intent, move_mark
 from deploy.servers import DatabaseServer
-from millrace.errors import Fatal
+from deploy.servers.sql import execute_unlogged
+from millrace.errors import Fatal, MillraceError, Retryable
+from producer.source.connection import Login, SourceConnection
+from schemas.documents import (
+    Account,
+    Consistency,
+    Member,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    Tls,
+    TlsMode,
+)
+from tests.apply_local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
+from tests.apply_tables import integer, table, text
+from tests.apply_topic import RecordStream
+from tests.binlog_bytes import BinlogFile, packet
 from tests.binlog_session import logged
+from tests.integration.test_cli_control import CAPTURE, SHOP, Shell, shell
+from tests.integration.test_receiver_stream import NAME, Dump, dump, end_of, rotate_to
+from tests.relay import login_of, member_of
+
+__all__ = ["dump", "shell"]  # fixtures
+_names = count(1)
+
+
+@pytest.fixture
+def name(target_server: DatabaseServer) -> Iterator[str]:
+    """A database and a task of this name, with ``t (id INT PRIMARY KEY, v VARCHAR(20))``."""
+    made = f"provoked{next(_names)}"
+    target_server.execute(f"CREATE DATABASE {made} DEFAULT CHARSET utf8mb4")
+    target_server.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))", db=made)
+    yield made
+    target_server.execute(f"DROP DATABASE IF EXISTS {made}")
+
+
+def code_of(do: Callable[[], object]) -> str:
+    """The code that it ends with."""
+    with pytest.raises(MillraceError) as caught:
+        do()
+    assert caught.value.fix
+    return caught.value.code
+
+
+# ---- source ----------------------------------------------------------------------------------------
+
+
+def test_a_question_that_the_server_does_not_know_is_told(mariadb_server: DatabaseServer) -> None:
+    """MR-1007 names the member, the number and the server's words."""
+    with (
+        SourceConnection.connect(member_of(mariadb_server), login_of(mariadb_server)) as connection,
+        pytest.raises(Fatal) as caught,
+    ):
+        connection.query("SELECT no_such_function_of_ours()")
+    assert caught.value.code == "MR-1007"
+    assert caught.value.context["member"] == str(member_of(mariadb_server))
+    assert "no_such_function_of_ours" in caught.value.message
+
+
+def test_a_password_that_needs_tls_is_told(mysql_server: DatabaseServer) -> None:
+    """MR-1008: caching_sha2_password in the clear wants RSA, which is an extra package of the driver."""
+    mysql_server.execute("CREATE USER IF NOT EXISTS 'plain'@'%' IDENTIFIED BY 'plain-secret'")
+    login = Login(user="plain", password="plain-secret", tls=Tls(TlsMode.DISABLED))
+    with pytest.raises(Fatal) as caught:
+        SourceConnection.connect(member_of(mysql_server), login).close()
+    assert caught.value.code == "MR-1008"
+    assert "plain-secret" not in str(caught.value)
+
+
+@contextmanager
+def _without_tls() -> Iterator[tuple[int, list[bytes]]]:
+    """A server that greets as MySQL does and offers no TLS: its port, and what clients sent it."""
+    capabilities = 512 | 1 << 15 | 1 << 19  # protocol 4.1, authentication by plug-in; not 2048, TLS
+    greeting = b"\x0a9.9.9\0" + struct.pack("<I", 7) + b"12345678\0"
+    greeting += struct.pack("<HBHHB", capabilities & 0xFFFF, 45, 2, capabilities >> 16, 21)
+    greeting += bytes(10) + b"123456789012\0mysql_native_password\0"
+    heard: list[bytes] = []
+
+    def greet() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.sendall(packet(greeting, 0))
+            heard.append(connection.recv(100))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=greet)
+        thread.start()
+        yield listening.getsockname()[1], heard
+        thread.join(10)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_server_without_tls_hears_nothing_of_us(side: str) -> None:
+    """MR-1004 and MR-5009: not even the user's name is sent in the clear when the document asks for TLS."""
+    login = Login(user="someone", password="secret", tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
+    with _without_tls() as (port, heard):
+        if side == "source":
+            member = Member("127.0.0.1", port)
+            assert code_of(lambda: SourceConnection.connect(member, login)) == "MR-1004"
+        else:
+            tls = TlsChoice("require-unverified")
+            endpoint = Endpoint("127.0.0.1", port, "someone", "secret", tls)
+            assert code_of(lambda: connect(endpoint)) == "MR-5009"
+    assert heard == [b""]
+
+
+def _spoilt_checksum(event: bytes) -> bytes:
+    return event[:-1] + bytes([event[-1] ^ 1])
+
+
+def _misplaced(event: bytes) -> bytes:
+    head = event[:13] + struct.pack("<I", 77) + event[17:-4]
+    return head + struct.pack("<I", zlib.crc32(head))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind", "code"),
+    [(_spoilt_checksum, Retryable, "MR-2006"), (_misplaced, Fatal, "MR-2007")],
+)
+def test_a_spoilt_event_of_a_dump_is_told_with_file_and_position(
+    dump: Dump, spoil: Callable[[bytes], bytes], kind: type[MillraceError], code: str
+) -> None:
+    """A checksum that is wrong, a position that is not the event's: nothing of it is kept."""
+    file = BinlogFile().transaction()
+    thread = dump.start()
+    dump.send(rotate_to(NAME), *file.events[:-1], spoil(file.events[-1]))
+    error = end_of(dump, thread)
+    assert (type(error), error.code) == (kind, code)
+    assert error.context["file"] == NAME
+    assert int(error.context["pos"]) > 4
+    end = dump.relay.end()
+    assert end is not None
+    assert end.pos < len(file.data)
 
 
 def test_an_alter_that_is_logged_in_two_phases_is_refused(mariadb_server: DatabaseServer) -> None:
@@ -27,3 +171,221 @@ def test_a_table_may_be_called_like_a_phase_of_an_alter(mariadb_server: Database
     with logged(mariadb_server, "one_phase") as source:
         source.run("CREATE TABLE `START ALTER` (id INT PRIMARY KEY)")
         assert len(source.conversion().records()) == 2
+
+
+# ---- target ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _session(
+    server: DatabaseServer, endpoint: Endpoint | None = None
+) -> Iterator[TargetConnection]:
+    session = connect(endpoint or endpoint_of(server))
+    yield session
+    session.close()
+
+
+def _account(server: DatabaseServer, name: str, *grants: str) -> Endpoint:
+    server.execute(f"DROP USER IF EXISTS '{name}'@'%'")
+    server.execute(f"CREATE USER '{name}'@'%' IDENTIFIED BY 'poor-secret'")
+    for grant in grants:
+        server.execute(f"{grant} '{name}'@'%'")
+    return replace(endpoint_of(server), user=name, password="poor-secret")
+
+
+def test_a_target_that_refuses_us_says_why(name: str, target_server: DatabaseServer) -> None:
+    """Account, privilege, connections: each by the server itself."""
+    wrong = replace(endpoint_of(target_server), password="wrong-secret")
+    assert code_of(lambda: connect(wrong)) == "MR-5002"
+    poor = _account(target_server, "poor")
+    with _session(target_server, poor) as session:
+        assert code_of(lambda: session.query(f"SELECT * FROM {name}.t")) == "MR-5007"
+    narrow = _account(target_server, "narrow", "GRANT USAGE ON *.* TO")
+    target_server.execute("ALTER USER 'narrow'@'%' WITH MAX_USER_CONNECTIONS 1")
+    with _session(target_server, narrow):
+        assert code_of(lambda: connect(narrow)) == "MR-5004"
+    for choice in (TlsChoice("verify-identity"), TlsChoice("verify-ca", "/no/such/file.pem")):
+        unverified = replace(endpoint_of(target_server), tls=choice)
+        assert code_of(lambda unverified=unverified: connect(unverified)) == "MR-5009"  # type: ignore[misc]
+    nobody = replace(endpoint_of(target_server), port=1)
+    assert code_of(lambda: connect(nobody)) == "MR-5001"
+
+
+def _set_of(server: DatabaseServer) -> SetDocument:
+    password = SecretReference(SecretPlace.ENVIRONMENT, "MILLRACE_TEST_PASSWORD")
+    return SetDocument(
+        name="target",
+        members=(Member(server.host, server.port),),
+        account=Account(server.user, password),
+        tls=Tls(TlsMode.REQUIRE_UNVERIFIED),
+    )
+
+
+def test_a_target_closed_for_writing_is_no_primary(
+    target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MR-5003: a failover takes a moment, so it is tried again."""
+    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", target_server.password)
+    assert primary_member(_set_of(target_server)).port == target_server.port
+    target_server.execute("SET GLOBAL read_only = 1")
+    try:
+        assert code_of(lambda: primary_member(_set_of(target_server))) == "MR-5003"
+    finally:
+        target_server.execute("SET GLOBAL read_only = 0")
+
+
+def test_a_target_without_room_or_locked_is_tried_again(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A table that is full, a row that another session holds."""
+    with _session(target_server) as one, _session(target_server) as other:
+        one.query("SET SESSION max_heap_table_size = 16384")
+        one.query(f"CREATE TABLE {name}.full (v CHAR(250)) ENGINE=MEMORY")
+        fill = f"INSERT INTO {name}.full VALUES " + ",".join(["('x')"] * 2000)
+        assert code_of(lambda: one.query(fill)) == "MR-5006"
+        one.query(f"INSERT INTO {name}.t VALUES (1, 'x')")
+        other.query("SET SESSION innodb_lock_wait_timeout = 1")
+        assert code_of(lambda: other.query(f"INSERT INTO {name}.t VALUES (1, 'y')")) == "MR-5005"
+        one.rollback()
+
+
+def test_a_row_that_does_not_fit_the_target_stops_the_task(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A narrower column, a column or a table that is not there: none is skipped, each is named."""
+    stream = RecordStream()
+    wide = table(name, "t", integer("id"), text("v", 2000))
+    stream.insert(wide, {"id": 1, "v": "x" * 30})
+    stream.commit()
+    with pytest.raises(Fatal) as caught:
+        run_once(target_server, apply_task(name), stream)
+    assert caught.value.code == "MR-5011"
+    assert caught.value.context["table"] == f"{name}.t"
+    assert caught.value.context["key"] == "1"
+    assert caught.value.context["seq"] == "1"
+
+    target_server.execute("ALTER TABLE t DROP COLUMN v", db=name)
+    with pytest.raises(Fatal) as caught:
+        run_once(target_server, apply_task(name), stream)
+    assert caught.value.code == "MR-5013"
+    assert caught.value.context["column"] == "v"
+
+    target_server.execute("DROP TABLE t", db=name)
+    with pytest.raises(Fatal) as caught:
+        run_once(target_server, apply_task(name), stream)
+    assert caught.value.code == "MR-5012"
+    assert caught.value.context["table"] == f"{name}.t"
+
+
+def test_a_row_larger_than_the_target_takes_is_told_with_its_size(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """MR-5014, before it is sent."""
+    target_server.execute("ALTER TABLE t MODIFY v LONGTEXT", db=name)
+    ((before,),) = target_server.execute("SELECT @@GLOBAL.max_allowed_packet")
+    target_server.execute("SET GLOBAL max_allowed_packet = 65536")
+    stream = RecordStream()
+    stream.insert(table(name, "t", integer("id"), text("v", 16_000)), {"id": 1, "v": "x" * 70_000})
+    stream.commit()
+    try:
+        with pytest.raises(Fatal) as caught:
+            run_once(target_server, apply_task(name), stream)
+    finally:
+        target_server.execute(f"SET GLOBAL max_allowed_packet = {before}")
+    assert caught.value.code == "MR-5014"
+    assert "max_allowed_packet is 65536" in caught.value.message
+    assert caught.value.context["table"] == f"{name}.t"
+
+
+def test_progress_that_somebody_changed_stops_the_run(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A mark that is elsewhere, a mark of another topic, a mark that is no number."""
+    stream = RecordStream()
+    stream.insert(table(name, "t", integer("id"), text("v")), {"id": 1, "v": "x"})
+    stream.commit()
+    task = apply_task(name)
+    applier = started(target_server, task)
+    target_server.execute("UPDATE millrace.progress SET seq = 9 WHERE task = %s", (name,))
+    records = LocalRecords(stream.values, is_large=False)
+    assert code_of(lambda: applier.process(records, ignore)) == "MR-5021"
+    applier.close()
+    with _session(target_server) as session:
+        mark = applier.mark
+        assert code_of(lambda: move_mark(session, name, before=mark, after=mark)) == "MR-5021"
+    target_server.execute("UPDATE millrace.progress SET topic = 'other' WHERE task = %s", (name,))
+    assert code_of(lambda: started(target_server, task)) == "MR-5022"
+
+
+def test_a_hole_in_front_of_a_statement_stops_the_task(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A statement's seq follows that of the row before it, or records are missing."""
+    made = table(name, "t", integer("id"), text("v"))
+    stream = RecordStream()
+    stream.insert(made, {"id": 1, "v": "x"})
+    stream.seq += 3
+    stream.ddl("ALTER TABLE t ADD w INT", database=name)
+    with pytest.raises(Fatal) as caught:
+        run_once(target_server, apply_task(name), stream)
+    assert caught.value.code == "MR-5030"
+    assert int(caught.value.context["offset"]) == len(stream.values) - 2
+
+
+def test_what_stands_in_the_topic_and_is_no_record_is_told_with_its_offset(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A foreign value, and a schema that nobody explains."""
+    made = table(name, "t", integer("id"), text("v"))
+    stream = RecordStream()
+    stream.insert(made, {"id": 1, "v": "x"})
+    foreign = RecordStream(values=[*stream.values, b"hello world"])
+    with pytest.raises(Fatal) as caught:
+        run_once(target_server, apply_task(name), foreign)
+    assert caught.value.code == "MR-5032"
+    assert caught.value.context["offset"] == str(len(stream.values))
+    unexplained = RecordStream(values=stream.values[1:])
+    with pytest.raises(Fatal) as caught:
+        run_once(target_server, apply_task(f"{name}-2"), unexplained)
+    assert caught.value.code == "MR-5033"
+    assert caught.value.context["schema_id"] == "100"
+
+
+def test_a_statement_that_does_not_wait_can_not_be_decided(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """MR-5043 with task and seq."""
+    started(target_server, apply_task(name)).close()
+    with _session(target_server) as session:
+        assert code_of(lambda: decide_intent(session, name, seq=7, decision="done")) == "MR-5043"
+
+
+def test_a_rule_that_is_not_there_yet_is_refused() -> None:
+    """MR-5008, before anything is asked of the target."""
+    task = apply_task("transactional")
+    task = replace(task, rules=replace(task.rules, consistency=Consistency.TRANSACTIONAL))
+    runner = object.__new__(ApplyRunner)  # without a Spark
+    with pytest.raises(Fatal) as caught:
+        runner.run(task, lease=None, stop=None, report=None)  # type: ignore[arg-type]
+    assert caught.value.code == "MR-5008"
+
+
+# ---- commands, local servers -----------------------------------------------------------------------
+
+
+def test_commands_for_apply_tasks_refuse_a_capture_task(shell: Shell) -> None:
+    """`compare` has no target to compare with, `apply-ddl` no statement that waits."""
+    shell("set", "create", "-f", shell.file(SHOP))
+    shell("task", "create", "-f", shell.file(CAPTURE))
+    told = shell("compare", "shop-capture", "--now", exit_code=1)
+    assert told.startswith("MR-5060 ")
+    told = shell("apply-ddl", "shop-capture", "--seq", "1", "--done", exit_code=1)
+    assert told.startswith("MR-5043 ")
+
+
+def test_a_set_up_statement_that_a_server_refuses_is_named(mariadb_server: DatabaseServer) -> None:
+    """MR-8007 with its first words."""
+    with pytest.raises(Fatal) as caught:
+        execute_unlogged(mariadb_server.socket, ["CREATE NONSENSE here and there"])
+    assert caught.value.code == "MR-8007"
+    assert "CREATE NONSENSE here" in caught.value.message

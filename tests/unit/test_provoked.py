@@ -1,0 +1,339 @@
+"""Errors that no other test meets on its way, each provoked where it is raised; see ``tests.provocations``."""
+
+import errno
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pymysql
+import pytest
+from pyspark.errors import PySparkException
+
+from consumer import spark
+from consumer.spark import SparkDriver, TopicQuery
+from consumer.target.connection import translated
+from deploy import background, fetch
+from deploy.servers import programs
+from millrace.cli import tasks
+from millrace.errors import Fatal, MillraceError, Retryable
+from producer.publisher.failures import error_of
+from producer.publisher.publisher import Publisher
+from producer.relay.log import RelayLog
+from producer.relay.reader import RelayReader
+from schemas.coordinates import Coordinates
+from schemas.documents import TopicAddress
+from schemas.gtid import Flavour
+from tests.binlog_builder import BinlogBuilder
+from tests.converter_rig import Conversion, FileReader
+from tests.unit.publisher_model import (
+    START,
+    Entry,
+    ModelDriver,
+    ModelMarks,
+    ModelPartition,
+    ModelTopic,
+    Outcome,
+    batch_after,
+    model_config,
+)
+from zk.tree import Tree
+
+# ---- relay, converter --------------------------------------------------------------------------
+
+
+def test_what_is_not_in_the_relay_log_is_told_with_its_coordinates(tmp_path: Path) -> None:
+    """A purged file, a removed directory: Retryable, the next start fetches it."""
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    wanted = Coordinates("server-a.000001", "mysql-bin.000007", 4)
+    with RelayReader(relay) as reader, pytest.raises(Retryable) as caught:
+        reader.read(wanted, bytes_max=100)
+    relay.close()
+    assert caught.value.code == "MR-2011"
+    assert str(wanted) in caught.value.message
+
+
+def _payload(content: bytes) -> bytes:
+    """A TRANSACTION_PAYLOAD's body, stored as it is: method 255, the payload behind the end mark."""
+    return b"\x02\x03\xfc\xff\x00" + b"\x00" + content
+
+
+def test_an_event_of_more_than_a_gibibyte_in_a_payload_is_refused() -> None:
+    """By its header alone: the room is not taken first."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    header = bytes(9) + (2**31 - 1).to_bytes(4, "little") + bytes(6)
+    at = builder.event(40, _payload(header))
+    with pytest.raises(Fatal) as caught:
+        Conversion(FileReader({"mysql-bin.000001": bytes(builder.content)})).records()
+    assert caught.value.code == "MR-6512"
+    assert caught.value.context["coordinates"].endswith(f"mysql-bin.000001:{at}")
+
+
+# ---- Kafka ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "branch", "code"),
+    [
+        ("_INVALID_ARG", Fatal, "MR-3006"),
+        ("UNSUPPORTED_VERSION", Fatal, "MR-3006"),
+        ("UNKNOWN_TOPIC_OR_PART", Retryable, "MR-3007"),
+    ],
+)
+def test_a_refused_setting_and_a_missing_topic_are_told_apart(
+    name: str, branch: type[MillraceError], code: str
+) -> None:
+    """By the driver's name of the error; what was being done stands in the message."""
+    error = error_of(name, "detail", doing="beginning")
+    assert (type(error), error.code) == (branch, code)
+    assert "beginning" in error.message
+
+
+def _opened(topic: ModelTopic) -> Publisher:
+    return Publisher.open_with(
+        ModelDriver(topic),
+        model_config(),
+        marks=ModelMarks(7),
+        verify_lease=lambda: None,
+        start=START,
+    )
+
+
+def test_records_without_a_mark_do_not_say_where_to_go_on() -> None:
+    """Rows alone at the end of a topic: nothing says what stands before them."""
+    row = batch_after(START, 1).buffer.tobytes()
+    with pytest.raises(Fatal) as caught:
+        _opened(ModelTopic(exists=True, entries=[Entry(row, None)]))
+    assert caught.value.code == "MR-3012"
+    assert {"low", "end"} <= set(caught.value.context)
+
+
+def test_a_row_that_does_not_follow_the_last_mark_is_named_by_its_offset() -> None:
+    """A hole in seq behind the mark."""
+    topic = ModelTopic()
+    publisher = _opened(topic)
+    publisher.publish(batch_after(publisher.progress, 3))
+    later = batch_after(batch_after(publisher.progress, 3).progress, 1).buffer.tobytes()
+    publisher.close()
+    topic.entries.append(Entry(later, None))
+    with pytest.raises(Fatal) as caught:
+        _opened(topic)
+    assert caught.value.code == "MR-3012"
+    assert caught.value.context["offset"] == str(len(topic.entries) - 1)
+
+
+def test_commits_that_can_not_be_read_back_end_the_publisher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the audit can't confirm in time is not believed: a reader that hangs."""
+    topic, answered = ModelTopic(), threading.Event()
+    publisher = _opened(topic)
+    monkeypatch.setattr(ModelPartition, "next_record", lambda *_, **__: answered.wait(20) and None)
+    publisher.publish(batch_after(publisher.progress, 3))
+    with pytest.raises(Retryable) as caught:
+        publisher._drain()
+    answered.set()
+    assert caught.value.code == "MR-3016"
+    publisher._let_go()
+
+
+def test_committed_records_that_have_gone_stop_the_task() -> None:
+    """An unclean election: the tail, asked after an unknown outcome, is in front of what was committed."""
+    topic = ModelTopic()
+    publisher = _opened(topic)
+    publisher.publish(batch_after(publisher.progress, 3))
+    kept = len(topic.entries)
+    publisher.publish(batch_after(publisher.progress, 3))
+    publisher._drain()
+    topic.outcomes = [Outcome.LOST_BEFORE]
+    del topic.entries[kept:]
+    with pytest.raises(Fatal) as caught:
+        publisher.publish(batch_after(publisher.progress, 3))
+    assert caught.value.code == "MR-3018"
+    assert caught.value.context["committed_seq"] == "6"
+    assert caught.value.context["seq"] == "3"
+
+
+# ---- control -------------------------------------------------------------------------------------
+
+
+def test_a_deleted_task_that_does_not_stop_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`millrace task delete` waits for the owner to let go, and not for ever."""
+    monkeypatch.setattr(tasks, "STOP_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(tasks, "POLL_S", 0.0)
+    owned = SimpleNamespace(get=lambda _path: object())
+    with pytest.raises(Retryable) as caught:
+        tasks._wait_until_free(cast(Any, SimpleNamespace(session=owned, tree=Tree())), "shop")
+    assert caught.value.code == "MR-4013"
+
+
+# ---- target --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("numbers", "branch", "code"),
+    [
+        ((2003, 2006, 2013, 1053, 4031), Retryable, "MR-5001"),
+        ((1045, 1130, 1698), Fatal, "MR-5002"),
+        ((1290, 1792, 1836), Retryable, "MR-5003"),
+        ((1040, 1203, 1226), Retryable, "MR-5004"),
+        ((1205, 1213, 3572), Retryable, "MR-5005"),
+        ((1021, 1114), Retryable, "MR-5006"),
+        ((1142, 1143, 1227), Fatal, "MR-5007"),
+        ((1062, 1451, 1452), Fatal, "MR-5010"),
+        ((1264, 1406, 3819, 60_000), Fatal, "MR-5011"),
+        ((1049, 1146), Fatal, "MR-5012"),
+        ((1054,), Fatal, "MR-5013"),
+        ((1153,), Fatal, "MR-5014"),
+    ],
+)
+def test_every_answer_of_a_target_has_its_branch(
+    numbers: tuple[int, ...], branch: type[MillraceError], code: str
+) -> None:
+    """By the server's number, which stands in the context; what is unknown stops the task."""
+    for number in numbers:
+        error = translated(pymysql.OperationalError(number, "its words"))
+        assert (type(error), error.code) == (branch, code), number
+        assert error.context["errno"] == str(number)
+        assert error.message == "its words"
+
+
+def test_a_cut_connection_is_an_away_target() -> None:
+    """Whatever the operating system calls it."""
+    error = translated(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+    assert (type(error), error.code) == (Retryable, "MR-5001")
+
+
+# ---- Spark ---------------------------------------------------------------------------------------
+
+
+def test_spark_without_its_connector_says_where_it_belongs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any Java process is started."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    monkeypatch.setattr(spark, "_scratch_folder", lambda: tmp_path)
+    with pytest.raises(Fatal) as caught:
+        SparkDriver(master="local[1]")
+    assert caught.value.code == "MR-5051"
+    assert str(tmp_path / "jars" / "spark") in caught.value.message
+
+
+class _Anything:
+    """Takes any call and gives itself, but for those named."""
+
+    def __init__(self, **methods: Callable[..., object]) -> None:
+        self._methods = methods
+
+    def __getattr__(self, name: str) -> Any:
+        return self._methods.get(name, lambda *_, **__: self)
+
+    readStream = property(lambda self: self)  # noqa: N815 (Spark's)
+    writeStream = property(lambda self: self)  # noqa: N815
+
+
+def _fails(words: str) -> Callable[..., object]:
+    def fail(*_: object, **__: object) -> object:
+        raise PySparkException(words)
+
+    return fail
+
+
+def _query(tmp_path: Path, **methods: Callable[..., object]) -> TopicQuery:
+    driver = SimpleNamespace(session=_Anything(**methods), scratch=lambda _task: tmp_path)
+    address = TopicAddress(topic="shop", bootstrap="127.0.0.1:1")
+    return TopicQuery(cast(SparkDriver, driver), "t", address, offset=0, process=lambda _: None)
+
+
+def test_a_query_that_can_not_start_is_a_topic_that_can_not_be_read(tmp_path: Path) -> None:
+    """Spark looks for the topic's partition when the query starts."""
+    with pytest.raises(Retryable) as caught:
+        _query(tmp_path, start=_fails("no broker"))
+    assert caught.value.code == "MR-5052"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (
+            "Query terminated\nCaused by: org.apache.kafka.common.errors.TimeoutException: x",
+            "MR-5052",
+        ),
+        (
+            "Query terminated: Partition shop-0's offset was changed from 9 to 5, some data may",
+            "MR-5052",
+        ),
+        (
+            "Query terminated\nCaused by: org.apache.spark.SparkException: Python worker exited",
+            "MR-5050",
+        ),
+    ],
+)
+def test_a_query_that_kafka_ended_is_told_from_one_that_spark_ended(
+    tmp_path: Path, words: str, code: str
+) -> None:
+    """What to look at differs: broker and topic, or the driver's log."""
+    running = _Anything(awaitTermination=_fails(words))
+    query = _query(tmp_path, start=lambda: running)
+    with pytest.raises(Retryable) as caught:
+        query.wait(1.0)
+    assert caught.value.code == code
+
+
+# ---- installation --------------------------------------------------------------------------------
+
+
+def test_a_missing_java_is_named_with_the_command_that_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JAVA_HOME leads nowhere."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(Fatal) as caught:
+        programs.java_program()
+    assert caught.value.code == "MR-8002"
+    assert "apt-get install" in caught.value.fix
+
+
+def test_a_failed_download_ends_with_its_last_words(tmp_path: Path) -> None:
+    """The program's own output is all that is known."""
+    with pytest.raises(Fatal) as caught:
+        fetch._run_shown(
+            [sys.executable, "-c", "print('no route'); raise SystemExit(3)"], growing=tmp_path
+        )
+    assert caught.value.code == "MR-8003"
+    assert "no route" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "look",
+    [programs.mariadb_folder, programs.kafka_classpath, programs.spark_jars],
+    ids=["MariaDB", "Kafka", "Spark"],
+)
+def test_what_was_not_fetched_is_named(
+    look: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `make setup` as the fix."""
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    with pytest.raises(Fatal) as caught:
+        look()
+    assert caught.value.code == "MR-8005"
+    assert "make setup" in caught.value.fix
+
+
+def test_a_stack_whose_keeper_has_ended_is_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of it runs on, and nobody would restart it."""
+    record = SimpleNamespace(identity=1, spec=SimpleNamespace(name="mariadb"))
+    monkeypatch.setattr(background, "records", lambda _folder: [record])
+    monkeypatch.setattr(background, "is_running", lambda _identity: True)
+    monkeypatch.setattr("deploy.background.StackDescription.read", lambda _folder: object())
+    with pytest.raises(Fatal) as caught:
+        background._running(tmp_path)
+    assert caught.value.code == "MR-8006"
