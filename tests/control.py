@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from kazoo.client import KazooClient
+
 from schemas.documents import (
     Account,
     ApplyTask,
@@ -24,7 +26,7 @@ from schemas.documents import (
 from schemas.status import TaskReport, TaskState
 from zk.backoff import Pace
 from zk.ensemble import Ensemble
-from zk.runner import HeldLease, Report
+from zk.runner import HeldLease, Report, TaskRunner
 from zk.scheduler import Scheduler
 from zk.session import Session
 from zk.supervisor import Supervisor
@@ -102,7 +104,7 @@ class ScriptedRunner:
 def supervised(
     session: Session,
     tree: Tree,
-    runner: ScriptedRunner,
+    runner: TaskRunner,
     *,
     name: str = "w1",
     kind: TaskKind = TaskKind.CAPTURE,
@@ -142,3 +144,25 @@ def _looping(run: Callable[[threading.Event], bool], wake: Callable[[], None]) -
         wake()
         thread.join(timeout=20)
     assert results == [True], "the loop did not end in order"
+
+
+def end_session(hosts: str, session_id: int) -> None:
+    """End anybody's session as the ensemble would: join it by its id and secret, and close it.
+
+    The secret is no secret of a ZooKeeper server's: sixteen bytes of java.util.Random, seeded with the id and a
+    constant of the source (ZooKeeperServer.generatePasswd).
+    """
+    twin = KazooClient(hosts=hosts, client_id=(session_id, _secret_of(session_id)))
+    twin.start(timeout=10)
+    twin.stop()
+    twin.close()
+
+
+def _secret_of(session_id: int) -> bytes:
+    multiplier, mask = 0x5DEECE66D, (1 << 48) - 1
+    state = ((session_id ^ 0xB3415C00) ^ multiplier) & mask
+    secret = b""
+    for _ in range(4):
+        state = (state * multiplier + 0xB) & mask
+        secret += (state >> 16).to_bytes(4, "little")
+    return secret

@@ -42,6 +42,11 @@ class Lease:
         """The fencing number; see zk/epoch.py."""
         return self._epoch
 
+    @property
+    def incarnation(self) -> int:
+        """The session's, when the lease was taken."""
+        return self._incarnation
+
     def is_held(self) -> bool:
         """True until the lease is released or its session is known to be over (also while the ensemble is away)."""
         return not self._is_released and self._session.incarnation == self._incarnation

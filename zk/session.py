@@ -8,13 +8,14 @@ Guarantees
 
     CONNECTED ──connection lost──► SUSPENDED ──back in time──► CONNECTED
         ▲                              │
-        └── new session ◄── LOST ◄─────┘ back too late: the ensemble says so (not before it can be asked)
+        └── new session ◄── LOST ◄─────┘ back too late, or the ensemble was rebuilt: it says so (once it can be asked)
 
 A watch is called once, from kazoo's thread, after the node changed *or* the connection broke; it must only set a
 flag. Not done here: retries, caching, recipes.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -107,6 +108,7 @@ class Session:
         self._listeners: list[Callable[[SessionState], None]] = []
         self._incarnation = 0
         self._state = SessionState.LOST
+        self._suspended_at_s = 0.0
         self._client.add_listener(self._heard)
 
     @classmethod
@@ -251,6 +253,7 @@ class Session:
     def _asked(self, call: Callable[..., Any], *args: object, **named: object) -> Any:
         """The answer, or kazoo's error; waits no longer than the session timeout."""
         if self._state is not SessionState.CONNECTED:
+            self._admit_a_rebuilt_ensemble()
             # nothing was sent: the same answer for reads and writes
             raise Retryable(
                 "MR-4001", f"ZooKeeper is away (session {self._state.value})", hosts=self._hosts
@@ -259,6 +262,15 @@ class Session:
             return call(*args, **named).get(timeout=self._timeout_s)
         except KazooTimeoutError as exc:
             raise zke.OperationTimeoutError(f"no answer in {self._timeout_s:g} s") from exc
+
+    def _admit_a_rebuilt_ensemble(self) -> None:
+        """A server that is behind what we have seen refuses us: it might only lag. When none took us for a session
+        timeout they are all behind, rebuilt or restored: we say that we have seen nothing, and are told that our
+        session is over. Called by whoever asks, for kazoo tells of no attempt to connect.
+        """
+        is_suspended = self._state is SessionState.SUSPENDED
+        if is_suspended and time.monotonic() - self._suspended_at_s > self._timeout_s:
+            self._client.last_zxid = 0
 
     def _heard(self, state: str) -> None:
         known = {
@@ -269,6 +281,8 @@ class Session:
         self._state = known[state]
         if self._state is SessionState.LOST:
             self._incarnation += 1
+        elif self._state is SessionState.SUSPENDED:
+            self._suspended_at_s = time.monotonic()
         for listener in tuple(self._listeners):
             listener(self._state)
 

@@ -11,8 +11,8 @@
 
 Guarantees
 - The runner and the release of the lease are steps of one thread: the lease is never given up while rows may move.
-- A lost session interrupts the runner (its stop event is set) and leads back to the top: new lease, new epoch, and
-  with it a full start from the truth in topic or target.
+- One slot lives in one session: when that is lost the worker ends the slot, and makes another if the task is still
+  its own: new lease, new epoch, and with it a full start from the truth in topic or target.
 - BLOCKED stands in the tree before the lease goes, if the ensemble can be reached; it is remembered here anyway.
 
 The one place where ``except Exception`` is allowed: whatever a runner raises must become a state with a code.
@@ -20,6 +20,7 @@ The one place where ``except Exception`` is allowed: whatever a runner raises mu
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal, MillraceError, Retryable
@@ -72,16 +73,17 @@ class Wanted:
 class Slot:
     """A task that this worker should run."""
 
-    def __init__(self, wanted: Wanted, place: Workplace) -> None:
+    def __init__(self, wanted: Wanted, place: Workplace, *, ended: Callable[[], None]) -> None:
+        """``ended`` is called from the slot's thread as its last act."""
         self.wanted = wanted
         self._place = place
+        self._ended = ended
         self._name = wanted.entry.document.name
-        self._lock = threading.Lock()
         self._ending = threading.Event()
-        self._attempt_stop = threading.Event()
         self._report = TaskReport(TaskState.ASSIGNED, "starting", worker=place.worker)
-        self._ended_at_s = float("inf")
+        self._ending_since_s = float("inf")
         self._running_since_s: float | None = None
+        self._incarnation: int | None = None  # of the session that the last lease was taken in
         self._thread = threading.Thread(target=self._live, name=f"task {self._name}", daemon=True)
 
     def start(self) -> None:
@@ -90,16 +92,9 @@ class Slot:
 
     def end(self) -> None:
         """Stop for good; returns at once. The thread joins its work, then gives the lease up."""
-        with self._lock:
-            if not self._ending.is_set():
-                self._ended_at_s = time.monotonic()
-            self._ending.set()
-            self._attempt_stop.set()
-
-    def interrupt(self) -> None:
-        """The session is over: stop the run there is, then begin again with a new lease."""
-        with self._lock:
-            self._attempt_stop.set()
+        if not self._ending.is_set():
+            self._ending_since_s = time.monotonic()
+        self._ending.set()
 
     def join(self, timeout_s: float) -> bool:
         """Whether the thread has ended."""
@@ -119,7 +114,7 @@ class Slot:
     @property
     def is_stuck(self) -> bool:
         """Asked to end longer ago than a stop may take."""
-        return self.is_alive and time.monotonic() - self._ended_at_s > self._place.pace.stop_s
+        return self.is_alive and time.monotonic() - self._ending_since_s > self._place.pace.stop_s
 
     @property
     def report(self) -> TaskReport:
@@ -127,24 +122,25 @@ class Slot:
         return self._report
 
     def _live(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._ended()
+
+    def _work(self) -> None:
         tries = Tries()
         while not self._ending.is_set():
-            with self._lock:
-                # before the lease: a session lost from here on interrupts this attempt
-                self._attempt_stop = threading.Event()
-                if self._ending.is_set():
-                    self._attempt_stop.set()
             lease = self._lease()
             if lease is None:
                 continue
+            self._incarnation = lease.incarnation
             fault_point(AFTER_ACQUIRE)
-            stop = self._attempt_stop
-            error = self._run(lease, stop)
+            error = self._run(lease)
             tries = self._settled(tries)
-            if error is None and stop.is_set():
+            if error is None and self._ending.is_set():
                 self._tell(TaskState.ASSIGNED, why="stopped by this worker", epoch=lease.epoch)
                 self._release(lease)
-                continue
+                return
             step = after(error, tries, self._place.pace)
             tries = step.tries
             self._tell(step.state, why=step.error.message, error=step.error, next_try_s=step.wait_s)
@@ -177,7 +173,7 @@ class Slot:
             self.end()
         return None
 
-    def _run(self, lease: Lease, stop: threading.Event) -> BaseException | None:
+    def _run(self, lease: Lease) -> BaseException | None:
         self._running_since_s = None
         self._remember()
         self._tell(TaskState.ASSIGNED, why="starting", epoch=lease.epoch)
@@ -185,12 +181,12 @@ class Slot:
             self._place.runner.run(
                 self.wanted.entry.document,
                 lease=lease,
-                stop=stop,
+                stop=self._ending,
                 report=lambda report: self._heard(report, lease),
             )
         except Exception as error:  # noqa: BLE001  # whatever it is, it becomes a state
             # asked to stop and failing on the way out is a stop
-            return None if stop.is_set() and not isinstance(error, Fatal) else error
+            return None if self._ending.is_set() and not isinstance(error, Fatal) else error
         return None
 
     def _remember(self) -> None:
@@ -243,7 +239,13 @@ class Slot:
 
     def _offer(self, report: TaskReport) -> None:
         self._report = report
-        self._place.status.offer(self._name, report, revision=self.wanted.entry.revision)
+        self._place.status.offer(
+            self._name,
+            report,
+            revision=self.wanted.entry.revision,
+            # that an operator has to act is true whatever becomes of the session
+            incarnation=None if report.state is TaskState.BLOCKED else self._incarnation,
+        )
 
     def _release(self, lease: Lease) -> None:
         self._place.status.flush(self._name)

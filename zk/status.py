@@ -6,7 +6,8 @@ worker it goes to.
 
 Guarantees: the latest report wins and at most one is written every ``report_s`` for a task; an unchanged one is
 repeated every ``REPEAT_S`` (its age tells a hung worker); a report never replaces one of a greater epoch. While the
-ensemble is away reports wait; runners never do.
+ensemble is away reports wait; runners never do. A report under a lease goes with its session: written later, into an
+ensemble that was rebuilt meanwhile, its epoch would hide every report to come.
 """
 
 import json
@@ -39,6 +40,7 @@ class Standing:
 class _Offer:
     report: TaskReport
     revision: int
+    incarnation: int | None = None
     written: TaskReport | None = None
     written_at_s: float = float("-inf")
 
@@ -56,14 +58,16 @@ class StatusWriter:
             threading.Lock()
         )  # one writer at a time, so that an older report can't overtake
 
-    def offer(self, task: str, report: TaskReport, *, revision: int) -> None:
-        """Make this the task's report; returns at once. Reports without a lease (epoch 0) are not for the tree."""
+    def offer(
+        self, task: str, report: TaskReport, *, revision: int, incarnation: int | None = None
+    ) -> None:
+        """Make this the task's report; returns at once. Reports without a lease (epoch 0) are not for the tree.
+
+        ``incarnation``: of the session it is true in; ``None`` for one that outlives sessions.
+        """
         with self._lock:
-            known = self._offers.get(task)
-            if known is None:
-                self._offers[task] = _Offer(report, revision)
-            else:
-                known.report, known.revision = report, revision
+            known = self._offers.setdefault(task, _Offer(report, revision))
+            known.report, known.revision, known.incarnation = report, revision, incarnation
 
     def latest(self, task: str) -> TaskReport | None:
         """The report offered last."""
@@ -94,7 +98,7 @@ class StatusWriter:
         with self._writing:
             report, revision, now_s = offer.report, offer.revision, time.monotonic()
             age_s = now_s - offer.written_at_s
-            if report.epoch == 0:
+            if report.epoch == 0 or offer.incarnation not in (None, self._session.incarnation):
                 return True
             if not is_due and (
                 age_s < self._report_s or (report == offer.written and age_s < REPEAT_S)

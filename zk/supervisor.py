@@ -5,8 +5,8 @@ so that a task that is slow to stop holds no other up.
 
 Guarantees
 - While the ensemble is away nothing is decided and running tasks go on, reported as DEGRADED.
-- A session found to be over interrupts every slot: each stops, joins, and takes a new lease (a new epoch) if the
-  task is still ours.
+- A session found to be over ends every slot: each stops, joins, and is made anew (a new lease, a new epoch) if the
+  task is still ours by what the new session reads.
 - A document that can't be read changes nothing about a task that runs (the last good one stays).
 - At the end every slot is joined before the session is closed; a slot that does not end within ``stop_s`` is named
   and its lease is left standing: it ends with the process.
@@ -205,7 +205,7 @@ class Supervisor:
 
     def _start(self, name: str, wanted: Wanted) -> None:
         self._blocked.pop(name, None)
-        slot = self._slots[name] = Slot(wanted, self._place)
+        slot = self._slots[name] = Slot(wanted, self._place, ended=self._wake.set)
         slot.start()
         log.info("task started", task=name, kind=self._kind.value)
 
@@ -252,7 +252,7 @@ class Supervisor:
     def _state_changed(self, state: SessionState) -> None:
         if state is SessionState.LOST:
             for slot in tuple(self._slots.values()):
-                slot.interrupt()
+                slot.end()
         self._wake.set()
 
     def _overlaid(self, report: TaskReport) -> TaskReport:

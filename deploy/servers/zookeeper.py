@@ -90,6 +90,11 @@ class ZooKeeperServer:
         """SIGKILL, as a crash."""
         self.process.kill()
 
+    def lose_everything(self) -> None:
+        """SIGKILL, and all its data gone: ``start`` begins a new ensemble at the same address."""
+        self.kill()
+        shutil.rmtree(self.folder / "data")
+
     def pause(self) -> None:
         """SIGSTOP."""
         self.process.pause()

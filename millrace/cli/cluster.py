@@ -23,7 +23,8 @@ def show() -> None:
 def raise_it() -> None:
     """After the ensemble was rebuilt or restored: epochs given from now on are above all given before.
 
-    Make sure first that no other cluster runs the same tasks.
+    An ensemble that lost everything begins with generation 1 again: raise it as often as it had been raised, and once
+    more. Make sure first that no other cluster runs the same tasks.
     """
     with control() as now:
         print(f"cluster {now.tree.cluster} generation {raise_generation(now.session, now.tree)}")

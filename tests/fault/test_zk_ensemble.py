@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from deploy.servers import ZooKeeperServer
 from millrace.errors import Retryable
@@ -26,7 +25,7 @@ from tests.control import (
 from tests.control_process import launched
 from tests.waiting import eventually
 from zk.ensemble import Ensemble
-from zk.lease import acquire
+from zk.epoch import raise_generation
 from zk.runner import HeldLease
 from zk.session import Session, SessionState
 from zk.store import Store
@@ -129,65 +128,11 @@ def test_a_task_that_fails_while_the_ensemble_is_away_waits_for_it(
         eventually(lambda: _seen_running(session, ensemble))
 
 
-def test_an_expired_session_means_a_full_start_under_a_new_epoch(
-    session: Session, ensemble: Ensemble
-) -> None:
-    """The runner is stopped and joined first; then the task is taken anew, here, where it is assigned."""
-    runner = ScriptedRunner()
-    with (
-        ensemble.session() as own,
-        ensemble.session() as of_scheduler,
-        supervised(own, ensemble.tree, runner),
-        scheduled(of_scheduler, ensemble.tree),
-    ):
-        eventually(lambda: _seen_running(session, ensemble))
-        expire(own, ensemble)
-        eventually(lambda: len(runner.starts) == 2)
-        eventually(lambda: _seen_running(session, ensemble))
-        first, second = runner.epochs("shop-capture")
-        assert second > first
-        assert runner.ends == [("shop-capture", first)]
-        assert runner.overlaps == []
-
-
-def test_a_lease_is_known_to_be_lost_when_its_session_is(
-    session: Session, ensemble: Ensemble
-) -> None:
-    """Also after the client has a new session and is connected again."""
-    with ensemble.session() as own:
-        lease = acquire(own, ensemble.tree, task="t", worker="w1")
-        incarnation = own.incarnation
-        expire(own, ensemble)
-        eventually(lambda: own.incarnation > incarnation and own.state is SessionState.CONNECTED)
-        assert not lease.is_held()
-        assert session.get(ensemble.tree.owner("t")) is None
-
-
-def test_a_scheduler_whose_session_expired_leads_again_or_stands_by(
-    session: Session, ensemble: Ensemble
-) -> None:
-    """Two candidates; the leader's session is ended: tasks created afterwards are assigned."""
-    runner = ScriptedRunner()
-    store = Store(session, ensemble.tree)
-    with (
-        ensemble.session() as own,
-        ensemble.session() as first,
-        ensemble.session() as second,
-        supervised(own, ensemble.tree, runner),
-        scheduled(first, ensemble.tree, name="s1"),
-    ):
-        eventually(lambda: len(runner.starts) == 1)
-        with scheduled(second, ensemble.tree, name="s2"):
-            expire(first, ensemble)
-            store.create_task(a_capture("later"))
-            eventually(lambda: len(runner.starts) == 2)
-            assert [name for name, _ in runner.starts] == ["shop-capture", "later"]
-
-
 def test_a_frozen_ensemble_disturbs_nothing_for_good(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:
-    """Frozen for longer than every session: what runs afterwards runs once, under an epoch no smaller."""
+    """Frozen for longer than every session: afterwards the task goes on undisturbed, or was ended and begun anew under
+    a greater epoch, as the ensemble decides who came first; never both."""
     runner = ScriptedRunner()
     with (
         ensemble.session() as own,
@@ -206,6 +151,35 @@ def test_a_frozen_ensemble_disturbs_nothing_for_good(
         assert runner.overlaps == []
         epochs = runner.epochs("shop-capture")
         assert epochs == sorted(set(epochs))
+        assert [epoch for _, epoch in runner.ends] == epochs[:-1]
+
+
+def test_a_rebuilt_ensemble_is_joined_by_who_knew_the_former_one(
+    session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
+) -> None:
+    """All its data lost: workers and schedulers end what nobody asks for any more, and serve the new tree. What it
+    gives are smaller epochs: see `test_after_the_loss_of_the_ensemble_no_older_epoch_wins`."""
+    runner = ScriptedRunner()
+    raise_generation(session, ensemble.tree)
+    with (
+        ensemble.session() as own,
+        ensemble.session() as of_scheduler,
+        supervised(own, ensemble.tree, runner) as supervisor,
+        scheduled(of_scheduler, ensemble.tree),
+    ):
+        eventually(lambda: _seen_running(session, ensemble))
+        new_zookeeper.lose_everything()
+        assert runner.ends == []
+        new_zookeeper.start()
+        eventually(lambda: own.incarnation == 1 and supervisor.reports() == {})
+        with ensemble.session() as fresh:
+            store = Store(fresh, ensemble.tree)
+            store.create_set(a_set())
+            store.create_task(a_capture())
+            eventually(lambda: _seen_running(fresh, ensemble))
+        first, second = runner.epochs("shop-capture")
+        assert second < first
+        assert runner.ends == [("shop-capture", first)]
 
 
 def test_a_worker_started_without_an_ensemble_waits_for_it(
@@ -227,12 +201,3 @@ def test_a_worker_started_without_an_ensemble_waits_for_it(
             store.create_task(a_capture())
             with scheduled(session, ensemble.tree):
                 eventually(lambda: len(worker.epochs("shop-capture")) == 1, timeout_s=30)
-
-
-def expire(session: Session, ensemble: Ensemble) -> None:
-    """End a session as the ensemble would: somebody else joins it by its id and secret, and closes it."""
-    client_id = session._client.client_id  # only its owner knows the secret
-    twin = KazooClient(hosts=ensemble.hosts, client_id=client_id)
-    twin.start(timeout=10)
-    twin.stop()
-    twin.close()

@@ -1,0 +1,92 @@
+"""Sessions that the ensemble declares over: full starts under new epochs, leases known to be lost, another leader."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.servers import ZooKeeperServer
+from tests.control import (
+    ScriptedRunner,
+    a_capture,
+    a_set,
+    end_session,
+    ensemble_of,
+    scheduled,
+    supervised,
+)
+from tests.waiting import eventually
+from zk.ensemble import Ensemble
+from zk.lease import acquire
+from zk.session import Session, SessionState
+from zk.store import Store
+
+
+@pytest.fixture
+def ensemble(zookeeper: ZooKeeperServer) -> Ensemble:
+    """A cluster of this test's own."""
+    return ensemble_of(zookeeper.hosts)
+
+
+@pytest.fixture
+def session(ensemble: Ensemble) -> Iterator[Session]:
+    """A session with a set and a capture task."""
+    with ensemble.session() as session:
+        store = Store(session, ensemble.tree)
+        store.create_set(a_set())
+        store.create_task(a_capture())
+        yield session
+
+
+def test_an_expired_session_means_a_full_start_under_a_new_epoch(
+    session: Session, ensemble: Ensemble
+) -> None:
+    """The runner is stopped and joined first; then the task is taken anew, here, where it is assigned."""
+    assert session.children(ensemble.tree.folder("tasks")) == ("shop-capture",)
+    runner = ScriptedRunner()
+    with (
+        ensemble.session() as own,
+        ensemble.session() as of_scheduler,
+        supervised(own, ensemble.tree, runner),
+        scheduled(of_scheduler, ensemble.tree),
+    ):
+        eventually(lambda: len(runner.starts) == 1)
+        end_session(ensemble.hosts, own.id)
+        eventually(lambda: len(runner.starts) == 2)
+        first, second = runner.epochs("shop-capture")
+        assert second > first
+        assert runner.ends == [("shop-capture", first)]
+        assert runner.overlaps == []
+
+
+def test_a_lease_is_known_to_be_lost_when_its_session_is(
+    session: Session, ensemble: Ensemble
+) -> None:
+    """Also after the client has a new session and is connected again."""
+    with ensemble.session() as own:
+        lease = acquire(own, ensemble.tree, task="t", worker="w1")
+        incarnation = own.incarnation
+        end_session(ensemble.hosts, own.id)
+        eventually(lambda: own.incarnation > incarnation and own.state is SessionState.CONNECTED)
+        assert not lease.is_held()
+        assert session.get(ensemble.tree.owner("t")) is None
+
+
+def test_a_scheduler_whose_session_expired_leads_again_or_stands_by(
+    session: Session, ensemble: Ensemble
+) -> None:
+    """Two candidates; the leader's session is ended: tasks created afterwards are assigned."""
+    runner = ScriptedRunner()
+    store = Store(session, ensemble.tree)
+    with (
+        ensemble.session() as own,
+        ensemble.session() as first,
+        ensemble.session() as second,
+        supervised(own, ensemble.tree, runner),
+        scheduled(first, ensemble.tree, name="s1"),
+    ):
+        eventually(lambda: len(runner.starts) == 1)
+        with scheduled(second, ensemble.tree, name="s2"):
+            end_session(ensemble.hosts, first.id)
+            store.create_task(a_capture("later"))
+            eventually(lambda: len(runner.starts) == 2)
+            assert [name for name, _ in runner.starts] == ["shop-capture", "later"]
