@@ -1,13 +1,16 @@
 """Real servers as fixtures. A server that can't be started fails the test; none is skipped silently.
 
 Session scope, shared (make databases and topics of your own in them): ``source_set``, ``target_server`` (each flavour
-in turn), ``mariadb_server``, ``mysql_server``, ``kafka``, ``zookeeper``, ``mysqlbinlog``. To break servers, make your
-own with ``new_set``, ``new_server``, ``new_kafka``, ``new_zookeeper``: they end with the test.
+in turn), ``mariadb_server``, ``mysql_server``, ``kafka``, ``zookeeper``, ``registry``, ``mysqlbinlog``. To break
+servers, make your own with ``new_set``, ``new_server``, ``new_kafka``, ``new_zookeeper``: they end with the test.
 
 Where there is no MySQL, its half of the tests is left out and the run says so, first and last.
 """
 
+import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -86,6 +89,18 @@ def zookeeper(servers_folder: Path) -> Iterator[ZooKeeperServer]:
     server.start()
     yield server
     server.kill()
+
+
+@pytest.fixture(scope="session")
+def registry(kafka: KafkaServer) -> Iterator[str]:
+    """The URL of a schema registry over the shared broker."""
+    command = (sys.executable, "-m", "millrace", "registry", "--kafka", kafka.bootstrap)
+    with subprocess.Popen((*command, "--port", "0"), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["registry"]
+        finally:
+            process.terminate()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,177 @@
+"""Two owners of one capture task: whoever was succeeded writes nothing, whatever it knows of ZooKeeper.
+
+Real capture over a real source, broker and ensemble, under load; every topic is read back by a subscriber.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
+from millrace.errors import Fenced
+from schemas.status import TaskState
+from tests.capture_cluster import CaptureCluster, Fence, Source
+from tests.control import end_session, ensemble_of, scheduled
+from tests.line import Line
+from tests.waiting import eventually
+from zk.ensemble import Ensemble
+from zk.epoch import raise_generation
+from zk.session import Session, SessionState
+from zk.store import Store
+
+
+@pytest.fixture
+def ensemble(request: pytest.FixtureRequest) -> Ensemble:
+    """A cluster of this test's own: in a ZooKeeper that it may break if it asks for one."""
+    name = "new_zookeeper" if "new_zookeeper" in request.fixturenames else "zookeeper"
+    server: ZooKeeperServer = request.getfixturevalue(name)
+    return ensemble_of(server.hosts)
+
+
+@pytest.fixture
+def session(ensemble: Ensemble) -> Iterator[Session]:
+    """The test's own session."""
+    with ensemble.session() as session:
+        yield session
+
+
+@pytest.fixture
+def cluster(
+    ensemble: Ensemble, kafka: KafkaServer, registry: str, tmp_path: Path
+) -> Iterator[CaptureCluster]:
+    """Nothing runs yet."""
+    with ExitStack() as ends:
+        yield CaptureCluster(ensemble, kafka, registry, folder=tmp_path, ends=ends)
+
+
+@pytest.fixture
+def source(cluster: CaptureCluster, mariadb_server: DatabaseServer) -> Source:
+    """One source under load."""
+    return cluster.add_source(mariadb_server)
+
+
+@pytest.mark.parametrize("how", ["cut", "swallowed"])
+def test_a_worker_cut_off_from_zookeeper_alone_is_fenced_by_kafka_and_lets_its_successor_be(
+    cluster: CaptureCluster, session: Session, source: Source, how: str
+) -> None:
+    """Rows go on while nobody else has the task; then Kafka ends the former owner, whose lease still seems to be
+    held; when its line heals it is a worker again, and writes nothing more."""
+    ensemble = cluster.ensemble
+    cluster.create(session)
+    with (
+        Line(int(ensemble.hosts.rpartition(":")[2])) as line,
+        replace(ensemble, hosts=line.hosts).session() as cut_off,
+        ensemble.session() as of_second,
+        ensemble.session() as of_scheduler,
+        scheduled(of_scheduler, ensemble.tree),
+        cluster.worker(cut_off, "first") as first,
+    ):
+        before = cluster.run_all(session)[source.name]
+        source.goes_on()
+        line.cut() if how == "cut" else line.swallow()
+        eventually(lambda: first.supervisor.reports()[source.name].state is TaskState.DEGRADED)
+        eventually(lambda: session.get(ensemble.tree.owner(source.name)) is None)
+        source.goes_on()
+        assert first.witness.ends == []
+
+        with cluster.worker(of_second, "second") as second:
+            eventually(lambda: len(first.witness.ends) == 1, what="the first is fenced")
+            after = cluster.run_all(session)[source.name]
+            assert after.worker == "second"
+            assert after.epoch > before.epoch
+            (fenced,) = first.witness.ends
+            assert isinstance(fenced.error, Fenced)
+            assert fenced.error.code in ("MR-3003", "MR-3010")
+            assert (fenced.is_held, fenced.session) == (True, SessionState.SUSPENDED)
+            assert "waits for its lease" in first.supervisor.reports()[source.name].why
+
+            line.heal()
+            eventually(lambda: session.get(ensemble.tree.worker("first")) is not None)
+            eventually(lambda: first.supervisor.reports() == {})
+            source.goes_on()
+            assert first.witness.starts == [(source.name, before.epoch)]
+            assert second.witness.starts == [(source.name, after.epoch)]
+            cluster.assert_whole()
+    assert source.fences() == [Fence(before.epoch, "first"), Fence(after.epoch, "second")]
+
+
+def test_a_session_ended_by_force_means_a_full_start_under_a_new_epoch(
+    cluster: CaptureCluster, session: Session, source: Source
+) -> None:
+    """In the middle of the stream: the run is joined, the next has a greater epoch, fences and reads the tail."""
+    ensemble = cluster.ensemble
+    cluster.create(session)
+    with (
+        ensemble.session() as own,
+        ensemble.session() as of_scheduler,
+        scheduled(of_scheduler, ensemble.tree),
+        cluster.worker(own, "only") as worker,
+    ):
+        starts = worker.witness.starts
+        for count in (1, 2, 3):
+            eventually(partial(_runs, cluster, session, source, starts, count))
+            source.goes_on()
+            if count < 3:
+                end_session(ensemble.hosts, own.id)
+        assert len(starts) == 3
+        epochs = [epoch for _, epoch in starts]
+        assert epochs == sorted(set(epochs))
+        assert [ending.epoch for ending in worker.witness.ends] == epochs[:-1]
+        cluster.assert_whole()
+    assert source.fences() == [Fence(epoch, "only") for epoch in epochs]
+
+
+def test_after_the_loss_of_the_ensemble_no_older_epoch_wins(
+    cluster: CaptureCluster, session: Session, source: Source, new_zookeeper: ZooKeeperServer
+) -> None:
+    """Rows go on without it. A new ensemble numbers from the beginning: the topic knows a greater epoch, the task is
+    blocked with what to do, and runs when that was done; nothing is lost, repeated or out of order."""
+    ensemble = cluster.ensemble
+    raise_generation(session, ensemble.tree)
+    cluster.create(session)
+    with (
+        ensemble.session() as own,
+        ensemble.session() as of_scheduler,
+        scheduled(of_scheduler, ensemble.tree),
+        cluster.worker(own, "only"),
+    ):
+        before = cluster.run_all(session)[source.name]
+        source.goes_on()
+        new_zookeeper.lose_everything()
+        source.goes_on()
+        new_zookeeper.start()
+        with ensemble.session() as fresh:
+            eventually(lambda: fresh.get(ensemble.tree.worker("only")) is not None)
+            cluster.create(fresh)
+            eventually(lambda: cluster.reports(fresh)[source.name].state is TaskState.BLOCKED)
+            blocked = cluster.reports(fresh)[source.name]
+            assert blocked.code == "MR-4006"
+            assert blocked.epoch < before.epoch
+            assert source.fences() == [Fence(before.epoch, "only")]
+            raise_generation(fresh, ensemble.tree)
+            assert raise_generation(fresh, ensemble.tree) == 3
+            Store(fresh, ensemble.tree).resume(source.name)
+            after = cluster.run_all(fresh)[source.name]
+            source.goes_on()
+        cluster.assert_whole()
+    assert source.fences() == [Fence(before.epoch, "only"), Fence(after.epoch, "only")]
+    assert after.epoch > before.epoch
+
+
+def _runs(
+    cluster: CaptureCluster,
+    session: Session,
+    source: Source,
+    starts: list[tuple[str, int]],
+    count: int,
+) -> bool:
+    """The task was started so many times, and its status says that the last of them runs."""
+    report = cluster.reports(session)[source.name]
+    return len(starts) == count and (report.state, report.epoch) == (
+        TaskState.RUNNING,
+        starts[-1][1],
+    )
