@@ -18,6 +18,7 @@ from millrace.errors import Fatal
 Arguments = Sequence[object] | Mapping[str, object] | None
 Row = tuple[object, ...]
 CONNECT_S = 5
+_OVERTAKEN = (ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED)
 
 
 @contextmanager
@@ -88,6 +89,21 @@ def open_root(path: Path, *, database: str | None = None) -> "Connection[Cursor]
 
 class Deadlock(Exception):
     """The server gave up one of two source transactions that waited for each other: it was rolled back."""
+
+
+class Overtaken(Exception):
+    """Somebody else was faster: a deadlock, a lock waited for in vain, a table that DDL moved or changed meanwhile."""
+
+
+@contextmanager
+def overtaken_told() -> Iterator[None]:
+    """A driver's error of that kind inside the block comes out as ``Overtaken``; the caller rolls back."""
+    try:
+        yield
+    except pymysql.Error as error:
+        if error.args[0] in _OVERTAKEN:
+            raise Overtaken(str(error)) from error
+        raise
 
 
 @contextmanager

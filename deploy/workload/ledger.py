@@ -1,0 +1,530 @@
+"""A ledger whose every wrong copy shows: the workload of the fault campaigns.
+
+A few writers, each on a connection of its own, run source transactions over several tables:
+
+    entries     one row (writer, n) in each: n counts the writer's committed transactions, 1, 2, 3, …, and ``row_count``
+                says how many rows this transaction changed, the entry's own included
+    accounts    transfers: the sum of all balances is SUM after every source transaction; keys change, rows go and come
+    seats       two unique secondary keys whose values are swapped between rows
+    specimens   every type at its extremes, NULL, bytes that are no text in their character set
+    loose       no key at all: rows that stand twice
+    passing     renamed away and back, and emptied, while it is written
+    never       filled only by what is rolled back
+
+Some are rolled back, some roll back to a savepoint in their middle. What must never be seen is marked: ``ghost`` is 1
+(in accounts, money vanishes). ``_Ddl`` adds, renames and drops columns, creates, swaps and drops tables, empties some.
+
+The sequence of decisions depends on ``seed`` alone; what the server makes of it depends on timing, too. Writers provoke
+deadlocks and get over them. Works on MySQL and MariaDB. ``LedgerCounts.acknowledged`` is what was promised: the
+last n whose COMMIT was answered, by writer. Not done here: getting over a source that goes away.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from deploy.servers.sql import Overtaken, overtaken_told
+from deploy.workload.shop import Connect, Connection, Counts
+from deploy.workload.specimens import COLUMNS, specimen
+
+ACCOUNT_COUNT = 12
+OPENING = 1000
+SUM = ACCOUNT_COUNT * OPENING
+MOVED = 1000  # an account has one of two numbers: its own, or so much more
+SEAT_COUNT = 40
+WRITERS = 3
+RATE = 60.0  # source transactions a second of all writers
+DDL_INTERVAL_S = 0.7
+LIVE_MAX = 60  # specimens and loose rows of a writer: then it rather deletes
+LOCK_WAIT_S = 2  # a metadata lock and a row lock can wait for each other, and no server finds out
+
+KEYS = {
+    "entries": ("writer", "n"),
+    "accounts": ("id",),
+    "seats": ("id",),
+    "specimens": ("id",),
+    "loose": (),
+    "passing": ("id",),
+    "never": ("id",),
+}  # primary keys; tables that DDL creates have ("id",)
+CREATE = (
+    "CREATE TABLE entries (writer INT NOT NULL, n INT NOT NULL, ghost TINYINT NOT NULL, row_count INT NOT NULL,"
+    " PRIMARY KEY (writer, n))",
+    "CREATE TABLE accounts (id INT NOT NULL PRIMARY KEY, balance BIGINT NOT NULL)",
+    "CREATE TABLE seats (id INT NOT NULL PRIMARY KEY, place INT UNIQUE, code VARBINARY(8) UNIQUE,"
+    " ghost TINYINT NOT NULL)",
+    f"CREATE TABLE specimens (id BIGINT NOT NULL PRIMARY KEY, ghost TINYINT NOT NULL, {COLUMNS})"
+    " DEFAULT CHARSET=utf8mb4",
+    "CREATE TABLE loose (writer INT, body VARCHAR(40), ghost TINYINT) DEFAULT CHARSET=utf8mb4",
+    "CREATE TABLE passing (id BIGINT NOT NULL PRIMARY KEY, body VARCHAR(40), ghost TINYINT NOT NULL)"
+    " DEFAULT CHARSET=utf8mb4",
+    "CREATE TABLE never (id BIGINT NOT NULL PRIMARY KEY)",
+)
+WORDS = ("Ada", "Bjørn", "Эмма", "顾客", "O'Hara", "Zoë 🛒", "", "null")
+
+
+@dataclass(slots=True)
+class LedgerCounts(Counts):
+    """What the workload did; ``acknowledged`` is the last n of each writer whose COMMIT was answered."""
+
+    acknowledged: dict[int, int] = field(default_factory=dict)
+    in_savepoints: int = 0
+    overtaken: int = 0
+
+
+def create_ledger(connect: Connect, *, database: str = "ledger") -> None:
+    """Creates the database, its tables, the accounts (in one source transaction) and the seats."""
+    with closing(connect()) as connection:
+        cursor = connection.cursor()
+        cursor.execute(f"CREATE DATABASE `{database}` DEFAULT CHARSET utf8mb4")
+        cursor.execute(f"USE `{database}`")
+        for statement in CREATE:
+            cursor.execute(statement)
+        numbers = range(1, ACCOUNT_COUNT + 1)
+        cursor.executemany(
+            "INSERT INTO accounts VALUES (%s,%s)", [(number, OPENING) for number in numbers]
+        )
+        cursor.executemany(
+            "INSERT INTO seats VALUES (%s,%s,%s,0)",
+            [(seat, seat, seat.to_bytes(2, "big")) for seat in range(SEAT_COUNT)],
+        )
+        connection.commit()
+
+
+def run_ledger(
+    connect: Connect,
+    *,
+    duration_s: float,
+    seed: int,
+    counts: LedgerCounts,
+    rate: float = RATE,
+    stop: threading.Event | None = None,
+) -> None:
+    """Runs the ledger for ``duration_s``, or until ``stop``, at about ``rate`` transactions a second in all; blocks.
+
+    The connections must have the ledger's database selected. Raises what a writer or the DDL raised.
+    """
+    failures: list[BaseException] = []
+    deadline = time.monotonic() + duration_s
+    ending = stop or threading.Event()
+
+    def work(run: Callable[[Connection], None]) -> None:
+        try:
+            with closing(connect()) as connection:
+                _prepare(connection)
+                run(connection)
+        except BaseException as exc:  # noqa: BLE001 - handed to the caller, who re-raises it
+            failures.append(exc)
+            ending.set()
+
+    def write(connection: Connection, number: int) -> None:
+        _Writer(connection, number=number, seed=seed, counts=counts).run(
+            deadline, WRITERS / rate, ending
+        )
+
+    def change(connection: Connection) -> None:
+        _Ddl(connection, seed=seed, counts=counts).run(deadline, ending)
+
+    jobs: list[Callable[[Connection], None]] = [
+        lambda connection, number=number: write(connection, number)  # type: ignore[misc]
+        for number in range(WRITERS)
+    ]
+    threads = [
+        threading.Thread(target=work, args=(job,), name=f"ledger-{n}")
+        for n, job in enumerate([*jobs, change])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _prepare(connection: Connection) -> None:
+    cursor = connection.cursor()
+    cursor.execute(
+        f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S},"
+        " sql_mode = 'STRICT_TRANS_TABLES'"  # zero dates are specimens, too
+    )
+    # without it, a search in a table without a key locks all of it
+    cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+
+def _paced(deadline: float, pause_s: float, ending: threading.Event) -> Iterator[None]:
+    due = time.monotonic()
+    while due < deadline and not ending.is_set():
+        yield
+        due += pause_s
+        ending.wait(max(due - time.monotonic(), 0.0))
+
+
+@dataclass(slots=True)
+class _Own:
+    """What a writer believes of its own rows; a copy is taken back with what is rolled back."""
+
+    specimens: list[int] = field(default_factory=list)
+    passing: list[int] = field(default_factory=list)
+    loose: int = 0
+
+    def copy(self) -> "_Own":
+        return _Own(list(self.specimens), list(self.passing), self.loose)
+
+
+class _Writer:
+    """One connection's share: its entries, specimens and loose rows are its own, accounts and seats are everybody's."""
+
+    def __init__(
+        self, connection: Connection, *, number: int, seed: int, counts: LedgerCounts
+    ) -> None:
+        self.connection = connection
+        self.cursor: Any = connection.cursor()
+        self.chance = random.Random(f"{seed}/{number}")
+        self.number = number
+        self.counts = counts
+        self.n = 0
+        self.next_id = (number + 1) * 10_000_000
+        self.own = _Own()
+        self.is_ghost = 0
+        self.row_count = 0
+        self.steps = (
+            self.transfer,
+            self.move_account,
+            self.reopen_account,
+            self.swap_seats,
+            self.add_specimen,
+            self.change_specimens,
+            self.drop_specimen,
+            self.write_loose,
+            self.write_passing,
+        )
+        self.weights = (30, 6, 4, 14, 20, 10, 6, 14, 10)
+
+    def run(self, deadline: float, pause_s: float, ending: threading.Event) -> None:
+        for _ in _paced(deadline, pause_s, ending):
+            before = self.own.copy()
+            self.row_count = 0
+            self.is_ghost = int(self.chance.random() < 0.12)
+            try:
+                with overtaken_told():
+                    self.transaction()
+                    if not self.is_ghost:
+                        self.connection.commit()
+            except Overtaken:
+                self.counts.overtaken += 1
+                self.is_ghost = 1
+            if self.is_ghost:
+                self.connection.rollback()
+                self.own = before
+            else:
+                self.n += 1
+                self.counts.acknowledged[self.number] = self.n
+            self.counts.add(rows=self.row_count, committed=not self.is_ghost)
+
+    def transaction(self) -> None:
+        """Some steps, the entry among them, perhaps a part that is taken back."""
+        steps = self.chance.choices(self.steps, self.weights, k=self.chance.randint(1, 5))
+        entry_at = self.chance.randint(0, len(steps))
+        regret_at = self.chance.randint(0, len(steps)) if self.chance.random() < 0.15 else -1
+        for place in range(len(steps) + 1):
+            if place == entry_at:
+                self.enter()
+            if place == regret_at:
+                self.regret()
+            if place < len(steps):
+                steps[place]()
+        if entry_at < len(steps):
+            self.count(
+                "UPDATE entries SET row_count=%s WHERE writer=%s AND n=%s",
+                (self.row_count + 1, self.number, self.n + 1),
+            )
+
+    def enter(self) -> None:
+        """The entry; when it does not come last, ``row_count`` is written again at the end."""
+        self.count(
+            "INSERT INTO entries (writer, n, ghost, row_count) VALUES (%s,%s,%s,%s)",
+            (self.number, self.n + 1, self.is_ghost, self.row_count + 1),
+        )
+
+    def regret(self) -> None:
+        """A few steps between a savepoint and the way back to it."""
+        own, row_count, was_ghost = self.own.copy(), self.row_count, self.is_ghost
+        self.cursor.execute("SAVEPOINT here")
+        self.is_ghost = 1
+        for step in self.chance.choices(self.steps, self.weights, k=self.chance.randint(1, 3)):
+            step()
+        self.cursor.execute("INSERT INTO never VALUES (%s)", (self.take_id(),))
+        self.cursor.execute("ROLLBACK TO SAVEPOINT here")
+        self.own, self.row_count, self.is_ghost = own, row_count, was_ghost
+        self.counts.in_savepoints += 1
+
+    # ---- steps: each leaves the sum as it was, unless it is a ghost ------------------------------------
+
+    def transfer(self) -> None:
+        """From one account to another, now and then in an order that makes deadlocks."""
+        giver, taker = self.chance.sample(range(1, ACCOUNT_COUNT + 1), 2)
+        if giver > taker and self.chance.random() < 0.7:
+            giver, taker = taker, giver
+        amount = self.chance.randint(1, 500)
+        self.add_to(giver, -amount)
+        if not self.is_ghost:
+            self.add_to(taker, amount)
+
+    def add_to(self, account: int, amount: int) -> None:
+        self.one(
+            "UPDATE accounts SET balance=balance+%s WHERE id IN (%s,%s)",
+            (amount, account, account + MOVED),
+        )
+
+    def move_account(self) -> None:
+        """Its key changes."""
+        account = self.chance.randint(1, ACCOUNT_COUNT)
+        self.one(
+            f"UPDATE accounts SET id=IF(id>{MOVED},id-{MOVED},id+{MOVED}) WHERE id IN (%s,%s)",
+            (account, account + MOVED),
+        )
+
+    def reopen_account(self) -> None:
+        """Deleted, its money given to another, and inserted again with some of that: one key, two rows."""
+        account, other = sorted(self.chance.sample(range(1, ACCOUNT_COUNT + 1), 2))
+        self.cursor.execute(
+            "SELECT id, balance FROM accounts WHERE id IN (%s,%s) FOR UPDATE",
+            (account, account + MOVED),
+        )
+        found = self.cursor.fetchall()
+        if len(found) != 1 or found[0][1] == 0:
+            return
+        ((number, balance),) = found
+        back = self.chance.randint(1, 300)
+        self.one("DELETE FROM accounts WHERE id=%s", (number,))
+        self.add_to(other, balance)
+        self.one("INSERT INTO accounts (id, balance) VALUES (%s,%s)", (number, back))
+        if not self.is_ghost:
+            self.add_to(other, -back)
+
+    def swap_seats(self) -> None:
+        """Two rows exchange the values of a unique key, by way of NULL."""
+        column = self.chance.choice(("place", "code"))
+        first, second = self.chance.sample(range(SEAT_COUNT), 2)
+        self.cursor.execute(
+            f"SELECT id, {column} FROM seats WHERE id IN (%s,%s) FOR UPDATE", (first, second)
+        )
+        values = dict(self.cursor.fetchall())
+        for seat, value in (
+            (first, None),
+            (second, values.get(first)),
+            (first, values.get(second)),
+        ):
+            self.count(
+                f"UPDATE seats SET {column}=%s, ghost=%s WHERE id=%s", (value, self.is_ghost, seat)
+            )
+
+    def add_specimen(self) -> None:
+        made = specimen(self.chance)
+        number = self.take_id()
+        names = ", ".join(f"`{name}`" for name in made)
+        marks = ",".join(["%s"] * (len(made) + 2))
+        self.count(
+            f"INSERT INTO specimens (id, ghost, {names}) VALUES ({marks})",
+            (number, self.is_ghost, *made.values()),
+        )
+        self.own.specimens.append(number)
+        if len(self.own.specimens) > LIVE_MAX:
+            self.drop_specimen()
+
+    def change_specimens(self) -> None:
+        """Some columns of one or several rows in one statement; or a key."""
+        if not self.own.specimens:
+            return self.add_specimen()
+        if self.chance.random() < 0.2:
+            place = self.chance.randrange(len(self.own.specimens))
+            number = self.take_id()
+            self.count(
+                "UPDATE specimens SET id=%s, ghost=%s WHERE id=%s",
+                (number, self.is_ghost, self.own.specimens[place]),
+            )
+            self.own.specimens[place] = number
+            return None
+        made = specimen(self.chance)
+        names = self.chance.sample(list(made), self.chance.randint(1, 6))
+        rows = self.chance.sample(self.own.specimens, min(len(self.own.specimens), 3))
+        sets = ", ".join(f"`{name}`=%s" for name in names)
+        marks = ",".join(["%s"] * len(rows))
+        return self.count(
+            f"UPDATE specimens SET {sets}, ghost=%s WHERE id IN ({marks})",
+            (*(made[name] for name in names), self.is_ghost, *rows),
+        )
+
+    def drop_specimen(self) -> None:
+        if self.own.specimens:
+            place = self.chance.randrange(len(self.own.specimens))
+            self.count("DELETE FROM specimens WHERE id=%s", (self.own.specimens.pop(place),))
+
+    def write_loose(self) -> None:
+        """Insert twice the same, change one of the rows that are alike, delete one."""
+        body = self.chance.choice(WORDS)
+        if self.own.loose < LIVE_MAX and self.chance.random() < 0.6:
+            for _ in range(self.chance.randint(1, 2)):
+                row = (self.number, body, self.is_ghost)
+                self.count("INSERT INTO loose (writer, body, ghost) VALUES (%s,%s,%s)", row)
+                self.own.loose += 1
+        elif self.chance.random() < 0.5:
+            self.count(
+                "UPDATE loose SET body=%s, ghost=%s WHERE writer=%s LIMIT 1",
+                (body, self.is_ghost, self.number),
+            )
+        else:
+            self.own.loose = max(self.own.loose - 1, 0)
+            self.count("DELETE FROM loose WHERE writer=%s LIMIT 1", (self.number,))
+
+    def write_passing(self) -> None:
+        """A table that is renamed and emptied by others; what is not there any more is not changed."""
+        body = self.chance.choice(WORDS)
+        if self.own.passing and self.chance.random() < 0.4:
+            number = self.own.passing.pop(self.chance.randrange(len(self.own.passing)))
+            self.count("DELETE FROM passing WHERE id=%s", (number,))
+            return
+        number = self.take_id()
+        row = (number, body, self.is_ghost)
+        self.count("INSERT INTO passing (id, body, ghost) VALUES (%s,%s,%s)", row)
+        self.own.passing = [*self.own.passing[-LIVE_MAX:], number]
+
+    # ---- statements ------------------------------------------------------------------------------------
+
+    def count(self, sql: str, arguments: tuple[object, ...]) -> None:
+        """Execute; the rows that it changed are counted."""
+        self.row_count += int(self.cursor.execute(sql, arguments))
+
+    def one(self, sql: str, arguments: tuple[object, ...]) -> None:
+        """Execute what must change exactly one row; else the transaction is given up."""
+        changed = int(self.cursor.execute(sql, arguments))
+        if changed != 1:
+            raise Overtaken(f"{changed} rows: {sql}")
+        self.row_count += 1
+
+    def take_id(self) -> int:
+        self.next_id += 1
+        return self.next_id
+
+
+class _Ddl:
+    """One connection's statements of DDL, one after the other. Names of columns and tables are never used again."""
+
+    def __init__(self, connection: Connection, *, seed: int, counts: LedgerCounts) -> None:
+        self.connection = connection
+        self.cursor: Any = connection.cursor()
+        self.chance = random.Random(f"{seed}/ddl")
+        self.counts = counts
+        self.number = 0
+        self.columns: list[tuple[str, str]] = []
+        self.tables: list[str] = []
+        self.indexes: list[str] = []
+        self.is_away = False
+
+    def run(self, deadline: float, ending: threading.Event) -> None:
+        acts = (
+            self.add_column,
+            self.rename_column,
+            self.drop_column,
+            self.create_table,
+            self.rename_table,
+            self.swap_tables,
+            self.drop_table,
+            self.truncate,
+            self.send_away,
+            self.index,
+        )
+        weights = (20, 10, 10, 14, 8, 8, 8, 8, 14, 6)
+        for _ in _paced(deadline, DDL_INTERVAL_S, ending):
+            (act,) = self.chance.choices(acts, weights)
+            try:
+                with overtaken_told():
+                    act()
+            except Overtaken:
+                self.connection.rollback()
+                self.counts.overtaken += 1
+
+    def add_column(self) -> None:
+        table = self.chance.choice(("entries", "accounts", "seats", "specimens", "loose"))
+        kind = self.chance.choice(
+            ("INT", "INT NOT NULL DEFAULT 7", "VARCHAR(20) DEFAULT 'dø'", "DECIMAL(9,2)")
+        )
+        where = self.chance.choice(("", " FIRST", " AFTER ghost" if table != "accounts" else ""))
+        name = self.take_name("x")
+        self.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}{where}")
+        self.columns.append((table, name))
+
+    def rename_column(self) -> None:
+        if self.columns:
+            place = self.chance.randrange(len(self.columns))
+            (table, old), new = self.columns[place], self.take_name("y")
+            self.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
+            self.columns[place] = (table, new)
+
+    def drop_column(self) -> None:
+        if self.columns:
+            place = self.chance.randrange(len(self.columns))
+            table, name = self.columns[place]
+            self.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
+            del self.columns[place]
+
+    def create_table(self) -> None:
+        """With a few rows in it."""
+        name = self.take_name("page")
+        self.execute(f"CREATE TABLE {name} (id INT NOT NULL PRIMARY KEY, body VARCHAR(40))")
+        self.tables.append(name)
+        rows = [(number, self.chance.choice(WORDS)) for number in range(self.chance.randint(1, 5))]
+        self.cursor.executemany(f"INSERT INTO {name} VALUES (%s,%s)", rows)
+        self.connection.commit()
+
+    def rename_table(self) -> None:
+        if self.tables:
+            place = self.chance.randrange(len(self.tables))
+            new = self.take_name("book")
+            self.execute(f"RENAME TABLE {self.tables[place]} TO {new}")
+            self.tables[place] = new
+
+    def swap_tables(self) -> None:
+        if len(self.tables) > 1:
+            one, two = self.chance.sample(self.tables, 2)
+            self.execute(f"RENAME TABLE {one} TO aside, {two} TO {one}, aside TO {two}")
+            self.cursor.execute(f"INSERT INTO {one} VALUES (%s,'swapped')", (self.number + 100,))
+            self.connection.commit()
+            self.number += 1
+
+    def drop_table(self) -> None:
+        if self.tables:
+            place = self.chance.randrange(len(self.tables))
+            self.execute(f"DROP TABLE {self.tables[place]}")
+            del self.tables[place]
+
+    def truncate(self) -> None:
+        if not self.is_away:
+            self.execute(f"TRUNCATE TABLE {self.chance.choice(('loose', 'passing'))}")
+
+    def send_away(self) -> None:
+        """Writers meet a table that is not there."""
+        old, new = ("passed_by", "passing") if self.is_away else ("passing", "passed_by")
+        self.execute(f"RENAME TABLE {old} TO {new}")
+        self.is_away = not self.is_away
+
+    def index(self) -> None:
+        if self.indexes and self.chance.random() < 0.5:
+            self.execute(f"DROP INDEX {self.indexes[-1]} ON specimens")
+            self.indexes.pop()
+        else:
+            name = self.take_name("by")
+            self.execute(f"CREATE INDEX {name} ON specimens (tiny)")
+            self.indexes.append(name)
+
+    def execute(self, sql: str) -> None:
+        self.cursor.execute(sql)
+        self.counts.ddl += 1
+
+    def take_name(self, kind: str) -> str:
+        self.number += 1
+        return f"{kind}_{self.number}"
