@@ -12,7 +12,7 @@ A few writers, each on a connection of its own, run source transactions over sev
     never       filled only by what is rolled back
 
 Some are rolled back, some roll back to a savepoint in their middle. What must never be seen is marked: ``ghost`` is 1
-(in accounts, money vanishes). ``_Ddl`` adds, renames and drops columns, creates, swaps and drops tables, empties some.
+(in accounts, money vanishes). ``LedgerDdl`` alters and renames tables all the while.
 
 The sequence of decisions depends on ``seed`` alone; what the server makes of it depends on timing, too. Writers provoke
 deadlocks and get over them. Works on MySQL and MariaDB. ``LedgerCounts.acknowledged`` is what was promised: the
@@ -22,14 +22,16 @@ last n whose COMMIT was answered, by writer. Not done here: getting over a sourc
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 from deploy.servers.sql import Overtaken, overtaken_told
-from deploy.workload.shop import Connect, Connection, Counts
-from deploy.workload.specimens import COLUMNS, specimen
+from deploy.workload.ledger_ddl import LedgerDdl
+from deploy.workload.ledger_parts import LedgerCounts, paced
+from deploy.workload.shop import Connect, Connection
+from deploy.workload.specimens import COLUMNS, WORDS, specimen
 
 ACCOUNT_COUNT = 12
 OPENING = 1000
@@ -38,7 +40,6 @@ MOVED = 1000  # an account has one of two numbers: its own, or so much more
 SEAT_COUNT = 40
 WRITERS = 3
 RATE = 60.0  # source transactions a second of all writers
-DDL_INTERVAL_S = 0.7
 LIVE_MAX = 60  # specimens and loose rows of a writer: then it rather deletes
 LOCK_WAIT_S = 2  # a metadata lock and a row lock can wait for each other, and no server finds out
 
@@ -64,16 +65,6 @@ CREATE = (
     " DEFAULT CHARSET=utf8mb4",
     "CREATE TABLE never (id BIGINT NOT NULL PRIMARY KEY)",
 )
-WORDS = ("Ada", "Bjørn", "Эмма", "顾客", "O'Hara", "Zoë 🛒", "", "null")
-
-
-@dataclass(slots=True)
-class LedgerCounts(Counts):
-    """What the workload did; ``acknowledged`` is the last n of each writer whose COMMIT was answered."""
-
-    acknowledged: dict[int, int] = field(default_factory=dict)
-    in_savepoints: int = 0
-    overtaken: int = 0
 
 
 def create_ledger(connect: Connect, *, database: str = "ledger") -> None:
@@ -127,7 +118,7 @@ def run_ledger(
         )
 
     def change(connection: Connection) -> None:
-        _Ddl(connection, seed=seed, counts=counts).run(deadline, ending)
+        LedgerDdl(connection, seed=seed, counts=counts).run(deadline, ending)
 
     jobs: list[Callable[[Connection], None]] = [
         lambda connection, number=number: write(connection, number)  # type: ignore[misc]
@@ -153,14 +144,6 @@ def _prepare(connection: Connection) -> None:
     )
     # without it, a search in a table without a key locks all of it
     cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-
-
-def _paced(deadline: float, pause_s: float, ending: threading.Event) -> Iterator[None]:
-    due = time.monotonic()
-    while due < deadline and not ending.is_set():
-        yield
-        due += pause_s
-        ending.wait(max(due - time.monotonic(), 0.0))
 
 
 @dataclass(slots=True)
@@ -205,7 +188,7 @@ class _Writer:
         self.weights = (30, 6, 4, 14, 20, 10, 6, 14, 10)
 
     def run(self, deadline: float, pause_s: float, ending: threading.Event) -> None:
-        for _ in _paced(deadline, pause_s, ending):
+        for _ in paced(deadline, pause_s, ending):
             before = self.own.copy()
             self.row_count = 0
             self.is_ghost = int(self.chance.random() < 0.12)
@@ -409,122 +392,3 @@ class _Writer:
     def take_id(self) -> int:
         self.next_id += 1
         return self.next_id
-
-
-class _Ddl:
-    """One connection's statements of DDL, one after the other. Names of columns and tables are never used again."""
-
-    def __init__(self, connection: Connection, *, seed: int, counts: LedgerCounts) -> None:
-        self.connection = connection
-        self.cursor: Any = connection.cursor()
-        self.chance = random.Random(f"{seed}/ddl")
-        self.counts = counts
-        self.number = 0
-        self.columns: list[tuple[str, str]] = []
-        self.tables: list[str] = []
-        self.indexes: list[str] = []
-        self.is_away = False
-
-    def run(self, deadline: float, ending: threading.Event) -> None:
-        acts = (
-            self.add_column,
-            self.rename_column,
-            self.drop_column,
-            self.create_table,
-            self.rename_table,
-            self.swap_tables,
-            self.drop_table,
-            self.truncate,
-            self.send_away,
-            self.index,
-        )
-        weights = (20, 10, 10, 14, 8, 8, 8, 8, 14, 6)
-        for _ in _paced(deadline, DDL_INTERVAL_S, ending):
-            (act,) = self.chance.choices(acts, weights)
-            try:
-                with overtaken_told():
-                    act()
-            except Overtaken:
-                self.connection.rollback()
-                self.counts.overtaken += 1
-
-    def add_column(self) -> None:
-        table = self.chance.choice(("entries", "accounts", "seats", "specimens", "loose"))
-        kind = self.chance.choice(
-            ("INT", "INT NOT NULL DEFAULT 7", "VARCHAR(20) DEFAULT 'dø'", "DECIMAL(9,2)")
-        )
-        where = self.chance.choice(("", " FIRST", " AFTER ghost" if table != "accounts" else ""))
-        name = self.take_name("x")
-        self.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}{where}")
-        self.columns.append((table, name))
-
-    def rename_column(self) -> None:
-        if self.columns:
-            place = self.chance.randrange(len(self.columns))
-            (table, old), new = self.columns[place], self.take_name("y")
-            self.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
-            self.columns[place] = (table, new)
-
-    def drop_column(self) -> None:
-        if self.columns:
-            place = self.chance.randrange(len(self.columns))
-            table, name = self.columns[place]
-            self.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
-            del self.columns[place]
-
-    def create_table(self) -> None:
-        """With a few rows in it."""
-        name = self.take_name("page")
-        self.execute(f"CREATE TABLE {name} (id INT NOT NULL PRIMARY KEY, body VARCHAR(40))")
-        self.tables.append(name)
-        rows = [(number, self.chance.choice(WORDS)) for number in range(self.chance.randint(1, 5))]
-        self.cursor.executemany(f"INSERT INTO {name} VALUES (%s,%s)", rows)
-        self.connection.commit()
-
-    def rename_table(self) -> None:
-        if self.tables:
-            place = self.chance.randrange(len(self.tables))
-            new = self.take_name("book")
-            self.execute(f"RENAME TABLE {self.tables[place]} TO {new}")
-            self.tables[place] = new
-
-    def swap_tables(self) -> None:
-        if len(self.tables) > 1:
-            one, two = self.chance.sample(self.tables, 2)
-            self.execute(f"RENAME TABLE {one} TO aside, {two} TO {one}, aside TO {two}")
-            self.cursor.execute(f"INSERT INTO {one} VALUES (%s,'swapped')", (self.number + 100,))
-            self.connection.commit()
-            self.number += 1
-
-    def drop_table(self) -> None:
-        if self.tables:
-            place = self.chance.randrange(len(self.tables))
-            self.execute(f"DROP TABLE {self.tables[place]}")
-            del self.tables[place]
-
-    def truncate(self) -> None:
-        if not self.is_away:
-            self.execute(f"TRUNCATE TABLE {self.chance.choice(('loose', 'passing'))}")
-
-    def send_away(self) -> None:
-        """Writers meet a table that is not there."""
-        old, new = ("passed_by", "passing") if self.is_away else ("passing", "passed_by")
-        self.execute(f"RENAME TABLE {old} TO {new}")
-        self.is_away = not self.is_away
-
-    def index(self) -> None:
-        if self.indexes and self.chance.random() < 0.5:
-            self.execute(f"DROP INDEX {self.indexes[-1]} ON specimens")
-            self.indexes.pop()
-        else:
-            name = self.take_name("by")
-            self.execute(f"CREATE INDEX {name} ON specimens (tiny)")
-            self.indexes.append(name)
-
-    def execute(self, sql: str) -> None:
-        self.cursor.execute(sql)
-        self.counts.ddl += 1
-
-    def take_name(self, kind: str) -> str:
-        self.number += 1
-        return f"{kind}_{self.number}"

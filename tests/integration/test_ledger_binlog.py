@@ -6,7 +6,8 @@ import pytest
 
 from deploy.servers import DatabaseServer, sql
 from deploy.servers.programs import mysql_programs
-from deploy.workload.ledger import LedgerCounts, create_ledger, run_ledger
+from deploy.workload.ledger import create_ledger, run_ledger
+from deploy.workload.ledger_parts import LedgerCounts
 from deploy.workload.shop import Connection
 from schemas.coordinates import Coordinates
 from schemas.documents import TableFilter

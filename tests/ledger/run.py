@@ -16,7 +16,8 @@ from itertools import count
 
 from deploy.servers.programs import mysql_programs
 from deploy.services import TOPIC
-from deploy.workload.ledger import LedgerCounts, create_ledger, run_ledger
+from deploy.workload.ledger import create_ledger, run_ledger
+from deploy.workload.ledger_parts import LedgerCounts
 from tests.fix_stack import FaultStack
 from tests.ledger.binlog import BinlogOracle, Logged, Login, read_binlog, status_of
 from tests.ledger.binlog_text import TextOracle, parse_rows, read_text
