@@ -28,7 +28,7 @@ from millrace.log import get_logger
 from producer.converter.converter import Converter, ConverterSource
 from producer.handoff import Handoff
 from producer.publisher.config import PublisherConfig
-from producer.publisher.opening import TailHint
+from producer.publisher.opening import NO_END, TailHint
 from producer.publisher.publisher import Publisher
 from producer.relay.reader import RelayReader
 from producer.set_stream import SetStream, SetStreams, login_of
@@ -85,7 +85,7 @@ class CaptureRunner:
             verify_lease=lease.verify,
             register=registry.register,
             start=start,
-            hint=_hint(self._sets.last_report(task.name), flavour),
+            hint=hint_of(self._sets.last_report(task.name), task.output.topic, flavour=flavour),
         )
         with closing(publisher):
             progress = publisher.progress
@@ -144,19 +144,26 @@ class _Pump:
     def run(self, converter: Converter, stop: threading.Event) -> None:
         with Handoff(converter, rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX) as handoff:
             self._tell(why="caught up: waits for changes")
-            while not stop.is_set():
-                self._stream.purge_now_and_then()
-                batch = handoff.take(timeout_s=TAKE_S)
-                if batch is None:
-                    self._stream.check()
-                    self._publisher.idle()
-                    self._tell_now_and_then(why="caught up: waits for changes")
-                    continue
-                self._publisher.publish(batch)
-                self._rows += batch.counts.rows
-                self._at = batch.coordinates
-                self._reader.release(batch.coordinates)
-                self._tell_now_and_then(why="publishes")
+            try:
+                self._publish_all(handoff, stop)
+            finally:
+                # where the topic ends now is what a start after retention took everything has to know
+                self._tell(why="ends")
+
+    def _publish_all(self, handoff: Handoff, stop: threading.Event) -> None:
+        while not stop.is_set():
+            self._stream.purge_now_and_then()
+            batch = handoff.take(timeout_s=TAKE_S)
+            if batch is None:
+                self._stream.check()
+                self._publisher.idle()
+                self._tell_now_and_then(why="caught up: waits for changes")
+                continue
+            self._publisher.publish(batch)
+            self._rows += batch.counts.rows
+            self._at = batch.coordinates
+            self._reader.release(batch.coordinates)
+            self._tell_now_and_then(why="publishes")
 
     def _tell_now_and_then(self, *, why: str) -> None:
         if time.monotonic() - self._reported_at_s >= REPORT_S:
@@ -164,14 +171,16 @@ class _Pump:
 
     def _tell(self, *, why: str) -> None:
         self._reported_at_s = time.monotonic()
-        progress = self._publisher.progress
+        hint = self._publisher.hint
+        progress = hint.progress
         self._report(
             TaskReport(
                 TaskState.RUNNING,
                 why=why,
                 gtid_set=str(progress.gtid_set),
                 seq=progress.seq,
-                topic_end=0 if progress.open else self._publisher.hint.end_offset,
+                topic=self._publisher.topic,
+                topic_end=0 if progress.open else hint.end_offset,
                 figures=self._figures(),
             )
         )
@@ -192,12 +201,12 @@ class _Pump:
         }
 
 
-def _hint(report: TaskReport | None, flavour: Flavour) -> TailHint | None:
-    """What the status remembers, for a topic whose retention took everything; see the publisher's rule 6."""
-    if report is None or not report.topic_end:
+def hint_of(report: TaskReport | None, topic: str, *, flavour: Flavour) -> TailHint | None:
+    """What the status remembers of this topic, for one that is empty or gone; see the publisher's rule 6."""
+    if report is None or report.topic not in ("", topic) or not (report.topic_end or report.seq):
         return None
     progress = Progress(parse_gtid_set(flavour, report.gtid_set), None, report.seq)
-    return TailHint(progress, report.topic_end)
+    return TailHint(progress, report.topic_end or NO_END)
 
 
 def _first_coordinates(

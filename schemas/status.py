@@ -1,12 +1,12 @@
 """What a task reports, and what it may become.
 
 Layout in ZooKeeper (``status/<task>``, canonical JSON, written by the task's owner at most twice a second):
-``format, state, why, code, fix, next_try_s, gtid_set, seq, topic_end, epoch, worker, figures, revision``.
+``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, figures, revision``.
 
 ``figures`` are for people and dashboards (lag, rows/s, the replica chosen and why); no decision rests on them.
 ``gtid_set`` is what has been published (capture) or applied (apply). The truth is in the topic and on the target. Only
 when retention has taken everything from a topic are ``gtid_set`` and ``seq`` believed, and only while the partition
-still ends at ``topic_end``.
+``topic`` still ends at ``topic_end`` (0: not known, as in the middle of a source transaction).
 """
 
 import json
@@ -70,6 +70,7 @@ class TaskReport:
     next_try_s: float = 0.0
     gtid_set: str = ""
     seq: int = 0
+    topic: str = ""
     topic_end: int = 0
     epoch: int = 0
     worker: str = ""
@@ -91,6 +92,7 @@ def report_to_plain(report: TaskReport) -> dict[str, object]:
         "next_try_s": round(report.next_try_s, 3),
         "gtid_set": report.gtid_set,
         "seq": report.seq,
+        "topic": report.topic,
         "topic_end": report.topic_end,
         "epoch": report.epoch,
         "worker": report.worker,
@@ -112,6 +114,7 @@ def report_from_json(content: bytes, *, origin: str) -> TaskReport:
             next_try_s=float(plain["next_try_s"]),
             gtid_set=str(plain["gtid_set"]),
             seq=int(plain["seq"]),
+            topic=str(plain.get("topic", "")),
             topic_end=int(plain.get("topic_end", 0)),
             epoch=int(plain["epoch"]),
             worker=str(plain["worker"]),

@@ -1,7 +1,14 @@
 """A topic of a test's own on a real broker, its registry, publishers on it, and the verifier's verdict."""
 
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from consumer.topic.kafka import TopicReader
 from consumer.topic.verify import Summary, TopicVerifier
@@ -10,6 +17,12 @@ from producer.publisher.opening import TailHint
 from producer.publisher.publisher import Publisher
 from schemas.gtid import Flavour
 from tests.topic_rows import SET, Ids, RowStream, start_of
+from tests.waiting import eventually
+
+
+def topic_named(prefix: str, test_name: str) -> str:
+    """A topic name that no other test has."""
+    return f"{prefix}-{re.sub(r'[^a-z0-9_]', '-', test_name)[:120]}-{time.time_ns()}"
 
 
 class Rig:
@@ -62,6 +75,38 @@ class Rig:
     def stream(self, publisher: Publisher, transaction_rows: int = 3) -> RowStream:
         """Rows behind what stands."""
         return RowStream(self.topic, self.ids, publisher.progress, transaction_rows)
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """An operator's client."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def exists(self) -> bool:
+        """Whether the topic is there."""
+        return self.topic in self.admin.list_topics(timeout=10).topics
+
+    def delete(self) -> None:
+        """`kafka-topics --delete`; returns when the broker knows the topic no more."""
+        self.admin.delete_topics([self.topic])[self.topic].result(10)
+        eventually(lambda: not self.exists(), what="the topic is gone")
+
+    def make_anew(self) -> None:
+        """A topic of the same name; asked for until the broker has let go of the former one."""
+
+        def made() -> bool:
+            try:
+                self.admin.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(10)
+            except KafkaException:
+                return False
+            return True
+
+        eventually(made, what="the topic is made anew")
+
+    def remove_before(self, offset: int = -1) -> int:
+        """`kafka-delete-records` up to ``offset`` (-1: everything); the first offset that is kept."""
+        cut = TopicPartition(self.topic, 0, offset)
+        low: int = self.admin.delete_records([cut])[cut].result(10).low_watermark
+        return low
 
     def verdict(self) -> Summary:
         """What `millrace topic verify` finds."""

@@ -175,9 +175,9 @@ class Slot:
 
     def _run(self, lease: Lease) -> BaseException | None:
         self._running_since_s = None
-        self._remember()
-        self._tell(TaskState.ASSIGNED, why="starting", epoch=lease.epoch)
         try:
+            self._remember()
+            self._tell(TaskState.ASSIGNED, why="starting", epoch=lease.epoch)
             self._place.runner.run(
                 self.wanted.entry.document,
                 lease=lease,
@@ -190,17 +190,18 @@ class Slot:
         return None
 
     def _remember(self) -> None:
-        """At the first run: how far the task came under an earlier owner stays in its status."""
+        """Before anything is told: how far the task came under an earlier owner stays in its status."""
         if self._report.epoch:
             return
-        try:
-            standing = read_status(self._place.session, self._place.tree, self._name)
-        except Retryable:
-            return
+        standing = read_status(self._place.session, self._place.tree, self._name)
         if standing is not None:
             known = standing.report
             self._report = replace(
-                self._report, gtid_set=known.gtid_set, seq=known.seq, topic_end=known.topic_end
+                self._report,
+                gtid_set=known.gtid_set,
+                seq=known.seq,
+                topic=known.topic,
+                topic_end=known.topic_end,
             )
 
     def _heard(self, report: TaskReport, lease: Lease) -> None:

@@ -44,6 +44,8 @@ group.initial.rebalance.delay.ms=0
 broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=500
 log.cleaner.dedupe.buffer.size=8388608
+log.retention.check.interval.ms=1000
+log.initial.task.delay.ms=1000
 """
 
 

@@ -9,7 +9,8 @@ to there, and that the transaction is committed to every reader. A late abort ha
 record.
 
 Guarantees: the first disagreement is raised by ``check`` in the stream's thread (MR-3014, MR-3015) and nothing is
-audited behind it; records of a newer owner are no disagreement: that is Fenced. At most ``audit_commits_max`` commits
+audited behind it; records of a newer owner are no disagreement: that is Fenced. Records that were removed before they
+could be read (retention, an operator) are no disagreement either. At most ``audit_commits_max`` commits
 are outstanding, then ``submit`` waits. While the broker is away nothing is concluded: that is Retryable.
 Not done here: records before the last of a transaction are not compared (`millrace topic verify` reads all).
 """
@@ -18,13 +19,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from millrace.errors import Fatal, MillraceError
+from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.log import get_logger
 from producer.publisher.config import PublisherLimits
 from producer.publisher.driver import Partition
 
+log = get_logger("producer.publisher")
+
 _LOOK_AGAIN_S = 0.005  # between two looks at a stable end that lags behind its record
+_LOOK_S = 0.5  # one wait for a record, after which is asked whether it is still kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,10 @@ class Audit:
         while record is None and not self._is_stopped:
             if time.monotonic() > deadline:
                 self._explain_absence(commit)
-            record = self._partition.next_record(commit.mark_offset, timeout_s=0.5)
+            record = self._partition.next_record(commit.mark_offset, timeout_s=_LOOK_S)
+            if (record is None or record.offset > commit.mark_offset) and self._is_removed(commit):
+                self._compare_end(commit, deadline)
+                return
         if record is None:
             return
         if record.offset != commit.mark_offset or record.value != commit.mark:
@@ -144,6 +153,19 @@ class Audit:
                 expected_offset=commit.mark_offset,
             )
         self._compare_end(commit, deadline)
+
+    def _is_removed(self, commit: Commit) -> bool:
+        """Whether its last record is no longer kept; False while the broker can't be asked."""
+        with suppress(Retryable):
+            low = self._partition.low_end()
+            if low > commit.mark_offset:
+                log.warning(
+                    "a commit was removed from the topic before it was read back",
+                    offset=commit.mark_offset,
+                    low=low,
+                )
+                return True
+        return False
 
     def _compare_end(self, commit: Commit, deadline: float) -> None:
         """When nothing follows: the stable end is exactly behind the marker."""

@@ -21,7 +21,7 @@ from schemas.control import (
     SchemaRecord,
     kind_of,
 )
-from schemas.framing import peek_kind
+from schemas.framing import peek_kind, unframe
 from schemas.progress import Progress
 from schemas.record import decode_control, encode_control
 from schemas.suffix import read_suffix
@@ -60,6 +60,13 @@ class RecordMarks:
     def resolved(self, progress: Progress) -> bytes:
         """The end of a Kafka transaction."""
         return self._encode(ResolvedRecord(progress, self.config.set, self.config.epoch, _now_ms()))
+
+    def opens_run(self, value: bytes) -> bool:
+        """The schema record that describes schema records, itself among them."""
+        if peek_kind(value) is not RecordKind.SCHEMA:
+            return False
+        record = decode_control(value)
+        return isinstance(record, SchemaRecord) and record.value.id == unframe(value)[0]
 
     def read(self, value: bytes) -> Mark | Step | None:
         """What a committed record says of progress."""

@@ -70,6 +70,10 @@ class Partition(Protocol):
         """The end of what read_committed may see, asked of the broker."""
         ...
 
+    def low_end(self) -> int:
+        """The first offset that is kept, asked of the broker."""
+        ...
+
     def read(self, start: int, stop: int) -> list[TopicRecord]:
         """The committed records with start <= offset < stop; ``stop`` is at most the stable end."""
         ...

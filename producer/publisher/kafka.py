@@ -38,6 +38,12 @@ from producer.publisher.driver import (
 from producer.publisher.failures import error_of
 
 T = TypeVar("T")
+
+
+class _RemovedError(Retryable):
+    """What should be read next has been removed from the partition (retention, an operator), or was never there."""
+
+
 Settings: TypeAlias = dict[str, str | int | float]
 
 ASK_TIMEOUT_S = 10.0  # one question to a broker that answers in a millisecond
@@ -342,6 +348,10 @@ class KafkaPartition:
         """The last stable offset."""
         return self._watermarks()[1]
 
+    def low_end(self) -> int:
+        """The log start offset."""
+        return self._watermarks()[0]
+
     def _watermarks(self) -> tuple[int, int]:
         partition = TopicPartition(self._topic, PARTITION)
         found = _asking(
@@ -374,13 +384,20 @@ class KafkaPartition:
         return records
 
     def next_record(self, offset: int, *, timeout_s: float) -> TopicRecord | None:
-        """The first record at or behind ``offset``."""
+        """The first record at or behind ``offset``; what was removed on the way there is passed over."""
         ahead = offset - self._position
         if self._position < 0 or not 0 <= ahead <= _FORWARD_RECORDS_MAX:
             self._seek(offset)
         deadline = time.monotonic() + timeout_s
         while (wait_s := deadline - time.monotonic()) > 0:
-            record = self._poll(wait_s, end=None)
+            try:
+                record = self._poll(wait_s, end=None)
+            except _RemovedError:
+                low = self.low_end()
+                if self._position >= low:
+                    raise
+                self._seek(max(offset, low))
+                continue
             if record is not None and record.offset >= offset:
                 return record
         return None
@@ -397,6 +414,10 @@ class KafkaPartition:
             if reported is None:
                 self._position = offset + 1
                 return TopicRecord(offset, message.key(), message.value() or b"")
+            if reported.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise _RemovedError(
+                    "MR-3016", f"offset {self._position} is not there: {reported.str()}"
+                )
             if reported.code() != KafkaError._PARTITION_EOF:
                 raise error_of(reported.name(), reported.str(), doing="reading")
             self._position = max(self._position, offset)

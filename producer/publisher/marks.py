@@ -45,6 +45,10 @@ class Marks(Protocol):
         """The value that ends a Kafka transaction."""
         ...
 
+    def opens_run(self, value: bytes) -> bool:
+        """Whether this is the first value of ``run_start``."""
+        ...
+
     def read(self, value: bytes) -> Mark | Step | None:
         """What a committed record says; None for a schema record; Fatal MR-6007 for what is not ours."""
         ...

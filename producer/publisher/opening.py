@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from millrace.errors import Fatal, Fenced
+from millrace.errors import Fatal, Fenced, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.publisher.config import PublisherConfig
@@ -37,6 +37,7 @@ AFTER_TAIL_READ = register("publisher.after_tail_read")
 BEFORE_FENCE = register("publisher.before_fence")
 AFTER_FENCE = register("publisher.after_fence")
 
+NO_END = -1
 # Below this not even a table map's worth of columns fits; Kafka's own default is 1,048,588.
 RECORD_BYTES_MIN = 512 * 1024
 _LOOK_AGAIN_S = 0.01
@@ -44,7 +45,10 @@ _LOOK_AGAIN_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class TailHint:
-    """Progress kept elsewhere (the task's status), true only while the partition still ends at ``end_offset``."""
+    """Progress kept elsewhere (the task's status), true only while the partition still ends at ``end_offset``.
+
+    ``end_offset`` is NO_END where it isn't known: then the hint only says that the topic held records.
+    """
 
     progress: Progress
     end_offset: int
@@ -73,7 +77,7 @@ class Opener:
     def open(self, start: Progress, hint: TailHint | None) -> Opened:
         """Steps 1 to 7. ``start`` is believed only for a topic that never held a record."""
         self.verify_lease()
-        record_bytes_max = ensured_topic(self.driver.admin(), self.config)
+        record_bytes_max = ensured_topic(self.driver.admin(), self.config, hint)
         partition = self.driver.partition()
         transactions = self.driver.transactions(record_bytes_max)
         try:
@@ -112,6 +116,8 @@ class Opener:
         fault_point(AFTER_TAIL_READ)
         if (fenced := self._fenced_by(tail)) is not None:
             raise fenced
+        if tail is not None and ends.low == 0:
+            self._check_beginning(partition)
         if tail is not None and tail.is_torn:
             log.warning(
                 "a torn Kafka transaction stands in the tail",
@@ -119,6 +125,18 @@ class Opener:
                 seq=tail.progress.seq,
             )
         return ends, tail
+
+    def _check_beginning(self, partition: Partition) -> None:
+        """A topic that still has its first record begins with a run; else it was made anew under its owner."""
+        first = partition.next_record(0, timeout_s=self.config.limits.stable_timeout_s)
+        if first is None:
+            raise Retryable("MR-3016", "the first record of the topic can't be read")
+        if not self.marks.opens_run(first.value):
+            raise Fatal(
+                "MR-3017",
+                "the topic was deleted and made anew while records were sent: it begins in their middle",
+                offset=first.offset,
+            )
 
     def find_successor(self, partition: Partition) -> Fenced | None:
         """The error to raise if a newer owner has written to the topic."""
@@ -152,6 +170,8 @@ class Opener:
         fence_end = end + len(values) + 1
         found = partition.next_record(fence_end - 2, timeout_s=self.config.limits.stable_timeout_s)
         stable = partition.stable_end()
+        if found is None and stable == fence_end:
+            raise Retryable("MR-3016", "the fence can't be read back")
         if (
             found is None
             or found.offset != fence_end - 2
@@ -167,13 +187,21 @@ class Opener:
         return fence_end
 
 
-def ensured_topic(admin: TopicAdmin, config: PublisherConfig) -> int:
-    """Step 2; the largest record the topic takes."""
+def ensured_topic(admin: TopicAdmin, config: PublisherConfig, hint: TailHint | None) -> int:
+    """Step 2; the largest record the topic takes. A topic that held records once is not made anew."""
     settings = admin.settings()
     if settings is None:
-        admin.create(config.limits.record_bytes_max)
+        if hint is None:
+            admin.create(config.limits.record_bytes_max)
         deadline = time.monotonic() + config.limits.stable_timeout_s
         while (settings := admin.settings()) is None:
+            if time.monotonic() > deadline and hint is not None:
+                raise Fatal(
+                    "MR-3017",
+                    f"the topic {config.topic} is gone",
+                    remembered_end=hint.end_offset,
+                    remembered_gtid_set=hint.progress.gtid_set,
+                )
             if time.monotonic() > deadline:
                 raise Fatal("MR-3009", f"the topic {config.topic} was created and does not appear")
             time.sleep(_LOOK_AGAIN_S)

@@ -82,6 +82,7 @@ class Publisher:
         self._transactions: Transactions | None = opened.transactions
         self._progress = self._wanted = opened.progress
         self._end = opened.end
+        self._hint = TailHint(opened.progress, opened.end)
         self._audit = self._audited()
         self._marked_at_s = time.monotonic()
         self._is_suspicious = False
@@ -134,8 +135,16 @@ class Publisher:
 
     @property
     def hint(self) -> TailHint:
-        """What the task's status may keep for a start after retention took everything (rule 6)."""
-        return TailHint(self._progress, self._end)
+        """What the task's status may keep for a start after retention took everything (rule 6).
+
+        Progress and end that stood together; also once the publisher is spent.
+        """
+        return self._hint
+
+    @property
+    def topic(self) -> str:
+        """Where it writes."""
+        return self._opener.config.topic
 
     @property
     def renewed_count(self) -> int:
@@ -260,6 +269,7 @@ class Publisher:
     def _stand(self, end: int) -> None:
         self._end = end
         self._progress = self._wanted
+        self._hint = TailHint(self._progress, end)
         self._marked_at_s = time.monotonic()
 
     def _stands_after(self, unknown: Retryable) -> bool:
@@ -269,10 +279,10 @@ class Publisher:
         )
         found = self._renew()
         if found == self._wanted:
-            self._progress = self._wanted
-            self._marked_at_s = time.monotonic()
+            self._stand(self._end)
             return True
         if found == self._progress:
+            self._hint = TailHint(found, self._end)
             return False
         if found.seq < self._progress.seq:
             raise Fatal(
@@ -289,6 +299,7 @@ class Publisher:
         """A new instance while no Kafka transaction is open: the tail must be what we know."""
         if self._renew() != self._progress:
             raise Retryable("MR-3002", "the tail changed while no Kafka transaction was open")
+        self._hint = TailHint(self._progress, self._end)
 
     def _renew(self) -> Progress:
         """Rule 3: throw the instance away, make one anew, and read where the topic stands."""

@@ -190,6 +190,7 @@ def test_status_as_json_is_one_object_with_everything(shell: Shell) -> None:
         "next_try_s": 0.0,
         "gtid_set": "0-1-7",
         "seq": 7,
+        "topic": "",
         "topic_end": 0,
         "worker": "w1",
         "figures": {"rows": 1},

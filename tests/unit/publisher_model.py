@@ -202,6 +202,10 @@ class ModelPartition:
         self._topic.ask()
         return self._topic.stable
 
+    def low_end(self) -> int:
+        self._topic.ask()
+        return self._topic.low
+
     def read(self, start: int, stop: int) -> list[TopicRecord]:
         self._topic.ask()
         return [record for record in self._topic.committed() if start <= record.offset < stop]
@@ -253,6 +257,9 @@ class ModelMarks:
 
     def run_start(self, progress: Progress) -> Sequence[bytes]:
         return [json.dumps({"kind": "schema"}).encode(), self._mark("fence", progress)]
+
+    def opens_run(self, value: bytes) -> bool:
+        return b'"schema"' in value
 
     def resolved(self, progress: Progress) -> bytes:
         return self._mark("resolved", progress)

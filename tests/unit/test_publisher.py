@@ -1,12 +1,12 @@
 """The publisher's rules over a model of the topic: what stands there decides, whatever a commit answered."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publisher.opening import TailHint
+from producer.publisher.opening import NO_END, TailHint
 from producer.publisher.publisher import Publisher
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
@@ -301,3 +301,71 @@ def test_progress_without_records_is_written_by_idle() -> None:
         assert publisher.progress == moved
         publisher.idle()
     assert len(topic.committed()) == 3
+
+
+def test_a_topic_that_begins_in_the_middle_of_a_run_is_not_gone_on_with() -> None:
+    """Made anew under its owner, it took records that open no run: what stood before is lost, so nobody goes on."""
+    topic = ModelTopic()
+    publisher = opened(topic)
+    publisher.publish(batch_after(publisher.progress, 3))
+    publisher._drain()
+    topic.entries.clear()
+    publisher.publish(batch_after(publisher.progress, 3))
+    with pytest.raises(Fatal):
+        publisher.close()
+    with pytest.raises(Fatal) as raised:
+        opened(topic)
+    assert raised.value.code == "MR-3017"
+    topic.low = 1  # what stood at its beginning is not kept: nothing can be said
+    opened(topic).close()
+
+
+def test_a_topic_that_is_gone_is_not_made_again() -> None:
+    """Whoever remembers records in it is told so, before anything is created."""
+    topic = ModelTopic()
+    hint = TailHint(Progress(parse_gtid_set(Flavour.MARIADB, "0-1-200"), None, 50), NO_END)
+    with pytest.raises(Fatal) as raised:
+        opened(topic, hint=hint)
+    assert raised.value.code == "MR-3017"
+    assert not topic.exists
+
+
+def test_a_hint_without_an_end_is_never_resumed_from() -> None:
+    """It only says that records were there."""
+    topic = ModelTopic(exists=True)
+    hint = TailHint(Progress(parse_gtid_set(Flavour.MARIADB, "0-1-200"), None, 50), NO_END)
+    with pytest.raises(Fatal) as raised:
+        opened(topic, hint=hint)
+    assert raised.value.code == "MR-3017"
+    assert topic.committed() == []
+
+
+def test_commits_removed_before_they_were_read_back_are_no_disagreement() -> None:
+    """Retention and operators may be faster than the audit."""
+    topic = ModelTopic()
+    publisher = opened(topic)
+    for _ in range(5):
+        publisher.publish(batch_after(publisher.progress, 3))
+        topic.low = len(topic.entries)
+    publisher.close()
+
+
+@pytest.mark.parametrize("outcome", [Outcome.LATE_COMMIT, Outcome.LOST_AFTER, Outcome.LOST_BEFORE])
+def test_a_hint_is_progress_and_end_that_stood_together(outcome: Outcome) -> None:
+    """After whatever failed: retention past the tail, and the hint is right or is refused."""
+    topic = ModelTopic()
+    publisher = opened(topic)
+    publisher.publish(batch_after(publisher.progress, 3))
+    topic.outcomes = [outcome, Outcome.AWAY]
+    with suppress(Retryable):
+        publisher.publish(batch_after(publisher.progress, 6))
+    topic.outcomes = []
+    stood = topic.seqs()[-1]
+    hint = publisher.hint
+    publisher._let_go()
+    topic.end_open("task", "aborted")
+    topic.low = len(topic.entries)
+    with suppress(Fatal):
+        successor = opened(topic, epoch=8, hint=hint)
+        successor.close()
+        assert successor.progress.seq == stood

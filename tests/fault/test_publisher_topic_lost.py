@@ -1,0 +1,210 @@
+"""A topic deleted, made anew, cut or emptied under a publisher: it stops with its code or goes on whole, never anew."""
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+
+import producer.publisher.publisher as publishing
+from deploy.servers import KafkaServer
+from millrace.errors import Fatal, MillraceError, Retryable
+from producer.publisher.opening import NO_END, TailHint
+from producer.publisher.publisher import MID_PRODUCE
+from tests.publisher_rig import Rig, topic_named
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
+    """A topic named after the test; a topic that takes nothing is found out soon."""
+    rig = Rig(kafka.bootstrap, topic_named("lost", request.node.name))
+    rig.limits = replace(rig.limits, publish_timeout_s=2.0, stable_timeout_s=1.0)
+    return rig
+
+
+def published(rig: Rig, rows: int) -> TailHint:
+    """A publisher's whole life; what the status remembers of it."""
+    with rig.running(7) as publisher:
+        publisher.publish(rig.stream(publisher).next_batch(rows))
+    return publisher.hint
+
+
+def assert_refused(rig: Rig, hint: TailHint | None, code: str = "MR-3017") -> None:
+    """A start is refused for good, and changes nothing that a reader sees."""
+    existed = rig.exists()
+    seen = rig.verdict().counts if existed else None
+    with pytest.raises(Fatal) as raised:
+        rig.open(9, hint=hint)
+    assert raised.value.code == code
+    assert raised.value.fix
+    assert rig.exists() == existed
+    assert not existed or rig.verdict().counts == seen
+
+
+# ---- deleted ---------------------------------------------------------------------------------------------
+
+
+def test_a_topic_deleted_between_runs_is_neither_made_anew_nor_begun_again(rig: Rig) -> None:
+    """The status remembers that there was one: refused, with nothing created, also when the end isn't known."""
+    hint = published(rig, 9)
+    rig.delete()
+    assert_refused(rig, hint)
+    assert_refused(rig, replace(hint, end_offset=NO_END))
+
+
+def test_an_empty_topic_of_the_same_name_is_not_taken_for_the_former_one(rig: Rig) -> None:
+    """It ends at 0: neither a hint of another end nor one without an end starts at seq 1."""
+    hint = published(rig, 9)
+    rig.delete()
+    rig.make_anew()
+    assert_refused(rig, hint)
+    assert_refused(rig, replace(hint, end_offset=NO_END))
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
+def test_a_topic_deleted_under_a_publisher_stops_it_in_bounded_time(rig: Rig, busy: bool) -> None:
+    """Whether it sends rows or only says how far it is: Retryable; the next start decides, and refuses."""
+    if not busy:
+        rig.limits = replace(rig.limits, resolved_interval_s=0.0)
+    publisher = rig.open(7)
+    stream = rig.stream(publisher)
+    publisher.publish(stream.next_batch(9))
+    publisher._drain()
+    rig.delete()
+    batch = stream.next_batch(9)
+    began = time.monotonic()
+    with pytest.raises(Retryable):
+        publisher.publish(batch) if busy else publisher.idle()
+    assert time.monotonic() - began < 3 * rig.limits.publish_timeout_s
+    assert_refused(rig, publisher.hint)
+
+
+@pytest.mark.parametrize("moment", ["between", "middle"])
+def test_a_topic_made_anew_under_a_publisher_is_found_out(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Kafka takes our records into the new topic without a word. Audit and next start don't."""
+    rig.limits = replace(rig.limits, audit_timeout_s=3.0)
+    publisher = rig.open(7)
+    stream = rig.stream(publisher)
+    publisher.publish(stream.next_batch(9))
+    publisher._drain()
+    hint = publisher.hint
+
+    def make_anew() -> None:
+        rig.delete()
+        rig.make_anew()
+
+    def passed(name: str) -> None:
+        if name == MID_PRODUCE:
+            monkeypatch.setattr(publishing, "fault_point", lambda _: None)
+            publisher._live.flush()  # half of the batch stands in the former topic
+            make_anew()
+
+    if moment == "between":
+        make_anew()
+    else:
+        monkeypatch.setattr(publishing, "fault_point", passed)
+
+    def go_on() -> None:
+        for _ in range(4):
+            publisher.publish(stream.next_batch(9))
+        publisher.close()
+
+    with pytest.raises(MillraceError):
+        go_on()
+    assert publisher._transactions is None
+    assert rig.verdict().violations  # the records that came through stand in the middle of nothing
+    for remembered in (hint, publisher.hint, None):
+        assert_refused(rig, remembered)
+
+
+# ---- cut from the front ----------------------------------------------------------------------------------
+
+
+def test_records_removed_between_runs_cost_nothing_while_the_last_mark_is_left(rig: Rig) -> None:
+    """Cut inside the last Kafka transaction, up to its mark: the tail is found, the next run goes on."""
+    published(rig, 9)
+    for before_end in (5, 2):
+        with rig.running(8) as publisher:
+            stood = publisher.progress.seq
+            publisher.publish(rig.stream(publisher).next_batch(9))
+            end = publisher.hint.end_offset
+        assert rig.remove_before(end - before_end) == end - before_end
+        with rig.running(8) as publisher:
+            assert publisher.progress.seq == stood + 9
+    assert rig.verdict().violations == []
+
+
+@pytest.mark.parametrize("before_end", [1, 0], ids=["its marker is left", "nothing is left"])
+def test_records_removed_past_the_tail_are_resumed_only_by_a_hint(
+    rig: Rig, before_end: int
+) -> None:
+    """Without the last mark nothing says how far we were, but a hint of the same end."""
+    hint = published(rig, 9)
+    rig.remove_before(hint.end_offset - before_end)
+    assert_refused(rig, None)
+    assert_refused(rig, replace(hint, end_offset=hint.end_offset - 2))
+    assert_refused(rig, replace(hint, end_offset=NO_END))
+    publisher = rig.open(9, hint=hint)
+    assert publisher.progress == hint.progress
+    publisher.publish(rig.stream(publisher).next_batch(9))
+    publisher.close()
+    found = rig.verdict()
+    assert (found.violations, found.first_seq, found.last_seq) == ([], 10, 18)
+
+
+def test_records_removed_under_a_busy_publisher_stop_nothing(rig: Rig) -> None:
+    """An operator empties the topic again and again while rows are sent: no error, no gap in what is left."""
+    publisher = rig.open(7)
+    stream = rig.stream(publisher)
+    stop = threading.Event()
+    cuts: list[int] = []
+
+    def cut() -> None:
+        while not stop.is_set():
+            cuts.append(rig.remove_before())
+
+    cutting = threading.Thread(target=cut)
+    cutting.start()
+    try:
+        deadline = time.monotonic() + 20
+        while len(cuts) < 20 and time.monotonic() < deadline:
+            publisher.publish(stream.next_batch(20))
+    finally:
+        stop.set()
+        cutting.join()
+    publisher.publish(stream.next_batch(20))
+    publisher.close()
+    assert len(cuts) >= 20
+    assert cuts == sorted(cuts)
+    found = rig.verdict()
+    assert (found.violations, found.last_seq) == ([], publisher.progress.seq)
+
+
+def test_retention_past_the_tail_of_a_paused_task_is_resumed_by_its_hint(rig: Rig) -> None:
+    """The broker's own retention, not an operator: the segment with the tail is gone, the hint leads on."""
+    hint = published(rig, 9)
+    _set_retention(rig, 1)
+    eventually(lambda: rig.verdict().counts.records == 0, timeout_s=30.0, what="retention")
+    _set_retention(rig, 3_600_000)
+    assert_refused(rig, None)
+    publisher = rig.open(9, hint=hint)
+    publisher.publish(rig.stream(publisher).next_batch(9))
+    publisher.close()
+    found = rig.verdict()
+    assert (found.violations, found.first_seq, found.last_seq) == ([], 10, 18)
+
+
+def _set_retention(rig: Rig, retention_ms: int) -> None:
+    entry = ConfigEntry(
+        "retention.ms", str(retention_ms), incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ConfigResource.Type.TOPIC, rig.topic, incremental_configs=[entry])
+    rig.admin.incremental_alter_configs([resource])[resource].result(10)
