@@ -1,0 +1,263 @@
+"""What a task's status remembers of its topic, from the publisher through ZooKeeper to the next owner's publisher.
+
+A scheduler, workers and capture itself in this process, on a real source, broker and ZooKeeper. The registry is not
+what is tried here: ids come from memory.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import producer.capture as capture
+import zk.slot
+from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
+from millrace.errors import Fatal, Retryable
+from producer.capture import CaptureRunner, WorkerName
+from producer.publisher.marks import Step, stepped
+from producer.publisher.publisher import Publisher, RecordBatchLike
+from producer.set_stream import SetStreams
+from schemas.control import RecordKind
+from schemas.documents import (
+    Account,
+    CaptureTask,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    Start,
+    TaskDocument,
+    TaskKind,
+    TopicAddress,
+)
+from schemas.framing import peek_kind
+from schemas.status import TaskReport, TaskState
+from schemas.suffix import read_suffix
+from tests.control import QUICK, scheduled, supervised
+from tests.publisher_rig import Rig, topic_named
+from tests.relay import UNVERIFIED, member_of
+from tests.topic_rows import Batch, Ids
+from tests.waiting import eventually
+from zk.ensemble import Ensemble
+from zk.runner import HeldLease, Report, TaskRunner
+from zk.session import Session
+from zk.status import read_status
+from zk.store import Outcome, Store
+from zk.tree import Tree
+
+TASK = "shop-capture"
+SESSION_TIMEOUT_S = 8.0
+
+
+class FailsFirst:
+    """A runner that can't begin a number of times."""
+
+    def __init__(self, runner: TaskRunner, failures: int) -> None:
+        self._runner = runner
+        self.failures = failures
+
+    def run(
+        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
+    ) -> None:
+        """Retryable, then the real one."""
+        if self.failures > 0:
+            self.failures -= 1
+            raise Retryable("MR-1001", "the source is away")
+        self._runner.run(task, lease=lease, stop=stop, report=report)
+
+
+class Stage:
+    """One capture task on a source of its own database and a topic of its own."""
+
+    def __init__(
+        self, server: DatabaseServer, ensemble: Ensemble, rig: Rig, folder: Path, stack: ExitStack
+    ) -> None:
+        self.server, self.rig, self.tree = server, rig, ensemble.tree
+        self._ensemble, self._folder, self._stack = ensemble, folder, stack
+        self._rows = 0
+        self.database = rig.topic.replace("-", "_")[-40:]
+        server.execute(f"CREATE DATABASE {self.database}")
+        server.execute(f"CREATE TABLE {self.database}.t (id INT PRIMARY KEY)")
+        self.session = self.new_session()
+        self.store = Store(self.session, self.tree)
+        stack.enter_context(scheduled(self.new_session(), self.tree))
+        secret = folder / "password"
+        secret.write_text(server.password)
+        account = Account(server.user, SecretReference(SecretPlace.FILE, str(secret)))
+        self.store.create_set(
+            SetDocument(name="shop", members=(member_of(server),), account=account, tls=UNVERIFIED)
+        )
+        self.task = CaptureTask(
+            name=TASK,
+            set_name="shop",
+            output=TopicAddress(topic=rig.topic, bootstrap=rig.bootstrap, registry="http://none"),
+            start=Start(server.gtid_position()),
+        )
+        self.store.create_task(self.task)
+
+    def new_session(self) -> Session:
+        """Of a process of the service."""
+        return self._stack.enter_context(self._ensemble.session())
+
+    @contextmanager
+    def worker(self, name: str, *, failures: int = 0) -> Iterator[None]:
+        """A capture worker while the block runs."""
+        with self._ensemble.session() as session:
+            runner = CaptureRunner(
+                Store(session, self.tree),
+                SetStreams(self._folder / name),
+                WorkerName(self.tree.cluster, name),
+            )
+            failing = FailsFirst(runner, failures)
+            kind = TaskKind.CAPTURE
+            with supervised(session, self.tree, failing, name=name, kind=kind, pace=QUICK):
+                yield
+
+    def write(self, rows: int) -> None:
+        """So many source transactions of one row."""
+        for _ in range(rows):
+            self._rows += 1
+            self.server.execute(f"INSERT INTO {self.database}.t VALUES ({self._rows})")
+
+    def wait(self, claim: Callable[[TaskReport], object], what: str) -> TaskReport:
+        """Until the status in ZooKeeper says so."""
+        found: list[TaskReport] = []
+
+        def is_so() -> bool:
+            standing = read_status(self.session, self.tree, TASK)
+            found[:] = [standing.report] if standing else []
+            return bool(found and claim(found[0]))
+
+        try:
+            eventually(is_so, timeout_s=40, what=what)
+        except AssertionError:
+            raise AssertionError(f"never {what}: {found}") from None
+        return found[0]
+
+    def wait_seq(self, seq: int) -> None:
+        """Until so much is published and told."""
+        self.wait(lambda report: report.seq >= seq, f"seq {seq}")
+
+    def run_once(self, name: str, rows: int) -> TaskReport:
+        """A worker publishes so many rows and ends in order; what it leaves in the status."""
+        before = self._rows
+        with self.worker(name):
+            self.write(rows)
+            self.wait_seq(before + rows)
+        return self.wait(lambda report: report.state is not TaskState.RUNNING, "stopped")
+
+
+@pytest.fixture
+def stage(
+    mariadb_server: DatabaseServer,
+    kafka: KafkaServer,
+    zookeeper: ZooKeeperServer,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Stage]:
+    """No worker is running yet."""
+    ids = Ids()
+
+    class Registry:
+        """Ids from memory, the same for every owner."""
+
+        def __init__(self, address: str) -> None:
+            self.register = ids
+
+    monkeypatch.setattr(capture, "RegistryClient", Registry)
+    topic = topic_named("hint", request.node.name)
+    ensemble = Ensemble(
+        hosts=zookeeper.hosts,
+        tree=Tree(f"test-{topic[-19:]}"),
+        session_timeout_s=SESSION_TIMEOUT_S,
+    )
+    with ExitStack() as stack:
+        yield Stage(mariadb_server, ensemble, Rig(kafka.bootstrap, topic), tmp_path, stack)
+
+
+def test_what_the_status_remembers_leads_on_after_retention_took_everything(stage: Stage) -> None:
+    """The whole way: publisher, report, ZooKeeper, another worker whose first tries fail, its publisher."""
+    left = stage.run_once("w1", 5)
+    assert left.topic == stage.rig.topic
+    low = stage.rig.remove_before()
+    assert left.topic_end == low  # also of what was committed since the last report but one
+    stage.write(3)
+    with stage.worker("w2", failures=2):
+        stage.wait(lambda report: report.state is TaskState.DEGRADED, "degraded")
+        stage.wait_seq(8)
+    found = stage.rig.verdict()
+    assert (found.violations, found.first_seq, found.last_seq) == ([], 6, 8)
+
+
+def test_a_topic_deleted_while_nobody_ran_blocks_the_task_until_it_is_given_another(
+    stage: Stage,
+) -> None:
+    """MR-3017 with nothing created; a document with a new topic begins there, the old memory notwithstanding."""
+    stage.run_once("w1", 5)
+    stage.rig.delete()
+    with stage.worker("w2"):
+        told = stage.wait(lambda report: report.state is TaskState.BLOCKED, "blocked")
+        assert told.code == "MR-3017"
+        assert (told.seq, told.topic) == (5, stage.rig.topic)
+        assert not stage.rig.exists()
+        stage.rig.topic += "-2"
+        elsewhere = replace(stage.task.output, topic=stage.rig.topic)
+        done = stage.store.create_task(replace(stage.task, output=elsewhere), replace=True)
+        assert done is Outcome.REPLACED
+        stage.wait(
+            lambda report: report.topic == stage.rig.topic and report.seq >= 5,
+            "the new topic is written",
+        )
+    stage.rig.assert_whole(5)
+
+
+def test_a_topic_emptied_in_the_middle_of_a_source_transaction_is_not_begun_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end is not known then, but that there were records is: refused, not started at seq 1."""
+    publish = Publisher.publish
+
+    def publish_a_part(publisher: Publisher, batch: RecordBatchLike) -> None:
+        octets = batch.buffer.tobytes()
+        values = [octets[start:stop] for _, _, start, stop in batch.bounds.tolist()]
+        second = [at for at, value in enumerate(values) if peek_kind(value) is RecordKind.ROW][1]
+        row = read_suffix(values[second])
+        step = Step(row.gtid, row.total_order, row.last, row.seq)
+        part = batch.bounds[: second + 1]
+        publish(publisher, Batch(batch.buffer, part, stepped(publisher.progress, step)))
+        raise Fatal("MR-3009", "enough of it")
+
+    monkeypatch.setattr(Publisher, "publish", publish_a_part)
+    with stage.worker("w1"):
+        stage.server.execute(f"INSERT INTO {stage.database}.t VALUES (1), (2), (3)")
+        left = stage.wait(lambda report: report.code == "MR-3009", "a part is published")
+    assert (left.topic_end, left.seq) == (0, 2)
+    stage.rig.delete()
+    stage.rig.make_anew()
+    stage.store.resume(TASK)
+    with stage.worker("w2"):
+        stage.wait(lambda report: report.code == "MR-3017", "blocked")
+    assert stage.rig.verdict().counts.records == 0
+
+
+def test_a_status_that_can_not_be_read_is_not_written_over(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ZooKeeper is away between lease and look: the run is tried again, what is remembered stays."""
+    left = stage.run_once("w1", 5)
+    tries: list[bool] = []
+
+    def away_at_first(session: Session, tree: Tree, task: str) -> object:
+        tries.append(True)
+        if len(tries) <= 2:
+            raise Retryable("MR-4001", "ZooKeeper can't be asked")
+        return read_status(session, tree, task)
+
+    monkeypatch.setattr(zk.slot, "read_status", away_at_first)
+    with stage.worker("w2", failures=10**6):
+        told = stage.wait(lambda report: report.code == "MR-1001", "its runner is tried")
+    assert len(tries) == 3
+    assert (told.seq, told.topic_end) == (left.seq, left.topic_end)
