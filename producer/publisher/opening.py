@@ -168,6 +168,11 @@ class Opener:
         transactions.commit()
         fault_point(AFTER_FENCE)
         fence_end = end + len(values) + 1
+        self._read_back(partition, values[-1], fence_end)
+        return fence_end
+
+    def _read_back(self, partition: Partition, fence: bytes, fence_end: int) -> None:
+        """Step 7."""
         found = partition.next_record(fence_end - 2, timeout_s=self.config.limits.stable_timeout_s)
         stable = partition.stable_end()
         if found is None and stable == fence_end:
@@ -175,7 +180,7 @@ class Opener:
         if (
             found is None
             or found.offset != fence_end - 2
-            or found.value != values[-1]
+            or found.value != fence
             or stable != fence_end
         ):
             raise Fatal(
@@ -184,7 +189,6 @@ class Opener:
                 found="nothing" if found is None else found.offset,
                 stable_end=stable,
             )
-        return fence_end
 
 
 def ensured_topic(admin: TopicAdmin, config: PublisherConfig, hint: TailHint | None) -> int:

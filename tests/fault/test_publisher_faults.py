@@ -1,11 +1,8 @@
 """Publishers killed, stopped and misled on a real broker: the topic stays whole, nothing missing, nothing twice."""
 
-import logging
 import os
 import re
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -21,6 +18,7 @@ from deploy.servers import KafkaServer
 from millrace.errors import Fenced, Retryable
 from millrace.faults import registered
 from producer.publisher.publisher import BEFORE_COMMIT, MID_PRODUCE, Publisher
+from tests.late_requests import Identity, late_end, listening
 from tests.publisher_rig import Rig
 from tests.waiting import eventually
 
@@ -213,42 +211,11 @@ def at_point(monkeypatch: pytest.MonkeyPatch) -> AtPoint:
     return planned.__setitem__
 
 
-class Identity(logging.Handler):
-    """The producer id and epoch of the instance that was made last, as librdkafka's debug log tells them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found = (0, 0)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Every line of the log."""
-        if match := re.search(r"PID\{Id:(\d+),Epoch:(\d+)\}", record.getMessage()):
-            self.found = (int(match[1]), int(match[2]))
-
-
 @pytest.fixture
-def identity() -> Iterator[Identity]:
+def identity(rig: Rig) -> Iterator[Identity]:
     """Listens to librdkafka."""
-    logger, handler = logging.getLogger("librdkafka"), Identity()
-    logger.setLevel(logging.DEBUG)
-    logger.addHandler(handler)
-    yield handler
-    logger.removeHandler(handler)
-    logger.setLevel(logging.NOTSET)
-
-
-def late_end(rig: Rig, instance: tuple[int, int], *, commit: bool) -> int:
-    """Send EndTxn (key 26, version 1) as a late duplicate would arrive; the broker's error code."""
-    host, port = rig.bootstrap.split(":")
-    name = rig.config(7).transactional_id.encode()
-    header = struct.pack(">hhih", 26, 1, 7, 4) + b"late"
-    body = struct.pack(">h", len(name)) + name + struct.pack(">qh?", *instance, commit)
-    with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
-        answer = connection.makefile("rb")
-        size = struct.unpack(">i", answer.read(4))[0]
-        code: int = struct.unpack(">h", answer.read(size)[8:10])[0]
-    return code
+    with listening(rig) as found:
+        yield found
 
 
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
@@ -260,7 +227,6 @@ def test_a_late_end_of_a_former_transaction_loses_and_doubles_nothing(
     A late abort is always refused visibly. A late commit is, unless the second half arrives before its marker: then
     all of the batch is committed by it, exactly once.
     """
-    rig.client = {"debug": "eos"}
     publisher = rig.open(7)
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(9))
@@ -288,7 +254,6 @@ def test_an_instance_made_anew_refuses_the_late_request_of_its_predecessor(
     rig: Rig, at_point: AtPoint, identity: Identity
 ) -> None:
     """Why rule 3 is enough: the new instance's epoch makes the same late request fail (47 or 90), the batch stands."""
-    rig.client = {"debug": "eos"}
     publisher = rig.open(7)
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(9))
