@@ -172,21 +172,16 @@ class Opener:
         return fence_end
 
     def _read_back(self, partition: Partition, fence: bytes, fence_end: int) -> None:
-        """Step 7."""
-        found = partition.next_record(fence_end - 2, timeout_s=self.config.limits.stable_timeout_s)
-        stable = partition.stable_end()
-        if found is None and stable == fence_end:
-            raise Retryable("MR-3016", "the fence can't be read back")
-        if (
-            found is None
-            or found.offset != fence_end - 2
-            or found.value != fence
-            or stable != fence_end
-        ):
+        """Step 7. The marker lands milliseconds after the commit returned."""
+        deadline = time.monotonic() + self.config.limits.stable_timeout_s
+        while (stable := partition.stable_end()) < fence_end and time.monotonic() < deadline:
+            time.sleep(_LOOK_AGAIN_S)
+        found = partition.read(fence_end - 2, fence_end) if stable == fence_end else []
+        if [(record.offset, record.value) for record in found] != [(fence_end - 2, fence)]:
             raise Fatal(
                 "MR-3014",
                 f"the fence does not stand at offset {fence_end - 2}",
-                found="nothing" if found is None else found.offset,
+                found=found[0].offset if found else "nothing",
                 stable_end=stable,
             )
 
