@@ -1,18 +1,21 @@
 """Real servers on loopback for tests, demonstration and the local stack.
 
-``DatabaseServer`` (either flavour), ``start_set`` (primary and replicas), ``KafkaServer``, ``ZooKeeperServer``: each is
-started in a folder that the caller gives, on ports that the system chose, and dies with the process that started it.
+``DatabaseServer`` (either flavour), ``start_set`` (primary and replicas), ``KafkaServer``, ``KafkaCluster``,
+``ZooKeeperServer``: each is started in a folder that the caller gives, on ports that the system chose, and dies with
+the process that started it.
 """
 
 from deploy.servers.database import Account, DatabaseServer, ServerOptions
 from deploy.servers.database_set import DatabaseSet, start_set
 from deploy.servers.kafka import KafkaServer
+from deploy.servers.kafka_cluster import KafkaCluster
 from deploy.servers.zookeeper import ZooKeeperServer
 
 __all__ = [
     "Account",
     "DatabaseServer",
     "DatabaseSet",
+    "KafkaCluster",
     "KafkaServer",
     "ServerOptions",
     "ZooKeeperServer",

@@ -1,12 +1,16 @@
-"""A Kafka broker of our own: KRaft, broker and controller in one process, one node, loopback.
+"""A Kafka broker of our own: KRaft, broker and controller in one process, loopback; alone, or one of a cluster.
 
-Guarantees: topics are never made by asking for them; internal topics have one replica and few partitions, so that it
-starts in seconds; after ``kill``, ``start`` goes on with the same logs and port, and the short broker session lets it
-serve after three seconds. Its storage is formatted once and copied.
+Guarantees: topics are never made by asking for them; internal topics have few partitions, so that it starts in
+seconds; retention and transactions that timed out are looked for every second; after ``kill``, ``start`` goes on with
+the same logs and port, and the short broker session lets it serve after three seconds. Its storage is formatted once
+and copied.
 """
 
+import base64
 import shutil
 import subprocess
+import uuid
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.servers.process import ProcessSpec, ServerProcess, free_port, last_lines
@@ -22,7 +26,7 @@ _CLUSTER_ID = "MillraceLocalCluster00"  # 22 characters, as Kafka's base64 of 16
 _PROPERTIES = """\
 process.roles=broker,controller
 node.id={node_id}
-controller.quorum.voters={node_id}@127.0.0.1:{controller_port}
+controller.quorum.voters={voters}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
@@ -31,17 +35,19 @@ inter.broker.listener.name=PLAINTEXT
 log.dirs={log_dir}
 auto.create.topics.enable=false
 num.partitions=1
-default.replication.factor=1
-offsets.topic.replication.factor=1
+default.replication.factor={replicas}
+min.insync.replicas={insync}
+offsets.topic.replication.factor={replicas}
 offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr={insync}
 transaction.state.log.num.partitions=4
+transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
-broker.session.timeout.ms=3000
+broker.session.timeout.ms={session_ms}
 broker.heartbeat.interval.ms=500
 log.cleaner.dedupe.buffer.size=8388608
 log.retention.check.interval.ms=1000
@@ -49,13 +55,40 @@ log.initial.task.delay.ms=1000
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """Who decides: node ids with the ports of their controllers. More than one node: every partition on all of them."""
+
+    ports: dict[int, int] = field(default_factory=lambda: {NODE_ID: free_port()})
+
+    def properties(self) -> dict[str, object]:
+        """What all nodes are told."""
+        count = len(self.ports)
+        return {
+            "voters": ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.ports.items()),
+            "replicas": count,
+            "insync": count // 2 + 1,
+            # three processes on two cores may be deaf for seconds
+            "session_ms": 3000 if count == 1 else 6000,
+        }
+
+
 class KafkaServer:
     """One broker. ``bootstrap`` is its address."""
 
-    def __init__(self, folder: Path, *, port: int = 0, dies_with_parent: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int = 0,
+        node_id: int = NODE_ID,
+        quorum: Quorum | None = None,
+        dies_with_parent: bool = True,
+    ) -> None:
         self.folder = folder
         self.port = port or free_port()
-        self._controller_port = free_port()
+        self.node_id = node_id
+        self._quorum = quorum or Quorum()
         self._dies_with_parent = dies_with_parent
         self._process: ServerProcess | None = None
 
@@ -82,9 +115,17 @@ class KafkaServer:
         if not log_dir.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             shutil.copytree(template("kafka-" + kafka_classpath_stamp(), _format), log_dir)
-        ports = {"port": self.port, "controller_port": self._controller_port}
+            _rename(log_dir, self.node_id)
         properties = self.folder / "server.properties"
-        properties.write_text(_PROPERTIES.format(node_id=NODE_ID, log_dir=log_dir, **ports))
+        properties.write_text(
+            _PROPERTIES.format(
+                node_id=self.node_id,
+                port=self.port,
+                controller_port=self._quorum.ports[self.node_id],
+                log_dir=log_dir,
+                **self._quorum.properties(),
+            )
+        )
         log = self.folder / "log"
         log.unlink(missing_ok=True)
         spec = ProcessSpec(f"Kafka on port {self.port}", _java("kafka.Kafka", str(properties)), log)
@@ -136,8 +177,11 @@ def _format(folder: Path) -> None:
     """``kafka-storage format``: the cluster's id and its feature levels."""
     properties = folder / "format.properties"
     log_dir = folder / "formatted"
+    quorum = Quorum({NODE_ID: 2})
     properties.write_text(
-        _PROPERTIES.format(node_id=NODE_ID, port=1, controller_port=2, log_dir=log_dir)
+        _PROPERTIES.format(
+            node_id=NODE_ID, port=1, controller_port=2, log_dir=log_dir, **quorum.properties()
+        )
     )
     command = _java("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties))
     done = subprocess.run(command, capture_output=True, check=False)
@@ -150,6 +194,15 @@ def _format(folder: Path) -> None:
         path.rename(folder / path.name)
     log_dir.rmdir()
     properties.unlink()
+
+
+def _rename(log_dir: Path, node_id: int) -> None:
+    """Make a formatted directory another node's."""
+    told = (log_dir / "meta.properties").read_text().splitlines()
+    kept = [line for line in told if not line.startswith(("node.id=", "directory.id="))]
+    directory = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    lines = (*kept, f"node.id={node_id}", f"directory.id={directory}")
+    (log_dir / "meta.properties").write_text("\n".join(lines) + "\n")
 
 
 def _java(*arguments: str) -> tuple[str, ...]:

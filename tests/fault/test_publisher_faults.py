@@ -134,6 +134,48 @@ def test_a_broker_killed_under_load_is_reported_and_its_topic_resumed(
     lone_rig.assert_whole(100)
 
 
+@pytest.mark.parametrize(
+    ("point", "stop_s", "publish_timeout_s"),
+    [
+        pytest.param(BEFORE_COMMIT, 5.0, 3.0, id="committing, longer than it may take"),
+        pytest.param(BEFORE_COMMIT, 40.0, 20.0, marks=pytest.mark.chaos, id="committing, 40 s"),
+        pytest.param(MID_PRODUCE, 40.0, 20.0, marks=pytest.mark.chaos, id="sending, 40 s"),
+    ],
+)
+def test_a_stopped_broker_that_wakes_up_loses_and_doubles_nothing(
+    lone_rig: Rig,
+    new_kafka: KafkaServer,
+    at_point: "AtPoint",
+    point: str,
+    stop_s: float,
+    publish_timeout_s: float,
+) -> None:
+    """SIGSTOP while rows are sent or committed: given up in bounded time; awake, it still does what it was asked."""
+    lone_rig.limits = replace(lone_rig.limits, publish_timeout_s=publish_timeout_s)
+    publisher = reopened(lone_rig, time.monotonic() + 60)  # its coordinator may still be loading
+    stream = lone_rig.stream(publisher)
+    publisher.publish(stream.next_batch(30))
+    publisher._drain()
+    batch = stream.next_batch(30)
+    waking = threading.Timer(stop_s, new_kafka.resume)
+
+    def pause() -> None:
+        new_kafka.pause()
+        waking.start()
+
+    at_point(point, pause)
+    began = time.monotonic()
+    with pytest.raises(Retryable):
+        publisher.publish(batch)
+    assert time.monotonic() - began < lone_rig.limits.publish_timeout_s + 5
+    again = reopened(lone_rig, time.monotonic() + stop_s + 60)
+    waking.join()
+    assert again.progress.seq in (30, 60)
+    again.publish(lone_rig.stream(again).next_batch(100 - again.progress.seq))
+    again.close()
+    lone_rig.assert_whole(100)
+
+
 def test_a_clean_restart_of_the_broker_is_ridden_out(lone_rig: Rig, new_kafka: KafkaServer) -> None:
     """The broker is away for some seconds while rows are sent: every row stands once, whoever had to retry."""
     lone_rig.open(7).close()

@@ -1,0 +1,155 @@
+"""Three brokers, each partition on all of them: one that leads goes under load; no record is lost or doubled."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from deploy.servers import KafkaCluster, KafkaServer
+from millrace.errors import Retryable
+from producer.publisher.publisher import Publisher
+from tests.publisher_rig import Rig, topic_named
+from tests.waiting import eventually
+
+TRANSACTION_STATE = "__transaction_state"
+GIVE_UP_S = 150.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """Three brokers; a test gives back what it breaks."""
+    made = KafkaCluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.discard()
+
+
+@pytest.fixture
+def rig(cluster: KafkaCluster, request: pytest.FixtureRequest) -> Rig:
+    """A topic of the test's own, on all brokers."""
+    rig = Rig(cluster.bootstrap, topic_named("cluster", request.node.name))
+    rig.limits = replace(rig.limits, publish_timeout_s=8.0, stable_timeout_s=8.0)
+    rig.open(7).close()
+    eventually(lambda: _insync(rig, rig.topic, 0) == 3, timeout_s=60, what="three replicas")
+    return rig
+
+
+def _insync(rig: Rig, topic: str, partition: int) -> int:
+    return len(rig.admin.list_topics(topic, timeout=20).topics[topic].partitions[partition].isrs)
+
+
+def leader_of_the_partition(rig: Rig) -> int:
+    """The node that takes the records."""
+    topics = rig.admin.list_topics(rig.topic, timeout=20).topics
+    node: int = topics[rig.topic].partitions[0].leader
+    return node
+
+
+def transaction_coordinator(rig: Rig) -> int:
+    """The node that ends the transactions: the leader of the partition that the id falls to."""
+    partitions = rig.admin.list_topics(TRANSACTION_STATE, timeout=20).topics[TRANSACTION_STATE]
+    code = 0
+    for letter in rig.config(7).transactional_id:
+        code = (31 * code + ord(letter)) & 0xFFFFFFFF  # Java's String.hashCode
+    node: int = partitions.partitions[(code & 0x7FFFFFFF) % len(partitions.partitions)].leader
+    return node
+
+
+class Load:
+    """A publisher at work in a thread, opened again after whatever may be tried again, as the supervisor does."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.seq = 0
+        self.failures: list[str] = []
+        self.fatal: BaseException | None = None
+        self._thread.start()
+
+    def _run(self) -> None:
+        deadline = time.monotonic() + GIVE_UP_S
+        try:
+            while not self._stop.is_set() and time.monotonic() < deadline:
+                try:
+                    self._publish(self._rig.open(7))
+                except Retryable as error:
+                    self.failures.append(str(error))
+        except BaseException as error:  # noqa: BLE001 - raised again in ``finish``
+            self.fatal = error
+
+    def _publish(self, publisher: Publisher) -> None:
+        stream = self._rig.stream(publisher)
+        while not self._stop.is_set():
+            publisher.publish(stream.next_batch(10))
+            self.seq = publisher.progress.seq
+        publisher.close()
+
+    def wait_rows(self, count: int) -> None:
+        """Until so many more stand."""
+        wanted = self.seq + count
+        eventually(
+            lambda: self.fatal or self.seq >= wanted,
+            timeout_s=GIVE_UP_S,
+            what=f"rows go on after {self.failures}",
+        )
+        if self.fatal is not None:
+            raise self.fatal
+
+    def finish(self) -> int:
+        """Stop; the last seq that was confirmed."""
+        self._stop.set()
+        self._thread.join()
+        if self.fatal is not None:
+            raise self.fatal
+        return self.seq
+
+
+def killed(server: KafkaServer) -> None:
+    """kill -9."""
+    server.kill()
+
+
+def stopped(server: KafkaServer) -> None:
+    """In order: it hands its partitions over first."""
+    server.stop()
+
+
+def paused(server: KafkaServer) -> None:
+    """SIGSTOP: it is taken for dead, and wakes up in a cluster that has gone on."""
+    server.pause()
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("goes", [killed, stopped, paused])
+@pytest.mark.parametrize("which", [leader_of_the_partition, transaction_coordinator])
+def test_rows_go_on_when_a_broker_that_leads_goes_and_comes_back(
+    cluster: KafkaCluster,
+    rig: Rig,
+    which: Callable[[Rig], int],
+    goes: Callable[[KafkaServer], None],
+) -> None:
+    """Leader of the partition, or the coordinator: the others go on; whole before, between and after."""
+    load = Load(rig)
+    try:
+        load.wait_rows(100)
+        server = cluster.servers[which(rig)]
+        goes(server)
+        try:
+            load.wait_rows(100)  # one may still be confirmed by the old leader …
+            eventually(lambda: which(rig) != server.node_id, timeout_s=60, what="a new leader")
+            load.wait_rows(100)  # … these are not
+        finally:
+            if goes is paused:
+                server.resume()
+            else:
+                server.start()
+        eventually(lambda: _insync(rig, rig.topic, 0) == 3, timeout_s=90, what="it has caught up")
+        load.wait_rows(100)
+    finally:
+        stood = load.finish()
+    rig.assert_whole(stood)
