@@ -8,6 +8,10 @@ the resolved stands at e + k − 1, and reading exactly it there proves that no 
 to there, and that the transaction is committed to every reader. A late abort has the same offsets, but no readable
 record.
 
+Markers may come twice: a new transaction coordinator sends again what the one before did not note as sent. So a place
+that is off is no disagreement yet; then what readers see since the last commit that was found must be those k records
+and no other, the resolved last, and from there on all places are counted anew (``shift``).
+
 Guarantees: the first disagreement is raised by ``check`` in the stream's thread (MR-3014, MR-3015) and nothing is
 audited behind it; records of a newer owner are no disagreement: that is Fenced. Records that were removed before they
 could be read (retention, an operator) are no disagreement either. At most ``audit_commits_max`` commits
@@ -30,15 +34,17 @@ from producer.publisher.driver import Partition
 log = get_logger("producer.publisher")
 
 _LOOK_AGAIN_S = 0.005  # between two looks at a stable end that lags behind its record
+_MARKERS_MAX = 64  # that came again since the last commit: one for each change of the coordinator
 _LOOK_S = 0.5  # one wait for a record, after which is asked whether it is still kept
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit that returned OK: the stable end behind it, and its last record."""
+    """A commit that returned OK: the stable end behind it, its last record, and how many it has."""
 
     end: int
     mark: bytes
+    count: int
 
     @property
     def mark_offset(self) -> int:
@@ -66,6 +72,8 @@ class Audit:
         self._planned_end = (
             end  # behind the Kafka transaction under way; the last commit's when there is none
         )
+        self._shift = 0  # markers more than expected, so far
+        self._found_end: int | None = end  # everything was found up to here; None: not known
         self._commits: deque[Commit] = deque()
         self._is_reading = False
         self._is_stopped = False
@@ -73,6 +81,11 @@ class Audit:
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="publisher-audit", daemon=True)
         self._thread.start()
+
+    @property
+    def shift(self) -> int:
+        """By how much the partition is known to end further than records and markers of ours say."""
+        return self._shift
 
     def check(self) -> None:
         """Raise the first disagreement found so far."""
@@ -140,30 +153,44 @@ class Audit:
         while record is None and not self._is_stopped:
             if time.monotonic() > deadline:
                 self._explain_absence(commit)
-            record = self._partition.next_record(commit.mark_offset, timeout_s=_LOOK_S)
-            if (record is None or record.offset > commit.mark_offset) and self._is_removed(commit):
+            expected = commit.mark_offset + self._shift
+            record = self._partition.next_record(expected, timeout_s=_LOOK_S)
+            if (record is None or record.offset > expected) and self._is_removed(expected):
+                self._found_end = None
                 self._compare_end(commit, deadline)
                 return
         if record is None:
             return
-        if record.offset != commit.mark_offset or record.value != commit.mark:
-            raise Fatal(
-                "MR-3014",
-                f"another record than the one committed stands at offset {record.offset}",
-                expected_offset=commit.mark_offset,
-            )
+        if record.offset != expected or record.value != commit.mark:
+            self._look_further(commit)
+        self._found_end = commit.end + self._shift
         self._compare_end(commit, deadline)
 
-    def _is_removed(self, commit: Commit) -> bool:
-        """Whether its last record is no longer kept; False while the broker can't be asked."""
+    def _look_further(self, commit: Commit) -> None:
+        """The mark is not in its place: it must be the last of so many records that readers see; or MR-3014."""
+        expected = commit.mark_offset + self._shift
+        stop = min(expected + _MARKERS_MAX + 1, self._partition.stable_end())
+        start = expected if self._found_end is None else self._found_end
+        seen = self._partition.read(start, stop)
+        at = next((at for at, record in enumerate(seen) if record.value == commit.mark), None)
+        if at is None or (self._found_end is not None and at + 1 != commit.count):
+            raise Fatal(
+                "MR-3014",
+                f"another record than the one committed stands at offset {expected}",
+                expected_offset=expected,
+            )
+        self._move(seen[at].offset - expected)
+
+    def _move(self, offsets: int) -> None:
+        self._shift += offsets
+        log.info("a marker came once more", offsets=offsets)
+
+    def _is_removed(self, offset: int) -> bool:
+        """Whether this offset is no longer kept; False while the broker can't be asked."""
         with suppress(Retryable):
             low = self._partition.low_end()
-            if low > commit.mark_offset:
-                log.warning(
-                    "a commit was removed from the topic before it was read back",
-                    offset=commit.mark_offset,
-                    low=low,
-                )
+            if low > offset:
+                log.warning("a commit was removed before it was read back", offset=offset, low=low)
                 return True
         return False
 
@@ -171,30 +198,35 @@ class Audit:
         """When nothing follows: the stable end is exactly behind the marker."""
         while self._planned_end == commit.end and not self._is_stopped:
             stable = self._partition.stable_end()
-            if stable == commit.end or self._planned_end != commit.end:
+            expected = commit.end + self._shift
+            if stable == expected or self._planned_end != commit.end:
                 return
-            if stable > commit.end or time.monotonic() > deadline:
+            if stable > expected and not self._partition.read(expected, stable):
+                self._move(stable - expected)
+                return
+            if stable > expected or time.monotonic() > deadline:
                 if (fenced := self._find_successor()) is not None:
                     raise fenced
                 raise Fatal(
                     "MR-3015",
-                    f"the stable end is {stable} and must be {commit.end}",
-                    expected=commit.end,
+                    f"the stable end is {stable} and must be {expected}",
+                    expected=expected,
                     found=stable,
                 )
             time.sleep(_LOOK_AGAIN_S)
 
     def _explain_absence(self, commit: Commit) -> None:
         stable = self._partition.stable_end()  # Retryable when the broker is away
-        if stable < commit.end:
+        end = commit.end + self._shift
+        if stable < end:
             raise Fatal(
                 "MR-3015",
-                f"the stable end stays at {stable}, before the end {commit.end} of a commit that returned OK",
-                expected=commit.end,
+                f"the stable end stays at {stable}, before the end {end} of a commit that returned OK",
+                expected=end,
                 found=stable,
             )
         raise Fatal(
             "MR-3014",
-            f"the record committed at offset {commit.mark_offset} can't be read with read_committed",
-            expected_offset=commit.mark_offset,
+            f"the record committed at offset {end - 2} can't be read with read_committed",
+            expected_offset=end - 2,
         )

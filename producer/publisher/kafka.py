@@ -82,12 +82,14 @@ _driver_log.propagate = False
 
 
 def _asking(doing: str, ask: Callable[[], T]) -> T:
-    """Run ``ask``; a driver error becomes ours."""
+    """Run ``ask``; a driver error, or silence, becomes ours."""
     try:
         return ask()
     except KafkaException as failure:
         reported = failure.args[0]
         raise error_of(reported.name(), reported.str(), doing=doing) from failure
+    except TimeoutError as silence:  # of a future: a broker that takes requests and answers none
+        raise Retryable("MR-3001", f"no broker answered while {doing}") from silence
 
 
 class KafkaDriver:
@@ -478,6 +480,8 @@ class KafkaTopicAdmin:
         created = self._client.create_topics([topic], operation_timeout=ASK_TIMEOUT_S)[self._topic]
         try:
             created.result(ASK_TIMEOUT_S)
+        except TimeoutError as silence:
+            raise Retryable("MR-3001", "no broker answered while creating the topic") from silence
         except KafkaException as failure:
             reported = failure.args[0]
             if reported.code() != KafkaError.TOPIC_ALREADY_EXISTS:

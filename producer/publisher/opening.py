@@ -17,7 +17,7 @@ Not done here: any retry; publishing (``publisher``).
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from millrace.errors import Fatal, Fenced, Retryable
@@ -167,23 +167,26 @@ class Opener:
         fault_point(BEFORE_FENCE)
         transactions.commit()
         fault_point(AFTER_FENCE)
-        fence_end = end + len(values) + 1
-        self._read_back(partition, values[-1], fence_end)
-        return fence_end
+        return self._read_back(partition, values, end)
 
-    def _read_back(self, partition: Partition, fence: bytes, fence_end: int) -> None:
-        """Step 7. The marker lands milliseconds after the commit returned."""
+    def _read_back(self, partition: Partition, values: Sequence[bytes], start: int) -> int:
+        """Step 7: readers see these values behind ``start``, and no other; the stable end behind them.
+
+        The marker lands milliseconds after the commit returned. More than one may: see ``audit``.
+        """
         deadline = time.monotonic() + self.config.limits.stable_timeout_s
-        while (stable := partition.stable_end()) < fence_end and time.monotonic() < deadline:
+        end = start + len(values) + 1
+        while (stable := partition.stable_end()) < end and time.monotonic() < deadline:
             time.sleep(_LOOK_AGAIN_S)
-        found = partition.read(fence_end - 2, fence_end) if stable == fence_end else []
-        if [(record.offset, record.value) for record in found] != [(fence_end - 2, fence)]:
+        found = partition.read(start, stable)
+        if [record.value for record in found] != list(values):
             raise Fatal(
                 "MR-3014",
-                f"the fence does not stand at offset {fence_end - 2}",
-                found=found[0].offset if found else "nothing",
+                f"the fence does not stand at offset {end - 2}",
+                found=found[-1].offset if found else "nothing",
                 stable_end=stable,
             )
+        return stable
 
 
 def ensured_topic(admin: TopicAdmin, config: PublisherConfig, hint: TailHint | None) -> int:

@@ -251,7 +251,7 @@ class Publisher:
         fault_point(AFTER_COMMIT)
         self._stand(end)
         self._is_suspicious = self._commit_s >= self._limits.suspicious_s
-        self._audit.submit(Commit(end, mark))
+        self._audit.submit(Commit(end, mark, len(bounds) + 1))
 
     @property
     def _live(self) -> Transactions:
@@ -269,7 +269,7 @@ class Publisher:
     def _stand(self, end: int) -> None:
         self._end = end
         self._progress = self._wanted
-        self._hint = TailHint(self._progress, end)
+        self._hint = TailHint(self._progress, end + self._audit.shift)
         self._marked_at_s = time.monotonic()
 
     def _stands_after(self, unknown: Retryable) -> bool:

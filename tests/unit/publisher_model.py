@@ -37,6 +37,7 @@ class Outcome(StrEnum):
     ABORTED_OK = (
         "aborted, said OK"  # what must never happen: the answer is OK and the records are aborted
     )
+    MARKER_AGAIN = "marker again"  # OK, and a new coordinator sends the marker once more
 
 
 @dataclass
@@ -178,6 +179,8 @@ class ModelTransactions:
         self._topic.end(
             self._transaction, "aborted" if outcome is Outcome.ABORTED_OK else "committed"
         )
+        if outcome is Outcome.MARKER_AGAIN:
+            self._topic.entries.append(Entry(None, None))
         if outcome is Outcome.FOREIGN:
             self._topic.entries.append(Entry(b'{"kind": "schema"}', None))
         if outcome is Outcome.LOST_AFTER:

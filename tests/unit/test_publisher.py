@@ -118,6 +118,32 @@ def test_an_end_that_is_not_behind_the_marker_stops_the_task() -> None:
     assert raised.value.code == "MR-3015"
 
 
+def test_a_marker_that_comes_again_is_no_disagreement() -> None:
+    """A new coordinator repeats what the former did not note as sent; places move, what readers see doesn't."""
+    with running(topic := ModelTopic()) as publisher:
+        for count in (3, 1, 4):
+            topic.outcomes = [Outcome.MARKER_AGAIN]
+            publisher.publish(batch_after(publisher.progress, count))
+        publisher._drain()
+        publisher.publish(batch_after(publisher.progress, 3))
+        publisher._drain()
+        assert publisher.hint.end_offset == len(topic.entries)
+    assert topic.seqs() == list(range(1, 12))
+
+
+def test_a_foreign_record_beside_a_marker_that_came_again_stops_the_task() -> None:
+    """Moved places don't hide what somebody else wrote."""
+    publisher = opened(topic := ModelTopic())
+    topic.outcomes = [Outcome.MARKER_AGAIN]
+    publisher.publish(batch_after(publisher.progress, 3))
+    publisher._drain()
+    topic.entries.append(Entry(b'{"kind": "schema"}', KafkaTransaction("foreign", "committed")))
+    publisher.publish(batch_after(publisher.progress, 3))
+    with pytest.raises(Fatal) as raised:
+        publisher.close()
+    assert raised.value.code == "MR-3014"
+
+
 def test_a_foreign_record_between_commits_stops_the_task() -> None:
     """Rule 4: the next commit's last record does not stand where it must."""
     publisher = opened(topic := ModelTopic())
