@@ -8,6 +8,7 @@ assumes.
 Not done here: no reconnect, no retry, no pooling.
 """
 
+import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,7 +38,9 @@ CONNECT_S = 10
 READ_S = (
     3600  # a long DDL; a hung lane is ended by the next run's fence, a dead server by TCP keepalive
 )
-LOCK_WAIT_S = 20
+LOCK_WAIT_S = (
+    20  # for a row and for a table: a server would wait for a locked table for a day or a year
+)
 
 STRICT_MODE = "NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES,ALLOW_INVALID_DATES"
 LENIENT_MODE = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"  # for an ENUM's index 0 alone
@@ -51,9 +54,11 @@ _AWAY = {
     1159,
     1160,
     1161,
+    1180,
     1184,
     1317,
     1927,
+    1969,
     2002,
     2003,
     2006,
@@ -64,17 +69,18 @@ _AWAY = {
     3169,
     4031,
 }
-_LOGIN = {1044, 1045, 1130, 1251, 1698, 1820, 1862, 2061, 3118}
+_LOGIN = {1044, 1045, 1129, 1130, 1251, 1698, 1820, 1862, 2061, 3118}
 _PRIVILEGE = {1142, 1143, 1227, 1370, 1410}
-_READ_ONLY = {1290, 1792, 1836}
+_READ_ONLY = {1036, 1290, 1792, 1836}
 _CONNECTIONS = {1040, 1203, 1226}
 _LOCKS = {1205, 1213, 3572}
-_DISK = {1021, 1114, 3675}
+_DISK = {3, 20, 1021, 1026, 1114, 3675}
 CONFLICTS = {1022, 1062, 1169, 1216, 1217, 1451, 1452, 1557, 1586, 1761, 1762}
 _NO_TABLE = {1049, 1051, 1146}
 _NO_COLUMN = {1054}
 _PACKET = {1153}
 _NO_TLS = 2026
+_VALUE = re.compile(r"value: '.*'(?= for column |$)", re.DOTALL)  # 1366, 1292: a row's contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +224,7 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
             conv=_CONVERSIONS,
             init_command=(
                 f"SET SESSION sql_mode='{STRICT_MODE}', time_zone='+00:00',"
-                f" innodb_lock_wait_timeout={LOCK_WAIT_S},"
+                f" innodb_lock_wait_timeout={LOCK_WAIT_S}, lock_wait_timeout={LOCK_WAIT_S},"
                 " transaction_isolation='READ-COMMITTED'"
             ),
             **_tls_arguments(endpoint),
@@ -244,17 +250,25 @@ def _tls_arguments(endpoint: Endpoint) -> dict[str, Any]:
     mode = endpoint.tls.mode
     if mode == "disabled":
         return {"ssl_disabled": True}
+    if (
+        mode == "require-unverified"
+    ):  # without the system's certificates, which take longer to load than to log in
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return {"ssl": context}
     context = ssl.create_default_context(cafile=endpoint.tls.ca_path or None)
     context.check_hostname = mode == "verify-identity"
-    if mode == "require-unverified":
-        context.verify_mode = ssl.CERT_NONE
     return {"ssl": context}
 
 
 def translated(exc: Exception, **context: Any) -> MillraceError:
-    """The branch and code for a driver's error; ``errno`` goes into the context."""
+    """The branch and code for a driver's error; ``errno`` goes into the context.
+
+    The server's text stays without the value that it refused; a key that is taken is named.
+    """
     number = exc.args[0] if exc.args and isinstance(exc.args[0], int) else 0
-    text = str(exc.args[-1]) if exc.args else type(exc).__name__
+    text = _VALUE.sub("value", str(exc.args[-1])) if exc.args else type(exc).__name__
     if isinstance(exc, OSError):
         number, text = 0, exc.strerror or str(exc)
     context = {**context, "errno": number}

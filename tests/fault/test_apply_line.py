@@ -1,0 +1,160 @@
+"""The line to the target breaks at every statement, before it is executed or behind: rows and DDL stand once.
+
+The run that lost its connection knows nothing; the next one raises the fence and reads what the target says.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from consumer.target.connection import TargetConnection
+from deploy.servers import DatabaseServer
+from schemas.gtid import Flavour
+from tests.apply_faults import BadLine, Loss, Supervised
+from tests.apply_local import apply_task
+from tests.apply_tables import integer, table, text
+from tests.apply_topic import RecordStream
+
+ROWS = 12
+
+_names = count(1)
+
+
+class _Counted:
+    """Counts what sessions do, and lets the line lose the N-th of a kind."""
+
+    def __init__(self, line: BadLine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counts: Counter[str] = Counter()
+        self.armed: tuple[str, int, Loss] | None = None
+        self._line = line
+        for kind in ("query", "run", "commit"):
+            method = getattr(TargetConnection, kind)
+            monkeypatch.setattr(TargetConnection, kind, self._counting(kind, method))
+
+    def _counting(self, kind: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(session: TargetConnection, *arguments: object) -> object:
+            for name in (kind, "any"):
+                self.counts[name] += 1
+                if self.armed is not None and self.armed[:2] == (name, self.counts[name]):
+                    self._line.lose(self.armed[2])
+            return method(session, *arguments)
+
+        return counted
+
+    def lose(self, kind: str, number: int, what: Loss) -> None:
+        self.counts.clear()
+        self.armed = (kind, number, what)
+
+
+@pytest.fixture
+def line(target_server: DatabaseServer) -> Iterator[BadLine]:
+    """The way to the target."""
+    with BadLine(target_server) as made:
+        yield made
+
+
+@pytest.fixture
+def counted(line: BadLine, monkeypatch: pytest.MonkeyPatch) -> _Counted:
+    """Statements on it."""
+    return _Counted(line, monkeypatch)
+
+
+def _history(name: str) -> tuple[RecordStream, int]:
+    """Rows for one lane, then, a second micro-batch, rows for two lanes, DDL, rows for one lane."""
+    stream = RecordStream()
+    bag, sums = (
+        table(name, "bag", integer("n"), key=()),
+        table(name, "sums", integer("id"), integer("n")),
+    )
+    for number in range(ROWS):
+        stream.insert(bag, {"n": number})
+        stream.insert(sums, {"id": number, "n": 0})
+    stream.commit()
+    cut = len(stream.values)
+    for number in range(ROWS):
+        stream.insert(bag, {"n": number})
+        stream.update(sums, {"id": number, "n": 0}, {"id": number, "n": 1})
+    stream.commit()
+    stream.ddl("ALTER TABLE sums ADD note VARCHAR(20) DEFAULT 'x', ADD INDEX (n)", database=name)
+    noted = table(name, "sums", integer("id"), integer("n"), text("note"))
+    for number in range(ROWS):
+        row = {"id": number, "n": 1, "note": "x"}
+        stream.update(noted, row, row | {"n": 2, "note": "y"})
+    stream.commit()
+    return stream, cut
+
+
+def _check(server: DatabaseServer, name: str) -> None:
+    found = server.execute(f"SELECT COUNT(*), SUM(n) FROM {name}.bag")
+    assert found == [(2 * ROWS, ROWS * (ROWS - 1))]
+    found = server.execute(f"SELECT COUNT(*), SUM(n), MIN(note), MAX(note) FROM {name}.sums")
+    assert found == [(ROWS, 2 * ROWS, "y", "y")]
+    left = server.execute(
+        "SELECT (SELECT COUNT(*) FROM millrace.ddl_intent WHERE task = %s),"
+        " (SELECT COUNT(*) FROM millrace.applied WHERE task = %s)",
+        (name, name),
+    )
+    assert left == [(0, 0)]
+    indexes = server.execute(f"SHOW INDEX FROM {name}.sums WHERE Column_name = 'n'")
+    assert len(indexes) == 1
+    server.execute(f"DROP DATABASE {name}")
+
+
+def _task(line: BadLine, server: DatabaseServer, name: str) -> Supervised:
+    stream, cut = _history(name)
+    for sql in (
+        f"CREATE DATABASE {name}",
+        f"CREATE TABLE {name}.bag (n INT)",
+        f"CREATE TABLE {name}.sums (id INT PRIMARY KEY, n INT)",
+    ):
+        server.execute(sql)
+    return Supervised(line.endpoint, apply_task(name, lanes=2), stream, (cut,))
+
+
+def _campaign(
+    line: BadLine, counted: _Counted, server: DatabaseServer, kind: str, *, first: int, step: int
+) -> None:
+    """Lose number ``first`` of a kind, then each ``step`` further, its request and its answer in turn."""
+    whole = _task(line, server, f"line{next(_names)}_{server.flavour}")
+    counted.counts.clear()
+    whole.run()
+    assert whole.failures == []
+    total = counted.counts[kind]
+    _check(server, whole.task.name)
+    numbers = range(first, total + 1, step)
+    for place, number in enumerate(numbers):
+        name = f"line{next(_names)}_{server.flavour}"
+        supervised = _task(line, server, name)
+        counted.lose(kind, number, list(Loss)[place % 2])
+        applier = supervised.run()
+        counted.armed = None
+        assert applier.mark.seq == supervised.stream.seq
+        assert set(supervised.codes) <= {"MR-5001"}, (number, supervised.codes)
+        _check(server, name)
+    assert line.lost == len(numbers)
+
+
+@pytest.mark.parametrize(
+    ("first", "step"), [(2, 3), *(pytest.param(n, 3, marks=pytest.mark.chaos) for n in (1, 3))]
+)
+def test_a_commit_whose_request_or_answer_is_lost_is_found_out(
+    line: BadLine, counted: _Counted, target_server: DatabaseServer, first: int, step: int
+) -> None:
+    """Every commit of a run, fence, lanes, mark, intent and end of DDL: what it did is read, never assumed."""
+    first += target_server.flavour is Flavour.MYSQL
+    _campaign(line, counted, target_server, "commit", first=first, step=step)
+
+
+@pytest.mark.parametrize(
+    ("first", "step"),
+    [(7, 40), *(pytest.param(n, 8, marks=pytest.mark.chaos) for n in range(1, 5))],
+)
+def test_a_connection_that_is_lost_in_any_statement_costs_a_run_and_no_row(
+    line: BadLine, counted: _Counted, target_server: DatabaseServer, first: int, step: int
+) -> None:
+    """Every statement of a run: executed or not, its target transaction is gone, and the next run does it anew."""
+    first += step // 2 * (target_server.flavour is Flavour.MYSQL)
+    _campaign(line, counted, target_server, "any", first=first, step=step)

@@ -1,0 +1,51 @@
+"""What a driver's error becomes: a branch, a code, a text without a row's contents."""
+
+import pymysql
+import pytest
+
+from consumer.target.connection import translated
+from millrace.errors import Fatal, MillraceError, Retryable
+
+ERRORS = {
+    "MR-5001": (0, 1053, 1158, 1180, 1317, 1927, 1969, 2003, 2006, 2013, 3169, 4031),
+    "MR-5002": (1044, 1045, 1129, 1698),
+    "MR-5003": (1036, 1290, 1792, 1836),
+    "MR-5004": (1040, 1203, 1226),
+    "MR-5005": (1205, 1213, 3572),
+    "MR-5006": (3, 20, 1021, 1026, 1114),
+    "MR-5007": (1142, 1143, 1227, 1370),
+    "MR-5010": (1022, 1062, 1169, 1216, 1451, 1452),
+    "MR-5011": (1048, 1264, 1292, 1364, 1366, 1406, 3819, 4025, 9999),
+    "MR-5012": (1049, 1051, 1146),
+    "MR-5013": (1054,),
+    "MR-5014": (1153,),
+}
+TRIED_AGAIN = ("MR-5001", "MR-5003", "MR-5004", "MR-5005", "MR-5006")
+WANTED = [(number, code) for code, numbers in ERRORS.items() for number in numbers]
+
+
+@pytest.mark.parametrize(("number", "code"), WANTED)
+def test_an_error_of_the_driver_has_its_branch_and_code(number: int, code: str) -> None:
+    """What passes by itself is tried again; what going on would make worse stops the task; the number is kept."""
+    found = translated(pymysql.err.OperationalError(number, "told"))
+    branch: type[MillraceError] = Retryable if code in TRIED_AGAIN else Fatal
+    assert type(found) is branch
+    assert found.code == code
+    assert found.context["errno"] == str(number)
+    assert found.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "Incorrect integer value: 'it's' for column 'n' at row 1",
+            "Incorrect integer value for column 'n' at row 1",
+        ),
+        ("Truncated incorrect DOUBLE value: 'a\nb'", "Truncated incorrect DOUBLE value"),
+        ("Data too long for column 'n' at row 1", "Data too long for column 'n' at row 1"),
+    ],
+)
+def test_a_value_that_was_refused_is_not_told(text: str, told: str) -> None:
+    """Logs and status get the column, never what stood in it."""
+    assert translated(pymysql.err.DataError(1366, text)).message == told
