@@ -11,7 +11,8 @@
     3 and 4          intent, state differs                   marks it done
     in 3             MySQL and MariaDB 11 end a table's statement whole: one of the two above. A DROP of several
                      tables can
-                     stand half done on MariaDB: Fatal MR-5040, an operator decides (``decision`` of the intent)
+                     stand half done on MariaDB: Fatal MR-5040, an operator decides (``decision`` of the intent);
+                     so can CREATE OR REPLACE TABLE, which is executed again when the table is not there
 
 A statement that leaves its state as it was (ANALYZE-like ALTERs) is executed again, which changes nothing either:
 InnoDB gives a new table id to what was truncated, rebuilt, renamed away or exchanged, so those differ.
@@ -164,6 +165,8 @@ def decide(
         return UNDECIDED
     if statement.kind is Kind.DROP_DATABASE:
         return EXECUTE if any(now.values()) else DONE  # what is half dropped is dropped again
+    if statement.kind is Kind.CREATE_TABLE and not all(now.values()):
+        return EXECUTE  # MariaDB can die between the two halves of CREATE OR REPLACE
     if statement.kind is Kind.DROP_TABLE and flavour is Flavour.MARIADB:
         left = [name for name, state in before.items() if state and now.get(name)]
         there = [name for name, state in before.items() if state]
@@ -238,6 +241,9 @@ def _enter_session(session: TargetConnection, record: DdlRecord) -> None:
     if database and session.query(known, (database,)):
         session.query(b"USE " + quoted(database))
     session.commit()  # MySQL sets explicit_defaults_for_timestamp only outside of a transaction
+    session.query(
+        "SET SESSION autocommit = 1"
+    )  # without, MariaDB's EXCHANGE PARTITION waits for itself
     is_same = record.source.origin.connector is session.flavour
     for name in (*_ANYWHERE, *(_SAME_FLAVOUR if is_same else ())):
         if name in values:

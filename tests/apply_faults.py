@@ -56,6 +56,11 @@ class BadLine:
         """The next request, or its answer, and the connection it is on."""
         self._next = what
 
+    def cut(self) -> None:
+        """End every connection."""
+        for end in self._open:
+            _shut(end)
+
     def _accept(self) -> None:
         while True:
             try:

@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from consumer import ddl
 from consumer.target.connection import connect
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
@@ -113,11 +114,14 @@ class _KilledError(Exception):
 def test_a_statement_is_executed_once_whenever_the_driver_dies(
     name: str,
     target_server: DatabaseServer,
-    monkeypatch: pytest.MonkeyPatch,
     case: str,
     point: str,
 ) -> None:
     """Killed behind the intent it is executed by the next run; killed behind the statement it is not repeated."""
+    _die_and_go_on(name, target_server, case=case, point=point)
+
+
+def _die_and_go_on(name: str, target_server: DatabaseServer, *, case: str, point: str) -> None:
     tables, sql, question, wanted = _CRASHES[case]
     target_server.execute(f"CREATE DATABASE {name}")
     for statement in tables:
@@ -131,18 +135,25 @@ def test_a_statement_is_executed_once_whenever_the_driver_dies(
         if passed == getattr(ddl, point):
             raise _KilledError
 
-    import consumer.ddl as ddl
-
-    monkeypatch.setattr(ddl, "fault_point", die)
-    with pytest.raises(_KilledError):
-        run_once(target_server, apply_task(name), stream)
-    monkeypatch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ddl, "fault_point", die)
+        with pytest.raises(_KilledError):
+            run_once(target_server, apply_task(name), stream)
     run_once(target_server, apply_task(name), stream)
     assert target_server.execute(question, db=name) == [wanted]
     left = target_server.execute(
         "SELECT COUNT(*) FROM millrace.ddl_intent WHERE task = %s", (name,)
     )
     assert left == [(0,)]
+
+
+def test_without_the_state_of_its_intent_a_statement_is_executed_twice(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test above sees what it is for: a swap that is done again is undone."""
+    monkeypatch.setattr(ddl, "decide", lambda *_: ddl.EXECUTE)
+    with pytest.raises(AssertionError):
+        _die_and_go_on(name, target_server, case="rename that swaps", point="AFTER_EXECUTE")
 
 
 def test_statements_that_are_no_tables_are_recorded_and_passed(
@@ -204,6 +215,23 @@ def test_create_table_select_gets_its_rows_from_the_records(
     stream.commit()
     run_once(target_server, apply_task(name), stream)
     assert target_server.execute(f"SELECT id FROM {name}.t") == [(1,)]
+
+
+def test_a_half_replaced_table_is_made(mariadb_server: DatabaseServer) -> None:
+    """MariaDB can die between the two halves of CREATE OR REPLACE: the old table is gone, the new one is not there."""
+    name = "halfreplaced"
+    mariadb_server.execute(f"CREATE DATABASE {name}")
+    stream = RecordStream()
+    stream.ddl("CREATE OR REPLACE TABLE a (id INT PRIMARY KEY)", database=name)
+    applier = started(mariadb_server, apply_task(name))
+    state = json.dumps({f"{name}.a": "CREATE TABLE a (n INT)"})
+    mariadb_server.execute(
+        "INSERT INTO millrace.ddl_intent VALUES (%s, 1, '', %s, '')", (name, state)
+    )
+    applier.process(LocalRecords(stream.values), ignore)
+    applier.close()
+    assert mariadb_server.execute(f"SELECT COUNT(*) FROM {name}.a") == [(0,)]
+    mariadb_server.execute(f"DROP DATABASE {name}")
 
 
 def test_a_half_dropped_list_of_tables_is_an_operator_s_decision(
