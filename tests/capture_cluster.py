@@ -105,6 +105,7 @@ class Source:
     server: DatabaseServer
     followed: Followed
     start: str
+    every_s: float
     written: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
 
@@ -112,7 +113,7 @@ class Source:
         """The load, until ``stop``."""
         with sql.root_connection(self.server.socket, database=self.name) as connection:
             cursor = connection.cursor()
-            while not self._stop.wait(WRITE_EVERY_S):
+            while not self._stop.wait(self.every_s):
                 cursor.execute(f"INSERT INTO t VALUES ({self.written + 1}, REPEAT('x', 50))")
                 self.written += 1
 
@@ -205,14 +206,16 @@ class CaptureCluster:
         self.sources: dict[str, Source] = {}
         self._ends = ends
 
-    def add_source(self, server: DatabaseServer) -> Source:
+    def add_source(self, server: DatabaseServer, *, every_s: float = WRITE_EVERY_S) -> Source:
         """A database with a load on it, a set and a topic; ``create`` makes it known."""
         name = f"o{uuid.uuid4().hex[:8]}"
         server.execute(f"CREATE DATABASE {name}")
         server.execute(f"CREATE TABLE {name}.t (id INT NOT NULL PRIMARY KEY, v VARCHAR(50))")
         self._ends.callback(server.execute, f"DROP DATABASE {name}")
         followed = Followed(self.kafka.bootstrap, name)
-        source = self.sources[name] = Source(name, server, followed, server.gtid_position())
+        source = self.sources[name] = Source(
+            name, server, followed, server.gtid_position(), every_s
+        )
         self._ends.callback(source.followed.close)
         load = threading.Thread(target=source.write, name=f"load {name}")
         load.start()
