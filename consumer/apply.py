@@ -4,11 +4,14 @@ Start, in this order: the writable member of the target set; our tables; the fen
 writes); a statement of an earlier run is ended; progress and inventory are read; the query begins at the offset of
 the mark.
 
-Reports ``gtid_set`` and ``seq`` as of the mark, and figures. Ends when ``stop`` is set, with the query, its Spark
-jobs and the micro-batch under way ended; raises Retryable, Fenced, Fatal as the runner's contract says.
+Reports ``gtid_set`` and ``seq`` as of the mark, and figures; DEGRADED while the broker is silent. Ends when ``stop``
+is set, with the query, its Spark jobs and the micro-batch under way ended; raises Retryable, Fenced, Fatal as the
+runner's contract says.
 """
 
 import threading
+import time
+from dataclasses import replace
 from typing import Protocol
 
 from consumer.batch import Assignment, BatchApplier
@@ -34,6 +37,9 @@ from schemas.status import TaskReport, TaskState
 from zk.runner import HeldLease, Report
 
 LOOK_S = 0.2  # how soon a stop is seen
+# A broker that does not say where the topic ends for so long is away. A query without work asks most of the time, and
+# what it does is only sampled: fifty samples in a row don't fall on questions that were answered.
+SILENCE_S = 10.0
 
 _log = get_logger("apply")
 
@@ -123,6 +129,8 @@ class _Run:
         self._busy = threading.Lock()  # held while a micro-batch is under way
         self._ended = False
         self._failure: BaseException | None = None
+        self._asked_at_s: float | None = None  # since when the broker owes an answer
+        self._is_silent = False
         self._progressed(applier.mark)
         self._query: TopicQuery = driver.query(
             task.name, task.source, offset=applier.mark.next_offset, process=self._process
@@ -142,22 +150,23 @@ class _Run:
                 raise Retryable("MR-5050", "the micro-batch failed")
 
     def _progressed(self, mark: Mark) -> None:
+        self._report(self._running(mark))
+
+    def _running(self, mark: Mark) -> TaskReport:
         figures = self._applier.figures
-        self._report(
-            TaskReport(
-                TaskState.RUNNING,
-                gtid_set=mark.gtid_set,
-                seq=max(mark.seq, 0),
-                figures={
-                    "offset": mark.next_offset,
-                    "rows": figures.rows,
-                    "statements": figures.statements,
-                    "micro_batches": figures.batches,
-                    "ddl": figures.ddl,
-                    "last_commit_ms": figures.commit_ms,
-                    "not_applied": figures.left_out,
-                },
-            )
+        return TaskReport(
+            TaskState.RUNNING,
+            gtid_set=mark.gtid_set,
+            seq=max(mark.seq, 0),
+            figures={
+                "offset": mark.next_offset,
+                "rows": figures.rows,
+                "statements": figures.statements,
+                "micro_batches": figures.batches,
+                "ddl": figures.ddl,
+                "last_commit_ms": figures.commit_ms,
+                "not_applied": figures.left_out,
+            },
         )
 
     def until(self, stop: threading.Event) -> None:
@@ -166,10 +175,27 @@ class _Run:
             while not stop.is_set() and self._failure is None:
                 if self._query.wait(LOOK_S):
                     break
+                self._look_for_silence()
         except MillraceError as exc:
             raise self._failure or exc from exc
         if self._failure is not None:
             raise self._failure
+
+    def _look_for_silence(self) -> None:
+        """Say so when the broker does not answer, and when it does again; the query goes on asking."""
+        now_s = time.monotonic()
+        if not self._query.is_asking():
+            self._asked_at_s = None
+            if self._is_silent:
+                self._is_silent = False
+                self._progressed(self._applier.mark)
+        elif self._asked_at_s is None:
+            self._asked_at_s = now_s
+        elif not self._is_silent and now_s - self._asked_at_s > SILENCE_S:
+            self._is_silent = True
+            why = Retryable("MR-5052", f"the broker did not answer for {SILENCE_S:g} s")
+            told = replace(self._running(self._applier.mark), state=TaskState.DEGRADED)
+            self._report(replace(told, why=why.message, code=why.code, fix=why.fix))
 
     def end(self) -> None:
         """No micro-batch runs and none begins after this."""

@@ -180,6 +180,16 @@ class TopicQuery:
         except (PySparkException, Py4JError) as exc:
             raise _failure(exc) from exc
 
+    def is_asking(self) -> bool:
+        """Whether it waits for the broker to say where the topic ends: between micro-batches, milliseconds as a rule.
+
+        Spark asks for minutes before it gives up.
+        """
+        try:
+            return str(self._query.status["message"]).startswith("Getting offsets")
+        except (PySparkException, Py4JError) as exc:
+            raise Retryable("MR-5050", _first_line(exc)) from exc
+
     def stop(self) -> None:
         """End the query and its Spark jobs; its scratch folder goes."""
         try:

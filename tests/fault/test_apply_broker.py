@@ -1,0 +1,50 @@
+"""An apply task whose broker does not answer: Spark goes on asking for minutes, the status says so within seconds."""
+
+import pytest
+
+from consumer import apply
+from consumer.spark import SparkDriver
+from deploy.servers import DatabaseServer, KafkaServer
+from schemas.status import TaskState
+from tests.apply_tables import integer, table
+from tests.apply_topic import RecordStream, TopicWriter
+from tests.fix_spark import RunningTask, running
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.usefixtures("target_password")
+
+
+def test_a_task_whose_broker_is_silent_is_degraded_and_runs_when_it_answers(
+    spark: SparkDriver,
+    new_kafka: KafkaServer,
+    mariadb_server: DatabaseServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Paused without work to do: the code says what is away; it goes on in the same run, and applies what comes."""
+    monkeypatch.setattr(apply, "SILENCE_S", 2.0)
+    mariadb_server.execute("CREATE DATABASE silent")
+    mariadb_server.execute("CREATE TABLE silent.t (id INT PRIMARY KEY)")
+    stream = RecordStream()
+    writer = TopicWriter(new_kafka.bootstrap, stream)
+    with running(spark, mariadb_server, writer, name="silent") as task:
+        for number in (1, 2):
+            stream.insert(table("silent", "t", integer("id")), {"id": number})
+            stream.commit()
+            writer.publish()
+            task.wait_until_at(stream.seq)
+            assert _state(task) is TaskState.RUNNING
+            if number == 1:
+                new_kafka.pause()
+                eventually(lambda: _state(task) is TaskState.DEGRADED)
+                assert task.reported is not None
+                assert (task.reported.code, task.reported.seq) == ("MR-5052", stream.seq)
+                assert task.reported.fix
+                new_kafka.resume()
+                eventually(lambda: _state(task) is TaskState.RUNNING)
+        assert task.retries == 0
+    assert mariadb_server.execute("SELECT id FROM silent.t ORDER BY id") == [(1,), (2,)]
+    mariadb_server.execute("DROP DATABASE silent")
+
+
+def _state(task: RunningTask) -> TaskState | None:
+    return task.reported.state if task.reported else None
