@@ -101,6 +101,7 @@ class Rig:
             return True
 
         eventually(made, what="the topic is made anew")
+        eventually(self.exists, what="the topic is known")
 
     def remove_before(self, offset: int = -1) -> int:
         """`kafka-delete-records` up to ``offset`` (-1: everything); the first offset that is kept."""
