@@ -20,10 +20,11 @@ text, properties included. Not done here: encoding records (producer's kernels),
 import json
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from millrace.errors import Fatal
 from schemas.names import escape_name, namespace
+from schemas.plain_json import load_json
 from schemas.table import (
     FRACTION_CODES,
     TEMPORAL_CODES,
@@ -61,9 +62,9 @@ class AvroSchema:
     def parse(cls, text: str) -> "AvroSchema":
         """From a text that somebody else keeps; the fingerprint is that of this text. Fatal MR-6010."""
         try:
-            definition = json.loads(text)
+            definition: Any = load_json(text)
             full_name = f"{definition['namespace']}.{definition['name']}"
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError) as error:
             raise Fatal("MR-6010", f"not a named Avro schema: {text[:80]!r}") from error
         return cls(full_name, text, sha256(text.encode()).hexdigest())
 

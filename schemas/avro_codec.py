@@ -8,7 +8,6 @@ A schema may come from anywhere. With one that contains itself, or repeats what 
 for any depth of recursion (which ends the process) or any number of values: nothing is read by such a schema, MR-6010.
 """
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from io import BytesIO
@@ -19,6 +18,7 @@ from fastavro.schema import SchemaParseException
 from fastavro.types import Schema
 
 from millrace.errors import Fatal
+from schemas.plain_json import load_json
 
 Plain: TypeAlias = (
     object  # str, int, float, bool, bytes, Decimal, None, list of these, dict of str to these
@@ -96,6 +96,6 @@ def _smallest(schema: Schema, named: dict[str, int | None], depth: int) -> int:
 @lru_cache(maxsize=1024)
 def _parsed(schema_text: str) -> Schema:
     try:
-        return fastavro.parse_schema(json.loads(schema_text), named_schemas={})
+        return fastavro.parse_schema(cast(Schema, load_json(schema_text)), named_schemas={})
     except (SchemaParseException, *_WRONG_SCHEMA) as error:
         raise Fatal("MR-6010", f"not an Avro schema: {error}"[:500]) from error

@@ -8,13 +8,13 @@ Fatal MR-6010. A key needs no layout of its own: it is the columns of ``table.pr
 null.
 """
 
-import json
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from millrace.errors import Fatal
 from schemas.avro import Json, column_branches
 from schemas.names import escape_name
+from schemas.plain_json import load_json
 from schemas.table import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 
 PRECISION_MAX, SCALE_MAX = 65, 38  # of a DECIMAL, on both servers
@@ -65,9 +65,9 @@ def parse_row_layout(text: str) -> RowLayout:
 
 def _row_definition(text: str) -> "dict[str, Json]":
     try:
-        envelope = json.loads(text)
+        envelope: Any = load_json(text)
         row = envelope["fields"][0]["type"][1]
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError):
         _refuse("it is not an envelope")
     if not isinstance(row, dict) or envelope["fields"][0].get("name") != "before":
         _refuse("it has no row")

@@ -9,13 +9,14 @@ when retention has taken everything from a topic are ``gtid_set`` and ``seq`` be
 ``topic`` still ends at ``topic_end`` (0: not known, as in the middle of a source transaction).
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
+from typing import Any
 
 from millrace.errors import Fatal
+from schemas.plain_json import load_json
 
 STATUS_FORMAT = 1
 WHY_CHARACTERS_MAX = 4000  # keeps a node far below ZooKeeper's 1 MiB
@@ -103,7 +104,7 @@ def report_to_plain(report: TaskReport) -> dict[str, object]:
 def report_from_json(content: bytes, *, origin: str) -> TaskReport:
     """The report in a status node, or Fatal MR-4011."""
     try:
-        plain = json.loads(content)
+        plain: Any = load_json(content)
         if plain["format"] > STATUS_FORMAT:
             raise ValueError(f"format {plain['format']} is newer than {STATUS_FORMAT}")
         return TaskReport(
@@ -120,7 +121,7 @@ def report_from_json(content: bytes, *, origin: str) -> TaskReport:
             worker=str(plain["worker"]),
             figures=_figures(plain["figures"]),
         )
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
+    except (ValueError, KeyError, TypeError, OverflowError) as exc:
         raise Fatal("MR-4011", f"{origin} can't be read: {type(exc).__name__}") from exc
 
 

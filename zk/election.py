@@ -12,7 +12,7 @@ the version that this write gave. An older leader's commit is then refused by th
 
 from collections.abc import Sequence
 
-from millrace.errors import Fenced, Retryable
+from millrace.errors import Fatal, Fenced, Retryable
 from zk.session import Change, Check, Session, Watch
 from zk.tree import Tree, encode, text_field
 
@@ -66,6 +66,11 @@ def stand(session: Session, tree: Tree, *, name: str, watch: Watch) -> Reign | N
 
 
 def leader_of(session: Session, tree: Tree) -> str:
-    """The leading scheduler's name, empty when none leads."""
+    """The leading scheduler's name, empty when none leads; a node that can't be read is somebody's all the same."""
     node = session.get(tree.leader)
-    return text_field(node.content, tree.leader, "scheduler") if node else ""
+    if node is None:
+        return ""
+    try:
+        return text_field(node.content, tree.leader, "scheduler")
+    except Fatal:
+        return "an unreadable scheduler"

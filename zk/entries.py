@@ -7,7 +7,6 @@ blocked task waits for.
 Guarantees: a node that can't be read becomes ``Refused`` with its error, whole; it never stops the others.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -21,6 +20,7 @@ from schemas.documents import (
     plain_set,
     plain_task,
 )
+from schemas.plain_json import load_json
 from zk.session import Node
 from zk.tree import decode, encode
 
@@ -135,10 +135,9 @@ def resumed(desired: Desired) -> Desired:
 def _json(content: bytes, name: str) -> object:
     _check_size(content, name)
     try:
-        plain: object = json.loads(content)
-    except (ValueError, RecursionError) as exc:
+        return load_json(content)
+    except ValueError as exc:
         raise Fatal("MR-4011", f"the node of {name} is not JSON") from exc
-    return plain
 
 
 def _check_size(content: bytes, name: str) -> None:

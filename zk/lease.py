@@ -14,7 +14,7 @@ Kafka and the target that keep the rows safe.
 
 from dataclasses import dataclass
 
-from millrace.errors import Fenced, Retryable
+from millrace.errors import Fatal, Fenced, Retryable
 from zk.epoch import epoch_of, generation_of
 from zk.session import Node, Session
 from zk.tree import Tree, encode, text_field
@@ -55,7 +55,7 @@ class Lease:
         """Ask ZooKeeper whether the owner node is still the one we made."""
         node = self._session.get(self._path)
         if self._is_released or node is None or node.czxid != self._czxid:
-            owner = text_field(node.content, self._path, "worker") if node else "nobody"
+            owner = holder_of(node, self._path) if node else "nobody"
             raise Fenced(
                 "MR-4003", f"the lease of {self._task} is lost: {owner} owns it", epoch=self._epoch
             )
@@ -107,5 +107,13 @@ class _Made:
 
 
 def _held(path: str, node: Node) -> Retryable:
-    holder = text_field(node.content, path, "worker")
+    holder = holder_of(node, path)
     return Retryable("MR-4004", f"{holder} still holds the lease", holder=holder)
+
+
+def holder_of(node: Node, path: str) -> str:
+    """Who made an owner node, for people: one that can't be read is somebody's all the same."""
+    try:
+        return text_field(node.content, path, "worker")
+    except Fatal:
+        return "an unreadable owner"

@@ -18,6 +18,7 @@ import re
 from dataclasses import dataclass
 
 from millrace.errors import Fatal
+from schemas.plain_json import load_json
 from zk.session import Session
 
 TREE_FORMAT = 1
@@ -106,8 +107,8 @@ def encode(plain: dict[str, object]) -> bytes:
 def decode(content: bytes, path: str) -> dict[str, object]:
     """A small node's fields, or Fatal MR-4011."""
     try:
-        plain = json.loads(content)
-    except (ValueError, RecursionError) as exc:
+        plain = load_json(content)
+    except ValueError as exc:
         raise Fatal("MR-4011", f"{path} is not JSON") from exc
     if not isinstance(plain, dict):
         raise Fatal("MR-4011", f"{path} is not a JSON object")

@@ -23,11 +23,12 @@ from schemas.documents import CaptureTask, TaskKind, address_of, set_of
 from schemas.status import TaskReport, TaskState
 from zk.election import leader_of
 from zk.entries import Refused, TaskEntry, task_entries
+from zk.lease import holder_of
 from zk.membership import kinds_of
 from zk.scheduler import runnable, workers_of
 from zk.session import Node, Session
 from zk.status import Standing, standing_of
-from zk.tree import Tree, text_field
+from zk.tree import Tree
 
 SILENT_S = 15.0  # three times what an owner's report may be old
 
@@ -169,13 +170,7 @@ def _way(entry: TaskEntry | Refused) -> str:
 
 
 def _owners(nodes: Mapping[str, Node]) -> dict[str, str]:
-    found = {}
-    for task, node in nodes.items():
-        try:
-            found[task] = text_field(node.content, f"owners/{task}", "worker")
-        except Fatal:
-            found[task] = "an unreadable owner"
-    return found
+    return {task: holder_of(node, f"owners/{task}") for task, node in nodes.items()}
 
 
 def _folder(session: Session, path: str) -> dict[str, Node]:

@@ -67,8 +67,10 @@ def print_json(plain: object) -> None:
 
 
 def console() -> Console:
-    """Standard output; wide when it is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
+    """Standard output; wide when it is no terminal. What stands in brackets is text, whoever named it so."""
+    return Console(
+        width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False, markup=False
+    )
 
 
 def a_table(*columns: str) -> Table:

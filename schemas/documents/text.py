@@ -5,6 +5,7 @@ only ``true`` and ``false`` are truth values. A key given twice, aliases (they c
 refused. Raises Fatal MR-4102 only; never builds an object of any other type.
 """
 
+import json
 import re
 
 import yaml
@@ -20,7 +21,9 @@ def plain_from_yaml(text: str, *, origin: str = "document") -> object:
     if len(text.encode(errors="replace")) > TEXT_BYTES_MAX:
         raise Fatal("MR-4102", f"{origin} is larger than {TEXT_BYTES_MAX} bytes")
     try:
-        return yaml.load(text, Loader=_Loader)  # a SafeLoader, narrowed
+        plain: object = yaml.load(text, Loader=_Loader)  # a SafeLoader, narrowed
+        json.dumps(plain, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        return plain
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""

@@ -189,6 +189,7 @@ def test_a_half_written_node_is_refused(content: bytes) -> None:
 
 
 HOSTILE_YAML = (
+    'a: "\\ud800"\n',
     "a: &a [x]\nb: *a\n",
     "a: !!python/object/apply:os.system ['true']\n",
     "a: 1\na: 2\n",
@@ -214,6 +215,7 @@ def test_hostile_yaml_is_refused_in_bounded_time() -> None:
         refused(lambda text=text: plain_from_yaml(text), "MR-4102")  # type: ignore[misc]
     assert refused(lambda: plain_from_yaml(HOSTILE_YAML[0]), "MR-4102")
     assert refused(lambda: plain_from_yaml(HOSTILE_YAML[1]), "MR-4102")
+    assert refused(lambda: plain_from_yaml(HOSTILE_YAML[2]), "MR-4102")
 
 
 GTID_TEXT = st.text(alphabet="0123456789abcdef-:,_ \n\u0661A", max_size=80)

@@ -1,0 +1,93 @@
+"""One node of the tree is garbage, in any folder: the scheduler, the worker and `status` go on with all the others."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from millrace.cli.control import console
+from millrace.cli.status import as_plain, as_table
+from millrace.errors import Retryable
+from schemas.status import TaskState
+from tests.control import ScriptedRunner, a_capture
+from tests.integration.test_zk_supervisor import Stage, stage
+from tests.waiting import eventually
+from zk.lease import acquire
+from zk.tree import FOLDERS
+from zk.view import read_cluster, views
+
+__all__ = ["stage"]  # a fixture
+
+CONTENTS = {
+    "empty": b"",
+    "cut": b'{"format":1,"docu',
+    "binary": b"\xff\x00\xfe",
+    "text": b"hello",
+    "list": b"[]",
+    "deep": b"[" * 50_000,
+    "newer": b'{"format":99}',
+    "bare": b'{"format":1}',
+    "numbers": b'{"format":1,"seq":Infinity,"worker":7,"kind":[],"document":3,"revision":1e999}',
+    "large": b"x" * 900_000,
+    "[red]": b"null",
+    "a b é": b'"\\ud800"',
+    "%s{0}..": b'{"format":1,"worker":"\\ud800[/red]","kind":"capture"}',
+}
+
+
+def _garbage(stage: Stage) -> Iterator[str]:
+    """Every content in every folder, and a child where none belongs."""
+    for folder in FOLDERS:
+        for name, content in CONTENTS.items():
+            path = f"{stage.tree.folder(folder)}/{name}"
+            stage.session.create(path, content)
+            yield path
+    for folder in ("assignments", "status"):  # what the scheduler would clear away, and can't
+        path = f"{stage.tree.folder(folder)}/an-orphan"
+        stage.session.create(path, b"")
+        stage.session.create(f"{path}/child", b"")
+
+
+def test_garbage_in_every_folder_disturbs_nobody(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What runs goes on, what is new is run, what is deleted ends; each task that can't be read says so itself."""
+    runner = ScriptedRunner()
+    stage.scheduler()
+    stage.worker(runner)
+    stage.store.create_task(a_capture("old"))
+    stage.store.create_task(a_capture("going"))
+    for task in ("old", "going"):
+        stage.reaches(task, TaskState.RUNNING)
+    assert len(list(_garbage(stage))) == len(FOLDERS) * len(CONTENTS)
+    standing = stage.session.get(stage.tree.leader)
+    assert standing is not None
+    stage.session.put(stage.tree.leader, b"\xff", version=standing.version)
+
+    stage.store.create_task(a_capture("new"))
+    stage.reaches("new", TaskState.RUNNING)
+    stage.store.delete("going")
+    eventually(lambda: stage.session.get(stage.tree.status("going")) is None, what="cleared")
+    assert runner.alive == {"old", "new"}
+    assert runner.starts[0][0] in ("old", "going")
+    assert len(runner.epochs("old")) == 1
+
+    cluster = read_cluster(stage.session, stage.tree)
+    found = {view.name: view.report for view in views(cluster)}
+    assert set(found) == {"old", "new"} | set(CONTENTS)
+    for name in CONTENTS:
+        assert found[name].state in (TaskState.BLOCKED, TaskState.DEGRADED)
+        assert found[name].code in ("MR-4011", "MR-4101", "MR-4107"), name
+        assert found[name].fix
+    json.dumps(as_plain("x", cluster, views(cluster)))
+    console().print(as_table("x", cluster, views(cluster)))
+    assert "[red]" in capsys.readouterr().out
+
+
+def test_an_owner_node_that_can_not_be_read_is_somebodys_lease(stage: Stage) -> None:
+    """Retryable, as any other owner is: an operator removes it, and the task goes on by itself."""
+    stage.session.create(stage.tree.owner("shop-capture"), b"\xff")
+    with pytest.raises(Retryable) as caught:
+        acquire(stage.new_session(), stage.tree, task="shop-capture", worker="w1")
+    assert caught.value.code == "MR-4004"
+    assert "unreadable" in caught.value.message
