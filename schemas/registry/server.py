@@ -22,6 +22,7 @@ from starlette.routing import Route
 from millrace.errors import Fenced, MillraceError
 from millrace.log import get_logger
 from schemas.avro import Json
+from schemas.plain_json import load_json
 from schemas.registry.service import SCHEMA_INVALID, Refusal, RegistryService
 from schemas.registry.store import SchemaStore
 
@@ -171,7 +172,7 @@ async def _body(request: Request) -> _Body:
     if not content:
         return {}
     try:
-        body = json.loads(content)
+        body = load_json(content)
     except ValueError as error:
         raise Refusal(SCHEMA_INVALID, f"the request is not JSON: {error}") from error
     if not isinstance(body, dict):

@@ -39,6 +39,7 @@ SCHEMA_UNKNOWN = 40403
 SCHEMA_INVALID = 42201
 VERSION_INVALID = 42202
 _VERSION_MAX = 2**31 - 1
+_DIGITS_MAX = 19  # of 64 bits
 
 
 class Refusal(Exception):
@@ -113,7 +114,7 @@ class RegistryService:
         """The schema's text alone."""
         text = (
             self._catalog.text(int(schema_id))
-            if schema_id.isascii() and schema_id.isdigit()
+            if schema_id.isascii() and schema_id.isdigit() and len(schema_id) <= _DIGITS_MAX
             else None
         )
         if text is None:
@@ -134,7 +135,8 @@ class RegistryService:
     def _version(self, subject: str, version: str) -> Entry:
         if version in ("latest", "-1"):
             return self._versions(subject)[-1]
-        if not (version.isascii() and version.isdigit() and 0 < int(version) <= _VERSION_MAX):
+        is_number = version.isascii() and version.isdigit() and len(version) <= _DIGITS_MAX
+        if not (is_number and 0 < int(version) <= _VERSION_MAX):
             _refuse(
                 VERSION_INVALID,
                 f"The specified version '{version}' is not a valid version id. Allowed values are between "

@@ -1,0 +1,118 @@
+"""Requests that no client of ours sends: the registry answers each with a 4xx and its reason, and stays as it was."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from schemas.control import DDL_SCHEMA
+from schemas.registry.server import BODY_BYTES_MAX, application
+from schemas.registry.service import RegistryService
+from schemas.registry.store import MemoryStore
+
+_SERVICE = RegistryService(MemoryStore())
+_SERVICE.register("topic-value", {"schema": DDL_SCHEMA.text})
+_APPLICATION: Any = application(_SERVICE, on_fenced=lambda _: None)
+
+PATHS = (
+    "/subjects/{}/versions",
+    "/subjects/{}",
+    "/subjects/{}/versions/{}",
+    "/subjects/{}/versions/{}/schema",
+    "/schemas/ids/{}",
+    "/schemas/ids/{}/schema",
+    "/schemas/ids/{}/subjects",
+    "/schemas/ids/{}/versions",
+    "/compatibility/subjects/{}/versions/{}",
+    "/{}",
+)
+WORDS = st.one_of(
+    st.sampled_from(
+        [
+            "topic-value",
+            "1",
+            "-1",
+            "latest",
+            "9" * 5000,
+            "\u0661",
+            "0x1",
+            "..",
+            "%00",
+            "\ufffd",
+            " ",
+            "a" * 9000,
+        ]
+    ),
+    st.text(max_size=10),
+)
+BODIES = st.one_of(
+    st.binary(max_size=50),
+    st.sampled_from(
+        [
+            b"[" * 100_000,
+            b'{"schema": "\\ud800"}',
+            b'{"schema": "\\"\\ud800\\""}',
+            b'{"schema": 5}',
+            b'{"schema": "{\\"type\\":[]}"}',
+            b'{"schema": "[[[]]]"}',
+            b'{"schema": "null", "references": [1]}',
+            b'{"schema": "int", "schemaType": "\\ud800"}',
+            b'{"schema": "int", "schemaType": []}',
+            b"\xff\xfe{",
+            json.dumps({"schema": "[" * 50_000}).encode(),
+            b"9" * 5000,
+            b"x" * (BODY_BYTES_MAX + 1),
+        ]
+    ),
+)
+
+
+def asked(method: str, path: str, body: bytes) -> tuple[int, bytes]:
+    """(status, answer) of one request, without a socket."""
+    answer: list[Mapping[str, Any]] = []
+
+    async def receive() -> Mapping[str, object]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Mapping[str, Any]) -> None:
+        answer.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(errors="replace"),
+        "query_string": b"",
+        "headers": [],
+        "root_path": "",
+        "scheme": "http",
+    }
+    asyncio.run(_APPLICATION(scope, receive, send))
+    return int(answer[0]["status"]), b"".join(part.get("body", b"") for part in answer[1:])
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH"]),
+    st.sampled_from(PATHS),
+    st.tuples(WORDS, WORDS),
+    BODIES,
+)
+@example("GET", "/schemas/ids/{}", ("9" * 5000, ""), b"")
+@example("GET", "/subjects/{}/versions/{}", ("topic-value", "9" * 5000), b"")
+@example("POST", "/subjects/{}/versions", ("a", ""), b"[" * 100_000)
+def test_a_malformed_request_is_refused_with_a_reason(
+    method: str, path: str, words: tuple[str, str], body: bytes
+) -> None:
+    """Never a 5xx: those mean "ask again", and nobody should."""
+    status, answer = asked(method, path.format(*words[: path.count("{}")]), body)
+    assert 200 <= status < 500, (status, answer[:300])
+    content = json.loads(answer) if status != 307 else {}  # to the path without its last slash
+    if status >= 400:
+        assert str(content["error_code"]).startswith(str(status))
+        assert content["message"]
