@@ -92,7 +92,21 @@ class Converter:
         return self._relay.here
 
     def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
-        """The next records, as many as have arrived, up to the soft bounds; None when nothing came in time."""
+        """The next records, as many as have arrived, up to the soft bounds; None when nothing came in time.
+
+        Every Fatal names the coordinates of its event.
+        """
+        try:
+            return self._next_batch(rows_max=rows_max, bytes_max=bytes_max, timeout_s=timeout_s)
+        except Fatal as error:
+            if "coordinates" in error.context:
+                raise
+            at = self._event_at(self._feeds[-1])
+            raise Fatal(
+                error.code, error.message, fix=error.fix, coordinates=at, **error.context
+            ) from error
+
+    def _next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
         self._output.prepare(rows_max=rows_max, bytes_max=bytes_max)
         deadline = time.monotonic() + timeout_s
         while True:

@@ -309,6 +309,7 @@ def test_what_could_lose_a_row_stops_with_its_code_and_place(
     with pytest.raises(Fatal) as caught:
         conversion(builder).records()
     assert caught.value.code == code
+    assert "mysql-bin.000001:" in caught.value.context["coordinates"]
 
 
 def test_an_xa_commit_whose_rows_are_gone_is_refused() -> None:
