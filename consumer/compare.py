@@ -124,9 +124,7 @@ def _sums(side: Side, columns: list[str], other: Side) -> Row:
         f"SUM(CAST(CONV(SUBSTR(digest, {start}, 15), 16, 10) AS DECIMAL(20)))" for start in (1, 16)
     )
     (row,) = session.query(
-        f"SELECT COUNT(*), {halves} FROM (SELECT {digest} AS digest FROM {_name(table)}) d".replace(
-            "%", "%%"
-        )
+        f"SELECT COUNT(*), {halves} FROM (SELECT {digest} AS digest FROM {_name(table)}) d"
     )
     return row
 
@@ -153,7 +151,7 @@ def _rows(side: Side, columns: list[str], other: Side) -> Iterator[list[Row]]:
     session, table = side
     order = ", ".join(_quoted(name) for name in _key_columns(table))
     sql = f"SELECT {', '.join(_exacts(table, columns, other[1]))} FROM {_name(table)}"
-    stream = session.stream((sql + (f" ORDER BY {order}" if order else "")).replace("%", "%%"))
+    stream = session.stream(sql + (f" ORDER BY {order}" if order else ""))
     try:
         while rows := stream.take(FETCH_ROWS):
             yield rows

@@ -1,6 +1,6 @@
 """What every test gets: a marker by its folder, real servers as fixtures, a clear word about what could not run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -41,6 +41,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if mysql_programs() is None:
         terminalreporter.section("flavour not run", sep="!", red=True)
         terminalreporter.line(_NO_MYSQL)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_local_stack() -> Iterator[None]:
+    """A stack that somebody left running here (`millrace up`) is none of a test's business, nor is its registry."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("millrace.cli.local_stack_environment", dict)
+        yield
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -124,7 +124,7 @@ class TargetConnection:
         return bool(self._connection.open)
 
     def query(self, sql: str | bytes, arguments: Sequence[object] | None = None) -> list[Row]:
-        """Run one statement; all its rows."""
+        """Run one statement; all its rows. Without ``arguments`` it goes as it stands: a % is a %."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(cast(str, sql), arguments)

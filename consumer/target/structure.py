@@ -30,7 +30,7 @@ def read_state(connection: TargetConnection, statement: Statement) -> dict[str, 
 def _table_state(connection: TargetConnection, database: str, table: str) -> str:
     name = f"`{database.replace('`', '``')}`.`{table.replace('`', '``')}`"
     try:
-        rows = connection.query(f"SHOW CREATE TABLE {name}".replace("%", "%%"))
+        rows = connection.query(f"SHOW CREATE TABLE {name}")
     except Fatal as exc:
         if exc.code == "MR-5012":
             return ""
@@ -62,9 +62,7 @@ def _file_name(name: str) -> str:
 
 def _database_state(connection: TargetConnection, database: str) -> str:
     try:
-        rows = connection.query(
-            f"SHOW CREATE DATABASE `{database.replace('`', '``')}`".replace("%", "%%")
-        )
+        rows = connection.query(f"SHOW CREATE DATABASE `{database.replace('`', '``')}`")
     except Fatal as exc:
         if exc.context.get("errno") == str(_NO_SUCH_DATABASE):
             return ""

@@ -27,8 +27,13 @@ _SHOWN_CHARACTERS_MAX = 60
 
 
 def line(offset: int, record: Record) -> str:
-    """One line of text without a line break."""
-    return f"{offset} {_text(record)}".replace("\n", " ")
+    """One line of printable text: what would move a terminal's cursor, colour it or end the line is escaped."""
+    shown = f"{offset} {_text(record)}".replace("\n", " ")
+    return shown if shown.isprintable() else "".join(map(_printable, shown))
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def _text(record: Record) -> str:

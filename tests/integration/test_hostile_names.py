@@ -1,0 +1,135 @@
+"""Names and values that would be SQL, formats or paths if anybody took them for that: from a source to a target.
+
+A real binlog, the converter, apply's executor functions on a real target of the same flavour, and the comparison of
+every row by the servers' own words.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from consumer.compare import compare_sets
+from consumer.target.connection import connect
+from consumer.target.structure import read_state
+from consumer.topic.show import as_json, line
+from deploy.servers import DatabaseServer
+from schemas.coordinates import FIRST_POS, Coordinates
+from schemas.documents import TableFilter
+from schemas.gtid import Flavour
+from schemas.record import SchemaBook, decode_record
+from schemas.statement import classify
+from tests.apply_local import apply_task, endpoint_of, run_once
+from tests.apply_topic import RecordStream
+from tests.binlog_session import Cursor, session
+from tests.converter_rig import SUBDIR, Conversion, FileReader, raw_records
+
+NAMES = (
+    "we`ird;db",
+    'it\'s "q" \\',
+    "t;drop table\nx-- y",
+    "/*!50000 x */",
+    "%s{0}{}%d%%",
+    "../../etc",
+    "\u202ertl é顾\x01\t\r\x1b[31m\x1a",
+    "n" * 64,
+)
+VALUES = (
+    "'; DROP TABLE x; -- ",
+    '`"\\',
+    "%s %(a)s {} {0}",
+    "\0\n\r\x1a",
+    "/*! */",
+    "../",
+    "é🛒\u202e",
+    "",
+)
+
+
+def quoted(name: str) -> str:
+    """As SQL writes it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def names_for(place: int) -> tuple[str, ...]:
+    """Database, table, and three columns, each another one of the names."""
+    return tuple(NAMES[(place + step) % len(NAMES)] for step in (0, 3, 5, 6, 7))
+
+
+def history(cursor: Cursor, place: int) -> None:
+    """Everything that writes a name into a statement: DDL, keys, inserts, updates, deletes."""
+    database, table, key, other, more = map(quoted, names_for(place))
+    where = f"{database}.{table}"
+    texts = [cursor.connection.escape(value) for value in VALUES]
+    cursor.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
+    cursor.execute(f"USE {database}")
+    cursor.execute(
+        f"CREATE TABLE {table} ({key} VARCHAR(60) COLLATE utf8mb4_bin PRIMARY KEY,"
+        f" {other} VARCHAR(60), UNIQUE KEY {more} ({other})) COMMENT 'it''s'"
+    )
+    for number, value in enumerate(texts):
+        cursor.execute(f"INSERT INTO {where} VALUES ({value}, CONCAT({value}, {number}))")
+    cursor.execute(f"ALTER TABLE {where} ADD COLUMN {more} VARCHAR(60) DEFAULT {texts[0]}")
+    for value in texts[:4]:
+        cursor.execute(
+            f"UPDATE {where} SET {more} = {value}, {other} = CONCAT({value}, 'y') WHERE {key} = {value}"
+        )
+    cursor.execute(f"UPDATE {where} SET {key} = '%' WHERE {key} = {texts[4]}")
+    cursor.execute(f"DELETE FROM {where} WHERE {key} = {texts[5]}")
+
+
+@pytest.fixture
+def source(
+    request: pytest.FixtureRequest, target_server: DatabaseServer
+) -> Iterator[DatabaseServer]:
+    """A server of the target's flavour; the databases go from both in the end."""
+    found = request.getfixturevalue(f"{target_server.flavour}_server")
+    yield found
+    for server in (found, target_server):
+        with session(server) as cursor:
+            for name in NAMES:
+                cursor.execute(f"DROP DATABASE IF EXISTS {quoted(name)}")
+
+
+def test_hostile_names_and_values_arrive_as_they_are(
+    source: DatabaseServer, target_server: DatabaseServer
+) -> None:
+    """Nothing of them is executed, formatted, shortened or lost; every record can be shown on one line.
+
+    In one lane on one flavour, in lanes on the other.
+    """
+    with session(source) as cursor:
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute("SHOW BINARY LOGS")
+        file = str(cursor.fetchall()[-1][0])
+        for place in range(len(NAMES)):
+            history(cursor, place)
+        cursor.execute("FLUSH BINARY LOGS")
+    conversion = Conversion(
+        FileReader.of_server(source.binlog_dir),
+        flavour=source.flavour,
+        filter=TableFilter(),
+        at=Coordinates(SUBDIR, file, FIRST_POS),
+    )
+    records = [record for batch in conversion.batches() for record in raw_records(batch)]
+    stream = RecordStream(flavour=source.flavour, values=[value for _, value in records])
+    is_large = source.flavour is Flavour.MYSQL
+    run_once(target_server, apply_task("hostile"), stream, is_large=is_large)
+    found = compare_sets(
+        endpoint_of(source), endpoint_of(target_server), lambda database, _: database in NAMES
+    )
+    assert found.differences == []
+    assert (found.tables, found.rows) == (len(NAMES), len(NAMES) * (len(VALUES) - 1))
+
+    book = SchemaBook()
+    for offset, (key, value) in enumerate(records):
+        record = decode_record(key, value, book)
+        assert line(offset, record).isprintable()
+        assert as_json(offset, 0, record)
+
+    observer = connect(endpoint_of(target_server))
+    for place in range(len(NAMES)):
+        database, table, *_ = names_for(place)
+        statement = classify(f"TRUNCATE {quoted(database)}.{quoted(table)}", "")
+        states = read_state(observer, statement)
+        assert all(states.values()), (database, table)
+    observer.close()
