@@ -1,6 +1,8 @@
-"""The ledger's binlog, told by foreign decoders and by the converter: the same ledger, the same values."""
+"""One ledger's binlog, converted, decoded by strangers and applied: the same ledger in every telling."""
 
+import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -9,30 +11,40 @@ from deploy.servers.programs import mysql_programs
 from deploy.workload.ledger import create_ledger, run_ledger
 from deploy.workload.ledger_parts import LedgerCounts
 from deploy.workload.shop import Connection
-from schemas.coordinates import Coordinates
+from schemas.coordinates import FIRST_POS, Coordinates
 from schemas.documents import TableFilter
+from tests.apply_local import LocalRecords, apply_task, backwards, ignore, in_turn, started
 from tests.converter_rig import SUBDIR, Conversion, FileReader, raw_records
-from tests.fix_servers import FLAVOURS, SERVICE
+from tests.fix_servers import FLAVOURS, SERVICE, NewServer
 from tests.ledger.binlog import BinlogOracle, Login, read_binlog, status_of
 from tests.ledger.binlog_text import TextOracle, parse_rows, read_text
 from tests.ledger.books_oracle import BooksOracle
 from tests.ledger.record import Message, Schema, parse_schema, read_message
+from tests.ledger.tables import check_replayed, check_sums, sums_of
 from tests.ledger.topic_oracle import TopicOracle
 
 LOAD_S = 4.0
+SEED = 5
 DATABASE = "ledger_binlog"
 
 
-@pytest.fixture(params=FLAVOURS, ids=str)
-def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """A single server of each flavour."""
-    found = request.getfixturevalue(f"{request.param}_server")
-    assert isinstance(found, DatabaseServer)
-    return found
+@dataclass(frozen=True)
+class Told:
+    """A ledger that is over, and its records."""
+
+    server: DatabaseServer
+    file: str
+    position: int
+    counts: LedgerCounts
+    values: list[bytes]
+    messages: list[Message]
 
 
-def test_the_converter_tells_the_same_ledger_as_foreign_decoders(server: DatabaseServer) -> None:
-    """Read by fastavro alone: dense, without ghosts, the sum kept, and every value that the other decoder keeps."""
+@pytest.fixture(scope="module", params=FLAVOURS, ids=str)
+def told(request: pytest.FixtureRequest) -> Iterator[Told]:
+    """On a single server of each flavour."""
+    server = request.getfixturevalue(f"{request.param}_server")
+    assert isinstance(server, DatabaseServer)
     server.execute("FLUSH BINARY LOGS")
     file, position = status_of(server)
     counts = LedgerCounts()
@@ -41,49 +53,75 @@ def test_the_converter_tells_the_same_ledger_as_foreign_decoders(server: Databas
         return sql.open_root(server.socket, database=DATABASE)
 
     create_ledger(lambda: sql.open_root(server.socket), database=DATABASE)
-    run_ledger(connect, duration_s=LOAD_S, seed=5, counts=counts, rate=100)
-    login = Login(server.host, server.port, SERVICE.user, SERVICE.password)
-    topic, books = TopicOracle(is_whole=True), BooksOracle(DATABASE)
-    binlog = BinlogOracle(DATABASE, read_binlog(login, file, position, DATABASE))
-    oracles: list[TopicOracle | BooksOracle | BinlogOracle | TextOracle] = [topic, books, binlog]
-    text: TextOracle | None = None
-    programs = mysql_programs()
-    if server.flavour == "mysql" and programs is not None and programs.mysqlbinlog is not None:
-        lines = read_text(programs.mysqlbinlog, [server.binlog_dir / file], position)
-        text = TextOracle(DATABASE, parse_rows(lines, DATABASE))
-        oracles.append(text)
-    for message in _converted(server, file):
-        for oracle in oracles:
-            oracle.feed(message)
-    books.finish(counts.acknowledged)
-    binlog.finish()
-    if text is not None:
-        text.finish()
-    assert counts.ddl
-    assert counts.rolled_back
-    assert counts.in_savepoints
-    assert binlog.rows_compared > counts.committed
-    assert binlog.values_lost < binlog.values_compared / 10
-    server.execute(f"DROP DATABASE {DATABASE}")
-
-
-def _converted(server: DatabaseServer, file: str) -> Iterator[Message]:
+    run_ledger(connect, duration_s=LOAD_S, seed=SEED, counts=counts, rate=100)
     conversion = Conversion(
         FileReader.of_server(server.binlog_dir),
         flavour=server.flavour,
         filter=TableFilter(include=(f"{DATABASE}.*",)),
-        at=Coordinates(SUBDIR, file, 4),
+        at=Coordinates(SUBDIR, file, FIRST_POS),
     )
-    schemas: dict[int, Schema] = {}
+    values = [value for batch in conversion.batches() for _, value in raw_records(batch)]
+    texts = {number: text for (_, text), number in conversion.registry.ids.items()}
+    schemas: dict[int, Schema] = {number: parse_schema(text) for number, text in texts.items()}
+    messages = [
+        read_message(offset, value, schemas.__getitem__) for offset, value in enumerate(values)
+    ]
+    yield Told(server, file, position, counts, values, messages)
+    server.execute(f"DROP DATABASE {DATABASE}")
 
-    def schema_of(number: int) -> Schema:
-        if number not in schemas:
-            texts = {id_: text for (_, text), id_ in conversion.registry.ids.items()}
-            schemas[number] = parse_schema(texts[number])
-        return schemas[number]
 
-    offset = 0
-    for batch in conversion.batches():
-        for _, value in raw_records(batch):
-            yield read_message(offset, value, schema_of)
-            offset += 1
+def test_the_converter_tells_the_same_ledger_as_foreign_decoders(told: Told) -> None:
+    """Read by fastavro alone: dense, without ghosts, the sum kept, and every value that the other decoder keeps."""
+    server = told.server
+    login = Login(server.host, server.port, SERVICE.user, SERVICE.password)
+    topic, books = TopicOracle(is_whole=True), BooksOracle(DATABASE)
+    binlog = BinlogOracle(DATABASE, read_binlog(login, told.file, told.position, DATABASE))
+    oracles: list[TopicOracle | BooksOracle | BinlogOracle | TextOracle] = [topic, books, binlog]
+    text: TextOracle | None = None
+    programs = mysql_programs()
+    if server.flavour == "mysql" and programs is not None and programs.mysqlbinlog is not None:
+        lines = read_text(programs.mysqlbinlog, [server.binlog_dir / told.file], told.position)
+        text = TextOracle(DATABASE, parse_rows(lines, DATABASE))
+        oracles.append(text)
+    for message in told.messages:
+        for oracle in oracles:
+            oracle.feed(message)
+    books.finish(told.counts.acknowledged)
+    binlog.finish()
+    if text is not None:
+        text.finish()
+    check_replayed(server, DATABASE, books.tables)
+    assert told.counts.ddl
+    assert told.counts.rolled_back
+    assert told.counts.in_savepoints
+    assert binlog.rows_compared > told.counts.committed
+    assert binlog.values_lost < binlog.values_compared / 10
+
+
+def test_an_applied_ledger_has_the_servers_own_sums(told: Told, new_server: NewServer) -> None:
+    """Cut anywhere into batches, in one lane and in many, lanes in either order: ``CHECKSUM TABLE`` is the same."""
+    target = new_server(told.server.flavour)
+    chance = random.Random(SEED)
+    applier = started(target, apply_task("ledger"))
+    first = 0
+    while first < len(told.values):
+        after = first + chance.choice((1, 100, 400, 4000))
+        records = LocalRecords(
+            told.values[first:after],
+            first,
+            is_large=chance.random() < 0.5,
+            lane_order=chance.choice((in_turn, backwards)),
+        )
+        applier.process(records, ignore)
+        first = after
+    applier.close()
+    books = BooksOracle(DATABASE)
+    for message in told.messages:
+        books.feed(message)
+    check_sums(sums_of(told.server, DATABASE), sums_of(target, DATABASE))
+    check_replayed(target, DATABASE, books.tables)
+    target.execute(f"UPDATE {DATABASE}.accounts SET balance = balance + 1 LIMIT 1")
+    with pytest.raises(AssertionError, match="'accounts'"):
+        check_sums(sums_of(told.server, DATABASE), sums_of(target, DATABASE))
+    with pytest.raises(AssertionError, match="accounts"):
+        check_replayed(target, DATABASE, books.tables)
