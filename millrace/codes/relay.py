@@ -11,8 +11,8 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-2002",
-        "the relay log can't be written",
-        "The disk is full, read-only or failing.",
+        "the disk of the relay log fails",
+        "It is full, read-only, or answers with an error; the system's words are given.",
         "Free space or mend the disk; the stream goes on by itself where the relay log ends.",
     ),
     Code(

@@ -8,23 +8,29 @@
             relay.meta                  TOML: binlog-name, binlog-pos, binlog-gtid
 
 Numbers order names, never text: seq and file numbers grow beyond their padding (``mysql-bin.999999``, ``….1000000``).
-The index and relay.meta repeat what the files say: both are rebuilt from them when missing.
+The index and relay.meta repeat what the files say: nobody reads them but people, and what is missing or disagrees is
+written anew at start.
 
-Guarantees: a replaced file is there whole, old or new, after any crash. Not done here: binlog contents.
+Guarantees: a replaced file is there whole, old or new, after any crash of the process; after a power cut too if it was
+asked to be durable, else it may be one that can't be used. Not done here: binlog contents.
 """
 
+import errno
 import json
 import os
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.errors import Fatal
+from producer.relay.files import DISK, Files, read_all, write_all
 
 INDEX_NAME = "server-uuid.index"
 META_NAME = "relay.meta"
 LOCK_NAME = "lock"
+BESIDE = ".new"  # ends the name of a file that is being written to take another's place
 SEQ_DIGITS = 6
 NAME_BYTES_MAX = 255
 
@@ -66,37 +72,51 @@ def file_number(name: str) -> int:
     return int(found["number"])
 
 
-def list_subdirs(root: Path) -> list[Subdir]:
+def list_subdirs(root: Path, files: Files = DISK) -> list[Subdir]:
     """Those that exist, oldest first."""
-    found = (parse_subdir(path.name) for path in root.iterdir() if path.is_dir())
+    found = (parse_subdir(name) for name in files.list_directories(root))
     return sorted((subdir for subdir in found if subdir), key=lambda subdir: subdir.seq)
 
 
-def list_files(directory: Path) -> list[str]:
+def list_files(directory: Path, files: Files = DISK) -> list[str]:
     """The binlog files of a sub-directory, oldest first."""
-    names = [path.name for path in directory.iterdir() if _FILE.fullmatch(path.name)]
+    names = [name for name in files.list_files(directory) if _FILE.fullmatch(name)]
     return sorted(names, key=file_number)
 
 
-def write_index(root: Path, subdirs: list[Subdir]) -> None:
+def index_text(subdirs: Iterable[Subdir]) -> str:
+    """What the index of these sub-directories holds."""
+    ordered = sorted(subdirs, key=lambda subdir: subdir.seq)
+    return "".join(f"{subdir}\n" for subdir in ordered)
+
+
+def read_index(root: Path, files: Files = DISK) -> str | None:
+    """None when there is none or it is no text."""
+    try:
+        return read_all(files, root / INDEX_NAME).decode()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+
+
+def write_index(root: Path, subdirs: Iterable[Subdir], files: Files = DISK) -> None:
     """Rewrite the index of sub-directories."""
-    replace_file(root / INDEX_NAME, "".join(f"{subdir}\n" for subdir in subdirs), is_durable=True)
+    replace_file(root / INDEX_NAME, index_text(subdirs), is_durable=True, files=files)
 
 
-def write_meta(directory: Path, meta: Meta, *, is_durable: bool) -> None:
+def write_meta(directory: Path, meta: Meta, *, is_durable: bool, files: Files = DISK) -> None:
     """Replace relay.meta; it is a hint, so the frequent ones need not be durable."""
     text = (
         f"binlog-name = {json.dumps(meta.binlog_name)}\n"
         f"binlog-pos = {meta.binlog_pos}\n"
         f"binlog-gtid = {json.dumps(meta.binlog_gtid)}\n"
     )
-    replace_file(directory / META_NAME, text, is_durable=is_durable)
+    replace_file(directory / META_NAME, text, is_durable=is_durable, files=files)
 
 
-def read_meta(directory: Path) -> Meta | None:
+def read_meta(directory: Path, files: Files = DISK) -> Meta | None:
     """None when there is none or it can't be used."""
     try:
-        table = tomllib.loads((directory / META_NAME).read_text())
+        table = tomllib.loads(read_all(files, directory / META_NAME).decode())
         name, pos, gtid = table["binlog-name"], table["binlog-pos"], table["binlog-gtid"]
     except (FileNotFoundError, ValueError, KeyError, RecursionError):
         return None
@@ -105,23 +125,29 @@ def read_meta(directory: Path) -> Meta | None:
     return Meta(name, pos, gtid)
 
 
-def replace_file(path: Path, text: str, *, is_durable: bool) -> None:
+def replace_file(path: Path, text: str, *, is_durable: bool, files: Files = DISK) -> None:
     """Put ``text`` in the place of ``path`` in one step."""
-    beside = path.with_name(path.name + ".new")
-    with beside.open("w") as file:
-        file.write(text)
-        file.flush()
-        if is_durable:
-            os.fsync(file.fileno())
-    beside.replace(path)
-    if is_durable:
-        sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    beside = path.with_name(path.name + BESIDE)
+    fd = files.open(beside, is_new=True)
     try:
-        os.fsync(fd)
+        write_all(files, fd, memoryview(text.encode()), 0)
+        if is_durable:
+            files.sync(fd)
     finally:
-        os.close(fd)
+        files.close(fd)
+    files.replace(beside, path)
+    if is_durable:
+        files.sync_directory(path.parent)
+
+
+def remove_subdir(directory: Path, files: Files = DISK) -> bool:
+    """Remove a sub-directory without binlog files; False when it holds what is not ours, which stays."""
+    for name in (META_NAME, META_NAME + BESIDE):
+        files.unlink(directory / name)
+    try:
+        files.remove_directory(directory)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True

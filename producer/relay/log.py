@@ -5,33 +5,35 @@ transaction, whatever else has been written. The order of steps, and what a cras
 
 | step                                     | a crash behind it leaves                                             |
 |------------------------------------------|----------------------------------------------------------------------|
-| new sub-directory, index                 | an empty sub-directory: it is gone on with or passed over            |
+| new sub-directory, index                 | an empty sub-directory: removed at the next start                    |
 | new file with its magic                  | a file without a head: removed at the next start (``recovery``)      |
 | write of event bytes, whole or in part   | a torn tail: cut back to the last whole transaction                  |
 | fsync (other thread)                     | at most what ``SyncPolicy`` names is gone: fetched again             |
 | relay.meta replaced                      | a hint, never trusted over the file                                  |
 | next file: fsync, close, meta, new file  | only the newest file can have a torn tail                             |
 
-After a failed write or fsync this object is spent: the file is cut back to what was synced, and ``RelayLog.open``
-walks it anew. Guarantees: bytes are never rewritten in place; the lock excludes a second writer. Not done here: the
-network, purge.
+A power cut leaves less, never other: a name is durable before bytes are written to the file, a file is durable before
+the next one is begun, and relay.meta names nothing that is not durable. The index and relay.meta are written at start
+where they disagree with the files; on a full disk they may lag behind, and the log opens all the same.
+
+After a failed write or fsync this object is spent: every further write fails, the file is cut back (after a failed
+fsync to what was synced before), and ``RelayLog.open`` walks it anew. Guarantees: bytes are never rewritten in place;
+the lock excludes a second writer. Not done here: the network, purge.
 """
 
-import fcntl
-import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from millrace.errors import Retryable
+from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, is_armed, register
 from millrace.log import get_logger
 from producer.relay import layout
 from producer.relay.event_types import MAGIC
+from producer.relay.files import DISK, Files, disk_errors, read_range, write_all
 from producer.relay.layout import Meta, Subdir
 from producer.relay.prelude import read_file_prelude
 from producer.relay.recovery import recover_file, walk_file
@@ -52,6 +54,7 @@ AFTER_SUBDIR = register("relay.after_subdir")
 
 META_INTERVAL_S = 1.0  # relay.meta is replaced at most so often, and when a file ends
 PENDING_RUNS_MAX = 256  # arrays of runs kept before they are folded into the position
+SPENT = -1  # size of a file to which a write failed
 
 log = get_logger("producer.relay")
 
@@ -63,7 +66,7 @@ class OpenFile:
     subdir: Subdir
     name: str
     fd: int
-    size: int  # bytes written
+    size: int  # bytes written, or SPENT
     end: int  # of the last whole source transaction: what readers may see
     last_group_at: int  # where the last whole source transaction begins, 0 if unknown
     synced_end: int  # what the last successful fsync covered, of ``end``
@@ -82,9 +85,12 @@ class ResumePoint:
 class RelayLog:
     """One per set. ``open`` takes the lock and cuts a torn tail; one thread appends, any number read."""
 
-    def __init__(self, root: Path, lock_fd: int, *, flavour: Flavour, policy: SyncPolicy) -> None:
+    def __init__(
+        self, root: Path, lock_fd: int, *, flavour: Flavour, policy: SyncPolicy, disk: Files
+    ) -> None:
         self.root = root
         self.flavour = flavour
+        self.disk = disk
         self.condition = threading.Condition()  # guards what follows; notified when the end moves
         self.files: dict[Subdir, list[str]] = {}
         self._lock_fd = lock_fd
@@ -101,33 +107,33 @@ class RelayLog:
         self._sync_thread = SyncThread(policy, self._sync)
 
     @classmethod
-    def open(cls, root: Path, *, flavour: Flavour, policy: SyncPolicy | None = None) -> Self:
+    def open(
+        cls, root: Path, *, flavour: Flavour, policy: SyncPolicy | None = None, disk: Files = DISK
+    ) -> Self:
         """Take the lock, cut a torn tail. Retryable MR-2001 (lock), MR-2002 (disk)."""
-        with _disk_errors(root):
-            root.mkdir(parents=True, exist_ok=True)
-            lock_fd = os.open(root / layout.LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with disk_errors(root), ExitStack() as undo:
+            disk.make_directory(root)
             try:
-                fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return cls(root, lock_fd, flavour=flavour, policy=policy or SyncPolicy())
+                lock_fd = disk.lock(root / layout.LOCK_NAME)
             except BlockingIOError as error:
-                os.close(lock_fd)
                 raise Retryable(
                     "MR-2001", "another process holds the relay directory", directory=root
                 ) from error
-            except BaseException:
-                os.close(lock_fd)
-                raise
+            undo.callback(disk.close, lock_fd)
+            made = cls(root, lock_fd, flavour=flavour, policy=policy or SyncPolicy(), disk=disk)
+            undo.pop_all()
+        return made
 
     def close(self) -> None:
         """Make everything durable and let go of the directory."""
         self._sync_thread.stop()
         try:
-            with _disk_errors(self.root):
+            with disk_errors(self.root):
                 self._close_file()
         except Retryable as error:
             log.warning("relay log closed after an error", error=error)
         finally:
-            os.close(self._lock_fd)
+            self.disk.close(self._lock_fd)
 
     # ---- what readers and the receiver ask ----------------------------------------------------------
 
@@ -170,7 +176,8 @@ class RelayLog:
 
     def position_before(self, at: Coordinates) -> GtidPosition | None:
         """What was executed before the file of ``at``; None while its head is not whole."""
-        return read_file_prelude(self.path(at), self.flavour)
+        with disk_errors(self.root):
+            return read_file_prelude(self.path(at), self.flavour, self.disk)
 
     def list_files(self) -> list[tuple[Subdir, str]]:
         """Every file, oldest first."""
@@ -208,45 +215,44 @@ class RelayLog:
         with self.condition:
             if not self.files.get(subdir):
                 self.files.pop(subdir, None)
-            layout.write_index(self.root, sorted(self.files, key=lambda known: known.seq))
+            layout.write_index(self.root, self.files, self.disk)
 
     def read_back(self, start: int, end: int) -> bytes:
         """Bytes of the file being written, to compare with what a server sends again."""
         file = self._current()
-        with _disk_errors(self.root):
-            return os.pread(file.fd, end - start, start)
+        with disk_errors(self.root):
+            return read_range(self.disk, file.fd, start, end)
 
     # ---- what the receiver does --------------------------------------------------------------------
 
     def begin_subdir(self, server: str) -> Subdir:
         """Open the next seq for ``server``; the next ``begin_file`` goes there."""
-        with _disk_errors(self.root):
+        self._check_usable()
+        with disk_errors(self.root):
             self._close_file()
-            seq = max((subdir.seq for subdir in self.files), default=0) + 1
-            subdir = Subdir(server, seq)
-            (self.root / str(subdir)).mkdir()
-            layout.sync_directory(self.root)
+            taken = (subdir.seq for subdir in layout.list_subdirs(self.root, self.disk))
+            subdir = Subdir(server, max(taken, default=0) + 1)
+            self.disk.make_directory(self.root / str(subdir))
+            self.disk.sync_directory(self.root)
             fault_point(AFTER_SUBDIR)
             with self.condition:
                 self.files[subdir] = []
                 self._subdir, self._position = subdir, None
                 self._pending_runs.clear()
-            layout.write_index(self.root, sorted(self.files, key=lambda known: known.seq))
+            layout.write_index(self.root, self.files, self.disk)
         return subdir
 
     def begin_file(self, name: str) -> None:
         """Close the file being written, durably, and begin ``name`` in the newest sub-directory."""
         layout.file_number(name)
+        self._check_usable()
         subdir = self._subdir
         if subdir is None:
             raise Retryable("MR-2011", "no relay sub-directory is open", directory=self.root)
-        with _disk_errors(self.root):
+        with disk_errors(self.root):
             fault_point(BEFORE_ROTATE)
             self._close_file()
-            path = self.root / str(subdir) / name
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            os.write(fd, MAGIC)
-            layout.sync_directory(path.parent)
+            fd = self._create(self.root / str(subdir) / name)
             fault_point(AFTER_ROTATE)
         with self.condition:
             if name not in self.files[subdir]:
@@ -258,17 +264,18 @@ class RelayLog:
         """Write event bytes behind what is there; ``end`` is the boundary then. Retryable MR-2002, MR-2003."""
         file = self._current()
         fault_point(BEFORE_WRITE)
-        with _disk_errors(self.root):
-            view = payload.data
+        view, at = payload.data, file.size
+        file.size = SPENT  # until all of it is written: nobody may go on behind half of it
+        with disk_errors(self.root):
             if is_armed(MID_WRITE):
                 half = len(view) // 2
-                _write_all(file.fd, view[:half])
+                write_all(self.disk, file.fd, view[:half], at)
                 fault_point(MID_WRITE)
-                view = view[half:]
-            _write_all(file.fd, view)
+                view, at = view[half:], at + half
+            write_all(self.disk, file.fd, view, at)
         fault_point(AFTER_WRITE)
         with self.condition:
-            file.size += len(payload)
+            file.size = at + len(view)
             file.end = end
             file.last_group_at = last_group_at
             if len(runs):
@@ -281,60 +288,100 @@ class RelayLog:
     def cut_back(self) -> None:
         """Forget what was written of an unfinished source transaction: it will be sent again."""
         file = self._file
-        if file is not None and file.size > file.end:
-            with _disk_errors(self.root):
-                os.ftruncate(file.fd, file.end)
-                os.lseek(file.fd, file.end, os.SEEK_SET)
+        if file is not None and self._current().size > file.end:
+            with disk_errors(self.root):
+                self.disk.truncate(file.fd, file.end)
             file.size = file.end
 
     # ---- inside ------------------------------------------------------------------------------------
 
     def _load(self) -> None:
         """Find what is there; recover the newest file; a removed head uncovers the file before."""
-        for subdir in layout.list_subdirs(self.root):
-            self.files[subdir] = layout.list_files(self.root / str(subdir))
-        for subdir in sorted(self.files, key=lambda known: -known.seq):
-            while self.files[subdir] and self._file is None:
-                if not self._load_file(subdir, self.files[subdir][-1]):
-                    self.files[subdir].pop()
-            if not self.files[subdir]:
-                (self.root / str(subdir) / layout.META_NAME).unlink(missing_ok=True)
-                (self.root / str(subdir)).rmdir()
-                del self.files[subdir]
-        layout.write_index(self.root, sorted(self.files, key=lambda known: known.seq))
+        for subdir in layout.list_subdirs(self.root, self.disk):
+            directory = self.root / str(subdir)
+            self.files[subdir] = layout.list_files(directory, self.disk)
+        try:
+            for subdir in sorted(self.files, key=lambda known: -known.seq):
+                self._load_subdir(subdir)
+        except BaseException:
+            if self._file is not None:
+                self.disk.close(self._file.fd)
+            raise
+        self._write_hints()
+
+    def _load_subdir(self, subdir: Subdir) -> None:
+        names = self.files[subdir]
+        while names and self._file is None:
+            if not self._load_file(subdir, names[-1]):
+                names.pop()
+        if not names and layout.remove_subdir(self.root / str(subdir), self.disk):
+            del self.files[subdir]
 
     def _load_file(self, subdir: Subdir, name: str) -> bool:
         path = self.root / str(subdir) / name
-        walked = recover_file(path, self.flavour)
+        walked = recover_file(path, self.flavour, self.disk)
         if walked is None:
             return False
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        os.lseek(fd, walked.end, os.SEEK_SET)
         end = walked.end
+        fd = self.disk.open(path)
         self._file = OpenFile(subdir, name, fd, end, end, walked.last_group_at, end)
         self._subdir, self._position = subdir, walked.position
         return True
 
+    def _write_hints(self) -> None:
+        """Where index or relay.meta disagree with the files; a disk that has no room for them doesn't matter."""
+        try:
+            if layout.read_index(self.root, self.disk) != layout.index_text(self.files):
+                layout.write_index(self.root, self.files, self.disk)
+            if self._file is not None:
+                file, directory = self._file, self.root / str(self._file.subdir)
+                truth = Meta(file.name, file.end, str(self._fold_runs()))
+                known = layout.read_meta(directory, self.disk)
+                if known != truth:
+                    if known is not None:
+                        self.disk.unlink(directory / layout.META_NAME)
+                    layout.write_meta(directory, truth, is_durable=False, files=self.disk)
+        except OSError as error:
+            log.warning("index or relay.meta not written", directory=str(self.root), error=error)
+
+    def _create(self, path: Path) -> int:
+        """A new file with its magic, under a durable name."""
+        fd = self.disk.open(path, is_new=True)
+        try:
+            write_all(self.disk, fd, memoryview(MAGIC), 0)
+            self.disk.sync_directory(path.parent)
+        except OSError:
+            self.disk.close(fd)
+            raise
+        return fd
+
     def _walk_closed(self, at: Coordinates) -> int:
-        path = self.path(at)
-        if not path.exists():
-            raise Retryable("MR-2011", f"{at} is not in the relay log", directory=self.root)
-        walked = walk_file(path, self.flavour, verify=False)
-        end = walked.end if walked is not None else FIRST_POS
+        """A closed file is whole, or damaged: what its end lacks must not be passed over on the way to the next."""
+        with disk_errors(self.root):
+            walked = walk_file(self.path(at), self.flavour, self.disk)
+        if walked is None or not walked.is_whole:
+            place = f"at {walked.walked_to}" if walked is not None else "in its head"
+            raise Fatal("MR-2004", f"{at.subdir}/{at.file} is damaged {place}", directory=self.root)
         with self.condition:
-            self._closed_ends[at.subdir, at.file] = end
-        return end
+            self._closed_ends[at.subdir, at.file] = walked.end
+        return walked.end
 
     def _current(self) -> OpenFile:
-        self._sync_thread.raise_failure()
+        self._check_usable()
         if self._file is None:
             raise Retryable("MR-2011", "no relay file is open", directory=self.root)
         return self._file
 
+    def _check_usable(self) -> None:
+        self._sync_thread.raise_failure()
+        if self._file is not None and self._file.size == SPENT:
+            raise Retryable("MR-2002", "a write to the relay log failed", directory=self.root)
+
     def _fold_runs(self) -> GtidPosition:
         if self._position is None and self._file is not None:
             path = self.root / str(self._file.subdir) / self._file.name
-            self._position = read_file_prelude(path, self.flavour)
+            with disk_errors(self.root):
+                self._position = read_file_prelude(path, self.flavour, self.disk)
         if self._position is None:
             return empty_position(self.flavour)
         for runs in self._pending_runs:
@@ -349,26 +396,32 @@ class RelayLog:
         try:
             self._sync_thread.raise_failure()
             with self._fd_lock:
-                os.fdatasync(file.fd)
+                if file.size == SPENT:
+                    self.disk.truncate(file.fd, file.end)
+                self._make_durable(file)
         except (OSError, Retryable):
             self._distrust(file)
             raise
-        self._write_meta(file, self.position(), is_durable=True)
-        with self.condition, self._fd_lock:
-            self._closed_ends[str(file.subdir), file.name] = file.end
-            os.close(file.fd)
-            self._file = None
+        try:
+            self._write_meta(file, self.position(), is_durable=True)
+        finally:
+            with self.condition, self._fd_lock:
+                self._closed_ends[str(file.subdir), file.name] = file.end
+                self._file = None
+                self.disk.close(file.fd)
 
     def _distrust(self, file: OpenFile) -> None:
         """After a failed fsync the kernel may drop what it could not write: keep only what was synced before."""
         with self.condition, self._fd_lock:
-            os.ftruncate(file.fd, file.synced_end)
-            os.close(file.fd)
             self._file = None
-        log.error("relay file cut back after a failed fsync", file=file.name, end=file.synced_end)
+            try:
+                self.disk.truncate(file.fd, file.synced_end)
+            finally:
+                self.disk.close(file.fd)
+        log.error("relay file cut back to what is durable", file=file.name, end=file.synced_end)
 
     def _sync(self) -> None:
-        """Called by the sync thread."""
+        """Called by the sync thread. Retryable MR-2003: the file; MR-2002: relay.meta."""
         with self.condition:
             file = self._file
             if file is None:
@@ -380,11 +433,20 @@ class RelayLog:
             if self._file is not file:
                 return
             fault_point(BEFORE_FSYNC)
-            os.fdatasync(file.fd)
+            self._make_durable(file)
             fault_point(AFTER_FSYNC)
             file.synced_end = end
             if is_meta_due:
-                self._write_meta(file, position, is_durable=False, end=end)
+                with disk_errors(self.root):
+                    self._write_meta(file, position, is_durable=False, end=end)
+
+    def _make_durable(self, file: OpenFile) -> None:
+        try:
+            self.disk.sync(file.fd)
+        except OSError as error:
+            raise Retryable(
+                "MR-2003", f"fsync of the relay log failed: {error.strerror}", file=file.name
+            ) from error
 
     def _write_meta(
         self, file: OpenFile, position: GtidPosition, *, is_durable: bool, end: int | None = None
@@ -392,20 +454,7 @@ class RelayLog:
         fault_point(BEFORE_META)
         meta = Meta(file.name, file.end if end is None else end, str(position))
         with self._fd_lock:
-            layout.write_meta(self.root / str(file.subdir), meta, is_durable=is_durable)
+            layout.write_meta(
+                self.root / str(file.subdir), meta, is_durable=is_durable, files=self.disk
+            )
         self._meta_at_s = time.monotonic()
-
-
-def _write_all(fd: int, view: memoryview) -> None:
-    while len(view):
-        view = view[os.write(fd, view) :]
-
-
-@contextmanager
-def _disk_errors(root: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Retryable(
-            "MR-2002", f"the relay log can't be written: {error.strerror}", directory=root
-        ) from error

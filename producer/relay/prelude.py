@@ -11,15 +11,18 @@ GTID_LIST, body (MariaDB ``Gtid_list_log_event``):
     4    number of GTIDs (low 28 bits), flags (high 4)
     each 4 domain, 4 server, 8 sequence; the last of each domain is its position
 
-Guarantees: None until both events are there whole. Not done here: checksums (they were checked on the way in).
+Guarantees: None until both events are there whole; what is said has a right checksum: from it follows with which file
+a reader begins. Not done here: finding out which of a server's files this is.
 """
 
 import struct
+import zlib
 from pathlib import Path
 from uuid import UUID
 
 from millrace.errors import Fatal
 from producer.relay import event_types as t
+from producer.relay.files import DISK, Files, read_range
 from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtid, MariadbGtidSet
 
 PRELUDE_READ_BYTES = 4096  # a few hundred bytes are usual
@@ -48,8 +51,11 @@ def read_prelude(head: bytes | memoryview, flavour: Flavour) -> GtidPosition | N
             )
         if at + size > len(head):
             return None
+        body_end = at + size - t.CHECKSUM_BYTES
+        if zlib.crc32(head[at:body_end]) != int.from_bytes(head[body_end : at + size], "little"):
+            raise Fatal("MR-2004", f"the event at {at} has a wrong checksum")
         if kind == wanted:
-            body = bytes(head[at + t.HEADER_BYTES : at + size - t.CHECKSUM_BYTES])
+            body = bytes(head[at + t.HEADER_BYTES : body_end])
             return (
                 decode_previous_gtids(body) if flavour is Flavour.MYSQL else decode_gtid_list(body)
             )
@@ -57,16 +63,19 @@ def read_prelude(head: bytes | memoryview, flavour: Flavour) -> GtidPosition | N
     return None
 
 
-def read_file_prelude(path: Path, flavour: Flavour) -> GtidPosition | None:
+def read_file_prelude(path: Path, flavour: Flavour, files: Files = DISK) -> GtidPosition | None:
     """``read_prelude`` of a file, reading as much of it as is needed."""
-    with path.open("rb") as file:
-        head, wanted = b"", PRELUDE_READ_BYTES
+    fd = files.open(path, is_read_only=True)
+    try:
+        wanted = PRELUDE_READ_BYTES
         while True:
-            head += file.read(wanted - len(head))
+            head = read_range(files, fd, 0, wanted)
             position = read_prelude(head, flavour)
             if position is not None or len(head) < wanted or wanted > PRELUDE_BYTES_MAX:
                 return position
             wanted *= 8
+    finally:
+        files.close(fd)
 
 
 def decode_previous_gtids(body: bytes) -> GtidSet:

@@ -7,18 +7,19 @@ always a prefix: what remains has no hole.
 | a crash behind              | leaves                                                      |
 |-----------------------------|-------------------------------------------------------------|
 | unlink of some files        | a shorter prefix gone: the rest is purged the next time     |
+| … and a power cut           | perhaps a hole: nobody reads over one (``reader``)          |
 | rmdir of a sub-directory    | an index that names it: rewritten at the next start         |
 
 Not done here: when to purge; ``PurgePolicy`` says what is due, the caller says when to look.
 """
 
-import shutil
 import time
 from dataclasses import dataclass
 
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.relay import layout
+from producer.relay.files import disk_errors
 from producer.relay.layout import Subdir
 from producer.relay.log import RelayLog
 from schemas.coordinates import FIRST_POS, Coordinates
@@ -46,8 +47,9 @@ def purge_due(relay: RelayLog, policy: PurgePolicy) -> list[Coordinates]:
     """Delete what the policy gives up, but for what is held; returns what was deleted."""
     deleted = []
     for at in _purgeable(relay, None):
-        age_s = time.time() - relay.path(at).stat().st_mtime
-        free_bytes = shutil.disk_usage(relay.root).free
+        with disk_errors(relay.root):
+            age_s = time.time() - relay.disk.modified_at_s(relay.path(at))
+            free_bytes = relay.disk.free_bytes(relay.root)
         if age_s <= policy.age_s_max and free_bytes >= policy.free_bytes_min:
             break
         if _delete(relay, at):
@@ -71,16 +73,15 @@ def _delete(relay: RelayLog, at: Coordinates) -> bool:
     fault_point(BEFORE_UNLINK)
     if not relay.forget(subdir, at.file):
         return False  # somebody took hold of it meanwhile
-    relay.path(at).unlink(missing_ok=True)
-    log.info("relay file purged", file=str(at))
-    if not any(known == subdir for known, _ in relay.list_files()):
-        _delete_subdir(relay, subdir)
+    with disk_errors(relay.root):
+        relay.disk.unlink(relay.path(at))
+        log.info("relay file purged", file=str(at))
+        if not any(known == subdir for known, _ in relay.list_files()):
+            _delete_subdir(relay, subdir)
     return True
 
 
 def _delete_subdir(relay: RelayLog, subdir: Subdir) -> None:
     fault_point(BEFORE_RMDIR)
-    directory = relay.root / str(subdir)
-    (directory / layout.META_NAME).unlink(missing_ok=True)
-    directory.rmdir()
-    relay.forget_subdir(subdir)
+    if layout.remove_subdir(relay.root / str(subdir), relay.disk):
+        relay.forget_subdir(subdir)

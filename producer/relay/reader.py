@@ -1,7 +1,9 @@
 """Reads the relay log while it is written: whole, intact events of whole source transactions, in order.
 
 A span never reaches into an unfinished source transaction, never cuts an event, and every event of it has been checked
-again (CRC-32, length, position): damage on disk is Fatal MR-2004, not rows.
+again (CRC-32, length, position): damage on disk is Fatal MR-2004, not rows. From file to file nothing is missing: in a
+sub-directory numbers follow each other, and it begins with what the one before it reached. Where a file is gone, nobody
+starts in front of it (``first``, ``seek``), and who arrives there is told (Retryable MR-2011).
 
     at = reader.seek(progress.gtid_set)              # the file that holds the first wanted GTID
     while reader.wait(at, timeout_s=1.0):
@@ -12,10 +14,8 @@ Each reader holds the files from where it started until ``release`` says that th
 Not done here: decoding. A reader is used by one thread; any number of readers and the writer run at once.
 """
 
-import os
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -24,9 +24,9 @@ from millrace.errors import Fatal, Retryable
 from producer.relay import groups
 from producer.relay.crc import TABLES
 from producer.relay.event_types import EVENT_BYTES_MIN, HEADER_BYTES
-from producer.relay.layout import Subdir, parse_subdir
+from producer.relay.files import disk_errors, fill
+from producer.relay.layout import Subdir, file_number, parse_subdir
 from producer.relay.log import RelayLog
-from producer.relay.prelude import read_file_prelude
 from producer.relay.recovery import walk_file
 from producer.relay.walk import scan_events
 from schemas.coordinates import FIRST_POS, Coordinates
@@ -53,6 +53,7 @@ class RelayReader:
     def __init__(self, relay: RelayLog) -> None:
         self._relay = relay
         self._open: tuple[str, str, int] | None = None  # sub-directory, file, fd
+        self._joined: dict[tuple[tuple[Subdir, str], tuple[Subdir, str]], bool] = {}
         self._folded = np.zeros(16, np.uint8)
         self._mariadb = relay.flavour is Flavour.MARIADB
 
@@ -70,32 +71,37 @@ class RelayReader:
     # ---- where to begin ----------------------------------------------------------------------------
 
     def first(self) -> Coordinates | None:
-        """The start of the oldest file; None while there is none."""
-        files = self._files()
-        return self._begin(*files[0]) if files else None
+        """The start of the oldest file from which everything up to the end is there; None while there is none."""
+        found: tuple[Subdir, str] | None = None
+        for older in reversed(self._files()):
+            if found is not None and not self._is_joined(older, found):
+                break
+            found = older
+        return self._begin(*found) if found is not None else None
 
     def seek(self, gtid_set: GtidPosition) -> Coordinates | None:
         """The start of the file that holds the first transaction behind ``gtid_set``.
 
         It is the newest file whose previous GTIDs are all in ``gtid_set``. None when the relay log begins later, or
-        when a gap between two sub-directories lies between that file and the end.
+        when something is missing between that file and the end.
         """
-        newer: tuple[Subdir, GtidPosition] | None = None
-        for subdir, name in reversed(self._files()):
-            before = read_file_prelude(self._path(subdir, name), self._relay.flavour)
-            if before is None:
-                continue
-            if newer is not None and newer[0] != subdir and not self._reaches(subdir, newer[1]):
+        newer: tuple[Subdir, str] | None = None
+        for file in reversed(self._files()):
+            if newer is not None and not self._is_joined(file, newer):
                 return None
-            if gtid_set.includes(before):
-                return self._begin(subdir, name)
-            newer = (subdir, before)
+            before = self._relay.position_before(Coordinates(str(file[0]), file[1], FIRST_POS))
+            if before is not None and gtid_set.includes(before):
+                return self._begin(*file)
+            newer = file
         return None
 
     # ---- reading -----------------------------------------------------------------------------------
 
     def read(self, at: Coordinates, *, bytes_max: int) -> RelaySpan:
-        """Bytes from ``at``, at most ``bytes_max`` unless one event is larger. Fatal MR-2004; Retryable MR-2011."""
+        """Bytes from ``at``, at most ``bytes_max`` unless one event is larger.
+
+        Fatal MR-2004; Retryable MR-2011, MR-2002.
+        """
         end = self._relay.visible_end(at)
         if at.pos >= end:
             return RelaySpan(at, memoryview(b""))
@@ -124,13 +130,19 @@ class RelayReader:
             return self._relay.condition.wait_for(lambda: self._has_more(at), timeout_s)
 
     def after_file(self, at: Coordinates) -> Coordinates | None:
-        """The start of the file behind that of ``at``, once ``at`` is its end and it is closed."""
+        """The start of the file behind that of ``at``, once ``at`` is its end and it is closed. Retryable MR-2011."""
         if at.pos < self._relay.visible_end(at):
             return None
         files = self._files()
         here = (parse_subdir(at.subdir), at.file)
         for known, following in pairwise(files):
             if known == here:
+                if known[0] == following[0] and not _is_next(known[1], following[1]):
+                    raise Retryable(
+                        "MR-2011",
+                        f"the file between {at.file} and {following[1]} is not in the relay log",
+                        directory=self._relay.root,
+                    )
                 return Coordinates(str(following[0]), following[1], FIRST_POS)
         return None
 
@@ -143,9 +155,6 @@ class RelayReader:
     def _files(self) -> list[tuple[Subdir, str]]:
         return self._relay.list_files()
 
-    def _path(self, subdir: Subdir, name: str) -> Path:
-        return self._relay.root / str(subdir) / name
-
     def _begin(self, subdir: Subdir, name: str) -> Coordinates:
         at = Coordinates(str(subdir), name, FIRST_POS)
         self._relay.hold(self, at)
@@ -154,43 +163,48 @@ class RelayReader:
     def _has_more(self, at: Coordinates) -> bool:
         return at.pos < self._relay.visible_end(at) or self.after_file(at) is not None
 
-    def _reaches(self, older: Subdir, wanted: GtidPosition) -> bool:
-        """True if the end of sub-directory ``older`` holds everything that the next one presumes."""
-        names = [name for subdir, name in self._files() if subdir == older]
-        walked = walk_file(
-            self._relay.root / str(older) / names[-1], self._relay.flavour, verify=False
-        )
-        return walked is not None and walked.position.includes(wanted)
+    def _is_joined(self, older: tuple[Subdir, str], newer: tuple[Subdir, str]) -> bool:
+        """True if nothing is missing between two files that follow each other in the list."""
+        if older[0] == newer[0]:
+            return _is_next(older[1], newer[1])
+        known = self._joined.get((older, newer))
+        if known is not None:
+            return known
+        wanted = self._relay.position_before(Coordinates(str(newer[0]), newer[1], FIRST_POS))
+        if wanted is None:  # its head is not received yet; it was asked for so that it joins
+            return True
+        path = self._relay.root / str(older[0]) / older[1]
+        with disk_errors(self._relay.root):
+            walked = walk_file(path, self._relay.flavour, self._relay.disk)
+        is_joined = walked is not None and walked.position.includes(wanted)
+        self._joined[older, newer] = is_joined
+        return is_joined
 
     def _fetch(self, at: Coordinates, length: int) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
         buffer = np.empty(length, np.uint8)
-        fd = self._fd(at)
-        done = 0
-        while done < length:
-            count = os.preadv(fd, [buffer.data[done:]], at.pos + done)
-            if count == 0:
-                raise Fatal(
-                    "MR-2004",
-                    f"the file of {at} is shorter than it was",
-                    directory=self._relay.root,
-                )
-            done += count
+        with disk_errors(self._relay.root):
+            count = fill(self._relay.disk, self._fd(at), buffer.data, at.pos)
+        if count < length:
+            if self._relay.visible_end(at) < at.pos + length:  # cut back after a failed fsync
+                raise Retryable("MR-2011", f"{at} was cut off", directory=self._relay.root)
+            raise Fatal(
+                "MR-2004", f"the file of {at} is shorter than it was", directory=self._relay.root
+            )
         return buffer
 
     def _fd(self, at: Coordinates) -> int:
         if self._open is not None and self._open[:2] == (at.subdir, at.file):
             return self._open[2]
         self._close_file()
-        try:
-            fd = os.open(self._relay.path(at), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError as error:
-            raise Retryable(
-                "MR-2011", f"{at} is not in the relay log", directory=self._relay.root
-            ) from error
+        fd = self._relay.disk.open(self._relay.path(at), is_read_only=True)
         self._open = (at.subdir, at.file, fd)
         return fd
 
     def _close_file(self) -> None:
         if self._open is not None:
-            os.close(self._open[2])
+            self._relay.disk.close(self._open[2])
             self._open = None
+
+
+def _is_next(older: str, newer: str) -> bool:
+    return file_number(newer) == file_number(older) + 1

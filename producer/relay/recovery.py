@@ -8,13 +8,12 @@
 | less than magic, format description, previous GTIDs | the file is removed; it is fetched from its start         |
 | damage further in front                             | cut there; what followed is fetched again                 |
 
-Every byte is checked (CRC-32, gigabytes a second), so nothing rests on relay.meta, which may be older or younger.
+Every byte is checked (CRC-32, gigabytes a second), so nothing rests on relay.meta, which may be older or younger. What
+stands is made durable once: whoever wrote it may have died before.
 Guarantees: idempotent; a crash inside it leaves one of the states above. Not done here: closed files, which were
-whole and durable before the next one was begun; the reader checks them as it reads.
+whole and durable before the next one was begun; who reads one walks it first.
 """
 
-import mmap
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,8 @@ from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.relay import groups
 from producer.relay.crc import TABLES
-from producer.relay.event_types import MAGIC_BYTES
+from producer.relay.event_types import HEADER_BYTES, MAGIC_BYTES
+from producer.relay.files import DISK, Files, fill
 from producer.relay.prelude import read_file_prelude
 from producer.relay.runs import advance_position, new_runs
 from producer.relay.walk import walk_events
@@ -33,6 +33,8 @@ from schemas.gtid import Flavour, GtidPosition
 
 BEFORE_CUT = register("relay.before_cut")
 AFTER_CUT = register("relay.after_cut")
+
+WINDOW_BYTES = 4 << 20  # walked at a time; grows for a larger event
 
 log = get_logger("producer.relay")
 
@@ -45,69 +47,85 @@ class Walked:
     last_group_at: int
     position: GtidPosition
     status: int
+    walked_to: int  # behind the last whole and intact event
     size: int
 
+    @property
+    def is_whole(self) -> bool:
+        """Whole, intact events to the last byte."""
+        return self.status == groups.OK and self.walked_to == self.size
 
-def recover_file(path: Path, flavour: Flavour) -> Walked | None:
+
+def recover_file(path: Path, flavour: Flavour, files: Files = DISK) -> Walked | None:
     """Walk ``path`` and cut what is not whole; None when nothing could be kept and the file was removed."""
-    walked = walk_file(path, flavour)
+    walked = walk_file(path, flavour, files)
     if walked is None:
         log.warning("relay file removed: its head is not whole", file=str(path))
-        path.unlink()
+        files.unlink(path)
         return None
+    fd = files.open(path)
+    try:
+        if walked.end < walked.size:
+            log.warning(
+                "relay file cut back",
+                file=str(path),
+                end=walked.end,
+                cut_bytes=walked.size - walked.end,
+                status=walked.status,
+            )
+            fault_point(BEFORE_CUT)
+            files.truncate(fd, walked.end)
+        files.sync(fd)
+    finally:
+        files.close(fd)
     if walked.end < walked.size:
-        log.warning(
-            "relay file cut back",
-            file=str(path),
-            end=walked.end,
-            cut_bytes=walked.size - walked.end,
-            status=walked.status,
-        )
-        fault_point(BEFORE_CUT)
-        fd = os.open(path, os.O_RDWR)
-        try:
-            os.ftruncate(fd, walked.end)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
         fault_point(AFTER_CUT)
     return walked
 
 
-def walk_file(path: Path, flavour: Flavour, *, verify: bool = True) -> Walked | None:
-    """Where the whole transactions of a file end, without changing it; None when its head is not whole."""
-    size = path.stat().st_size
-    if size <= MAGIC_BYTES:
-        return None
-    try:
-        position = read_file_prelude(path, flavour)
-    except Fatal:
-        return None
-    if position is None:
-        return None
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as view:
-        events = np.frombuffer(view, np.uint8)
-        try:
-            return _walk(events, position, verify)
-        finally:
-            del events
-
-
-def _walk(
-    events: "np.ndarray[tuple[int], np.dtype[np.uint8]]", position: GtidPosition, verify: bool
+def walk_file(
+    path: Path, flavour: Flavour, files: Files = DISK, *, verify: bool = True
 ) -> Walked | None:
+    """Where the whole transactions of a file end, without changing it; None when its head is not whole."""
+    fd = files.open(path, is_read_only=True)
+    try:
+        size = files.size(fd)
+        if size <= MAGIC_BYTES:
+            return None
+        position = read_file_prelude(path, flavour, files)
+        return _walk(files, fd, size, position, verify) if position is not None else None
+    except Fatal as error:
+        log.warning("a relay file can't be walked", file=str(path), error=error)
+        return None
+    finally:
+        files.close(fd)
+
+
+def _walk(files: Files, fd: int, size: int, position: GtidPosition, verify: bool) -> Walked | None:
     state = np.zeros(groups.SLOTS, np.int64)
     state[groups.POS] = MAGIC_BYTES
     runs, folded = new_runs(), np.zeros(16, np.uint8)
     mariadb = position.flavour is Flavour.MARIADB
-    at, status = MAGIC_BYTES, groups.RUNS_FULL
-    while status == groups.RUNS_FULL:
-        state[groups.RUN_COUNT] = 0
-        status, at = walk_events(
-            events, at, len(events), state, runs, TABLES, folded, mariadb, verify
-        )
-        position = advance_position(position, runs[: state[groups.RUN_COUNT]])
+    window = np.empty(min(size, WINDOW_BYTES), np.uint8)
+    begin, status = MAGIC_BYTES, groups.OK  # file offset of the window
+    while True:
+        length = fill(files, fd, window[: size - begin].data, begin)
+        at, status = 0, groups.RUNS_FULL
+        while status == groups.RUNS_FULL:
+            state[groups.RUN_COUNT] = 0
+            status, at = walk_events(
+                window, at, length, state, runs, TABLES, folded, mariadb, verify
+            )
+            position = advance_position(position, runs[: state[groups.RUN_COUNT]])
+        begin += at
+        if status != groups.OK or begin + length - at >= size or length < len(window):
+            break
+        if at == 0:  # an event larger than the window, of which there must be a head
+            wanted = int.from_bytes(window[9:13].tobytes(), "little")
+            if length < HEADER_BYTES or begin + wanted > size:
+                break
+            window = np.empty(wanted, np.uint8)
     end = int(state[groups.BOUNDARY])
     if end <= MAGIC_BYTES:
         return None
-    return Walked(end, int(state[groups.LAST_GROUP_AT]), position, status, len(events))
+    return Walked(end, int(state[groups.LAST_GROUP_AT]), position, status, begin, size)

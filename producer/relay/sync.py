@@ -1,7 +1,7 @@
 """Grouped fsync: one thread makes durable what others wrote, by bytes or by milliseconds, whichever comes first.
 
-A write costs the writer nothing but a counter. Guarantees: an error is kept and given to the writer at its next
-``wrote``; after it nothing is synced any more. Not done here: knowing what is synced; ``sync`` does.
+A write costs the writer nothing but a counter. Guarantees: whatever ``sync`` ends with is kept and given to the writer
+at its next ``wrote``; after it nothing is synced any more. Not done here: knowing what is synced; ``sync`` does.
 """
 
 import threading
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from millrace.errors import Retryable
+from millrace.errors import MillraceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class SyncThread:
         self._condition = threading.Condition()
         self._unsynced_bytes = 0
         self._oldest_at_s = 0.0
-        self._error: OSError | None = None
+        self._error: MillraceError | None = None
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="relay-sync", daemon=True)
         self._thread.start()
 
     def wrote(self, count_bytes: int) -> None:
-        """Account for a write; Retryable MR-2003 after a failed sync."""
+        """Account for a write; what ``sync`` failed with, if it did."""
         with self._condition:
             self.raise_failure()
             if self._unsynced_bytes == 0:
@@ -49,11 +49,10 @@ class SyncThread:
                 self._condition.notify()
 
     def raise_failure(self) -> None:
-        """Retryable MR-2003 if a sync failed."""
-        if self._error is not None:
-            raise Retryable(
-                "MR-2003", f"fsync of the relay log failed: {self._error}"
-            ) from self._error
+        """What ``sync`` failed with, if it did: Retryable MR-2003, MR-2002, or what the bytes themselves say."""
+        error = self._error
+        if error is not None:
+            raise type(error)(error.code, error.message, **error.context) from error
 
     def stop(self) -> None:
         """End the thread; what is not synced yet is left to the caller."""
@@ -66,7 +65,7 @@ class SyncThread:
         while self._wait_until_due():
             try:
                 self._sync()
-            except OSError as error:
+            except MillraceError as error:
                 with self._condition:
                     self._error = error
                 return

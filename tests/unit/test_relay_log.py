@@ -1,6 +1,5 @@
 """The relay log without a server: torn tails, readers, names, the lock, purge, failing disks."""
 
-import errno
 import os
 import threading
 from pathlib import Path
@@ -21,6 +20,7 @@ from schemas.coordinates import Coordinates
 from schemas.gtid import Flavour, parse_gtid_set
 from tests.binlog_bytes import SERVER, BinlogFile
 from tests.relay import read_everything
+from tests.relay_disk import Fault, FaultyFiles
 from tests.waiting import eventually
 
 NAME = "mysql-bin.000001"
@@ -47,15 +47,16 @@ def lay_file(root: Path, file: bytes, *, name: str = NAME, subdir: str = "server
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_torn_tail_is_cut_at_every_byte_of_the_last_two_transactions(
-    flavour: Flavour, tmp_path: Path
+    flavour: Flavour, memory_path: Path
 ) -> None:
     """What remains ends with a whole transaction, is a prefix, and the GTIDs are exactly those in it."""
     file = BinlogFile(mariadb=flavour is Flavour.MARIADB)
     for ending in ("xid", "ddl", "xid", "commit"):
         file.transaction(ending=ending)
     for length in range(file.ends[-3], len(file.data) + 1):
-        path = lay_file(tmp_path / str(length), file.data[:length])
-        relay = RelayLog.open(tmp_path / str(length), flavour=flavour)
+        root = memory_path / str(length)
+        path = lay_file(root, file.data[:length])
+        relay = RelayLog.open(root, flavour=flavour, disk=FaultyFiles(root))
         end = relay.end()
         assert end is not None
         wanted = max(end for end in file.ends if end <= length)
@@ -181,11 +182,11 @@ def test_seek_finds_the_file_of_the_first_wanted_transaction(tmp_path: Path) -> 
     """By what each file says was executed before it."""
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     relay.begin_subdir("server-a")
-    for number in range(3, 9, 2):  # transactions 3-4, 5-6, 7-8
-        file = BinlogFile(first_number=number).transaction().transaction()
+    for number, first in enumerate((3, 5, 7), 1):  # transactions 3-4, 5-6, 7-8
+        file = BinlogFile(first_number=first).transaction().transaction()
         write_file(relay, f"mysql-bin.{number:06d}", file)
     with RelayReader(relay) as reader:
-        for done, found in ((2, 3), (3, 3), (4, 5), (5, 5), (6, 7), (99, 7)):
+        for done, found in ((2, 1), (3, 1), (4, 2), (5, 2), (6, 3), (99, 3)):
             at = reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1-{done}"))
             assert at == Coordinates("server-a.000001", f"mysql-bin.{found:06d}", 4)
         assert reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1")) is None
@@ -239,24 +240,22 @@ def test_a_name_that_could_leave_the_directory_is_refused(name: str) -> None:
     assert caught.value.code == "MR-2010"
 
 
-def test_a_failed_fsync_is_never_trusted_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_fsync_is_never_trusted_again(tmp_path: Path) -> None:
     """The next write fails, and the file is cut back to what was synced before; opening anew goes on there."""
     file = BinlogFile().transaction()
+    disk = FaultyFiles(tmp_path)
     relay = RelayLog.open(
-        tmp_path, flavour=Flavour.MYSQL, policy=SyncPolicy(bytes_max=1, delay_ms=10_000)
+        tmp_path,
+        flavour=Flavour.MYSQL,
+        policy=SyncPolicy(bytes_max=1, delay_ms=10_000),
+        disk=disk,
     )
     relay.begin_subdir("server-a")
     write_file(relay, NAME, file)
     synced = len(file.data)
     eventually(lambda: relay._file is not None and relay._file.synced_end == synced)
-
-    def fail(_fd: int) -> None:
-        raise OSError(errno.EIO, "I/O error")
-
-    monkeypatch.setattr(os, "fdatasync", fail)
     file.transaction()
+    disk.fail_at = len(disk.ops) + 1  # the write, then the fsync
     grow_file(relay, file.data[synced:], end=len(file.data))
 
     def is_refused() -> bool:
@@ -268,37 +267,32 @@ def test_a_failed_fsync_is_never_trusted_again(
 
     eventually(is_refused)
     relay.close()
-    monkeypatch.undo()
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     assert relay.end() == Coordinates("server-a.000001", NAME, synced)
     relay.close()
 
 
-def test_a_full_disk_stops_the_writer_and_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Retryable; half of what was written is cut at the next start."""
+def test_a_full_disk_stops_the_writer_and_loses_nothing(tmp_path: Path) -> None:
+    """Retryable, and for good: half of what was written is cut, and only a log opened anew goes on."""
     file = BinlogFile().transaction()
-    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    disk = FaultyFiles(tmp_path)
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL, disk=disk)
     relay.begin_subdir("server-a")
     write_file(relay, NAME, file)
     whole = len(file.data)
     file.transaction()
-    write = os.write
-
-    def fill_up(fd: int, data: bytes) -> int:
-        if len(data) < 20:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(fd, data[:20])
-
-    monkeypatch.setattr(os, "write", fill_up)
-    with pytest.raises(Retryable) as caught:
-        grow_file(relay, file.data[whole:][:30], end=whole)
-    assert caught.value.code == "MR-2002"
-    monkeypatch.undo()
+    disk.fail_at, disk.fault = len(disk.ops), Fault.HALF
+    for _ in range(2):
+        with pytest.raises(Retryable) as caught:
+            grow_file(relay, file.data[whole:][:30], end=whole)
+        assert caught.value.code == "MR-2002"
+        disk.heal()
     relay.close()
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
-    assert relay.end() == Coordinates("server-a.000001", NAME, whole)
+    end = relay.end()
+    assert end is not None
+    grow_file(relay, file.data[end.pos :], end=len(file.data))
+    assert read_everything(relay) == {f"server-a.000001/{NAME}": file.data[4:]}
     relay.close()
 
 
