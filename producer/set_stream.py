@@ -133,6 +133,12 @@ class SetStreams:
         stream = self._attach(task, document, wanted)
         try:
             yield stream
+        except Retryable as error:
+            if (
+                error.code == "MR-2011"
+            ):  # a file is gone: all let go, so that the log is opened anew
+                stream.fail(error)
+            raise
         finally:
             self._detach(task, document.name)
 

@@ -75,7 +75,7 @@ class FaultyFiles(DiskFiles):
         return FAULTS_OF.get(self.ops[number].name, OTHERWISE)
 
     def lock(self, path: Path) -> int:
-        self._pass("lock", path)
+        self._pass("open" if path.exists() else "lock", path)
         return self._opened(super().lock(path), path)
 
     def open(self, path: Path, *, is_new: bool = False, is_read_only: bool = False) -> int:
@@ -132,7 +132,7 @@ class FaultyFiles(DiskFiles):
         super().unlink(path)
 
     def make_directory(self, directory: Path) -> None:
-        self._pass("make_directory", directory)
+        self._pass("look" if directory.is_dir() else "make_directory", directory)
         super().make_directory(directory)
 
     def remove_directory(self, directory: Path) -> None:

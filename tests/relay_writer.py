@@ -39,7 +39,7 @@ def whole_ends(content: bytes, *, mariadb: bool = False) -> list[int]:
     """Where a reader may be stopped: behind the magic, the head's events, each whole source transaction."""
     state, runs = np.zeros(groups.SLOTS, np.int64), new_runs()
     state[groups.POS] = state[groups.BOUNDARY] = at = FIRST_POS
-    data, ends = np.frombuffer(content, np.uint8), [FIRST_POS]
+    data, ends = np.frombuffer(content, np.uint8).copy(), [FIRST_POS]
     while at < len(data):
         size = int.from_bytes(content[at + 9 : at + 13], "little")
         folded = np.zeros(16, np.uint8)
@@ -122,7 +122,9 @@ class Writer:
     def _append(self, relay: RelayLog, content: bytes) -> None:
         end = relay.end()
         assert end is not None
-        data = np.frombuffer(content, np.uint8)
+        data = np.frombuffer(
+            content, np.uint8
+        ).copy()  # kernels are compiled for what may be written
         state, runs = np.zeros(groups.SLOTS, np.int64), new_runs()
         state[groups.POS] = state[groups.BOUNDARY] = at = walked = end.pos
         while at < len(data):

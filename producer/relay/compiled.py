@@ -11,7 +11,14 @@ from millrace.compiled import kernel_compiler
 
 int64 = cast(Callable[[Any], int], np.int64)  # in kernels: widen before a shift
 
-compiled = kernel_compiler("relay", Path(__file__).parent, Path(__file__).parents[1] / "packets.py")
+HERE = Path(__file__).parent
+# Every file with a kernel, and what kernels use of others; the rest of the folder may change without compiling anew.
+SOURCES = (
+    *(HERE / f"{name}.py" for name in ("compiled", "crc", "event_types", "groups", "walk")),
+    HERE.parent / "packets.py",
+)
+
+compiled = kernel_compiler("relay", *SOURCES)
 
 
 def lowered(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -356,15 +356,31 @@ class RelayLog:
         return fd
 
     def _walk_closed(self, at: Coordinates) -> int:
-        """A closed file is whole, or damaged: what its end lacks must not be passed over on the way to the next."""
+        """A closed file is whole, or damaged: what its end lacks must not be passed over on the way to the next.
+
+        Cut between two events it looks whole; then what the next file presumes shows that something is gone.
+        """
         with disk_errors(self.root):
             walked = walk_file(self.path(at), self.flavour, self.disk)
-        if walked is None or not walked.is_whole:
-            place = f"at {walked.walked_to}" if walked is not None else "in its head"
-            raise Fatal("MR-2004", f"{at.subdir}/{at.file} is damaged {place}", directory=self.root)
-        with self.condition:
-            self._closed_ends[at.subdir, at.file] = walked.end
-        return walked.end
+        if walked is None:
+            why = "in its head"
+        elif not walked.is_whole:
+            why = f"at {walked.walked_to}"
+        elif (before := self._before_next(at)) is not None and not walked.position.includes(before):
+            why = f"at its end: {before} was executed before the next file"
+        else:
+            with self.condition:
+                self._closed_ends[at.subdir, at.file] = walked.end
+            return walked.end
+        raise Fatal("MR-2004", f"{at.subdir}/{at.file} is damaged {why}", directory=self.root)
+
+    def _before_next(self, at: Coordinates) -> GtidPosition | None:
+        """What the file behind that of ``at`` presumes, if there is one of the next number."""
+        for subdir, name in self.list_files():
+            following = Coordinates(str(subdir), name, FIRST_POS)
+            if at.subdir == following.subdir and at.order[1] + 1 == following.order[1]:
+                return self.position_before(following)
+        return None
 
     def _current(self) -> OpenFile:
         self._check_usable()

@@ -47,7 +47,7 @@ def append_file(relay: RelayLog, content: bytes) -> None:
     """From the relay log's end on; the boundaries come from the kernel, as in the stream."""
     end = relay.end()
     assert end is not None
-    data = np.frombuffer(content, np.uint8)
+    data = np.frombuffer(content, np.uint8).copy()  # kernels are compiled for what may be written
     state, runs = np.zeros(groups.SLOTS, np.int64), new_runs()
     state[groups.POS] = state[groups.BOUNDARY] = at = walked = end.pos
     while at < len(data):

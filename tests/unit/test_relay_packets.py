@@ -1,5 +1,6 @@
 """Dump packets to file bytes: any cut of the stream, every lie of it."""
 
+import re
 import struct
 import zlib
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from producer import packets
 from producer.relay import groups
+from producer.relay.compiled import SOURCES
 from producer.relay.crc import TABLES, crc32, crc32_tables
 from producer.relay.runs import new_runs
 from tests.binlog_bytes import BinlogFile, artificial, event, packet
@@ -214,3 +216,15 @@ def test_positions_wrap_at_four_gib() -> None:
         stripper.state[groups.GROUP] = groups.AFTER_GTID
         assert stripper.feed(packet(b"\0" + made, 0)) == groups.OK
         assert stripper.state[groups.BOUNDARY] == end
+
+
+def test_every_kernel_is_in_the_key_of_the_compiled_code() -> None:
+    """What has a kernel, and what such a file imports of ours, is told to the compiler: no stale machine code."""
+    folder = SOURCES[0].parent
+    kernels = [path for path in folder.glob("*.py") if "@compiled" in path.read_text()]
+    wanted = {path.stem for path in kernels}
+    for path in kernels:
+        wanted |= set(re.findall(r"^from producer\.relay\.(\w+) import", path.read_text(), re.M))
+        for line in re.findall(r"^from producer\.relay import (\w+)", path.read_text(), re.M):
+            wanted.add(line)
+    assert wanted <= {path.stem for path in SOURCES}

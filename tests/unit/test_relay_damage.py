@@ -1,0 +1,279 @@
+"""A relay log that somebody or something damaged: found by checksum and by what must be there, never passed over."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from millrace.errors import Fatal, MillraceError, Retryable
+from producer.relay import layout
+from producer.relay.layout import Meta
+from producer.relay.log import RelayLog
+from producer.relay.purge import purge_before
+from producer.relay.reader import RelayReader
+from producer.relay.sync import SyncPolicy, SyncThread
+from schemas.coordinates import Coordinates
+from schemas.gtid import Flavour, parse_gtid_set
+from tests.binlog_bytes import SERVER
+from tests.relay import read_everything
+from tests.relay_disk import Fault, FaultyFiles
+from tests.relay_writer import NAMES, Writer, three_files, whole_ends
+from tests.waiting import eventually
+
+FLAVOURS = [Flavour.MYSQL, Flavour.MARIADB]
+FILES = {flavour: three_files(mariadb=flavour is Flavour.MARIADB) for flavour in FLAVOURS}
+SUBDIR = "server-a.000001"
+
+
+def lay(root: Path, files: dict[str, bytes]) -> Path:
+    """Files of one sub-directory, without index and relay.meta; returns its folder."""
+    (root / SUBDIR).mkdir(parents=True)
+    for name, content in files.items():
+        (root / SUBDIR / name).write_bytes(content)
+    return root / SUBDIR
+
+
+def open_log(root: Path, flavour: Flavour = Flavour.MYSQL) -> RelayLog:
+    """On a disk whose fsync costs nothing."""
+    return RelayLog.open(root, flavour=flavour, disk=FaultyFiles(root))
+
+
+def error_of_reading(root: Path, flavour: Flavour) -> MillraceError | None:
+    """What a reader of everything ends with."""
+    relay = open_log(root, flavour)
+    try:
+        read_everything(relay)
+    except MillraceError as error:
+        return error
+    finally:
+        relay.close()
+    return None
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_flipped_bit_anywhere_in_a_closed_file_stops_its_reader(
+    flavour: Flavour, memory_path: Path
+) -> None:
+    """Head, header, body, checksum: Fatal MR-2004, and not one of the transactions behind it is skipped."""
+    files = FILES[flavour]
+    for at in range(len(files[NAMES[0]])):
+        damaged = bytearray(files[NAMES[0]])
+        damaged[at] ^= 1 << at % 8
+        root = memory_path / str(at)
+        lay(root, {**files, NAMES[0]: bytes(damaged)})
+        error = error_of_reading(root, flavour)
+        assert isinstance(error, Fatal), at
+        assert error.code == "MR-2004", at
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_flipped_bit_anywhere_in_the_newest_file_is_cut_off_and_written_again(
+    flavour: Flavour, memory_path: Path
+) -> None:
+    """Up to the transaction in front of it everything stays; the relay log goes on to the same bytes."""
+    files = dict(list(FILES[flavour].items())[:2])
+    name, content = list(files.items())[-1]
+    ends = whole_ends(content, mariadb=flavour is Flavour.MARIADB)
+    before, after_head = len(files[NAMES[0]]), ends[2]  # behind FORMAT_DESCRIPTION, PREVIOUS_GTIDS
+    for at in range(0, len(content), 3):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << at % 8
+        root = memory_path / str(at)
+        lay(root, {**files, name: bytes(damaged)})
+        relay = open_log(root, flavour)
+        wanted = max(end for end in ends if end <= at) if at >= after_head else None
+        found = relay.end()
+        assert found is not None
+        expected = (NAMES[0], before) if wanted is None else (name, wanted)
+        assert (found.file, found.pos) == expected, at
+        relay.close()
+        disk = FaultyFiles(root)
+        Writer(root, files, disk, mariadb=flavour is Flavour.MARIADB, is_split=False).run()
+        assert (root / SUBDIR / name).read_bytes() == content, at
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_zeros_or_a_cut_in_a_closed_file_stop_its_reader(
+    flavour: Flavour, memory_path: Path
+) -> None:
+    """Also a cut between two events, or between two source transactions, behind which the file looks whole."""
+    files = FILES[flavour]
+    content = files[NAMES[0]]
+    ends = whole_ends(content, mariadb=flavour is Flavour.MARIADB)
+    damages = {f"cut {at}": content[:at] for at in range(0, ends[-2], 7)}
+    damages |= {f"cut {at}": content[:at] for at in ends[:-2]}
+    damages |= {
+        f"zeros {at}": content[:at] + bytes(min(64, len(content) - at)) + content[at + 64 :]
+        for at in range(0, len(content), 31)
+    }
+    for what, damaged in damages.items():
+        root = memory_path / what
+        lay(root, {**files, NAMES[0]: damaged})
+        error = error_of_reading(root, flavour)
+        assert isinstance(error, Fatal), what
+        assert error.code == "MR-2004", what
+
+
+def test_damage_under_a_reader_stops_it(tmp_path: Path) -> None:
+    """The file being written is checked by each reader as well."""
+    root = tmp_path / "relay"
+    Writer(root, FILES[Flavour.MYSQL], is_split=False).run()
+    relay = open_log(root)
+    end = relay.end()
+    assert end is not None
+    path = relay.path(end)
+    damaged = bytearray(path.read_bytes())
+    damaged[-30] ^= 4
+    path.write_bytes(bytes(damaged))
+    with pytest.raises(Fatal) as caught:
+        read_everything(relay)
+    assert caught.value.code == "MR-2004"
+    path.write_bytes(bytes(damaged[:-30]))
+    with pytest.raises(Fatal) as caught:
+        read_everything(relay)
+    assert caught.value.code == "MR-2004"
+    relay.close()
+
+
+def test_a_file_that_is_missing_in_the_middle_is_not_read_over(tmp_path: Path) -> None:
+    """Nobody begins in front of it; who reads there is told to come again, which fetches it anew."""
+    lay(tmp_path, {name: FILES[Flavour.MYSQL][name] for name in (NAMES[0], NAMES[2])})
+    relay = open_log(tmp_path)
+    with RelayReader(relay) as reader:
+        assert reader.first() == Coordinates(SUBDIR, NAMES[2], 4)
+        assert reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1")) is None
+        assert reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1-3")) is None
+        end = len(FILES[Flavour.MYSQL][NAMES[0]])
+        with pytest.raises(Retryable) as caught:
+            reader.after_file(Coordinates(SUBDIR, NAMES[0], end))
+    assert caught.value.code == "MR-2011"
+    relay.close()
+
+
+def test_a_file_that_goes_away_under_a_reader_is_told(tmp_path: Path) -> None:
+    """Not the system's error but ours, whichever question meets it first."""
+    lay(tmp_path, FILES[Flavour.MYSQL])
+    relay = open_log(tmp_path)
+    (tmp_path / SUBDIR / NAMES[1]).unlink()
+    questions: list[Callable[[RelayReader], object]] = [
+        lambda reader: reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1")),
+        lambda reader: reader.read(Coordinates(SUBDIR, NAMES[1], 4), bytes_max=100),
+        lambda reader: reader.wait(Coordinates(SUBDIR, NAMES[1], 4), 0.0),
+        lambda _reader: read_everything(relay),
+    ]
+    for ask in questions:
+        with RelayReader(relay) as reader, pytest.raises(Retryable) as caught:
+            ask(reader)
+        assert caught.value.code == "MR-2011"
+    relay.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        b"",
+        b"binlog-name = ",
+        b"\xff\xfe",
+        bytes(100),
+        b'binlog-name = "mysql-bin.000003"\nbinlog-pos = 99999\nbinlog-gtid = "x:1-99"\n',
+        b'binlog-name = "mysql-bin.000009"\nbinlog-pos = 4\nbinlog-gtid = ""\n',
+        b'binlog-name = "mysql-bin.000001"\nbinlog-pos = 4\nbinlog-gtid = ""\n',
+        b"binlog-name = 1\nbinlog-pos = []\nbinlog-gtid = {}\n",
+    ],
+)
+def test_a_missing_or_lying_meta_and_index_change_nothing_and_are_put_right(
+    text: bytes | None, tmp_path: Path
+) -> None:
+    """The files alone say where the relay log ends."""
+    files = FILES[Flavour.MYSQL]
+    folder = lay(tmp_path, files)
+    if text is not None:
+        (folder / layout.META_NAME).write_bytes(text)
+        (tmp_path / layout.INDEX_NAME).write_bytes(text or b"server-z.000009\n")
+    relay = open_log(tmp_path)
+    end = Coordinates(SUBDIR, NAMES[2], len(files[NAMES[2]]))
+    assert relay.end() == end
+    assert layout.read_meta(folder) == Meta(end.file, end.pos, f"{SERVER}:1-6")
+    assert layout.read_index(tmp_path) == f"{SUBDIR}\n"
+    assert [content[4:] for content in files.values()] == list(read_everything(relay).values())
+    relay.close()
+
+
+def test_what_is_not_ours_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    """Files of people, left-over halves of ours, folders with the name of a file: neither read nor in the way."""
+    folder = lay(tmp_path, FILES[Flavour.MYSQL])
+    foreign = [folder / "notes.txt", folder / "mysql-bin.000002.bak", tmp_path / "server-b.000002"]
+    for path in foreign:
+        path.write_text("mine")
+    (folder / "mysql-bin.000009").mkdir()
+    (folder / "relay.meta.new").write_text("half")
+    (tmp_path / "server-b.000007").mkdir()
+    (tmp_path / "server-b.000007" / "relay.meta.new").write_text("half")
+    (tmp_path / "server-b.000008").mkdir()
+    (tmp_path / "server-b.000008" / "notes.txt").write_text("mine")
+    relay = open_log(tmp_path)
+    end = relay.end()
+    assert end is not None
+    assert end.file == NAMES[2]
+    assert not (tmp_path / "server-b.000007").exists()
+    assert relay.begin_subdir("server-b").seq == 9
+    relay.begin_file(NAMES[0])
+    assert len(purge_before(relay, Coordinates("server-b.000009", NAMES[0], 4))) == 3
+    relay.close()
+    assert [path.read_text() for path in foreign] == ["mine"] * 3
+    open_log(tmp_path).close()
+
+
+def test_a_disk_that_can_not_be_read_is_told(memory_path: Path) -> None:
+    """Each operation of a reader fails once: Retryable, and the next reader reads on."""
+    lay(memory_path, FILES[Flavour.MYSQL])
+    disk = FaultyFiles(memory_path)
+    relay = RelayLog.open(memory_path, flavour=Flavour.MYSQL, disk=disk)
+    begin = len(disk.ops)
+    whole = read_everything(relay)
+    count = len(disk.ops) - begin
+    for number in range(count):
+        relay.close()
+        disk.heal()
+        relay = RelayLog.open(memory_path, flavour=Flavour.MYSQL, disk=disk)
+        disk.fail_at = len(disk.ops) + number
+        with pytest.raises(Retryable) as caught:
+            read_everything(relay)
+        assert caught.value.code == "MR-2002", number
+        assert read_everything(relay) == whole
+    relay.close()
+    assert not disk.open_fds
+
+
+def test_whatever_ends_the_sync_thread_is_told_to_the_writer() -> None:
+    """Also what is not the disk's: a thread that ended silently would sync nothing for ever."""
+
+    def sync() -> None:
+        raise Fatal("MR-6002", "a sequence goes back")
+
+    thread = SyncThread(SyncPolicy(bytes_max=1), sync)
+
+    def is_told() -> bool:
+        try:
+            thread.wrote(1)
+        except Fatal as error:
+            return error.code == "MR-6002"
+        return False
+
+    eventually(is_told)
+    thread.stop()
+
+
+def test_a_full_disk_can_be_opened_so_that_purge_can_make_room(memory_path: Path) -> None:
+    """Index and relay.meta are hints: that there is no room for them stops nothing."""
+    folder = lay(memory_path, FILES[Flavour.MYSQL])
+    (folder / layout.META_NAME).write_text("old")
+    (memory_path / layout.LOCK_NAME).touch()
+    disk = FaultyFiles(memory_path, fail_at=0, fault=Fault.NO_SPACE, is_lasting=True)
+    relay = RelayLog.open(memory_path, flavour=Flavour.MYSQL, disk=disk)
+    end = relay.end()
+    assert end is not None
+    assert len(purge_before(relay, end)) == 2
+    disk.heal()
+    relay.close()
