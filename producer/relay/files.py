@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from millrace.errors import Retryable
+from schemas.coordinates import Coordinates
 
 
 class Files(Protocol):
@@ -194,13 +195,13 @@ def fill(files: Files, fd: int, target: memoryview, offset: int) -> int:
 
 
 @contextmanager
-def disk_errors(root: Path) -> Iterator[None]:
-    """What the disk says, as ours: Retryable MR-2011 for a file that went away, else MR-2002."""
+def disk_errors(root: Path, at: Coordinates | None = None) -> Iterator[None]:
+    """What the disk says, as ours: Retryable MR-2011 for a file (of ``at``) that went away, else MR-2002."""
     try:
         yield
     except FileNotFoundError as error:
         raise Retryable(
-            "MR-2011", f"{error.filename} is not in the relay log any more", directory=root
+            "MR-2011", f"{at or error.filename} is not in the relay log", directory=root
         ) from error
     except OSError as error:
         raise Retryable(

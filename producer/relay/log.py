@@ -176,7 +176,7 @@ class RelayLog:
 
     def position_before(self, at: Coordinates) -> GtidPosition | None:
         """What was executed before the file of ``at``; None while its head is not whole."""
-        with disk_errors(self.root):
+        with disk_errors(self.root, at):
             return read_file_prelude(self.path(at), self.flavour, self.disk)
 
     def list_files(self) -> list[tuple[Subdir, str]]:
@@ -360,7 +360,7 @@ class RelayLog:
 
         Cut between two events it looks whole; then what the next file presumes shows that something is gone.
         """
-        with disk_errors(self.root):
+        with disk_errors(self.root, at):
             walked = walk_file(self.path(at), self.flavour, self.disk)
         if walked is None:
             why = "in its head"

@@ -182,7 +182,7 @@ class RelayReader:
 
     def _fetch(self, at: Coordinates, length: int) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
         buffer = np.empty(length, np.uint8)
-        with disk_errors(self._relay.root):
+        with disk_errors(self._relay.root, at):
             count = fill(self._relay.disk, self._fd(at), buffer.data, at.pos)
         if count < length:
             if self._relay.visible_end(at) < at.pos + length:  # cut back after a failed fsync

@@ -1,0 +1,203 @@
+"""The server that capture reads is restarted, killed, re-pointed, lost: every row once, in order, from who is left."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from deploy.servers import Account as Login
+from deploy.servers import DatabaseServer, DatabaseSet
+from producer.relay import layout
+from producer.set_stream import SetStreams
+from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
+from schemas.gtid import Flavour
+from schemas.progress import Progress
+from tests.capture_rig import MemoryCapture
+from tests.fix_servers import FLAVOURS, NewSet
+from tests.relay import UNVERIFIED, member_of, position_of
+from tests.waiting import eventually
+
+LINK = Login("link", "link-secret")
+
+
+@dataclass
+class Load:
+    """Rows 1, 2, 3, … in transactions of one to four rows, until ``pause``; ``primary`` may be exchanged meanwhile."""
+
+    primary: DatabaseServer
+    count: int = 0
+    _go: threading.Event = field(default_factory=threading.Event)
+    _is_idle: threading.Event = field(default_factory=threading.Event)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """On a thread."""
+        while not self._stop.is_set():
+            if not self._go.wait(0.05):
+                self._is_idle.set()
+                continue
+            ids = range(self.count + 1, self.count + 2 + self.count % 4)
+            values = ", ".join(f"({number}, REPEAT('v', 300))" for number in ids)
+            self.primary.execute(f"INSERT INTO f.t VALUES {values}")
+            self.count = ids[-1]
+            self._stop.wait(0.005)
+
+    def resume(self) -> None:
+        """Write."""
+        self._is_idle.clear()
+        self._go.set()
+
+    def pause(self) -> None:
+        """Returns when nothing is being written any more."""
+        self._go.clear()
+        assert self._is_idle.wait(30)
+
+    def stop(self) -> None:
+        """For good."""
+        self._stop.set()
+
+
+@contextmanager
+def load_on(servers: DatabaseSet) -> Iterator[Load]:
+    """At work while the block runs."""
+    servers.execute("CREATE DATABASE f")
+    servers.execute("CREATE TABLE f.t (id INT PRIMARY KEY, v VARCHAR(300))")
+    servers.wait_for_replicas()
+    load = Load(servers.primary)
+    thread = threading.Thread(target=load.run)
+    thread.start()
+    load.resume()
+    try:
+        yield load
+    finally:
+        load.stop()
+        thread.join()
+
+
+@contextmanager
+def capturing(
+    servers: DatabaseSet, members: tuple[DatabaseServer, ...], folder: Path
+) -> Iterator[MemoryCapture]:
+    """From here on."""
+    secret = folder / "password"
+    secret.write_text(servers.password)
+    document = SetDocument(
+        name="f",
+        members=tuple(map(member_of, members)),
+        account=Account(servers.user, SecretReference(SecretPlace.FILE, str(secret))),
+        tls=UNVERIFIED,
+    )
+    progress = Progress(position_of(members[0]), None, 0)
+    with MemoryCapture(
+        SetStreams(folder / "relay"), document, TableFilter(include=("f.*",)), progress
+    ) as capture:
+        yield capture
+
+
+def assert_complete(capture: MemoryCapture, load: Load) -> None:
+    """Pauses the load; every row of it is there once and in order, and goes on."""
+    load.pause()
+
+    def is_there() -> bool:
+        assert capture.error is None, capture.error
+        return len(capture.rows) >= load.count
+
+    eventually(is_there, timeout_s=60, what=f"{load.count} rows")
+    ids = [dict(row.change.after or {})["id"] for row in capture.rows]
+    assert ids == list(range(1, load.count + 1))
+    assert [row.source.seq for row in capture.rows] == ids
+    load.resume()
+
+
+def grown(capture: MemoryCapture, rows: int = 40) -> None:
+    """Until so many more rows have come."""
+    wanted = len(capture.rows) + rows
+
+    def is_there() -> bool:
+        assert capture.error is None, capture.error
+        return len(capture.rows) >= wanted
+
+    eventually(is_there, timeout_s=60, what=f"{wanted} rows")
+
+
+def promote(new: DatabaseServer, other: DatabaseServer) -> None:
+    """``new`` becomes the primary, ``other`` follows it by GTID."""
+    word = "SLAVE" if new.flavour is Flavour.MARIADB else "REPLICA"
+    service = new.account
+    new.execute(f"STOP {word}")
+    new.execute(f"RESET {word} ALL")
+    new.execute("SET GLOBAL read_only = OFF")
+    new.is_replica = False
+    new.create_account(LINK, "REPLICATION SLAVE")
+    new.account = service
+    other.execute(f"STOP {word}")
+    other.follow(new.port, LINK)
+
+
+def subdirs(folder: Path) -> list[layout.Subdir]:
+    """Of the set's relay log."""
+    return layout.list_subdirs(folder / "relay" / "f")
+
+
+BOTH = [
+    pytest.param(flavour, marks=() if flavour is Flavour.MARIADB else pytest.mark.chaos)
+    for flavour in FLAVOURS
+]
+
+
+@pytest.mark.parametrize("flavour", BOTH, ids=str)
+def test_a_source_restarted_or_killed_while_it_is_read_costs_no_row(
+    flavour: Flavour, new_set: NewSet, tmp_path: Path
+) -> None:
+    """It is the only member: a clean restart, then kill -9; one relay sub-directory, equal to its files."""
+    servers = new_set(flavour, replica_count=1)
+    (replica,) = servers.replicas
+    with load_on(servers) as load, capturing(servers, (replica,), tmp_path) as capture:
+        grown(capture)
+        replica.stop()
+        replica.start()
+        grown(capture)
+        replica.kill()
+        replica.start()
+        grown(capture)
+        assert_complete(capture, load)
+        load.stop()
+        assert capture.errors  # it did notice
+    (subdir,) = subdirs(tmp_path)
+    files = layout.list_files(tmp_path / "relay" / "f" / str(subdir))
+    assert len(files) >= 3
+    for name in files[:-1]:
+        relayed = (tmp_path / "relay" / "f" / str(subdir) / name).read_bytes()
+        assert relayed == (replica.binlog_dir / name).read_bytes()
+
+
+@pytest.mark.parametrize("flavour", BOTH, ids=str)
+def test_a_failover_of_the_primary_costs_no_row(
+    flavour: Flavour, new_set: NewSet, tmp_path: Path
+) -> None:
+    """First around the replica that is read; then the one that is read is lost, and another must be chosen."""
+    servers = new_set(flavour, replica_count=2)
+    first, second = servers.replicas
+    with load_on(servers) as load, capturing(servers, servers.members, tmp_path) as capture:
+        grown(capture)
+        read = first if capture.members == [str(member_of(first))] else second
+        new = second if read is first else first
+        load.pause()
+        servers.wait_for_replicas()
+        servers.primary.kill()
+        promote(new, read)
+        load.primary = new
+        load.resume()
+        grown(capture)
+        assert_complete(capture, load)
+        assert capture.members == [str(member_of(read))]
+        assert len(subdirs(tmp_path)) == 1
+        read.kill()  # under load: what it had not sent comes from the one that is left
+        grown(capture)
+        assert_complete(capture, load)
+        load.stop()
+        assert capture.members[-1] == str(member_of(new))
+    assert len(subdirs(tmp_path)) == 2
