@@ -47,11 +47,11 @@ class Load:
 
     def resume(self) -> None:
         """Write."""
-        self._is_idle.clear()
         self._go.set()
 
     def pause(self) -> None:
         """Returns when nothing is being written any more."""
+        self._is_idle.clear()
         self._go.clear()
         assert self._is_idle.wait(30)
 
@@ -62,14 +62,13 @@ class Load:
 
 @contextmanager
 def load_on(servers: DatabaseSet) -> Iterator[Load]:
-    """At work while the block runs."""
+    """Its table, and a thread that fills it from ``resume`` on until the block ends."""
     servers.execute("CREATE DATABASE f")
     servers.execute("CREATE TABLE f.t (id INT PRIMARY KEY, v VARCHAR(300))")
     servers.wait_for_replicas()
     load = Load(servers.primary)
     thread = threading.Thread(target=load.run)
     thread.start()
-    load.resume()
     try:
         yield load
     finally:
@@ -156,6 +155,7 @@ def test_a_source_restarted_or_killed_while_it_is_read_costs_no_row(
     servers = new_set(flavour, replica_count=1)
     (replica,) = servers.replicas
     with load_on(servers) as load, capturing(servers, (replica,), tmp_path) as capture:
+        load.resume()
         grown(capture)
         replica.stop()
         replica.start()
@@ -165,10 +165,9 @@ def test_a_source_restarted_or_killed_while_it_is_read_costs_no_row(
         grown(capture)
         assert_complete(capture, load)
         load.stop()
-        assert capture.errors  # it did notice
     (subdir,) = subdirs(tmp_path)
     files = layout.list_files(tmp_path / "relay" / "f" / str(subdir))
-    assert len(files) >= 3
+    assert len(files) >= 3  # each start of a server begins one
     for name in files[:-1]:
         relayed = (tmp_path / "relay" / "f" / str(subdir) / name).read_bytes()
         assert relayed == (replica.binlog_dir / name).read_bytes()
@@ -182,6 +181,7 @@ def test_a_failover_of_the_primary_costs_no_row(
     servers = new_set(flavour, replica_count=2)
     first, second = servers.replicas
     with load_on(servers) as load, capturing(servers, servers.members, tmp_path) as capture:
+        load.resume()
         grown(capture)
         read = first if capture.members == [str(member_of(first))] else second
         new = second if read is first else first
