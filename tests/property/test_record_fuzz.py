@@ -42,7 +42,7 @@ def test_damaged_records_end_in_rows_or_a_code_with_an_offset() -> None:
 
     As plain Python, which needs no compiler and refuses an index outside of its array.
     """
-    _fuzzed(11, 60, UNCOMPILED)
+    _fuzzed(11, 40, UNCOMPILED)
 
 
 @pytest.mark.chaos
