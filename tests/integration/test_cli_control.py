@@ -346,3 +346,15 @@ def test_a_topics_broker_is_found_through_the_task_that_has_it(shell: Shell) -> 
     topic = yaml.safe_load(CAPTURE).get("topic", "shop")
     assert "MR-3502" in shell("topic", "verify", "unheard-of", exit_code=1)
     assert "MR-3501" in shell("topic", "verify", topic, exit_code=1)
+
+
+def test_a_command_says_that_the_ensemble_is_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody listens: exit code 1, the code, and what to look at."""
+    monkeypatch.setenv("MILLRACE_ZOOKEEPER", "127.0.0.1:1")
+    monkeypatch.setattr(Ensemble.open, "__kwdefaults__", {"connect_timeout_s": 0.3})
+    assert run(["status", "--json"]) == 1
+    told = capsys.readouterr().err
+    assert "MR-4001" in told
+    assert "MILLRACE_ZOOKEEPER" in told
