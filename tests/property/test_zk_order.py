@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar, cast
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millrace.errors import Fenced, Retryable
@@ -130,7 +130,10 @@ STEPS = st.lists(
 )
 
 
+@settings(max_examples=300)
 @given(STEPS)
+@example([("race", "a", 1), ("look", 0, 0)])  # the list changes while it is read
+@example([("set", "a", 1), ("race", "b", 1), ("race", "a", 2), ("look", 0, 0)])  # and the node
 def test_a_mirror_shows_the_folder_once_its_watches_came_whatever_their_order(
     steps: list[tuple[str, str | int, int]],
 ) -> None:
@@ -271,8 +274,24 @@ ACTS = st.lists(
 )
 
 
+# a worker goes, and the scheduler that moves the two tasks of its unit dies after the first commit
+TORN = [
+    *(("task", 0, number) for number in (0, 1)),
+    ("lead", 0, 0),
+    ("look", 0, 0),
+    ("commit", 0, 0),
+    ("commit", 0, 0),
+    ("join", 0, 1),
+    ("leave", 0, 0),
+    ("look", 0, 0),
+    ("commit", 0, 0),
+]
+
+
 @settings(max_examples=300)
 @given(ACTS)
+@example(TORN)
+@example([*TORN[:4], ("lead", 1, 0), ("commit", 0, 0)])  # overtaken between its look and its commit
 def test_units_stay_whole_whichever_scheduler_dies_or_is_overtaken_between_two_commits(
     acts: list[tuple[str, int, int]],
 ) -> None:
