@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from consumer.topic.verify import Check
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
 from millrace.errors import Fenced
+from producer.capture import CaptureRunner
+from producer.publisher.config import PublisherConfig
+from schemas.documents import CaptureTask
+from schemas.gtid import Flavour
 from schemas.status import TaskState
 from tests.capture_cluster import CaptureCluster, Fence, Source
 from tests.control import end_session, ensemble_of, scheduled
@@ -99,6 +104,40 @@ def test_a_worker_cut_off_from_zookeeper_alone_is_fenced_by_kafka_and_lets_its_s
     assert source.fences() == [Fence(before.epoch, "first"), Fence(after.epoch, "second")]
 
 
+def test_without_one_transactional_id_a_cut_off_owner_writes_behind_its_successor(
+    cluster: CaptureCluster,
+    session: Session,
+    source: Source,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rule matters: with an id for each owner Kafka lets both write, and a subscriber finds it in the topic."""
+    configured = CaptureRunner._publisher_config
+
+    def by_epoch(
+        runner: CaptureRunner, task: CaptureTask, flavour: Flavour, epoch: int
+    ) -> PublisherConfig:
+        config = configured(runner, task, flavour, epoch)
+        return replace(config, transactional_id=f"{config.transactional_id}/{epoch}")
+
+    monkeypatch.setattr(CaptureRunner, "_publisher_config", by_epoch)
+    ensemble = cluster.ensemble
+    cluster.create(session)
+    with (
+        Line(int(ensemble.hosts.rpartition(":")[2])) as line,
+        replace(ensemble, hosts=line.hosts).session() as cut_off,
+        ensemble.session() as of_second,
+        ensemble.session() as of_scheduler,
+        scheduled(of_scheduler, ensemble.tree),
+        cluster.worker(cut_off, "first"),
+    ):
+        cluster.run_all(session)
+        source.goes_on()
+        line.cut()
+        eventually(lambda: session.get(ensemble.tree.owner(source.name)) is None)
+        with cluster.worker(of_second, "second"):
+            eventually(lambda: _harms(source) & {Check.OWNER, Check.SEQ, Check.ONCE})
+
+
 def test_a_session_ended_by_force_means_a_full_start_under_a_new_epoch(
     cluster: CaptureCluster, session: Session, source: Source
 ) -> None:
@@ -160,6 +199,11 @@ def test_after_the_loss_of_the_ensemble_no_older_epoch_wins(
         cluster.assert_whole()
     assert source.fences() == [Fence(before.epoch, "only"), Fence(after.epoch, "only")]
     assert after.epoch > before.epoch
+
+
+def _harms(source: Source) -> set[Check]:
+    """What a subscriber finds violated so far."""
+    return {violation.check for violation in source.followed.look().violations}
 
 
 def _runs(
