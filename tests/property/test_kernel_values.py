@@ -22,7 +22,7 @@ from producer.kernel.avro import long_size, write_long
 from producer.kernel.decimals import LIMBS, packed_size, write_decimal, write_unsigned_bytes
 from producer.kernel.doubles import write_json_double
 from producer.kernel.inflate import inflate
-from producer.kernel.json_binary import STACK, write_json
+from producer.kernel.json_binary import BROKEN, STACK, write_json
 from producer.kernel.memory import Bytes
 from schemas.charset import TABLE_CHARSETS, decode_text
 
@@ -362,3 +362,24 @@ def test_damaged_json_is_refused_or_some_document(value: object, data: st.DataOb
     end = write_json(OUT, 0, 4096, array(bytes(document)), 0, len(document), NUMBERS)
     assert end in (-1, -2) or 0 < end <= 4096
     assert (OUT[4096:4104] == 77).all()
+
+
+def _nested_arrays(depth: int) -> bytes:
+    """``[[[…]]]`` as binary JSON of small arrays."""
+    value = b"\0\0\4\0"
+    for _ in range(depth - 1):
+        value = (
+            (1).to_bytes(2, "little") + (7 + len(value)).to_bytes(2, "little") + b"\2\7\0" + value
+        )
+    return b"\2" + value
+
+
+@pytest.mark.parametrize("depth", [1, 100, 101, 102, 5_000, 9_000])
+def test_binary_json_is_read_as_deep_as_the_server_makes_it(depth: int) -> None:
+    """A hundred levels are the server's limit; deeper is refused, whatever room there is on any stack."""
+    document = _nested_arrays(depth)
+    end = write_json(OUT, 0, OUT.size, array(document), 0, len(document), NUMBERS)
+    if depth <= 101:
+        assert written(end) == b"[" * depth + b"]" * depth
+    else:
+        assert end == BROKEN
