@@ -102,7 +102,7 @@ def test_the_images_must_be_those_of_the_operation(
 
 
 def test_a_decimal_longer_than_any_is_torn() -> None:
-    """Its digits had no room in the kernel: 80 bytes were written past the end of two arrays."""
+    """Its digits had no room in the kernel, and were written past the end of an array."""
     value = _record("c", before=False, after=True, big=Decimal(2**64 - 1))
     digits = b"\0" + b"\xff" * 8  # of `big`, behind their length
     place = value.index(b"\x12" + digits)
