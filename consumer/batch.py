@@ -212,7 +212,9 @@ class BatchApplier:
         check_fence(session, self.assignment.owner)
         move_mark(session, task, before=self.mark, after=after)
         keep_schemas(session, task, learned)
-        forget_applied(session, task)
+        # an earlier run may have cut its micro-batch further on: what it applied there is not passed yet
+        is_passed = not len(self.applied) or int(self.applied[-1]) <= after.seq
+        forget_applied(session, task, run=None if is_passed else self.assignment.owner.run)
         session.commit()
         fault_point(AFTER_MARK)
         self.mark = after

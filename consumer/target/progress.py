@@ -219,9 +219,11 @@ def _move_sql(connection: TargetConnection, task: str, before: Mark, after: Mark
     )
 
 
-def forget_applied(connection: TargetConnection, task: str) -> None:
-    """Compaction: the mark stands above every bitmap. Not committed here."""
-    connection.query(f"DELETE FROM {DATABASE}.applied WHERE task = %s", (task,))
+def forget_applied(connection: TargetConnection, task: str, *, run: int | None) -> None:
+    """Compaction: the mark stands above every bitmap (of this run alone; None: of all). Not committed here."""
+    own = "" if run is None else " AND run = %s"
+    arguments = (task,) if run is None else (task, run)
+    connection.query(f"DELETE FROM {DATABASE}.applied WHERE task = %s{own}", arguments)
 
 
 def keep_schemas(connection: TargetConnection, task: str, texts: dict[int, str]) -> None:

@@ -148,6 +148,28 @@ def test_a_replay_from_an_older_offset_changes_nothing(
     ) == [(0,)]
 
 
+def test_what_an_earlier_run_applied_above_the_mark_is_known_until_the_mark_has_passed_it(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """The second run cuts its micro-batch shorter and moves the mark there; the third still skips what is above."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = _history(name)
+    wanted = _serial(name, stream, target_server)
+    first = started(target_server, apply_task(name, lanes=5))
+    with pytest.raises(_LostError):
+        first.process(_Interrupted(stream.values), ignore)
+    first.close()
+    second = started(target_server, apply_task(name, lanes=2))
+    second.process(LocalRecords(stream.values[:40]), ignore)
+    second.close()
+    third = started(target_server, apply_task(name, lanes=3))
+    assert int(third.applied.max()) > third.mark.seq > 0
+    third.process(LocalRecords(stream.values), ignore)
+    third.close()
+    assert target_server.execute(f"SELECT * FROM {name}.accounts ORDER BY id") == wanted
+    assert not target_server.execute("SELECT * FROM millrace.applied WHERE task = %s", (name,))
+
+
 class _LostError(Exception):
     """The driver dies."""
 

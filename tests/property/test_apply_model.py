@@ -1,0 +1,161 @@
+"""Apply on a model target: any cuts, lanes, orders, lost answers, dead drivers and late lanes give the same rows.
+
+The real planner, executor functions and progress statements work against ``tests.apply_model``. Then each guard is
+taken away, and some history must show the harm.
+"""
+
+import random
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consumer import batch, causality, executor, stretch
+from consumer.book import Ints
+from consumer.kernel import keys
+from consumer.target.connection import TargetConnection
+from consumer.target.progress import forget_applied
+from millrace.errors import MillraceError
+from tests.apply_history import Tables, make_history
+from tests.apply_model import ModelTarget, model_patched, run_anyhow
+
+SEEDS_MAX = 150  # each guard's absence shows within fewer
+
+_names = count(1)
+
+
+def _applied(
+    seed: int,
+    *,
+    steps: int,
+    about: str = "",
+    faults: float = 0.1,
+    guard: Callable[[pytest.MonkeyPatch], None] | None = None,
+) -> None:
+    """What comes out of a history and all that happens to it; AssertionError where it is not its rows."""
+    history = make_history("bank", seed=seed, steps=steps, about=about)
+    target = ModelTarget(history, random.Random(seed), faults)
+    with pytest.MonkeyPatch.context() as patch:
+        model_patched(patch, target)
+        if guard is not None:
+            guard(patch)
+        run_anyhow(target, task=f"model{next(_names)}")
+    assert target.state.tables == history.tables
+    assert target.state.mark.seq == history.stream.seq
+
+
+@settings(deadline=None, max_examples=50)  # the first example may compile the kernel
+@given(st.integers(0, 2**32), st.integers(1, 90))
+def test_any_way_of_applying_a_history_gives_its_rows(seed: int, steps: int) -> None:
+    """Unique keys with NULLs, swapped keys, texts without case, no key, cascades; crashes and repetitions anywhere."""
+    _applied(seed, steps=steps)
+
+
+@given(st.integers(0, 2**32))
+def test_histories_are_what_a_server_accepts(seed: int) -> None:
+    """The generator's word: its changes, one by one, are never refused and make its rows."""
+    history = make_history("bank", seed=seed, steps=40)
+    tables = Tables()
+    for change in history.changes.values():
+        tables.apply(*change)
+    assert tables == history.tables
+
+
+# ---- guards taken away ----------------------------------------------------------------------------
+
+
+def _fence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(executor, "check_fence", lambda *_: None)
+    patch.setattr(batch, "check_fence", lambda *_: None)
+
+
+def _mark_of_a_lane(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(executor, "check_mark", lambda *_: None)
+
+
+def _mark_compared(patch: pytest.MonkeyPatch) -> None:
+    def move(session: object, task: str, *, before: object, after: object) -> None:
+        session.work.mark = after  # type: ignore[attr-defined]
+
+    patch.setattr(executor, "move_mark", move)
+    patch.setattr(batch, "move_mark", move)
+
+
+def _bitmaps(patch: pytest.MonkeyPatch) -> None:
+    def above(seqs: Ints, *, mark: int, applied: Ints) -> object:
+        return seqs > mark
+
+    patch.setattr(executor, "not_applied", above)
+    patch.setattr(stretch, "not_applied", above)
+
+
+def _bitmaps_above_the_mark(patch: pytest.MonkeyPatch) -> None:
+    def forget(session: TargetConnection, task: str, *, run: int | None) -> None:
+        forget_applied(session, task, run=run and None)
+
+    patch.setattr(batch, "forget_applied", forget)
+
+
+def _place_of_a_part(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(executor._Bits, "make", lambda *_: True)
+
+
+def _further_unique_keys(patch: pytest.MonkeyPatch) -> None:
+    made = causality.key_lines
+    patch.setattr(
+        "consumer.workshop.key_lines",
+        lambda *given: tuple(line for line in made(*given) if line.kind != keys.UNIQUE),
+    )
+
+
+def _collations(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(causality, "_method", lambda *_: keys.EXACT)
+
+
+def _foreign_keys(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(causality, "_foreign_lines", lambda *_: ())
+
+
+def _cascades(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(causality, "_reach", lambda *_: set())
+
+
+def _bags(patch: pytest.MonkeyPatch) -> None:
+    made = causality.key_lines
+    patch.setattr(
+        "consumer.workshop.key_lines",
+        lambda *given: tuple(line for line in made(*given) if line.kind != keys.BAG),
+    )
+
+
+GUARDS = (
+    (_fence, "bag"),
+    (_mark_of_a_lane, "bag"),
+    (_mark_compared, "bag"),
+    (_bitmaps, "bag"),
+    (_bitmaps_above_the_mark, "bag"),
+    (_place_of_a_part, "bag"),
+    (_further_unique_keys, "accounts"),
+    (_collations, "words"),
+    (_foreign_keys, "c"),
+    (_cascades, "c"),
+    (_bags, "bag"),
+)
+
+
+@pytest.mark.parametrize(
+    ("guard", "about"), GUARDS, ids=lambda part: str(getattr(part, "__name__", part)).strip("_")
+)
+def test_without_one_of_its_guards_apply_does_harm(
+    guard: Callable[[pytest.MonkeyPatch], None], about: str
+) -> None:
+    """Some history ends with other rows, or is refused by the target; with the guard none is."""
+    for seed in range(SEEDS_MAX):
+        try:
+            _applied(seed, steps=60, about=about, faults=0.3, guard=guard)
+        except (AssertionError, MillraceError):
+            _applied(seed, steps=60, about=about, faults=0.3)
+            return
+    pytest.fail(f"{SEEDS_MAX} histories came through without it")
