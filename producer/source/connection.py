@@ -66,7 +66,7 @@ class SourceConnection:
                     host=member.host,
                     port=member.port,
                     user=login.user,
-                    password=login.password,
+                    password=login.password.encode(),  # as the mariadb client sends it; a str would go as latin-1
                     ssl=cast(dict[str, object], _tls_context(login.tls)),
                     ssl_disabled=login.tls.mode is TlsMode.DISABLED,
                     connect_timeout=CONNECT_TIMEOUT_S,

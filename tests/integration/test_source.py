@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from consumer.target.connection import Endpoint, TlsChoice, connect
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.source.choice import choose
@@ -290,3 +291,20 @@ def run_in_session(server: DatabaseServer, statements: list[str]) -> None:
     with SourceConnection.connect(member_of(server), login) as connection:
         for statement in statements:
             connection.query(statement)
+
+
+def test_a_password_of_any_characters_logs_in_on_source_and_target(
+    mysql_server: DatabaseServer, mariadb_server: DatabaseServer
+) -> None:
+    """As the servers' own clients send it, in UTF-8: letters that latin-1 has and letters that it lacks."""
+    for server in (mysql_server, mariadb_server):
+        for number, password in enumerate(("pässwört", "three…dots", "密码🐘")):
+            user = f"foreign{number}"
+            server.execute(f"CREATE USER IF NOT EXISTS '{user}'@'%' IDENTIFIED BY '{password}'")
+            login = Login(user=user, password=password, tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
+            SourceConnection.connect(member_of(server), login).close()
+            connect(
+                Endpoint(
+                    server.host, server.port, user, password, TlsChoice("require-unverified")
+                )
+            ).close()
