@@ -17,6 +17,8 @@ from types import MappingProxyType
 
 from millrace.codes import CATALOGUE
 
+CONTEXT_CHARACTERS_MAX = 1000  # beside a message: a quarter of what a status holds of a reason
+
 
 class MillraceError(Exception):
     """A condition with a stable code, a message for this occurrence, and what the operator can do."""
@@ -34,6 +36,23 @@ class MillraceError(Exception):
         self.message = message
         self.fix = fix or CATALOGUE[code].fix
         self.context = MappingProxyType({name: str(value) for name, value in context.items()})
+
+    @property
+    def told(self) -> str:
+        """For a status, which shows code and fix beside it: the message, and of the context what it doesn't say already.
+
+        Never longer than the message by more than ``CONTEXT_CHARACTERS_MAX``.
+        """
+        said = [
+            f"{name}={value}"
+            for name, value in self.context.items()
+            if value
+            and (len(value) < 8 or value not in self.message)  # a short one stands there by chance
+        ]
+        details = ", ".join(said)
+        if len(details) > CONTEXT_CHARACTERS_MAX:
+            details = details[: CONTEXT_CHARACTERS_MAX - 1] + "…"
+        return self.message + (f" ({details})" if details else "")
 
     def __str__(self) -> str:
         """One line for people: code, message, context."""

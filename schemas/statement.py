@@ -126,6 +126,28 @@ def classify(sql: str, default_database: str, mode: SqlMode = DEFAULT_MODE) -> S
         return Statement(Kind.UNKNOWN, first)
 
 
+def changed_table(sql: str, default_database: str, mode: SqlMode = DEFAULT_MODE) -> str:
+    """For people: the table that a statement of rows (INSERT, UPDATE, DELETE, …) names first; "" when it is not found."""
+    reader = _Reader(tokenize(sql, mode), default_database)
+    verb = reader.word()
+    reader.advance()
+    if verb == "LOAD":
+        while not reader.at_end() and not reader.take("INTO", "TABLE"):
+            reader.advance()
+    elif verb not in ("INSERT", "REPLACE", "UPDATE", "DELETE"):
+        return ""
+    while reader.take_any(*_BEFORE_A_TABLE):
+        pass
+    try:
+        table = reader.table()
+    except _NotUnderstoodError:
+        return ""
+    return f"{table.database}.{table.table}" if table.database else table.table
+
+
+_BEFORE_A_TABLE = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE", "INTO", "FROM")
+
+
 class _NotUnderstoodError(Exception):
     """The statement is not of the form that its first words promise."""
 

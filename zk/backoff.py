@@ -50,7 +50,7 @@ def after(error: BaseException | None, tries: Tries, pace: Pace) -> NextStep:
     if isinstance(error, Fenced):
         counted = Tries(failed=tries.failed + 1, fenced=tries.fenced + 1)
         if counted.fenced >= pace.fenced_max:
-            told = Fatal("MR-4006", f"fenced {counted.fenced} times in a row: {error.message}")
+            told = Fatal("MR-4006", f"fenced {counted.fenced} times in a row: {error.told}")
             return NextStep(state=TaskState.BLOCKED, error=told, tries=counted)
         return _degraded(error, counted, tries, pace)
     if isinstance(error, Retryable):

@@ -143,7 +143,7 @@ class Slot:
                 return
             step = after(error, tries, self._place.pace)
             tries = step.tries
-            self._tell(step.state, why=step.error.message, error=step.error, next_try_s=step.wait_s)
+            self._tell(step.state, why=step.error.told, error=step.error, next_try_s=step.wait_s)
             self._log_failure(step.state, error, step.error)
             self._release(lease)
             if step.state is TaskState.BLOCKED:
@@ -162,14 +162,14 @@ class Slot:
                 state=self._report.state.to(
                     TaskState.ASSIGNED if error.code == "MR-4004" else TaskState.DEGRADED
                 ),
-                why=f"waits for its lease: {error.message}",
+                why=f"waits for its lease: {error.told}",
                 code=error.code,
                 fix=error.fix,
                 next_try_s=0.0,
             )
             self._ending.wait(HANDOVER_S)
         except Fatal as error:
-            self._tell(TaskState.BLOCKED, why=error.message, error=error)
+            self._tell(TaskState.BLOCKED, why=error.told, error=error)
             self.end()
         return None
 

@@ -124,9 +124,9 @@ def seen(name: str, entry: TaskEntry | Refused, cluster: Cluster) -> TaskReport:
 def _refused(entry: Refused, last: TaskReport, *, is_owned: bool) -> TaskReport:
     error: Fatal = entry.error
     if is_owned:
-        why = f"goes on with its last good document; the new one: {error.message}"
+        why = f"goes on with its last good document; the new one: {error.told}"
         return replace(_put(last, TaskState.DEGRADED, why), code=error.code, fix=error.fix)
-    return replace(_put(last, TaskState.BLOCKED, error.message), code=error.code, fix=error.fix)
+    return replace(_put(last, TaskState.BLOCKED, error.told), code=error.code, fix=error.fix)
 
 
 def _unplaced(

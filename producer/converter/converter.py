@@ -94,17 +94,17 @@ class Converter:
     def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
         """The next records, as many as have arrived, up to the soft bounds; None when nothing came in time.
 
-        Every Fatal names the coordinates of its event.
+        Every Fatal names the coordinates of its event, and the GTID of the source transaction that it stands in.
         """
         try:
             return self._next_batch(rows_max=rows_max, bytes_max=bytes_max, timeout_s=timeout_s)
         except Fatal as error:
-            if "coordinates" in error.context:
-                raise
-            at = self._event_at(self._feeds[-1])
-            raise Fatal(
-                error.code, error.message, fix=error.fix, coordinates=at, **error.context
-            ) from error
+            where: dict[str, object] = dict(error.context)
+            if self._arrays.state[s.GROUP] != s.NO_GROUP:
+                where.setdefault("gtid", self._desk.gtid())
+            if "coordinates" not in where:
+                where["coordinates"] = self._event_at(self._feeds[-1])
+            raise Fatal(error.code, error.message, fix=error.fix, **where) from error
 
     def _next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
         self._output.prepare(rows_max=rows_max, bytes_max=bytes_max)

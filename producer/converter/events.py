@@ -39,7 +39,7 @@ from schemas.control import (
 from schemas.coordinates import Coordinates
 from schemas.documents import TableFilter
 from schemas.sql_tokens import SqlMode
-from schemas.statement import RECORDED_KINDS, Kind, Statement, classify
+from schemas.statement import RECORDED_KINDS, Kind, Statement, changed_table, classify
 
 _FORMAT_DESCRIPTION, _XA_PREPARE, _PAYLOAD, _QUERY_COMPRESSED = 15, 38, 40, 165
 _PREPARED, _PREPARED_BEHIND_US = 1, 2  # IS_XA
@@ -139,11 +139,13 @@ class EventDesk:
         if st[s.IS_COVERED]:
             return Outcome(ends_group=is_alone)
         if statement.kind is Kind.DML or statement.selects_rows:
+            created = [f"{name.database}.{name.table}" for name in statement.tables]
+            table = next(iter(created), "") or changed_table(query.text, query.database, mode)
             raise Fatal(
                 "MR-6501",
-                f"{statement.verb} was logged as a statement",
+                f"{statement.verb} was logged as a statement" + (f", on {table}" if table else ""),
                 coordinates=at,
-                database=query.database,
+                **({"database": query.database} if query.database and not table else {}),
             )
         if statement.kind is Kind.TEMPORARY:
             return Outcome(ends_group=is_alone)

@@ -304,7 +304,5 @@ def test_a_password_of_any_characters_logs_in_on_source_and_target(
             login = Login(user=user, password=password, tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
             SourceConnection.connect(member_of(server), login).close()
             connect(
-                Endpoint(
-                    server.host, server.port, user, password, TlsChoice("require-unverified")
-                )
+                Endpoint(server.host, server.port, user, password, TlsChoice("require-unverified"))
             ).close()

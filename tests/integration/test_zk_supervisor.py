@@ -199,7 +199,7 @@ def test_a_block_stands_in_the_tree_before_the_lease_goes(stage: Stage) -> None:
 
     def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
         eventually(lambda: stage.report("shop-capture").state is TaskState.RUNNING)
-        raise Fatal("MR-4106", "no such secret")
+        raise Fatal("MR-5010", "a row is not there", key="7", seq=9, gtid="0-1-9")
 
     stage.scheduler()
     session = stage.new_session()
@@ -208,6 +208,7 @@ def test_a_block_stands_in_the_tree_before_the_lease_goes(stage: Stage) -> None:
         eventually(lambda: stage.session.get(stage.tree.owner("shop-capture")) is not None)
         eventually(lambda: stage.session.get(stage.tree.owner("shop-capture")) is None)
         assert stage.report("shop-capture").state is TaskState.BLOCKED
+        assert stage.report("shop-capture").why == "a row is not there (key=7, seq=9, gtid=0-1-9)"
 
 
 def test_a_task_fenced_again_and_again_under_its_lease_is_blocked(stage: Stage) -> None:

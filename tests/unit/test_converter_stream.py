@@ -312,6 +312,26 @@ def test_what_could_lose_a_row_stops_with_its_code_and_place(
     assert "mysql-bin.000001:" in caught.value.context["coordinates"]
 
 
+@pytest.mark.parametrize(
+    ("sql", "database", "table"),
+    [("INSERT INTO x.t VALUES (1)", "", "x.t"), ("CREATE TABLE y AS SELECT 1", "d", "d.y")],
+)
+def test_an_error_names_the_source_transaction_and_its_table(
+    sql: str, database: str, table: str
+) -> None:
+    """MR-6501 with the GTID to start behind and the table to load again, without a default database too."""
+    builder = BinlogBuilder()
+    builder.gtid(7)
+    builder.query("BEGIN")
+    builder.query(sql, database=database)
+    with pytest.raises(Fatal) as caught:
+        conversion(builder).records()
+    assert caught.value.code == "MR-6501"
+    assert f"on {table}" in caught.value.message
+    assert caught.value.context["gtid"].endswith(":7")
+    assert "mysql-bin.000001:" in caught.value.told
+
+
 def test_an_xa_commit_whose_rows_are_gone_is_refused() -> None:
     """MR-6511, not an empty transaction."""
     builder = BinlogBuilder()

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from millrace.codes import CATALOGUE
-from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from millrace.errors import CONTEXT_CHARACTERS_MAX, Fatal, Fenced, MillraceError, Retryable
 
 
 def test_a_code_that_is_not_in_the_catalogue_can_not_be_raised() -> None:
@@ -25,6 +25,15 @@ def test_an_error_prints_code_message_and_context() -> None:
     error = Retryable("MR-8003", "no answer", host="a", port=3306)
     assert str(error) == "MR-8003 no answer (host=a, port=3306)"
     assert error.context == {"host": "a", "port": "3306"}
+
+
+def test_a_status_is_told_where_the_error_stands_once_and_within_bounds() -> None:
+    """The context that the message lacks is told beside it: key, seq, GTID; what is empty or said already is not."""
+    error = Fatal("MR-5010", "update of a row of shop.orders", table="shop.orders", key="7", seq=9)
+    assert error.told == "update of a row of shop.orders (key=7, seq=9)"
+    assert Fatal("MR-5010", "x", gtid="0-1-9", database="").told == "x (gtid=0-1-9)"
+    assert Fatal("MR-5010", "all said").told == "all said"
+    assert len(Fatal("MR-5010", "x", key="k" * 9999).told) < CONTEXT_CHARACTERS_MAX + 9
 
 
 def test_the_three_branches_exclude_each_other() -> None:

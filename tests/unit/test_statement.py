@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.sql_tokens import SqlMode, tokenize
-from schemas.statement import Kind, classify
+from schemas.statement import Kind, changed_table, classify
 
 
 def names(sql: str) -> list[str]:
@@ -64,6 +64,24 @@ def test_a_statement_has_its_kind_and_names(sql: str, kind: Kind, tables: list[s
     """Kind and changed tables, in the order written, with the default database filled in."""
     assert classify(sql, "d").kind is kind
     assert names(sql) == tables
+
+
+@pytest.mark.parametrize(
+    ("sql", "table"),
+    [
+        ("INSERT IGNORE INTO t VALUES ('secret')", "d.t"),
+        ("replace low_priority x.`a b` set a = 1", "x.a b"),
+        ("UPDATE LOW_PRIORITY t SET a = 1", "d.t"),
+        ("DELETE QUICK FROM x.t WHERE a = 1", "x.t"),
+        ("LOAD DATA INFILE 'f' REPLACE INTO TABLE x.t FIELDS TERMINATED BY ','", "x.t"),
+        ("CALL p()", ""),
+        ("INSERT", ""),
+        ("LOAD DATA", ""),
+    ],
+)
+def test_a_statement_of_rows_names_its_table_for_people(sql: str, table: str) -> None:
+    """Where rows were not logged, the operator must know whose; never a value of theirs."""
+    assert changed_table(sql, "d") == table
 
 
 def test_database_statements_name_their_database() -> None:
