@@ -12,11 +12,13 @@ with ``raise Retryable("MR-1001", …) from exc``; everybody else catches a *bra
 Not done here: no retry policy, no logging. The context must never hold a secret.
 """
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from millrace.codes import CATALOGUE
 
+URL_CREDENTIALS = re.compile(r"(?<=://)[^/@\s:]+:[^@\s]*(?=@)")
 CONTEXT_CHARACTERS_MAX = 1000  # beside a message: a quarter of what a status holds of a reason
 
 
@@ -39,9 +41,9 @@ class MillraceError(Exception):
 
     @property
     def told(self) -> str:
-        """For a status, which shows code and fix beside it: the message, and of the context what it doesn't say already.
+        """For a status, which shows code and fix beside it: the message, and what it lacks of the context.
 
-        Never longer than the message by more than ``CONTEXT_CHARACTERS_MAX``.
+        Credentials in URLs are cut out. Never longer than the message by more than ``CONTEXT_CHARACTERS_MAX``.
         """
         said = [
             f"{name}={value}"
@@ -49,7 +51,7 @@ class MillraceError(Exception):
             if value
             and (len(value) < 8 or value not in self.message)  # a short one stands there by chance
         ]
-        details = ", ".join(said)
+        details = URL_CREDENTIALS.sub("[redacted]", ", ".join(said))
         if len(details) > CONTEXT_CHARACTERS_MAX:
             details = details[: CONTEXT_CHARACTERS_MAX - 1] + "…"
         return self.message + (f" ({details})" if details else "")

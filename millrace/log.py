@@ -16,11 +16,10 @@ from collections.abc import Mapping, MutableMapping
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from millrace.errors import MillraceError
+from millrace.errors import URL_CREDENTIALS, MillraceError
 
 REDACTED = "[redacted]"
 _SECRET_NAME = re.compile(r"passw(or)?d|secret|token|credential|private_key|authorization", re.I)
-_URL_CREDENTIALS = re.compile(r"(?<=://)[^/@\s:]+:[^@\s]*(?=@)")
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
@@ -83,7 +82,7 @@ def _redacted(name: str, value: object) -> object:
     if _SECRET_NAME.search(name) and value is not None:
         return REDACTED
     if isinstance(value, str):
-        return _URL_CREDENTIALS.sub(REDACTED, value)
+        return URL_CREDENTIALS.sub(REDACTED, value)
     if isinstance(value, Mapping):
         return {key: _redacted(str(key), inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

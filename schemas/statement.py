@@ -127,7 +127,7 @@ def classify(sql: str, default_database: str, mode: SqlMode = DEFAULT_MODE) -> S
 
 
 def changed_table(sql: str, default_database: str, mode: SqlMode = DEFAULT_MODE) -> str:
-    """For people: the table that a statement of rows (INSERT, UPDATE, DELETE, …) names first; "" when it is not found."""
+    """For people: the table that a statement of rows (INSERT, UPDATE, …) names first; "" when it is not found."""
     reader = _Reader(tokenize(sql, mode), default_database)
     verb = reader.word()
     reader.advance()

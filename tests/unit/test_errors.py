@@ -33,6 +33,7 @@ def test_a_status_is_told_where_the_error_stands_once_and_within_bounds() -> Non
     assert error.told == "update of a row of shop.orders (key=7, seq=9)"
     assert Fatal("MR-5010", "x", gtid="0-1-9", database="").told == "x (gtid=0-1-9)"
     assert Fatal("MR-5010", "all said").told == "all said"
+    assert "hunter2" not in Fatal("MR-5041", "x", sql="CONNECTION='mysql://u:hunter2@h/d'").told
     assert len(Fatal("MR-5010", "x", key="k" * 9999).told) < CONTEXT_CHARACTERS_MAX + 9
 
 
