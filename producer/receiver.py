@@ -7,7 +7,8 @@ Where it begins:
 | ends in a file of this server                       | from the last whole transaction of that file: it is compared   |
 |                                                     | byte for byte with ours, then what follows is appended         |
 | is empty, of another server, or does not reach back | a new sub-directory, from the start of the file that holds the |
-| to what is wanted; or the comparison failed         | first wanted GTID                                              |
+| to what is wanted; or is longer than the server's   | first wanted GTID                                              |
+| file; or the comparison failed                      |                                                                |
 
 A lost connection is taken up again at once, a few times; then the supervisor decides. Silence is a lost connection:
 an idle server sends heartbeats, and three periods without a byte end it.
@@ -24,7 +25,7 @@ from millrace.errors import Retryable
 from millrace.log import get_logger
 from producer.relay.log import RelayLog, ResumePoint
 from producer.relay.reader import RelayReader
-from producer.source.binlog_files import find_file, previous_gtids
+from producer.source.binlog_files import find_file, list_binlog_files, previous_gtids
 from producer.source.connection import Login, SourceConnection
 from producer.source.dump import POSITION_MAX, Reader, start_dump
 from producer.source.identity import Identity, ask_identity
@@ -38,7 +39,8 @@ OVERLAP_BYTES_MAX = 64 << 20  # a last transaction beyond this is not read again
 RECONNECT_DELAYS_S = (0.0, 0.2, 1.0, 2.0)  # then the supervisor's backoff takes over
 
 _CONTINUITY_CODES = frozenset({"MR-1040", "MR-1041"})
-_RECONNECT_CODES = frozenset({"MR-1001", "MR-1006", "MR-1046", "MR-2005", "MR-2006"})
+_DAMAGE_CODES = frozenset({"MR-2005", "MR-2006"})
+_RECONNECT_CODES = _DAMAGE_CODES | {"MR-1001", "MR-1006", "MR-1046"}
 
 log = get_logger("producer.receiver")
 
@@ -95,8 +97,9 @@ class Receiver:
             try:
                 self._connect_and_receive(stop)
             except Retryable as error:
-                if self._figures.received_bytes > received_before:
-                    failures = 0
+                is_fed = self._figures.received_bytes > received_before
+                if is_fed and error.code not in _DAMAGE_CODES:
+                    failures = 0  # damage that comes again and again is no progress
                 if error.code in _CONTINUITY_CODES and self._is_continuous:
                     self._is_continuous = False
                     log.warning(
@@ -134,6 +137,10 @@ class Receiver:
         """Where to go on in the relay log, if that is possible at all."""
         resume = self._relay.resume_point()
         if not self._is_continuous or resume is None or resume.server != identity.server:
+            return None
+        size = list_binlog_files(connection).get(resume.at.file, resume.at.pos)
+        if size < resume.at.pos:  # MariaDB would wait until it has grown beyond that place
+            log.warning("the source's file is shorter than ours", file=resume.at.file, size=size)
             return None
         with RelayReader(self._relay) as reader:
             if self._wanted is not None:

@@ -21,12 +21,16 @@ class Cut:
 
 @dataclass
 class PacketProxy:
-    """``cuts`` are taken one a connection, in order; then everything passes. ``on_cut`` is called behind each."""
+    """``cuts`` are taken one a connection, in order; then everything passes. ``on_cut`` is called behind each.
+
+    ``spoilt``: this packet has its last bit flipped on every connection.
+    """
 
     behind: Member
     first_event: bytes
     cuts: list[Cut]
     on_cut: Callable[[], None] = lambda: None
+    spoilt: int | None = None
     member: Member = field(init=False)
     _open: list[socket.socket] = field(default_factory=list)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -90,6 +94,8 @@ class PacketProxy:
                         if number is not None and self.cuts and number == self.cuts[0].packet:
                             client.sendall(packet[: self.cuts[0].kept])
                             return
+                        if number is not None and number == self.spoilt:
+                            packet = packet[:-1] + bytes([packet[-1] ^ 1])
                         number = None if number is None else number + 1
                     client.sendall(packet)
         except OSError:

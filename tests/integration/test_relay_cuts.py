@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet
+from millrace.errors import Retryable
+from producer.receiver import RECONNECT_DELAYS_S
 from producer.relay.event_types import GTID, MARIADB_GTID
 from producer.relay.log import RelayLog
 from tests.binlog_session import session
@@ -58,6 +60,35 @@ def test_a_connection_cut_at_every_event_of_a_transaction_is_resumed(
     assert all(pos <= start or pos >= end for pos in seen)
     server.execute(f"DROP DATABASE {database}")
     RelayLog.open(tmp_path / "relay", flavour=server.flavour).close()
+
+
+def test_an_event_that_is_damaged_each_time_is_not_asked_for_for_ever(
+    mariadb_server: DatabaseServer, tmp_path: Path
+) -> None:
+    """A few times, at growing intervals; then it is the supervisor's affair, and the code says what it is."""
+    server = mariadb_server
+    server.execute("CREATE DATABASE spoilt")
+    server.execute("CREATE TABLE spoilt.a (id INT PRIMARY KEY, b LONGBLOB)")
+    server.execute("CREATE TABLE spoilt.n (id INT PRIMARY KEY)")
+    server.execute("FLUSH BINARY LOGS")
+    before = position_of(server)
+    run_transaction(server, "spoilt", 1, 10)
+    run_transaction(server, "spoilt", 2, 10)
+    start, events = last_transaction(server)
+    with (
+        PacketProxy(member_of(server), events[0], [], spoilt=2) as proxy,
+        receiving(
+            server, tmp_path / "relay", member=proxy.member, tls=PLAIN, wanted=before
+        ) as reception,
+    ):
+        eventually(lambda: reception.error is not None, timeout_s=60, what="an end")
+        assert isinstance(reception.error, Retryable)
+        assert reception.error.code == "MR-2006"
+        assert reception.receiver.status().connects == len(RECONNECT_DELAYS_S) + 1
+        end = reception.relay.end()
+        assert end is not None
+        assert end.pos == start
+    server.execute("DROP DATABASE spoilt")
 
 
 def run_transaction(server: DatabaseServer, database: str, number: int, blob_bytes: int) -> None:

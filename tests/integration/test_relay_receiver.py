@@ -1,6 +1,8 @@
 """The receiver against real servers of both flavours: the oracle is the server's own files and mysqlbinlog."""
 
+import struct
 import subprocess
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import Fenced
 from producer.relay import layout
+from producer.relay.event_types import GTID, MARIADB_GTID
 from producer.relay.reader import RelayReader
 from schemas.gtid import Flavour, parse_gtid_set
 from tests.fix_servers import FLAVOURS, NewServer
@@ -268,6 +271,53 @@ def test_a_server_that_was_reset_gets_a_new_sub_directory(
         eventually(lambda: len({subdir for subdir, _ in reception.relay.list_files()}) == 2)
         server.execute("CREATE DATABASE c")
         assert_identical(server, reception, flush_and_wait(server, reception))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_relay_file_longer_than_the_servers_gets_a_new_sub_directory(
+    source_set: DatabaseSet, tmp_path: Path, database: str, count: int
+) -> None:
+    """As when a server lost its tail in a crash: it is not waited for until it has written as much again."""
+    server = source_set.primary
+    server.execute("FLUSH BINARY LOGS")
+    server.execute(f"CREATE DATABASE {database}")
+    with receiving(server, tmp_path / "relay") as reception:
+        reception.wait_for(server)
+        reception.finish()
+        end = reception.relay.end()
+        assert end is not None
+        path = reception.relay.path(end)
+    for _ in range(count):
+        path.write_bytes(with_one_more_transaction(path.read_bytes(), server.flavour))
+    size = path.stat().st_size
+    with receiving(server, tmp_path / "relay", wanted=position_of(server)) as reception:
+        ours = reception.relay.end()
+        assert ours is not None
+        assert ours.pos == size
+        eventually(lambda: len(layout.list_subdirs(tmp_path / "relay")) == 2)
+        server.execute(f"CREATE TABLE {database}.u (id INT PRIMARY KEY)")
+        eventually(lambda: reception.relay.position() == position_of(server))
+        assert_identical(server, reception, flush_and_wait(server, reception))
+
+
+def with_one_more_transaction(content: bytes, flavour: Flavour) -> bytes:
+    """The last one once more, under the next GTID."""
+    start, at = 0, 4
+    while at < len(content):
+        start = at if content[at + 4] in (GTID, MARIADB_GTID) else start
+        at += int.from_bytes(content[at + 9 : at + 13], "little")
+    made, at = content, start
+    while at < len(content):
+        size = int.from_bytes(content[at + 9 : at + 13], "little")
+        event = bytearray(content[at : at + size - 4])
+        if at == start:
+            number = 19 if flavour is Flavour.MARIADB else 19 + 1 + 16
+            (known,) = struct.unpack_from("<Q", event, number)
+            struct.pack_into("<Q", event, number, known + 1)
+        struct.pack_into("<I", event, 13, len(made) + size)
+        made += bytes(event) + struct.pack("<I", zlib.crc32(event))
+        at += size
+    return made
 
 
 def test_the_newer_reader_with_our_id_evicts_the_older(

@@ -11,7 +11,7 @@ from producer import set_stream
 from producer.set_stream import SetStream, SetStreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument
 from schemas.gtid import parse_gtid_set
-from tests.relay import UNVERIFIED, member_of, position_of
+from tests.relay import UNVERIFIED, member_of, position_of, read_everything
 from tests.waiting import eventually
 
 
@@ -111,3 +111,35 @@ def test_files_that_are_due_are_purged_while_a_task_runs(
 
         eventually(is_purged, what=f"{oldest[1]} is purged")
         assert stream.relay.list_files()
+
+
+def test_a_relay_file_that_goes_away_makes_all_open_the_log_anew(
+    source_set: DatabaseSet, document: SetDocument, tmp_path: Path
+) -> None:
+    """Removed under two tasks: who meets the hole ends both, and then it is fetched again from the source."""
+    before = position_of(source_set.primary)
+    for _ in range(3):
+        source_set.execute("CREATE DATABASE IF NOT EXISTS hole")
+        source_set.execute("DROP DATABASE hole")
+        source_set.execute("FLUSH BINARY LOGS")
+    streams = SetStreams(tmp_path / "relay")
+    with streams.attach("other", document, wanted=before) as stream:
+        _wait_for_source(stream, source_set)
+        eventually(lambda: len(stream.relay.list_files()) >= 4, what="four relay files")
+        subdir, name = stream.relay.list_files()[1]
+        (stream.relay.root / str(subdir) / name).unlink()
+        with (
+            pytest.raises(Retryable, match="MR-2011"),
+            streams.attach("task", document, wanted=before),
+        ):
+            read_everything(stream.relay)
+        with pytest.raises(Retryable, match="MR-2011"):
+            stream.check()
+    with streams.attach("task", document, wanted=before) as stream, stream.reader() as reader:
+        eventually(
+            lambda: reader.seek(before) is not None, what="the place behind the hole's front"
+        )
+        _wait_for_source(stream, source_set)
+        begin = reader.seek(before)
+        assert begin is not None
+        assert begin.subdir != str(subdir)
