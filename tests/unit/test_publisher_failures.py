@@ -6,6 +6,7 @@ from confluent_kafka import KafkaError
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from producer.publisher.failures import BRANCHES, error_of
+from producer.publisher.kafka import _asking
 
 KNOWN = {
     name
@@ -42,3 +43,14 @@ def test_an_error_becomes_its_branch(name: str, branch: type[MillraceError], cod
     assert type(error) is branch
     assert error.code == code
     assert name in error.message
+
+
+def test_a_broker_that_never_answers_is_worth_another_try() -> None:
+    """A future's own timeout is no error of the driver; it must not end as one that nobody knows."""
+
+    def silent() -> None:
+        raise TimeoutError
+
+    with pytest.raises(Retryable) as raised:
+        _asking("asking for the topic", silent)
+    assert raised.value.code == "MR-3001"
