@@ -131,7 +131,7 @@ class Stage:
             return bool(found and claim(found[0]))
 
         try:
-            eventually(is_so, timeout_s=40, what=what)
+            eventually(is_so, timeout_s=90, what=what)
         except AssertionError:
             raise AssertionError(f"never {what}: {found}") from None
         return found[0]
