@@ -32,9 +32,12 @@ def local_stack_folder(name: str = "local") -> Path:
 
 
 def local_stack_environment(name: str = "local") -> Mapping[str, str]:
-    """What a command needs to speak to the local stack; empty when none was started."""
+    """What a command needs to speak to the local stack; empty when none was started, or its file can't be read."""
     state = local_stack_folder(name) / "environment.json"
-    if not state.is_file():
+    try:
+        found = json.loads(state.read_text())
+    except (OSError, ValueError):  # none, or being written just now
         return {}
-    found: Mapping[str, str] = json.loads(state.read_text())
-    return found
+    if not isinstance(found, dict):
+        return {}
+    return {key: value for key, value in found.items() if isinstance(value, str)}

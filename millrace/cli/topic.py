@@ -65,6 +65,7 @@ def tail(
     from schemas.registry.client import RegistryClient
 
     bootstrap = _brokers(kafka, topic)
+    registry = _registry_for(registry, bootstrap)
     reader = TopicReader(bootstrap, topic)
     ends = reader.ends()
     start = ends.low if from_beginning else offset_of_last(reader, count or _LAST_ROWS)
@@ -158,6 +159,16 @@ def _brokers(named: str, topic: str) -> str:
     if not found:
         raise Fatal("MR-3502", f"no broker was named for topic {topic}")
     return found
+
+
+def _registry_for(registry: str, bootstrap: str) -> str:
+    """The environment's registry (a running local stack sets it) explains topics of the environment's brokers alone.
+
+    Ids are small numbers that every registry gives: another one would explain a record by a foreign schema.
+    """
+    is_of_environment = registry == os.environ.get("MILLRACE_REGISTRY", "")
+    is_elsewhere = bootstrap != os.environ.get("MILLRACE_KAFKA", bootstrap)
+    return "" if is_of_environment and is_elsewhere else registry
 
 
 def _brokers_of_task(topic: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 import typer
 
 from millrace import cli
+from millrace.cli.topic import _registry_for
 from millrace.errors import Fatal
 
 
@@ -73,3 +74,16 @@ def test_a_commands_own_exit_code_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
     module.sample = sample  # type: ignore[attr-defined]
     _give(monkeypatch, module)
     assert cli.run(["sample"]) == 3
+
+
+def test_the_local_stacks_registry_explains_the_local_stacks_topics_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another cluster's ids mean other schemas; a registry that was named is always asked."""
+    monkeypatch.setenv("MILLRACE_REGISTRY", "http://local:1")
+    monkeypatch.setenv("MILLRACE_KAFKA", "local:2")
+    assert _registry_for("http://local:1", "local:2") == "http://local:1"
+    assert _registry_for("http://local:1", "elsewhere:2") == ""
+    assert _registry_for("http://other:1", "elsewhere:2") == "http://other:1"
+    monkeypatch.delenv("MILLRACE_KAFKA")
+    assert _registry_for("http://local:1", "elsewhere:2") == "http://local:1"

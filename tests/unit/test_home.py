@@ -32,3 +32,14 @@ def test_commands_find_the_local_stack(monkeypatch: pytest.MonkeyPatch, tmp_path
     local_stack_folder().mkdir(parents=True)
     (local_stack_folder() / "environment.json").write_text('{"MILLRACE_ZOOKEEPER": "127.0.0.1:1"}')
     assert local_stack_environment() == {"MILLRACE_ZOOKEEPER": "127.0.0.1:1"}
+
+
+@pytest.mark.parametrize("content", [b"", b'{"MILLRACE_ZOO', b"[]", b"\xff", b'{"A": 1}'])
+def test_a_half_written_stack_is_none(
+    content: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Every command reads the file first: one that is being written stops none of them."""
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    local_stack_folder().mkdir(parents=True)
+    (local_stack_folder() / "environment.json").write_bytes(content)
+    assert local_stack_environment() == {}
