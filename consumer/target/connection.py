@@ -20,6 +20,7 @@ from pymysql.converters import encoders
 from pymysql.cursors import Cursor, SSCursor
 
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.grants import privilege_fix
 from schemas.gtid import Flavour
 
 Row = tuple[object, ...]
@@ -69,8 +70,8 @@ _AWAY = {
     3169,
     4031,
 }
-_LOGIN = {1044, 1045, 1129, 1130, 1251, 1698, 1820, 1862, 2061, 3118}
-_PRIVILEGE = {1142, 1143, 1227, 1370, 1410}
+_LOGIN = {1045, 1129, 1130, 1251, 1698, 1820, 1862, 2061, 3118}
+_PRIVILEGE = {1044, 1142, 1143, 1227, 1370, 1410}
 _READ_ONLY = {1036, 1290, 1792, 1836}
 _CONNECTIONS = {1040, 1203, 1226}
 _LOCKS = {1205, 1213, 3572}
@@ -290,5 +291,6 @@ def translated(exc: Exception, **context: Any) -> MillraceError:
         (_PACKET, "MR-5014"),
     ):
         if number in numbers:
-            return Fatal(code, text, **context)
+            fix = privilege_fix(code, text) if code == "MR-5007" else ""
+            return Fatal(code, text, fix=fix, **context)
     return Fatal("MR-5011", text, **context)

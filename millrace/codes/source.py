@@ -31,7 +31,8 @@ CODES: tuple[Code, ...] = (
         "MR-1005",
         "the account lacks a privilege",
         "A statement or the dump was refused to the account.",
-        "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the account named, on the primary.",
+        "GRANT REPLICATION SLAVE, REPLICATION CLIENT (MariaDB also: SLAVE MONITOR) ON *.* TO the account of the set"
+        " document, on the primary.",
     ),
     Code(
         "MR-1006",

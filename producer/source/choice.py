@@ -20,7 +20,7 @@ from functools import reduce
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from producer.source.inventory import Holdings, MemberFacts
-from producer.source.preflight import Finding, check_settings
+from producer.source.preflight import PERSIST, Finding, check_settings
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtidSet
 
@@ -211,7 +211,21 @@ def _none_admissible(verdicts: Sequence[Verdict]) -> MillraceError:
     if any(isinstance(verdict.error, Retryable | Fenced) for verdict in verdicts):
         kind = Retryable
     if len(verdicts) == 1:
-        return verdicts[0].error or kind(first.code, str(verdicts[0]), fix=first.fix)
+        return verdicts[0].error or kind(first.code, str(verdicts[0]), fix=_fix_of_all(verdicts))
     if len({verdict.reasons[0].code for verdict in verdicts}) == 1:
-        return kind(first.code, text, fix=first.fix)
-    return kind("MR-1030", text, fix=first.fix)
+        return kind(first.code, text, fix=_fix_of_all(verdicts))
+    return kind("MR-1030", text, fix=_fix_of_all(verdicts))
+
+
+def _fix_of_all(verdicts: Sequence[Verdict]) -> str:
+    """Every statement that mends a reason, once; with the members that it is for, where it is not for all."""
+    members: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        for reason in verdict.reasons:
+            members.setdefault(reason.fix.removesuffix(PERSIST), []).append(str(verdict.member))
+    is_for_all = len(members) == 1 or all(len(named) == len(verdicts) for named in members.values())
+    fixes = [
+        fix if is_for_all else f"on {', '.join(named)}: {fix}" for fix, named in members.items()
+    ]
+    persists = any(r.fix.endswith(PERSIST) for verdict in verdicts for r in verdict.reasons)
+    return ("; ".join(fix.rstrip(";. ") for fix in fixes)) + (f";{PERSIST}" if persists else ".")

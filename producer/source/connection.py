@@ -21,6 +21,7 @@ import pymysql
 from pymysql.constants import CR, ER
 
 from millrace.errors import Fatal, Retryable
+from millrace.grants import privilege_fix
 from schemas.documents.model import Member, Tls, TlsMode
 
 CONNECT_TIMEOUT_S = 10
@@ -49,13 +50,18 @@ class SourceConnection:
     """An authenticated session. Used by one thread."""
 
     def __init__(
-        self, connection: "pymysql.Connection[pymysql.cursors.DictCursor]", member: Member
+        self,
+        connection: "pymysql.Connection[pymysql.cursors.DictCursor]",
+        member: Member,
+        *,
+        user: str = "",
     ) -> None:
         self._connection = connection
         self._inside: Any = (
             connection  # its command and packet layer, which PyMySQL does not declare
         )
         self.member = member
+        self._user = user
 
     @classmethod
     def connect(cls, member: Member, login: Login) -> Self:
@@ -77,6 +83,7 @@ class SourceConnection:
                     cursorclass=pymysql.cursors.DictCursor,
                 ),
                 member,
+                user=login.user,
             )
 
     def __enter__(self) -> Self:
@@ -101,13 +108,13 @@ class SourceConnection:
 
     def query(self, statement: str, arguments: Sequence[Value] = ()) -> list[Row]:
         """The rows of a statement, by column name."""
-        with _driver_errors(self.member), self._connection.cursor() as cursor:
+        with _driver_errors(self.member, user=self._user), self._connection.cursor() as cursor:
             cursor.execute(statement, tuple(arguments) or None)
             return [dict(row) for row in cursor.fetchall()]
 
     def command(self, number: int, payload: bytes) -> None:
         """Send a protocol command that is answered by an OK packet."""
-        with _driver_errors(self.member):
+        with _driver_errors(self.member, user=self._user):
             self._inside._execute_command(number, payload)
             self._inside._read_packet()
 
@@ -116,7 +123,7 @@ class SourceConnection:
 
         Nothing can be left in the driver's buffer: the server sends only after a command. Keep this object alive.
         """
-        with _driver_errors(self.member):
+        with _driver_errors(self.member, user=self._user):
             self._inside._execute_command(number, payload)
         return cast(socket.socket, self._inside._sock)
 
@@ -136,11 +143,11 @@ def _tls_context(tls: Tls) -> ssl.SSLContext | None:
 
 
 @contextmanager
-def _driver_errors(member: Member, login: Login | None = None) -> Iterator[None]:
+def _driver_errors(member: Member, login: Login | None = None, *, user: str = "") -> Iterator[None]:
     try:
         yield
     except pymysql.MySQLError as error:
-        _translate(error, member, login)
+        _translate(error, member, login.user if login is not None else user)
     except ssl.SSLCertVerificationError as error:
         raise Fatal("MR-1003", f"{member}: {error.verify_message}", member=member) from error
     except (OSError, pymysql.err.MySQLError) as error:
@@ -153,11 +160,11 @@ def _driver_errors(member: Member, login: Login | None = None) -> Iterator[None]
         raise Fatal("MR-1008", f"{member}: {error}", member=member) from error
 
 
-def _translate(error: "pymysql.MySQLError", member: Member, login: Login | None) -> NoReturn:
+def _translate(error: "pymysql.MySQLError", member: Member, user: str) -> NoReturn:
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     cause = getattr(error, "original_exception", None)
-    account = f"'{login.user}'" if login is not None else "the account"
+    account = f"'{user}'" if user else "the account"
     if isinstance(cause, ssl.SSLCertVerificationError):
         raise Fatal("MR-1003", f"{member}: {cause.verify_message}", member=member) from error
     if isinstance(cause, FileNotFoundError):
@@ -169,7 +176,12 @@ def _translate(error: "pymysql.MySQLError", member: Member, login: Login | None)
     if number in _REFUSED:
         raise Fatal("MR-1002", f"{member} refuses {account}: {text}", member=member) from error
     if number in _NO_PRIVILEGE:
-        raise Fatal("MR-1005", f"{member}: {text}", member=member) from error
+        raise Fatal(
+            "MR-1005",
+            f"{member}: {text}",
+            fix=privilege_fix("MR-1005", text, user=user),
+            member=member,
+        ) from error
     if number in _LOST:
         raise Retryable("MR-1006", f"{member}: {text}", member=member) from error
     if (

@@ -7,6 +7,7 @@ slave, replica) are not compared. A text that is not known is Retryable MR-1045 
 import struct
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from millrace.grants import privilege_fix
 from schemas.documents.model import Member
 
 FATAL_READING_BINLOG = 1236
@@ -54,7 +55,7 @@ def explain_dump_error(number: int, text: str, member: Member) -> MillraceError:
     """The error for a number and text of a server that was asked for a dump."""
     message = f"{member} answers {number}: {text}"
     if number in {1227, 1045, 1044}:
-        return Fatal("MR-1005", message, member=member)
+        return Fatal("MR-1005", message, fix=privilege_fix("MR-1005", text), member=member)
     if number in _KILLED:
         return Retryable("MR-1006", message, member=member)
     if number == 1373:  # target log not found in binlog index

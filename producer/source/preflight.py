@@ -11,7 +11,7 @@ from millrace.codes import CATALOGUE
 from producer.source.inventory import MemberFacts
 from schemas.gtid import Flavour
 
-_PERSIST = "and in the server's configuration; sessions that are open keep the old value until they reconnect"
+PERSIST = " (and in the server's configuration; sessions that are open keep the old value until they reconnect)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _check_gtids(facts: MemberFacts) -> Iterable[Finding]:
         yield _finding(
             "MR-1016",
             f"gtid_mode={mode}",
-            f"SET GLOBAL enforce_gtid_consistency = 'ON'; {statements} ({_PERSIST})",
+            f"SET GLOBAL enforce_gtid_consistency = 'ON'; {statements}{PERSIST}",
         )
 
 
@@ -92,7 +92,7 @@ def _wrong(facts: MemberFacts, code: str, name: str, wanted: str) -> Finding:
     fix = f"SET GLOBAL {name} = {value};"
     if name == "binlog_format" and facts.replication and _flavour(facts) is Flavour.MYSQL:
         fix = f"STOP REPLICA SQL_THREAD; {fix} START REPLICA SQL_THREAD;"  # MySQL refuses it else
-    return _finding(code, f"{name}={facts.variables[name]}", f"{fix} ({_PERSIST})")
+    return _finding(code, f"{name}={facts.variables[name]}", f"{fix}{PERSIST}")
 
 
 def _finding(code: str, message: str, fix: str) -> Finding:

@@ -147,6 +147,29 @@ def test_none_admissible_waits_only_if_waiting_can_help(
     assert "MR-1014" in caught.value.message
 
 
+def test_the_fix_mends_everything_that_was_found() -> None:
+    """Four settings are wrong: four statements, each once, and for which members where they differ."""
+    worse = {"binlog_format": "MIXED", "binlog_row_image": "MINIMAL", "binlog_checksum": "NONE"}
+    bad = replace(PRIMARY, variables={**GOOD, **worse, "binlog_row_metadata": "MINIMAL"})
+    with pytest.raises(Fatal) as caught:
+        choose([bad], wanted=None)
+    wanted = [
+        "SET GLOBAL binlog_checksum = 'CRC32';",
+        "SET GLOBAL binlog_format = 'ROW';",
+        "SET GLOBAL binlog_row_image = 'FULL';",
+        "SET GLOBAL binlog_row_metadata = 'FULL';",
+    ]
+    assert all(statement in caught.value.fix for statement in wanted)
+    assert caught.value.fix.count("in the server's configuration") == 1
+    other = replace(
+        member(2, f"{UUID}:1-5000"), variables={**GOOD, "binlog_row_metadata": "MINIMAL"}
+    )
+    with pytest.raises(Fatal) as caught:
+        choose([bad, other], wanted=None)
+    assert f"on {bad.member}: SET GLOBAL binlog_format" in caught.value.fix
+    assert f"on {bad.member}, {other.member}: SET GLOBAL binlog_row_metadata" in caught.value.fix
+
+
 def test_mixed_sets_and_two_primaries_are_refused() -> None:
     """Nobody can say what is missing where."""
     mariadb = replace(PRIMARY, identity=Identity(Flavour.MARIADB, "0-1", "11.4.5-MariaDB"))

@@ -1,0 +1,46 @@
+"""The GRANT of what lacks, from the words of both servers."""
+
+import pymysql
+import pytest
+
+from consumer.target.connection import translated
+from millrace.codes import CATALOGUE
+from millrace.grants import privilege_fix
+
+NEEDS = "Access denied; you need (at least one of) the {} privilege(s) for this operation"
+
+
+@pytest.mark.parametrize(
+    ("text", "grant"),
+    [
+        (NEEDS.format("SLAVE MONITOR"), "GRANT SLAVE MONITOR ON *.* TO `m`;"),
+        (NEEDS.format("SUPER, SLAVE MONITOR"), "GRANT SLAVE MONITOR ON *.* TO `m`;"),
+        (NEEDS.format("SUPER"), "GRANT SUPER ON *.* TO `m`;"),
+        (
+            "Access denied for user 'm'@'%' to database 'millrace'",
+            "GRANT ALL PRIVILEGES ON `millrace`.* TO 'm'@'%';",
+        ),
+        (
+            "SELECT command denied to user 'm'@'localhost' for table `shop`.`t`",
+            "GRANT SELECT ON `shop`.`t` TO `m`;",
+        ),
+    ],
+)
+def test_the_fix_is_the_grant_of_exactly_what_lacks(text: str, grant: str) -> None:
+    """First what mends this refusal, then all that is needed."""
+    fix = privilege_fix("MR-1005", text, user="m")
+    assert fix.startswith(f"{grant} (In all: GRANT REPLICATION SLAVE")
+
+
+@pytest.mark.parametrize("text", ["", "no", "SELECT command denied to user 'm'@'h' for table 't'"])
+def test_nothing_is_guessed_from_other_words(text: str) -> None:
+    """The catalogue's fix stays."""
+    assert privilege_fix("MR-1005", text, user="m") == CATALOGUE["MR-1005"].fix
+
+
+def test_a_target_without_rights_is_not_told_to_correct_its_password() -> None:
+    """Error 1044: the login was right, the database is closed to the account."""
+    told = "Access denied for user 'm'@'%' to database 'millrace'"
+    error = translated(pymysql.err.OperationalError(1044, told))
+    assert error.code == "MR-5007"
+    assert error.fix.startswith("GRANT ALL PRIVILEGES ON `millrace`.* TO 'm'@'%';")
