@@ -20,14 +20,14 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.converter.converter import Converter, ConverterSource
 from producer.handoff import Handoff
-from producer.publisher.config import PublisherConfig
+from producer.publisher.config import PublisherConfig, transactional_id
 from producer.publisher.opening import NO_END, TailHint
 from producer.publisher.publisher import Publisher
 from producer.relay.reader import RelayReader
@@ -53,21 +53,13 @@ AFTER_ATTACH = register("capture.after_attach")
 log = get_logger("producer.capture")
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerName:
-    """Who publishes: part of the transactional id and of every fence record."""
-
-    cluster: str
-    worker: str
-
-
 class CaptureRunner:
-    """Runs the capture tasks of one worker; see ``zk.runner.TaskRunner``."""
+    """Runs the capture tasks of one worker, which every fence record names; see ``zk.runner.TaskRunner``."""
 
-    def __init__(self, sets: SetSource, streams: SetStreams, name: WorkerName) -> None:
+    def __init__(self, sets: SetSource, streams: SetStreams, worker: str) -> None:
         self._sets = sets
         self._streams = streams
-        self._name = name
+        self._worker = worker
 
     def run(
         self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
@@ -119,9 +111,9 @@ class CaptureRunner:
         return PublisherConfig(
             bootstrap=task.output.bootstrap,
             topic=topic,
-            transactional_id=f"{self._name.cluster}/{task.name}/{topic}/0",
+            transactional_id=transactional_id(topic),
             epoch=epoch,
-            worker=self._name.worker,
+            worker=self._worker,
             set=task.set_name,
             flavour=flavour,
         )

@@ -19,7 +19,7 @@ from consumer.topic.kafka import TopicReader
 from consumer.topic.verify import TopicVerifier, Violation
 from deploy.servers import DatabaseServer, KafkaServer, sql
 from millrace.errors import MillraceError, Retryable
-from producer.capture import CaptureRunner, WorkerName
+from producer.capture import CaptureRunner
 from producer.set_stream import SetStreams
 from schemas.control import FenceRecord
 from schemas.documents import (
@@ -259,7 +259,7 @@ class CaptureCluster:
         runner = CaptureRunner(
             Store(session, tree),
             SetStreams(self.folder / f"relay-{name}"),
-            WorkerName(tree.cluster, name),
+            name,
         )
         witness = Witness(runner, session)
         with supervised(session, tree, witness, name=name) as supervisor:

@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from consumer.topic.kafka import TopicReader
 from consumer.topic.verify import Summary, TopicVerifier
-from producer.publisher.config import PublisherConfig, PublisherLimits
+from producer.publisher.config import PublisherConfig, PublisherLimits, transactional_id
 from producer.publisher.opening import TailHint
 from producer.publisher.publisher import Publisher
 from schemas.gtid import Flavour
@@ -40,7 +40,7 @@ class Rig:
         return PublisherConfig(
             bootstrap=self.bootstrap,
             topic=self.topic,
-            transactional_id=f"test/{self.topic}/0",
+            transactional_id=transactional_id(self.topic),
             epoch=epoch,
             worker=f"w{epoch}",
             set=SET,

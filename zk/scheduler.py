@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from millrace.errors import Fatal, Fenced, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.documents import CaptureTask, TaskKind, address_of
+from schemas.documents import CaptureTask, TaskKind, TopicAddress
 from zk.assignment import Placeable, assign, placeable
 from zk.election import Reign, stand
 from zk.entries import Refused, TaskEntry, task_entries
@@ -140,17 +140,14 @@ class Scheduler:
 def runnable(tasks: Mapping[str, TaskEntry | Refused]) -> dict[str, TaskEntry]:
     """Tasks that may be placed: readable, and of several capture tasks for one topic the oldest."""
     chosen: dict[str, TaskEntry] = {}
-    writers: dict[tuple[str, str], int] = {}
+    written: list[TopicAddress] = []
     readable = [entry for entry in tasks.values() if isinstance(entry, TaskEntry)]
     for entry in sorted(readable, key=lambda entry: entry.created):
         document = entry.document
         if isinstance(document, CaptureTask):
-            address = address_of(document)
-            if (
-                writers.setdefault((address.bootstrap, address.topic), entry.created)
-                != entry.created
-            ):
+            if any(address.is_same_topic(document.output) for address in written):
                 continue
+            written.append(document.output)
         chosen[document.name] = entry
     return chosen
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from millrace.errors import Fatal, Retryable
-from schemas.documents import CaptureTask, SetDocument, TaskDocument, address_of, set_of
+from schemas.documents import CaptureTask, SetDocument, TaskDocument, set_of
 from schemas.status import TaskReport
 from zk.entries import (
     Desired,
@@ -138,7 +138,7 @@ class Store:
             if isinstance(entry, Refused) or name == task.name:
                 continue
             other = entry.document
-            if isinstance(other, CaptureTask) and _same_topic(task, other):
+            if isinstance(other, CaptureTask) and task.output.is_same_topic(other.output):
                 raise Fatal("MR-4105", f"task {name} writes the topic {task.output.topic} already")
 
     def _write_task(self, name: str, desired: Desired, version: int) -> None:
@@ -154,10 +154,3 @@ class Store:
         path = self._tree.folder(folder)
         found = {name: self._session.get(f"{path}/{name}") for name in self._session.children(path)}
         return {name: node for name, node in found.items() if node is not None}
-
-
-def _same_topic(one: TaskDocument, other: TaskDocument) -> bool:
-    return (address_of(one).bootstrap, address_of(one).topic) == (
-        address_of(other).bootstrap,
-        address_of(other).topic,
-    )

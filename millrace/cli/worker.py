@@ -14,7 +14,7 @@ Name = Annotated[str, typer.Option(help="Its name in `millrace status`; host-pid
 
 def worker(*, relay_dir: RelayDir, name: Name = "") -> None:
     """Run a capture worker: source sets to Kafka. SIGTERM ends it in order."""
-    from producer.capture import CaptureRunner, WorkerName
+    from producer.capture import CaptureRunner
     from producer.set_stream import SetStreams
     from schemas.documents import TaskKind
     from zk.ensemble import Ensemble
@@ -27,7 +27,7 @@ def worker(*, relay_dir: RelayDir, name: Name = "") -> None:
     sys.exit(
         run_worker(
             TaskKind.CAPTURE,
-            lambda store: CaptureRunner(store, streams, WorkerName(ensemble.tree.cluster, called)),
+            lambda store: CaptureRunner(store, streams, called),
             name=called,
             ensemble=ensemble,
         )

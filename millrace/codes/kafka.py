@@ -18,8 +18,9 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-3003",
         "a newer producer took over",
-        "Another worker initialised the same transactional id, or this one slept longer than a transaction lasts.",
-        "Nothing to do: this worker asks ZooKeeper who owns the task.",
+        "Another worker took over the topic, or this one slept longer than a transaction lasts.",
+        "Nothing to do: this worker asks ZooKeeper who owns the task. If it comes again and again, a second task, or"
+        " one of another cluster, writes to the same topic: delete one of them.",
     ),
     Code(
         "MR-3004",

@@ -36,13 +36,22 @@ class PublisherLimits:
         return 0.8 * self.retry_backoff_ms / 1000
 
 
+def transactional_id(topic: str, partition: int = 0) -> str:
+    """The one name under which a partition is written, whatever task, cluster or worker writes it.
+
+    Kafka fences by it. A name that held the task's would let two tasks write side by side where nobody can know before
+    that they meet: in two clusters, or under two addresses of one broker.
+    """
+    return f"millrace/{topic}/{partition}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherConfig:
     """One set topic and its one owner. ``client`` holds further librdkafka settings (security)."""
 
     bootstrap: str
     topic: str
-    transactional_id: str  # <cluster>/<task>/<topic>/<partition>
+    transactional_id: str  # as the function of this name makes it
     epoch: int  # the lease's
     worker: str
     set: str

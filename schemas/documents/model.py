@@ -44,6 +44,9 @@ class ConflictPolicy(StrEnum):
     SKIP = "skip"
 
 
+_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """One server of a set. Its role is found by asking it."""
@@ -88,6 +91,10 @@ class TopicAddress:
     topic: str
     bootstrap: str
     registry: str = ""
+
+    def is_same_topic(self, other: "TopicAddress") -> bool:
+        """Whether both surely name one topic: an address in common. Another name of a broker is found out by Kafka."""
+        return self.topic == other.topic and not _brokers(self).isdisjoint(_brokers(other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +195,15 @@ def set_of(task: TaskDocument) -> str:
 def address_of(task: TaskDocument) -> TopicAddress:
     """The topic that the task writes or reads."""
     return task.output if isinstance(task, CaptureTask) else task.source
+
+
+def _brokers(address: TopicAddress) -> set[str]:
+    """``host:port`` each, this machine under one name."""
+    found = set()
+    for server in address.bootstrap.lower().split(","):
+        host, _, port = server.strip().rpartition(":")
+        found.add(f"{'localhost' if host in _THIS_MACHINE else host}:{port}")
+    return found
 
 
 def _matches_table(pattern: str, database: str, table: str) -> bool:

@@ -138,6 +138,36 @@ def test_without_one_transactional_id_a_cut_off_owner_writes_behind_its_successo
             eventually(lambda: _harms(source) & {Check.OWNER, Check.SEQ, Check.ONCE})
 
 
+def test_two_tasks_that_meet_on_one_topic_fence_each_other_and_harm_no_record(
+    cluster: CaptureCluster, session: Session, source: Source
+) -> None:
+    """Nobody could know before: the second calls the broker by another name. Each owner ends the one before, the
+    topic stays whole, and when one task is deleted the other goes on."""
+    ensemble = cluster.ensemble
+    cluster.create(session)
+    _, task = cluster.documents(source)
+    bootstrap = task.output.bootstrap.replace("127.0.0.1", "127.1")
+    assert bootstrap != task.output.bootstrap
+    twin = replace(task, name=f"{task.name}-twin", output=replace(task.output, bootstrap=bootstrap))
+    with (
+        ensemble.session() as own,
+        ensemble.session() as of_scheduler,
+        scheduled(of_scheduler, ensemble.tree),
+        cluster.worker(own, "only") as worker,
+    ):
+        cluster.run_all(session)
+        source.goes_on()
+        Store(session, ensemble.tree).create_task(twin)
+        eventually(lambda: len(source.fences()) >= 3, timeout_s=60, what="each has owned the topic")
+        assert {name for name, _ in worker.witness.starts} == {task.name, twin.name}
+        Store(session, ensemble.tree).delete(twin.name)
+        source.goes_on()
+        cluster.assert_whole()
+    assert all(isinstance(ending.error, Fenced | None) for ending in worker.witness.ends)
+    epochs = [fence.epoch for fence in source.fences()]
+    assert epochs == sorted(set(epochs))
+
+
 def test_a_session_ended_by_force_means_a_full_start_under_a_new_epoch(
     cluster: CaptureCluster, session: Session, source: Source
 ) -> None:

@@ -16,7 +16,7 @@ import producer.capture as capture
 import zk.slot
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
 from millrace.errors import Fatal, Retryable
-from producer.capture import CaptureRunner, WorkerName
+from producer.capture import CaptureRunner
 from producer.publisher.marks import Step, stepped
 from producer.publisher.publisher import Publisher, RecordBatchLike
 from producer.set_stream import SetStreams
@@ -108,7 +108,7 @@ class Stage:
             runner = CaptureRunner(
                 Store(session, self.tree),
                 SetStreams(self._folder / name),
-                WorkerName(self.tree.cluster, name),
+                name,
             )
             failing = FailsFirst(runner, failures)
             kind = TaskKind.CAPTURE

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from schemas.documents import SetDocument, TaskDocument, TaskKind
+from schemas.documents import SetDocument, TaskDocument, TaskKind, TopicAddress
 from schemas.status import ALLOWED, TaskReport, TaskState, report_from_json
 from tests.control import a_capture, a_set
 from zk.backoff import Pace, Tries, after, wait_s_after
@@ -198,6 +198,23 @@ def test_of_two_writers_of_a_topic_the_older_runs() -> None:
     assert list(runnable(tasks)) == ["b"]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("k1:9092", "k1:9092", True),
+        ("k1:9092,k2:9092", "k2:9092, k3:9092", True),
+        ("K1:9092", "k1:9092", True),
+        ("localhost:9092", "127.0.0.1:9092", True),
+        ("k1:9092", "k1:9093", False),
+        ("k1:9092", "k2:9092", False),
+    ],
+)
+def test_one_address_in_common_makes_a_topic_the_same(one: str, other: str, is_same: bool) -> None:
+    """What can be told without asking Kafka; the name of the topic counts, too."""
+    assert _at("shop", one).is_same_topic(_at("shop", other)) == is_same
+    assert not _at("shop", one).is_same_topic(_at("stock", other))
+
+
 # ---- what status says --------------------------------------------------------------------------
 
 RUNS = Standing(TaskReport(S.RUNNING, worker="w1", epoch=3, gtid_set="0-1-7"), 5, 1000)
@@ -295,3 +312,7 @@ def test_a_set_document_is_part_of_what_runs() -> None:
     document: SetDocument | None = NOW.set_document
     assert document == a_set()
     assert not NOW.is_same_work(MOVED_SET)
+
+
+def _at(topic: str, bootstrap: str) -> TopicAddress:
+    return TopicAddress(topic=topic, bootstrap=bootstrap)
