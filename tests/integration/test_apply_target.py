@@ -5,6 +5,7 @@ The oracle is what the server says is in its tables.
 
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 
 import pytest
@@ -20,6 +21,7 @@ from deploy.servers import DatabaseServer
 from millrace.errors import Fatal, Fenced
 from schemas.documents import ConflictPolicy
 from schemas.table import Column, ColumnType, TypeCode
+from tests.apply_history import SQL, make_history
 from tests.apply_local import (
     LocalRecords,
     apply_task,
@@ -120,6 +122,31 @@ def test_any_cut_and_number_of_lanes_gives_the_same_rows(
     applier.close()
     assert target_server.execute(f"SELECT * FROM {name}.accounts ORDER BY id") == wanted
     assert wanted, "the history leaves rows"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_history_of_all_kinds_of_keys_gives_its_rows_on_a_server(
+    name: str, target_server: DatabaseServer, seed: int
+) -> None:
+    """As on the model: NULLs in unique keys, swapped keys, texts without case and with blanks, no key, cascades."""
+    for sql in SQL:
+        target_server.execute(sql, db=name)
+    history, chance = make_history(name, seed=seed, steps=250), random.Random(seed)
+    values, at = history.stream.values, 0
+    while at < len(values):
+        applier = started(target_server, apply_task(name, lanes=chance.randint(1, 5)))
+        at = max(applier.mark.next_offset, 0)
+        end = at + chance.choice([20, 120, 300])
+        records = LocalRecords(values[at:end], at, is_large=chance.random() < 0.8)
+        if chance.random() < 0.5:
+            records = _Interrupted(values[at:end], at, lane_order=backwards)
+        with suppress(_LostError):
+            applier.process(records, ignore)
+        at = max(applier.mark.next_offset, 0)
+        applier.close()
+    for which in ("accounts", "words", "bag", "p", "c"):
+        rows = target_server.execute(f"SELECT * FROM {name}.{which}")
+        assert sorted(map(tuple, rows), key=repr) == history.tables.sorted(which), which
 
 
 def test_a_replay_from_an_older_offset_changes_nothing(
