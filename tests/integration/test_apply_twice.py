@@ -17,6 +17,7 @@ from consumer.batch import BatchApplier
 from consumer.book import Ints
 from consumer.executor import Order, Outcome
 from consumer.sessions import open_session
+from consumer.target import progress
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import Owner, Standing, read_standing
 from consumer.workshop import Catalogue
@@ -274,3 +275,33 @@ def test_without_its_guard_a_late_lane_does_harm(
         with suppress(Fatal):  # rows with a key are there already; the others come again
             call.apply(lane)
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.bag") > [(ROWS,)]
+
+
+def test_without_the_lock_on_its_fence_a_stale_lane_commits(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fence that is only read is passed before it is raised: the successor never sees the rows that come then."""
+    monkeypatch.setattr(progress, "_share", lambda _: "")
+    successors: list[BatchApplier] = []
+
+    def be_succeeded(point: str) -> None:
+        if point == executor.BEFORE_LANE_COMMIT and not successors:
+            successors.append(started(target_server, apply_task(name)))
+
+    monkeypatch.setattr(executor, "fault_point", be_succeeded)
+    stale = started(target_server, apply_task(name, lanes=1))
+    with suppress(Fenced, Retryable):
+        stale.process(LocalRecords(_bag_only(name).values), ignore)
+    (successor,) = successors
+    stale.close()
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.bag") == [(ROWS,)]
+    assert (successor.mark.seq, len(successor.applied)) == (0, 0)
+    successor.close()
+
+
+def _bag_only(name: str) -> RecordStream:
+    stream = RecordStream()
+    for number in range(ROWS):
+        stream.insert(table(name, "bag", integer("n"), key=()), {"n": number})
+    stream.commit()
+    return stream
