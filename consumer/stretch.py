@@ -130,8 +130,13 @@ def read_stretch(
             break
     _learn(workshop, learned)
     rows = _walked(values.part(0, end), offsets, workshop, learned, look_up)
-    is_row = rows.column(walk.SLOT) >= 0
-    _check_seqs(rows.column(walk.SEQ)[is_row], seen.seq, offsets[:end][is_row])
+    numbers = np.flatnonzero(rows.column(walk.SLOT) >= 0)
+    seqs = rows.column(walk.SEQ)[numbers]
+    _check_seqs(seqs, seen.seq, offsets[numbers])
+    for number, passed in resolved:
+        before = int(np.searchsorted(numbers, number))
+        last = max(seen.seq, int(seqs[before - 1])) if before else seen.seq
+        _check_resolved(passed, last, int(offsets[number]))
     waiting = _waiting(rows, seen, applied)
     return Stretch(rows, offsets[:end], waiting, learned, tuple(resolved), barrier)
 
@@ -213,6 +218,14 @@ def check_follows(seq: int, seen: int, offset: int) -> None:
     if seen >= 0 and seq > seen + 1:
         code = "MR-5031" if seen == 0 else "MR-5030"
         raise Fatal(code, f"seq {seq} follows seq {seen}", seq=seq, offset=offset)
+
+
+def _check_resolved(record: ResolvedRecord | FenceRecord, seen: int, offset: int) -> None:
+    """It repeats the last seq: a greater one says that records in front of it are gone (retention)."""
+    seq = record.progress.seq
+    if 0 <= seen < seq:
+        code = "MR-5031" if seen == 0 else "MR-5030"
+        raise Fatal(code, f"seq {seq} is resolved behind seq {seen}", seq=seq, offset=offset)
 
 
 def _waiting(rows: Rows, seen: Mark, applied: Ints) -> Ints:

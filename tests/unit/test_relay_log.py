@@ -46,6 +46,26 @@ def lay_file(root: Path, file: bytes, *, name: str = NAME, subdir: str = "server
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("events", [0, 1])
+def test_a_file_without_its_head_is_passed_over_where_a_later_one_is_whole(
+    flavour: Flavour, events: int, tmp_path: Path
+) -> None:
+    """A first connection cut in the head of a file: the next began a sub-directory, and there the reader begins."""
+    whole = BinlogFile(mariadb=flavour is Flavour.MARIADB)
+    whole.transaction()
+    head = b"".join([b"\xfebin", *whole.events[:events]])
+    lay_file(tmp_path, head, subdir="server-a.000001")
+    lay_file(tmp_path, whole.data, subdir="server-a.000002")
+    relay = RelayLog.open(tmp_path, flavour=flavour)
+    with RelayReader(relay) as reader:
+        at = reader.first()
+    assert at is not None
+    assert at.subdir == "server-a.000002"
+    assert relay.position_before(at) is not None
+    relay.close()
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_torn_tail_is_cut_at_every_byte_of_the_last_two_transactions(
     flavour: Flavour, memory_path: Path
 ) -> None:
