@@ -38,7 +38,7 @@ bench: setup
 	@$(BIN)/millrace bench
 
 chaos: setup
-	$(BIN)/python -m pytest tests/fault --durations=25 --chaos
+	$(BIN)/python -m pytest tests/fault tests/property/test_simulation.py --durations=25 --chaos
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

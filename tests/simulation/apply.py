@@ -1,0 +1,226 @@
+"""An apply driver's process and its executors: ``consumer.apply`` without Spark and its query.
+
+Real: lease, take-over, fence, inventory, stretches, causality keys, lanes, SQL, progress. Models: ZooKeeper, the
+topic, the target server. A lane may be left for later: a Spark task that lives on when its driver is gone.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from consumer import sessions
+from consumer.apply import take_over
+from consumer.batch import BatchApplier
+from consumer.book import Ints
+from consumer.executor import Order, Outcome, Plan, apply_lane, apply_sole, guarded, plan, unpack
+from consumer.target.connection import Endpoint, connect
+from consumer.workshop import Catalogue
+from millrace.errors import Fenced, Retryable
+from producer.publisher.driver import TopicRecord
+from schemas.documents import ApplyRules, ApplyTask, Start, TopicAddress
+from tests.simulation.gate import Process, current
+from tests.simulation.model_zookeeper import TREE, ModelEnsemble, ModelSession
+from zk.lease import Lease, acquire
+
+TASK = "shop-to-target"
+LANES = 3
+
+
+class DriverGoneError(BaseException):
+    """The driver died while its lanes were at work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One micro-batch: how many offsets, by lanes or by one, how many records an Arrow batch has."""
+
+    offsets: int
+    is_large: bool
+    arrow_rows: int
+    seed: int
+    lanes_left: bool = False  # the driver dies among the lanes; those not yet begun live on
+    is_doubled: bool = (
+        False  # work is executed twice, as by speculation: at once, or by a lane that lives on
+    )
+
+
+@dataclass
+class TopicRecords:
+    """Committed records of some offsets; see ``consumer.batch.RecordsLike``."""
+
+    records: Sequence[TopicRecord]
+    cut: Cut
+    look_up: Callable[[int], str]
+    left: list[Callable[[], object]] = field(default_factory=list)
+
+    @property
+    def span(self) -> int:
+        return 1 << 20 if self.cut.is_large else 1
+
+    def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+        def execute() -> Outcome:
+            found = unpack(
+                guarded(
+                    lambda: apply_sole(
+                        self._batches(order, None),
+                        order=order,
+                        catalogue=catalogue,
+                        applied=applied,
+                        look_up=self.look_up,
+                    )
+                )
+            )
+            assert isinstance(found, Outcome)
+            return found
+
+        found = execute()
+        self._once_more(execute)
+        return found
+
+    def plan(self, order: Order, catalogue: Catalogue, applied: Ints) -> Plan:
+        found = unpack(
+            guarded(
+                lambda: plan(
+                    self._batches(order, None),
+                    order=order,
+                    catalogue=catalogue,
+                    applied=applied,
+                    look_up=self.look_up,
+                )
+            )
+        )
+        assert isinstance(found, Plan)
+        return found
+
+    def lanes(
+        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
+    ) -> list[Outcome]:
+        """In any order; some of them perhaps later."""
+        chance = Random(self.cut.seed)
+        numbers = sorted({int(lane) for lane in lanes})
+        chance.shuffle(numbers)
+
+        def execute(lane: int) -> Outcome:
+            mine = offsets[lanes == lane]
+            found = unpack(
+                guarded(
+                    lambda: apply_lane(
+                        self._batches(order, mine),
+                        lane=lane,
+                        order=order,
+                        catalogue=catalogue,
+                        applied=applied,
+                    )
+                )
+            )
+            assert isinstance(found, Outcome)
+            return found
+
+        done = []
+        begun = chance.randint(0, len(numbers)) if self.cut.lanes_left else len(numbers)
+        for lane in numbers[:begun]:
+            done.append(execute(lane))
+            self._once_more(lambda lane=lane: execute(lane))  # type: ignore[misc]
+        self.left += [lambda lane=lane: execute(lane) for lane in numbers[begun:]]  # type: ignore[misc]
+        if self.cut.lanes_left:
+            raise DriverGoneError
+        return done
+
+    def release(self) -> None:
+        pass
+
+    def _once_more(self, execute: Callable[[], object]) -> None:
+        """A speculative execution of what has been done; how it ends is nobody's business, but it may not block."""
+        if not self.cut.is_doubled:
+            return
+        if self.cut.seed % 2:
+            self.left.append(execute)
+            return
+        try:
+            execute()
+        except (Retryable, Fenced):
+            return
+
+    def _batches(self, order: Order, wanted: Ints | None) -> Iterator[pa.RecordBatch]:
+        records = [r for r in self.records if r.offset >= order.mark.next_offset]
+        if wanted is not None:
+            chosen = set(wanted.tolist())
+            records = [record for record in records if record.offset in chosen]
+        for start in range(0, len(records), self.cut.arrow_rows):
+            part = records[start : start + self.cut.arrow_rows]
+            offsets = np.array([record.offset for record in part], np.int64)
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(offsets, pa.int64()),
+                    pa.array([record.value for record in part], pa.binary()),
+                ],
+                names=["offset", "value"],
+            )
+
+
+class ApplyProcess:
+    """One driver."""
+
+    def __init__(self, name: str, ensemble: ModelEnsemble, look_up: Callable[[int], str]) -> None:
+        self.process = Process(name)
+        self.session = ModelSession(ensemble, self.process)
+        self.lease: Lease | None = None
+        self.left: list[Callable[[], object]] = []
+        self.applier: BatchApplier | None = None
+        self._look_up = look_up
+
+    def step(self, cut: Cut, read: Callable[[int, int], Sequence[TopicRecord]]) -> None:
+        """Start if need be, then one micro-batch; ``read(start, stop)`` gives committed records."""
+        if self.applier is None:
+            self._start()
+        assert self.applier is not None
+        first = max(self.applier.mark.next_offset, 0)
+        records = TopicRecords(read(first, first + cut.offsets), cut, self._look_up, self.left)
+        if records.records:
+            self.applier.process(records, lambda _: None)
+
+    def let_go(self) -> None:
+        """The driver's end."""
+        if self.applier is not None:
+            self.applier.close()
+        self.applier = None
+
+    def release(self) -> None:
+        """Give the lease up, if it can be."""
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            lease.release()
+
+    def _start(self) -> None:
+        self.lease = acquire(self.session, TREE, task=TASK, worker=self.process.name)
+        self.lease.verify()
+        endpoint = Endpoint("model", 3306, self.process.name, "")
+        task = ApplyTask(
+            name=TASK,
+            source=TopicAddress(topic="shop", bootstrap=""),
+            target="target",
+            start=Start(""),
+            rules=ApplyRules(lanes=LANES),
+        )
+        session = connect(endpoint)
+        try:
+            self.applier = take_over(session, endpoint, task, epoch=self.lease.epoch)
+        finally:
+            session.close()
+
+
+class KeptSessions(dict[str, Any]):
+    """``consumer.sessions`` keeps sessions in a module; here each process has its own."""
+
+    def get(self, key: str, default: object = None) -> Any:
+        return current().sessions.get(key, default)
+
+    def __setitem__(self, key: str, value: object) -> None:
+        current().sessions[key] = value
+
+
+assert isinstance(sessions._sessions, dict)  # what KeptSessions stands for

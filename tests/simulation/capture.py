@@ -1,0 +1,293 @@
+"""A capture worker's process: the steps of ``producer.capture`` one after the other, where that has threads.
+
+Real: lease, publisher, receiver, dump stream, relay log, converter. Models: ZooKeeper, the partition, the socket.
+"""
+
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+from unittest import mock
+
+from producer import receiver as receiving
+from producer.capture import _first_coordinates, _from_first_file
+from producer.converter.converter import Converter, ConverterSource
+from producer.publisher.codec import RecordMarks
+from producer.publisher.config import PublisherConfig, PublisherLimits
+from producer.publisher.opening import TailHint
+from producer.publisher.publisher import Publisher
+from producer.receiver import Receiver, ReceiverSource
+from producer.relay.log import RelayLog
+from producer.relay.reader import RelayReader
+from producer.relay.sync import SyncPolicy
+from producer.set_stream import SetStream
+from producer.source.connection import Login
+from producer.source.dump import Reader
+from schemas.control import CONTROL_SCHEMAS
+from schemas.coordinates import Coordinates
+from schemas.documents import TableFilter, Tls, TlsMode
+from schemas.documents.model import Member
+from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from schemas.progress import Progress
+from tests.converter_rig import MemoryRegistry
+from tests.simulation.gate import Process
+from tests.simulation.model_kafka import ModelDriver, ModelTopic
+from tests.simulation.model_zookeeper import TREE, ModelEnsemble, ModelSession
+from tests.simulation.source import ModelSource
+from zk.lease import Lease, acquire
+
+TASK, TOPIC, SET = "shop-capture", "shop", "shop"
+START = Progress(parse_gtid_set(Flavour.MYSQL, ""), None, 0)
+LIMITS = PublisherLimits(
+    resolved_interval_s=1e9,  # no clock decides here: only progress without records makes an idle resolved
+    progress_interval_s=0.0,
+    stable_timeout_s=0.05,
+    audit_timeout_s=0.3,
+    publish_timeout_s=1.0,
+)
+WIRE_BYTES = 1 << 18
+_SYNC = SyncPolicy(bytes_max=1 << 40, delay_ms=1 << 30)  # nothing is made durable by a clock
+
+
+@dataclass
+class Surroundings:
+    """What all capture processes talk to; ``hint`` is what the task's status remembers."""
+
+    source: ModelSource
+    topic: ModelTopic
+    ensemble: ModelEnsemble
+    registry: MemoryRegistry
+    root: Path
+    hint: TailHint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """How much one step does: bytes received before the connection is cut, and the batch's bounds."""
+
+    wire_bytes: int
+    batch_bytes: int
+    batches: int
+
+
+class CaptureProcess:
+    """One worker; ``step`` is what its task's thread would do next."""
+
+    def __init__(self, name: str, world: Surroundings) -> None:
+        self.process = Process(name)
+        self.session = ModelSession(world.ensemble, self.process)
+        self.directory = world.root / name
+        self.lease: Lease | None = None
+        self._world = world
+        self._publisher: Publisher | None = None
+        self._relay: RelayLog | None = None
+        self._reader: RelayReader | None = None
+        self._converter: Converter | None = None
+        self._wanted: GtidPosition | None = None
+
+    @property
+    def relay_end(self) -> Coordinates | None:
+        """How far readers of its relay log may read, while it runs."""
+        return None if self._relay is None else self._relay.end()
+
+    def step(self, portion: Portion) -> None:
+        """Start if need be, receive, publish, report."""
+        if self.lease is None:
+            self._start()
+        self._receive(portion.wire_bytes)
+        self._publish(portion)
+
+    def let_go(self) -> None:
+        """As the runner's end: everything closed and joined; the lease is the caller's."""
+        if self._reader is not None:
+            self._reader.close()
+        if self._relay is not None:
+            self._relay.close()
+        if self._publisher is not None:
+            self._publisher._let_go()
+        self._publisher = self._relay = self._reader = self._converter = None
+
+    def release(self) -> None:
+        """Give the lease up, if it can be."""
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            lease.release()
+
+    def _start(self) -> None:
+        world = self._world
+        self.lease = acquire(self.session, TREE, task=TASK, worker=self.process.name)
+        config = PublisherConfig(
+            bootstrap="127.0.0.1:1",
+            topic=TOPIC,
+            transactional_id="model/0",
+            epoch=self.lease.epoch,
+            worker=self.process.name,
+            set=SET,
+            flavour=Flavour.MYSQL,
+            limits=LIMITS,
+        )
+        ids = {
+            kind: world.registry(schema.subject(TOPIC), schema.text)
+            for kind, schema in CONTROL_SCHEMAS.items()
+        }
+        self._publisher = Publisher.open_with(
+            ModelDriver(world.topic, self.process),
+            config,
+            marks=RecordMarks(config, ids),
+            verify_lease=self.lease.verify,
+            start=START,
+            hint=world.hint,
+        )
+        self._report()
+        progress = self._publisher.progress
+        is_first = progress.gtid_set.is_empty and progress.open is None
+        self._wanted = None if is_first else progress.gtid_set
+        self._relay = RelayLog.open(self.directory, flavour=Flavour.MYSQL, policy=_SYNC)
+        self._reader = RelayReader(self._relay)
+
+    def _receive(self, wire_bytes: int) -> None:
+        assert self._relay is not None
+        source = ReceiverSource(
+            member=Member(self.process.name, 3306),
+            login=Login(user="millrace", password="", tls=Tls(TlsMode.DISABLED)),
+            reader=Reader.for_set(SET),
+        )
+        stop = threading.Event()
+        with _dialling(lambda: _Connection(self._world.source, wire_bytes, stop)):
+            Receiver(source, self._relay, wanted=self._wanted).run(stop)
+
+    def _publish(self, portion: Portion) -> None:
+        assert self._publisher is not None
+        converter = self._converter or self._made_converter()
+        if converter is None:
+            return
+        self._converter = converter
+        for _ in range(portion.batches):
+            batch = converter.next_batch(rows_max=1000, bytes_max=portion.batch_bytes, timeout_s=0)
+            if batch is None:
+                self._publisher.idle()
+                break
+            self._publisher.publish(batch)
+            assert self._reader is not None
+            self._reader.release(batch.coordinates)
+        self._publisher._drain()
+        self._report()
+
+    def _made_converter(self) -> Converter | None:
+        assert self._publisher is not None
+        assert self._relay is not None
+        assert self._reader is not None
+        progress = self._publisher.progress
+        stream = cast(SetStream, _Stream(self._wanted, self._relay))
+        at = _first_coordinates(stream, self._reader, progress=progress, stop=_Once())
+        if at is None:
+            return None
+        if progress.gtid_set.is_empty and progress.open is None:
+            progress = _from_first_file(stream, at, progress)
+        return Converter(
+            source=ConverterSource(
+                SET, TASK, Flavour.MYSQL, TOPIC, TableFilter(exclude=("shop.hidden",))
+            ),
+            reader=self._reader,
+            register=self._world.registry,
+            progress=progress,
+            at=at,
+        )
+
+    def _report(self) -> None:
+        """The status, as ``producer.capture`` writes and reads it."""
+        assert self._publisher is not None
+        hint = self._publisher.hint
+        if hint.progress.open is None:
+            self._world.hint = replace(hint)
+
+
+class _Once(threading.Event):
+    """A stop event for a loop that should look once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._looks = 0
+
+    def is_set(self) -> bool:
+        self._looks += 1
+        return self._looks > 1
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return False
+
+
+@dataclass
+class _Stream:
+    """What ``producer.capture`` asks of a set's stream."""
+
+    wanted: GtidPosition | None
+    relay: RelayLog
+
+    def check(self) -> None:
+        """The receiver runs in the same thread here: what it raised came out."""
+
+
+class _Connection:
+    """``producer.source.connection.SourceConnection`` on the model."""
+
+    def __init__(self, source: ModelSource, wire_bytes: int, stop: threading.Event) -> None:
+        self._source = source
+        self._wire_bytes = wire_bytes
+        self._stop = stop
+        self.member = "model"
+
+    def __enter__(self) -> "_Connection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def query(self, sql: str) -> list[Mapping[str, object]]:
+        return list(self._source.answer(sql))
+
+    def command(self, command: int, payload: bytes) -> None:
+        pass
+
+    def start_stream(self, command: int, payload: bytes) -> "_Socket":
+        (pos,) = struct.unpack_from("<I", payload)
+        wire = self._source.dump(payload[10:].decode(), pos)
+        return _Socket(wire[: self._wire_bytes], self._stop)
+
+
+class _Socket:
+    """Gives so many bytes, then silence; the receiver is asked to end then."""
+
+    def __init__(self, wire: bytes, stop: threading.Event) -> None:
+        self._wire = wire
+        self._stop = stop
+
+    def settimeout(self, timeout_s: float) -> None:
+        pass
+
+    def recv_into(self, buffer: memoryview) -> int:
+        if not self._wire:
+            self._stop.set()
+            raise TimeoutError
+        count = min(len(buffer), len(self._wire))
+        buffer[:count] = self._wire[:count]
+        self._wire = self._wire[count:]
+        return count
+
+
+@contextmanager
+def _dialling(dial: Callable[[], _Connection]) -> Iterator[None]:
+    """Every connection of the receiver goes to ``dial``."""
+    with mock.patch.object(receiving, "SourceConnection", _Dialler(dial)):
+        yield
+
+
+@dataclass
+class _Dialler:
+    dial: Callable[[], _Connection]
+
+    def connect(self, member: Member, login: Login) -> _Connection:
+        return self.dial()

@@ -1,0 +1,60 @@
+"""What a crash leaves of a relay directory: of its newest file any prefix, and behind it what the disk held there.
+
+Harsher than a real disk, which keeps what was synced: whatever is lost must be fetched again, whatever is not whole
+must be cut.
+"""
+
+import shutil
+from enum import StrEnum
+from pathlib import Path
+from random import Random
+
+from producer.relay import layout
+
+
+class Loss(StrEnum):
+    """What happened to a directory."""
+
+    NOTHING = "nothing"  # kill -9: what was written is there
+    CUT = "cut"  # unsynced bytes are gone
+    ZEROS = "zeros"  # the length was kept, the bytes were not
+    GARBAGE = "garbage"
+    META = "meta"  # relay.meta and the index are gone
+    ALL = "all"  # the directory is gone
+
+
+def crash(directory: Path, loss: Loss, chance: Random) -> None:
+    """Leave what ``loss`` says."""
+    newest = newest_file(directory)
+    if loss is Loss.ALL:
+        shutil.rmtree(directory, ignore_errors=True)
+    elif loss is Loss.META:
+        for hint in (directory / layout.INDEX_NAME, *directory.glob(f"*/{layout.META_NAME}")):
+            hint.unlink(missing_ok=True)
+    elif loss is not Loss.NOTHING and newest is not None:
+        content = newest.read_bytes()
+        kept = chance.randint(0, len(content))
+        lost = len(content) - kept
+        behind = {Loss.CUT: b"", Loss.ZEROS: bytes(lost), Loss.GARBAGE: chance.randbytes(lost)}
+        newest.write_bytes(content[:kept] + behind[loss])
+
+
+def newest_file(directory: Path) -> Path | None:
+    """The last file of the newest sub-directory that has one."""
+    if not directory.exists():
+        return None
+    for subdir in reversed(layout.list_subdirs(directory)):
+        if names := layout.list_files(directory / str(subdir)):
+            return directory / str(subdir) / names[-1]
+    return None
+
+
+def all_files(directory: Path) -> list[Path]:
+    """Every binlog file in it."""
+    if not directory.exists():
+        return []
+    return [
+        directory / str(subdir) / name
+        for subdir in layout.list_subdirs(directory)
+        for name in layout.list_files(directory / str(subdir))
+    ]

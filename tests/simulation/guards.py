@@ -1,0 +1,208 @@
+"""Guards of the product, each of which can be taken away: the simulation must notice.
+
+A guard is taken away by putting something careless in the place of the function that guards. ``where`` is the part of
+the world in which its absence shows.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from consumer import apply as apply_start
+from consumer import batch, ddl, executor, stretch, workshop
+from consumer.applied import not_applied
+from consumer.book import Ints
+from consumer.causality import key_lines
+from consumer.kernel import keys
+from consumer.kernel.order import pack_lanes
+from consumer.target import progress
+from millrace.errors import Retryable
+from producer.publisher import opening
+from producer.publisher.config import PublisherLimits
+from producer.publisher.opening import Opener
+from producer.publisher.publisher import Publisher
+from producer.relay import log as relay_log
+from producer.relay.files import DISK, Files
+from producer.relay.log import RelayLog
+from producer.relay.recovery import Walked, walk_file
+from schemas.gtid import Flavour
+from tests.simulation.model_kafka import ModelTransactions
+
+Patch = tuple[Any, str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """``name`` says what is done no more."""
+
+    name: str
+    where: str
+    patches: tuple[Patch, ...]
+    seed: int = 2  # with which its absence shows soon; others are tried behind it
+
+    @contextmanager
+    def taken_away(self) -> Iterator[None]:
+        """While the block runs."""
+        with ExitStack() as stack:
+            for place, attribute, careless in self.patches:
+                stack.enter_context(mock.patch.object(place, attribute, careless))
+            yield
+
+
+def _nothing(*_: object, **__: object) -> None:
+    return None
+
+
+# ---- capture ---------------------------------------------------------------------------------------
+
+
+def _believed(ends: Any, start: Any, hint: Any) -> Any:
+    """Where to go on, of what the task's status remembers."""
+    return start if hint is None else hint.progress
+
+
+def _joined(self: ModelTransactions) -> None:
+    """A producer instance under the epoch that is there."""
+    self._epoch = self._topic.epoch
+
+
+def _sent_again(self: Publisher, unknown: Retryable) -> bool:
+    self._renew()
+    return False
+
+
+def _uncut(path: Path, flavour: Flavour, files: Files = DISK) -> Walked | None:
+    walked = walk_file(path, flavour, files)
+    if walked is None:
+        path.unlink()
+        return None
+    return replace(walked, end=walked.size)
+
+
+# ---- apply -----------------------------------------------------------------------------------------
+
+
+def _all_waiting(seqs: Ints, *, mark: int, applied: Ints) -> Any:
+    return not_applied(seqs, mark=mark, applied=np.empty(0, np.int64))
+
+
+def _identity_alone(binding: Any, inventory: Any) -> Any:
+    return tuple(
+        line for line in key_lines(binding, inventory) if line.kind in (keys.ROW, keys.BAG)
+    )
+
+
+def _own_lane_each(groups: Ints, weights: Ints, lane_count: int) -> Ints:
+    return np.arange(len(groups), dtype=np.int64) % lane_count
+
+
+def _moved_anyhow(connection: Any, task: str, before: Any, after: Any) -> Any:
+    sql = _move_sql(connection, task, before, after)
+    return sql.partition(b" AND seq = ")[0]
+
+
+_move_sql = progress._move_sql
+
+
+def _marked_first(self: batch.BatchApplier, records: Any, *, is_small: bool) -> Any:
+    """As ``BatchApplier._stretch`` with lanes, but for the order of mark and lanes."""
+    if is_small or self._nears_barrier:
+        return _stretch(self, records, is_small=True)
+    order = self._order()
+    plan = records.plan(order, self.catalogue, self.applied)
+    self._learn(plan.outcome.learned)
+    if plan.outcome.mark != self.mark:
+        self._move(plan.outcome.mark, plan.outcome.learned)
+    if len(plan.offsets):
+        groups = plan.entries.groups(len(plan.offsets))
+        lanes = pack_lanes(groups, plan.weights, self.assignment.lane_count)
+        records.lanes(order, self.catalogue, self.applied, offsets=plan.offsets, lanes=lanes)
+    return plan.outcome
+
+
+_stretch = batch.BatchApplier._stretch
+
+
+def _unclaimed(self: Any, connection: Any, owner: Any) -> bool:
+    return True
+
+
+def _executed_again(*_: object) -> str:
+    return ddl.EXECUTE
+
+
+def _unfenced() -> tuple[Patch, ...]:
+    return tuple(
+        (module, "check_fence", _nothing) for module in (executor, batch, ddl, apply_start)
+    )
+
+
+def _of(name: str, where: str, *patches: Patch, seed: int = 2) -> Guard:
+    return Guard(name, where, patches, seed)
+
+
+GUARDS: tuple[Guard, ...] = (
+    _of(
+        "a greater epoch in the topic's tail ends a start",
+        "owners",
+        (Opener, "_fenced_by", _nothing),
+    ),
+    _of(
+        "progress is read from the topic's tail",
+        "owners",
+        (opening, "read_tail", _nothing),
+        (opening, "without_tail", _believed),
+    ),
+    _of(
+        "a slow commit's instance is thrown away",
+        "answers",
+        (PublisherLimits, "suspicious_s", float("inf")),
+    ),
+    _of(
+        "an unknown outcome is asked of the tail",
+        "answers",
+        (Publisher, "_stands_after", _sent_again),
+    ),
+    _of("a start fences the instance before it", "owners", (ModelTransactions, "init", _joined)),
+    _of("a torn relay tail is cut", "relay", (relay_log, "recover_file", _uncut)),
+    _of(
+        "what a cut connection left of a source transaction is cut",
+        "relay",
+        (RelayLog, "cut_back", _nothing),
+    ),
+    _of(
+        "seqs in bitmaps are skipped",
+        "lanes",
+        (executor, "not_applied", _all_waiting),
+        (stretch, "not_applied", _all_waiting),
+        seed=1,
+    ),
+    Guard("each target transaction reads the fence row", "lanes", _unfenced(), 4),
+    _of("the fence row is read with a lock", "drivers", (progress, "_share", lambda _: "")),
+    _of("a lane leaves a bitmap", "lanes", (executor._Bits, "make", _unclaimed)),
+    _of(
+        "a lane that comes late is refused by the mark", "lanes", (executor, "check_mark", _nothing)
+    ),
+    _of("the mark moves from where it was read", "lanes", (progress, "_move_sql", _moved_anyhow)),
+    _of(
+        "the mark moves behind the lanes",
+        "lanes",
+        (batch.BatchApplier, "_stretch", _marked_first),
+        (executor, "check_mark", _nothing),
+    ),
+    _of(
+        "a second unique key is a causality key", "lanes", (workshop, "key_lines", _identity_alone)
+    ),
+    _of("changes of one group share a lane", "lanes", (batch, "pack_lanes", _own_lane_each)),
+    _of(
+        "a statement's intent says whether it was executed",
+        "statements",
+        (ddl, "decide", _executed_again),
+        seed=1,
+    ),
+)

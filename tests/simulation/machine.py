@@ -1,0 +1,338 @@
+"""The rules by which hypothesis moves the world: on the way to the topic, on the way to the target, or both.
+
+The machines behind these three have few rules each: they look long at one kind of fate, to find what a guard is for.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from tests.simulation import apply, capture
+from tests.simulation.apply import Cut
+from tests.simulation.capture import Portion
+from tests.simulation.disk import Loss
+from tests.simulation.gate import Fate, Plan
+from tests.simulation.model_kafka import Answer, State
+from tests.simulation.source import KINDS
+from tests.simulation.world import APPLY_WORKERS, CAPTURE_WORKERS, EVERYTHING, Weather, World
+
+MEMORY = Path("/dev/shm")
+
+_RARELY = st.sampled_from([False, False, True])
+_SEEDS = st.integers(0, 2**32 - 1)
+_KINDS = st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=4)
+_CAPTURE_PLANS = st.none() | st.builds(
+    Plan, st.sampled_from(Fate), st.integers(1, 24), st.booleans()
+)
+_APPLY_PLANS = st.none() | st.builds(Plan, st.sampled_from(Fate), st.integers(1, 48), st.booleans())
+_PORTIONS = st.builds(
+    Portion,
+    st.sampled_from([1 << 20, 60, 200, 700, 1500]) | st.integers(1, 4000),
+    st.sampled_from([1 << 20, 600, 2000]),
+    st.integers(0, 8),
+)
+_WEATHER = st.builds(
+    Weather,
+    _CAPTURE_PLANS,
+    st.lists(st.sampled_from(Answer), max_size=4).map(tuple),
+    st.integers(0, 24),
+    st.sampled_from([State.COMMITTED, State.ABORTED]),
+)
+_CUTS = st.builds(
+    Cut,
+    st.sampled_from([1 << 20, 3, 20]) | st.integers(1, 100),
+    st.booleans(),
+    st.sampled_from([1000, 2]),
+    _SEEDS,
+    st.booleans(),
+    st.booleans(),
+)
+
+
+class _Machine(RuleBasedStateMachine):
+    """A world; at the end it comes to rest, unless something was violated before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stack = ExitStack()
+        folder = tempfile.mkdtemp(prefix="millrace-", dir=MEMORY if MEMORY.exists() else None)
+        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        self._world = World(Path(folder))
+        self._stack.callback(self._world.close)
+        self._stack.enter_context(self._world.running())
+        self._is_broken = False
+
+    @contextmanager
+    def world(self) -> Iterator[World]:
+        """For one rule; what it breaks is not looked at again at the end."""
+        self._is_broken = True
+        yield self._world
+        self._is_broken = False
+
+    def owner(self, task: str, names: tuple[str, ...], *, is_other: bool) -> str:
+        """Whom the scheduler wants to run a task, or the other."""
+        wanted = self._world.assignments.get(task, names[0])
+        return next(name for name in names if (name == wanted) is not is_other)
+
+    def teardown(self) -> None:
+        """Everything heals."""
+        with self._stack:
+            if not self._is_broken:
+                self._world.come_to_rest()
+
+
+class CaptureRules(_Machine):
+    """From the source to the topic."""
+
+    def capturer(self, *, is_other: bool) -> str:
+        """A worker's name."""
+        return self.owner(capture.TASK, CAPTURE_WORKERS, is_other=is_other)
+
+    @rule(kinds=_KINDS, seed=_SEEDS)
+    def emit(self, kinds: list[str], seed: int) -> None:
+        with self.world() as world:
+            world.emit(kinds, seed)
+
+    @rule()
+    def rotate(self) -> None:
+        with self.world() as world:
+            world.source.rotate()
+
+    @rule(is_other=_RARELY, portion=_PORTIONS, weather=_WEATHER)
+    def step_capture(self, is_other: bool, portion: Portion, weather: Weather) -> None:
+        with self.world() as world:
+            world.step_capture(self.capturer(is_other=is_other), portion, weather)
+
+    @rule(is_other=st.booleans())
+    def resume_capture(self, is_other: bool) -> None:
+        with self.world() as world:
+            world.resume(self.capturer(is_other=is_other))
+
+    @rule(is_other=_RARELY, loss=st.sampled_from(Loss), seed=_SEEDS, hangs=st.booleans())
+    def crash_capture(self, is_other: bool, loss: Loss, seed: int, hangs: bool) -> None:
+        with self.world() as world:
+            world.crash(self.capturer(is_other=is_other), loss=loss, seed=seed, hangs=hangs)
+
+    @rule()
+    def move_capture(self) -> None:
+        with self.world() as world:
+            world.lose_session(self.capturer(is_other=False))
+
+    @rule(is_other=st.booleans())
+    def hear_in_capture(self, is_other: bool) -> None:
+        with self.world() as world:
+            world.hear(self.capturer(is_other=is_other))
+
+    @rule()
+    def notice_the_dead(self) -> None:
+        with self.world() as world:
+            world.notice_the_dead()
+
+
+class ApplyRules(_Machine):
+    """From the topic to the target."""
+
+    def applier(self, *, is_other: bool) -> str:
+        """A driver's name."""
+        return self.owner(apply.TASK, APPLY_WORKERS, is_other=is_other)
+
+    @rule(is_other=_RARELY, cut=_CUTS, plan=_APPLY_PLANS, error=st.sampled_from([0, 0, 1205, 1213]))
+    def step_apply(self, is_other: bool, cut: Cut, plan: Plan | None, error: int) -> None:
+        with self.world() as world:
+            world.step_apply(self.applier(is_other=is_other), cut, plan, error)
+
+    @rule(plan=_APPLY_PLANS.filter(lambda plan: plan is None or plan.fate is not Fate.STOP))
+    def run_left_lane(self, plan: Plan | None) -> None:
+        with self.world() as world:
+            world.run_left_lane(plan)
+
+    @rule(is_other=st.booleans())
+    def resume_apply(self, is_other: bool) -> None:
+        with self.world() as world:
+            world.resume(self.applier(is_other=is_other))
+
+    @rule(is_other=_RARELY, hangs=st.booleans())
+    def crash_apply(self, is_other: bool, hangs: bool) -> None:
+        with self.world() as world:
+            world.crash(self.applier(is_other=is_other), hangs=hangs)
+
+    @rule()
+    def move_apply(self) -> None:
+        with self.world() as world:
+            world.lose_session(self.applier(is_other=False))
+
+    @rule(is_other=st.booleans())
+    def hear_in_apply(self, is_other: bool) -> None:
+        with self.world() as world:
+            world.hear(self.applier(is_other=is_other))
+
+
+class CaptureMachine(CaptureRules):
+    """Capture alone meets its fate; at the end all of it is applied."""
+
+
+class ApplyMachine(ApplyRules):
+    """What is emitted arrives in the topic; apply meets its fate."""
+
+    @rule(kinds=_KINDS, seed=_SEEDS)
+    def publish(self, kinds: list[str], seed: int) -> None:
+        with self.world() as world:
+            world.emit(kinds, seed)
+            world.step_capture(CAPTURE_WORKERS[0], EVERYTHING)
+
+
+class WholeMachine(CaptureRules, ApplyRules):
+    """Everything at once, and retention."""
+
+    @rule(share=st.sampled_from([0.0, 0.3, 0.9, 1.0]))
+    def retain(self, share: float) -> None:
+        with self.world() as world:
+            world.retain(share)
+
+    @rule(rebalance=st.booleans())
+    def schedule(self, rebalance: bool) -> None:
+        with self.world() as world:
+            world.schedule(rebalance=rebalance)
+
+
+# ---- few rules each --------------------------------------------------------------------------------
+
+_SURE = [Answer.OK, Answer.SLOW, Answer.LOST_BEFORE, Answer.LOST_AFTER]
+
+
+class _EmitRules(_Machine):
+    """A source at work."""
+
+    @rule(kinds=_KINDS, seed=_SEEDS)
+    def emit(self, kinds: list[str], seed: int) -> None:
+        with self.world() as world:
+            world.emit(kinds, seed)
+
+
+class AnswersMachine(_EmitRules):
+    """One owner of the topic, and what becomes of its commits."""
+
+    @rule(answer=st.sampled_from(_SURE), place=st.integers(0, 2), late_at=st.integers(1, 10))
+    def step(self, answer: Answer, place: int, late_at: int) -> None:
+        with self.world() as world:
+            answers = (*[Answer.OK] * place, answer)
+            weather = Weather(None, answers, late_at, State.COMMITTED)
+            world.step_capture(CAPTURE_WORKERS[0], Portion(1 << 20, 600, 4), weather)
+
+
+class OwnersMachine(_EmitRules):
+    """Two owners of the topic: one stops, the other takes over, the first wakes up."""
+
+    @rule(name=st.sampled_from(CAPTURE_WORKERS))
+    def step(self, name: str) -> None:
+        with self.world() as world:
+            world.step_capture(name, EVERYTHING)
+
+    @rule(at=st.integers(1, 16), after=st.booleans())
+    def overtake(self, at: int, after: bool) -> None:
+        with self.world() as world:
+            name = self.owner(capture.TASK, CAPTURE_WORKERS, is_other=False)
+            world.step_capture(name, EVERYTHING, Weather(Plan(Fate.STOP, at, after)))
+            world.lose_session(name)
+            name = self.owner(capture.TASK, CAPTURE_WORKERS, is_other=False)
+            world.step_capture(name, EVERYTHING)
+
+    @rule(name=st.sampled_from(CAPTURE_WORKERS))
+    def wake(self, name: str) -> None:
+        with self.world() as world:
+            world.resume(name)
+            world.hear(name)
+
+
+class RelayMachine(_EmitRules):
+    """Connections cut anywhere, and crashes."""
+
+    @rule(wire_bytes=st.integers(1, 3000))
+    def step(self, wire_bytes: int) -> None:
+        with self.world() as world:
+            world.step_capture(CAPTURE_WORKERS[0], Portion(wire_bytes, 1 << 20, 8))
+
+    @rule(loss=st.sampled_from([Loss.CUT, Loss.ZEROS, Loss.GARBAGE]), seed=_SEEDS)
+    def crash(self, loss: Loss, seed: int) -> None:
+        with self.world() as world:
+            world.crash(CAPTURE_WORKERS[0], loss=loss, seed=seed, hangs=False)
+
+
+class _PublishRules(_Machine):
+    """What is emitted arrives in the topic; the kinds are those that meet."""
+
+    kinds: ClassVar[list[str]] = sorted(KINDS.keys() - {"roll back", "hide", "grow"})
+
+    @rule(data=st.data(), seed=_SEEDS)
+    def publish(self, data: st.DataObject, seed: int) -> None:
+        with self.world() as world:
+            kinds = data.draw(st.lists(st.sampled_from(self.kinds), min_size=4, max_size=12))
+            world.emit(kinds, seed)
+            world.step_capture(CAPTURE_WORKERS[0], EVERYTHING)
+
+
+class LanesMachine(_PublishRules):
+    """Lanes in any order, twice, too late; drivers that die among them."""
+
+    kinds: ClassVar[list[str]] = [
+        "transfer",
+        "open account",
+        "close account",
+        "swap codes",
+        "give code",
+        "note",
+    ]
+
+    @rule(seed=_SEEDS, is_sole=_RARELY, lanes_left=st.booleans(), is_doubled=st.booleans())
+    def step(self, seed: int, is_sole: bool, lanes_left: bool, is_doubled: bool) -> None:
+        with self.world() as world:
+            cut = Cut(1 << 20, not is_sole, 1000, seed, lanes_left, is_doubled)
+            world.step_apply(self.owner(apply.TASK, APPLY_WORKERS, is_other=False), cut)
+            world.notice_the_dead()
+
+    @rule()
+    def run_left_lane(self) -> None:
+        with self.world() as world:
+            world.run_left_lane()
+
+
+class DriversMachine(_PublishRules):
+    """Two drivers: one stops, the other takes over, the first wakes up."""
+
+    @rule(name=st.sampled_from(APPLY_WORKERS), seed=_SEEDS, is_large=st.booleans())
+    def step(self, name: str, seed: int, is_large: bool) -> None:
+        with self.world() as world:
+            world.step_apply(name, Cut(1 << 20, is_large, 1000, seed))
+
+    @rule(at=st.integers(20, 50), after=st.booleans(), seed=_SEEDS, is_sole=_RARELY)
+    def overtake(self, at: int, after: bool, seed: int, is_sole: bool) -> None:
+        with self.world() as world:
+            cut = Cut(1 << 20, not is_sole, 1000, seed)
+            name = self.owner(apply.TASK, APPLY_WORKERS, is_other=False)
+            world.step_apply(name, cut, Plan(Fate.STOP, at, after))
+            world.lose_session(name)
+            world.step_apply(self.owner(apply.TASK, APPLY_WORKERS, is_other=False), cut)
+
+    @rule(name=st.sampled_from(APPLY_WORKERS))
+    def wake(self, name: str) -> None:
+        with self.world() as world:
+            world.resume(name)
+            world.hear(name)
+
+
+class StatementsMachine(_PublishRules):
+    """DDL, and a driver that dies at any of its requests."""
+
+    kinds: ClassVar[list[str]] = ["alter", "truncate", "note"]
+
+    @rule(at=st.integers(1, 90), after=st.booleans())
+    def step(self, at: int, after: bool) -> None:
+        with self.world() as world:
+            name = self.owner(apply.TASK, APPLY_WORKERS, is_other=False)
+            world.step_apply(name, Cut(1 << 20, False, 1000, 0), Plan(Fate.KILL, at, after))

@@ -1,0 +1,435 @@
+"""A source server: binlog files made event by event, what they mean, and the state after each source transaction.
+
+    accounts  id, code (unique on source and target), amount, version    the sum of all amounts never changes
+    ledger    writer, n, version           dense n a writer
+    notes     n, version                   no key; rows come twice
+    hidden    id, version                  filtered out by the capture task
+
+``version`` rises with every change of the source, so a row that goes back is seen. Nothing of the product is used to
+say what the binlog means.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from uuid import UUID
+
+from tests.binlog_builder import SOURCE_UUID, BinlogBuilder
+from tests.binlog_bytes import artificial, packet
+
+SERVER = str(UUID(bytes=SOURCE_UUID))
+DATABASE = "shop"
+ACCOUNTS = 6
+CODES = 5
+TOTAL = 1000 * ACCOUNTS
+EVENT_ROWS_MAX = 10
+LARGE_ROWS = 60
+_FORMAT_BODY = struct.pack("<H50sIB", 4, b"9.7.4", 0, 19) + bytes(44) + b"\1"
+
+Row = dict[str, int | None]
+
+
+@dataclass
+class Table:
+    """All columns are INT; ``key`` is the primary key."""
+
+    name: str
+    columns: list[str]
+    key: tuple[str, ...]
+    unique: tuple[tuple[str, ...], ...] = ()
+    id: int = 0
+
+
+def make_tables() -> dict[str, Table]:
+    """As they are in the beginning, on source and target."""
+    return {
+        table.name: table
+        for table in (
+            Table("accounts", ["id", "code", "amount", "version"], ("id",), (("code",),), 1),
+            Table("ledger", ["writer", "n", "version"], ("writer", "n"), (), 2),
+            Table("notes", ["n", "version"], (), (), 3),
+            Table("hidden", ["id", "version"], ("id",), (), 4),
+        )
+    }
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row change, or a statement (``sql``); ``row`` counts in its source transaction before any filter."""
+
+    number: int
+    row: int
+    table: str
+    before: Row | None = None
+    after: Row | None = None
+    sql: str = ""
+
+
+@dataclass
+class Rows:
+    """Rows of all tables, with a key or as a multiset."""
+
+    tables: dict[str, Table] = field(default_factory=make_tables)
+    keyed: dict[tuple[str, tuple[int | None, ...]], Row] = field(default_factory=dict)
+    unkeyed: list[Row] = field(default_factory=list)
+
+    def apply(self, change: Change) -> None:
+        """Exactly this change; whoever calls knows that it fits."""
+        if change.sql:
+            self._execute(change.sql)
+            return
+        table = self.tables[change.table]
+        if not table.key:
+            if change.before is not None:
+                self.unkeyed.remove(change.before)
+            if change.after is not None:
+                self.unkeyed.append(dict(change.after))
+            return
+        if change.before is not None:
+            del self.keyed[change.table, self.key_of(table, change.before)]
+        if change.after is not None:
+            self.keyed[change.table, self.key_of(table, change.after)] = dict(change.after)
+
+    def _execute(self, sql: str) -> None:
+        if sql.startswith("TRUNCATE"):
+            self.unkeyed.clear()
+            return
+        _, _, name, _, _, column, _ = sql.split()
+        self.tables[name].columns.append(column)
+        for (table, _key), row in self.keyed.items():
+            if table == name:
+                row[column] = None
+
+    @staticmethod
+    def key_of(table: Table, row: Row) -> tuple[int | None, ...]:
+        """The primary key of a row."""
+        return tuple(row[name] for name in table.key)
+
+    def of(self, table: str) -> list[Row]:
+        """Rows of one table."""
+        return [row for (name, _), row in self.keyed.items() if name == table]
+
+    def plain(self, *, hidden: bool) -> dict[str, list[tuple[int | None, ...]]]:
+        """Every table's rows, sorted, to compare."""
+        found = {
+            table.name: [tuple(row[name] for name in table.columns) for row in self.of(table.name)]
+            for table in self.tables.values()
+            if table.key and (hidden or table.name != "hidden")
+        }
+        notes = self.tables["notes"]
+        found["notes"] = [tuple(row[name] for name in notes.columns) for row in self.unkeyed]
+        for rows in found.values():
+            rows.sort(key=repr)
+        return found
+
+
+class ModelSource:
+    """The primary: ``files`` by name, ``changes`` in commit order."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self.changes: list[Change] = []
+        self.number = 0  # of the last GTID
+        self.files: dict[str, BinlogBuilder] = {}
+        self._befores: dict[str, int] = {}
+        self._version = 0
+        self._lines = 0
+        self._columns = 0
+        self._table_ids = 4
+        self._pending: list[Change] = []
+        self.ends: set[tuple[str, int]] = set()  # (file, position) behind whole source transactions
+        self.rotate()
+        for number in range(ACCOUNTS):
+            self._insert("accounts", {"id": number, "code": None, "amount": 1000})
+        self._commit()
+
+    # ---- what happens at the source ----------------------------------------------------------------
+
+    def emit(self, kind: str, chance: Random) -> None:
+        """One source transaction of this kind (see ``KINDS``)."""
+        KINDS[kind](self, chance)
+
+    def rotate(self) -> None:
+        """FLUSH BINARY LOGS."""
+        name = f"mysql-bin.{len(self.files) + 1:06d}"
+        if self.files:
+            self._file.event(4, struct.pack("<Q", 4) + name.encode())
+            self._note_end()
+        self.files[name] = BinlogBuilder()
+        self.ends.add((name, 4))
+        self._note_end()  # behind the format description, which stands alone
+        self._befores[name] = self.number
+        head = struct.pack("<Q", 1) + SOURCE_UUID + struct.pack("<QQQ", 1, 1, self.number + 1)
+        self._file.event(35, head if self.number else struct.pack("<Q", 0))
+        self._note_end()
+
+    def _transfer(self, chance: Random) -> None:
+        accounts = self.rows.of("accounts")
+        giver, taker = chance.sample(accounts, 2)
+        amount = chance.randint(1, 50)
+        self._update("accounts", giver, {"amount": (giver["amount"] or 0) - amount})
+        self._update("accounts", taker, {"amount": (taker["amount"] or 0) + amount})
+        self._log(1)
+        self._commit()
+
+    def _open_account(self, chance: Random) -> None:
+        taken = {row["id"] for row in self.rows.of("accounts")}
+        free = [number for number in range(2 * ACCOUNTS) if number not in taken]
+        if free:
+            code = chance.choice([None, *self._free_codes()])
+            self._insert("accounts", {"id": chance.choice(free), "code": code, "amount": 0})
+        self._log(1)
+        self._commit()
+
+    def _close_account(self, chance: Random) -> None:
+        """The money goes to another; the code may be taken at once, in the same source transaction."""
+        accounts = self.rows.of("accounts")
+        if len(accounts) > 3:
+            closed, heir = chance.sample(accounts, 2)
+            self._delete("accounts", closed)
+            changes: Row = {"amount": (heir["amount"] or 0) + (closed["amount"] or 0)}
+            if closed["code"] is not None:
+                changes["code"] = closed["code"]
+            self._update("accounts", heir, changes)
+        self._commit()
+
+    def _swap_codes(self, chance: Random) -> None:
+        """A code goes from one row to another by way of NULL."""
+        accounts = self.rows.of("accounts")
+        left, right = chance.sample(accounts, 2)
+        codes = left["code"], right["code"]
+        left = self._update("accounts", left, {"code": None})
+        right = self._update("accounts", right, {"code": codes[0]})
+        self._update("accounts", left, {"code": codes[1]})
+        self._commit()
+
+    def _give_code(self, chance: Random) -> None:
+        account = chance.choice(self.rows.of("accounts"))
+        self._update("accounts", account, {"code": chance.choice([None, *self._free_codes()])})
+        self._commit()
+
+    def _move_account(self, chance: Random) -> None:
+        """A key change, one update."""
+        taken = {row["id"] for row in self.rows.of("accounts")}
+        free = [number for number in range(2 * ACCOUNTS) if number not in taken]
+        account = chance.choice(self.rows.of("accounts"))
+        if free:
+            self._update("accounts", account, {"id": chance.choice(free)})
+        self._commit()
+
+    def _note(self, chance: Random) -> None:
+        for _ in range(chance.randint(1, 3)):
+            notes = self.rows.unkeyed
+            if notes and chance.random() < 0.5:
+                old = dict(chance.choice(notes))
+                after = {**old, "n": chance.randint(0, 2)}
+                self._change("notes", old, None if chance.random() < 0.5 else after)
+            else:
+                self._change("notes", None, {"n": chance.randint(0, 2), "version": 0})
+        self._commit()
+
+    def _hide(self, chance: Random) -> None:
+        """Rows that no record is made of, alone or before others."""
+        row: Row = {"id": chance.randint(0, 9)}
+        known = [old for old in self.rows.of("hidden") if old["id"] == row["id"]]
+        if known:
+            self._update("hidden", known[0], {})
+        else:
+            self._insert("hidden", row)
+        if chance.random() < 0.5:
+            self._log(1)
+        self._commit()
+
+    def _grow(self, chance: Random) -> None:
+        self._log(LARGE_ROWS)
+        self._commit()
+
+    def _roll_back(self, chance: Random) -> None:
+        """Nothing is logged."""
+
+    def _truncate(self, chance: Random) -> None:
+        self._state("TRUNCATE TABLE notes")
+
+    def _alter(self, chance: Random) -> None:
+        if self._columns < 3:
+            self._columns += 1
+            self._state(f"ALTER TABLE accounts ADD COLUMN extra{self._columns} INT")
+            self._table_ids += 1
+            self.rows.tables["accounts"].id = self._table_ids
+
+    # ---- rows --------------------------------------------------------------------------------------
+
+    def _free_codes(self) -> list[int]:
+        taken = {row["code"] for row in self.rows.of("accounts")}
+        return [code for code in range(CODES) if code not in taken]
+
+    def _log(self, count: int) -> None:
+        for _ in range(count):
+            self._lines += 1
+            self._insert("ledger", {"writer": 1, "n": self._lines})
+
+    def _insert(self, table: str, row: Row) -> None:
+        columns = self.rows.tables[table].columns
+        self._version += 1
+        whole = {name: row.get(name) for name in columns} | {"version": self._version}
+        self._change(table, None, whole)
+
+    def _update(self, table: str, before: Row, changes: Row) -> Row:
+        self._version += 1
+        after = before | changes | {"version": self._version}
+        self._change(table, dict(before), after)
+        return after
+
+    def _delete(self, table: str, before: Row) -> None:
+        self._change(table, dict(before), None)
+
+    def _change(self, table: str, before: Row | None, after: Row | None) -> None:
+        change = Change(self.number + 1, len(self._pending) + 1, table, before, after)
+        self.rows.apply(change)
+        self._pending.append(change)
+
+    # ---- the binlog --------------------------------------------------------------------------------
+
+    @property
+    def _file(self) -> BinlogBuilder:
+        return self.files[f"mysql-bin.{len(self.files):06d}"]
+
+    def _note_end(self) -> None:
+        name = f"mysql-bin.{len(self.files):06d}"
+        self.ends.add((name, len(self.files[name].content)))
+
+    def _state(self, sql: str) -> None:
+        self.number += 1
+        self._file.gtid(self.number)
+        self._file.query(sql, database=DATABASE)
+        self._note_end()
+        change = Change(self.number, 1, "", sql=sql)
+        self.rows.apply(change)
+        self.changes.append(change)
+
+    def _commit(self) -> None:
+        if not self._pending:
+            return
+        self.number += 1
+        file = self._file
+        file.gtid(self.number)
+        file.query("BEGIN", database=DATABASE)
+        for run in _runs(self._pending):
+            table = self.rows.tables[run[0].table]
+            file.event(19, _table_map(table))
+            file.event(*_rows_event(table, run))
+        file.xid()
+        self._note_end()
+        self.changes += self._pending
+        self._pending = []
+
+    # ---- what a dump connection asks ---------------------------------------------------------------
+
+    def answer(self, sql: str) -> list[dict[str, object]]:
+        """The queries of ``producer.source`` and of the receiver."""
+        if sql.startswith("SELECT VERSION()"):
+            return [{"version": "9.7.4"}]
+        if "server_uuid" in sql:
+            return [{"Value": SERVER}]
+        if sql == "SHOW BINARY LOGS":
+            return [
+                {"Log_name": name, "File_size": len(file.content)}
+                for name, file in self.files.items()
+            ]
+        if sql.startswith("SHOW BINLOG EVENTS IN"):
+            before = self._befores[sql.split("'")[1]]
+            text = f"{SERVER}:1-{before}" if before else ""
+            return [{"Event_type": "Previous_gtids", "Info": text}]
+        return []
+
+    def dump(self, file: str, pos: int) -> bytes:
+        """Everything from there on, as packets."""
+        payloads = []
+        names = list(self.files)
+        for name in names[names.index(file) :]:
+            content = bytes(self.files[name].content)
+            payloads.append(artificial(4, struct.pack("<Q", pos) + name.encode()))
+            if pos > 4:
+                payloads.append(artificial(15, _FORMAT_BODY))
+            while pos < len(content):
+                size = int.from_bytes(content[pos + 9 : pos + 13], "little")
+                payloads.append(content[pos : pos + size])
+                pos += size
+            pos = 4
+        return b"".join(packet(b"\0" + made, at) for at, made in enumerate(payloads, 1))
+
+
+KINDS: dict[str, Callable[[ModelSource, Random], None]] = {
+    "transfer": ModelSource._transfer,
+    "open account": ModelSource._open_account,
+    "close account": ModelSource._close_account,
+    "swap codes": ModelSource._swap_codes,
+    "give code": ModelSource._give_code,
+    "move account": ModelSource._move_account,
+    "note": ModelSource._note,
+    "hide": ModelSource._hide,
+    "grow": ModelSource._grow,
+    "roll back": ModelSource._roll_back,
+    "truncate": ModelSource._truncate,
+    "alter": ModelSource._alter,
+}
+
+
+def _runs(changes: list[Change]) -> Iterator[list[Change]]:
+    """Neighbours of one table and operation share an event."""
+    run: list[Change] = []
+    for change in changes:
+        if run and (_shape(change) != _shape(run[0]) or len(run) == EVENT_ROWS_MAX):
+            yield run
+            run = []
+        run.append(change)
+    yield run
+
+
+def _shape(change: Change) -> tuple[str, bool, bool]:
+    return change.table, change.before is None, change.after is None
+
+
+def _table_map(table: Table) -> bytes:
+    names = b"".join(bytes([len(n)]) + n.encode() + b"\0" for n in (DATABASE, table.name))
+    count = len(table.columns)
+    columns = b"".join(bytes([len(n)]) + n.encode() for n in table.columns)
+    key = bytes(table.columns.index(name) for name in table.key)
+    optional = bytes([1, (count + 7) // 8]) + bytes((count + 7) // 8)  # all are signed
+    optional += bytes([4, len(columns)]) + columns
+    if key:
+        optional += bytes([8, len(key)]) + key
+    nullable = sum(1 << at for at, name in enumerate(table.columns) if name not in table.key)
+    return (
+        table.id.to_bytes(6, "little")
+        + b"\1\0"
+        + names
+        + bytes([count])
+        + bytes([3]) * count  # LONG
+        + b"\0"  # no metadata
+        + nullable.to_bytes((count + 7) // 8, "little")
+        + optional
+    )
+
+
+def _rows_event(table: Table, run: list[Change]) -> tuple[int, bytes]:
+    """(type, body) of a WRITE, UPDATE or DELETE event."""
+    count = len(table.columns)
+    present = b"\xff" * ((count + 7) // 8)
+    is_update = run[0].before is not None and run[0].after is not None
+    kind = 31 if is_update else 30 if run[0].before is None else 32
+    body = table.id.to_bytes(6, "little") + struct.pack("<HH", 1, 2) + bytes([count])
+    body += present * (2 if is_update else 1)
+    for change in run:
+        for image in (change.before, change.after):
+            if image is not None:
+                body += _image(table, image)
+    return kind, body
+
+
+def _image(table: Table, row: Row) -> bytes:
+    values = [row[name] for name in table.columns]
+    nulls = sum(1 << at for at, value in enumerate(values) if value is None)
+    packed = b"".join(struct.pack("<i", value) for value in values if value is not None)
+    return nulls.to_bytes((len(values) + 7) // 8, "little") + packed

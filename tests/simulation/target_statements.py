@@ -1,0 +1,388 @@
+"""The statements of the model target: those that apply writes, by their form.
+
+Row statements are parsed from their text; those on our own tables come with their arguments. All columns of the user's
+tables are numbers.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+
+from consumer.target import inventory
+from consumer.target.fence import _HOLDERS
+from consumer.target.progress import DATABASE as OURS
+from tests.simulation.model_target import (
+    Found,
+    Method,
+    ModelSession,
+    Place,
+    TargetTable,
+    Values,
+    error,
+)
+from tests.simulation.source import DATABASE
+
+LOCK_WAIT_S = 5.0
+STATEMENTS: list[tuple[re.Pattern[str], Method]] = []
+
+
+def statement(pattern: str) -> Callable[[Method], Method]:
+    """Register a statement's form."""
+
+    def registered(method: Method) -> Method:
+        STATEMENTS.append((re.compile(pattern, re.DOTALL), method))
+        return method
+
+    return registered
+
+
+_NAME = r"`(?P<database>\w+)`\.`(?P<table>\w+)`"
+
+
+def _table(found: Found) -> str:
+    return f"{found['database']}.{found['table']}"
+
+
+_LITERAL = re.compile(r"NULL|-?\d+|'(?:[^'\\]|\\.)*'")
+
+
+def _values(text: str) -> Values:
+    return tuple(_value(one) for one in _LITERAL.findall(text))
+
+
+def _value(literal: str) -> object:
+    if literal == "NULL":
+        return None
+    if literal.startswith("'"):
+        return re.sub(r"\\(.)", r"\1", literal[1:-1])
+    return int(literal)
+
+
+def _tuples(text: str, width: int) -> list[Values]:
+    flat = _values(text)
+    assert len(flat) % width == 0
+    return [flat[at : at + width] for at in range(0, len(flat), width)]
+
+
+@statement(rf"INSERT INTO {_NAME} \((?P<names>[^)]*)\) VALUES (?P<rows>.*)$")
+def _insert_rows(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    session.meet_statement_error()
+    table = session.server.tables[_table(found)]
+    names = re.findall(r"`(\w+)`", found["names"])
+    rows = _tuples(found["rows"], len(names))
+    for row in rows:
+        given = dict(zip(names, row, strict=True))
+        session.insert(_table(found), tuple(given.get(name) for name in table.columns))
+    return [], len(rows)
+
+
+@statement(rf"DELETE FROM {_NAME} WHERE \(?(?P<names>[`\w,]*?)\)? IN \((?P<keys>.*)\)$")
+def _delete_rows(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    session.meet_statement_error()
+    table = session.server.tables[_table(found)]
+    assert tuple(re.findall(r"`(\w+)`", found["names"])) == table.key
+    places = [(_table(found), key) for key in _tuples(found["keys"], len(table.key))]
+    matched = [place for place in places if session.get(place) is not None]
+    for place in matched:
+        session.put(place, None)
+    return [], len(matched)
+
+
+@statement(
+    rf"UPDATE \(VALUES (?P<rows>.*)\) AS v \((?P<names>[^)]*)\) STRAIGHT_JOIN {_NAME} AS t ON (?P<on>.*?)"
+    r" SET (?P<sets>.*)$"
+)
+def _update_rows(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    session.meet_statement_error()
+    table = session.server.tables[_table(found)]
+    names = found["names"].split(",")
+    on = dict(re.findall(r"t\.`(\w+)` = v\.(\w+)", found["on"]))
+    sets = dict(re.findall(r"t\.`(\w+)` = v\.(\w+)", found["sets"]))
+    assert tuple(on) == table.key
+    matched: set[Place] = set()  # a row is updated once, however often it is joined
+    for values in _tuples(found["rows"], len(names)):
+        given = dict(zip(names, values, strict=True))
+        place = (_table(found), tuple(given[on[name]] for name in table.key))
+        row = session.get(place)
+        if row is None or place in matched:
+            continue
+        after = dict(zip(table.columns, row, strict=True))
+        after |= {name: given[source] for name, source in sets.items()}
+        session.change(place, tuple(after.values()))
+        matched.add(place)
+    return [], len(matched)
+
+
+@statement(
+    rf"(?P<verb>UPDATE|DELETE FROM) {_NAME}(?: SET (?P<sets>.*?))? WHERE (?P<where>.*?)(?P<limit> LIMIT 1)?$"
+)
+def _change_one(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    session.meet_statement_error()
+    table = session.server.tables[_table(found)]
+    pairs = re.findall(r"`(\w+)`(?: <=> |=)(NULL|-?\d+)", found["where"])
+    wanted = {name: _value(text) for name, text in pairs}
+    for place, row in session.all(_table(found)).items():
+        given = dict(zip(table.columns, row, strict=True))
+        if any(given[name] != value for name, value in wanted.items()):
+            continue
+        if found["verb"] == "UPDATE":
+            sets = re.findall(r"`(\w+)`=(NULL|-?\d+)", found["sets"])
+            given |= {name: _value(text) for name, text in sets}
+            session.change(place, tuple(given.values()))
+        else:
+            session.put(place, None)
+        return [], 1
+    return [], 0
+
+
+@statement(
+    r"SELECT (?P<columns>[\w, ]+) FROM millrace\.(?P<table>fence|progress) WHERE task = %s"
+    r"(?P<lock> FOR SHARE| FOR UPDATE|) ?$"
+)
+def _read_locked(
+    session: ModelSession, found: Found, arguments: Values
+) -> tuple[list[Values], int]:
+    server, place = session.server, (f"{OURS}.{found['table']}", arguments)
+    with server.changed:
+        if found["lock"]:
+            session.is_in_transaction = True
+        if found["lock"] == " FOR SHARE":
+            _wait(session, lambda: server.exclusive.get(place, session.number) == session.number)
+            server.shared.setdefault(place, set()).add(session.number)
+        elif found["lock"] == " FOR UPDATE":
+            _wait(
+                session,
+                lambda: (
+                    not server.shared.get(place, set()) - {session.number}
+                    and server.exclusive.get(place, session.number) == session.number
+                ),
+            )
+            server.exclusive[place] = session.number
+    return _chosen(session, found, [session.get(place)]), 0
+
+
+def _chosen(session: ModelSession, found: Found, rows: Iterable[Values | None]) -> list[Values]:
+    known = session.server.tables[f"{OURS}.{found['table']}"].columns
+    at = [known.index(name) for name in found["columns"].split(", ")]
+    return [tuple(row[index] for index in at) for row in rows if row is not None]
+
+
+def _wait(session: ModelSession, is_free: Callable[[], bool]) -> None:
+    server = session.server
+    if not server.changed.wait_for(lambda: is_free() or not session.open, LOCK_WAIT_S):
+        raise error(1205, "Lock wait timeout exceeded")
+    session._check_open()
+
+
+@statement(r"INSERT IGNORE INTO millrace\.fence VALUES")
+def _begin_fence(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    place = (f"{OURS}.fence", arguments)
+    if session.get(place) is None:
+        session.put(place, (*arguments, 0, 0))
+    return [], 1
+
+
+@statement(r"UPDATE millrace\.fence SET")
+def _raise_fence(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    epoch, run, task = arguments
+    session.put((f"{OURS}.fence", (task,)), (task, epoch, run))
+    return [], 1
+
+
+@statement(r"UPDATE millrace\.progress SET (?P<sets>.*) WHERE (?P<where>.*)$")
+def _move_progress(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    task, *seen = _values(found["where"])
+    place = (f"{OURS}.progress", (task,))
+    row = session.get(place)
+    if row is None or (seen and list(row[1:3]) != seen):
+        return [], 0
+    session.put(place, (task, *_values(found["sets"])))
+    return [], 1
+
+
+@statement(r"UPDATE millrace\.ddl_intent SET decision")
+def _decide_intent(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    decision, task, seq = arguments
+    place = (f"{OURS}.ddl_intent", (task, seq))
+    row = session.get(place)
+    if row is None:
+        return [], 0
+    session.put(place, (*row[:-1], decision))
+    return [], 1
+
+
+@statement(r"(?P<verb>INSERT|REPLACE) INTO millrace\.(?P<table>\w+)(?: \([^)]*\))? VALUES")
+def _write_ours(session: ModelSession, found: Found, arguments: Values) -> tuple[list[Values], int]:
+    table = f"{OURS}.{found['table']}"
+    width = len(session.server.tables[table].columns)
+    row = (*arguments, "") if len(arguments) < width else arguments  # ddl_intent: no decision yet
+    session.insert(table, row, replace=found["verb"] == "REPLACE")
+    return [], 1
+
+
+@statement(r"DELETE FROM millrace\.(?P<table>\w+) WHERE task = %s(?P<seq> AND seq = %s)?$")
+def _delete_ours(
+    session: ModelSession, found: Found, arguments: Values
+) -> tuple[list[Values], int]:
+    gone = [
+        place
+        for place in session.all(f"{OURS}.{found['table']}")
+        if place[1][: len(arguments)] == arguments
+    ]
+    for place in gone:
+        session.put(place, None)
+    return [], len(gone)
+
+
+@statement(
+    r"SELECT (?P<columns>[\w, ]+) FROM millrace\.(?P<table>\w+) WHERE task = %s(?: AND seq = %s)?$"
+)
+def _read_ours(session: ModelSession, found: Found, arguments: Values) -> tuple[list[Values], int]:
+    rows = session.all(f"{OURS}.{found['table']}").items()
+    chosen = [row for place, row in rows if place[1][: len(arguments)] == arguments]
+    return _chosen(session, found, chosen), 0
+
+
+@statement(r"SELECT 1 FROM millrace\.applied WHERE \(task, run, batch, lane, part\) =")
+def _read_same(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    row = session.get((f"{OURS}.applied", arguments[:5]))
+    return [(1,)] if row is not None and row[5:] == arguments[5:] else [], 0
+
+
+@statement(r"SELECT IS_USED_LOCK")
+def _lock_holder(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    return [(session.server.named_locks.get(arguments[0]),)], 0
+
+
+@statement(r"SELECT GET_LOCK")
+def _take_lock(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    holder = session.server.named_locks.setdefault(arguments[0], session.number)
+    return [(int(holder == session.number),)], 0
+
+
+@statement(r"SELECT RELEASE_LOCK")
+def _drop_lock(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    if session.server.named_locks.get(arguments[0]) == session.number:
+        del session.server.named_locks[arguments[0]]
+    return [(1,)], 0
+
+
+@statement(r"KILL (?P<number>\d+)$")
+def _kill(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    session.server.end_session(int(found["number"]))
+    return [], 0
+
+
+@statement(re.escape(_HOLDERS))
+def _holders(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    task, but = arguments
+    registered = {row[1] for row in session.server.of(f"{OURS}.session") if row[0] == task}
+    holders = [
+        number
+        for number, other in session.server.sessions.items()
+        if number in registered and number != but and other.is_in_transaction
+    ]
+    return [(number,) for number in holders], 0
+
+
+@statement(r"SELECT VERSION\(\)$")
+def _version(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [("9.7.4",)], 0
+
+
+@statement(r"SELECT 1$")
+def _ping(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [(1,)], 0
+
+
+@statement(r"CREATE (DATABASE|TABLE) IF NOT EXISTS millrace|SET SESSION |USE ")
+def _nothing(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [], 0
+
+
+# ---- structure -------------------------------------------------------------------------------------
+
+
+@statement(r"SELECT SCHEMA_NAME FROM information_schema\.SCHEMATA$")
+def _databases(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [(DATABASE,), (OURS,)], 0
+
+
+@statement(r"SELECT 1 FROM information_schema\.SCHEMATA")
+def _has_database(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    return [(1,)] if arguments[0] == DATABASE else [], 0
+
+
+@statement(r"SELECT @@max_allowed_packet$")
+def _packet(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [(1 << 22,)], 0
+
+
+def _shop(session: ModelSession) -> list[tuple[str, TargetTable]]:
+    tables = session.server.tables.items()
+    return [(n.partition(".")[2], t) for n, t in tables if n.startswith(f"{DATABASE}.")]
+
+
+@statement(re.escape(inventory._COLUMNS))
+def _columns(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [
+        (name, column, "int", "int", None, None, "NO" if column in table.key else "YES", "")
+        for name, table in _shop(session)
+        for column in table.columns
+    ], 0
+
+
+@statement(re.escape(inventory._KINDS))
+def _kinds(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [(name, "BASE TABLE") for name, _table in _shop(session)], 0
+
+
+@statement(re.escape(inventory._UNIQUE_KEYS))
+def _unique_keys(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    found: list[Values] = []
+    for name, table in _shop(session):
+        found += [(name, "PRIMARY", column, None) for column in table.key]
+        for key in table.unique:
+            found += [(name, key[0], column, None) for column in key]
+    return found, 0
+
+
+@statement("|".join(map(re.escape, (inventory._RULES, inventory._FOREIGN_COLUMNS))))
+def _foreign_keys(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [], 0
+
+
+@statement(rf"SHOW CREATE TABLE {_NAME}$")
+def _show_table(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    table = session.server.tables.get(_table(found))
+    if table is None:
+        raise error(1146, "no such table")
+    return [(found["table"], json.dumps(table.columns))], 0
+
+
+@statement(r"SELECT NAME, TABLE_ID FROM information_schema\.INNODB_TABLES")
+def _table_ids(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    name = str(arguments[0])
+    return [(name, session.server.tables[name.replace("/", ".")].id)], 0
+
+
+@statement(r"TRUNCATE TABLE (?P<table>\w+)$")
+def _truncate(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    session.commit_now()
+    server, name = session.server, f"{DATABASE}.{found['table']}"
+    for place in [place for place in server.rows if place[0] == name]:
+        del server.rows[place]
+    server.tables[name].id = server.next_number()
+    return [], 0
+
+
+@statement(r"ALTER TABLE (?P<table>\w+) ADD COLUMN (?P<column>\w+) INT$")
+def _alter(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    session.commit_now()
+    server, name = session.server, f"{DATABASE}.{found['table']}"
+    if found["column"] in server.tables[name].columns:
+        raise error(1060, f"Duplicate column name '{found['column']}'")
+    server.tables[name].columns.append(found["column"])
+    for place in [place for place in server.rows if place[0] == name]:
+        server.rows[place] = (*server.rows[place], None)
+    return [], 0
