@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin._metadata import PartitionMetadata
 
 from deploy.servers import KafkaCluster, KafkaServer
 from millrace.errors import Retryable
@@ -38,25 +40,32 @@ def rig(cluster: KafkaCluster, request: pytest.FixtureRequest) -> Rig:
     return rig
 
 
+def _partitions(rig: Rig, topic: str) -> dict[int, PartitionMetadata]:
+    """What some broker says; another is asked when the one that stopped was chosen."""
+    deadline = time.monotonic() + 90
+    while True:
+        try:
+            return rig.admin.list_topics(topic, timeout=3).topics[topic].partitions
+        except KafkaException:
+            assert time.monotonic() < deadline, "no broker answers"
+
+
 def _insync(rig: Rig, topic: str, partition: int) -> int:
-    return len(rig.admin.list_topics(topic, timeout=20).topics[topic].partitions[partition].isrs)
+    return len(_partitions(rig, topic)[partition].isrs)
 
 
 def leader_of_the_partition(rig: Rig) -> int:
     """The node that takes the records."""
-    topics = rig.admin.list_topics(rig.topic, timeout=20).topics
-    node: int = topics[rig.topic].partitions[0].leader
-    return node
+    return _partitions(rig, rig.topic)[0].leader
 
 
 def transaction_coordinator(rig: Rig) -> int:
     """The node that ends the transactions: the leader of the partition that the id falls to."""
-    partitions = rig.admin.list_topics(TRANSACTION_STATE, timeout=20).topics[TRANSACTION_STATE]
+    partitions = _partitions(rig, TRANSACTION_STATE)
     code = 0
     for letter in rig.config(7).transactional_id:
         code = (31 * code + ord(letter)) & 0xFFFFFFFF  # Java's String.hashCode
-    node: int = partitions.partitions[(code & 0x7FFFFFFF) % len(partitions.partitions)].leader
-    return node
+    return partitions[(code & 0x7FFFFFFF) % len(partitions)].leader
 
 
 class Load:
