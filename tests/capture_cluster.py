@@ -293,7 +293,7 @@ class CaptureCluster:
         """What `millrace status` would say."""
         return {v.name: v.report for v in views(read_cluster(session, self.ensemble.tree))}
 
-    def run_all(self, session: Session, *, timeout_s: float = 40.0) -> dict[str, TaskReport]:
+    def run_all(self, session: Session, *, timeout_s: float = 90.0) -> dict[str, TaskReport]:
         """Until every task runs; the reports."""
 
         def all_run() -> bool:
