@@ -13,7 +13,7 @@ import pytest
 
 from consumer.topic.verify import Check
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
-from millrace.errors import Fenced
+from millrace.errors import Fenced, MillraceError
 from producer.capture import CaptureRunner
 from producer.publisher.config import PublisherConfig
 from schemas.documents import CaptureTask
@@ -89,8 +89,8 @@ def test_a_worker_cut_off_from_zookeeper_alone_is_fenced_by_kafka_and_lets_its_s
             assert after.worker == "second"
             assert after.epoch > before.epoch
             (fenced,) = first.witness.ends
-            assert isinstance(fenced.error, Fenced)
-            assert fenced.error.code in ("MR-3003", "MR-3010")
+            assert set(_codes(fenced.error)) & {"MR-3003", "MR-3010", "MR-3002"}
+            assert isinstance(fenced.error, Fenced) or _codes(fenced.error)[0] == "MR-4001"
             assert (fenced.is_held, fenced.session) == (True, SessionState.SUSPENDED)
             assert "waits for its lease" in first.supervisor.reports()[source.name].why
 
@@ -229,6 +229,17 @@ def test_after_the_loss_of_the_ensemble_no_older_epoch_wins(
         cluster.assert_whole()
     assert source.fences() == [Fence(before.epoch, "only"), Fence(after.epoch, "only")]
     assert after.epoch > before.epoch
+
+
+def _codes(error: BaseException | None) -> list[str]:
+    """The error's code and those of what led to it. Kafka may refuse a fenced owner's commit without saying why: then
+    a new instance would have to tell, and none is made while the lease can't be verified (MR-4001)."""
+    found = []
+    while error is not None:
+        if isinstance(error, MillraceError):
+            found.append(error.code)
+        error = error.__cause__ or error.__context__
+    return found
 
 
 def _harms(source: Source) -> set[Check]:
