@@ -91,6 +91,8 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4105": "test_a_second_capture_task_for_a_topic_is_refused",
     "MR-4106": "test_a_secret_that_cannot_be_read_is_named_by_its_reference",
     "MR-4107": "test_a_newer_format_is_told_apart_from_a_wrong_document",
+    "MR-4108": "test_an_apply_task_that_would_harm_its_target_is_refused",
+    "MR-4109": "test_an_apply_task_that_would_harm_its_target_is_refused",
     "MR-4201": "test_wait_returns_when_the_primary_of_then_is_reached",
     "MR-4202": "test_waiting_for_a_blocked_task_ends_at_once_with_its_fix",
     "MR-4203": "test_wait_needs_one_primary_that_answers",

@@ -5,6 +5,7 @@
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ class Ensemble:
         hosts = environment.get("MILLRACE_ZOOKEEPER", "").strip()
         if not hosts:
             raise Fatal("MR-4205", "MILLRACE_ZOOKEEPER is not set")
+        if not _are_hosts(hosts):
+            raise Fatal("MR-4205", f"MILLRACE_ZOOKEEPER is {hosts[:80]!r}, no list of servers")
         timeout = environment.get("MILLRACE_ZOOKEEPER_TIMEOUT_S", "")
         try:
             timeout_s = float(timeout or SESSION_TIMEOUT_S)
@@ -57,3 +60,12 @@ class Ensemble:
             yield session
         finally:
             session.close()
+
+
+_SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+
+
+def _are_hosts(hosts: str) -> bool:
+    """host[:port][,host[:port]…][/path], as the driver takes it: it raises ValueError on anything else."""
+    servers = [_SERVER.fullmatch(server.strip()) for server in hosts.partition("/")[0].split(",")]
+    return all(server and 0 < int(server["port"] or 2181) < 65536 for server in servers)

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from enum import Enum
 
 from millrace.errors import Fatal, Retryable
-from schemas.documents import CaptureTask, SetDocument, TaskDocument, set_of
+from schemas.documents import (
+    ApplyTask,
+    CaptureTask,
+    Consistency,
+    SetDocument,
+    TaskDocument,
+    address_of,
+    set_of,
+)
 from schemas.status import TaskReport
 from zk.entries import (
     Desired,
@@ -87,10 +95,12 @@ class Store:
     def create_task(self, task: TaskDocument, *, replace: bool = False) -> Outcome:
         """Put a task in place. Its set must exist (MR-4104), its topic must be free (MR-4105).
 
+        What apply can't do is refused (MR-4101), also a topic twice (MR-4108) or where it comes from (MR-4109).
         A replaced task that was paused stays paused.
         """
         self.set_entry(set_of(task))
         self._check_topic(task)
+        self._check_target(task)
         standing = self._session.get(self._tree.task(task.name))
         entry = task_entry(standing, name=task.name) if standing else None
         if isinstance(entry, TaskEntry):
@@ -140,6 +150,27 @@ class Store:
             other = entry.document
             if isinstance(other, CaptureTask) and task.output.is_same_topic(other.output):
                 raise Fatal("MR-4105", f"task {name} writes the topic {task.output.topic} already")
+
+    def _check_target(self, task: TaskDocument) -> None:
+        if isinstance(task, ApplyTask) and task.rules.consistency is not Consistency.CAUSAL:
+            wanted = f"wanted {Consistency.CAUSAL} (the other is not built yet)"
+            found = f"consistency: found {str(task.rules.consistency)!r}"
+            raise Fatal("MR-4101", f"task {task.name!r} is refused: {found}, {wanted}")
+        topic = address_of(task).topic
+        for name, entry in self.tasks().items():
+            if isinstance(entry, Refused) or name == task.name:
+                continue
+            other = entry.document
+            is_same_topic = address_of(task).is_same_topic(address_of(other))
+            if not is_same_topic or set_of(task) != set_of(other):
+                continue
+            if isinstance(task, ApplyTask) and isinstance(other, ApplyTask):
+                told = f"task {name} applies the topic {topic} to the set {other.target} already"
+                raise Fatal("MR-4108", told)
+            if type(task) is not type(other):
+                way = "captures it to" if isinstance(other, CaptureTask) else "applies to it"
+                told = f"{set_of(task)} is source and target: task {name} {way} the topic {topic}"
+                raise Fatal("MR-4109", told)
 
     def _write_task(self, name: str, desired: Desired, version: int) -> None:
         self._session.put(self._tree.task(name), task_content(desired), version=version)

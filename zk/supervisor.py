@@ -115,6 +115,7 @@ class Supervisor:
         self._blocked: dict[str, int] = {}
         self._laid_in = -1
         self._stuck: set[str] = set()
+        self._is_name_taken = False
         session.on_state(self._state_changed)
 
     def run(self, stop: threading.Event) -> bool:
@@ -145,7 +146,11 @@ class Supervisor:
     def _look(self) -> None:
         try:
             self._round()
+            self._is_name_taken = False
         except Retryable as error:
+            if error.code == "MR-4009":
+                self._tell_taken(error)
+                return
             log.warning("ZooKeeper is away or busy: running tasks go on", error=error)
         except MillraceError as error:
             log.error("ZooKeeper refuses this worker: running tasks go on", error=error)
@@ -232,6 +237,12 @@ class Supervisor:
         standing = read_status(self._session, self._tree, name)
         if standing is not None and standing.report.state is TaskState.BLOCKED:
             self._blocked[name] = standing.revision
+
+    def _tell_taken(self, error: Retryable) -> None:
+        """Once: it may last until another's session ends, and for as long as a worker of this name runs."""
+        if not self._is_name_taken:
+            log.error("another worker has this name: nothing is run until it is free", error=error)
+        self._is_name_taken = True
 
     def _tell_stuck(self, name: str) -> None:
         self._stuck.add(name)

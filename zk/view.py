@@ -145,7 +145,8 @@ def _unplaced(
         return replace(_put(last, TaskState.BLOCKED, why), code="MR-4105")
     if kind not in cluster.workers.values():
         gone = f" ({worker} is gone)" if worker else ""
-        return _put(last, TaskState.PENDING, f"no {kind.value} worker is running{gone}")
+        none = "" if cluster.leader else "; no scheduler is running either"
+        return _put(last, TaskState.PENDING, f"no {kind.value} worker is running{gone}{none}")
     if not cluster.leader:
         return _put(last, TaskState.PENDING, "no scheduler is running: start `millrace scheduler`")
     if worker:

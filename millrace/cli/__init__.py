@@ -94,15 +94,37 @@ def run(arguments: list[str]) -> int:
         check_roots()
         for variable, value in local_stack_environment().items():
             os.environ.setdefault(variable, value)
-        _run_command(name, arguments[1:])
+        try:
+            _run_command(name, arguments[1:])
+        finally:
+            sys.stdout.flush()
     except MillraceError as error:
         print(f"{error}\n  {error.fix}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if not _is_output_broken():
+            raise
+        print(f"millrace: the output can't be written: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
+
+
+def _is_output_broken() -> bool:
+    """Whether standard output is what failed: one more byte says it, a flush may have dropped what it held.
+
+    What is left in its buffer goes nowhere then, or Python would tell the same again at its own end.
+    """
+    try:
+        sys.stdout.flush()
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def present_commands() -> Mapping[str, Command]:

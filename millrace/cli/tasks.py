@@ -51,9 +51,10 @@ def list_tasks(json: bool = typer.Option(False, "--json", help="One JSON array."
     if json:
         print_json([_as_plain(view) for view in found])
         return
-    table = a_table("TASK", "KIND", "WAY", "STATE")
+    table = a_table("TASK", "KIND", "WAY", "STATE", "WHY")
     for view in found:
-        table.add_row(view.name, view.kind, view.way, view.report.state.value)
+        report = view.report
+        table.add_row(view.name, view.kind, view.way, report.state.value, report.why)
     console().print(table if found else "no tasks: millrace task create -f FILE")
 
 
@@ -125,7 +126,8 @@ def _view(now: Control, name: str) -> TaskView:
 
 
 def _as_plain(view: TaskView) -> dict[str, object]:
-    return {"task": view.name, "kind": view.kind, "way": view.way, "state": view.report.state.value}
+    head = {"task": view.name, "kind": view.kind, "way": view.way}
+    return {**head, "state": view.report.state.value, "why": view.report.why}
 
 
 def _wait_until_free(now: Control, name: str) -> None:

@@ -57,7 +57,7 @@ CODES: tuple[Code, ...] = (
         "MR-4009",
         "the worker's name is taken",
         "A worker of this name is registered: it runs, or it died and its session has not ended yet.",
-        "Wait for the session timeout, or give each worker a name of its own (--name).",
+        "Give each worker a name of its own (--name); one that died frees its name after the session timeout.",
     ),
     Code(
         "MR-4010",
@@ -126,6 +126,18 @@ CODES: tuple[Code, ...] = (
         "Upgrade this program, or create the document again from its file.",
     ),
     Code(
+        "MR-4108",
+        "two apply tasks would write the same rows",
+        "Another task applies the same topic to the same target set: each would take the other's rows for conflicts.",
+        "Name another target or topic, or delete the other task first.",
+    ),
+    Code(
+        "MR-4109",
+        "a topic would be applied to the set that it comes from",
+        "The target set of the apply task is the one that a capture task publishes to this topic: a loop.",
+        "Name another target set, or another topic.",
+    ),
+    Code(
         "MR-4201",
         "waited in vain",
         "The task did not reach the position in the time given.",
@@ -152,7 +164,7 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-4205",
         "no ensemble was named",
-        "MILLRACE_ZOOKEEPER is not set.",
+        "MILLRACE_ZOOKEEPER is not set, or it is no list of host:port.",
         "export MILLRACE_ZOOKEEPER=host:port[,host:port]; for a local stack `millrace up --json` names it.",
     ),
     Code(

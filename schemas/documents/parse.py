@@ -50,6 +50,8 @@ _NO_SECRET = SecretReference(SecretPlace.ENVIRONMENT, "UNSET")
 def parse_set(plain: object, *, origin: str = "set document") -> SetDocument:
     """A set document, or Fatal MR-4101/MR-4107. ``origin`` names it in the error."""
     _check_format(plain, origin)
+    if isinstance(plain, dict) and "task" in plain and "members" not in plain:
+        raise _misplaced(origin, is_a="task", not_a="set")
     problems: list[Problem] = []
     fields = Fields(plain, "", problems)
     _take_format(fields)
@@ -73,6 +75,8 @@ def parse_set(plain: object, *, origin: str = "set document") -> SetDocument:
 def parse_task(plain: object, *, origin: str = "task document") -> TaskDocument:
     """A task document of either kind, or Fatal MR-4101/MR-4107."""
     _check_format(plain, origin)
+    if isinstance(plain, dict) and "members" in plain and "task" not in plain:
+        raise _misplaced(origin, is_a="set", not_a="task")
     problems: list[Problem] = []
     fields = Fields(plain, "", problems)
     _take_format(fields)
@@ -165,6 +169,15 @@ def _check_format(plain: object, origin: str) -> None:
     version = plain.get("format") if isinstance(plain, dict) else None
     if isinstance(version, int) and not isinstance(version, bool) and version > FORMAT:
         raise Fatal("MR-4107", f"{origin} has format {version}, this program knows up to {FORMAT}")
+
+
+def _misplaced(origin: str, *, is_a: str, not_a: str) -> Fatal:
+    """Its fields are right, its place is wrong: to correct them would be in vain."""
+    return Fatal(
+        "MR-4101",
+        f"{origin} is the document of a {is_a}, not of a {not_a}",
+        fix=f"Give it to `millrace {is_a} create -f FILE`.",
+    )
 
 
 def _refuse_if_any(problems: list[Problem], origin: str, name: str) -> None:

@@ -15,17 +15,29 @@ from millrace.errors import Fatal
 TEXT_BYTES_MAX = 256 * 1024  # a quarter of ZooKeeper's default limit of 1 MiB a node
 DEPTH_MAX = 20
 
+_ANOTHER_DOCUMENT = "expected a single document in the stream"  # PyYAML's words
+
 
 def plain_from_yaml(text: str, *, origin: str = "document") -> object:
     """The one document in ``text``."""
     if len(text.encode(errors="replace")) > TEXT_BYTES_MAX:
-        raise Fatal("MR-4102", f"{origin} is larger than {TEXT_BYTES_MAX} bytes")
+        raise Fatal(
+            "MR-4102",
+            f"{origin} is larger than {TEXT_BYTES_MAX} bytes",
+            fix="Make it shorter: a pattern with * or ? stands for many tables.",
+        )
     try:
         plain: object = yaml.load(text, Loader=_Loader)  # a SafeLoader, narrowed
         json.dumps(plain, ensure_ascii=False).encode()  # half a surrogate pair is no text
         return plain
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
+        if mark is not None and getattr(exc, "context", None) == _ANOTHER_DOCUMENT:
+            raise Fatal(
+                "MR-4102",
+                f"{origin} holds more than one document: another begins at line {mark.line + 1}",
+                fix="Give each document in a file of its own: one set or one task.",
+            ) from None
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
         what = getattr(exc, "problem", None) or getattr(exc, "reason", None) or type(exc).__name__
         # `from None`: the original quotes the text, which may hold a secret

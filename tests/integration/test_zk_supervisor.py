@@ -73,7 +73,10 @@ def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
 def test_a_task_waits_with_a_reason_until_it_runs(stage: Stage) -> None:
     """Each missing part is named: worker, scheduler; then it runs and shows what its runner reports."""
     stage.store.create_task(a_capture())
-    assert stage.report("shop-capture").why == "no capture worker is running"
+    assert (
+        stage.report("shop-capture").why
+        == "no capture worker is running; no scheduler is running either"
+    )
     runner = ScriptedRunner()
     stage.worker(runner)
     stage.reaches("shop-capture", TaskState.PENDING, "no scheduler is running")

@@ -2,14 +2,15 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from deploy.servers import ZooKeeperServer
 from millrace.errors import Fatal, Fenced, Retryable
-from schemas.documents import CaptureTask, TaskKind
+from schemas.documents import ApplyRules, CaptureTask, Consistency, TaskKind
 from schemas.status import TaskReport, TaskState
-from tests.control import a_capture, a_set, ensemble_of
+from tests.control import a_capture, a_set, an_apply, ensemble_of
 from tests.waiting import eventually
 from zk.election import leader_of, stand
 from zk.ensemble import Ensemble
@@ -246,6 +247,32 @@ def test_a_second_capture_task_for_a_topic_is_refused(session: Session, ensemble
     with pytest.raises(Fatal) as caught:
         store.create_task(a_capture("two", topic="shop"))
     assert caught.value.code == "MR-4105"
+
+
+def test_an_apply_task_that_would_harm_its_target_is_refused(
+    session: Session, ensemble: Ensemble
+) -> None:
+    """The same topic twice to one set, a loop from either side, and a rule that is not built yet."""
+    store = Store(session, ensemble.tree)
+    for name in ("shop", "warehouse"):
+        store.create_set(a_set(name))
+    store.create_task(a_capture("capture", topic="t"))
+    store.create_task(an_apply("one", to="warehouse", topic="t"))
+    store.create_task(an_apply("one", to="warehouse", topic="t"))
+    store.create_task(an_apply("other", to="warehouse", topic="another"))
+    with pytest.raises(Fatal, match="task one applies the topic t") as caught:
+        store.create_task(an_apply("two", to="warehouse", topic="t"))
+    assert caught.value.code == "MR-4108"
+    with pytest.raises(Fatal, match="task capture captures it to the topic t") as caught:
+        store.create_task(an_apply("loop", to="shop", topic="t"))
+    assert caught.value.code == "MR-4109"
+    with pytest.raises(Fatal, match="task other applies to it the topic another") as caught:
+        store.create_task(a_capture("late", of="warehouse", topic="another"))
+    assert caught.value.code == "MR-4109"
+    rules = ApplyRules(consistency=Consistency.TRANSACTIONAL)
+    with pytest.raises(Fatal, match="consistency: found 'transactional', wanted causal") as caught:
+        store.create_task(replace(an_apply("strict", to="warehouse", topic="x"), rules=rules))
+    assert caught.value.code == "MR-4101"
 
 
 def test_a_hostile_node_is_refused_alone(session: Session, ensemble: Ensemble) -> None:

@@ -1,7 +1,9 @@
 """The command line: commands are found late, errors end in a code and a fix."""
 
+import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 import typer
@@ -87,3 +89,17 @@ def test_the_local_stacks_registry_explains_the_local_stacks_topics_alone(
     assert _registry_for("http://other:1", "elsewhere:2") == "http://other:1"
     monkeypatch.delenv("MILLRACE_KAFKA")
     assert _registry_for("http://local:1", "elsewhere:2") == "http://local:1"
+
+
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    """A full disk behind `>` is no defect of ours: exit code 1, no traceback, nothing at Python's own end."""
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "millrace", "explain"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.stderr == "millrace: the output can't be written: No space left on device\n"
+    assert ended.returncode == 1

@@ -175,6 +175,30 @@ def test_text_that_is_not_plain_yaml_is_refused(text: str, told: str) -> None:
     assert told in caught.value.message
 
 
+def test_a_document_that_is_too_large_or_one_of_two_is_told_plainly() -> None:
+    """The fix is not to correct a line; the second document is found wherever it begins."""
+    for text, told, fix in (
+        ("a: '" + "x" * 300_000 + "'", "is larger than 262144 bytes", "Make it shorter"),
+        ("a: 1\n---\nb: 2\n", "more than one document: another begins at line 2", "of its own"),
+    ):
+        with pytest.raises(Fatal) as caught:
+            plain_from_yaml(text)
+        assert caught.value.code == "MR-4102"
+        assert told in caught.value.message
+        assert fix in caught.value.fix
+
+
+def test_a_document_given_to_the_wrong_command_is_told_the_right_one() -> None:
+    """Nobody is sent to correct fields that are right."""
+    with pytest.raises(Fatal, match="is the document of a set, not of a task") as caught:
+        parse_task(plain_from_yaml(SHOP))
+    assert "millrace set create" in caught.value.fix
+    for text in (CAPTURE, APPLY):
+        with pytest.raises(Fatal, match="is the document of a task, not of a set") as caught:
+            parse_set(plain_from_yaml(text))
+        assert "millrace task create" in caught.value.fix
+
+
 def test_yaml_words_that_look_like_values_stay_text() -> None:
     """`on`, `1:30` and dates are text; true, ~ and 5 are not."""
     assert plain_from_yaml("a: on\nb: 1:30\nc: 2001-12-14\nd: 012") == {

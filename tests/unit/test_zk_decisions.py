@@ -229,6 +229,12 @@ READY = Cluster(
     ("entry", "changes", "state", "why"),
     [
         (an_entry(), {"workers": {}}, S.PENDING, "no capture worker is running"),
+        (
+            an_entry(),
+            {"workers": {}, "leader": ""},
+            S.PENDING,
+            "no capture worker is running; no scheduler is running either",
+        ),
         (an_entry(), {"leader": ""}, S.PENDING, "no scheduler is running"),
         (an_entry(), {}, S.PENDING, "waits to be assigned"),
         (an_entry(), {"assigned": "w0"}, S.PENDING, "w0 is gone; waits to be assigned anew"),

@@ -1,0 +1,53 @@
+"""What a process says when its surroundings are not as they must be: the ensemble's name, its own name."""
+
+import pytest
+
+from millrace import log
+from millrace.errors import Fatal, Retryable
+from zk.ensemble import Ensemble
+from zk.supervisor import Supervisor
+
+
+@pytest.mark.parametrize(
+    "hosts", ["127.0.0.1:abc", "::::", "a b:2181", "h:0", "h:65536", "h:2181,", "[::1", "é:1"]
+)
+def test_an_ensemble_that_is_no_list_of_servers_is_refused(hosts: str) -> None:
+    """MR-4205 with what was found, where the driver would raise a ValueError."""
+    with pytest.raises(Fatal) as caught:
+        Ensemble.from_environment({"MILLRACE_ZOOKEEPER": hosts})
+    assert caught.value.code == "MR-4205"
+    assert hosts in caught.value.message
+    assert "host:port[,host:port]" in caught.value.fix
+
+
+@pytest.mark.parametrize("hosts", ["zk1", "zk1:2181, zk-2.x_y:2181", "[::1]:2181", "h:1/a/b"])
+def test_what_the_driver_takes_is_taken(hosts: str) -> None:
+    """Ports and a path are optional."""
+    assert Ensemble.from_environment({"MILLRACE_ZOOKEEPER": hosts}).hosts == hosts
+
+
+def test_a_taken_name_is_told_once_for_as_long_as_it_lasts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not ZooKeeper that is away; a line a second would hide everything else."""
+    log.configure(json=False, level="info")
+    supervisor = object.__new__(Supervisor)  # without a session
+    supervisor._is_name_taken = False
+    taken = True
+
+    def round_() -> None:
+        if taken:
+            raise Retryable("MR-4009", "a worker named w1 is registered")
+
+    monkeypatch.setattr(supervisor, "_round", round_)
+    for _ in range(3):
+        supervisor._look()
+    told = capsys.readouterr().err
+    assert told.count("another worker has this name") == 1
+    assert "--name" in told
+    assert "away" not in told
+    taken = False
+    supervisor._look()
+    taken = True
+    supervisor._look()
+    assert "another worker has this name" in capsys.readouterr().err
