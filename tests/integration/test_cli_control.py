@@ -248,8 +248,10 @@ def test_wait_returns_when_the_primary_of_then_is_reached(
     """What the primary had committed when asked is in the reported set: not before, for capture and apply."""
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
     shell("set", "create", "-f", shell.file(_document_of(source_set)))
+    warehouse = _document_of(source_set).replace("set: shop", "set: warehouse")
+    shell("set", "create", "-f", shell.file(warehouse))
     shell("task", "create", "-f", shell.file(CAPTURE))
-    shell("task", "create", "-f", shell.file(APPLY))
+    shell("task", "create", "-f", shell.file(APPLY.replace("target: shop", "target: warehouse")))
     _commit(source_set)
     captures, applies = ReportingRunner(gtid_set=""), ReportingRunner(gtid_set="")
     captures.gtid_set = source_set.primary.gtid_position()
