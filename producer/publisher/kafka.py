@@ -46,6 +46,7 @@ class _RemovedError(Retryable):
 
 Settings: TypeAlias = dict[str, str | int | float]
 
+_NO_TOPIC_CODE = "MR-3007"
 ASK_TIMEOUT_S = 10.0  # one question to a broker that answers in a millisecond
 _CHUNK_RECORDS = (
     8192  # queued at a time: at 200 B, 1.6 MB are copied before the sender threads see them
@@ -463,7 +464,12 @@ class KafkaTopicAdmin:
             raise error_of(found.error.name(), found.error.str(), doing="asking for the topic")
         resource = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
         asked = self._client.describe_configs([resource], request_timeout=ASK_TIMEOUT_S)[resource]
-        config = _asking("asking for the topic's settings", lambda: asked.result(ASK_TIMEOUT_S))
+        try:
+            config = _asking("asking for the topic's settings", lambda: asked.result(ASK_TIMEOUT_S))
+        except Retryable as missing:
+            if missing.code == _NO_TOPIC_CODE:  # just made: not every broker knows it yet
+                return None
+            raise
         return TopicSettings(
             partition_count=len(found.partitions),
             cleanup_policy=config["cleanup.policy"].value,

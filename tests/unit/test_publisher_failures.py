@@ -1,12 +1,15 @@
 """Every error of the Kafka client in use has a branch."""
 
+from concurrent.futures import Future
+from types import SimpleNamespace
+
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from producer.publisher.failures import BRANCHES, error_of
-from producer.publisher.kafka import _asking
+from producer.publisher.kafka import KafkaTopicAdmin, _asking
 
 KNOWN = {
     name
@@ -54,3 +57,16 @@ def test_a_broker_that_never_answers_is_worth_another_try() -> None:
     with pytest.raises(Retryable) as raised:
         _asking("asking for the topic", silent)
     assert raised.value.code == "MR-3001"
+
+
+def test_a_topic_that_not_every_broker_knows_yet_is_not_there_yet() -> None:
+    """The broker that is asked for the settings may be behind the one that was asked for the topic."""
+    future: Future[object] = Future()
+    future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+    known = SimpleNamespace(error=None, partitions={0: None})
+    admin = KafkaTopicAdmin({"bootstrap.servers": ""}, "shop")
+    admin._client = SimpleNamespace(  # type: ignore[assignment]
+        list_topics=lambda *_: SimpleNamespace(topics={"shop": known}),
+        describe_configs=lambda resources, **_: {resources[0]: future},
+    )
+    assert admin.settings() is None
