@@ -1,6 +1,7 @@
 """``millrace registry --kafka HOST:PORT [--port N]``: the built-in schema registry.
 
-Prints one line of JSON when it listens (``{"registry": "http://127.0.0.1:8081"}``) and runs until SIGTERM or Ctrl-C.
+Prints one line of JSON when its topic is read and it answers (``{"registry": "http://127.0.0.1:8081"}``), and runs
+until SIGTERM or Ctrl-C. A broker that does not answer ends it with MR-6020 after some seconds.
 """
 
 import json
@@ -22,5 +23,4 @@ def registry(
     from schemas.registry.server import RegistryServer
 
     server = RegistryServer.listen(KafkaSchemaStore(kafka, topic=topic), host=host, port=port)
-    print(json.dumps({"registry": server.address}), flush=True)
-    server.run()
+    server.run(ready=lambda: print(json.dumps({"registry": server.address}), flush=True))

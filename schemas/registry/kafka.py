@@ -15,6 +15,7 @@ Keys never change their values, so compaction loses nothing. Not done here: Conf
 """
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 
@@ -31,14 +32,41 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from millrace.log import get_logger
 from schemas.registry.catalog import Entry
 
 TOPIC = "_millrace_schemas"
 
 _TIMEOUT_S = 20.0
+_CONTACT_S = 10.0  # for the first answer of a broker: an address that is wrong is soon told
+_TOLD_EVERY_S = (
+    10.0  # of the driver's own lines one in this time is told: it says the same 20 times a second
+)
+
+log = get_logger("registry.kafka")
 _FENCED = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 )
+
+
+class _Driver(logging.Handler):
+    """librdkafka's own lines, among ours and at a bounded rate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told_s = float("-inf")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell it, or drop it."""
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _TOLD_EVERY_S:
+            self._told_s = now_s
+            log.warning("the Kafka client says", line=record.getMessage()[:500])
+
+
+_driver_log = logging.getLogger("librdkafka.registry")
+_driver_log.addHandler(_Driver())
+_driver_log.propagate = False
 
 
 class KafkaSchemaStore:
@@ -61,7 +89,8 @@ class KafkaSchemaStore:
                 "transactional.id": f"registry/{self._topic}",
                 "transaction.timeout.ms": int(self._timeout_s * 1000),
                 "linger.ms": 0,
-            }
+            },
+            logger=_driver_log,
         )
         try:
             self._producer.init_transactions(self._timeout_s)
@@ -85,9 +114,9 @@ class KafkaSchemaStore:
         self._producer = None
 
     def _ensure_topic(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        admin = AdminClient({"bootstrap.servers": self._bootstrap}, logger=_driver_log)
         try:
-            known = admin.list_topics(timeout=self._timeout_s).topics
+            known = admin.list_topics(timeout=min(self._timeout_s, _CONTACT_S)).topics
             if self._topic not in known:
                 wanted = NewTopic(
                     self._topic, num_partitions=1, config={"cleanup.policy": "compact"}
@@ -97,7 +126,8 @@ class KafkaSchemaStore:
             resource = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
             settings = admin.describe_configs([resource])[resource].result(self._timeout_s)
         except KafkaException as error:
-            raise _translated(error, "the registry's topic can't be looked at") from error
+            what = f"the registry's topic can't be looked at on {self._bootstrap}"
+            raise _translated(error, what) from error
         partitions, policy = len(known[self._topic].partitions), settings["cleanup.policy"].value
         if partitions != 1 or policy != "compact":
             raise Fatal(
@@ -114,7 +144,8 @@ class KafkaSchemaStore:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
-            }
+            },
+            logger=_driver_log,
         )
         entries: list[Entry] = []
         deadline = time.monotonic() + self._timeout_s
@@ -180,4 +211,5 @@ def _translated(error: KafkaException, what: str) -> MillraceError:
     cause = error.args[0]
     if cause.code() in _FENCED:
         return Fenced("MR-6023", f"{what}: another registry has started on the same topic")
-    return Retryable("MR-6020", f"{what}: {cause.str()}")
+    fix = "Check --kafka and that the broker runs there, then start the registry again."
+    return Retryable("MR-6020", f"{what}: {cause.str()}", fix=fix)

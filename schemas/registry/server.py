@@ -59,8 +59,11 @@ class RegistryServer:
         host, port = self.listening.getsockname()[:2]
         return f"http://{host}:{port}"
 
-    def run(self) -> None:
-        """Load the store and answer, until SIGTERM or SIGINT; raises Fenced when another registry took over."""
+    def run(self, *, ready: Callable[[], None] = lambda: None) -> None:
+        """Load the store, call ``ready`` and answer, until SIGTERM or SIGINT.
+
+        Raises Fenced when another registry took over, and what the store can't be loaded for, before ``ready``.
+        """
         fenced: list[Fenced] = []
 
         def end(error: Fenced) -> None:
@@ -68,6 +71,7 @@ class RegistryServer:
             server.should_exit = True
 
         app = application(RegistryService(self.store), on_fenced=end)
+        ready()
         config = uvicorn.Config(
             app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_S
         )

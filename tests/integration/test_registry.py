@@ -192,6 +192,18 @@ def test_no_broker_is_worth_another_try() -> None:
         KafkaSchemaStore("127.0.0.1:1", timeout_s=2).load()
 
 
+def test_a_registry_without_a_broker_ends_with_a_code_and_never_looks_ready() -> None:
+    """In some seconds; what the Kafka client says on its own is a line or two among ours, not twenty a second."""
+    command = (sys.executable, "-m", "millrace", "registry", "--port", "0", "--kafka", "nonsense")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert "MR-6020" in ended.stderr
+    assert "on nonsense" in ended.stderr
+    assert "--kafka" in ended.stderr
+    assert len(ended.stderr.splitlines()) <= 5, ended.stderr
+
+
 def test_no_registry_is_worth_another_try() -> None:
     """The client says who did not answer, without the password."""
     client = RegistryClient("http://user:geheim@127.0.0.1:1")
