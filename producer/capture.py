@@ -208,7 +208,7 @@ def _first_coordinates(
     is_first = stream.wanted is None and progress.gtid_set.is_empty
     while not stop.is_set():
         stream.check()
-        at = reader.first() if is_first else reader.seek(progress.gtid_set)
+        at = stream.first(reader) if is_first else reader.seek(progress.gtid_set)
         if at is not None and (not is_first or stream.relay.position_before(at) is not None):
             return at
         stop.wait(POLL_S)

@@ -79,6 +79,12 @@ class Receiver:
         self._server = ""
         self._connects = 0
         self._is_continuous = True
+        self._has_begun = threading.Event()
+
+    @property
+    def has_begun(self) -> bool:
+        """It is decided where: what the relay log must begin with is there, or being received."""
+        return self._has_begun.is_set()
 
     def status(self) -> ReceiverStatus:
         """As of now."""
@@ -190,4 +196,5 @@ class Receiver:
             silence_s=3 * self._source.heartbeat_s,
             figures=self._figures,
         )
+        self._has_begun.set()
         stream.run(stop, file=resume.at.file, start=start, known_end=resume.at.pos)

@@ -27,6 +27,7 @@ from producer.source.choice import Choice, choose
 from producer.source.connection import Login
 from producer.source.dump import Reader
 from producer.source.inventory import ask_members
+from schemas.coordinates import Coordinates
 from schemas.documents import SetDocument, resolve_secret
 from schemas.gtid import GtidPosition
 
@@ -70,6 +71,13 @@ class SetStream:
     def reader(self) -> RelayReader:
         """A reader of the relay log; close it before detaching."""
         return RelayReader(self._relay)
+
+    def first(self, reader: RelayReader) -> Coordinates | None:
+        """The first binlog there is; None until the receiver has seen whether the relay log reaches back to it."""
+        end = self._relay.end() if self._receiver.has_begun else None
+        if end is None or self._relay.position_before(end) is None:
+            return None
+        return reader.first()
 
     def status(self) -> ReceiverStatus:
         """The receiver's figures."""

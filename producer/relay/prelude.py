@@ -40,20 +40,18 @@ def read_prelude(head: bytes | memoryview, flavour: Flavour) -> GtidPosition | N
     while at + t.HEADER_BYTES <= len(head):
         kind = head[at + 4]
         (size,) = struct.unpack_from("<I", head, at + 9)
-        if size < t.EVENT_BYTES_MIN or kind not in (
-            t.FORMAT_DESCRIPTION,
-            t.MARIADB_START_ENCRYPTION,
-            wanted,
-        ):
-            raise Fatal(
-                "MR-2008",
-                f"the file does not say what was executed before it (event type {kind} at {at})",
-            )
+        if size < t.EVENT_BYTES_MIN:
+            raise Fatal("MR-2004", f"the event at {at} has an impossible length")
         if at + size > len(head):
             return None
         body_end = at + size - t.CHECKSUM_BYTES
         if zlib.crc32(head[at:body_end]) != int.from_bytes(head[body_end : at + size], "little"):
             raise Fatal("MR-2004", f"the event at {at} has a wrong checksum")
+        if kind not in (t.FORMAT_DESCRIPTION, t.MARIADB_START_ENCRYPTION, wanted):
+            raise Fatal(
+                "MR-2008",
+                f"the file does not say what was executed before it (event type {kind} at {at})",
+            )
         if kind == wanted:
             body = bytes(head[at + t.HEADER_BYTES : body_end])
             return (

@@ -71,13 +71,23 @@ class RelayReader:
     # ---- where to begin ----------------------------------------------------------------------------
 
     def first(self) -> Coordinates | None:
-        """The start of the oldest file from which everything up to the end is there; None while there is none."""
-        found: tuple[Subdir, str] | None = None
-        for older in reversed(self._files()):
-            if found is not None and not self._is_joined(older, found):
+        """The start of the file that begins earliest, of those from which everything up to the end is there.
+
+        None while there is none. The newest does not count while its head is on the way.
+        Not always the oldest: a sub-directory may have been begun because the ones before it began too late.
+        """
+        newer: tuple[Subdir, str] | None = None
+        first: tuple[tuple[Subdir, str], GtidPosition] | None = None
+        for file in reversed(self._files()):
+            if newer is not None and not self._is_joined(file, newer):
                 break
-            found = older
-        return self._begin(*found) if found is not None else None
+            before = self._relay.position_before(Coordinates(str(file[0]), file[1], FIRST_POS))
+            if before is None and newer is not None:
+                raise Fatal("MR-2004", f"{file[0]}/{file[1]} is damaged in its head")
+            if before is not None and (first is None or first[1].includes(before)):
+                first = (file, before)
+            newer = file
+        return self._begin(*first[0]) if first is not None else None
 
     def seek(self, gtid_set: GtidPosition) -> Coordinates | None:
         """The start of the file that holds the first transaction behind ``gtid_set``.

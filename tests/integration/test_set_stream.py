@@ -9,6 +9,7 @@ from deploy.servers import DatabaseSet
 from millrace.errors import Retryable
 from producer import set_stream
 from producer.set_stream import SetStream, SetStreams
+from schemas.coordinates import Coordinates
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument
 from schemas.gtid import parse_gtid_set
 from tests.relay import UNVERIFIED, member_of, position_of, read_everything
@@ -143,3 +144,29 @@ def test_a_relay_file_that_goes_away_makes_all_open_the_log_anew(
         begin = reader.seek(before)
         assert begin is not None
         assert begin.subdir != str(subdir)
+
+
+def test_a_start_at_the_first_binlog_does_not_begin_where_an_old_relay_log_does(
+    source_set: DatabaseSet, document: SetDocument, tmp_path: Path
+) -> None:
+    """The relay log of an earlier life begins too late: the start waits for what the source still has."""
+    source_set.execute("FLUSH BINARY LOGS")
+    source_set.execute("CREATE DATABASE IF NOT EXISTS late")
+    source_set.execute("DROP DATABASE late")
+    source_set.execute("FLUSH BINARY LOGS")
+    late = position_of(source_set.primary)
+    streams = SetStreams(tmp_path / "relay")
+    with streams.attach("late", document, wanted=late) as stream:
+        _wait_for_source(stream, source_set)
+    with streams.attach("first", document, wanted=None) as stream, stream.reader() as reader:
+        found: list[Coordinates] = []
+
+        def is_found() -> bool:
+            at = stream.first(reader)
+            found.extend([at] if at is not None else [])
+            return at is not None
+
+        eventually(is_found, what="the first place")
+        (at,) = found
+        oldest = str(source_set.primary.execute("SHOW BINARY LOGS")[0][0])
+        assert (at.file, at.subdir[-1]) == (oldest, "2")

@@ -277,3 +277,16 @@ def test_a_full_disk_can_be_opened_so_that_purge_can_make_room(memory_path: Path
     assert len(purge_before(relay, end)) == 2
     disk.heal()
     relay.close()
+
+
+def test_the_first_place_is_where_the_relay_log_begins_earliest(tmp_path: Path) -> None:
+    """A sub-directory begun later may begin earlier: what it has in front of the older one is not passed over."""
+    files = FILES[Flavour.MYSQL]
+    lay(tmp_path, {NAMES[1]: files[NAMES[1]]})
+    (tmp_path / "server-b.000002").mkdir()
+    for name, content in files.items():
+        (tmp_path / "server-b.000002" / name).write_bytes(content)
+    relay = open_log(tmp_path)
+    with RelayReader(relay) as reader:
+        assert reader.first() == Coordinates("server-b.000002", NAMES[0], 4)
+    relay.close()
