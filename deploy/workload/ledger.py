@@ -39,6 +39,7 @@ SUM = ACCOUNT_COUNT * OPENING
 MOVED = 1000  # an account has one of two numbers: its own, or so much more
 SEAT_COUNT = 40
 WRITERS = 3
+DDL_INTERVAL_S = 0.7
 RATE = 60.0  # source transactions a second of all writers
 LIVE_MAX = 60  # specimens and loose rows of a writer: then it rather deletes
 LOCK_WAIT_S = 2  # a metadata lock and a row lock can wait for each other, and no server finds out
@@ -93,6 +94,7 @@ def run_ledger(
     seed: int,
     counts: LedgerCounts,
     rate: float = RATE,
+    ddl_interval_s: float = DDL_INTERVAL_S,
     stop: threading.Event | None = None,
 ) -> None:
     """Runs the ledger for ``duration_s``, or until ``stop``, at about ``rate`` transactions a second in all; blocks.
@@ -118,7 +120,7 @@ def run_ledger(
         )
 
     def change(connection: Connection) -> None:
-        LedgerDdl(connection, seed=seed, counts=counts).run(deadline, ending)
+        LedgerDdl(connection, seed=seed, counts=counts).run(deadline, ddl_interval_s, ending)
 
     jobs: list[Callable[[Connection], None]] = [
         lambda connection, number=number: write(connection, number)  # type: ignore[misc]
@@ -367,13 +369,18 @@ class _Writer:
     def write_passing(self) -> None:
         """A table that is renamed and emptied by others; what is not there any more is not changed."""
         body = self.chance.choice(WORDS)
+        insert = "INSERT INTO passing (id, body, ghost) VALUES (%s,%s,%s)"
         if self.own.passing and self.chance.random() < 0.4:
             number = self.own.passing.pop(self.chance.randrange(len(self.own.passing)))
             self.count("DELETE FROM passing WHERE id=%s", (number,))
             return
+        if self.own.passing and self.chance.random() < 0.3:
+            update = "ON DUPLICATE KEY UPDATE body=LEFT(CONCAT(id,body),40), ghost=%s"
+            row = (self.own.passing[-1], body, self.is_ghost, self.is_ghost)
+            self.row_count += bool(self.cursor.execute(f"{insert} {update}", row))  # 2: updated
+            return
         number = self.take_id()
-        row = (number, body, self.is_ghost)
-        self.count("INSERT INTO passing (id, body, ghost) VALUES (%s,%s,%s)", row)
+        self.count(insert, (number, body, self.is_ghost))
         self.own.passing = [*self.own.passing[-LIVE_MAX:], number]
 
     # ---- statements ------------------------------------------------------------------------------------

@@ -9,8 +9,6 @@ from deploy.workload.ledger_parts import LedgerCounts, paced
 from deploy.workload.shop import Connection
 from deploy.workload.specimens import WORDS
 
-INTERVAL_S = 0.7
-
 
 class LedgerDdl:
     """One connection's statements, one after the other. Names of columns and tables are never used again."""
@@ -26,13 +24,14 @@ class LedgerDdl:
         self.indexes: list[str] = []
         self.is_away = False
 
-    def run(self, deadline: float, ending: threading.Event) -> None:
+    def run(self, deadline: float, interval_s: float, ending: threading.Event) -> None:
         """One statement after the other until the deadline or the end; what is overtaken is left out."""
         acts = (
             self._add_column,
             self._rename_column,
             self._drop_column,
             self._create_table,
+            self._create_table_as,
             self._rename_table,
             self._swap_tables,
             self._drop_table,
@@ -40,8 +39,8 @@ class LedgerDdl:
             self._send_away,
             self._index,
         )
-        weights = (20, 10, 10, 14, 8, 8, 8, 8, 14, 6)
-        for _ in paced(deadline, INTERVAL_S, ending):
+        weights = (20, 10, 10, 10, 8, 8, 8, 8, 8, 14, 6)
+        for _ in paced(deadline, interval_s, ending):
             (act,) = self.chance.choices(acts, weights)
             try:
                 with overtaken_told():
@@ -82,6 +81,13 @@ class LedgerDdl:
         rows = [(number, self.chance.choice(WORDS)) for number in range(self.chance.randint(1, 5))]
         self.cursor.executemany(f"INSERT INTO {name} VALUES (%s,%s)", rows)
         self.connection.commit()
+
+    def _create_table_as(self) -> None:
+        """Structure and rows in one source transaction."""
+        name = self._take_name("page")
+        columns = "id, CONCAT('seat ', place) AS body"
+        self._execute(f"CREATE TABLE {name} (PRIMARY KEY (id)) SELECT {columns} FROM seats LIMIT 9")
+        self.tables.append(name)
 
     def _rename_table(self) -> None:
         if self.tables:

@@ -23,7 +23,8 @@ from tests.ledger.record import Message, Schema, parse_schema, read_message
 from tests.ledger.tables import check_replayed, check_sums, sums_of
 from tests.ledger.topic_oracle import TopicOracle
 
-LOAD_S = 4.0
+LOAD_S = 2.5
+DDL_INTERVAL_S = 0.15
 SEED = 5
 DATABASE = "ledger_binlog"
 
@@ -53,7 +54,14 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
         return sql.open_root(server.socket, database=DATABASE)
 
     create_ledger(lambda: sql.open_root(server.socket), database=DATABASE)
-    run_ledger(connect, duration_s=LOAD_S, seed=SEED, counts=counts, rate=100)
+    run_ledger(
+        connect,
+        duration_s=LOAD_S,
+        seed=SEED,
+        counts=counts,
+        rate=100,
+        ddl_interval_s=DDL_INTERVAL_S,
+    )
     conversion = Conversion(
         FileReader.of_server(server.binlog_dir),
         flavour=server.flavour,
