@@ -24,6 +24,24 @@ from schemas.table import Column, TypeCode
 
 BEFORE, AFTER = 0, 1
 
+# MariaDB logs rows of them like those of a table; nothing on the target takes these
+_OF_A_SEQUENCE = {
+    "next_not_cached_value",
+    "minimum_value",
+    "maximum_value",
+    "start_value",
+    "increment",
+    "cache_size",
+    "cycle_option",
+    "cycle_count",
+}
+_OF_SYSTEM_VERSIONING = ("row_start", "row_end")
+_NOT_APPLIED = (
+    "{} are not applied yet: `exclude` it in the capture task, which then needs a new topic, since these rows stay in"
+    " this one; start the apply task anew on that."
+)
+_SYSTEM_VERSIONED = _NOT_APPLIED.format("System-versioned tables")
+
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
@@ -76,7 +94,11 @@ def bind(layout: RowLayout, inventory: Inventory) -> Binding:
     table = layout.table
     target = inventory.tables.get((table.database, table.table))
     if target is None:
-        raise Fatal("MR-5012", f"there is no table {table.full_name}", table=table.full_name)
+        names = {column.name for column in table.columns}
+        what, fix = table.full_name, ""
+        if names == _OF_A_SEQUENCE:
+            what, fix = f"{what}: it is a sequence", _NOT_APPLIED.format("Sequences")
+        raise Fatal("MR-5012", f"there is no table {what}", fix=fix, table=table.full_name)
     columns = []
     for index, column in enumerate(table.columns):
         found = target_column(target, column.name)
@@ -86,6 +108,7 @@ def bind(layout: RowLayout, inventory: Inventory) -> Binding:
             raise Fatal(
                 "MR-5013",
                 f"{table.full_name} has no column {column.name}",
+                fix=_SYSTEM_VERSIONED if column.name in _OF_SYSTEM_VERSIONING else "",
                 table=table.full_name,
                 column=column.name,
             )

@@ -1,11 +1,14 @@
 """The documents say nothing that no test shows: the names they give exist, the commands they show can be run."""
 
 import re
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 
 from millrace.cli import COMMANDS
+from millrace.errors import Fatal
+from schemas.documents import ConflictPolicy, Consistency, TlsMode, parse_set, parse_task
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ("README.md", "docs/guarantees.md")
@@ -54,7 +57,7 @@ def test_every_command_in_the_readme_exists() -> None:
 
 def test_relative_links_lead_somewhere() -> None:
     """Links between our own documents."""
-    for document in (*DOCUMENTS, "ARCHITECTURE.md", "docs/record.md"):
+    for document in (*DOCUMENTS, "ARCHITECTURE.md", "docs/record.md", "docs/documents.md"):
         path = ROOT / document
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{document} → {target}"
@@ -68,3 +71,29 @@ def test_every_file_that_the_architecture_names_exists() -> None:
         name for name in named if (ROOT / name).exists() or (ROOT / "consumer" / name).exists()
     ]
     assert sorted(named - set(found)) == []
+
+
+def _fields_told(heading: str) -> list[str]:
+    """The first column of the table below a heading of docs/documents.md."""
+    text = (ROOT / "docs/documents.md").read_text()
+    part = next(part for part in text.split("\n## ") if part.startswith(heading))
+    return re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"), [("A set", ""), ("A capture", "capture"), ("An apply", "apply")]
+)
+def test_every_field_of_a_document_is_in_the_documents_page(heading: str, kind: str) -> None:
+    """A field that nobody takes is refused with the names of all that are: the page has these and no other."""
+    unknown = {"?": 1, **({"kind": kind} if kind else {})}
+    with pytest.raises(Fatal) as caught:
+        (parse_task if kind else parse_set)(unknown)
+    (known,) = re.findall(r"an unknown field, wanted one of (.*)", caught.value.message)
+    assert sorted([*_fields_told(heading), "format"]) == known.split(", ")
+
+
+@pytest.mark.parametrize("choices", [TlsMode, ConflictPolicy, Consistency])
+def test_every_choice_of_a_field_is_in_the_documents_page(choices: type[StrEnum]) -> None:
+    """Nobody has to guess a word and be refused."""
+    text = (ROOT / "docs/documents.md").read_text()
+    assert [word for word in choices if f"`{word}`" not in text] == []

@@ -1,0 +1,49 @@
+"""What of a topic fits no table of the target, and whether the fix that is told can work."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from consumer.binding import bind
+from consumer.target.inventory import Inventory
+from millrace.codes import CATALOGUE
+from millrace.errors import Fatal
+from tests.apply_tables import integer, table
+
+SEQUENCE = (
+    "next_not_cached_value",
+    "minimum_value",
+    "maximum_value",
+    "start_value",
+    "increment",
+    "cache_size",
+    "cycle_option",
+    "cycle_count",
+)
+
+
+def _refused(columns: tuple[str, ...], there: dict[str, Any] | None) -> Fatal:
+    source: Any = SimpleNamespace(table=table("shop", "t", *map(integer, columns)))
+    tables: Any = {} if there is None else {("shop", "t"): SimpleNamespace(columns=there)}
+    with pytest.raises(Fatal) as caught:
+        bind(source, Inventory(tables=tables))
+    return caught.value
+
+
+def test_a_sequence_is_not_told_to_be_created_as_a_table() -> None:
+    """MariaDB logs rows of a sequence; with one column less it is a table like any other."""
+    told = _refused(SEQUENCE, None)
+    assert told.code == "MR-5012"
+    assert "it is a sequence" in told.message
+    assert told.fix.startswith("Sequences are not applied yet")
+    assert _refused(SEQUENCE[1:], None).fix == CATALOGUE["MR-5012"].fix
+
+
+def test_a_system_versioned_table_is_not_told_to_be_given_its_columns() -> None:
+    """row_start and row_end are the server's own; any other column is to be added."""
+    hidden: Any = SimpleNamespace(name="id", generated=False)
+    told = _refused(("id", "row_start", "row_end"), {"id": hidden})
+    assert told.code == "MR-5013"
+    assert told.fix.startswith("System-versioned tables are not applied yet")
+    assert _refused(("id", "other"), {"id": hidden}).fix == CATALOGUE["MR-5013"].fix
