@@ -132,6 +132,13 @@ def _unclaimed(self: Any, connection: Any, owner: Any) -> bool:
     return True
 
 
+def _forgotten_all(connection: Any, task: str, *, run: int | None) -> None:
+    _forget_applied(connection, task, run=None)
+
+
+_forget_applied = progress.forget_applied
+
+
 def _executed_again(*_: object) -> str:
     return ddl.EXECUTE
 
@@ -182,11 +189,17 @@ GUARDS: tuple[Guard, ...] = (
         (stretch, "not_applied", _all_waiting),
         seed=1,
     ),
-    Guard("each target transaction reads the fence row", "lanes", _unfenced(), 4),
+    Guard("each target transaction reads the fence row", "lanes", _unfenced(), 7),
     _of("the fence row is read with a lock", "drivers", (progress, "_share", lambda _: "")),
     _of("a lane leaves a bitmap", "lanes", (executor._Bits, "make", _unclaimed)),
     _of(
         "a lane that comes late is refused by the mark", "lanes", (executor, "check_mark", _nothing)
+    ),
+    _of(
+        "bitmaps above the mark stay when it moves",
+        "lanes",
+        (batch, "forget_applied", _forgotten_all),
+        seed=4,
     ),
     _of("the mark moves from where it was read", "lanes", (progress, "_move_sql", _moved_anyhow)),
     _of(

@@ -80,6 +80,11 @@ class _Machine(RuleBasedStateMachine):
         wanted = self._world.assignments.get(task, names[0])
         return next(name for name in names if (name == wanted) is not is_other)
 
+    @rule()
+    def notice_the_dead(self) -> None:
+        with self.world() as world:
+            world.notice_the_dead()
+
     def teardown(self) -> None:
         """Everything heals."""
         with self._stack:
@@ -128,11 +133,6 @@ class CaptureRules(_Machine):
     def hear_in_capture(self, is_other: bool) -> None:
         with self.world() as world:
             world.hear(self.capturer(is_other=is_other))
-
-    @rule()
-    def notice_the_dead(self) -> None:
-        with self.world() as world:
-            world.notice_the_dead()
 
 
 class ApplyRules(_Machine):
@@ -289,10 +289,18 @@ class LanesMachine(_PublishRules):
         "note",
     ]
 
-    @rule(seed=_SEEDS, is_sole=_RARELY, lanes_left=st.booleans(), is_doubled=st.booleans())
-    def step(self, seed: int, is_sole: bool, lanes_left: bool, is_doubled: bool) -> None:
+    @rule(
+        seed=_SEEDS,
+        offsets=st.sampled_from([1 << 20, 1 << 20, 12]),
+        is_sole=_RARELY,
+        lanes_left=st.booleans(),
+        is_doubled=st.booleans(),
+    )
+    def step(
+        self, seed: int, offsets: int, is_sole: bool, lanes_left: bool, is_doubled: bool
+    ) -> None:
         with self.world() as world:
-            cut = Cut(1 << 20, not is_sole, 1000, seed, lanes_left, is_doubled)
+            cut = Cut(offsets, not is_sole, 1000, seed, lanes_left, is_doubled)
             world.step_apply(self.owner(apply.TASK, APPLY_WORKERS, is_other=False), cut)
             world.notice_the_dead()
 

@@ -220,7 +220,7 @@ def _write_ours(session: ModelSession, found: Found, arguments: Values) -> tuple
     return [], 1
 
 
-@statement(r"DELETE FROM millrace\.(?P<table>\w+) WHERE task = %s(?P<seq> AND seq = %s)?$")
+@statement(r"DELETE FROM millrace\.(?P<table>\w+) WHERE task = %s(?: AND (?:seq|run) = %s)?$")
 def _delete_ours(
     session: ModelSession, found: Found, arguments: Values
 ) -> tuple[list[Values], int]:
