@@ -1,0 +1,71 @@
+"""Spark's own state lost: its checkpoint deleted or spoilt. The target says where the task stands."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from consumer.spark import SparkDriver
+from deploy.servers import DatabaseServer, KafkaServer
+from tests.apply_tables import integer, table
+from tests.apply_topic import RecordStream, TopicWriter
+from tests.fix_spark import running
+
+pytestmark = pytest.mark.usefixtures("target_password")
+
+
+class _Bag:
+    """A topic of rows of a table without a key: each row lost or repeated shows."""
+
+    def __init__(self, kafka: KafkaServer, server: DatabaseServer, name: str) -> None:
+        self._server, self._name = server, name
+        self._table = table(name, "bag", integer("n"), key=())
+        self.stream = RecordStream()
+        self.writer = TopicWriter(kafka.bootstrap, self.stream)
+        self._rows = 0
+        server.execute(f"CREATE DATABASE {name}")
+        server.execute("CREATE TABLE bag (n INT)", db=name)
+
+    def publish(self, count: int) -> None:
+        """So many rows more."""
+        for _ in range(count):
+            self.stream.insert(self._table, {"n": self._rows})
+            self._rows += 1
+        self.stream.commit()
+        self.writer.publish()
+
+    def check(self) -> None:
+        """Each is there once."""
+        found = self._server.execute(f"SELECT COUNT(*), COUNT(DISTINCT n) FROM {self._name}.bag")
+        assert found == [(self._rows, self._rows)]
+        self._server.execute(f"DROP DATABASE {self._name}")
+
+
+@pytest.mark.chaos  # half a minute; every start makes its checkpoint anew, which all tests on Spark show
+def test_sparks_checkpoint_may_be_deleted_or_spoilt_at_any_time(
+    spark: SparkDriver, kafka: KafkaServer, mariadb_server: DatabaseServer
+) -> None:
+    """While the query runs it costs a restart at most; the next one begins where the target says, with a new one."""
+    name = "scratch"
+    bag = _Bag(kafka, mariadb_server, name)
+    bag.publish(10)
+    with running(spark, mariadb_server, bag.writer, name=name) as task:
+        task.wait_until_at(bag.stream.seq)
+        for spoil in (_deleted, _emptied):
+            spoil(next(spark._scratch.glob(f"{name}-*")))
+            bag.publish(10)
+            task.wait_until_at(bag.stream.seq)
+    assert not list(spark._scratch.glob(f"{name}-*")), "a stopped query leaves nothing"
+    bag.publish(10)
+    with running(spark, mariadb_server, bag.writer, name=name) as task:
+        task.wait_until_at(bag.stream.seq)
+    bag.check()
+
+
+def _deleted(checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint)
+
+
+def _emptied(checkpoint: Path) -> None:
+    for path in (checkpoint / "offsets").iterdir():
+        path.write_text("")
