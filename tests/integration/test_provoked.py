@@ -200,6 +200,11 @@ def test_a_target_that_refuses_us_says_why(name: str, target_server: DatabaseSer
     poor = _account(target_server, "poor")
     with _session(target_server, poor) as session:
         assert code_of(lambda: session.query(f"SELECT * FROM {name}.t")) == "MR-5007"
+        with pytest.raises(Fatal, match="MR-5007") as closed:  # error 1044: the login was right
+            session.query("CREATE DATABASE closed_to_poor")
+        target_server.execute(closed.value.fix.partition(" (In all")[0])
+        session.query("CREATE DATABASE closed_to_poor")
+        session.query("DROP DATABASE closed_to_poor")
     narrow = _account(target_server, "narrow", "GRANT USAGE ON *.* TO")
     target_server.execute("ALTER USER 'narrow'@'%' WITH MAX_USER_CONNECTIONS 1")
     with _session(target_server, narrow):

@@ -261,6 +261,26 @@ def test_an_account_without_privileges_is_told_which(
         assert "REPLICATION SLAVE" in caught.value.fix
 
 
+def test_the_grants_that_are_told_are_those_that_lack(
+    mysql_server: DatabaseServer, mariadb_server: DatabaseServer
+) -> None:
+    """Executed as they are told, one after the other, until nothing is refused; with the last the member is chosen."""
+    for server in (mysql_server, mariadb_server):
+        server.execute("DROP USER IF EXISTS 'bare'@'%'")
+        server.execute("CREATE USER 'bare'@'%' IDENTIFIED BY 'bare-secret'")
+        login = Login(user="bare", password="bare-secret", tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
+        told: list[str] = []
+        while (facts := ask_members([member_of(server)], login, wanted=None))[0].error is not None:
+            assert facts[0].error.code == "MR-1005"
+            statement = facts[0].error.fix.partition(" (In all")[0]
+            assert statement not in told
+            told.append(statement)
+            server.execute(statement)
+        assert all(" ON *.* TO `bare`;" in statement for statement in told)
+        if server.flavour is Flavour.MARIADB:
+            assert "GRANT SLAVE MONITOR ON *.* TO `bare`;" in told
+
+
 def test_plain_text_is_possible_when_asked_for(source_set: DatabaseSet, tmp_path: Path) -> None:
     """`tls: disabled` streams in the clear."""
     server = source_set.primary
