@@ -87,6 +87,7 @@ class CaptureProcess:
         self._reader: RelayReader | None = None
         self._converter: Converter | None = None
         self._wanted: GtidPosition | None = None
+        self._receiver: Receiver | None = None
 
     @property
     def relay_end(self) -> Coordinates | None:
@@ -157,7 +158,8 @@ class CaptureProcess:
         )
         stop = threading.Event()
         with _dialling(lambda: _Connection(self._world.source, wire_bytes, stop)):
-            Receiver(source, self._relay, wanted=self._wanted).run(stop)
+            self._receiver = Receiver(source, self._relay, wanted=self._wanted)
+            self._receiver.run(stop)
 
     def _publish(self, portion: Portion) -> None:
         assert self._publisher is not None
@@ -181,7 +183,7 @@ class CaptureProcess:
         assert self._relay is not None
         assert self._reader is not None
         progress = self._publisher.progress
-        stream = cast(SetStream, _Stream(self._wanted, self._relay))
+        stream = cast(SetStream, _Stream(self._wanted, self._relay, self._receiver))
         at = _first_coordinates(stream, self._reader, progress=progress, stop=_Once())
         if at is None:
             return None
@@ -226,6 +228,15 @@ class _Stream:
 
     wanted: GtidPosition | None
     relay: RelayLog
+    _receiver: Receiver | None
+
+    @property
+    def _relay(self) -> RelayLog:
+        return self.relay
+
+    def first(self, reader: RelayReader) -> Coordinates | None:
+        """The real one, on what it looks at."""
+        return SetStream.first(cast(SetStream, self), reader)
 
     def check(self) -> None:
         """The receiver runs in the same thread here: what it raised came out."""

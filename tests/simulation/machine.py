@@ -80,11 +80,6 @@ class _Machine(RuleBasedStateMachine):
         wanted = self._world.assignments.get(task, names[0])
         return next(name for name in names if (name == wanted) is not is_other)
 
-    @rule()
-    def notice_the_dead(self) -> None:
-        with self.world() as world:
-            world.notice_the_dead()
-
     def teardown(self) -> None:
         """Everything heals."""
         with self._stack:
@@ -92,7 +87,16 @@ class _Machine(RuleBasedStateMachine):
                 self._world.come_to_rest()
 
 
-class CaptureRules(_Machine):
+class _DeadRules(_Machine):
+    """Sessions of dead processes end at last."""
+
+    @rule()
+    def notice_the_dead(self) -> None:
+        with self.world() as world:
+            world.notice_the_dead()
+
+
+class CaptureRules(_DeadRules):
     """From the source to the topic."""
 
     def capturer(self, *, is_other: bool) -> str:
@@ -135,7 +139,7 @@ class CaptureRules(_Machine):
             world.hear(self.capturer(is_other=is_other))
 
 
-class ApplyRules(_Machine):
+class ApplyRules(_DeadRules):
     """From the topic to the target."""
 
     def applier(self, *, is_other: bool) -> str:
@@ -264,7 +268,7 @@ class RelayMachine(_EmitRules):
             world.crash(CAPTURE_WORKERS[0], loss=loss, seed=seed, hangs=False)
 
 
-class _PublishRules(_Machine):
+class _PublishRules(_DeadRules):
     """What is emitted arrives in the topic; the kinds are those that meet."""
 
     kinds: ClassVar[list[str]] = sorted(KINDS.keys() - {"roll back", "hide", "grow"})
