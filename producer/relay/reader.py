@@ -82,7 +82,7 @@ class RelayReader:
             if newer is not None and not self._is_joined(file, newer):
                 break
             before = self._relay.position_before(Coordinates(str(file[0]), file[1], FIRST_POS))
-            if before is None and newer is not None:
+            if before is None and first is not None:
                 raise Fatal("MR-2004", f"{file[0]}/{file[1]} is damaged in its head")
             if before is not None and (first is None or first[1].includes(before)):
                 first = (file, before)
