@@ -86,7 +86,7 @@ class CaptureRunner:
             with self._streams.attach(task.name, document, wanted=wanted) as stream:
                 fault_point(AFTER_ATTACH)
                 with stream.reader() as reader:
-                    at = _first_coordinates(stream, reader, progress=progress, stop=stop)
+                    at = first_coordinates(stream, reader, progress=progress, stop=stop)
                     if at is None:
                         return
                     if is_first:
@@ -201,16 +201,17 @@ def hint_of(report: TaskReport | None, topic: str, *, flavour: Flavour) -> TailH
     return TailHint(progress, report.topic_end or NO_END)
 
 
-def _first_coordinates(
+def first_coordinates(
     stream: SetStream, reader: RelayReader, *, progress: Progress, stop: threading.Event
 ) -> Coordinates | None:
     """Where in the relay log the first wanted source transaction is, once it is there; None when stopped."""
     is_first = stream.wanted is None and progress.gtid_set.is_empty
     while not stop.is_set():
         stream.check()
-        at = stream.first(reader) if is_first else reader.seek(progress.gtid_set)
-        if at is not None and (not is_first or stream.relay.position_before(at) is not None):
-            return at
+        if stream.is_agreed:
+            at = stream.first(reader) if is_first else reader.seek(progress.gtid_set)
+            if at is not None and (not is_first or stream.relay.position_before(at) is not None):
+                return at
         stop.wait(POLL_S)
     return None
 
@@ -218,5 +219,5 @@ def _first_coordinates(
 def _from_first_file(stream: SetStream, at: Coordinates, progress: Progress) -> Progress:
     """Everything in front of the first binlog there is counts as done: nobody can have it."""
     before = stream.relay.position_before(at)
-    assert before is not None, "waited for in _first_coordinates"
+    assert before is not None, "waited for in first_coordinates"
     return replace(progress, gtid_set=before)

@@ -79,12 +79,8 @@ class Receiver:
         self._server = ""
         self._connects = 0
         self._is_continuous = True
-        self._has_begun = threading.Event()
-
-    @property
-    def has_begun(self) -> bool:
-        """It is decided where: what the relay log must begin with is there, or being received."""
-        return self._has_begun.is_set()
+        # What the relay log ends with is what the server has, or is not read any more: who starts to read waits for it.
+        self.agreed = threading.Event()
 
     def status(self) -> ReceiverStatus:
         """As of now."""
@@ -128,11 +124,10 @@ class Receiver:
             if resume is not None:
                 self._receive(connection, resume, stop)
                 return
-            file = find_file(connection, flavour=identity.flavour, wanted=self._wanted_of_source())
+            wanted = self._wanted_of_source()
+            file = find_file(connection, flavour=identity.flavour, wanted=wanted)
             subdir = self._relay.begin_subdir(identity.server)
-            log.info(
-                "relay sub-directory begun", subdir=str(subdir), file=file, wanted=str(self._wanted)
-            )
+            log.info("relay sub-directory begun", subdir=str(subdir), file=file, wanted=str(wanted))
             self._relay.begin_file(file)
             self._is_continuous = True
             point = self._relay.resume_point()
@@ -161,6 +156,8 @@ class Receiver:
         """What the new sub-directory must begin with: what the relay log has already need not come again."""
         if self._wanted is None or self._relay.end() is None:
             return self._wanted
+        if not self._is_continuous and not self.agreed.is_set():
+            return self._wanted  # nobody has read of it yet, and nobody shall
         with RelayReader(self._relay) as reader:
             return self._relay.position() if reader.seek(self._wanted) is not None else self._wanted
 
@@ -195,6 +192,6 @@ class Receiver:
             member=self._source.member,
             silence_s=3 * self._source.heartbeat_s,
             figures=self._figures,
+            agreed=self.agreed,
         )
-        self._has_begun.set()
         stream.run(stop, file=resume.at.file, start=start, known_end=resume.at.pos)

@@ -74,7 +74,7 @@ class SetStream:
 
     def first(self, reader: RelayReader) -> Coordinates | None:
         """The first binlog there is; None until the receiver has seen whether the relay log reaches back to it."""
-        end = self._relay.end() if self._receiver.has_begun else None
+        end = self._relay.end() if self.is_agreed else None
         if end is None or self._relay.position_before(end) is None:
             return None
         return reader.first()
@@ -82,6 +82,11 @@ class SetStream:
     def status(self) -> ReceiverStatus:
         """The receiver's figures."""
         return self._receiver.status()
+
+    @property
+    def is_agreed(self) -> bool:
+        """Whether the relay log was compared with its server: before, it may hold what the server has no more."""
+        return self._receiver.agreed.is_set()
 
     def reaches(self, wanted: GtidPosition | None) -> bool:
         """Whether a task that begins at ``wanted`` finds it here, now or as soon as it is received."""

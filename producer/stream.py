@@ -78,12 +78,14 @@ class DumpStream:
         member: Member,
         silence_s: float,
         figures: StreamFigures,
+        agreed: threading.Event,
     ) -> None:
         self._socket = socket
         self._relay = relay
         self._member = member
         self._silence_s = silence_s
         self._figures = figures
+        self._agreed = agreed
         self._wire = np.empty(WIRE_BYTES, np.uint8)
         self._out = np.empty(WIRE_BYTES, np.uint8)
         self._folded = np.zeros(16, np.uint8)
@@ -101,6 +103,7 @@ class DumpStream:
         self._file = file
         self._compared_at, self._compare_to = start, known_end
         self._is_resumed = known_end > FIRST_POS
+        self._agree_if_compared()
         state = self._state
         state[groups.POS] = state[groups.BOUNDARY] = start
         state[packets.PACKET_SEQUENCE] = 1
@@ -190,6 +193,7 @@ class DumpStream:
             if ours != payload.tobytes():
                 raise self._doubt("what the server sends again differs from the relay log")
             self._compared_at += written
+            self._agree_if_compared()
         else:
             self._relay.append(
                 payload,
@@ -201,6 +205,10 @@ class DumpStream:
             self._figures.source_transactions += int(state[groups.GROUP_COUNT])
             self._figures.source_timestamp_s = int(state[groups.TIMESTAMP_S])
         state[groups.RUN_COUNT] = state[groups.EVENT_COUNT] = state[groups.GROUP_COUNT] = 0
+
+    def _agree_if_compared(self) -> None:
+        if self._compared_at >= self._compare_to:
+            self._agreed.set()
 
     def _take_artificial(self) -> None:
         """Look at the artificial event at ``_at`` and step over its packet."""

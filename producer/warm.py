@@ -56,7 +56,12 @@ def _receive_nothing(relay: RelayLog) -> None:
         theirs.send(b"\0")
         theirs.shutdown(socket.SHUT_WR)
         stream = DumpStream(
-            ours, relay, member=Member("warm", 0), silence_s=1.0, figures=StreamFigures()
+            ours,
+            relay,
+            member=Member("warm", 0),
+            silence_s=1.0,
+            figures=StreamFigures(),
+            agreed=threading.Event(),
         )
         try:
             stream.run(threading.Event(), file=_FILE, start=FIRST_POS, known_end=FIRST_POS)

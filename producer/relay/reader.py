@@ -174,9 +174,14 @@ class RelayReader:
         return at.pos < self._relay.visible_end(at) or self.after_file(at) is not None
 
     def _is_joined(self, older: tuple[Subdir, str], newer: tuple[Subdir, str]) -> bool:
-        """True if nothing is missing between two files that follow each other in the list."""
+        """True if nothing is missing between two files that follow each other in the list.
+
+        Two sub-directories of one server are never joined: the second was begun because the first was in doubt.
+        """
         if older[0] == newer[0]:
             return _is_next(older[1], newer[1])
+        if older[0].server == newer[0].server:
+            return False
         known = self._joined.get((older, newer))
         if known is not None:
             return known

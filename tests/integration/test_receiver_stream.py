@@ -4,7 +4,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,7 @@ class Dump:
     server: socket.socket
     client: socket.socket
     sequence: int = 1
+    agreed: threading.Event = field(default_factory=threading.Event)
     error: MillraceError | None = None
 
     def send(self, *payloads: bytes) -> None:
@@ -57,6 +58,7 @@ class Dump:
             member=Member("db", 1),
             silence_s=silence_s,
             figures=StreamFigures(),
+            agreed=self.agreed,
         )
 
         def run() -> None:

@@ -271,6 +271,10 @@ def test_a_server_that_was_reset_gets_a_new_sub_directory(
         eventually(lambda: len({subdir for subdir, _ in reception.relay.list_files()}) == 2)
         server.execute("CREATE DATABASE c")
         assert_identical(server, reception, flush_and_wait(server, reception))
+        with RelayReader(reception.relay) as reader:
+            begin = reader.first()
+        assert begin is not None
+        assert begin.subdir.endswith(".000002")
 
 
 @pytest.mark.parametrize("count", [1, 2])

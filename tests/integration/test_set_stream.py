@@ -1,6 +1,7 @@
 """One upstream a set, however many tasks read it: sharing, failing together, beginning earlier, purging."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,13 @@ import pytest
 from deploy.servers import DatabaseSet
 from millrace.errors import Retryable
 from producer import set_stream
+from producer.capture import first_coordinates
 from producer.set_stream import SetStream, SetStreams
 from schemas.coordinates import Coordinates
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument
-from schemas.gtid import parse_gtid_set
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.progress import Progress
+from tests.fix_servers import FLAVOURS, NewServer
 from tests.relay import UNVERIFIED, member_of, position_of, read_everything
 from tests.waiting import eventually
 
@@ -170,3 +174,32 @@ def test_a_start_at_the_first_binlog_does_not_begin_where_an_old_relay_log_does(
         (at,) = found
         oldest = str(source_set.primary.execute("SHOW BINARY LOGS")[0][0])
         assert (at.file, at.subdir[-1]) == (oldest, "2")
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+def test_a_task_of_a_source_that_was_reset_begins_in_what_the_source_has_now(
+    new_server: NewServer, tmp_path: Path, flavour: Flavour
+) -> None:
+    """What stands in the relay log from before is in doubt until it is compared, and nobody reads it."""
+    server = new_server(flavour)
+    secret = tmp_path / "password"
+    secret.write_text(server.password)
+    document = SetDocument(
+        name="reset",
+        members=(member_of(server),),
+        account=Account(server.user, SecretReference(SecretPlace.FILE, str(secret))),
+        tls=UNVERIFIED,
+    )
+    streams = SetStreams(tmp_path / "relay")
+    server.execute("CREATE DATABASE gone")
+    with streams.attach("a", document, wanted=None) as stream:
+        eventually(lambda: stream.relay.position().includes(position_of(server)))
+    server.execute("RESET MASTER" if flavour is Flavour.MARIADB else "RESET BINARY LOGS AND GTIDS")
+    server.execute("CREATE DATABASE here")
+    nothing = Progress(parse_gtid_set(flavour, ""), None, 0)
+    with streams.attach("b", document, wanted=None) as stream, stream.reader() as reader:
+        begin = first_coordinates(stream, reader, progress=nothing, stop=threading.Event())
+        assert begin is not None
+        assert begin.subdir.endswith(".000002")
+        eventually(lambda: stream.relay.position().includes(position_of(server)))
+        assert b"gone" not in reader.read(begin, bytes_max=1 << 20).payload.tobytes()
