@@ -13,7 +13,7 @@ from typing import cast
 from unittest import mock
 
 from producer import receiver as receiving
-from producer.capture import _first_coordinates, _from_first_file
+from producer.capture import _from_first_file, first_coordinates
 from producer.converter.converter import Converter, ConverterSource
 from producer.publisher.codec import RecordMarks
 from producer.publisher.config import PublisherConfig, PublisherLimits
@@ -87,7 +87,7 @@ class CaptureProcess:
         self._reader: RelayReader | None = None
         self._converter: Converter | None = None
         self._wanted: GtidPosition | None = None
-        self._receiver: Receiver | None = None
+        self._is_agreed = False
 
     @property
     def relay_end(self) -> Coordinates | None:
@@ -148,6 +148,7 @@ class CaptureProcess:
         self._wanted = None if is_first else progress.gtid_set
         self._relay = RelayLog.open(self.directory, flavour=Flavour.MYSQL, policy=_SYNC)
         self._reader = RelayReader(self._relay)
+        self._is_agreed = False
 
     def _receive(self, wire_bytes: int) -> None:
         assert self._relay is not None
@@ -158,8 +159,11 @@ class CaptureProcess:
         )
         stop = threading.Event()
         with _dialling(lambda: _Connection(self._world.source, wire_bytes, stop)):
-            self._receiver = Receiver(source, self._relay, wanted=self._wanted)
-            self._receiver.run(stop)
+            receiver = Receiver(source, self._relay, wanted=self._wanted)
+            try:
+                receiver.run(stop)
+            finally:
+                self._is_agreed |= receiver.agreed.is_set()
 
     def _publish(self, portion: Portion) -> None:
         assert self._publisher is not None
@@ -183,8 +187,8 @@ class CaptureProcess:
         assert self._relay is not None
         assert self._reader is not None
         progress = self._publisher.progress
-        stream = cast(SetStream, _Stream(self._wanted, self._relay, self._receiver))
-        at = _first_coordinates(stream, self._reader, progress=progress, stop=_Once())
+        stream = cast(SetStream, _Stream(self._wanted, self._relay, self._is_agreed))
+        at = first_coordinates(stream, self._reader, progress=progress, stop=_Once())
         if at is None:
             return None
         if progress.gtid_set.is_empty and progress.open is None:
@@ -228,7 +232,7 @@ class _Stream:
 
     wanted: GtidPosition | None
     relay: RelayLog
-    _receiver: Receiver | None
+    is_agreed: bool
 
     @property
     def _relay(self) -> RelayLog:
