@@ -63,6 +63,7 @@ class Opened:
     progress: Progress
     end: int
     record_bytes_max: int
+    commit_s: float  # how long the fence's commit took: rule 3 is for it, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +85,12 @@ class Opener:
             ends, tail = self._taken_over(transactions, partition)
             progress = tail.progress if tail is not None else without_tail(ends, start, hint)
             warn_of_lost_tail(tail, hint)
-            end = self._fence(transactions, partition, progress, ends.stable)
+            end, commit_s = self._fence(transactions, partition, progress, ends.stable)
         except BaseException:
             transactions.discard()
             partition.close()
             raise
-        return Opened(transactions, partition, progress, end, record_bytes_max)
+        return Opened(transactions, partition, progress, end, record_bytes_max, commit_s)
 
     def renew(self, partition: Partition, record_bytes_max: int) -> tuple[Transactions, Tail, int]:
         """Steps 1 and 3 to 5 with a new instance; the tail and the stable end. No new fence: the run goes on."""
@@ -154,8 +155,8 @@ class Opener:
 
     def _fence(
         self, transactions: Transactions, partition: Partition, progress: Progress, end: int
-    ) -> int:
-        """Steps 6 and 7; the stable end behind the fence."""
+    ) -> tuple[int, float]:
+        """Steps 6 and 7; the stable end behind the fence, and the seconds that its commit took."""
         values = self.marks.run_start(progress)
         transactions.begin()
         if transactions.add((None, value) for value in values) is not None:
@@ -165,9 +166,9 @@ class Opener:
             )
         transactions.flush()
         fault_point(BEFORE_FENCE)
-        transactions.commit()
+        commit_s = transactions.commit()
         fault_point(AFTER_FENCE)
-        return self._read_back(partition, values, end)
+        return self._read_back(partition, values, end), commit_s
 
     def _read_back(self, partition: Partition, values: Sequence[bytes], start: int) -> int:
         """Step 7: readers see these values behind ``start``, and no other; the stable end behind them.

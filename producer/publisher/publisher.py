@@ -85,9 +85,9 @@ class Publisher:
         self._hint = TailHint(opened.progress, opened.end)
         self._audit = self._audited()
         self._marked_at_s = time.monotonic()
-        self._is_suspicious = False
+        self._commit_s = opened.commit_s
+        self._is_suspicious = self._commit_s >= self._limits.suspicious_s
         self._renewed_count = 0
-        self._commit_s = 0.0
 
     @classmethod
     def open(

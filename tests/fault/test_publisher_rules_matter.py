@@ -115,7 +115,7 @@ def epochs_not_compared(patch: Patch) -> None:
 
 def no_fence(patch: Patch) -> None:
     """Rule 2 off: nothing is written before the first rows."""
-    patch.setattr(Opener, "_fence", lambda *given: given[-1])
+    patch.setattr(Opener, "_fence", lambda *given: (given[-1], 0.0))
 
 
 def no_late_request_ends_what_is_under_way(rig: Rig, patch: Patch) -> None:

@@ -226,6 +226,15 @@ def test_a_suspicious_instance_is_not_made_anew_without_the_lease() -> None:
     assert topic.producer_epochs == {"task": 1}
 
 
+def test_an_instance_whose_fence_was_slow_sends_no_row() -> None:
+    """Rule 3 is for the first commit, too: its late duplicate would end the first batch in its middle."""
+    topic = ModelTopic(outcomes=[Outcome.SLOW])
+    with running(topic) as publisher:
+        assert topic.producer_epochs == {"task": 1}
+        publisher.publish(batch_after(publisher.progress, 3))
+        assert topic.producer_epochs == {"task": 2}
+
+
 def test_another_writers_open_transaction_is_named() -> None:
     """Rule 2: it would hide our records from readers."""
     topic = ModelTopic(exists=True)
