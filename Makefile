@@ -3,6 +3,7 @@
 # make test    setup, check, then every test; MYSQLD=PATH runs the MySQL half against a server of yours
 # make demo    setup, then the main job: real servers, a workload, rows arriving, a comparison
 # make bench   figures beside peers, as JSON lines          make chaos   long fault campaigns
+# make soak    kills by seed: MINUTES=30, SEED=N replays one; its history is kept in $MILLRACE_HOME/soak
 
 SHELL := /bin/bash
 BIN := .venv/bin
@@ -11,7 +12,7 @@ ifdef MYSQLD
 export MILLRACE_MYSQLD := $(abspath $(MYSQLD))
 endif
 
-.PHONY: setup check test demo bench chaos clean
+.PHONY: setup check test demo bench chaos soak clean
 
 setup: .venv/stamp-$(STAMP)
 	@$(BIN)/python -m deploy.fetch
@@ -39,6 +40,9 @@ bench: setup
 
 chaos: setup
 	$(BIN)/python -m pytest tests/fault tests/property/test_simulation.py --durations=25 --chaos
+
+soak: setup
+	$(BIN)/python -m pytest tests/fault/test_soak.py -s --chaos --soak-minutes=$(or $(MINUTES),30) $(if $(SEED),--soak-seed=$(SEED))
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -27,6 +27,10 @@ _NO_MYSQL = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--chaos``: also the long campaigns (``make chaos``)."""
     parser.addoption("--chaos", action="store_true", help="also run the long fault campaigns")
+    parser.addoption("--soak-seed", type=int, help="replay a soak; without it a seed is drawn")
+    parser.addoption(
+        "--soak-minutes", type=float, default=30.0, help="how long a soak kills, over all flavours"
+    )
 
 
 def pytest_report_header() -> Sequence[str]:

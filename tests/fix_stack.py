@@ -10,7 +10,7 @@ The session timeout of the service's processes is short, so that what a dead one
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from deploy.servers import sql
-from deploy.servers.process import ServerProcess, session_members
+from deploy.servers.process import ServerProcess, last_lines, session_members
 from deploy.services import APPLY_TASK, CAPTURE_TASK, TOPIC, service_specs
 from deploy.stack import LocalStack, StackOptions
 from deploy.workload.shop import Connection, Counts, create_shop, run_shop
@@ -33,6 +33,7 @@ from zk.tree import Tree
 from zk.view import read_cluster, views
 
 SETTLE_S = 100
+PASS_S = 120
 SESSION_TIMEOUT_S = (
     4  # a dead worker's tasks move after this; a busy machine's live one keeps its session
 )
@@ -83,29 +84,35 @@ class FaultStack:
         return process
 
     def restart(self, name: str, *, fault: str = "") -> ServerProcess:
-        """End a process and start it again: in order, but for Spark's, which takes its time."""
+        """End a process and start it again."""
+        self.end(name)
+        return self.launch(name, fault=fault)
+
+    def end(self, name: str) -> None:
+        """End a process: in order, but for Spark's, which takes its time."""
         if name == "apply":
             self.services[name].kill()
         self.services[name].stop()
-        return self.launch(name, fault=fault)
 
     def wait_dead(self, name: str) -> None:
         """Until the process has ended by itself: the armed fault point was passed."""
-        eventually(
-            lambda: not self.services[name].is_alive(),
-            timeout_s=120,
-            what=f"{name} passes its armed fault point",
-        )
+        process = self.services[name]
+        self._wait_passed(name, lambda: not process.is_alive())
 
     def wait_stopped(self, name: str) -> None:
         """Until a process of the session has stopped itself at its armed fault point."""
         identity = self.services[name].identity
-        eventually(
-            lambda: any(_is_stopped(pid) for pid in session_members(identity)),
-            timeout_s=120,
-            every_s=LOOK_S,
-            what=f"{name} stops at its armed fault point",
-        )
+        self._wait_passed(name, lambda: any(_is_stopped(pid) for pid in session_members(identity)))
+
+    def _wait_passed(self, name: str, is_passed: Callable[[], bool]) -> None:
+        try:
+            eventually(is_passed, timeout_s=PASS_S, every_s=LOOK_S)
+        except AssertionError:
+            told = self.stack.try_command("status").stdout
+            log = last_lines(self.services[name].spec.log)
+            raise AssertionError(
+                f"{name} did not pass its armed fault point within {PASS_S} s\n{told}\n{log}"
+            ) from None
 
     # ---- what is told ----------------------------------------------------------------------------------
 
@@ -113,6 +120,10 @@ class FaultStack:
         """What `millrace status` would say of a task now."""
         found = views(read_cluster(session, Tree("default")))
         return next(view.report for view in found if view.name == task)
+
+    def wait_running(self, task: str) -> None:
+        """Until a task runs."""
+        self.wait_report(task, TaskState.RUNNING)
 
     def wait_report(self, task: str, state: TaskState, *codes: str) -> TaskReport:
         """Until a task is in this state with one of these codes (any, if none is given)."""

@@ -147,6 +147,11 @@ class ServerProcess:
         """Whether the leader runs (a zombie does not)."""
         return self._popen is not None and self._popen.poll() is None
 
+    @property
+    def exit_status(self) -> int | None:
+        """How it ended: negative is the signal's number; None while it runs or was not started."""
+        return None if self._popen is None else self._popen.poll()
+
     def terminate(self) -> None:
         """Ask it to end (SIGTERM); returns at once."""
         if self._popen is not None and self._popen.poll() is None:

@@ -1,0 +1,190 @@
+"""Every registered fault point, the process that passes it, and what makes that process pass it under load.
+
+A point is known by being registered: ``POINTS`` imports every module of ours. The first words of its name say whose
+it is (``victim_of``). A point that the load alone leads to needs nothing here; one that wants more (a torn tail, a
+purge, a moved task) has a ``Provocation``, and a new one that is never passed says so by a test that goes red.
+
+    with stack.load("kill"):
+        kill_at(stack, "publisher.before_commit")     # armed, provoked, dead by SIGKILL at that point, started again
+"""
+
+import importlib
+import os
+import pkgutil
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.services import CAPTURE_TASK
+from millrace.faults import registered
+from tests.fix_stack import FaultStack
+
+PACKAGES = ("schemas", "zk", "producer", "consumer")
+VICTIMS = {  # by the longest beginning of a point's name
+    "relay.": "worker",
+    "publisher.": "worker",
+    "capture.": "worker",
+    "zk.slot.": "worker",
+    "zk.scheduler.": "scheduler",
+    "apply.": "apply",
+}
+IN_A_PYTHON_WORKER = ("apply.before_lane_commit", "apply.after_lane_commit")  # which Spark replaces
+STREAM_PASSAGE = 5  # so that a point of the stream is passed in the stream, not at its start
+OLD_S = 48 * 3600.0  # older than any relay file is kept
+LANES_ROWS = 40_000  # enough for lanes and a mark over them; a trickle is applied by one Spark task
+
+
+def _nothing(_stack: FaultStack) -> None:
+    """The load is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provocation:
+    """What leads to a point: ``before`` while its process is down, ``after`` its start with the point armed."""
+
+    before: Callable[[FaultStack], None] = _nothing
+    after: Callable[[FaultStack], None] = _nothing
+    passage: int = 1
+    prelude: str = ""  # a fault of another point that leads there
+
+
+def _points() -> tuple[str, ...]:
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+            importlib.import_module(module.name)
+    return registered()
+
+
+def victim_of(point: str) -> str:
+    """The service's process that passes the point; KeyError for a part that is not known here yet."""
+    return VICTIMS[next(start for start in VICTIMS if point.startswith(start))]
+
+
+def fault_of(point: str, action: str = "kill") -> str:
+    """The point armed, in the form of MILLRACE_FAULT."""
+    provocation = PROVOCATIONS.get(point, Provocation())
+    return f"{provocation.prelude}{point}:{action}@{provocation.passage}"
+
+
+def kill_at(stack: FaultStack, point: str) -> None:
+    """Arm the point in its process, lead there, see it dead by SIGKILL, and start it again."""
+    victim = victim_of(point)
+    provocation = PROVOCATIONS.get(point, Provocation())
+    stack.end(victim)
+    provocation.before(stack)
+    is_lane = point in IN_A_PYTHON_WORKER
+    stack.launch(victim, fault=fault_of(point, "stop" if is_lane else "kill"))
+    provocation.after(stack)
+    if is_lane:  # the whole driver, with a lane just before or behind its commit
+        stack.wait_stopped(victim)
+        stack.services[victim].kill()
+    else:
+        stack.wait_dead(victim)
+        assert stack.services[victim].exit_status == -signal.SIGKILL
+    stack.end(victim)
+    stack.launch(victim)
+
+
+# ---- what leads where ----------------------------------------------------------------------------------
+
+
+def _tear_the_tail(stack: FaultStack) -> None:
+    stack.launch("worker", fault="relay.mid_write:kill@9")
+    stack.wait_dead("worker")
+
+
+def _begin_new_files(stack: FaultStack) -> None:
+    for _ in range(2):
+        for member in stack.stack.source.members:
+            member.execute("FLUSH LOCAL BINARY LOGS")
+
+
+def _let_files_age(stack: FaultStack) -> None:
+    """Closed files behind what is published, so old that the next look purges them."""
+    stack.launch("worker")
+    _begin_new_files(stack)
+    stack.wait_published()
+    stack.end("worker")
+    for path in _relay(stack).rglob("*bin.*"):
+        os.utime(path, (time.time() - OLD_S,) * 2)
+
+
+def _leave_a_sub_directory(stack: FaultStack) -> None:
+    """The relay log as it is after another server was read: a sub-directory that only purge will touch again."""
+    root = _relay(stack)
+    index = root / "server-uuid.index"
+    newest = index.read_text().splitlines()[-1]
+    other = "ffffffff" + newest[8:] if len(newest) > 30 else f"9-99.{newest.rpartition('.')[2]}"
+    (root / newest).rename(root / other)
+    index.write_text(index.read_text().replace(newest, other))
+    stack.launch("worker")
+    stack.wait_published()
+    stack.end("worker")
+    for path in (root / other).glob("*bin.*"):
+        os.utime(path, (time.time() - OLD_S,) * 2)
+
+
+def _delete_the_relay_log(stack: FaultStack) -> None:
+    shutil.rmtree(_relay(stack))
+
+
+def _relay(stack: FaultStack) -> Path:
+    return Path(stack.stack.description.services.relay_dir)
+
+
+def _move_the_task(stack: FaultStack) -> None:
+    """The task runs, is paused, and goes on once its process is gone."""
+    stack.wait_running(CAPTURE_TASK)
+    stack.stack.run_command("task", "pause", CAPTURE_TASK)
+    stack.wait_dead("worker")
+    stack.stack.run_command("task", "resume", CAPTURE_TASK)
+
+
+def _make_assignments(stack: FaultStack) -> None:
+    """Another worker comes and goes, so that there is something to assign."""
+    stack.end("worker")
+    stack.launch("worker")
+
+
+def _fill(stack: FaultStack) -> None:
+    """Rows enough for lanes, and a statement of DDL behind them."""
+    name = f"fill_{time.monotonic_ns()}"
+    stack.fill(name, rows=LANES_ROWS)
+    stack.stack.source.execute(f"ALTER TABLE {name}.t ADD COLUMN w INT")
+
+
+PROVOCATIONS = {
+    "relay.before_write": Provocation(passage=STREAM_PASSAGE),
+    "relay.mid_write": Provocation(passage=STREAM_PASSAGE),
+    "relay.after_write": Provocation(passage=STREAM_PASSAGE),
+    "relay.before_fsync": Provocation(passage=2),
+    "relay.after_fsync": Provocation(passage=2),
+    "relay.before_meta": Provocation(passage=2),
+    "relay.before_cut": Provocation(before=_tear_the_tail),
+    "relay.after_cut": Provocation(before=_tear_the_tail),
+    "relay.before_rotate": Provocation(after=_begin_new_files),
+    "relay.after_rotate": Provocation(after=_begin_new_files),
+    "relay.after_subdir": Provocation(before=_delete_the_relay_log),
+    "relay.before_unlink": Provocation(before=_let_files_age),
+    "relay.before_rmdir": Provocation(before=_leave_a_sub_directory),
+    "publisher.before_begin": Provocation(passage=STREAM_PASSAGE),
+    "publisher.after_begin": Provocation(passage=STREAM_PASSAGE),
+    "publisher.mid_produce": Provocation(passage=STREAM_PASSAGE),
+    "publisher.before_commit": Provocation(passage=STREAM_PASSAGE),
+    "publisher.after_commit": Provocation(passage=STREAM_PASSAGE),
+    "publisher.before_renew": Provocation(prelude="publisher.after_begin:raise@3,"),
+    "publisher.after_renew": Provocation(prelude="publisher.after_begin:raise@3,"),
+    "zk.slot.before_release": Provocation(after=_move_the_task),
+    "zk.scheduler.between_commits": Provocation(after=_make_assignments),
+    "apply.before_lane_commit": Provocation(after=_fill),
+    "apply.after_lane_commit": Provocation(after=_fill),
+    "apply.before_mark": Provocation(after=_fill),
+    "apply.after_mark": Provocation(after=_fill),
+    "apply.ddl_after_intent": Provocation(after=_fill),
+    "apply.ddl_after_execute": Provocation(after=_fill),
+}
+POINTS = _points()

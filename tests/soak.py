@@ -1,0 +1,171 @@
+"""A soak: processes and servers killed again and again by a seed, several at once, also while they come up again.
+
+Each victim has a life of its own in a thread, and a random sequence of its own made from the seed and its name: it is
+started (a service's process half of the time with a random fault point armed), lives for a while, and is killed; so
+kills fall together, and into what the last kill left. Servers (broker, replica, target, ZooKeeper) are killed more
+rarely.
+The same seed gives each victim the same sequence of decisions; where in the stream they fall is the machine's affair.
+
+``history`` holds a line for every death: when, who, how. It is written as it happens, so it survives the test.
+"""
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from deploy.servers.process import ProcessIdentity, session_members
+from tests.campaign import IN_A_PYTHON_WORKER, POINTS, PROVOCATIONS, victim_of
+from tests.fix_stack import FaultStack
+
+PASSAGE_MAX = 12
+LOOK_S = 0.05
+LIVES_S = {"worker": (0.2, 9.0), "apply": (1.0, 25.0), "scheduler": (0.5, 20.0)}
+SERVER_LIVES_S = (40.0, 120.0)
+SERVER_AWAY_S = (0.0, 4.0)
+
+
+class Server(Protocol):
+    """What can be killed and started again with what it has on disk."""
+
+    def kill(self) -> None:
+        """SIGKILL."""
+
+    def start(self) -> None:
+        """Start; returns when it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """``how`` is a fault (as armed) that was passed, ``after N s``, or what of the process was killed."""
+
+    at_s: float
+    victim: str
+    how: str
+
+
+@dataclass(slots=True)
+class History:
+    """All deaths, in a file of JSON lines from the first on."""
+
+    path: Path
+    began_s: float = field(default_factory=time.monotonic)
+    deaths: list[Death] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, victim: str, how: str) -> None:
+        """It died now."""
+        death = Death(round(time.monotonic() - self.began_s, 2), victim, how)
+        with self._lock:
+            self.deaths.append(death)
+            with self.path.open("a") as file:
+                file.write(json.dumps({"at_s": death.at_s, "victim": victim, "how": how}) + "\n")
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Deaths by victim."""
+        return Counter(death.victim for death in self.deaths)
+
+
+class Soak:
+    """Kills everything in ``stack`` by ``seed`` between ``begin`` and ``calm``."""
+
+    def __init__(self, stack: FaultStack, *, seed: int, history: History) -> None:
+        self._stack = stack
+        self._history = history
+        self._random = {
+            name: random.Random(f"{seed}/{name}")
+            for name in (*LIVES_S, *self._servers)
+        }
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._failures: list[BaseException] = []
+
+    @property
+    def _servers(self) -> dict[str, Server]:
+        stack = self._stack.stack
+        return {
+            "kafka": stack.kafka,
+            "zookeeper": stack.zookeeper,
+            "replica": stack.source.replicas[0],
+            "target": stack.target,
+        }
+
+    def begin(self) -> None:
+        """Kill from now on."""
+        self._stop.clear()
+        lives: list[Callable[[], None]] = [
+            *(partial(self._live, name) for name in LIVES_S),
+            *(partial(self._serve, name, server) for name, server in self._servers.items()),
+        ]
+        self._threads = [threading.Thread(target=self._guard, args=(life,)) for life in lives]
+        for thread in self._threads:
+            thread.start()
+
+    def calm(self) -> None:
+        """Everything runs, and nothing is killed any more; raises what went wrong in a life."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        if self._failures:
+            raise self._failures[0]
+
+    def _guard(self, life: Callable[[], None]) -> None:
+        try:
+            life()
+        except BaseException as failure:  # noqa: BLE001 - raised by calm
+            self._failures.append(failure)
+
+    def _live(self, name: str) -> None:
+        """A process of the service: started, armed or not, and killed, until calm; then it is started for good."""
+        chance = self._random[name]
+        points = [point for point in POINTS if victim_of(point) == name]
+        while not self._stop.is_set():
+            lives_s = chance.uniform(*LIVES_S[name])
+            fault = _random_fault(chance, points) if chance.random() < 0.5 else ""
+            part = chance.random()
+            process = self._stack.launch(name, fault=fault)
+            deadline_s = time.monotonic() + lives_s
+            while process.is_alive() and time.monotonic() < deadline_s and not self._stop.is_set():
+                self._stop.wait(LOOK_S)
+            if not process.is_alive():
+                self._history.add(name, fault or f"by itself, status {process.exit_status}")
+                if not fault and process.exit_status != -signal.SIGKILL:
+                    raise AssertionError(process.failure("ended by itself"))
+            elif name == "apply" and part < 0.3 and (pid := _one_of(process.identity, part)):
+                os.kill(pid, signal.SIGKILL)  # the JVM or a Python worker: the driver has to notice
+                self._history.add(name, f"one of its processes after {lives_s:.1f} s")
+                self._stop.wait(lives_s)
+            else:
+                self._history.add(name, f"after {lives_s:.1f} s")
+            process.kill()
+        self._stack.launch(name)
+
+    def _serve(self, name: str, server: Server) -> None:
+        chance = self._random[name]
+        while not self._stop.wait(chance.uniform(*SERVER_LIVES_S)):
+            server.kill()
+            self._history.add(name, "killed")
+            self._stop.wait(chance.uniform(*SERVER_AWAY_S))
+            server.start()
+
+
+def _random_fault(chance: random.Random, points: list[str]) -> str:
+    """A point of the process at some passage; a lane's commit is the Python worker's, which Spark replaces."""
+    point = chance.choice([point for point in points if point not in IN_A_PYTHON_WORKER] or points)
+    prelude = PROVOCATIONS[point].prelude if point in PROVOCATIONS else ""
+    return f"{prelude}{point}:kill@{chance.randint(1, PASSAGE_MAX)}"
+
+
+def _one_of(identity: ProcessIdentity, part: float) -> int | None:
+    """A process of the session that is not its leader."""
+    members = [pid for pid in session_members(identity) if pid != identity.pid]
+    return members[int(part * 1000) % len(members)] if members else None
