@@ -48,6 +48,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(_NO_MYSQL)
 
 
+<<<<<<< HEAD
 @pytest.fixture(autouse=True, scope="session")
 def no_local_stack() -> Iterator[None]:
     """A stack that somebody left running here (`millrace up`) is none of a test's business, nor is its registry."""
@@ -56,12 +57,18 @@ def no_local_stack() -> Iterator[None]:
         yield
 
 
+=======
+@pytest.hookimpl(tryfirst=True)
+>>>>>>> 5c1995a (Integration and fault tests side by side: two processes, each with servers of its own)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by folder; leave out what was not asked for, and what only MySQL can run where there is none."""
     for item in items:
         folder = item.path.relative_to(_HERE).parts[0] if item.path.is_relative_to(_HERE) else ""
         if folder in _MARKERS:
             item.add_marker(folder)
+            item.add_marker(
+                pytest.mark.xdist_group(folder)
+            )  # two processes, each with servers of its own
     left_out = [
         item for item in items if item.get_closest_marker("chaos") and not config.option.chaos
     ]

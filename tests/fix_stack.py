@@ -33,7 +33,7 @@ from zk.tree import Tree
 from zk.view import read_cluster, views
 
 SETTLE_S = 100
-PASS_S = 120
+PASS_S = 90
 SESSION_TIMEOUT_S = (
     4  # a dead worker's tasks move after this; a busy machine's live one keeps its session
 )

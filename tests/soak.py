@@ -82,8 +82,7 @@ class Soak:
         self._stack = stack
         self._history = history
         self._random = {
-            name: random.Random(f"{seed}/{name}")
-            for name in (*LIVES_S, *self._servers)
+            name: random.Random(f"{seed}/{name}") for name in (*LIVES_S, *self._servers)
         }
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
