@@ -48,7 +48,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(_NO_MYSQL)
 
 
-<<<<<<< HEAD
 @pytest.fixture(autouse=True, scope="session")
 def no_local_stack() -> Iterator[None]:
     """A stack that somebody left running here (`millrace up`) is none of a test's business, nor is its registry."""
@@ -57,9 +56,7 @@ def no_local_stack() -> Iterator[None]:
         yield
 
 
-=======
 @pytest.hookimpl(tryfirst=True)
->>>>>>> 5c1995a (Integration and fault tests side by side: two processes, each with servers of its own)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by folder; leave out what was not asked for, and what only MySQL can run where there is none."""
     for item in items:
