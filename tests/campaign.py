@@ -34,7 +34,7 @@ VICTIMS = {  # by the longest beginning of a point's name
 IN_A_PYTHON_WORKER = ("apply.before_lane_commit", "apply.after_lane_commit")  # which Spark replaces
 STREAM_PASSAGE = 5  # so that a point of the stream is passed in the stream, not at its start
 OLD_S = 48 * 3600.0  # older than any relay file is kept
-LANES_ROWS = 40_000  # enough for lanes and a mark over them; a trickle is applied by one Spark task
+LANES_ROWS = 15_000  # enough for lanes and a mark over them; a trickle is applied by one Spark task
 
 
 def _nothing(_stack: FaultStack) -> None:
