@@ -10,6 +10,7 @@ import pytest
 from millrace.home import home
 from tests.fix_servers import FLAVOURS
 from tests.fix_stack import FaultStack
+from tests.ledger.run import ledger_load
 from tests.soak import History, Soak
 
 ROUND_S = 150.0  # of kills, then calm, and everybody is asked
@@ -21,7 +22,7 @@ KILLS_A_MINUTE_MIN = 10
 def test_a_soak_of_kills_loses_and_repeats_nothing(
     fault_stack: FaultStack, request: pytest.FixtureRequest
 ) -> None:
-    """Rounds of kills under load; after each, the topic is verified and every row of the target compared."""
+    """Rounds of kills under the ledger's load; after each, every oracle from outside is asked."""
     chosen = request.config.getoption("--soak-seed")
     seed = random.SystemRandom().randrange(1 << 32) if chosen is None else chosen
     minutes = request.config.getoption("--soak-minutes") / len(FLAVOURS)
@@ -36,13 +37,12 @@ def test_a_soak_of_kills_loses_and_repeats_nothing(
             fault_stack.services[process].kill()
         while time.monotonic() < end_s:
             rounds += 1
-            with fault_stack.load(f"soak_{rounds}"):
+            with ledger_load(fault_stack, seed + rounds) as ledger:
                 soak.begin()
                 time.sleep(min(ROUND_S, max(1.0, end_s - time.monotonic())))  # the faults' time
                 soak.calm()
-                fault_stack.wait_published()
-            fault_stack.settle()
-            print(f"round {rounds}: whole and equal after {dict(history.counts)}")
+                verdict = ledger.check()
+            print(f"round {rounds}: {verdict} after {dict(history.counts)}")
             for process in ("worker", "apply", "scheduler"):
                 fault_stack.services[process].kill()
     finally:
