@@ -63,9 +63,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         folder = item.path.relative_to(_HERE).parts[0] if item.path.is_relative_to(_HERE) else ""
         if folder in _MARKERS:
             item.add_marker(folder)
-            item.add_marker(
-                pytest.mark.xdist_group(folder)
-            )  # two processes, each with servers of its own
+            # a process of its own for integration and fault, each with servers of its own
+            item.add_marker(pytest.mark.xdist_group(folder))
     left_out = [
         item for item in items if item.get_closest_marker("chaos") and not config.option.chaos
     ]
