@@ -184,10 +184,11 @@ def test_readers_cross_files_and_sub_directories_by_number(tmp_path: Path) -> No
     numbers = iter(range(1, 100))
     expected = []
     for seq in range(1, 12):
-        relay.begin_subdir("server-a")
+        server = "server-a" if seq % 2 else "server-b"  # two of one server in a row are not joined
+        relay.begin_subdir(server)
         for name in ("mysql-bin.999999", "mysql-bin.1000000") if seq == 10 else (NAME,):
             write_file(relay, name, BinlogFile(first_number=next(numbers)).transaction())
-            expected.append(f"server-a.{seq:06d}/{name}")
+            expected.append(f"{server}.{seq:06d}/{name}")
     assert list(read_everything(relay)) == expected
     relay.close()
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
@@ -195,6 +196,16 @@ def test_readers_cross_files_and_sub_directories_by_number(tmp_path: Path) -> No
     assert (tmp_path / "server-uuid.index").read_text().split() == list(
         dict.fromkeys(e[:15] for e in expected)
     )
+    relay.close()
+
+
+def test_two_sub_directories_of_one_server_are_not_joined(tmp_path: Path) -> None:
+    """The second was begun because the first was in doubt: a start begins there, whatever the GTIDs say."""
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    for number in (1, 2):
+        relay.begin_subdir("server-a")
+        write_file(relay, NAME, BinlogFile(first_number=number).transaction())
+    assert list(read_everything(relay)) == [f"server-a.000002/{NAME}"]
     relay.close()
 
 
