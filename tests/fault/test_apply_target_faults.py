@@ -15,7 +15,7 @@ from consumer import executor
 from consumer.target import connection as connections
 from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
 from consumer.writer import RowWriter
-from deploy.servers import Account, DatabaseServer, ServerOptions
+from deploy.servers import Account, DatabaseServer, ServerOptions, sql
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.gtid import Flavour
 from schemas.table import Column, ColumnType, TypeCode
@@ -135,6 +135,9 @@ def _in_thread(work: Callable[[], object]) -> Iterator[None]:
             raise failures[0]
 
 
+INNODB_LOOK_S = 0.15  # what INNODB_TRX says stays the same while it is read within 0.1 s again
+
+
 def _is_waiting(server: DatabaseServer) -> bool:
     waiting = "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
     return bool(server.execute(waiting))
@@ -164,7 +167,11 @@ def test_a_deadlock_is_tried_again_at_once(
         other.query(f"INSERT INTO bag VALUES {heavy}")  # the victim is who has written less
         other.query("INSERT INTO b VALUES (5, 0, '')")
         with _in_thread(task.run_once):
-            eventually(lambda: _is_waiting(target_server), what="apply waits for a row of b")
+            eventually(
+                lambda: _is_waiting(target_server),
+                every_s=INNODB_LOOK_S,
+                what="apply waits for a row of b",
+            )
             other.query("INSERT INTO a VALUES (5, 0, '')")
             eventually(lambda: len(settled) == 1, what="apply is the victim")
             other.rollback()
@@ -257,18 +264,20 @@ def test_a_target_without_a_connection_left_is_waited_for(
 ) -> None:
     """Others have them all, at the start; or the account has all it may, in the middle."""
     task = _supervised(_plain(target_server), name)
-    ((before,),) = target_server.execute("SELECT @@max_connections")
     others: list[TargetConnection] = []
-    target_server.execute("SET GLOBAL max_connections = 10")
-    try:
-        with suppress(Retryable):
-            while True:
-                others.append(connect(task.endpoint))
-        _refused(task, Retryable, "MR-5004")
-    finally:
-        for other in others:
-            other.close()
-        target_server.execute(f"SET GLOBAL max_connections = {before}")
+    with sql.root_connection(target_server.socket) as root, root.cursor() as cursor:
+        cursor.execute("SELECT @@max_connections")
+        (before,) = cursor.fetchone()
+        cursor.execute("SET GLOBAL max_connections = 10")
+        try:
+            with suppress(Retryable):
+                while True:
+                    others.append(connect(task.endpoint))
+            _refused(task, Retryable, "MR-5004")
+        finally:  # by a connection that stands already: a closed one may count for a while
+            cursor.execute(f"SET GLOBAL max_connections = {before}")
+            for other in others:
+                other.close()
     target_server.execute(f"ALTER USER {PLAIN.user} WITH MAX_USER_CONNECTIONS 1")
     try:
         _refused(task, Retryable, "MR-5004")
