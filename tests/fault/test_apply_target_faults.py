@@ -264,10 +264,9 @@ def test_a_target_without_a_connection_left_is_waited_for(
 ) -> None:
     """Others have them all, at the start; or the account has all it may, in the middle."""
     task = _supervised(_plain(target_server), name)
+    ((before,),) = target_server.execute("SELECT @@max_connections")
     others: list[TargetConnection] = []
     with sql.root_connection(target_server.socket) as root, root.cursor() as cursor:
-        cursor.execute("SELECT @@max_connections")
-        (before,) = cursor.fetchone()
         cursor.execute("SET GLOBAL max_connections = 10")
         try:
             with suppress(Retryable):
