@@ -30,7 +30,7 @@ check: setup
 
 test: setup check
 	$(BIN)/python -m pytest tests/unit tests/property --durations=10
-	$(BIN)/python -m pytest tests/integration tests/fault --durations=25 --numprocesses=2 --dist=loadgroup
+	$(BIN)/python -m pytest tests/integration tests/fault --durations=25
 
 demo: setup
 	@$(BIN)/millrace demo

@@ -56,15 +56,12 @@ def no_local_stack() -> Iterator[None]:
         yield
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by folder; leave out what was not asked for, and what only MySQL can run where there is none."""
     for item in items:
         folder = item.path.relative_to(_HERE).parts[0] if item.path.is_relative_to(_HERE) else ""
         if folder in _MARKERS:
             item.add_marker(folder)
-            # a process of its own for integration and fault, each with servers of its own
-            item.add_marker(pytest.mark.xdist_group(folder))
     left_out = [
         item for item in items if item.get_closest_marker("chaos") and not config.option.chaos
     ]

@@ -170,7 +170,13 @@ def test_a_source_restarted_or_killed_while_it_is_read_costs_no_row(
     assert len(files) >= 3  # each start of a server begins one
     for name in files[:-1]:
         relayed = (tmp_path / "relay" / "f" / str(subdir) / name).read_bytes()
-        assert relayed == (replica.binlog_dir / name).read_bytes()
+        assert relayed == _as_sent((replica.binlog_dir / name).read_bytes())
+
+
+def _as_sent(content: bytes) -> bytes:
+    """A file that its server was killed in may keep LOG_EVENT_BINLOG_IN_USE_F (1) in its first header; none is sent."""
+    flags_at = 4 + 17
+    return content[:flags_at] + bytes([content[flags_at] & ~1]) + content[flags_at + 1 :]
 
 
 @pytest.mark.parametrize("flavour", BOTH, ids=str)
