@@ -1,0 +1,49 @@
+"""The ledger under kills, judged from outside: a plain consumer, two foreign decoders, the servers' own sums."""
+
+from schemas.gtid import Flavour
+from tests.fix_stack import FaultStack, on
+from tests.ledger.run import Ledger, ledger_load
+from tests.waiting import eventually
+
+SEED = 20_261
+KILL_AT = 150  # source transactions
+COMMITTED = 500  # ten seconds and more of load
+
+
+@on(Flavour.MYSQL)
+def test_a_ledger_is_whole_wherever_a_stranger_looks(fault_stack: FaultStack) -> None:
+    """Worker and apply's driver killed under load: topic, binlog and target tell one ledger, without ghosts."""
+    with ledger_load(fault_stack, SEED) as ledger:
+        _wait_committed(ledger, KILL_AT)
+        _wait_applied(ledger)
+        for name in ("worker", "apply"):
+            fault_stack.services[name].kill()
+            fault_stack.launch(name)
+        _wait_committed(ledger, COMMITTED)
+        verdict = ledger.check()
+    assert verdict.transactions > COMMITTED
+    assert verdict.rows > verdict.transactions
+    assert verdict.told_by_mysqlbinlog in (0, verdict.rows)  # 0: MariaDB's program is not there
+    assert verdict.values > verdict.rows
+    assert verdict.sums >= COMMITTED
+    assert verdict.ddl
+
+
+def _wait_committed(ledger: Ledger, number: int) -> None:
+    eventually(
+        lambda: ledger.counts.committed >= number or ledger.has_failed,
+        timeout_s=90,
+        every_s=0.1,
+        what=f"{number} source transactions",
+    )
+
+
+def _wait_applied(ledger: Ledger) -> None:
+    target = ledger.stack.stack.target
+    sql = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'never'"
+    eventually(
+        lambda: target.execute(sql, (ledger.database,)),
+        timeout_s=90,
+        every_s=0.1,
+        what="the target has the ledger's tables",
+    )
