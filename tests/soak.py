@@ -87,6 +87,7 @@ class Soak:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._failures: list[BaseException] = []
+        self._started: set[str] = set()  # servers that a life has started
 
     @property
     def _servers(self) -> dict[str, Server]:
@@ -114,6 +115,14 @@ class Soak:
         self._stop.set()
         for thread in self._threads:
             thread.join()
+        # what a thread has started dies with it (PR_SET_PDEATHSIG): everything is started once more from here
+        for name in self._started:
+            self._servers[name].kill()
+            self._servers[name].start()
+        self._started.clear()
+        for name in LIVES_S:
+            self._stack.end(name)
+            self._stack.launch(name)
         if self._failures:
             raise self._failures[0]
 
@@ -146,7 +155,6 @@ class Soak:
             else:
                 self._history.add(name, f"after {lives_s:.1f} s")
             process.kill()
-        self._stack.launch(name)
 
     def _serve(self, name: str, server: Server) -> None:
         chance = self._random[name]
@@ -155,6 +163,7 @@ class Soak:
             self._history.add(name, "killed")
             self._stop.wait(chance.uniform(*SERVER_AWAY_S))
             server.start()
+            self._started.add(name)
 
 
 def _random_fault(chance: random.Random, points: list[str]) -> str:
