@@ -84,9 +84,8 @@ class SparkDriver:
         """Start reading at ``offset``; ``process`` gets each micro-batch. Retryable MR-5050 without a JVM."""
         try:
             return TopicQuery(self, task, address, offset=offset, process=process)
-        except (
-            Py4JError
-        ) as exc:  # the JVM was killed; whoever starts this process again gives it another
+        except Py4JError as exc:
+            # the JVM was killed: whoever starts this process again gives it another
             raise Retryable("MR-5050", f"Spark's JVM is gone: {_first_line(exc)}") from exc
 
     def scratch(self, task: str) -> Path:

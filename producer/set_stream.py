@@ -73,8 +73,8 @@ class SetStream:
         return RelayReader(self._relay)
 
     def first(self, reader: RelayReader) -> Coordinates | None:
-        """The first binlog there is; None until the receiver has seen whether the relay log reaches back to it."""
-        end = self._relay.end() if self.is_agreed else None
+        """The first binlog there is, once ``is_agreed``; None until the head of the newest file is here."""
+        end = self._relay.end()
         if end is None or self._relay.position_before(end) is None:
             return None
         return reader.first()

@@ -5,7 +5,7 @@ faster); creating the same document twice is no error. Two capture tasks for one
 more by the scheduler, which decides by order of creation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from millrace.errors import Fatal, Retryable
@@ -99,8 +99,9 @@ class Store:
         A replaced task that was paused stays paused.
         """
         self.set_entry(set_of(task))
-        self._check_topic(task)
-        self._check_target(task)
+        others = self._other_tasks(task.name)
+        _check_topic(task, others)
+        _check_target(task, others)
         standing = self._session.get(self._tree.task(task.name))
         entry = task_entry(standing, name=task.name) if standing else None
         if isinstance(entry, TaskEntry):
@@ -141,36 +142,13 @@ class Store:
         self._session.put(path, content, version=standing.version)
         return Outcome.REPLACED
 
-    def _check_topic(self, task: TaskDocument) -> None:
-        if not isinstance(task, CaptureTask):
-            return
-        for name, entry in self.tasks().items():
-            if isinstance(entry, Refused) or name == task.name:
-                continue
-            other = entry.document
-            if isinstance(other, CaptureTask) and task.output.is_same_topic(other.output):
-                raise Fatal("MR-4105", f"task {name} writes the topic {task.output.topic} already")
-
-    def _check_target(self, task: TaskDocument) -> None:
-        if isinstance(task, ApplyTask) and task.rules.consistency is not Consistency.CAUSAL:
-            wanted = f"wanted {Consistency.CAUSAL} (the other is not built yet)"
-            found = f"consistency: found {str(task.rules.consistency)!r}"
-            raise Fatal("MR-4101", f"task {task.name!r} is refused: {found}, {wanted}")
-        topic = address_of(task).topic
-        for name, entry in self.tasks().items():
-            if isinstance(entry, Refused) or name == task.name:
-                continue
-            other = entry.document
-            is_same_topic = address_of(task).is_same_topic(address_of(other))
-            if not is_same_topic or set_of(task) != set_of(other):
-                continue
-            if isinstance(task, ApplyTask) and isinstance(other, ApplyTask):
-                told = f"task {name} applies the topic {topic} to the set {other.target} already"
-                raise Fatal("MR-4108", told)
-            if type(task) is not type(other):
-                way = "captures it to" if isinstance(other, CaptureTask) else "applies to it"
-                told = f"{set_of(task)} is source and target: task {name} {way} the topic {topic}"
-                raise Fatal("MR-4109", told)
+    def _other_tasks(self, name: str) -> list[TaskDocument]:
+        """All that can be read, but for the one of this name."""
+        return [
+            entry.document
+            for known, entry in self.tasks().items()
+            if isinstance(entry, TaskEntry) and known != name
+        ]
 
     def _write_task(self, name: str, desired: Desired, version: int) -> None:
         self._session.put(self._tree.task(name), task_content(desired), version=version)
@@ -185,3 +163,33 @@ class Store:
         path = self._tree.folder(folder)
         found = {name: self._session.get(f"{path}/{name}") for name in self._session.children(path)}
         return {name: node for name, node in found.items() if node is not None}
+
+
+def _check_topic(task: TaskDocument, others: Sequence[TaskDocument]) -> None:
+    for other in others:
+        if (
+            isinstance(task, CaptureTask)
+            and isinstance(other, CaptureTask)
+            and task.output.is_same_topic(other.output)
+        ):
+            told = f"task {other.name} writes the topic {task.output.topic} already"
+            raise Fatal("MR-4105", told)
+
+
+def _check_target(task: TaskDocument, others: Sequence[TaskDocument]) -> None:
+    if isinstance(task, ApplyTask) and task.rules.consistency is not Consistency.CAUSAL:
+        wanted = f"wanted {Consistency.CAUSAL} (the other is not built yet)"
+        found = f"consistency: found {str(task.rules.consistency)!r}"
+        raise Fatal("MR-4101", f"task {task.name!r} is refused: {found}, {wanted}")
+    topic = address_of(task).topic
+    for other in others:
+        is_same_topic = address_of(task).is_same_topic(address_of(other))
+        if not is_same_topic or set_of(task) != set_of(other):
+            continue
+        if isinstance(task, ApplyTask) and isinstance(other, ApplyTask):
+            told = f"task {other.name} applies the topic {topic} to the set {other.target} already"
+            raise Fatal("MR-4108", told)
+        if type(task) is not type(other):
+            way = "captures it to" if isinstance(other, CaptureTask) else "applies to it"
+            told = f"{set_of(task)} is source and target: task {other.name} {way} the topic {topic}"
+            raise Fatal("MR-4109", told)
