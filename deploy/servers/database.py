@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from deploy.servers import sql
-from deploy.servers.process import ProcessSpec, ServerProcess, free_port
+from deploy.servers.process import ProcessSpec, free_port
+from deploy.servers.server import Server
 from deploy.servers.templates import database_template
 from deploy.servers.tls import TlsFiles, tls_files
 from schemas.gtid import Flavour
@@ -77,19 +78,18 @@ class Dialect(Protocol):
         """A query with (position, seconds) that waits until it is executed; 0 when it is."""
 
 
-class DatabaseServer:
+class DatabaseServer(Server):
     """One server. ``user`` and ``password`` are those of the last ``create_account``."""
 
     host = "127.0.0.1"
 
     def __init__(self, dialect: Dialect, folder: Path, options: ServerOptions) -> None:
+        super().__init__(folder, dies_with_parent=options.dies_with_parent)
         self.dialect = dialect
-        self.folder = folder
         self.options = options
         self.port = options.port or free_port()
         self.account = Account("root", "")
         self.is_replica = False
-        self._process: ServerProcess | None = None
 
     @classmethod
     def of(cls, flavour: Flavour | str, folder: Path, options: ServerOptions | None = None) -> Self:
@@ -154,18 +154,6 @@ class DatabaseServer:
         """What it shows to TLS clients and what they verify it with; None where it made its own."""
         return tls_files()
 
-    @property
-    def process(self) -> ServerProcess:
-        """Its process (an error before ``launch``)."""
-        if self._process is None:
-            raise RuntimeError(f"the server in {self.folder} was not launched")
-        return self._process
-
-    def start(self) -> None:
-        """Launch it and wait until it answers."""
-        self.launch()
-        self.wait_ready()
-
     def launch(self) -> None:
         """Start the process and return at once; the first time with a copy of the cached fresh data directory."""
         if not self.data_dir.exists():
@@ -174,41 +162,17 @@ class DatabaseServer:
         command = (*self.dialect.command(), *self._arguments(), *self.options.extra)
         name = f"{self.flavour} {self.server_id} on port {self.port}"
         spec = ProcessSpec(name, command, self.folder / "log")
-        self._process = ServerProcess(spec, dies_with_parent=self.options.dies_with_parent)
-        self._process.launch()
+        self._launch(spec)
 
     def wait_ready(self) -> None:
         """Until it takes statements; Fatal MR-8004 with its log's end."""
         self.process.wait_ready(lambda: sql.answers(self.socket), timeout_s=START_S)
 
-    def stop(self) -> None:
-        """A clean shutdown; data stays."""
-        if self._process is not None:
-            self._process.stop()
-
     def discard(self) -> None:
         """The quick end, when nobody needs the data any more: SIGKILL, and the folder is removed."""
-        if self._process is not None:
-            self._process.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        super().discard()
         if self.socket.parent != self.folder:
             shutil.rmtree(self.socket.parent, ignore_errors=True)
-
-    def kill(self) -> None:
-        """SIGKILL, as a crash."""
-        self.process.kill()
-
-    def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing."""
-        self.process.pause()
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        self.process.resume()
-
-    def is_alive(self) -> bool:
-        """Whether its process runs."""
-        return self._process is not None and self._process.is_alive()
 
     def execute(
         self, statement: str, args: sql.Arguments = None, db: str | None = None

@@ -13,8 +13,9 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.servers.process import ProcessSpec, ServerProcess, free_port, last_lines
+from deploy.servers.process import ProcessSpec, free_port, last_lines
 from deploy.servers.programs import java_program, kafka_classpath
+from deploy.servers.server import Server
 from deploy.servers.templates import template
 from millrace.errors import Fatal
 
@@ -73,7 +74,7 @@ class Quorum:
         }
 
 
-class KafkaServer:
+class KafkaServer(Server):
     """One broker. ``bootstrap`` is its address."""
 
     def __init__(
@@ -85,29 +86,15 @@ class KafkaServer:
         quorum: Quorum | None = None,
         dies_with_parent: bool = True,
     ) -> None:
-        self.folder = folder
+        super().__init__(folder, dies_with_parent=dies_with_parent)
         self.port = port or free_port()
         self.node_id = node_id
         self._quorum = quorum or Quorum()
-        self._dies_with_parent = dies_with_parent
-        self._process: ServerProcess | None = None
 
     @property
     def bootstrap(self) -> str:
         """host:port."""
         return f"127.0.0.1:{self.port}"
-
-    @property
-    def process(self) -> ServerProcess:
-        """Its process (an error before ``launch``)."""
-        if self._process is None:
-            raise RuntimeError("the broker was not launched")
-        return self._process
-
-    def start(self) -> None:
-        """Launch it and wait until it serves."""
-        self.launch()
-        self.wait_ready()
 
     def launch(self) -> None:
         """Start the process and return at once."""
@@ -129,8 +116,7 @@ class KafkaServer:
         log = self.folder / "log"
         log.unlink(missing_ok=True)
         spec = ProcessSpec(f"Kafka on port {self.port}", _java("kafka.Kafka", str(properties)), log)
-        self._process = ServerProcess(spec, dies_with_parent=self._dies_with_parent)
-        self._process.launch()
+        self._launch(spec)
 
     def wait_ready(self) -> None:
         """Until it says so in its log; Fatal MR-8004 with the log's end."""
@@ -138,33 +124,6 @@ class KafkaServer:
         self.process.wait_ready(
             lambda: log.is_file() and STARTED in log.read_bytes(), timeout_s=START_S
         )
-
-    def stop(self) -> None:
-        """A clean shutdown; the logs stay."""
-        if self._process is not None:
-            self._process.stop()
-
-    def discard(self) -> None:
-        """The quick end, when nobody needs the data any more: SIGKILL, and the folder is removed."""
-        if self._process is not None:
-            self._process.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def kill(self) -> None:
-        """SIGKILL, as a crash."""
-        self.process.kill()
-
-    def pause(self) -> None:
-        """SIGSTOP."""
-        self.process.pause()
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        self.process.resume()
-
-    def is_alive(self) -> bool:
-        """Whether its process runs."""
-        return self._process is not None and self._process.is_alive()
 
 
 def kafka_classpath_stamp() -> str:
