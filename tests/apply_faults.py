@@ -5,7 +5,6 @@ server has done what was asked), and the connection with it. It passes TLS on un
 """
 
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -19,6 +18,7 @@ from millrace.errors import MillraceError, Retryable
 from schemas.documents import ApplyTask
 from tests.apply_local import LocalRecords, endpoint_of, ignore
 from tests.apply_topic import RecordStream
+from tests.proxy import CHUNK_BYTES, Proxy
 
 TRIES_MAX = 6
 
@@ -30,76 +30,27 @@ class Loss(StrEnum):
     ANSWER = "answer"
 
 
-class BadLine:
+class BadLine(Proxy):
     """A proxy to a server on loopback."""
 
     def __init__(self, server: DatabaseServer) -> None:
-        self._server = server
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.endpoint: Endpoint = replace(endpoint_of(server), port=self._listener.getsockname()[1])
         self.lost = 0
         self._next: Loss | None = None
-        self._open: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
-
-    def __enter__(self) -> "BadLine":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for end in (self._listener, *self._open):
-            _shut(end)
-        for thread in self._threads:
-            thread.join()
+        super().__init__(server.host, server.port)
+        self.endpoint: Endpoint = replace(endpoint_of(server), port=self.port)
 
     def lose(self, what: Loss) -> None:
         """The next request, or its answer, and the connection it is on."""
         self._next = what
 
-    def cut(self) -> None:
-        """End every connection."""
-        for end in self._open:
-            _shut(end)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                self._listener.close()
+    def carry(self, source: socket.socket, target: socket.socket, *, is_answer: bool) -> None:
+        """Until it is lost."""
+        while chunk := source.recv(CHUNK_BYTES):
+            if self._next is (Loss.ANSWER if is_answer else Loss.REQUEST):
+                self._next = None
+                self.lost += 1
                 return
-            try:
-                server = socket.create_connection((self._server.host, self._server.port))
-            except OSError:
-                client.close()
-                continue
-            self._open += [client, server]
-            for ends in ((client, server, Loss.REQUEST), (server, client, Loss.ANSWER)):
-                pump = threading.Thread(target=self._pump, args=ends)
-                self._threads.append(pump)
-                pump.start()
-
-    def _pump(self, source: socket.socket, target: socket.socket, carries: Loss) -> None:
-        try:
-            while chunk := source.recv(1 << 16):
-                if self._next is carries:
-                    self._next = None
-                    self.lost += 1
-                    break
-                target.sendall(chunk)
-        except OSError:
-            pass
-        finally:
-            _shut(source)
-            _shut(target)
-            source.close()
-
-
-def _shut(end: socket.socket) -> None:
-    try:
-        end.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return
+            target.sendall(chunk)
 
 
 @dataclass

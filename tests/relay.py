@@ -17,6 +17,7 @@ from producer.source.dump import Reader
 from schemas.coordinates import Coordinates
 from schemas.documents.model import Member, Tls, TlsMode
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from tests.proxy import CHUNK_BYTES, Proxy
 from tests.waiting import eventually
 
 UNVERIFIED = Tls(TlsMode.REQUIRE_UNVERIFIED)
@@ -198,39 +199,18 @@ def run_transactions(server: DatabaseServer, database: str) -> None:
         run(f"CALL {database}.q()")
 
 
-class CuttingProxy:
+class CuttingProxy(Proxy):
     """A TCP proxy to a server that can cut every connection after a number of bytes sent to the client."""
 
     def __init__(self, member: Member) -> None:
-        self._member = member
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.member = Member("127.0.0.1", self._listener.getsockname()[1])
         self.cut_after_bytes: int | None = None
-        self.connections = 0
         self._is_muted = False
-        self._lock = threading.Lock()  # a connection is counted and can be cut, or neither
-        self._open: list[socket.socket] = []
-        self._pumps: list[threading.Thread] = []
-        self._accepting = threading.Thread(target=self._accept)
-        self._accepting.start()
+        super().__init__(member.host, member.port)
 
-    def __enter__(self) -> "CuttingProxy":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _shut(self._listener)
-        self.cut()
-        self._accepting.join()
-        for pump in self._pumps:
-            pump.join()
-
-    def cut(self) -> int:
-        """Reset every connection; how many there have been."""
-        with self._lock:
-            for end in self._open:
-                _shut(end)
-            self._open.clear()
-            return self.connections
+    @property
+    def member(self) -> Member:
+        """Where the server seems to be."""
+        return Member("127.0.0.1", self.port)
 
     def mute(self) -> None:
         """Let the connections stand and pass nothing on: a half-open line."""
@@ -240,44 +220,14 @@ class CuttingProxy:
         """Pass on what comes on new connections."""
         self._is_muted = False
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                self._listener.close()
-                return
-            server = socket.create_connection((self._member.host, self._member.port))
-            with self._lock:
-                self.connections += 1
-                self._open += [client, server]
-            for arguments in ((client, server, False), (server, client, True)):
-                pump = threading.Thread(target=self._pump, args=arguments)
-                self._pumps.append(pump)
-                pump.start()
-
-    def _pump(self, source: socket.socket, target: socket.socket, to_client: bool) -> None:
+    def carry(self, source: socket.socket, target: socket.socket, *, is_answer: bool) -> None:
+        """Up to the cut."""
         passed = 0
-        try:
-            while chunk := source.recv(1 << 16):
-                limit = self.cut_after_bytes
-                if to_client and limit is not None and passed + len(chunk) >= limit:
-                    target.sendall(chunk[: max(0, limit - passed)])
-                    break
-                if not self._is_muted:
-                    target.sendall(chunk)
-                passed += len(chunk)
-        except OSError:
-            return
-        finally:
-            _shut(source)
-            _shut(target)
-            source.close()
-
-
-def _shut(end: socket.socket) -> None:
-    """Reset one side; it may be gone already."""
-    try:
-        end.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return
+        while chunk := source.recv(CHUNK_BYTES):
+            limit = self.cut_after_bytes
+            if is_answer and limit is not None and passed + len(chunk) >= limit:
+                target.sendall(chunk[: max(0, limit - passed)])
+                return
+            if not self._is_muted:
+                target.sendall(chunk)
+            passed += len(chunk)
