@@ -8,6 +8,7 @@ import pytest
 from deploy.servers.programs import mysql_programs
 
 pytest_plugins = [
+    "tests.fix_control",
     "tests.fix_disk",
     "tests.fix_servers",
     "tests.fix_spark",

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
+from deploy.servers import DatabaseServer, KafkaServer
 from tests.capture_cluster import CaptureCluster, Fence
-from tests.control import ensemble_of
 from tests.control_process import launched
 from tests.waiting import eventually
 from zk.election import leader_of
@@ -19,12 +18,6 @@ from zk.session import Session
 from zk.view import read_cluster
 
 WRITE_EVERY_S = 0.05  # six sources on one server
-
-
-@pytest.fixture
-def ensemble(zookeeper: ZooKeeperServer) -> Ensemble:
-    """A cluster of this test's own."""
-    return ensemble_of(zookeeper.hosts)
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ import pytest
 
 from consumer.apply import ApplyRunner
 from consumer.spark import SparkDriver
-from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
+from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fenced
 from schemas.documents import ApplyTask, TaskKind, TopicAddress
 from schemas.status import TaskReport, TaskState
 from tests.apply_tables import integer, table
 from tests.apply_topic import RecordStream, TopicWriter
 from tests.capture_cluster import Witness
-from tests.control import ensemble_of, scheduled, supervised
+from tests.control import scheduled, supervised
 from tests.fix_spark import OneSet
 from tests.line import Line
 from tests.waiting import eventually
@@ -84,12 +84,6 @@ def bag(kafka: KafkaServer, mariadb_server: DatabaseServer) -> Iterator[Bag]:
     made = Bag(kafka, mariadb_server)
     yield made
     mariadb_server.execute(f"DROP DATABASE {made.name}")
-
-
-@pytest.fixture
-def ensemble(zookeeper: ZooKeeperServer) -> Ensemble:
-    """A cluster of this test's own."""
-    return ensemble_of(zookeeper.hosts)
 
 
 @pytest.fixture

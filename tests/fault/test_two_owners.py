@@ -20,21 +20,13 @@ from schemas.documents import CaptureTask
 from schemas.gtid import Flavour
 from schemas.status import TaskState
 from tests.capture_cluster import CaptureCluster, Fence, Source
-from tests.control import end_session, ensemble_of, scheduled
+from tests.control import end_session, scheduled
 from tests.line import Line
 from tests.waiting import eventually
 from zk.ensemble import Ensemble
 from zk.epoch import raise_generation
 from zk.session import Session, SessionState
 from zk.store import Store
-
-
-@pytest.fixture
-def ensemble(request: pytest.FixtureRequest) -> Ensemble:
-    """A cluster of this test's own: in a ZooKeeper that it may break if it asks for one."""
-    name = "new_zookeeper" if "new_zookeeper" in request.fixturenames else "zookeeper"
-    server: ZooKeeperServer = request.getfixturevalue(name)
-    return ensemble_of(server.hosts)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from tests.control import (
     ScriptedRunner,
     a_capture,
     a_set,
-    ensemble_of,
     scheduled,
     supervised,
 )
@@ -32,21 +30,7 @@ from zk.store import Store
 from zk.supervisor import Supervisor
 from zk.view import read_cluster, views
 
-
-@pytest.fixture
-def ensemble(new_zookeeper: ZooKeeperServer) -> Ensemble:
-    """A ZooKeeper of this test's own."""
-    return ensemble_of(new_zookeeper.hosts)
-
-
-@pytest.fixture
-def session(ensemble: Ensemble) -> Iterator[Session]:
-    """A session with a set and a capture task."""
-    with ensemble.session() as session:
-        store = Store(session, ensemble.tree)
-        store.create_set(a_set())
-        store.create_task(a_capture())
-        yield session
+pytestmark = pytest.mark.usefixtures("new_zookeeper")
 
 
 def _is(supervisor: Supervisor, state: TaskState) -> bool:

@@ -1,16 +1,9 @@
 """Sessions that the ensemble declares over: full starts under new epochs, leases known to be lost, another leader."""
 
-from collections.abc import Iterator
-
-import pytest
-
-from deploy.servers import ZooKeeperServer
 from tests.control import (
     ScriptedRunner,
     a_capture,
-    a_set,
     end_session,
-    ensemble_of,
     scheduled,
     supervised,
 )
@@ -19,22 +12,6 @@ from zk.ensemble import Ensemble
 from zk.lease import acquire
 from zk.session import Session, SessionState
 from zk.store import Store
-
-
-@pytest.fixture
-def ensemble(zookeeper: ZooKeeperServer) -> Ensemble:
-    """A cluster of this test's own."""
-    return ensemble_of(zookeeper.hosts)
-
-
-@pytest.fixture
-def session(ensemble: Ensemble) -> Iterator[Session]:
-    """A session with a set and a capture task."""
-    with ensemble.session() as session:
-        store = Store(session, ensemble.tree)
-        store.create_set(a_set())
-        store.create_task(a_capture())
-        yield session
 
 
 def test_an_expired_session_means_a_full_start_under_a_new_epoch(

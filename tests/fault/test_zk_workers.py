@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import ZooKeeperServer
 from millrace.faults import registered
-from tests.control import a_capture, a_set, ensemble_of, scheduled
+from tests.control import a_capture, a_set, scheduled
 from tests.control_process import ControlProcess, launched
 from tests.waiting import eventually
 from zk.ensemble import Ensemble
@@ -20,12 +19,6 @@ from zk.view import read_cluster, views
 POINTS = [name for name in registered() if name.startswith("zk.")]
 
 Launch = Callable[..., ControlProcess]
-
-
-@pytest.fixture
-def ensemble(zookeeper: ZooKeeperServer) -> Ensemble:
-    """A cluster of this test's own."""
-    return ensemble_of(zookeeper.hosts)
 
 
 @pytest.fixture

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.servers import ZooKeeperServer
 from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import ApplyRules, CaptureTask, Consistency, TaskKind
 from schemas.status import TaskReport, TaskState
-from tests.control import a_capture, a_set, an_apply, ensemble_of
+from tests.control import a_capture, a_set, an_apply
 from tests.waiting import eventually
 from zk.election import leader_of, stand
 from zk.ensemble import Ensemble
@@ -22,12 +21,6 @@ from zk.mirror import Mirror
 from zk.session import Check, Create, Delete, Put, Session, SessionState
 from zk.status import StatusWriter, read_status
 from zk.store import Outcome, Store
-
-
-@pytest.fixture
-def ensemble(zookeeper: ZooKeeperServer) -> Ensemble:
-    """A cluster of this test's own."""
-    return ensemble_of(zookeeper.hosts)
 
 
 @pytest.fixture
