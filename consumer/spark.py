@@ -37,6 +37,7 @@ from consumer.executor import (
     results,
     unpack,
 )
+from consumer.jvm import Jvm
 from consumer.registry import look_up_at
 from consumer.warm import warm
 from consumer.workshop import Catalogue
@@ -72,10 +73,14 @@ class SparkDriver:
             self.session = builder.getOrCreate()
         except (PySparkException, Py4JError, OSError, RuntimeError) as exc:
             raise Fatal("MR-5051", f"Spark does not start: {_first_line(exc)}") from exc
+        # PySpark shows it nowhere else
+        self.jvm = Jvm(getattr(self.session.sparkContext._gateway, "proc", None))
 
     def stop(self) -> None:
         """End the session and remove the scratch folder."""
-        self.session.stop()
+        self.jvm.release()
+        if not self.jvm.is_lost:
+            self.session.stop()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def query(
@@ -85,7 +90,7 @@ class SparkDriver:
         try:
             return TopicQuery(self, task, address, offset=offset, process=process)
         except Py4JError as exc:
-            # the JVM was killed: whoever starts this process again gives it another
+            # the JVM was killed: its watch ends this process, and whoever starts it again gives it another
             raise Retryable("MR-5050", f"Spark's JVM is gone: {_first_line(exc)}") from exc
 
     def scratch(self, task: str) -> Path:

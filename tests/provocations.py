@@ -129,6 +129,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-5050": "test_a_failed_micro_batch_ends_the_run_with_its_own_error",
     "MR-5051": "test_spark_without_its_connector_says_where_it_belongs",
     "MR-5052": "test_a_query_that_kafka_ended_is_told_from_one_that_spark_ended",
+    "MR-5053": "test_a_jvm_that_ends_unwanted_is_told_with_its_code",
     "MR-5060": "test_commands_for_apply_tasks_refuse_a_capture_task",
     "MR-6001": "test_one_gtid_is_not_a_set",
     "MR-6002": "test_a_sequence_that_goes_back_is_refused",

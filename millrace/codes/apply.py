@@ -192,6 +192,13 @@ CODES: tuple[Code, ...] = (
         "Check broker and topic; the task goes on by itself.",
     ),
     Code(
+        "MR-5053",
+        "Spark's JVM has ended",
+        "It was killed, or it ran out of memory: an apply driver can't go on without it, and ends with status 75.",
+        "Start the driver again, as a service manager does by itself; its tasks go on from what the target says. If it "
+        "repeats, give Spark more memory with `--conf spark.driver.memory=4g`.",
+    ),
+    Code(
         "MR-5060",
         "there is nothing to compare with",
         "The task named is no apply task, so it has no target.",

@@ -1,12 +1,17 @@
 """What a driver says whose JVM was killed."""
 
+import subprocess
+import threading
+
 import pytest
 from py4j.protocol import Py4JNetworkError
 
 from consumer import spark
+from consumer.jvm import Jvm
 from consumer.spark import SparkDriver
 from millrace.errors import Retryable
 from schemas.documents import TopicAddress
+from tests.waiting import eventually
 
 
 def test_a_query_without_a_jvm_is_tried_again_and_blocks_nothing(
@@ -23,3 +28,18 @@ def test_a_query_without_a_jvm_is_tried_again_and_blocks_nothing(
     with pytest.raises(Retryable) as raised:
         driver.query("t", address, offset=0, process=lambda _: None)
     assert raised.value.code == "MR-5050"
+
+
+@pytest.mark.parametrize("is_wanted", [False, True])
+def test_a_jvm_that_ends_unwanted_is_told_with_its_code(is_wanted: bool) -> None:
+    """The driver's process has to end with it; where the end was wanted there is nothing to tell."""
+    told: list[Retryable] = []
+    with subprocess.Popen(["sleep", "60"]) as process:
+        jvm = Jvm(process)
+        jvm.watch(told.append)
+        if is_wanted:
+            jvm.release()
+        process.kill()
+    eventually(lambda: "jvm" not in [thread.name for thread in threading.enumerate()])
+    assert jvm.is_lost is not is_wanted
+    assert [error.code for error in told] == ([] if is_wanted else ["MR-5053"])
