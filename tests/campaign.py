@@ -5,7 +5,8 @@ it is (``victim_of``). A point that the load alone leads to needs nothing here; 
 purge, a moved task) has a ``Provocation``, and a new one that is never passed says so by a test that goes red.
 
     with stack.load("kill"):
-        kill_at(stack, "publisher.before_commit")     # armed, provoked, dead by SIGKILL at that point, started again
+        kill_at(stack, "publisher.before_commit")     # armed, provoked, dead by SIGKILL at that point
+        stack.restart(victim_of("publisher.before_commit"))
 """
 
 import importlib
@@ -71,7 +72,7 @@ def fault_of(point: str, action: str = "kill") -> str:
 
 
 def kill_at(stack: FaultStack, point: str) -> None:
-    """Arm the point in its process, lead there, see it dead by SIGKILL, and start it again."""
+    """Arm the point in its process, lead there, and see it dead by SIGKILL; what it held is free at once."""
     victim = victim_of(point)
     provocation = PROVOCATIONS.get(point, Provocation())
     stack.end(victim)
@@ -86,7 +87,7 @@ def kill_at(stack: FaultStack, point: str) -> None:
         stack.wait_dead(victim)
         assert stack.services[victim].exit_status == -signal.SIGKILL
     stack.end(victim)
-    stack.launch(victim)
+    stack.expire(stack.services[victim])
 
 
 # ---- what leads where ----------------------------------------------------------------------------------

@@ -4,13 +4,16 @@
 mends it, and calls ``settle``, which asks everybody: the task's own word, the target (`compare`), the topic (`topic
 verify`). A test says with ``@on(flavour)`` which stack it breaks; ``--chaos`` gives it the other flavour's, too.
 
+A test leaves the stack whole: one that passes and leaves something down is red, and what a failed one leaves is started
+again, so that it fails alone.
+
 The session timeout of the service's processes is short, so that what a dead one held is free within seconds.
 """
 
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,12 +23,14 @@ import pytest
 
 from deploy.servers import sql
 from deploy.servers.process import ServerProcess, last_lines, session_members
-from deploy.services import APPLY_TASK, CAPTURE_TASK, TOPIC, service_specs
+from deploy.servers.server import Server
+from deploy.services import APPLY_TASK, CAPTURE_TASK, SERVICES, TOPIC, service_specs
 from deploy.stack import LocalStack, StackOptions
 from deploy.workload.shop import Connection, Counts, create_shop, run_shop
 from millrace.errors import Retryable
 from schemas.gtid import Flavour
 from schemas.status import TaskReport, TaskState
+from tests.control import end_session
 from tests.fix_servers import FLAVOURS
 from tests.waiting import eventually
 from zk.session import Session
@@ -40,6 +45,7 @@ SESSION_TIMEOUT_S = (
 LOAD_RATE = 100.0
 ROUND_S = 30.0  # of the load: each round has a database of its own, so that its DDL comes anew
 LOOK_S = 0.1
+TREE = Tree("default")
 
 
 def on(flavour: Flavour) -> pytest.MarkDecorator:
@@ -62,7 +68,9 @@ class FaultStack:
 
     # ---- processes -------------------------------------------------------------------------------------
 
-    def launch(self, name: str, *, fault: str = "", called: str = "") -> ServerProcess:
+    def launch(
+        self, name: str, *, fault: str = "", called: str = "", options: tuple[str, ...] = ()
+    ) -> ServerProcess:
         """Start one more process of a kind (``called`` otherwise), with ``MILLRACE_FAULT`` armed if asked for."""
         specs = service_specs(self.stack.folder, self.stack.endpoints)
         spec = next(spec for spec in specs if spec.name.split()[-1] == name)
@@ -71,7 +79,7 @@ class FaultStack:
             "MILLRACE_FAULT": fault,
             "MILLRACE_ZOOKEEPER_TIMEOUT_S": str(SESSION_TIMEOUT_S),
         }
-        command, log = spec.command, spec.log
+        command, log = (*spec.command, *options), spec.log
         if called:
             log = spec.log.parent.with_name(called) / "log"
             command = tuple(
@@ -94,6 +102,20 @@ class FaultStack:
             self.services[name].kill()
         self.services[name].stop()
 
+    def expire(self, process: ServerProcess) -> None:
+        """The session timeout of a worker that is dead, at once: its tasks are free."""
+        with self.control() as session:
+            for node in session.children(TREE.folder("workers")):
+                found = session.get(TREE.worker(node))
+                if found is not None and node.endswith(f"-{process.identity.pid}"):
+                    end_session(self.stack.zookeeper.hosts, found.ephemeral_owner)
+
+    def expire_owner(self, session: Session, task: str) -> None:
+        """The ensemble ends the session of whoever has the task, though he lives."""
+        owner = session.get(TREE.owner(task))
+        assert owner is not None, f"nobody has {task}"
+        end_session(self.stack.zookeeper.hosts, owner.ephemeral_owner)
+
     def wait_dead(self, name: str) -> None:
         """Until the process has ended by itself: the armed fault point was passed."""
         process = self.services[name]
@@ -114,11 +136,42 @@ class FaultStack:
                 f"{name} did not pass its armed fault point within {PASS_S} s\n{told}\n{log}"
             ) from None
 
+    @property
+    def servers(self) -> dict[str, Server]:
+        """What the service stands on."""
+        stack = self.stack
+        replicas = {f"replica {n}": server for n, server in enumerate(stack.source.replicas, 1)}
+        return {
+            "kafka": stack.kafka,
+            "zookeeper": stack.zookeeper,
+            "primary": stack.source.primary,
+            **replicas,
+            "target": stack.target,
+        }
+
+    def make_whole(self) -> tuple[str, ...]:
+        """Start everything that is down, end what was started beside; the names of what was not as it should be."""
+        found = []
+        for name, server in self.servers.items():
+            if not server.is_alive():
+                found.append(name)
+                server.start()
+        for name, process in tuple(self.services.items()):
+            if name not in SERVICES:
+                found += [name] if process.is_alive() else []
+                process.stop()
+                del self.services[name]
+            elif not process.is_alive():
+                found.append(name)
+                self.end(name)
+                self.launch(name)
+        return tuple(found)
+
     # ---- what is told ----------------------------------------------------------------------------------
 
     def report(self, session: Session, task: str) -> TaskReport:
         """What `millrace status` would say of a task now."""
-        found = views(read_cluster(session, Tree("default")))
+        found = views(read_cluster(session, TREE))
         return next(view.report for view in found if view.name == task)
 
     def wait_running(self, task: str) -> None:
@@ -238,12 +291,27 @@ class FaultStack:
         """Everything committed is published."""
         self.stack.run_command("task", "wait", CAPTURE_TASK, "--timeout", str(SETTLE_S))
 
+    def wait_applied(self) -> None:
+        """Everything committed is in the target."""
+        self.stack.run_command("task", "wait", APPLY_TASK, "--timeout", str(SETTLE_S))
+
 
 def _is_stopped(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     except OSError:
         return False
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
+    """Every test of a stack leaves it whole."""
+    outcome = yield
+    stack = getattr(item, "funcargs", {}).get("fault_stack")
+    if isinstance(stack, FaultStack):
+        down = stack.make_whole()
+        if down and outcome.excinfo is None:
+            outcome.force_exception(AssertionError(f"left down or behind: {', '.join(down)}"))
 
 
 @pytest.fixture(scope="session", params=FLAVOURS, ids=str)

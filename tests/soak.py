@@ -20,9 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from deploy.servers.process import ProcessIdentity, session_members
+from deploy.servers.server import Server
 from tests.campaign import IN_A_PYTHON_WORKER, POINTS, PROVOCATIONS, victim_of
 from tests.fix_stack import FaultStack
 
@@ -31,16 +31,6 @@ LOOK_S = 0.05
 LIVES_S = {"worker": (0.2, 9.0), "apply": (1.0, 25.0), "scheduler": (0.5, 20.0)}
 SERVER_LIVES_S = (40.0, 120.0)
 SERVER_AWAY_S = (0.0, 4.0)
-
-
-class Server(Protocol):
-    """What can be killed and started again with what it has on disk."""
-
-    def kill(self) -> None:
-        """SIGKILL."""
-
-    def start(self) -> None:
-        """Start; returns when it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +71,9 @@ class Soak:
     def __init__(self, stack: FaultStack, *, seed: int, history: History) -> None:
         self._stack = stack
         self._history = history
+        self._servers: dict[str, Server] = {
+            name: server for name, server in stack.servers.items() if name != "primary"
+        }
         self._random = {
             name: random.Random(f"{seed}/{name}") for name in (*LIVES_S, *self._servers)
         }
@@ -88,16 +81,6 @@ class Soak:
         self._threads: list[threading.Thread] = []
         self._failures: list[BaseException] = []
         self._started: set[str] = set()  # servers that a life has started
-
-    @property
-    def _servers(self) -> dict[str, Server]:
-        stack = self._stack.stack
-        return {
-            "kafka": stack.kafka,
-            "zookeeper": stack.zookeeper,
-            "replica": stack.source.replicas[0],
-            "target": stack.target,
-        }
 
     def begin(self) -> None:
         """Kill from now on."""

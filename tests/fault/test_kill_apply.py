@@ -1,15 +1,25 @@
-"""Spark's Python workers killed around a lane's commit, under load: the task says why it starts again, targets equal.
+"""Parts of Spark killed under load: a Python worker around a lane's commit, an executor's JVM, the driver's JVM.
 
 The driver and everything that belongs to it is killed at each of apply's points in test_kill_campaign.
 """
 
+import os
+import signal
+from pathlib import Path
+
+import pyspark
 import pytest
 
+from deploy.servers.process import last_lines, session_members
 from deploy.services import APPLY_TASK
+from millrace.cli.apply import EXIT_NO_JVM
 from schemas.gtid import Flavour
 from schemas.status import TaskState
 from tests.campaign import IN_A_PYTHON_WORKER
 from tests.fix_stack import FaultStack, on
+from tests.waiting import eventually
+
+EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 @pytest.mark.chaos  # one Spark query under the same kills is in test_apply_kills
@@ -25,3 +35,51 @@ def test_a_killed_python_worker_costs_a_restart_of_the_query_and_no_row(
             assert told.fix
         fault_stack.restart("apply")
     fault_stack.settle()
+
+
+@on(Flavour.MYSQL)
+def test_a_killed_jvm_ends_the_driver_whose_successor_goes_on(fault_stack: FaultStack) -> None:
+    """A process has one JVM in its life: the driver says so, gives its lease up and ends, to be started again."""
+    with fault_stack.load("jvm"):
+        process = fault_stack.restart("apply")
+        fault_stack.wait_running(APPLY_TASK)
+        (jvm,) = java(fault_stack, "py4j")
+        os.kill(jvm, signal.SIGKILL)
+        eventually(lambda: not process.is_alive(), timeout_s=30, what="the driver ends")
+        assert process.exit_status == EXIT_NO_JVM
+        assert "MR-5053" in last_lines(process.spec.log, count=30)
+        fault_stack.restart("apply")
+        fault_stack.wait_running(APPLY_TASK)
+    fault_stack.settle()
+
+
+@pytest.mark.chaos
+@on(Flavour.MYSQL)
+def test_a_killed_executor_costs_a_restart_of_the_query_and_no_row(
+    fault_stack: FaultStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors in JVMs of their own, as a cluster has them: killed one after the other, the task goes on."""
+    monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    with fault_stack.load("executor"):
+        fault_stack.end("apply")
+        fault_stack.launch("apply", options=("--master", "local-cluster[1,2,1024]"))
+        for _ in range(3):
+            fault_stack.wait_report(APPLY_TASK, TaskState.RUNNING)
+            fault_stack.wait_applied()
+            (executor,) = java(fault_stack, EXECUTOR)
+            os.kill(executor, signal.SIGKILL)
+            told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050")
+            assert told.fix
+        fault_stack.wait_applied()
+        fault_stack.restart("apply")
+    fault_stack.settle()
+
+
+def java(stack: FaultStack, word: str) -> list[int]:
+    """The JVMs of the apply driver whose command line has this word."""
+    found = []
+    for pid in session_members(stack.services["apply"].identity):
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        if command[0].endswith("java") and any(word in part for part in command):
+            found.append(pid)
+    return found

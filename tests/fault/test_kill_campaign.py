@@ -30,11 +30,11 @@ def _kills(flavour: Flavour) -> list[object]:
 
 
 def _kill_and_settle(stack: FaultStack, points: tuple[str, ...]) -> None:
-    """Dead by SIGKILL exactly there, started again, each behind what the last one left; then everybody is asked."""
-    assert points
+    """Dead by SIGKILL exactly there, each behind what the last one left; started again, everybody is asked."""
     with stack.load(points[0].replace(".", "_")):
         for point in points:
             kill_at(stack, point)
+        stack.restart(victim_of(points[0]))
         stack.wait_published()
     stack.settle()
 

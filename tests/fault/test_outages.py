@@ -8,6 +8,7 @@ from schemas.gtid import Flavour
 from schemas.status import TaskState
 from tests.fix_stack import FaultStack, on
 from tests.waiting import eventually
+from zk.session import Session
 
 
 @on(Flavour.MYSQL)
@@ -79,6 +80,29 @@ def test_rows_go_on_while_zookeeper_is_away_and_after_its_sessions_have_ended(
             told = fault_stack.wait_report(task, TaskState.RUNNING)
             assert told.epoch >= epoch
     fault_stack.settle()
+
+
+@on(Flavour.MARIADB)
+def test_sessions_ended_by_force_mean_new_epochs_and_no_row_lost_or_repeated(
+    fault_stack: FaultStack,
+) -> None:
+    """The ensemble says that worker and apply driver are gone; they live, and take their tasks anew."""
+    with fault_stack.load("expired"), fault_stack.control() as session:
+        for task in (CAPTURE_TASK, APPLY_TASK):
+            before = fault_stack.wait_report(task, TaskState.RUNNING).epoch
+            fault_stack.expire_owner(session, task)
+            eventually(
+                partial(_runs_since, fault_stack, session, task, before),
+                timeout_s=60,
+                every_s=0.1,
+                what=f"{task} runs under a new epoch",
+            )
+    fault_stack.settle()
+
+
+def _runs_since(fault_stack: FaultStack, session: Session, task: str, epoch: int) -> bool:
+    report = fault_stack.report(session, task)
+    return report.state is TaskState.RUNNING and report.epoch > epoch
 
 
 def _has_rows(target: DatabaseServer, database: str) -> bool:

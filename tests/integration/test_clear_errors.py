@@ -86,6 +86,7 @@ def test_a_replica_that_does_not_log_changes_is_not_read(fault_stack: FaultStack
     fault_stack.settle()
     replica.stop()
     replica.options = kept
+    replica.start()
 
 
 @on(Flavour.MYSQL)
