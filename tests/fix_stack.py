@@ -178,6 +178,21 @@ class FaultStack:
         """Until a task runs."""
         self.wait_report(task, TaskState.RUNNING)
 
+    def epoch(self, task: str) -> int:
+        """Of the task's last owner."""
+        with self.control() as session:
+            return self.report(session, task).epoch
+
+    def wait_epoch_after(self, task: str, epoch: int) -> None:
+        """Until a later owner runs the task."""
+        with self.control() as session:
+
+            def is_there() -> bool:
+                report = self.report(session, task)
+                return report.state is TaskState.RUNNING and report.epoch > epoch
+
+            eventually(is_there, timeout_s=90, every_s=LOOK_S, what=f"{task} under a new epoch")
+
     def wait_report(self, task: str, state: TaskState, *codes: str) -> TaskReport:
         """Until a task is in this state with one of these codes (any, if none is given)."""
         return self._wait_told(task, frozenset({state}), frozenset(codes))

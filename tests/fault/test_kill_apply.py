@@ -41,15 +41,15 @@ def test_a_killed_python_worker_costs_a_restart_of_the_query_and_no_row(
 def test_a_killed_jvm_ends_the_driver_whose_successor_goes_on(fault_stack: FaultStack) -> None:
     """A process has one JVM in its life: the driver says so, gives its lease up and ends, to be started again."""
     with fault_stack.load("jvm"):
+        before = fault_stack.epoch(APPLY_TASK)
         process = fault_stack.restart("apply")
-        fault_stack.wait_running(APPLY_TASK)
-        (jvm,) = java(fault_stack, "py4j")
+        fault_stack.wait_epoch_after(APPLY_TASK, before)
+        (jvm,) = java(fault_stack, "SparkSubmit")
         os.kill(jvm, signal.SIGKILL)
         eventually(lambda: not process.is_alive(), timeout_s=30, what="the driver ends")
         assert process.exit_status == EXIT_NO_JVM
         assert "MR-5053" in last_lines(process.spec.log, count=30)
         fault_stack.restart("apply")
-        fault_stack.wait_running(APPLY_TASK)
     fault_stack.settle()
 
 
@@ -61,11 +61,12 @@ def test_a_killed_executor_costs_a_restart_of_the_query_and_no_row(
     """Executors in JVMs of their own, as a cluster has them: killed one after the other, the task goes on."""
     monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
     with fault_stack.load("executor"):
+        before = fault_stack.epoch(APPLY_TASK)
         fault_stack.end("apply")
         fault_stack.launch("apply", options=("--master", "local-cluster[1,2,1024]"))
         for _ in range(3):
-            fault_stack.wait_report(APPLY_TASK, TaskState.RUNNING)
-            fault_stack.wait_applied()
+            fault_stack.wait_epoch_after(APPLY_TASK, before)
+            before = fault_stack.epoch(APPLY_TASK)
             (executor,) = java(fault_stack, EXECUTOR)
             os.kill(executor, signal.SIGKILL)
             told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050")

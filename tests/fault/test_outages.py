@@ -8,7 +8,6 @@ from schemas.gtid import Flavour
 from schemas.status import TaskState
 from tests.fix_stack import FaultStack, on
 from tests.waiting import eventually
-from zk.session import Session
 
 
 @on(Flavour.MYSQL)
@@ -91,18 +90,8 @@ def test_sessions_ended_by_force_mean_new_epochs_and_no_row_lost_or_repeated(
         for task in (CAPTURE_TASK, APPLY_TASK):
             before = fault_stack.wait_report(task, TaskState.RUNNING).epoch
             fault_stack.expire_owner(session, task)
-            eventually(
-                partial(_runs_since, fault_stack, session, task, before),
-                timeout_s=60,
-                every_s=0.1,
-                what=f"{task} runs under a new epoch",
-            )
+            fault_stack.wait_epoch_after(task, before)
     fault_stack.settle()
-
-
-def _runs_since(fault_stack: FaultStack, session: Session, task: str, epoch: int) -> bool:
-    report = fault_stack.report(session, task)
-    return report.state is TaskState.RUNNING and report.epoch > epoch
 
 
 def _has_rows(target: DatabaseServer, database: str) -> bool:
