@@ -35,7 +35,8 @@ test: setup check
 demo: setup
 	@$(BIN)/millrace demo
 
-bench: setup
+bench: # standard output is for the figures alone
+	@$(MAKE) --no-print-directory setup >&2
 	@$(BIN)/millrace bench
 
 chaos: setup

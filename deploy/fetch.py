@@ -27,14 +27,13 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from deploy.servers.programs import java_program
+from deploy.servers.programs import MYSQL_HINT, check_mysql, java_program
 from millrace.errors import Fatal, MillraceError
 from millrace.home import home
 
 _HERE = Path(__file__).parent
 IVY_FILE = _HERE / "ivy.xml"
 PROGRESS_EVERY_S = 3.0
-MYSQL_HINT = "give MySQL (8.4 or later) with `--mysqld PATH` or MILLRACE_MYSQLD=PATH"
 
 
 def fetch_all() -> None:
@@ -98,14 +97,20 @@ def _unpack_mariadb() -> None:
 def _fetch_mysql() -> None:
     folder = home() / "mysql"
     if (folder / "mysqld").exists():
-        return
+        try:
+            check_mysql(folder / "mysqld")
+            return
+        except Fatal:
+            shutil.rmtree(folder)  # fetched when the suite had an older one
     if shutil.which("dpkg") is None or shutil.which("apt-get") is None:
         print(f"millrace: MySQL is fetched on Debian amd64 only; {MYSQL_HINT}", flush=True)
         return
     print("millrace: fetching mysql (60 MB)", flush=True)
     try:
         _run_shown(["bash", str(_HERE / "mysql-server"), str(folder)], growing=folder)
+        check_mysql(folder / "mysqld")
     except Fatal as error:
+        shutil.rmtree(folder, ignore_errors=True)
         print(f"millrace: MySQL could not be fetched ({error.message}); {MYSQL_HINT}", flush=True)
 
 

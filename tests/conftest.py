@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers.programs import mysql_programs
+from deploy.servers.programs import MYSQL_HINT, mysql_programs
 
 pytest_plugins = [
     "tests.fix_control",
@@ -21,7 +21,7 @@ _MARKERS = ("unit", "property", "integration", "fault")
 _NEEDS_MYSQL = {"mysql_server", "mysqlbinlog"}
 _NO_MYSQL = (
     "MySQL's half of the tests was NOT RUN: there is no MySQL in the cache. On Debian amd64 `make setup` fetches one; "
-    "elsewhere give your own (8.4 or later): `make test MYSQLD=PATH` or MILLRACE_MYSQLD=PATH."
+    f"elsewhere {MYSQL_HINT} (`make test MYSQLD=PATH`)."
 )
 
 

@@ -1,4 +1,4 @@
-"""MySQL 8.4 and later: how it is initialised, started and made to follow."""
+"""MySQL 9.7 and later: how it is initialised, started and made to follow."""
 
 import os
 import subprocess

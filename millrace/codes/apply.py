@@ -45,8 +45,7 @@ CODES: tuple[Code, ...] = (
         "MR-5007",
         "the account may not do what apply needs",
         "A privilege is missing on the target.",
-        "GRANT what the message names: all on the replicated databases and on `millrace`, PROCESS, and "
-        "(MySQL) SELECT on performance_schema.",
+        "GRANT what the message names: all on the replicated databases and on `millrace`, and PROCESS.",
     ),
     Code(
         "MR-5008",

@@ -30,8 +30,9 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-8005",
         "a server program is not in the cache",
-        "The embedded servers have not been fetched, or this flavour can't be fetched on this system.",
-        "Run `make setup`; for MySQL give your own with `--mysqld PATH` or MILLRACE_MYSQLD=PATH.",
+        "The embedded servers have not been fetched, this flavour can't be fetched on this system, or what was given is"
+        " not a MySQL of 9.7 or later.",
+        "Run `make setup`; for MySQL give your own (9.7 or later) with `--mysqld PATH` or MILLRACE_MYSQLD=PATH.",
     ),
     Code(
         "MR-8006",

@@ -1,5 +1,7 @@
-"""`make setup` says in one sentence what the system lacks, before it downloads anything."""
+"""`make setup` says in one sentence what the system lacks, before it downloads anything, or what can't be fetched."""
 
+import json
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -7,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-SETUP = Path(__file__).parents[2] / "deploy" / "setup"
-TOOLS = ("bash", "uname", "sed", "head", "rm", "touch", "env")
+ROOT = Path(__file__).parents[2]
+SETUP = ROOT / "deploy" / "setup"
+TOOLS = ("bash", "uname", "sed", "head", "rm", "touch", "env", "mkdir", "cp")
+JAVA = ("java", "echo 'openjdk version \"17.0.2\"' >&2")
+# `python3 -m venv .venv` puts the program `pip-of-venv` there as its Python
+PYTHON = (
+    "python3",
+    'case "$*" in "-m venv .venv") mkdir -p .venv/bin; cp "${0%/*}/pip-of-venv" .venv/bin/python;; esac',
+)
 
 
 def _setup_with(
@@ -69,3 +78,57 @@ def test_java_is_checked_before_anything_is_downloaded(
     assert done.returncode == 1
     assert said in done.stderr
     assert "apt-get install openjdk-17-jre-headless" in done.stderr
+
+
+@pytest.mark.parametrize("fails_at", ["hatchling", "--editable"], ids=["build tools", "the rest"])
+def test_packages_that_can_not_be_fetched_are_said_behind_pips_own_words(
+    tmp_path: Path, fails_at: str
+) -> None:
+    """The last line is one sentence with a command; nothing counts as set up."""
+    pip = f'case "$*" in *"{fails_at}"*) echo "ERROR: no route" >&2; exit 1;; esac'
+    done = _setup_with(tmp_path, [PYTHON, JAVA, ("pip-of-venv", pip)])
+    assert done.returncode == 1
+    *before, last = done.stderr.splitlines()
+    assert before == ["ERROR: no route"]
+    assert last.startswith("millrace: the Python packages could not be installed")
+    assert last.endswith("PIP_INDEX_URL=URL make setup")
+    assert not (tmp_path / "stamp").exists()
+
+
+def test_a_virtual_environment_that_can_not_be_made_is_said(tmp_path: Path) -> None:
+    """Its folder may be full, or its Python broken."""
+    done = _setup_with(tmp_path, [("python3", 'case "$2" in venv) exit 1;; esac'), JAVA])
+    assert done.returncode == 1
+    assert done.stderr.endswith("mend it with: apt-get install python3-venv\n")
+    assert not (tmp_path / "stamp").exists()
+
+
+def test_make_bench_has_its_figures_alone_on_standard_output(tmp_path: Path) -> None:
+    """Setting up may talk as it likes: on standard error, also when it makes everything anew."""
+    figure = {"name": "capture.bulk", "value": 1.0}
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "deploy" / "setup").write_text(
+        'echo "making .venv"; mkdir -p "$(dirname "$1")"; touch "$1"\n'
+    )
+    programs = {"python": 'echo "$2 says something"', "millrace": f"echo '{json.dumps(figure)}'"}
+    for name, script in programs.items():
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/bash\n{script}\n")
+        path.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+    for said in ("making .venv\n", ""):
+        done = subprocess.run(
+            ["make", "bench", "BIN=bin"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        assert json.loads(done.stdout) == figure
+        told = "deploy.fetch says something\ndeploy.warm says something\n"
+        assert done.stderr == said + told

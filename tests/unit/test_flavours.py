@@ -1,0 +1,125 @@
+"""Which MySQL is taken, and what is said where there is none: never a silent skip."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy import fetch
+from deploy.servers.programs import check_mysql, mysql_programs
+from millrace.errors import Fatal
+
+ROOT = Path(__file__).parents[2]
+NEITHER = "tests/integration/test_source.py"  # has tests of each flavour in turn and of MySQL alone
+
+
+def _program(folder: Path, told: str) -> Path:
+    """A server program that tells this as its version."""
+    path = folder / "mysqld"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{told}'\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "/usr/sbin/mysqld  Ver 8.4.6 for Linux on x86_64 (MySQL Community Server - GPL)",
+        "/usr/sbin/mysqld  Ver 9.6.0 for Linux on x86_64 ((Debian))",
+        "/usr/sbin/mariadbd  Ver 11.4.5-MariaDB for linux-systemd on x86_64 (MariaDB Server)",
+        "",
+    ],
+    ids=["too old", "just too old", "MariaDB", "silent"],
+)
+def test_a_mysql_that_we_do_not_run_is_refused_with_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    """Given by `--mysqld`, by the environment, or in the cache: no stack fails for reasons of its own."""
+    given = _program(tmp_path / "given", told)
+    cached = _program(tmp_path / "home" / "mysql", told)
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path / "home"))
+    for named, path in (("", cached), (str(given), given)):
+        monkeypatch.setenv("MILLRACE_MYSQLD", named)
+        with pytest.raises(Fatal) as caught:
+            mysql_programs()
+        assert caught.value.code == "MR-8005"
+        assert caught.value.message == f"{path} is not MySQL 9.7 or later: {told}"
+        assert "--mysqld PATH" in caught.value.fix
+
+
+@pytest.mark.parametrize("version", ["9.7.0", "9.7.4-2", "9.10.1", "10.0.0"])
+def test_a_mysql_of_our_version_or_later_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """Versions are numbers, not text."""
+    told = f"/usr/sbin/mysqld  Ver {version} for Linux on x86_64"
+    monkeypatch.setenv("MILLRACE_MYSQLD", str(_program(tmp_path, told)))
+    found = mysql_programs()
+    assert found is not None
+    assert found.mysqld == tmp_path / "mysqld"
+
+
+def test_where_no_mysql_can_be_fetched_it_is_said_with_the_way_to_give_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No dpkg, no apt: one sentence, and `make setup` goes on."""
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fetch._fetch_mysql()
+    told = capsys.readouterr().out
+    assert "Debian amd64 only" in told
+    assert "give MySQL (9.7 or later) with `--mysqld PATH` or MILLRACE_MYSQLD=PATH" in told
+    assert told.count("\n") == 1
+
+
+def test_a_fetched_mysql_that_is_too_old_is_said_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The suite has what it has today; one that was fetched when it was older is fetched anew."""
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    versions = iter(["9.7.1", "8.4.7"])
+    fetched: list[str] = []
+
+    def run_shown(command: list[str], *, growing: Path) -> None:
+        assert not growing.exists()  # else deploy/mysql-server would leave it as it is
+        fetched.append(command[1])
+        _program(growing, f"mysqld  Ver {next(versions)} for Linux")
+
+    monkeypatch.setattr(fetch, "_run_shown", run_shown)
+    _program(tmp_path / "mysql", "mysqld  Ver 8.4.6 for Linux")
+    fetch._fetch_mysql()
+    assert len(fetched) == 1
+    assert "8.4" not in capsys.readouterr().out
+    fetch._fetch_mysql()
+    assert len(fetched) == 1, "it is there, and new enough"
+    (tmp_path / "mysql" / "mysqld").unlink()
+    (tmp_path / "mysql").rmdir()
+    check_mysql.cache_clear()  # the path is the same, the program another
+    fetch._fetch_mysql()
+    told = capsys.readouterr().out
+    assert "MySQL could not be fetched" in told
+    assert "Ver 8.4.7" in told
+    assert "--mysqld PATH" in told
+    assert not (tmp_path / "mysql").exists()
+
+
+def test_tests_without_mysql_say_first_and_last_what_they_did_not_run(tmp_path: Path) -> None:
+    """MariaDB's half is there, MySQL's is not, and the head and the end of the run say so, with the way to give one."""
+    environment = {**os.environ, "MILLRACE_HOME": str(tmp_path), "MILLRACE_MYSQLD": ""}
+    command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", NEITHER)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    head, _, rest = done.stdout.partition("collected ")
+    collected, _, end = rest.partition("flavour not run")
+    for said in (head, end):
+        assert "MySQL's half of the tests was NOT RUN" in said
+        assert "give MySQL (9.7 or later) with `--mysqld PATH` or MILLRACE_MYSQLD=PATH" in said
+    assert "[mariadb" in collected
+    assert "[mysql" not in collected
+    assert "deselected" in collected
