@@ -1,7 +1,10 @@
 """The peers: what others make of the same binlog on the same machine, in the same run.
 
-decode    python-mysql-replication reads the source's binlog from the start and decodes every row (no output)
+decode    python-mysql-replication reads the source's binlog and decodes every row (no output)
 replica   a fresh server of the same flavour replicates the source with 4 workers; rows per second of applying
+
+Both begin at ``beginning``, the source's GTID position before the load, as we do: what stood in the binlog before
+costs them nothing.
 """
 
 import secrets
@@ -11,6 +14,7 @@ import time
 from pathlib import Path
 
 from deploy.servers import Account, DatabaseServer, ServerOptions
+from millrace.errors import Fatal
 from schemas.gtid import Flavour
 
 REPLICA_WORKERS = 4
@@ -20,12 +24,12 @@ _DECODE = """
 import sys, time
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
-host, port, user, password, schema, is_mariadb = sys.argv[1:]
+host, port, user, password, schema, is_mariadb, beginning = sys.argv[1:]
 stream = BinLogStreamReader(
     connection_settings={"host": host, "port": int(port), "user": user, "passwd": password},
     server_id=987654, blocking=False, only_schemas=[schema], is_mariadb=is_mariadb == "1",
     only_events=[DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent],
-    **({} if is_mariadb == "1" else {"resume_stream": False}),
+    auto_position=beginning,
 )
 begin = time.monotonic()
 rows = sum(len(event.rows) for event in stream)
@@ -40,8 +44,10 @@ def make_account(source: DatabaseServer) -> Account:
     return account
 
 
-def decode_rate(source: DatabaseServer, account: Account, *, database: str) -> float:
-    """Rows a second of python-mysql-replication."""
+def decode_rate(
+    source: DatabaseServer, account: Account, beginning: str, *, database: str, rows: int
+) -> float:
+    """Rows a second of python-mysql-replication; Fatal MR-8004 when it did not find just ``rows`` of them."""
     is_mariadb = "1" if source.flavour is Flavour.MARIADB else "0"
     done = subprocess.run(
         (
@@ -56,18 +62,23 @@ def decode_rate(source: DatabaseServer, account: Account, *, database: str) -> f
             account.password,
             database,
             is_mariadb,
+            beginning,
         ),
         capture_output=True,
         text=True,
         timeout=DECODE_TIMEOUT_S,
         check=True,
     )
-    rows, seconds = done.stdout.split()[-2:]
-    return int(rows) / float(seconds)
+    found, seconds = done.stdout.split()[-2:]
+    if int(found) != rows:
+        raise Fatal("MR-8004", f"python-mysql-replication decoded {found} rows, not {rows}")
+    return rows / float(seconds)
 
 
-def replica_rate(source: DatabaseServer, account: Account, folder: Path, *, rows: int) -> float:
-    """Rows a second of a native replica that has the whole binlog to apply."""
+def replica_rate(
+    source: DatabaseServer, account: Account, beginning: str, folder: Path, *, rows: int
+) -> float:
+    """Rows a second of a native replica that has ``rows`` to apply: all that came behind ``beginning``."""
     workers = (
         f"--slave-parallel-threads={REPLICA_WORKERS}"
         if source.flavour is Flavour.MARIADB
@@ -77,6 +88,8 @@ def replica_rate(source: DatabaseServer, account: Account, folder: Path, *, rows
     replica = DatabaseServer.of(source.flavour, folder, options)
     replica.start()
     try:
+        variable = "gtid_slave_pos" if source.flavour is Flavour.MARIADB else "gtid_purged"
+        replica.execute(f"SET GLOBAL {variable} = %s", (beginning,))
         position = source.gtid_position()
         begin = time.monotonic()
         replica.follow(source.port, account)

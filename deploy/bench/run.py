@@ -3,7 +3,7 @@
     capture.bulk          600,000 row changes wait in the source's binlog; rows/s from the first to the last record that
                           a subscriber could read. Peer: python-mysql-replication decoding the same, no output.
     apply.bulk            the same changes wait in the topic; rows/s until the target has them all.
-                          Peer: a native replica with 4 workers that has the same binlog to apply.
+                          Peer: a native replica with 4 workers that has the same stretch of binlog to apply.
     capture.latency.*     at 500 source transactions a second: from the statement on the source to a subscriber, ms
     apply.latency.*       the same to a client of the target
 
@@ -59,6 +59,7 @@ def _bulk(stack: LocalStack, changes: int) -> None:
     for task in (CAPTURE_TASK, APPLY_TASK):
         stack.run_command("task", "pause", task)
     source = stack.source.primary
+    beginning = source.gtid_position()
     _say(f"{changes:,} row changes on the source")
     load.create_load(_connect(stack))
     load.run_load(_connect(stack), changes=changes)
@@ -73,7 +74,9 @@ def _bulk(stack: LocalStack, changes: int) -> None:
                 until=lambda: _report(session, CAPTURE_TASK).seq >= captured_to,
             )
         account = peers.make_account(source)
-        decoded = peers.decode_rate(source, account, database=load.DATABASE)
+        decoded = peers.decode_rate(
+            source, account, beginning, database=load.DATABASE, rows=changes
+        )
         _print(Figure("capture.bulk", captured, "rows/s", DECODER, decoded))
         _say("apply.bulk")
         stack.run_command("task", "resume", APPLY_TASK)
@@ -82,7 +85,8 @@ def _bulk(stack: LocalStack, changes: int) -> None:
             lambda: _report(session, APPLY_TASK).seq,
             until=lambda: _report(session, APPLY_TASK).seq >= applied_to,
         )
-    replica = peers.replica_rate(source, account, stack.folder / "peer", rows=changes)
+    folder = stack.folder / "peer"
+    replica = peers.replica_rate(source, account, beginning, folder, rows=changes)
     _print(Figure("apply.bulk", applied, "rows/s", REPLICA, replica))
 
 
