@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.servers.mariadb import MariadbDialect
+from deploy.servers.mysql import MysqlDialect
 from millrace.cli import COMMANDS
 from millrace.errors import Fatal
 from schemas.documents import ConflictPolicy, Consistency, TlsMode, parse_set, parse_task
@@ -53,6 +55,18 @@ def test_every_command_in_the_readme_exists() -> None:
     assert {"demo", "test"} <= targets
     makefile = (ROOT / "Makefile").read_text()
     assert [t for t in targets if not re.search(rf"^{t}:", makefile, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("dialect", [MariadbDialect, MysqlDialect])
+def test_the_grants_of_a_source_are_those_that_capture_is_tried_with(
+    dialect: type[MariadbDialect] | type[MysqlDialect],
+) -> None:
+    """Every server of ours gives the service's account these, and no more."""
+    told = (ROOT / "README.md").read_text().partition("CREATE USER")[2].partition("\n\n")[0]
+    rights = ", ".join(re.findall(r"^    GRANT (.*) ON \*\.\* TO millrace;", told, re.MULTILINE))
+    if dialect is MariadbDialect:
+        rights += ", " + "".join(re.findall(r"MariaDB also: (.*)$", told, re.MULTILINE))
+    assert sorted(rights.split(", ")) == sorted(dialect.source_privileges.split(", "))
 
 
 def test_relative_links_lead_somewhere() -> None:

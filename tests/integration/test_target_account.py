@@ -1,0 +1,110 @@
+"""The GRANT statements that README.md asks for on a target: each is needed, and no more than all of them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from consumer.sessions import session_for
+from consumer.target import fence
+from consumer.target.connection import connect
+from consumer.target.members import _replicates
+from deploy.servers import DatabaseServer
+from millrace.errors import Fatal
+from schemas.gtid import Flavour
+from tests.apply_faults import Supervised
+from tests.apply_local import apply_task, endpoint_of
+from tests.apply_tables import integer, table, text
+from tests.apply_topic import RecordStream
+
+README = Path(__file__).parents[2] / "README.md"
+DATABASE = "granted"
+USER, PASSWORD = "granted", "granted-secret"
+TASK = "granted-task"
+
+
+def _statements(flavour: Flavour) -> list[str]:
+    """What README.md says behind "An apply task names": CREATE USER, then each GRANT, for an account of our own."""
+    part = README.read_text().partition("An apply task names")[2].partition("\n\nTables are")[0]
+    found = re.findall(r"^    (CREATE USER|GRANT)( .*?);(?: +-- (.*))?$", part, re.MULTILINE)
+    assert len(found) == 4
+    statements = []
+    for verb, rest, remark in found:
+        more = remark.partition("MariaDB also: ")[2] if flavour is Flavour.MARIADB else ""
+        told = f"{verb}{rest}".replace(" ON *.*", f", {more} ON *.*" if more else " ON *.*")
+        told = re.sub(r"(TO|USER) millrace\b", rf"\1 {USER}", told)
+        statements.append(told.replace("ON shop.", f"ON {DATABASE}.").replace("…", PASSWORD))
+    assert statements[0] == f"CREATE USER {USER} IDENTIFIED BY '{PASSWORD}'"
+    return statements
+
+
+def _stream(flavour: Flavour) -> RecordStream:
+    """Databases and tables made and altered as a source's session was, and rows of them, linked and without a key."""
+    session = {"time_zone": "+05:00", "foreign_key_checks": "1", "unique_checks": "1"}
+    session |= {"explicit_defaults_for_timestamp": "1", "sql_mode": "NO_ZERO_DATE"}
+    session |= dict.fromkeys(("collation_server", "collation_connection"), "utf8mb4_general_ci")
+    if flavour is Flavour.MYSQL:
+        session["default_collation_for_utf8mb4"] = "utf8mb4_0900_ai_ci"
+    stream = RecordStream(flavour=flavour)
+    for statement in (
+        f"CREATE DATABASE {DATABASE}",
+        "CREATE TABLE parent (id INT PRIMARY KEY, body VARCHAR(20))",
+        "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)",
+        "CREATE TABLE bag (n INT)",
+        "ALTER TABLE bag ADD COLUMN v INT",
+        "CREATE INDEX by_v ON bag (v)",
+        "TRUNCATE TABLE bag",
+        "RENAME TABLE bag TO sack",
+    ):
+        stream.ddl(statement, database=DATABASE, session=session)
+    parent = table(DATABASE, "parent", integer("id"), text("body"))
+    child = table(DATABASE, "child", integer("id"), integer("p"))
+    sack = table(DATABASE, "sack", integer("n"), integer("v"), key=())
+    for number in range(20):
+        stream.insert(parent, {"id": number, "body": "x"})
+        stream.insert(child, {"id": number, "p": number})
+        stream.insert(sack, {"n": number, "v": 0})
+        stream.update(sack, {"n": number, "v": 0}, {"n": number, "v": 1})
+    stream.delete(parent, {"id": 0, "body": "x"})
+    stream.commit()
+    stream.ddl("DROP TABLE sack", database=DATABASE, session=session)
+    return stream
+
+
+@pytest.fixture
+def server(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
+    """Without the account and its database when the test is over."""
+    yield target_server
+    target_server.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
+    target_server.execute(f"DROP USER IF EXISTS {USER}")
+
+
+def test_the_grants_of_the_readme_are_what_apply_needs(
+    server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before each, the task is refused with its code and a GRANT; with all it applies, and ends a hung predecessor."""
+    monkeypatch.setattr(fence, "HUNG_S", 0.3)
+    create, *grants = _statements(server.flavour)
+    server.execute(create)
+    endpoint = replace(endpoint_of(server), user=USER, password=PASSWORD)
+    task = Supervised(endpoint, apply_task(TASK, lanes=3), _stream(server.flavour), cuts=(9,))
+    for grant in grants:
+        with pytest.raises(Fatal) as caught:
+            task.run_once()
+        assert caught.value.code == "MR-5007", grant
+        assert caught.value.fix.startswith("GRANT "), grant
+        server.execute(grant)
+    applier = task.run_once()
+    assert applier.mark.seq == task.stream.seq
+    assert server.execute(f"SELECT COUNT(*) FROM {DATABASE}.child") == [(19,)]
+    hung = session_for(endpoint, applier.assignment.owner)
+    hung.query("SELECT * FROM millrace.fence WHERE task = %s LOCK IN SHARE MODE", (TASK,))
+    assert task.run_once().assignment.owner.run == applier.assignment.owner.run + 1
+    session = connect(endpoint)
+    try:
+        assert not _replicates(session)
+        session.query("SHOW REPLICA STATUS")  # it was no refusal that said so
+    finally:
+        session.close()
