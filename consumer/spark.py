@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -53,6 +54,9 @@ ARROW_BYTES_MAX = 32 << 20  # large rows: a Python worker holds a few of these a
 LANES_MAX = 64
 FIRST_OFFSET = -2  # Kafka's word for the beginning
 
+# what a call into the JVM raises; without a JVM also the socket's own word
+SPARK_FAILURES = (PySparkException, Py4JError, ConnectionError)
+
 _RESULT = "result binary"
 _SCRATCH = "millrace-apply-"
 _KAFKAS_WORDS = ("org.apache.kafka.common.", "KAFKA_DATA_LOSS", "some data may")
@@ -71,7 +75,7 @@ class SparkDriver:
             builder = builder.config(name, value)
         try:
             self.session = builder.getOrCreate()
-        except (PySparkException, Py4JError, OSError, RuntimeError) as exc:
+        except (*SPARK_FAILURES, OSError, RuntimeError) as exc:
             raise Fatal("MR-5051", f"Spark does not start: {_first_line(exc)}") from exc
         # PySpark shows it nowhere else
         self.jvm = Jvm(getattr(self.session.sparkContext._gateway, "proc", None))
@@ -79,7 +83,7 @@ class SparkDriver:
     def stop(self) -> None:
         """End the session and remove the scratch folder."""
         self.jvm.release()
-        if not self.jvm.is_lost:
+        with suppress(*SPARK_FAILURES):  # the JVM may be gone
             self.session.stop()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -87,11 +91,10 @@ class SparkDriver:
         self, task: str, address: TopicAddress, *, offset: int, process: Callable[["Records"], None]
     ) -> "TopicQuery":
         """Start reading at ``offset``; ``process`` gets each micro-batch. Retryable MR-5050 without a JVM."""
-        try:
+        with (
+            _told()
+        ):  # without one, its watch ends this process, and whoever starts it again gives it another
             return TopicQuery(self, task, address, offset=offset, process=process)
-        except Py4JError as exc:
-            # the JVM was killed: its watch ends this process, and whoever starts it again gives it another
-            raise Retryable("MR-5050", f"Spark's JVM is gone: {_first_line(exc)}") from exc
 
     def scratch(self, task: str) -> Path:
         """A new folder for a query's checkpoint."""
@@ -171,10 +174,7 @@ class TopicQuery:
         writer = records.writeStream.foreachBatch(self._on_batch).option(
             "checkpointLocation", str(self._checkpoint)
         )
-        try:
-            self._query: StreamingQuery = writer.start()
-        except (PySparkException, Py4JError) as exc:
-            raise Retryable("MR-5052", _first_line(exc)) from exc
+        self._query: StreamingQuery = writer.start()
 
     def _on_batch(self, records: DataFrame, number: int) -> None:
         end = _end_offset(self._checkpoint, number)
@@ -184,27 +184,22 @@ class TopicQuery:
 
     def wait(self, timeout_s: float) -> bool:
         """True when the query has ended; Retryable MR-5050 or MR-5052 with the reason when it failed."""
-        try:
+        with _told():
             return bool(self._query.awaitTermination(cast(int, timeout_s)))
-        except (PySparkException, Py4JError) as exc:
-            raise _failure(exc) from exc
 
     def is_asking(self) -> bool:
         """Whether it waits for the broker to say where the topic ends: between micro-batches, milliseconds as a rule.
 
         Spark asks for minutes before it gives up.
         """
-        try:
+        with _told():
             return str(self._query.status["message"]).startswith("Getting offsets")
-        except (PySparkException, Py4JError) as exc:
-            raise Retryable("MR-5050", _first_line(exc)) from exc
 
     def stop(self) -> None:
         """End the query and its Spark jobs; its scratch folder goes."""
         try:
-            self._query.stop()
-        except (PySparkException, Py4JError) as exc:
-            raise Retryable("MR-5050", f"the query does not stop: {_first_line(exc)}") from exc
+            with _told():
+                self._query.stop()
         finally:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
 
@@ -213,6 +208,15 @@ def _end_offset(checkpoint: Path, batch: int) -> int:
     """Where a micro-batch ends: the last line of its file in the checkpoint, ``{"topic":{"0":offset}}``."""
     text = (checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1]
     return int(text.rsplit(":", 1)[1].rstrip("}"))
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Whatever Spark raises in it comes out as Retryable MR-5050 or MR-5052."""
+    try:
+        yield
+    except SPARK_FAILURES as exc:
+        raise _failure(exc) from exc
 
 
 class Records:
@@ -230,6 +234,7 @@ class Records:
         """How many offsets, records or not."""
         return self._end - self._first
 
+    @_told()
     def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         """``executor.apply_sole`` in one Spark task."""
         shared = _share(self._driver, catalogue)
@@ -251,6 +256,7 @@ class Records:
         assert isinstance(found, Outcome)
         return found
 
+    @_told()
     def plan(self, order: Order, catalogue: Catalogue, applied: Ints) -> Plan:
         """``executor.plan`` in one Spark task; the records are kept for the lanes."""
         if not self._is_kept:
@@ -275,6 +281,7 @@ class Records:
         assert isinstance(found, Plan)
         return found
 
+    @_told()
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
     ) -> list[Outcome]:
@@ -305,6 +312,7 @@ class Records:
         found = self._run(laid.mapInArrow(work, _RESULT))
         return [outcome for outcome in found if isinstance(outcome, Outcome)]
 
+    @_told()
     def release(self) -> None:
         """Forget the kept records."""
         if self._is_kept:
@@ -318,11 +326,7 @@ class Records:
         return self._frame.where(F.col("offset") >= order.mark.next_offset)
 
     def _run(self, frame: DataFrame) -> list[Outcome | Plan]:
-        try:
-            rows = frame.collect()
-        except (PySparkException, Py4JError) as exc:
-            raise _failure(exc) from exc
-        return [unpack(bytes(row[0])) for row in rows]
+        return [unpack(bytes(row[0])) for row in frame.collect()]
 
 
 def _looked_up(offsets: Ints, lanes: Ints) -> Column:

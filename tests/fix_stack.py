@@ -295,9 +295,9 @@ class FaultStack:
         connection.commit()
         connection.close()
 
-    def settle(self) -> None:
+    def settle(self, *, timeout_s: int = SETTLE_S) -> None:
         """Everything committed is applied, every row of the target equals the source's, the topic proves whole."""
-        compared = self.stack.try_command("compare", APPLY_TASK, "--timeout", str(SETTLE_S))
+        compared = self.stack.try_command("compare", APPLY_TASK, "--timeout", str(timeout_s))
         assert compared.returncode == 0, compared.stdout + compared.stderr
         verified = self.stack.try_command("topic", "verify", TOPIC)
         assert verified.returncode == 0, verified.stdout + verified.stderr

@@ -28,7 +28,7 @@ from tests.fix_stack import FaultStack
 
 PASSAGE_MAX = 12
 LOOK_S = 0.05
-LIVES_S = {"worker": (0.2, 9.0), "apply": (1.0, 25.0), "scheduler": (0.5, 20.0)}
+LIVES_S = {"worker": (0.2, 9.0), "apply": (2.0, 45.0), "scheduler": (0.5, 20.0)}
 SERVER_LIVES_S = (40.0, 120.0)
 SERVER_AWAY_S = (0.0, 4.0)
 

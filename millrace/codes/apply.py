@@ -181,7 +181,7 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-5051",
         "Spark can't be started",
-        "Java, PySpark or the Kafka connector is missing.",
+        "Java, PySpark or the Kafka connector is missing, or the JVM was killed while it started.",
         "Run `make setup`; MILLRACE_HOME must hold jars/spark.",
     ),
     Code(

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from deploy.servers.programs import mysql_programs
-from deploy.services import APPLY_TASK, TOPIC
+from deploy.services import TOPIC
 from deploy.workload.ledger import create_ledger, run_ledger
 from deploy.workload.ledger_parts import LedgerCounts
-from tests.fix_stack import SETTLE_S, FaultStack
+from tests.fix_stack import FaultStack
 from tests.ledger.binlog import BinlogOracle, Logged, Login, read_binlog, status_of
 from tests.ledger.binlog_text import TextOracle, parse_rows, read_text
 from tests.ledger.books_oracle import BooksOracle, Table
@@ -28,6 +28,7 @@ from tests.ledger.tables import check_replayed, check_sums, sums_of
 from tests.ledger.topic_oracle import TopicOracle
 
 FOREVER_S = 86_400.0
+SETTLED_S = 240  # a ledger is much DDL, and a busy machine's driver needs a minute before it applies anything
 _numbers = count(1)
 
 
@@ -124,9 +125,7 @@ class Ledger:
         """End the load, wait until all is applied, ask every oracle; AssertionError with coordinates."""
         try:
             self.end_load()
-            # a driver that was just started needs a minute on a busy machine before it applies anything
-            self.stack.stack.try_command("task", "wait", APPLY_TASK, "--timeout", str(SETTLE_S))
-            self.stack.settle()
+            self.stack.settle(timeout_s=SETTLED_S)
             return self._ask()
         except BaseException as failure:
             failure.add_note(f"seed {self.seed}, {self.database}, {self.start}")
