@@ -74,6 +74,11 @@ class Binding:
         """The table as SQL writes it."""
         return table_name(self.target.database, self.target.table)
 
+    @property
+    def documents(self) -> tuple[int, ...]:
+        """Columns of the record that a MySQL target keeps as JSON; MariaDB's JSON is text."""
+        return tuple(index for index, column in self.columns if column.base_type == "json")
+
     def shape(self, image: int, columns: tuple[int, ...]) -> Ints:
         """Lines for ``kernel.text`` of these columns of one image."""
         return make_shape(self.layout, [(image, column) for column in columns])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from consumer.book import Ints, Programs
 from consumer.causality import KeyPrograms
-from consumer.kernel import keys, order, text, walk
+from consumer.kernel import documents, keys, order, text, walk
 from consumer.kernel.walk import CELL_WIDTH
 
 Bytes = npt.NDArray[np.uint8]
@@ -122,6 +122,16 @@ class Rows:
         parts = np.array([(column, keys.EXACT) for column in columns], np.int64).reshape(-1, 2)
         found: npt.NDArray[np.uint8] = keys.find_changes(
             self.values.payload, self.records, numbers, self.cells, width, parts
+        )
+        return found.astype(np.bool_)
+
+    def inexact(
+        self, numbers: Ints, columns: tuple[int, ...], *, width: int
+    ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+        """Which of these records of one table may have a JSON text here, in either image, that is no exact literal."""
+        places = np.array([image * width + at for image in (0, 1) for at in columns], np.int64)
+        found: npt.NDArray[np.uint8] = documents.find_inexact(
+            self.values.payload, self.records, numbers, self.cells, places
         )
         return found.astype(np.bool_)
 

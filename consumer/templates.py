@@ -11,6 +11,7 @@ from consumer.binding import AFTER, BEFORE, Binding, make_shape, quoted
 from consumer.rows import Template
 from consumer.target.inventory import TargetColumn
 from schemas.gtid import Flavour
+from schemas.table import Column
 
 
 def insert_template(binding: Binding, *, replace: bool = False) -> Template:
@@ -49,10 +50,10 @@ def _where(
         for index, column in binding.columns
         if not binding.identity or index in binding.identity
     ]
-    for number, (_, column) in enumerate(compared):
+    for number, (index, column) in enumerate(compared):
         texts[-1] += b" AND " if number else b" WHERE "
         if binding.identity:
-            before, behind = quoted(column.name) + b"=", b""
+            before, behind = _found(binding.layout.table.columns[index], column)
         else:
             before, behind = _same(column, flavour)
         texts[-1] += before
@@ -61,6 +62,22 @@ def _where(
         texts[-1] += b" LIMIT 1"
     shape = make_shape(binding.layout, [*places, *((BEFORE, index) for index, _ in compared)])
     return Template.of(texts, shape)
+
+
+def _found(source: Column, column: TargetColumn) -> tuple[bytes, bytes]:
+    """Texts before and behind a literal by which the target's key is looked up.
+
+    Raw bytes of a text are no text that a server compares with one: MySQL refuses to convert them.
+    """
+    name = quoted(column.name)
+    if (
+        column.base_type in _TEXTS
+        and source.type.text
+        and source.type.text.charset == column.charset
+    ):
+        charset, collation = column.charset.encode(), column.collation.encode()
+        return name + b"=CONVERT(", b" USING " + charset + b") COLLATE " + collation
+    return name + b"=", b""
 
 
 _AS_HEX = {
@@ -82,7 +99,12 @@ def _same(column: TargetColumn, flavour: Flavour) -> tuple[bytes, bytes]:
     if column.base_type in _AS_HEX:
         return b"HEX(" + name + b") <=> HEX(", b")"
     if column.base_type == "json" and flavour is Flavour.MYSQL:
-        return name + b" <=> CAST(", b" AS JSON)"
+        return (
+            b"CAST(" + name + b" AS CHAR) COLLATE utf8mb4_bin <=> CAST(CAST(",
+            b" AS JSON) AS CHAR)",
+        )  # as values 1 and 1.0 are equal
+    if column.base_type in ("float", "double"):  # 0 and -0 are equal
+        return b"CAST(CAST(" + name + b" AS DOUBLE) AS CHAR) <=> CAST(", b" AS CHAR)"
     if column.base_type in _TEXTS and column.charset:
         charset = column.charset.encode()
         return (

@@ -53,6 +53,7 @@ def warm() -> None:
     entries.levels(len(numbers))
     pack_lanes(entries.groups(len(numbers)), np.ones(len(numbers), np.int64), 1)
     rows.changes(numbers, (0,), width=len(_COLUMNS))
+    rows.inexact(numbers, (0,), width=len(_COLUMNS))
     pieces = workshop.binding(0).insert
     rows.text_of(numbers, pieces.shape, opening=pieces.opening, closing=pieces.closing)
     rows.filled(0, workshop.template(0, "update"))

@@ -19,21 +19,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from consumer.binding import BEFORE, Binding, Pieces, make_shape
 from consumer.book import Ints
+from consumer.documents import filled_exactly
 from consumer.kernel.walk import FLAGS, IS_ODD, OP, OP_CREATE, OP_DELETE, OP_UPDATE, SEQ, SLOT
-from consumer.rows import Rows, find_keys
+from consumer.rows import Rows, Template, find_keys
 from consumer.target.connection import LENIENT_MODE, STRICT_MODE, TargetConnection
 from consumer.target.progress import DATABASE
 from consumer.workshop import Workshop, slots_of
 from millrace.errors import Fatal
 from schemas.documents import ConflictPolicy
+from schemas.gtid import Flavour
 
 STATEMENT_ROWS_MAX = 1000  # beyond, a statement gains little and its locks and plans cost more
 STATEMENT_BYTES_MAX = 1 << 20
+DERIVED_ROW_BYTES_MAX = 1 << 15  # of a row's literals: no value comes near the 65,536 of `_alone`
 NO_FOREIGN_KEY_CHECKS = 2  # of a rows event's flags
 _KEY_TEXT_MAX = 200
+
+Flags = npt.NDArray[np.bool_]
 
 _OPS = {OP_CREATE: "insert", OP_UPDATE: "update", OP_DELETE: "delete"}
 
@@ -86,11 +92,9 @@ class RowWriter:
         if rows.records[run[0], IS_ODD]:
             self._write_singly(rows, run)
             return
-        if op == OP_UPDATE:
-            width = len(binding.layout.branches)
-            moved = rows.changes(run, binding.identity, width=width)
-            self._write_singly(rows, run[moved])
-            run = run[~moved]
+        alone = self._alone(rows, run, binding, pieces)
+        self._write_singly(rows, run[alone])
+        run = run[~alone]
         for part in _parts(rows, run, pieces, self._bytes_max):
             literals = rows.text_of(
                 part, pieces.shape, opening=pieces.opening, closing=pieces.closing
@@ -100,6 +104,23 @@ class RowWriter:
                 table = binding.layout.table.full_name
                 why = f"{_OPS[op]} of {len(part)} rows of {table} matched {matched}"
                 raise Fatal("MR-5010", why, table=table)
+
+    def _alone(self, rows: Rows, run: Ints, binding: Binding, pieces: Pieces) -> Flags:
+        """Which of these rows of one operation are not written together with others.
+
+        Those whose key changes; JSON that is written by expression; on MariaDB, updates to long values: a derived
+        table there keeps the length of a literal modulo 65,536.
+        """
+        op = int(rows.records[run[0], OP])
+        width = len(binding.layout.branches)
+        alone: Flags = np.zeros(len(run), np.bool_)
+        if op == OP_UPDATE:
+            alone |= rows.changes(run, binding.identity, width=width)
+            if self._workshop.inventory.flavour is Flavour.MARIADB:
+                alone |= rows.text_sizes(run, pieces.shape) > DERIVED_ROW_BYTES_MAX
+        if op != OP_DELETE and binding.documents:
+            alone |= rows.inexact(run, binding.documents, width=width)
+        return alone
 
     @property
     def _bytes_max(self) -> int:
@@ -133,7 +154,7 @@ class RowWriter:
 
     def _write_one(self, rows: Rows, number: int, which: str = "") -> int:
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
-        sql = rows.filled(number, self._workshop.template(slot, which or _OPS[op]))
+        sql = self._filled(rows, number, self._workshop.template(slot, which or _OPS[op]))
         if not rows.records[number, IS_ODD]:
             return self._run(sql)
         # an ENUM's index 0 can't be written in a strict mode
@@ -144,6 +165,13 @@ class RowWriter:
         if lenient:
             self._connection.run(b"SET SESSION sql_mode='" + STRICT_MODE.encode() + b"'")
         return matched
+
+    def _filled(self, rows: Rows, number: int, template: Template) -> bytes:
+        binding = self._workshop.binding(int(rows.records[number, SLOT]))
+        one, width = np.array([number], np.int64), len(binding.layout.branches)
+        if binding.documents and rows.inexact(one, binding.documents, width=width)[0]:
+            return filled_exactly(rows, number, template, binding)
+        return rows.filled(number, template)
 
     def _has_index_zero(self, rows: Rows, number: int) -> bool:
         layout = self._workshop.binding(int(rows.records[number, SLOT])).layout

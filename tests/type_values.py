@@ -41,6 +41,10 @@ def _hex(value: object) -> str:
     return value.hex().upper()
 
 
+def _hex_lower(value: object) -> str:
+    return _hex(value).lower()
+
+
 def _bits(value: object) -> int:
     assert isinstance(value, bytes)
     return int.from_bytes(value, "big")
@@ -209,9 +213,17 @@ CASES: list[TypeCase] = [
     TypeCase("VECTOR(3)", ("STRING_TO_VECTOR('[1,-2.5,3e38]')",), AS_HEX, _hex, MYSQL),
     TypeCase(
         "UUID",
-        ("'123e4567-e89b-12d3-a456-426655440000'", "'00000000-0000-0000-0000-000000000000'"),
-        "1",
-        lambda _: 1,
+        (
+            "'123e4567-e89b-12d3-a456-426655440000'",
+            "'00112233-4455-6677-8899-aabbccddeeff'",
+            "'00112233-4455-4677-0899-aabbccddeeff'",
+            "'f47ac10b-58cc-4372-a567-0e02b2c3d479'",
+            "'017f22e2-79b0-7cc3-98c4-dc0c0c07398f'",
+            "'ffffffff-ffff-ffff-ffff-ffffffffffff'",
+            "'00000000-0000-0000-0000-000000000000'",
+        ),
+        "REPLACE(CAST(v AS CHAR), '-', '')",
+        _hex_lower,
         MARIADB,
     ),
     TypeCase(
@@ -237,6 +249,10 @@ CASES: list[TypeCase] = [
     TypeCase(
         "VARBINARY(200) COMPRESSED", ("''", "x'00'", "REPEAT(x'FF', 200)"), AS_HEX, _hex, MARIADB
     ),
+    TypeCase(
+        "LONGTEXT", ("REPEAT('ü', 40000)", "'x'", "REPEAT('a', 65536)"), AS_HEX, _text_or_bytes
+    ),
+    TypeCase("MEDIUMBLOB", ("REPEAT(x'00FF', 32768)", "x'00'"), AS_HEX, _hex),
     TypeCase("LONGBLOB COMPRESSED", ("''", "REPEAT(x'0102', 40000)"), AS_HEX, _hex, MARIADB),
     TypeCase("JSON", ('\'{"b": [1, 2.50], "a": "ü"}\'', "'[]'"), AS_TEXT, _plain, MARIADB),
     *(
@@ -277,8 +293,37 @@ JSON_VALUES = (
     "JSON_ARRAY(CAST('2024-02-29 23:59:59.123456' AS DATETIME(6)), CAST('2024-02-29' AS DATE), CAST('-838:59:59' AS TIME))",
     "JSON_ARRAY(CAST('10:11:12.5' AS TIME(1)), TIMESTAMP'0001-01-01 00:00:00', CAST(1.50 AS DECIMAL(10,2)))",
     "JSON_ARRAY(CAST(-99999999999999999999.999999999 AS DECIMAL(65,30)), CAST(0 AS DECIMAL(5,5)), CAST(-0.05 AS DECIMAL(3,2)))",
+    f"JSON_ARRAY({', '.join(f'{n}.10' for n in range(1500))})",
+    r"""JSON_OBJECT('a"b', 1.50, 'c\\d', JSON_ARRAY(JSON_OBJECT('', 2.00)), '$.x[0]*', 0.10, 'it''s', 7.70)""",
+    """JSON_ARRAY('1.50', '"3.10', JSON_OBJECT('1.50', 1e0, 'n', 1.50), 123456789012345678901234567890, 0.1e0)""",
+    "JSON_ARRAY(18446744073709551616, -9223372036854775809, 1000000000000000.0, 0.00000000000000000001)",
     "JSON_ARRAY(x'00FF', b'101', CAST(REPEAT('q', 200) AS BINARY), CAST('' AS BINARY), CAST(2024 AS YEAR))",
     "JSON_OBJECT('geo', ST_GeomFromText('POINT(1 2)'))",
     "JSON_ARRAY(CAST('2024-02-29 23:59:59' AS DATETIME), CAST('00:00:00.000001' AS TIME(6)))",
 )
 CASES.append(TypeCase("JSON", JSON_VALUES, AS_TEXT, _plain, MYSQL))
+
+# character set: bytes that are no text in it
+CHARSETS = {
+    "latin1": "80 81 8D 9D E4 FF",
+    "ascii": "41 80",
+    "cp1251": "C0 98",
+    "greek": "E1 A4",
+    "tis620": "A1 DB",
+    "swe7": "5B 7D",
+    "gbk": "C4E3BAC3 8080 81",
+    "gb2312": "C4E3 A2A1",
+    "big5": "A741A66E A15A F9D6",
+    "sjis": "82A0 815F B1 F040",
+    "cp932": "82A0 8740 FA54 81CA",
+    "ujis": "A4A2 8EB1 8FB0A1 F5A1",
+    "eucjpms": "A4A2 ADA1 8FF3F3",
+    "euckr": "B0A1 FEFE",
+    "gb18030": "C4E3 8130A530 9030A530 A8BC 8135F437",
+    "ucs2": "00E4 D83D",
+    "utf16": "00E4 D83DDE00",
+    "utf16le": "E400 3DD800DE",
+    "utf32": "000000E4 0001F600",
+    "utf8mb3": "C3A4",
+    "utf8mb4": "F09F9880 EDA080",
+}

@@ -9,7 +9,7 @@ import pytest
 from deploy.servers import DatabaseServer
 from tests.binlog_session import Cursor, logged
 from tests.fix_servers import FLAVOURS
-from tests.type_values import CASES, TypeCase
+from tests.type_values import CASES, CHARSETS, TypeCase
 
 
 @pytest.fixture(params=FLAVOURS, ids=str)
@@ -53,32 +53,6 @@ def test_the_record_holds_what_a_select_says(server: DatabaseServer) -> None:
         read = {row: {case.reads(value) for value in values} for row, values in images.items()}
         wanted = {row: {value} for row, value in told[f"t{number}"].items()}
         assert read == wanted, case.ddl
-
-
-# character set: bytes that are no text in it
-CHARSETS = {
-    "latin1": "80 81 8D 9D E4 FF",
-    "ascii": "41 80",
-    "cp1251": "C0 98",
-    "greek": "E1 A4",
-    "tis620": "A1 DB",
-    "swe7": "5B 7D",
-    "gbk": "C4E3BAC3 8080 81",
-    "gb2312": "C4E3 A2A1",
-    "big5": "A741A66E A15A F9D6",
-    "sjis": "82A0 815F B1 F040",
-    "cp932": "82A0 8740 FA54 81CA",
-    "ujis": "A4A2 8EB1 8FB0A1 F5A1",
-    "eucjpms": "A4A2 ADA1 8FF3F3",
-    "euckr": "B0A1 FEFE",
-    "gb18030": "C4E3 8130A530 9030A530 A8BC 8135F437",
-    "ucs2": "00E4 D83D",
-    "utf16": "00E4 D83DDE00",
-    "utf16le": "E400 3DD800DE",
-    "utf32": "000000E4 0001F600",
-    "utf8mb3": "C3A4",
-    "utf8mb4": "F09F9880 EDA080",
-}
 
 
 def test_text_of_every_charset_is_text_or_its_bytes(server: DatabaseServer) -> None:

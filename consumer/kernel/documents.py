@@ -1,0 +1,70 @@
+"""Which JSON texts hold a number that a server that reads them makes another number of.
+
+MySQL reads a number with a point as a DOUBLE. A text of MySQL's may hold a DECIMAL: ``1.50``, or more digits than a
+DOUBLE has. Told here in one pass, coarsely: ``consumer.documents`` looks closer at what is found.
+
+    no point           19 characters or more (an integer is below 2**64)
+    a point            more than 16 characters (15 digits are a DOUBLE's own), or a zero at the end that is not alone
+    an exponent        never: only a DOUBLE is printed so
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.kernel.compiled import compiled
+from consumer.kernel.walk import FIRST_CELL, STRING
+
+Array = npt.NDArray[Any]
+
+_INTEGER_BYTES = 19
+_EXACT_BYTES_MAX = 16
+
+
+@compiled
+def _may_be_inexact(data: Array, start: Any, end: Any) -> Any:
+    at = start
+    while at < end:
+        byte = data[at]
+        if byte == 34:  # a string: to its end
+            at += 1
+            while at < end and data[at] != 34:
+                at += 2 if data[at] == 92 else 1
+            at += 1
+            continue
+        if byte != 45 and (byte < 48 or byte > 57):
+            at += 1
+            continue
+        first, point, exponent = at, -1, False
+        while at < end:
+            byte = data[at]
+            if byte == 46:
+                point = at
+            elif byte == 101 or byte == 69:
+                exponent = True
+            elif byte != 45 and byte != 43 and (byte < 48 or byte > 57):
+                break
+            at += 1
+        if exponent:
+            continue
+        if point < 0:
+            if at - first >= _INTEGER_BYTES:
+                return True
+        elif at - first > _EXACT_BYTES_MAX or (data[at - 1] == 48 and at - point > 2):
+            return True
+    return False
+
+
+@compiled
+def find_inexact(data: Array, records: Array, numbers: Array, cells: Array, places: Array) -> Any:
+    """For each of ``numbers``: may a text in one of its cells (``places``, from its first) hold such a number?"""
+    found = np.zeros(len(numbers), np.uint8)
+    for at in range(len(numbers)):
+        first = records[numbers[at], FIRST_CELL]
+        for number in range(len(places)):
+            cell = cells[first + places[number]]
+            if cell[0] == STRING and _may_be_inexact(data, cell[1], cell[2]):
+                found[at] = 1
+                break
+    return found

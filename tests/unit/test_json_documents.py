@@ -1,0 +1,91 @@
+"""JSON that a MySQL target would read otherwise is written by expression; every other text goes as it is."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer.documents import by_expression, is_read_exactly
+from consumer.kernel.documents import find_inexact
+from consumer.kernel.walk import CELL_WIDTH, FIRST_CELL, RECORD_WIDTH, STRING
+from producer.kernel.doubles import TEXT_BYTES_MAX, write_json_double
+
+
+def _is_found(text: bytes) -> bool:
+    """What the kernel says of one text."""
+    records = np.zeros((1, RECORD_WIDTH), np.int64)
+    cells = np.zeros((1, CELL_WIDTH), np.int64)
+    records[0, FIRST_CELL] = 0
+    cells[0, :3] = STRING, 0, len(text)
+    data = np.frombuffer(text + b"]1.50", np.uint8)  # nothing behind its end is looked at
+    zero = np.zeros(1, np.int64)
+    return bool(find_inexact(data, records, zero, cells, zero)[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("[1.50]", "JSON_REPLACE('[1.50]','$[0]',1.50)"),
+        ("1.50", "JSON_REPLACE('1.50','$',1.50)"),
+        (
+            '{"a\'": [0, {"": 0.00}]}',
+            'JSON_REPLACE(\'{"a\\\'": [0, {"": 0.00}]}\',\'$."a\\\'"[1].""\',0.00)',
+        ),
+        (
+            '{"a": 18446744073709551616, "b": [], "c\\"": 2.0, "d": -0.10}',
+            'JSON_REPLACE(\'{"a": 18446744073709551616, "b": [], "c\\\\"": 2.0, "d": -0.10}\','
+            "'$.\"a\"',18446744073709551616,'$.\"d\"',-0.10)",
+        ),
+    ],
+)
+def test_a_number_of_another_text_is_given_by_its_path(text: str, wanted: str) -> None:
+    """Keys are written as they stand in the text."""
+    assert by_expression(text.encode()) == wanted.encode()
+    assert _is_found(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "null",
+        '["1.50", {"1.50": 1.5}]',
+        "[1.0, 1e300, -0.0, 0, 18446744073709551615, -9223372036854775808]",
+        "1" * 66,  # no DECIMAL has so many digits
+        "}]1.50",
+    ],
+)
+def test_what_the_server_reads_as_it_is_goes_as_text(text: str) -> None:
+    """Numbers in strings, doubles, integers of 64 bits; and what is no document."""
+    assert by_expression(text.encode()) is None
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False).filter(lambda value: abs(value) > 0))
+def test_a_double_as_mysql_prints_it_is_read_exactly(value: float) -> None:
+    """The rule here is that of the kernel that prints them."""
+    out = np.zeros(TEXT_BYTES_MAX, np.uint8)
+    bits = int(np.float64(value).view(np.int64))
+    end = write_json_double(out, 0, bits, np.zeros(2, np.int64))
+    assert is_read_exactly(out[:end].tobytes())
+
+
+_NUMBERS = st.from_regex(re.compile(r"-?(0|[1-9][0-9]{0,24})(\.[0-9]{1,30})?"), fullmatch=True)
+_TEXTS = st.recursive(
+    _NUMBERS | st.sampled_from(["null", '"1.50"', '"\\\\"', '"\\""', "1e300"]),
+    lambda inner: (
+        st.lists(inner, max_size=4).map(lambda parts: f"[{', '.join(parts)}]")
+        | st.lists(inner, max_size=4).map(
+            lambda parts: "{" + ", ".join(f'"k{n}": {part}' for n, part in enumerate(parts)) + "}"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(_TEXTS)
+def test_the_kernel_overlooks_no_document_that_needs_an_expression(text: str) -> None:
+    """It may name more of them."""
+    if by_expression(text.encode()) is not None:
+        assert _is_found(text.encode())
