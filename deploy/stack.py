@@ -180,7 +180,9 @@ class LocalStack:
             raise Fatal("MR-8004", f"millrace {' '.join(arguments)} failed: {done.stderr.strip()}")
         return done.stdout
 
-    def try_command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    def try_command(
+        self, *arguments: str, timeout_s: float = COMMAND_S
+    ) -> "subprocess.CompletedProcess[str]":
         """Run ``millrace ARGUMENTS`` against this stack, however it ends."""
         environment = {**os.environ, **service_environment(self.endpoints)}
         return subprocess.run(
@@ -188,7 +190,7 @@ class LocalStack:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=COMMAND_S,
+            timeout=timeout_s,
             check=False,
         )
 

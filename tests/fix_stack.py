@@ -297,7 +297,9 @@ class FaultStack:
 
     def settle(self, *, timeout_s: int = SETTLE_S) -> None:
         """Everything committed is applied, every row of the target equals the source's, the topic proves whole."""
-        compared = self.stack.try_command("compare", APPLY_TASK, "--timeout", str(timeout_s))
+        compared = self.stack.try_command(
+            "compare", APPLY_TASK, "--timeout", str(timeout_s), timeout_s=2 * timeout_s
+        )
         assert compared.returncode == 0, compared.stdout + compared.stderr
         verified = self.stack.try_command("topic", "verify", TOPIC)
         assert verified.returncode == 0, verified.stdout + verified.stderr

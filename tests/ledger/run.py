@@ -28,7 +28,7 @@ from tests.ledger.tables import check_replayed, check_sums, sums_of
 from tests.ledger.topic_oracle import TopicOracle
 
 FOREVER_S = 86_400.0
-SETTLED_S = 240  # a ledger is much DDL, and a busy machine's driver needs a minute before it applies anything
+SETTLED_S = 400  # a ledger is much DDL: a Spark job and more for each, which a busy machine makes in a second
 _numbers = count(1)
 
 
