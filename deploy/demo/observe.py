@@ -27,16 +27,26 @@ class Sightings:
 
     changes: int = 0
     ages_ms: list[float] = field(default_factory=list)
+    _last: tuple[float, float] | None = None  # when, on the monotonic clock; how old then, ms
 
     def percentile(self, share: float) -> float | None:
         """The age that this share of sightings did not exceed, in ms; None without any."""
         ages = sorted(self.ages_ms)
         return ages[min(len(ages) - 1, int(share * len(ages)))] if ages else None
 
+    def age_now_ms(self) -> float | None:
+        """How old what is visible is now: it grows while nothing newer comes. None when nothing was seen."""
+        if self._last is None:
+            return None
+        seen_s, age_ms = self._last
+        return age_ms + (time.monotonic() - seen_s) * 1000
+
     def add_age(self, sent_us: int) -> None:
         """A pulse that was sent at ``sent_us`` is visible now."""
         if sent_us:
-            self.ages_ms.append((time.time_ns() // 1000 - sent_us) / 1000)
+            age_ms = (time.time_ns() // 1000 - sent_us) / 1000
+            self.ages_ms.append(age_ms)
+            self._last = time.monotonic(), age_ms
 
 
 class Watcher:

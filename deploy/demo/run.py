@@ -11,6 +11,7 @@ The exit code is 1 on any difference. Whatever happens, nothing is left running 
 """
 
 import tempfile
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ SHOWN_CUSTOMER = 7
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What happened, for the summary."""
+    """What happened, for the summary; how much was captured and applied the tasks say (``seq``: rows and DDL)."""
 
     counts: Counts
     topic: Sightings
@@ -65,14 +66,20 @@ def _run(stack: LocalStack, console: Console, *, duration_s: float, seed: int) -
     _wait_applied(stack)
     _show_one_update(stack, console)
     console.rule(f"a shop at work for {duration_s:.0f} s")
-    course = _work(stack, console, duration_s=duration_s, seed=seed)
+    return conclude(stack, console, _work(stack, console, duration_s=duration_s, seed=seed))
+
+
+def conclude(stack: LocalStack, console: Console, course: Course) -> int:
+    """Wait, compare, verify, summarise; 1 when anything differs."""
     console.print(f"$ millrace task wait {APPLY_TASK} --timeout {WAIT_S}")
     _wait_applied(stack)
     console.print(f"$ millrace compare {APPLY_TASK}")
     differences = _compare(stack, console)
     console.print(f"$ millrace topic verify {TOPIC}")
     console.print(stack.run_command("topic", "verify", TOPIC).rstrip())
-    _summarise(console, course, differences)
+    with closing(Session.open(stack.zookeeper.hosts)) as session:
+        reports = [_report(session, task) for task in (CAPTURE_TASK, APPLY_TASK)]
+    _summarise(console, course, reports, is_equal=differences == 0)
     return 1 if differences else 0
 
 
@@ -99,8 +106,7 @@ def _work(stack: LocalStack, console: Console, *, duration_s: float, seed: int) 
 
 
 def _stage(name: str, report: TaskReport, seen: Sightings) -> Stage:
-    age_ms = seen.ages_ms[-1] if seen.ages_ms else None
-    return Stage(name, report.seq, age_ms, f"{report.state.value}: {report.why}"[:70])
+    return Stage(name, report.seq, seen.age_now_ms(), f"{report.state.value}: {report.why}"[:70])
 
 
 def _report(session: Session, task: str) -> TaskReport:
@@ -160,18 +166,24 @@ def _compare(stack: LocalStack, console: Console) -> int:
     return done.returncode
 
 
-def _summarise(console: Console, course: Course, differences: int) -> None:
+def _summarise(
+    console: Console, course: Course, reports: Sequence[TaskReport], *, is_equal: bool
+) -> None:
     counts = course.counts
     console.rule("summary")
     console.print(
         f"source   {counts.committed:,} transactions, {counts.rows:,} row changes by the shop,"
         f" {counts.rolled_back:,} rolled back, {counts.ddl} DDL statements"
     )
-    for name, seen in (("topic", course.topic), ("target", course.target)):
+    stages = (("topic", "captured", course.topic), ("target", "applied", course.target))
+    for (name, done, seen), report in zip(stages, reports, strict=True):
         p50, p99 = seen.percentile(0.5), seen.percentile(0.99)
         ages = f"p50 {p50:.0f} ms, p99 {p99:.0f} ms" if p50 is not None and p99 is not None else "-"
-        console.print(f"{name:<9}visible after {ages}  ({len(seen.ages_ms):,} sightings)")
-    verdict = "none: every row of every table is equal" if not differences else "see above"
+        console.print(
+            f"{name:<9}{report.seq:,} changes {done}, visible after {ages}"
+            f" ({len(seen.ages_ms):,} sightings)"
+        )
+    verdict = "none: every row of every table is equal" if is_equal else "see above"
     console.print(f"differences  {verdict}")
 
 

@@ -37,16 +37,23 @@ def status(
             while watch:
                 time.sleep(WATCH_S)
                 print_json(as_plain(now.tree.cluster, *read()))
-        elif watch:
-            with Live(as_table(now.tree.cluster, *read()), console=console(), screen=True) as live:
+            return
+
+        def again() -> RenderableType:
+            time.sleep(WATCH_S)
+            try:
+                return as_table(now.tree.cluster, *read())
+            except Retryable as error:
+                return Text(f"{error}\n  {error.fix}", style="yellow")
+
+        out, first = console(), as_table(now.tree.cluster, *read())
+        if watch and out.is_terminal:
+            with Live(first, console=out, screen=True) as live:
                 while True:
-                    time.sleep(WATCH_S)
-                    try:
-                        live.update(as_table(now.tree.cluster, *read()))
-                    except Retryable as error:
-                        live.update(Text(f"{error}\n  {error.fix}", style="yellow"))
-        else:
-            console().print(as_table(now.tree.cluster, *read()))
+                    live.update(again())
+        out.print(first)
+        while watch:  # into a pipe or a file: one behind the other
+            out.print("", again())
 
 
 def as_plain(name: str, cluster: Cluster, found: list[TaskView]) -> dict[str, object]:

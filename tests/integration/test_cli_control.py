@@ -1,16 +1,21 @@
 """The commands a user types about sets, tasks and status, against a real ZooKeeper (and servers, for `wait`)."""
 
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
-from deploy.servers import DatabaseSet, ZooKeeperServer
+from deploy.servers import DatabaseServer, DatabaseSet, ZooKeeperServer
 from millrace.cli import run
 from millrace.cli.arrival import primary_position
 from millrace.errors import Fatal
@@ -22,6 +27,7 @@ from zk.ensemble import Ensemble
 from zk.runner import HeldLease, Report
 from zk.session import Session
 
+ALTERNATE_SCREEN, NORMAL_SCREEN, SHOWN_CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
 SHOP = """
 set: shop
 members: [{host: 127.0.0.1, port: 1}]
@@ -53,13 +59,13 @@ class Shell:
     folder: Path
     capsys: pytest.CaptureFixture[str]
 
-    def __call__(self, *words: str, exit_code: int = 0) -> str:
-        """Run ``millrace …``; its standard output, or its standard error when it fails."""
+    def __call__(self, *words: str, exit_code: int = 0, stream: str = "") -> str:
+        """Run ``millrace …``; its standard output, or its standard error when it fails, or the ``stream`` named."""
         self.capsys.readouterr()
         code = run(list(words))
         output = self.capsys.readouterr()
         assert code == exit_code, output
-        return output.err if exit_code else output.out
+        return str(getattr(output, stream or ("err" if exit_code else "out")))
 
     def file(self, text: str) -> str:
         """A document as a file."""
@@ -197,6 +203,57 @@ def test_status_as_json_is_one_object_with_everything(shell: Shell) -> None:
     }
 
 
+@pytest.mark.parametrize("way", ["terminal", "pipe", "json"])
+def test_a_watched_status_is_told_again_until_ctrl_c(shell: Shell, way: str) -> None:
+    """What changes is seen without a new command; Ctrl-C ends it with 130 and leaves the terminal as it was."""
+    shell("set", "create", "-f", shell.file(SHOP))
+    shell("task", "create", "-f", shell.file(CAPTURE))
+    options = ["--json"] if way == "json" else []
+    with _watched([*options, "-w"], on_terminal=way == "terminal") as (process, seen):
+        eventually(lambda: b"no capture worker is running" in seen, timeout_s=30)
+        assert b"running: " not in seen
+        with _running(shell, ScriptedRunner()):
+            eventually(lambda: b"rows=1" in seen or b'"figures": {"rows": 1}' in seen)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130
+    if way == "terminal":
+        assert seen.count(ALTERNATE_SCREEN) == 1
+        assert seen.partition(ALTERNATE_SCREEN)[2].count(NORMAL_SCREEN) == 1
+        assert seen.endswith(SHOWN_CURSOR + NORMAL_SCREEN)
+    if way == "json":
+        states = [json.loads(line)["tasks"][0]["state"] for line in seen.splitlines()]
+        assert states[0] == "pending"
+        assert "running" in states
+
+
+@contextmanager
+def _watched(
+    options: list[str], *, on_terminal: bool
+) -> Iterator[tuple["subprocess.Popen[bytes]", bytearray]]:
+    """`millrace status` as a process of its own, and what it has printed so far; ended with the block."""
+    ours, its = pty.openpty() if on_terminal else os.pipe()
+    command = (sys.executable, "-m", "millrace", "status", *options)
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "40"}
+    process = subprocess.Popen(command, stdout=its, stdin=subprocess.DEVNULL, env=environment)
+    os.close(its)
+    seen = bytearray()
+
+    def read() -> None:
+        with suppress(OSError):  # EIO: nobody has the terminal any more
+            while found := os.read(ours, 1 << 16):
+                seen.extend(found)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield process, seen
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        os.close(ours)
+
+
 def test_without_an_ensemble_commands_say_what_to_set(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,6 +348,57 @@ def test_wait_needs_one_primary_that_answers(
     assert shell("task", "wait", "shop-apply", exit_code=1).startswith("MR-4203 ")
 
 
+def test_compare_ends_with_one_on_a_difference_and_names_it(
+    shell: Shell,
+    mariadb_server: DatabaseServer,
+    target_server: DatabaseServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Zero while every row is equal, one when not; the same in words and as one JSON object."""
+    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", mariadb_server.password)
+    for name, server in (("shop", mariadb_server), ("warehouse", target_server)):
+        shell("set", "create", "-f", shell.file(_document_of_one(name, server)))
+        server.execute("DROP DATABASE IF EXISTS told")
+        server.execute("CREATE DATABASE told")
+        server.execute("CREATE TABLE told.t (id INT PRIMARY KEY, v VARCHAR(20))")
+        server.execute("INSERT INTO told.t VALUES (1, 'one'), (2, 'two'), (3, 'three')")
+    shell("task", "create", "-f", shell.file(CAPTURE + "include: [told.*]\n"))
+    shell("task", "create", "-f", shell.file(APPLY.replace("target: shop", "target: warehouse")))
+    told = "1 tables, 3 rows: "
+    assert shell("compare", "shop-apply", "--now").endswith(f"{told}equal\n")
+    assert json.loads(shell("compare", "shop-apply", "--now", "--json")) == {
+        "task": "shop-apply",
+        "tables": 1,
+        "rows": 3,
+        "differences": 0,
+        "is_equal": True,
+        "details": [],
+    }
+    target_server.execute("UPDATE told.t SET v = 'zwei' WHERE id = 2")
+    target_server.execute("DELETE FROM told.t WHERE id = 3")
+    words = shell("compare", "shop-apply", "--now", exit_code=1, stream="out")
+    assert words.splitlines() == [
+        "told.t: different: 2",
+        "told.t: missing: 3",
+        f"{told}2 differences",
+    ]
+    assert json.loads(
+        shell("compare", "shop-apply", "--now", "--json", exit_code=1, stream="out")
+    ) == {
+        "task": "shop-apply",
+        "tables": 1,
+        "rows": 3,
+        "differences": 2,
+        "is_equal": False,
+        "details": [
+            {"table": "told.t", "what": "different", "key": "2"},
+            {"table": "told.t", "what": "missing", "key": "3"},
+        ],
+    }
+    for server in (mariadb_server, target_server):
+        server.execute("DROP DATABASE told")
+
+
 @dataclass
 class ReportingRunner(ScriptedRunner):
     """Reports its position again and again, as the test sets it."""
@@ -334,6 +442,12 @@ def _document_of(
     how = verified or {"tls": "require-unverified"}
     plain = {**yaml.safe_load(SHOP), "members": members, "user": source_set.user, **how}
     return yaml.safe_dump(plain)
+
+
+def _document_of_one(name: str, server: DatabaseServer) -> str:
+    members = [{"host": server.host, "port": server.port}]
+    plain = {**yaml.safe_load(SHOP), "set": name, "members": members, "user": server.user}
+    return yaml.safe_dump({**plain, "tls": "require-unverified"})
 
 
 def _commit(source_set: DatabaseSet) -> None:

@@ -5,28 +5,42 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
 
+from consumer.topic.kafka import TopicReader
 from deploy.background import records
 from deploy.servers.process import is_running, session_members
 from millrace.home import home, local_stack_folder
 from tests.fix_servers import FLAVOURS
 from tests.waiting import eventually
+from zk.session import Session
+from zk.tree import Tree
+from zk.view import read_cluster
 
 NAME = "stack-test"
 
 
-def _millrace(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _millrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "millrace", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(
+        command,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module", params=FLAVOURS, ids=str)
-def stack(request: pytest.FixtureRequest) -> Iterator[dict[str, object]]:
+def stack(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """What `millrace up --json` prints."""
     _millrace("down", "--name", NAME)
     done = _millrace("up", "--json", "--name", NAME, "--flavour", str(request.param))
@@ -36,7 +50,7 @@ def stack(request: pytest.FixtureRequest) -> Iterator[dict[str, object]]:
 
 
 def test_passwords_are_in_no_command_line_and_no_world_readable_file(
-    stack: dict[str, object],
+    stack: dict[str, Any],
 ) -> None:
     """Secrets are references everywhere but in files of their owner."""
     folder = local_stack_folder(NAME)
@@ -49,9 +63,9 @@ def test_passwords_are_in_no_command_line_and_no_world_readable_file(
         assert not any(secret in told for secret in secrets)
 
 
-def test_a_killed_server_is_started_again(stack: dict[str, object]) -> None:
+def test_a_killed_server_is_started_again(stack: dict[str, Any]) -> None:
     """The keeper brings a killed primary back, on the same port, with its data."""
-    primary = stack["source"][0]  # type: ignore[index]
+    primary = stack["source"][0]
     login = {name: primary[name] for name in ("host", "port", "user", "password")}
     with pymysql.connect(**login) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE kept")
@@ -67,14 +81,64 @@ def test_a_killed_server_is_started_again(stack: dict[str, object]) -> None:
         assert cursor.execute("SHOW DATABASES LIKE 'kept'") == 1
 
 
-def test_up_prints_where_everything_is_and_down_ends_it(stack: dict[str, object]) -> None:
-    """Every server of the object answers its login; after `down` no process of the stack is left."""
-    servers = [*stack["source"], *stack["targets"]]  # type: ignore[misc]
-    assert [server["role"] for server in servers] == ["primary", "replica", "replica", "primary"]
+_OTHERS = [flavour for flavour in FLAVOURS if flavour is not FLAVOURS[0]]
+
+
+@pytest.mark.parametrize(  # a driver's first micro-batch takes its time: once is enough, `--chaos` has both
+    "stack",
+    [FLAVOURS[0], *(pytest.param(flavour, marks=pytest.mark.chaos) for flavour in _OTHERS)],
+    ids=str,
+    indirect=True,
+    scope="module",
+)
+def test_every_database_that_a_user_creates_is_replicated(stack: dict[str, Any]) -> None:
+    """Made behind `up`, on the primary: its rows arrive on the target, and the status tells who was read, and why."""
+    for statement in (
+        "CREATE DATABASE mine",
+        "CREATE TABLE mine.t (id INT PRIMARY KEY, v VARCHAR(20))",
+        "INSERT INTO mine.t VALUES (1, 'one'), (2, 'two')",
+    ):
+        _asked(stack["source"][0], statement)
+    address = {"MILLRACE_ZOOKEEPER": stack["zookeeper"], "MILLRACE_CLUSTER": "default"}
+    waited = _millrace("task", "wait", "shop-to-warehouse", "--timeout", "120", **address)
+    assert waited.returncode == 0, waited.stderr + _millrace("status", **address).stdout
+    target = stack["targets"][0]
+    assert _asked(target, "SELECT * FROM mine.t ORDER BY id") == [(1, "one"), (2, "two")]
+    assert _asked(target, "SHOW DATABASES LIKE 'kept'") == [("kept",)], "of the test before"
+    told = json.loads(_millrace("status", "--json", **address).stdout)
+    figures = next(t["figures"] for t in told["tasks"] if t["task"] == "shop-capture")
+    members = [f"{server['host']}:{server['port']}" for server in stack["source"]]
+    chosen, *others = figures["choice"].removeprefix("chosen: ").split(" | ")
+    assert figures["choice"].startswith(f"chosen: {figures['source']} (replica, ")
+    assert sorted(reason.split(" ")[0] for reason in (chosen, *others)) == sorted(members)
+    assert all(reason.endswith("): admissible") for reason in (chosen, *others))
+
+
+def test_up_prints_where_everything_is_and_down_ends_it(stack: dict[str, Any]) -> None:
+    """One object of known fields; every server of it answers; after `down` no process of the stack is left."""
+    assert set(stack) == {
+        *("source", "targets", "kafka", "zookeeper", "registry"),
+        *("home", "relay_dir", "topic", "tasks"),
+    }
+    servers = [*stack["source"], *stack["targets"]]
+    assert [(server["set"], server["role"]) for server in servers] == [
+        ("shop", "primary"),
+        ("shop", "replica"),
+        ("shop", "replica"),
+        ("warehouse", "primary"),
+    ]
     for server in servers:
-        login = {name: server[name] for name in ("host", "port", "user", "password")}
-        pymysql.connect(**login).close()
-    assert set(stack) >= {"kafka", "zookeeper", "registry", "home", "relay_dir", "topic", "tasks"}
+        assert set(server) == {"set", "role", "host", "port", "user", "password"}
+        assert _asked(server, "SELECT @@read_only") == [(int(server["role"] == "replica"),)]
+    assert stack["tasks"] == {"capture": ["shop-capture"], "apply": ["shop-to-warehouse"]}
+    with closing(TopicReader(stack["kafka"], stack["topic"])) as reader:
+        assert reader.ends().stable > 0
+    with closing(Session.open(stack["zookeeper"])) as session:
+        views = read_cluster(session, Tree("default")).tasks
+    assert sorted(views) == sorted(name for names in stack["tasks"].values() for name in names)
+    with urllib.request.urlopen(f"{stack['registry']}/subjects", timeout=10) as answer:
+        assert any("millrace" in subject for subject in json.load(answer))
+    assert list(Path(stack["relay_dir"]).glob("*.000001/mysql-bin.000001"))
     assert stack["home"] == str(home())
     standing = records(local_stack_folder(NAME))
     assert all(is_running(record.identity) for record in standing)
@@ -82,6 +146,13 @@ def test_up_prints_where_everything_is_and_down_ends_it(stack: dict[str, object]
     assert _millrace("down", "--name", NAME).returncode == 0
     assert not any(session_members(record.identity) for record in standing)
     assert not local_stack_folder(NAME).exists()
+
+
+def _asked(server: dict[str, Any], statement: str) -> list[tuple[Any, ...]]:
+    login = {name: server[name] for name in ("host", "port", "user", "password")}
+    with pymysql.connect(**login, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall())
 
 
 def _answers(login: dict[str, object]) -> bool:
