@@ -1,9 +1,13 @@
 """Source against target, every row of every table, with the servers' own words: no code of ours decodes anything here.
 
-Each value becomes text on its server in a way that loses nothing (``_exact``), and a row a digest of its texts.
+Each value becomes text on its server in a way that loses nothing (``_exact``; of a long type a digest: a server makes
+NULL of a text longer than its ``max_allowed_packet``), and a row a digest of its texts.
 First each side sums the digests of a table (120 bits and the count: order does not matter, a row that stands twice
 counts twice). Where the sums differ, all rows of both sides are read and struck off against each other; what is left
 is different, missing or extra.
+
+A database is looked at when the source has it, or when the task has applied rows there: the target may hold others'
+databases too, and what a lost DROP DATABASE left is found all the same.
 
 Compare when nothing is being written: each side is one snapshot, but not of the same moment.
 Not done here: structure beyond the columns' names, indexes, views; repairing.
@@ -14,8 +18,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from consumer.binding import quoted
+from consumer.book import layout_of
 from consumer.target.connection import Endpoint, Row, TargetConnection, connect
 from consumer.target.inventory import TableKey, TargetColumn, TargetTable, read_inventory
+from consumer.target.progress import read_schemas
+from millrace.errors import Fatal
 
 FETCH_ROWS = 5_000
 SHOWN_MAX = 20  # differing rows named for each table
@@ -54,9 +61,12 @@ class Comparison:
 
 
 def compare_sets(
-    source: Endpoint, target: Endpoint, admits: Callable[[str, str], bool]
+    source: Endpoint, target: Endpoint, admits: Callable[[str, str], bool], *, task: str = ""
 ) -> Comparison:
-    """Every table of the source that is admitted, and tables of those databases that only the target has."""
+    """Every table of the source that is admitted, and tables of those databases that only the target has.
+
+    Databases that the source does not have any more count where the apply task ``task`` has applied rows.
+    """
     left, right = connect(source), connect(target)
     try:
         for session in (left, right):
@@ -65,7 +75,7 @@ def compare_sets(
         here = _admitted(left, admits)
         there = _admitted(right, admits)
         found = Comparison()
-        databases = {database for database, _ in here}
+        databases = _databases(left) | (_written(right, task) if task else set())
         for key in sorted(here.keys() | {key for key in there if key[0] in databases}):
             name = ".".join(key)
             if key not in here or key not in there:
@@ -77,6 +87,22 @@ def compare_sets(
     finally:
         left.close()
         right.close()
+
+
+def _databases(session: TargetConnection) -> set[str]:
+    names = session.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
+    return {name.decode() if isinstance(name, bytes) else str(name) for (name,) in names}
+
+
+def _written(session: TargetConnection, task: str) -> set[str]:
+    """The databases of the tables whose records the task was shown; none while it has not begun."""
+    try:
+        texts = read_schemas(session, task).texts.values()
+    except Fatal as exc:
+        if exc.code != "MR-5012":
+            raise
+        return set()
+    return {layout_of(text).table.database for text in texts}
 
 
 def _admitted(
@@ -187,7 +213,13 @@ def _quoted(name: str) -> str:
 
 
 def _exacts(table: TargetTable, columns: list[str], other: TargetTable) -> list[str]:
-    return [_exact(table.columns[name], other.columns[name]) for name in columns]
+    key = _key_columns(table)
+    found = []
+    for name in columns:
+        column = table.columns[name]
+        is_long = column.base_type in _LONG and name not in key
+        found.append((_digest if is_long else _exact)(column, other.columns[name]))
+    return found
 
 
 _HEX = {
@@ -201,6 +233,16 @@ _HEX = {
 }
 _HEX |= {"geomcollection", "geometrycollection", "vector", "binary", "varbinary"}
 _HEX |= {"tinyblob", "blob", "mediumblob", "longblob"}
+_LONG = _HEX - {"binary", "varbinary"} | {"text", "mediumtext", "longtext", "json"}
+
+
+def _digest(column: TargetColumn, other: TargetColumn) -> str:
+    """SQL for a digest of the bytes of a value that may be long."""
+    name = _quoted(column.name)
+    is_text = column.base_type == "json" or column.charset
+    if is_text and (column.base_type, column.charset) != (other.base_type, other.charset):
+        name = f"CONVERT({name} USING utf8mb4)"
+    return f"SHA2(CAST({name} AS BINARY), 224)"
 
 
 def _exact(column: TargetColumn, other: TargetColumn) -> str:

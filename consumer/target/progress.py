@@ -149,14 +149,19 @@ def read_standing(connection: TargetConnection, task: str) -> Standing:
         f"SELECT first_seq, bitmap FROM {DATABASE}.applied WHERE task = %s",
         (task,),
     )
+    book = read_schemas(connection, task)
+    connection.commit()
+    applied = from_bitmaps((_int(first), _bytes(bits)) for first, bits in bitmaps)
+    return Standing(_mark(marks[0]) if marks else None, applied, book)
+
+
+def read_schemas(connection: TargetConnection, task: str) -> Book:
+    """Schemas that the topic has shown the task. The transaction under way goes on."""
     schemas = connection.query(
         f"SELECT id, schema_text FROM {DATABASE}.record_schema WHERE task = %s",
         (task,),
     )
-    connection.commit()
-    applied = from_bitmaps((_int(first), _bytes(bits)) for first, bits in bitmaps)
-    book = Book({_int(number): str(text) for number, text in schemas})
-    return Standing(_mark(marks[0]) if marks else None, applied, book)
+    return Book({_int(number): str(text) for number, text in schemas})
 
 
 def _mark(row: Row) -> Mark:

@@ -62,15 +62,15 @@ def wait_until_arrived(now: Control, name: str, *, timeout_s: float) -> Arrival:
 
 def source_set_of(now: Control, task: TaskDocument) -> str:
     """The set whose changes the task carries; Fatal MR-4203 when nothing here captures its topic."""
-    if isinstance(task, CaptureTask):
-        return task.set_name
-    assert isinstance(task, ApplyTask), "there are two kinds"
+    return task.set_name if isinstance(task, CaptureTask) else capture_task_of(now, task).set_name
+
+
+def capture_task_of(now: Control, task: ApplyTask) -> CaptureTask:
+    """Which captures to the apply task's topic, by whatever address of the same brokers; Fatal MR-4203."""
     for entry in now.store.tasks().values():
-        if not isinstance(entry, TaskEntry) or not isinstance(entry.document, CaptureTask):
-            continue
-        output = entry.document.output
-        if (output.bootstrap, output.topic) == (task.source.bootstrap, task.source.topic):
-            return entry.document.set_name
+        document = entry.document if isinstance(entry, TaskEntry) else None
+        if isinstance(document, CaptureTask) and document.output.is_same_topic(task.source):
+            return document
     raise Fatal("MR-4203", f"no task captures to the topic {task.source.topic}")
 
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.control import Control, console, control, print_json
-from schemas.documents import ApplyTask, CaptureTask, TableFilter
+from millrace.cli.control import console, control, print_json
+from schemas.documents import ApplyTask
 
 Timeout = Annotated[
     float, typer.Option(min=0.0, help="Seconds to wait until everything is applied first.")
@@ -19,7 +19,7 @@ def compare(task: str, *, timeout: Timeout = 60.0, now: Now = False, json: Json 
     """Compare every row of the source set with the target set of an apply task, or of a capture task's only one."""
     from consumer.compare import compare_sets
     from consumer.target.members import primary_member
-    from millrace.cli.arrival import source_set_of, wait_until_arrived
+    from millrace.cli.arrival import capture_task_of, wait_until_arrived
     from millrace.errors import Fatal
 
     with control() as cluster:
@@ -28,10 +28,10 @@ def compare(task: str, *, timeout: Timeout = 60.0, now: Now = False, json: Json 
         document = cluster.store.task_entry(task).document
         if not isinstance(document, ApplyTask):
             raise Fatal("MR-5060", f"{task} is not an apply task: it has no target to compare with")
-        source = primary_member(cluster.store.set_document(source_set_of(cluster, document)))
+        captured = capture_task_of(cluster, document)
+        source = primary_member(cluster.store.set_document(captured.set_name))
         target = primary_member(cluster.store.set_document(document.target))
-        tables = _published(cluster, document)
-    found = compare_sets(source, target, tables.admits)
+    found = compare_sets(source, target, captured.tables.admits, task=task)
     details = [{"table": d.table, "what": d.what, "key": d.key} for d in found.differences]
     if json:
         print_json(
@@ -51,12 +51,3 @@ def compare(task: str, *, timeout: Timeout = 60.0, now: Now = False, json: Json 
         verdict = "equal" if found.is_equal else f"{found.difference_count} differences"
         out.print(f"{found.tables} tables, {found.rows} rows: {verdict}")
     sys.exit(0 if found.is_equal else 1)
-
-
-def _published(cluster: Control, task: ApplyTask) -> TableFilter:
-    """The tables that the capture task of this topic publishes."""
-    for entry in cluster.store.tasks().values():
-        document = getattr(entry, "document", None)
-        if isinstance(document, CaptureTask) and document.output.topic == task.source.topic:
-            return document.tables
-    return TableFilter()

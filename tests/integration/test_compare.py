@@ -6,7 +6,11 @@ import pytest
 
 from consumer.compare import Comparison, Difference, compare_sets
 from deploy.servers import DatabaseServer
-from tests.apply_local import endpoint_of
+from schemas.gtid import Flavour
+from tests.apply_local import apply_task, endpoint_of, run_once
+from tests.apply_tables import integer, table
+from tests.apply_topic import RecordStream
+from tests.fix_servers import NewServer
 
 TABLES = (
     "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(20), f FLOAT, b BLOB, e ENUM('x','y'), g GEOMETRY)",
@@ -79,3 +83,76 @@ def test_many_differences_are_counted_and_the_first_named(
     found = _compared(sides)
     assert found.difference_count == 100
     assert len(found.differences) == 20
+
+
+def _applied(target: DatabaseServer, name: str) -> None:
+    """A database on the target, made and filled by an apply task of this name."""
+    stream = RecordStream(flavour=target.flavour)
+    stream.ddl(f"CREATE DATABASE {name}")
+    stream.ddl("CREATE TABLE t (id INT PRIMARY KEY)", database=name)
+    stream.insert(table(name, "t", integer("id")), {"id": 1})
+    stream.commit()
+    run_once(target, apply_task(name), stream)
+
+
+def test_what_a_lost_drop_left_on_the_target_is_found(
+    sides: tuple[DatabaseServer, DatabaseServer],
+) -> None:
+    """A database that the task has written and the source has no more; a table that was its database's last one.
+
+    What others keep on the target is not looked at.
+    """
+    source, target = sides
+    name = f"dropped_{source.flavour}"
+    _applied(target, name)
+
+    def compared(task: str) -> list[Difference]:
+        ends = endpoint_of(source), endpoint_of(target)
+        return compare_sets(*ends, lambda database, _: database == name, task=task).differences
+
+    extra = [Difference(f"{name}.t", "extra", "(the whole table)")]
+    try:
+        assert compared(name) == extra
+        assert compared("another") == []
+        assert compare_sets(
+            endpoint_of(source), endpoint_of(target), lambda *_: False, task=name
+        ).is_equal
+        source.execute(f"CREATE DATABASE {name}")
+        assert compared("another") == extra
+    finally:
+        for server in sides:
+            server.execute(f"DROP DATABASE IF EXISTS {name}")
+
+
+def test_a_task_that_has_not_begun_has_written_nothing(new_server: NewServer) -> None:
+    """Its target has none of our tables yet."""
+    server = new_server(Flavour.MARIADB)
+    ends = endpoint_of(server), endpoint_of(server)
+    assert compare_sets(*ends, lambda *_: True, task="new").is_equal
+
+
+@pytest.mark.parametrize(
+    "column", ["LONGBLOB", "LONGTEXT", "LONGTEXT CHARACTER SET latin1", "JSON"]
+)
+def test_values_longer_than_the_servers_take_are_compared(
+    sides: tuple[DatabaseServer, DatabaseServer], column: str
+) -> None:
+    """A server makes NULL of a text beyond max_allowed_packet; of what differs only at its end too."""
+    limits = [(side, side.execute("SELECT @@GLOBAL.max_allowed_packet")[0][0]) for side in sides]
+    try:
+        for side, end in zip(sides, "xy", strict=True):
+            side.execute("SET GLOBAL max_allowed_packet = 1048576")
+            side.execute(
+                f"CREATE TABLE long_values (id INT PRIMARY KEY, v {column}, w {column})",
+                db="compared",
+            )
+            text = f"CONCAT('\"', REPEAT('a', 700000), '{end}', '\"')"
+            side.execute(
+                f"INSERT INTO long_values VALUES (1, {text}, {text}), (2, NULL, '1')", db="compared"
+            )
+        assert _compared(sides).differences == [
+            Difference("compared.long_values", "different", "1")
+        ]
+    finally:
+        for side, limit in limits:
+            side.execute(f"SET GLOBAL max_allowed_packet = {limit}")
