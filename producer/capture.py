@@ -9,6 +9,7 @@ Every start is a full start: the lease is verified, the topic's tail says where 
     step                           a crash behind it leaves
     1 open the publisher           a fence record of our epoch; the former owner can't write any more
     2 attach to the set's stream   relay files, which may be deleted
+      (inside a source transaction: only where its rows are those of the topic, see ``producer.resume``)
     3 publish a batch              the batch whole or not at all; the next start reads the tail
     4 report                       a status that is older than the topic; nothing is resumed from it
 
@@ -18,7 +19,7 @@ Kafka instance closed. Not done here: retries, leases, states (``zk.supervisor``
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -31,6 +32,7 @@ from producer.publisher.config import PublisherConfig, transactional_id
 from producer.publisher.opening import NO_END, TailHint
 from producer.publisher.publisher import Publisher
 from producer.relay.reader import RelayReader
+from producer.resume import Resumed, resume_inside
 from producer.set_stream import SetStream, SetStreams, login_of
 from producer.source.inventory import ask_flavour
 from schemas.coordinates import Coordinates
@@ -91,20 +93,22 @@ class CaptureRunner:
                         return
                     if is_first:
                         progress = _from_first_file(stream, at, progress)
-                    converter = Converter(
-                        source=ConverterSource(
-                            set_name=task.set_name,
-                            task_name=task.name,
-                            flavour=flavour,
-                            topic=task.output.topic,
-                            filter=task.tables,
-                        ),
-                        reader=reader,
-                        register=registry.register,
-                        progress=progress,
-                        at=at,
+                    source = ConverterSource(
+                        set_name=task.set_name,
+                        task_name=task.name,
+                        flavour=flavour,
+                        topic=task.output.topic,
+                        filter=task.tables,
                     )
-                    _Pump(stream, reader, publisher, report).run(converter, stop)
+                    pump = _Pump(stream, reader, publisher, report)
+                    convert = converting(source, reader, registry.register)
+                    if progress.open is not None:
+                        pump.tell(why=f"compares the rows of {progress.open.gtid} with the topic's")
+                        resumed = _resumed(publisher, stream, reader, convert=convert, stop=stop)
+                        if resumed is None:
+                            return
+                        at, progress = resumed.at, resumed.progress
+                    pump.run(convert(progress, at), stop)
 
     def _publisher_config(self, task: CaptureTask, flavour: Flavour, epoch: int) -> PublisherConfig:
         topic = task.output.topic
@@ -135,12 +139,12 @@ class _Pump:
 
     def run(self, converter: Converter, stop: threading.Event) -> None:
         with Handoff(converter, rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX) as handoff:
-            self._tell(why="caught up: waits for changes")
+            self.tell(why="caught up: waits for changes")
             try:
                 self._publish_all(handoff, stop)
             finally:
                 # where the topic ends now is what a start after retention took everything has to know
-                self._tell(why="ends")
+                self.tell(why="ends")
 
     def _publish_all(self, handoff: Handoff, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -159,9 +163,10 @@ class _Pump:
 
     def _tell_now_and_then(self, *, why: str) -> None:
         if time.monotonic() - self._reported_at_s >= REPORT_S:
-            self._tell(why=why)
+            self.tell(why=why)
 
-    def _tell(self, *, why: str) -> None:
+    def tell(self, *, why: str) -> None:
+        """Report."""
         self._reported_at_s = time.monotonic()
         hint = self._publisher.hint
         progress = hint.progress
@@ -210,10 +215,46 @@ def first_coordinates(
         stream.check()
         if stream.is_agreed:
             at = stream.first(reader) if is_first else reader.seek(progress.gtid_set)
-            if at is not None and (not is_first or stream.relay.position_before(at) is not None):
+            if at is None or not stream.is_received(at):
+                pass
+            elif not is_first or stream.relay.position_before(at) is not None:
                 return at
         stop.wait(POLL_S)
     return None
+
+
+def converting(
+    source: ConverterSource, reader: RelayReader, register: Callable[[str, str], int]
+) -> Callable[[Progress, Coordinates], Converter]:
+    """Makes converters: behind this progress, from this place of the relay log."""
+
+    def convert(progress: Progress, at: Coordinates) -> Converter:
+        return Converter(source=source, reader=reader, register=register, progress=progress, at=at)
+
+    return convert
+
+
+def _resumed(
+    publisher: Publisher,
+    stream: SetStream,
+    reader: RelayReader,
+    *,
+    convert: Callable[[Progress, Coordinates], Converter],
+    stop: threading.Event,
+) -> Resumed | None:
+    """Where the open source transaction goes on; None when stopped."""
+
+    def may_wait() -> bool:
+        stream.check()
+        return not stop.is_set()
+
+    progress = publisher.progress
+    with closing(publisher.published_part()) as part:
+        places = reader.seek_all(progress.gtid_set)
+        resumed = resume_inside(part, places, progress, convert=convert, may_wait=may_wait)
+    if resumed is not None:
+        reader.release(resumed.at)
+    return resumed
 
 
 def _from_first_file(stream: SetStream, at: Coordinates, progress: Progress) -> Progress:

@@ -69,12 +69,21 @@ class Receiver:
     """Runs in a thread of its own; ``status`` may be read from others."""
 
     def __init__(
-        self, source: ReceiverSource, relay: RelayLog, *, wanted: GtidPosition | None
+        self,
+        source: ReceiverSource,
+        relay: RelayLog,
+        *,
+        wanted: GtidPosition | None,
+        is_whole: bool = False,
     ) -> None:
-        """``wanted``: everything behind it is needed (None: everything that the source has)."""
+        """``wanted``: everything behind it is needed (None: everything that the source has).
+
+        ``is_whole``: all of it from this member, also what another's sub-directory holds.
+        """
         self._source = source
         self._relay = relay
         self._wanted = wanted
+        self._is_whole = is_whole
         self._figures = StreamFigures()
         self._server = ""
         self._connects = 0
@@ -145,7 +154,9 @@ class Receiver:
             return None
         with RelayReader(self._relay) as reader:
             if self._wanted is not None:
-                return resume if reader.seek(self._wanted) is not None else None
+                at = reader.seek(self._wanted)
+                is_ours = at is not None and at.subdir == resume.at.subdir
+                return resume if is_ours or (at is not None and not self._is_whole) else None
             begin = reader.first()
         oldest = find_file(connection, flavour=identity.flavour, wanted=None)
         before = previous_gtids(connection, flavour=identity.flavour, file=oldest)
@@ -154,7 +165,7 @@ class Receiver:
 
     def _wanted_of_source(self) -> GtidPosition | None:
         """What the new sub-directory must begin with: what the relay log has already need not come again."""
-        if self._wanted is None or self._relay.end() is None:
+        if self._wanted is None or self._relay.end() is None or self._is_whole:
             return self._wanted
         if not self._is_continuous and not self.agreed.is_set():
             return self._wanted  # nobody has read of it yet, and nobody shall

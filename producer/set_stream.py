@@ -13,7 +13,7 @@ task still needs is asked of the source. Not done here: publishing, choosing ano
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,10 +28,13 @@ from producer.source.connection import Login
 from producer.source.dump import Reader
 from producer.source.inventory import ask_members
 from schemas.coordinates import Coordinates
-from schemas.documents import SetDocument, resolve_secret
+from schemas.documents import Member, SetDocument, resolve_secret
 from schemas.gtid import GtidPosition
 
 PURGE_INTERVAL_S = 600.0  # a disk that fills in ten minutes with 15 GiB left fills at 25 MB/s
+
+# A file is gone: the log must be opened anew. An open source transaction has other rows: another member is tried.
+_FAILING_ALL = frozenset({"MR-2011", "MR-6508"})
 
 log = get_logger("producer.set_stream")
 
@@ -45,17 +48,25 @@ def login_of(document: SetDocument) -> Login:
 class SetStream:
     """A running upstream; made by ``SetStreams``."""
 
-    def __init__(self, document: SetDocument, root: Path, *, wanted: GtidPosition | None) -> None:
+    def __init__(
+        self,
+        document: SetDocument,
+        root: Path,
+        *,
+        wanted: GtidPosition | None,
+        avoided: Collection[Member] = (),
+    ) -> None:
         login = login_of(document)
         self.choice: Choice = choose(
-            ask_members(document.members, login, wanted=wanted), wanted=wanted
+            ask_members(document.members, login, wanted=wanted), wanted=wanted, avoided=avoided
         )
         self.wanted = wanted
+        self._is_whole = bool(avoided)
         self._relay = RelayLog.open(root, flavour=self.choice.flavour)
         source = ReceiverSource(
             member=self.choice.member, login=login, reader=Reader.for_set(document.name)
         )
-        self._receiver = Receiver(source, self._relay, wanted=wanted)
+        self._receiver = Receiver(source, self._relay, wanted=wanted, is_whole=self._is_whole)
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self._purging = threading.Lock()
@@ -88,6 +99,11 @@ class SetStream:
         """Whether the relay log was compared with its server: before, it may hold what the server has no more."""
         return self._receiver.agreed.is_set()
 
+    def is_received(self, at: Coordinates) -> bool:
+        """Whether a task may begin at ``at``; not if that is another member's, and this one's are asked for."""
+        end = self._relay.end()
+        return not self._is_whole or (end is not None and end.subdir == at.subdir)
+
     def reaches(self, wanted: GtidPosition | None) -> bool:
         """Whether a task that begins at ``wanted`` finds it here, now or as soon as it is received."""
         if self.wanted is None or (wanted is not None and wanted.includes(self.wanted)):
@@ -109,6 +125,11 @@ class SetStream:
             purge_due(self._relay, PurgePolicy())
         finally:
             self._purging.release()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it was ended because its member's rows were not those of a task's open source transaction."""
+        return isinstance(self._failure, Retryable) and self._failure.code == "MR-6508"
 
     def fail(self, error: BaseException) -> None:
         """Make every task let go with ``error``."""
@@ -137,6 +158,7 @@ class SetStreams:
         self._streams: dict[str, SetStream] = {}
         self._tasks: dict[str, set[str]] = {}
         self._earlier: dict[str, GtidPosition | None] = {}
+        self._avoided: dict[str, set[Member]] = {}  # whose rows were not those of an open one
 
     @contextmanager
     def attach(
@@ -147,9 +169,10 @@ class SetStreams:
         try:
             yield stream
         except Retryable as error:
-            if (
-                error.code == "MR-2011"
-            ):  # a file is gone: all let go, so that the log is opened anew
+            if error.code == "MR-6508":
+                with self._lock:
+                    self._avoided.setdefault(document.name, set()).add(stream.choice.member)
+            if error.code in _FAILING_ALL:
                 stream.fail(error)
             raise
         finally:
@@ -161,7 +184,12 @@ class SetStreams:
             stream = self._streams.get(name)
             if stream is None:
                 known = [self._earlier.pop(name)] if name in self._earlier else []
-                stream = SetStream(document, self._root / name, wanted=_earliest([*known, wanted]))
+                stream = SetStream(
+                    document,
+                    self._root / name,
+                    wanted=_earliest([*known, wanted]),
+                    avoided=self._avoided.get(name, ()),
+                )
                 log.info("source chosen", set=name, member=str(stream.choice.member))
                 self._streams[name], self._tasks[name] = stream, set()
             elif not stream.reaches(wanted):
@@ -179,7 +207,10 @@ class SetStreams:
         with self._lock:
             self._tasks[name].discard(task)
             if not self._tasks[name]:
-                self._streams.pop(name).close()
+                stream = self._streams.pop(name)
+                stream.close()
+                if not stream.is_refused:
+                    self._avoided.pop(name, None)
 
 
 def _earliest(wanted: Sequence[GtidPosition | None]) -> GtidPosition | None:

@@ -2,8 +2,8 @@
 
 A source transaction larger than one batch leaves ``open`` set between its parts: its GTID is not in ``gtid_set``
 before its last row is in. ``rows`` counts the rows of it in binlog order before any filter, so that the count
-means the same under any filter and any cut. Not done here: saying whether another server logs these rows in the same
-order (it need not).
+means the same under any filter and any cut. Another server need not log these rows in the same order: before a count
+is believed, the rows are compared (``producer.resume``).
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,8 @@
 
 The envelope is laid out so that what orders a stream stands last, behind the images whatever their schema:
 
-    …  source.seq   long     zigzag varint
+    …  source…      set, ts_ms, server_id, gtid, file, pos, row, event_flags: where and when it was logged
+       source.seq   long     zigzag varint
        op           string   0x02, then one of c u d
        ts_ms        long     zigzag varint
        id           string   length, then the GTID's text          ─┐
@@ -25,6 +26,7 @@ from millrace.errors import Fatal
 _FRAMING_BYTES = 5
 _VARINT_BYTES_MAX = 10
 _ID_BYTES_MAX = 36 + 1 + 32 + 1 + 20  # uuid:tag:number
+_FILE_BYTES_MAX = 512
 _OPS = (b"c", b"u", b"d")
 _GTID = re.compile(
     rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:(?:[a-z_][a-z0-9_]{0,31}:)?\d+|\d+-\d+-\d+"
@@ -58,6 +60,23 @@ def read_suffix(value: bytes, *, likely_id_bytes: int = 0) -> RowSuffix:
         raise Fatal("MR-6007", "a row record has no op where it belongs")
     seq, _ = _varint_before(value, op_end - 2)
     return RowSuffix(seq, op.decode(), ts_ms, gtid.decode(), total_order, value[-1] == 1)
+
+
+def read_content(value: bytes, suffix: RowSuffix) -> bytes:
+    """What the row says, whoever logged it: images, task, table and set; Fatal MR-6007.
+
+    Without schema id, place and times: two servers that hold the same row give equal bytes, and only those.
+    """
+    _, at = _varint_before(value, len(value) - 1)
+    gtid = _prefixed(suffix.gtid.encode())
+    _, at = _varint_before(value, at - len(gtid))
+    at -= len(b"\2c")
+    for _field in ("seq", "event_flags", "row", "pos"):
+        _, at = _varint_before(value, at)
+    at = _file_before(value, at, gtid) - len(gtid)
+    for _field in ("server_id", "ts_ms"):
+        _, at = _varint_before(value, at)
+    return value[_FRAMING_BYTES:at]
 
 
 def _varint_before(value: bytes, end: int) -> tuple[int, int]:
@@ -96,3 +115,22 @@ def _gtid_of_length(value: bytes, end: int, length: int) -> tuple[bytes, int] | 
     if is_prefixed and _GTID.fullmatch(value, start, end):
         return value[start:end], before
     return None
+
+
+def _file_before(value: bytes, end: int, gtid: bytes) -> int:
+    """Where the file's name that ends before ``end`` starts, length included: behind its row's GTID."""
+    for length in range(_FILE_BYTES_MAX):
+        start = end - length - (1 if length < 0x40 else 2)
+        if value.endswith(gtid, 0, max(start, 0)) and value[start:end] == _prefixed(
+            value[end - length : end]
+        ):
+            return start
+    raise Fatal("MR-6007", f"a row record names no file behind its GTID before byte {end}")
+
+
+def _prefixed(text: bytes) -> bytes:
+    """An Avro string below 8 KiB."""
+    zigzag = len(text) << 1
+    if zigzag < 0x80:
+        return bytes([zigzag]) + text
+    return bytes([zigzag & 0x7F | 0x80, zigzag >> 7]) + text

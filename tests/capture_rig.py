@@ -1,17 +1,23 @@
 """Capture without Kafka: from the set to records, taken up again after every error, as the supervisor does."""
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from millrace.errors import MillraceError, Retryable
-from producer.converter.converter import Converter, ConverterSource
+from producer.capture import converting, first_coordinates
+from producer.converter.converter import ConverterSource
 from producer.relay.reader import RelayReader
+from producer.resume import resume_inside
 from producer.set_stream import SetStream, SetStreams
+from schemas.control import RecordKind
 from schemas.coordinates import Coordinates
 from schemas.documents import SetDocument, TableFilter
+from schemas.framing import peek_kind
 from schemas.progress import Progress
 from schemas.record import RowRecord, SchemaBook
-from tests.converter_rig import MemoryRegistry, decoded
+from schemas.suffix import read_suffix
+from tests.converter_rig import MemoryRegistry, decoded, raw_records
 
 PAUSE_S = 0.2
 
@@ -28,6 +34,19 @@ class MemoryCapture:
     members: list[str] = field(default_factory=list)
     errors: list[MillraceError] = field(default_factory=list)
     error: MillraceError | None = None
+    values: list[bytes] = field(default_factory=list)  # of rows and statements: the topic
+    ends_inside: bool = False  # at the first batch that ends inside of a source transaction
+
+    def units(self) -> Iterator[bytes]:
+        """What stands of the open source transaction, as ``publisher.published_part`` finds it."""
+        opened = self.progress.open
+        assert opened is not None
+        return iter([value for value in self.values if _gtid_of(value) == opened.gtid])
+
+    @property
+    def is_alive(self) -> bool:
+        """False once it came to its end."""
+        return self._thread.is_alive()
 
     def __enter__(self) -> "MemoryCapture":
         self._stop = threading.Event()
@@ -58,34 +77,41 @@ class MemoryCapture:
             stream.reader() as reader,
         ):
             self.members.append(str(stream.choice.member))
-            at = self._first(stream, reader)
+            at = first_coordinates(stream, reader, progress=self.progress, stop=self._stop)
             if at is not None:
                 self._convert(stream, reader, at)
 
-    def _first(self, stream: SetStream, reader: RelayReader) -> Coordinates | None:
-        while not self._stop.wait(0.02):
-            stream.check()
-            at = reader.seek(self.progress.gtid_set)
-            if at is not None:
-                return at
-        return None
-
     def _convert(self, stream: SetStream, reader: RelayReader, at: Coordinates) -> None:
-        flavour = stream.choice.flavour
         name = self.document.name
-        converter = Converter(
-            source=ConverterSource(name, "capture", flavour, name, self.filter),
-            reader=reader,
-            register=self._registry,
-            progress=self.progress,
-            at=at,
-        )
+        source = ConverterSource(name, "capture", stream.choice.flavour, name, self.filter)
+        convert = converting(source, reader, self._registry)
+        progress = self.progress
+        if progress.open is not None:
+
+            def may_wait() -> bool:
+                stream.check()
+                return not self._stop.is_set()
+
+            places = reader.seek_all(progress.gtid_set)
+            resumed = resume_inside(self, places, progress, convert=convert, may_wait=may_wait)
+            if resumed is None:
+                return
+            at, progress = resumed.at, resumed.progress
+        converter = convert(progress, at)
         while not self._stop.is_set():
             batch = converter.next_batch(rows_max=500, bytes_max=1 << 20, timeout_s=0.1)
             if batch is None:
                 stream.check()
                 continue
             records = decoded(batch, self._book)
+            found = [value for _, value in raw_records(batch)]
+            self.values += [value for value in found if peek_kind(value) is RecordKind.ROW]
             self.rows += [record for record in records if isinstance(record, RowRecord)]
             self.progress = batch.progress
             reader.release(batch.coordinates)
+            if batch.progress.open is not None and self.ends_inside:
+                self._stop.set()
+
+
+def _gtid_of(value: bytes) -> str:
+    return read_suffix(value).gtid

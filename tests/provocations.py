@@ -68,6 +68,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-3016": "test_commits_that_can_not_be_read_back_end_the_publisher",
     "MR-3017": "test_a_recreated_topic_is_not_taken_for_a_new_task",
     "MR-3018": "test_committed_records_that_have_gone_stop_the_task",
+    "MR-3019": "test_what_stands_of_an_open_source_transaction_is_read_back_or_its_loss_is_told",
     "MR-3501": "test_a_topic_that_is_not_there_is_said_in_one_sentence",
     "MR-3502": "test_a_topics_broker_is_found_through_the_task_that_has_it",
     "MR-3503": "test_verify_names_the_offset_of_a_violation",

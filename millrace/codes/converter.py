@@ -47,9 +47,11 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-6508",
-        "the source transaction to go on with is not the next one",
-        "A large transaction was delivered in part, and the relay log does not continue with it.",
-        "Let the task read from the server (or a copy of its binlog) that it read from before.",
+        "a source transaction that was published in part goes on in another way",
+        "The task read it from another member before, and the one that is read now logged its rows in another order, or"
+        " other rows. Going on could lose and double rows. Other members are tried, those that disagreed last.",
+        "Bring back the member that was read before, or the worker with its relay directory; nothing else is to do. If both"
+        " are lost, start the task on a new topic at the GTID set in its status.",
     ),
     Code(
         "MR-6509",

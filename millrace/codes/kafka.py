@@ -118,6 +118,14 @@ CODES: tuple[Code, ...] = (
         " them again.",
     ),
     Code(
+        "MR-3019",
+        "rows of a source transaction that is published in part have gone from the topic",
+        "Retention took the first of its rows before the last were published, so nothing shows that the source still has"
+        " the same rows in the same order.",
+        "Start the task on a new topic, at the GTID set in its status; give the topic more room (retention.bytes,"
+        " retention.ms) than the largest source transaction takes.",
+    ),
+    Code(
         "MR-3501",
         "the topic can't be read",
         "No broker answers, the topic doesn't exist, or the right to read it is missing.",

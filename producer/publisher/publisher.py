@@ -34,6 +34,7 @@ from producer.publisher.kafka import KafkaDriver
 from producer.publisher.marks import Marks
 from producer.publisher.opening import Opened, Opener, TailHint
 from producer.publisher.oversize import oversize_error
+from producer.publisher.published_part import PublishedPart, find_part
 from schemas.progress import Progress
 
 log = get_logger("producer.publisher")
@@ -155,6 +156,21 @@ class Publisher:
     def commit_s(self) -> float:
         """Seconds the last commit took."""
         return self._commit_s
+
+    def published_part(self) -> PublishedPart:
+        """What stands of ``progress.open``; before anything is published. Fatal MR-3019. Close it."""
+        assert self._progress.open is not None
+        partition = self._opener.driver.partition()
+        try:
+            return find_part(
+                partition,
+                self._opener.marks,
+                self._progress.open,
+                timeout_s=self._limits.audit_timeout_s,
+            )
+        except BaseException:
+            partition.close()
+            raise
 
     def publish(self, batch: RecordBatchLike) -> None:
         """Commit the records of ``batch`` and a resolved of its progress; returns when they stand.

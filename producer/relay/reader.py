@@ -14,6 +14,7 @@ Each reader holds the files from where it started until ``release`` says that th
 Not done here: decoding. A reader is used by one thread; any number of readers and the writer run at once.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
@@ -95,15 +96,29 @@ class RelayReader:
         It is the newest file whose previous GTIDs are all in ``gtid_set``. None when the relay log begins later, or
         when something is missing between that file and the end.
         """
+        found = next(self._places(gtid_set), None)
+        return self._begin(*found) if found is not None else None
+
+    def seek_all(self, gtid_set: GtidPosition) -> list[Coordinates]:
+        """The same in each sub-directory that has such a file, the newest first: servers may differ in it."""
+        found: dict[Subdir, Coordinates] = {}
+        for subdir, name in self._places(gtid_set):
+            found.setdefault(subdir, Coordinates(str(subdir), name, FIRST_POS))
+        places = list(found.values())
+        if places:
+            self._relay.hold(self, places[-1])
+        return places
+
+    def _places(self, gtid_set: GtidPosition) -> Iterator[tuple[Subdir, str]]:
+        """Files whose previous GTIDs are all in ``gtid_set``, and from which nothing is missing; the newest first."""
         newer: tuple[Subdir, str] | None = None
         for file in reversed(self._files()):
             if newer is not None and not self._is_joined(file, newer):
-                return None
+                return
             before = self._relay.position_before(Coordinates(str(file[0]), file[1], FIRST_POS))
             if before is not None and gtid_set.includes(before):
-                return self._begin(*file)
+                yield file
             newer = file
-        return None
 
     # ---- reading -----------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ primary is read. ``Seconds_Behind_Source`` breaks ties alone.
 Pure and without a clock: the same answers give the same choice. Not done here: switching while a stream runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -68,8 +68,16 @@ class Choice:
         }
 
 
-def choose(facts: Sequence[MemberFacts], *, wanted: GtidPosition | None) -> Choice:
-    """The member to read from. Fatal MR-1020, MR-1030, MR-1033; Retryable MR-1030 when waiting can help."""
+def choose(
+    facts: Sequence[MemberFacts],
+    *,
+    wanted: GtidPosition | None,
+    avoided: Collection[Member] = (),
+) -> Choice:
+    """The member to read from; one that is ``avoided`` only if there is no other.
+
+    Fatal MR-1020, MR-1030, MR-1033; Retryable MR-1030 when waiting can help.
+    """
     flavour = _common_flavour(facts)
     reference = _reference(facts)
     _refuse_lost_tail(facts, wanted)
@@ -80,7 +88,10 @@ def choose(facts: Sequence[MemberFacts], *, wanted: GtidPosition | None) -> Choi
     if not admissible or flavour is None:
         raise _none_admissible(verdicts)
     order = {verdict.member: index for index, verdict in enumerate(verdicts)}
-    best = min(admissible, key=lambda verdict: (*_rank(verdict), order[verdict.member]))
+    best = min(
+        admissible,
+        key=lambda verdict: (verdict.member in avoided, *_rank(verdict), order[verdict.member]),
+    )
     return Choice(best.member, flavour, verdicts)
 
 

@@ -2,6 +2,7 @@
 
 import re
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import confluent_kafka
@@ -21,6 +22,7 @@ from producer.publisher import bulk
 from producer.publisher import kafka as kafka_side
 from schemas.control import RecordKind
 from schemas.framing import peek_kind
+from schemas.suffix import read_suffix
 from tests.publisher_rig import Rig
 
 
@@ -43,6 +45,28 @@ def test_batches_of_two_owners_stand_in_order_exactly_once(rig: Rig) -> None:
         publisher.publish(rig.stream(publisher).next_batch(50))
     rig.assert_whole(2155)
     assert [epoch for epoch, _ in rig.verdict().epochs] == [7, 9]
+
+
+def test_what_stands_of_an_open_source_transaction_is_read_back_or_its_loss_is_told(
+    rig: Rig,
+) -> None:
+    """Over Kafka transactions and owners, nothing of the one before; retention that took its first rows is named."""
+    with rig.running(7) as publisher:
+        stream = rig.stream(publisher, transaction_rows=5000)
+        for count in (5000, 1500, 700):
+            publisher.publish(stream.next_batch(count))
+    with rig.running(8) as publisher:
+        publisher.publish(rig.stream(publisher, transaction_rows=5000).next_batch(1000))
+        end = publisher.hint.end_offset
+    with rig.running(9) as publisher, closing(publisher.published_part()) as part:
+        for _ in range(2):
+            suffixes = [read_suffix(value) for value in part.units()]
+            assert [suffix.total_order for suffix in suffixes] == list(range(1, 3201))
+            assert {suffix.seq - suffix.total_order for suffix in suffixes} == {5000}
+    rig.remove_before(end - 100)
+    with rig.running(10) as publisher, pytest.raises(Fatal) as lost:
+        publisher.published_part()
+    assert lost.value.code == "MR-3019"
 
 
 def test_an_idle_topic_says_how_far_it_is(rig: Rig) -> None:

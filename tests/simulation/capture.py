@@ -13,7 +13,7 @@ from typing import cast
 from unittest import mock
 
 from producer import receiver as receiving
-from producer.capture import _from_first_file, first_coordinates
+from producer.capture import _from_first_file, _resumed, converting, first_coordinates
 from producer.converter.converter import Converter, ConverterSource
 from producer.publisher.codec import RecordMarks
 from producer.publisher.config import PublisherConfig, PublisherLimits
@@ -193,15 +193,14 @@ class CaptureProcess:
             return None
         if progress.gtid_set.is_empty and progress.open is None:
             progress = _from_first_file(stream, at, progress)
-        return Converter(
-            source=ConverterSource(
-                SET, TASK, Flavour.MYSQL, TOPIC, TableFilter(exclude=("shop.hidden",))
-            ),
-            reader=self._reader,
-            register=self._world.registry,
-            progress=progress,
-            at=at,
+        source = ConverterSource(
+            SET, TASK, Flavour.MYSQL, TOPIC, TableFilter(exclude=("shop.hidden",))
         )
+        convert = converting(source, self._reader, self._world.registry)
+        if progress.open is None:
+            return convert(progress, at)
+        resumed = _resumed(self._publisher, stream, self._reader, convert=convert, stop=_Once())
+        return None if resumed is None else convert(resumed.progress, resumed.at)
 
     def _report(self) -> None:
         """The status, as ``producer.capture`` writes and reads it."""
@@ -241,6 +240,10 @@ class _Stream:
     def first(self, reader: RelayReader) -> Coordinates | None:
         """The real one, on what it looks at."""
         return SetStream.first(cast(SetStream, self), reader)
+
+    def is_received(self, at: Coordinates) -> bool:
+        """There is one member."""
+        return True
 
     def check(self) -> None:
         """The receiver runs in the same thread here: what it raised came out."""

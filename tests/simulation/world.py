@@ -288,7 +288,8 @@ class World:
         except (Retryable, Fenced):
             self._end(worker)
         except Fatal as fatal:
-            if fatal.code == "MR-3017" and self.topic.low == self.topic.high:
+            is_gone = fatal.code == "MR-3017" and self.topic.low == self.topic.high
+            if is_gone or (fatal.code == "MR-3019" and self.topic.low > 0):
                 self.is_blocked = (
                     True  # rule 6: the tail is gone, and what the status remembers is older
                 )

@@ -231,3 +231,14 @@ def test_filters_and_mariadbs_lax_gtids_are_found() -> None:
         variables={"log_bin": "ON", "log_slave_updates": "OFF", "gtid_strict_mode": "OFF"},
     )
     assert [finding.code for finding in check_settings(mariadb)] == ["MR-1011", "MR-1017"]
+
+
+def test_a_member_to_avoid_is_read_only_if_there_is_no_other() -> None:
+    """Its rows of an open source transaction were others: the next best is tried, the primary too."""
+    best, next_best = member(2, f"{UUID}:1-5000"), member(3, f"{UUID}:1-4990")
+    facts = [PRIMARY, best, next_best]
+    assert choose(facts, wanted=WANTED, avoided={best.member}).member == next_best.member
+    both = {best.member, next_best.member}
+    assert choose(facts, wanted=WANTED, avoided=both).member == PRIMARY.member
+    everybody = {fact.member for fact in facts}
+    assert choose(facts, wanted=WANTED, avoided=everybody).member == best.member

@@ -1,0 +1,182 @@
+"""A source transaction that is published in part goes on only where its rows are the same: none is lost or doubled."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from deploy.servers import DatabaseServer, DatabaseSet, sql
+from producer import resume
+from producer.set_stream import SetStreams
+from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
+from schemas.gtid import Flavour
+from schemas.progress import Progress
+from tests.capture_rig import MemoryCapture
+from tests.fix_servers import FLAVOURS, NewSet
+from tests.relay import UNVERIFIED, member_of, position_of
+from tests.waiting import eventually
+
+ROWS = 4000  # of 700 bytes: more than a batch of the rig holds
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A primary, and a replica whose log holds the last source transaction with its rows in reverse."""
+
+    servers: DatabaseSet
+    folder: Path
+    start: Progress  # in front of that transaction
+
+    @property
+    def primary(self) -> DatabaseServer:
+        """Logged 1, 2, 3, …"""
+        return self.servers.primary
+
+    @property
+    def replica(self) -> DatabaseServer:
+        """Logged …, 3, 2, 1. It is preferred, being a replica."""
+        return self.servers.replicas[0]
+
+    def capture(
+        self, members: Iterable[DatabaseServer], relay: str, before: MemoryCapture | None = None
+    ) -> MemoryCapture:
+        """From these members, into this relay directory; behind what ``before`` has published."""
+        secret = self.folder / "password"
+        secret.write_text(self.servers.password)
+        document = SetDocument(
+            name="f",
+            members=tuple(map(member_of, members)),
+            account=Account(self.servers.user, SecretReference(SecretPlace.FILE, str(secret))),
+            tls=UNVERIFIED,
+        )
+        streams = SetStreams(self.folder / relay)
+        tables = TableFilter(include=("f.*",))
+        if before is None:
+            return MemoryCapture(streams, document, tables, self.start, ends_inside=True)
+        rows, values = list(before.rows), list(before.values)
+        return MemoryCapture(streams, document, tables, before.progress, rows=rows, values=values)
+
+
+def _insert(order: Iterable[int]) -> str:
+    return "INSERT INTO f.t VALUES " + ", ".join(f"({n}, REPEAT('v', 700))" for n in order)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(flavour, marks=() if flavour is Flavour.MYSQL else pytest.mark.chaos)
+        for flavour in FLAVOURS
+    ],
+    ids=str,
+)
+def pair(request: pytest.FixtureRequest, new_set: NewSet, tmp_path: Path) -> Pair:
+    """The table has no key."""
+    servers = new_set(request.param, replica_count=1)
+    servers.execute("CREATE DATABASE f")
+    servers.execute("CREATE TABLE f.t (n INT, v VARCHAR(700))")
+    servers.wait_for_replicas()
+    (replica,) = servers.replicas
+    start = Progress(position_of(replica), None, 0)
+    is_mariadb = servers.flavour is Flavour.MARIADB
+    replica.execute("STOP SLAVE" if is_mariadb else "STOP REPLICA")
+    servers.execute(_insert(range(1, ROWS + 1)))
+    with sql.root_connection(replica.socket) as connection:
+        for statement in (*_as_logged(servers), _insert(range(ROWS, 0, -1)), "COMMIT"):
+            connection.cursor().execute(statement)
+    if is_mariadb:
+        replica.execute(f"SET GLOBAL gtid_slave_pos = '{servers.primary.gtid_position()}'")
+    replica.execute("START SLAVE" if is_mariadb else "START REPLICA")
+    servers.execute("INSERT INTO f.t VALUES (0, 'behind')")
+    servers.wait_for_replicas()
+    return Pair(servers, tmp_path, start)
+
+
+def _as_logged(servers: DatabaseSet) -> tuple[str, ...]:
+    """What gives the next source transaction of a session the GTID of the primary's last."""
+    position = servers.primary.gtid_position()
+    if servers.flavour is Flavour.MARIADB:
+        domain, server, number = position.split("-")
+        return (
+            f"SET gtid_domain_id = {domain}, server_id = {server}, gtid_seq_no = {number}",
+            "BEGIN",
+        )
+    uuid, _, numbers = position.partition(":")
+    return f"SET gtid_next = '{uuid}:{numbers.rpartition('-')[2]}'", "BEGIN"
+
+
+def _published_in_part(pair: Pair, relay: str) -> MemoryCapture:
+    """By a worker that read the primary, and died in the middle."""
+    with pair.capture([pair.primary], relay) as capture:
+        eventually(lambda: not capture.is_alive, what="a batch ends inside")
+    assert capture.error is None, capture.error
+    assert capture.progress.open is not None
+    assert 0 < len(capture.rows) < ROWS
+    return capture
+
+
+def _numbers(capture: MemoryCapture) -> list[int]:
+    return [int(str(dict(row.change.after or {})["n"])) for row in capture.rows]
+
+
+def _finish(capture: MemoryCapture) -> list[int]:
+    """Until the row behind the transaction is there; every row's number, in order."""
+
+    def is_there() -> bool:
+        assert capture.error is None, capture.error
+        return bool(capture.rows) and _numbers(capture)[-1] == 0
+
+    eventually(is_there, what="the row behind")
+    return _numbers(capture)
+
+
+def _codes(capture: MemoryCapture) -> list[str]:
+    return [error.code for error in capture.errors]
+
+
+def test_a_source_transaction_published_in_part_goes_on_only_with_the_same_rows(
+    pair: Pair,
+) -> None:
+    """Its other half is in another order on the member that is preferred; whoever has the right one is found."""
+    whole = [*range(1, ROWS + 1), 0]
+    before = _published_in_part(pair, "first")
+    half = len(before.rows)
+
+    # another worker, an empty relay directory: the replica is chosen, refused, and left for the primary
+    with pair.capture(pair.servers.members, "second", before) as capture:
+        assert _finish(capture) == whole
+    assert _codes(capture) == ["MR-6508"]
+    assert capture.members == [str(member_of(pair.replica)), str(member_of(pair.primary))]
+    assert [row.source.seq for row in capture.rows] == list(range(1, ROWS + 2))
+
+    # the same worker: the replica is chosen, the relay directory still has the primary's bytes
+    with pair.capture(pair.servers.members, "first", before) as capture:
+        assert _finish(capture) == whole
+    assert _codes(capture) == []
+    assert capture.members == [str(member_of(pair.replica))]
+
+    # only the replica is left: it is asked again and again, and nothing of it is published
+    with pair.capture([pair.replica], "third", before) as capture:
+        eventually(lambda: len(capture.errors) >= 2, what="refused twice")
+    assert set(_codes(capture)) == {"MR-6508"}
+    assert (len(capture.rows), capture.error) == (half, None)
+
+    # the rule matters: without the comparison rows are lost, others doubled, and nothing says so
+    with (
+        mock.patch.object(resume, "is_same", return_value=True),
+        pair.capture([pair.replica], "third", before) as capture,
+    ):
+        found = _finish(capture)
+    assert len(found) == len(whole)
+    assert sorted(found) != sorted(whole)
+
+    # the ordinary failover: the same rows in the same order, at other places of another log
+    late = replace(pair, start=Progress(position_of(pair.primary), None, 0))
+    pair.servers.execute(_insert(range(ROWS + 1, 2 * ROWS + 1)))
+    pair.servers.execute("INSERT INTO f.t VALUES (0, 'behind')")
+    pair.servers.wait_for_replicas()
+    before = _published_in_part(late, "fourth")
+    pair.primary.kill()
+    with pair.capture([pair.replica], "fifth", before) as capture:
+        assert _finish(capture) == [*range(ROWS + 1, 2 * ROWS + 1), 0]
+    assert _codes(capture) == []
