@@ -6,6 +6,7 @@ Bounds (all of them ours; reaching one is an error with a code or a fresh start 
     TABLES_MAX          table structures known at once; then all are forgotten and learned again
 """
 
+from collections.abc import Collection
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from producer.kernel import program as p
 from producer.kernel import state as s
 from producer.kernel.json_binary import STACK
+from producer.kernel.walk import find_table
 
 RECORD_BYTES_MAX = 1 << 30
 SCRATCH_BYTES_MAX = 1 << 30
@@ -54,6 +56,14 @@ class KernelArrays:
         """The structures stay, their table ids are learned again."""
         self.ids: Numbers = np.zeros((TABLE_IDS, 2), np.int64)
         self.id_count = 0
+
+    def forget_ids_but(self, slots: Collection[int]) -> None:
+        """The same, but for the ids of these slots."""
+        kept = [pair for pair in self.ids[self.ids[:, 0] != 0].tolist() if pair[1] in slots]
+        self.forget_ids()
+        for pair in kept:
+            self.ids[find_table(self.ids, pair[0] - 1)] = pair
+        self.id_count = len(kept)
 
     def add_blob(self, content: bytes) -> int:
         """Where `content` stands in ``blob`` from now on."""

@@ -6,7 +6,8 @@
         if batch is not None:
             publish(batch)
 
-Guarantees: what is in ``progress`` is passed over, in an open source transaction by counting its rows; every other
+Guarantees: what is in ``progress`` is passed over, in an open source transaction by counting its rows (that they are
+the same rows has been shown by ``producer.resume``); every other
 row comes exactly once, in binlog order, and ``seq`` goes on without a gap. A batch ends between source transactions
 wherever it can. Deterministic: the same relay gives the same row records, but for schema ids. One thread.
 
@@ -41,6 +42,12 @@ from schemas.documents import TableFilter
 from schemas.gtid import Flavour
 from schemas.progress import OpenTransaction, Progress
 from schemas.record import encode_control
+
+# Schemas are explained again at the first use behind so much time, or so many bytes of records: Kafka's retention is
+# days or gigabytes as a rule, and never less than a segment. 2 KB a table and ten minutes; with 1,000 tables under
+# load, 1% of the bytes.
+EXPLAIN_EVERY_S = 600.0
+EXPLAIN_EVERY_BYTES = 256 << 20
 
 _HEADER_BYTES = 19
 _COUNTERS = (s.ROWS_WRITTEN, s.ROWS_FILTERED, s.ROWS_REPEATED, s.TRANSACTIONS_DONE)
@@ -83,6 +90,8 @@ class Converter:
         self._feeds: list[Feed] = [self._relay]
         self._progress = progress
         self._statements = 0
+        self._explained_at_s = time.monotonic()
+        self._bytes_since = 0
         self._desk = EventDesk(self._arrays, origin=origin, filter_=source.filter, reader=reader)
         self._begin(progress)
 
@@ -108,6 +117,7 @@ class Converter:
 
     def _next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
         self._output.prepare(rows_max=rows_max, bytes_max=bytes_max)
+        self._explain_again_if_due()
         deadline = time.monotonic() + timeout_s
         while True:
             status = self._walk()
@@ -181,8 +191,7 @@ class Converter:
         arrays, feed = self._arrays, self._feeds[-1]
         if status == s.TABLE_MAP_UNSEEN:
             self._tables.learn(self._body(feed), seq=int(arrays.state[s.SEQ]))
-            while self._tables.due:
-                self._append_schema(self._tables.due.pop(0))
+            self._append_due()
         elif status == s.EVENT_FOR_PYTHON:
             self._serve_event(feed)
         elif status == s.POSITION_FULL:
@@ -250,6 +259,18 @@ class Converter:
 
     # ---- batches -------------------------------------------------------------------------------------
 
+    def _explain_again_if_due(self) -> None:
+        """Retention must not take the last explanation of a schema that is still used."""
+        is_late = time.monotonic() - self._explained_at_s >= EXPLAIN_EVERY_S
+        if is_late or self._bytes_since >= EXPLAIN_EVERY_BYTES:
+            self._tables.explain_again(seq=int(self._arrays.state[s.SEQ]))
+            self._append_due()
+            self._explained_at_s, self._bytes_since = time.monotonic(), 0
+
+    def _append_due(self) -> None:
+        while self._tables.due:
+            self._append_schema(self._tables.due.pop(0))
+
     def _append_schema(self, record: SchemaRecord) -> None:
         value = encode_control(record, schema_id=self._control[RecordKind.SCHEMA].id)
         self._output.append(value, is_unit=False)
@@ -272,7 +293,9 @@ class Converter:
     def _cut(self) -> RecordBatch:
         st = self._arrays.state
         seq = int(st[s.SEQ] if st[s.GROUP] == s.NO_GROUP else st[s.OPEN_SEQ])
-        return self._batch(int(st[s.OPEN_RECORDS]), None, seq)
+        # behind a start inside a source transaction: it stays open until it is done, and it is the first to be
+        opened = None if st[s.TRANSACTIONS_DONE] else self._progress.open
+        return self._batch(int(st[s.OPEN_RECORDS]), opened, seq)
 
     def _cut_inside(self) -> RecordBatch:
         st, arrays = self._arrays.state, self._arrays
@@ -287,6 +310,7 @@ class Converter:
         gtid_set = read_position(self._arrays, self._progress.gtid_set)
         self._progress = Progress(gtid_set, opened, seq)
         buffer, bounds = self._output.cut(records)
+        self._bytes_since += int(bounds[-1, 3] - bounds[0, 2]) if len(bounds) else 0
         st[s.OPEN_SEQ] = seq
         written, filtered, repeated, done = (int(st[which]) for which in _COUNTERS)
         times = CommitTimes(int(st[s.FIRST_COMMIT_MS]), int(st[s.LAST_COMMIT_MS]))

@@ -1,12 +1,13 @@
 """Tables as the kernel knows them: from a TABLE_MAP event's body to a column program, and the schemas of its records.
 
 A structure is known by the bytes of its table map behind the table id: the same bytes under another id are the same
-slot. The schemas are registered, and a ``schema`` record is due, before the first row of a run that uses them.
+slot. The schemas are registered, and a ``schema`` record is due, before the first row of a run that uses them, and
+before the next row that does after ``explain_again``.
 Not done here: deciding when (the kernel asks when it meets bytes it does not know).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from producer.converter.arrays import TABLE_IDS, TABLES_MAX, KernelArrays, Numbe
 from producer.converter.charset_tables import CharsetTables
 from producer.converter.column_program import ColumnProgram, avro_string, sizes_only
 from producer.kernel import program as p
+from producer.kernel import state as s
 from producer.kernel.walk import find_table
 from schemas.avro import SOURCE_VERSION, AvroSchema, envelope_schema, key_schema
 from schemas.control import Origin, RegisteredSchema, SchemaRecord
@@ -44,6 +46,7 @@ class TableBook:
         self._outlet = outlet
         self._charsets = CharsetTables()
         self._slots: dict[bytes, int] = {}
+        self._schemas: dict[int, SchemaRecord] = {}  # by slot
         self._announced: set[int] = set()
         self.due: list[SchemaRecord] = []
 
@@ -61,7 +64,9 @@ class TableBook:
             if arrays.table_count >= TABLES_MAX:
                 arrays.forget_tables()
                 self._slots.clear()
+                self._schemas.clear()
             slot = self._slots[structure] = self._add(body, seq)
+        self._explain(slot, seq)
         if arrays.id_count >= TABLE_IDS // 2:
             arrays.forget_ids()
         table_id = int.from_bytes(body[:_TABLE_ID_BYTES], "little")
@@ -70,13 +75,30 @@ class TableBook:
             arrays.id_count += 1
         arrays.ids[place] = table_id + 1, slot
 
+    def explain_again(self, *, seq: int) -> None:
+        """What was explained no more counts: what is used from here on is due again, what is in use at once."""
+        arrays, st = self._arrays, self._arrays.state
+        mapped = arrays.tables[: arrays.table_count, p.MAPPED_IN] == st[s.TRANSACTIONS]
+        in_use = np.flatnonzero(mapped).tolist() if st[s.GROUP] != s.NO_GROUP else []
+        arrays.forget_ids_but(in_use)
+        self._announced.clear()
+        for slot in in_use:
+            self._explain(slot, seq)
+
+    def _explain(self, slot: int, seq: int) -> None:
+        record = self._schemas.get(slot)
+        if record is not None and record.value.id not in self._announced:
+            self._announced.add(record.value.id)
+            self.due.append(replace(record, seq=seq))
+
     def _add(self, body: bytes, seq: int) -> int:
         arrays = self._arrays
         database, table = _names(body)
         row = np.zeros(p.TABLE_WIDTH, np.int64)
         row[p.SCHEMA_ID] = row[p.KEY_SCHEMA_ID] = row[p.MAPPED_IN] = -1
+        schema: SchemaRecord | None = None
         if self._outlet.filter.admits(database, table):
-            self._fill_included(row, body, seq)
+            schema = self._fill_included(row, body, seq)
         else:
             columns = sizes_only(body)
             row[p.FIRST_COLUMN], row[p.COLUMN_COUNT] = arrays.add_columns(columns), len(columns)
@@ -84,9 +106,11 @@ class TableBook:
         row[p.BODY_START], row[p.BODY_SIZE] = arrays.add_blob(structure), len(structure)
         slot = arrays.add_table()
         arrays.tables[slot] = row
+        if schema is not None:
+            self._schemas[slot] = schema
         return slot
 
-    def _fill_included(self, row: Numbers, body: bytes, seq: int) -> None:
+    def _fill_included(self, row: Numbers, body: bytes, seq: int) -> SchemaRecord:
         arrays = self._arrays
         _, schema = parse_table_map(body, flavour=self._origin.connector)
         program = ColumnProgram(schema, arrays, self._charsets)
@@ -96,21 +120,13 @@ class TableBook:
         head = self._source_head(schema)
         row[p.HEAD_START], row[p.HEAD_SIZE] = arrays.add_blob(head), len(head)
         row[p.IS_INCLUDED] = 1
-        value, key = self._announce(schema, seq)
+        value = self.registered(envelope_schema(self._origin.set_name, schema))
+        of_key = key_schema(self._origin.set_name, schema)
+        key = self.registered(of_key) if of_key is not None else None
         row[p.SCHEMA_ID] = value.id
         if key is not None:
             row[p.KEY_SCHEMA_ID], row[p.KEY_COUNT] = key.id, len(schema.primary_key)
-
-    def _announce(
-        self, table: TableSchema, seq: int
-    ) -> tuple[RegisteredSchema, RegisteredSchema | None]:
-        value = self.registered(envelope_schema(self._origin.set_name, table))
-        of_key = key_schema(self._origin.set_name, table)
-        key = self.registered(of_key) if of_key is not None else None
-        if value.id not in self._announced:
-            self._announced.add(value.id)
-            self.due.append(SchemaRecord(value, key, table.database, table.table, seq))
-        return value, key
+        return SchemaRecord(value, key, schema.database, schema.table, seq)
 
     def registered(self, schema: AvroSchema) -> RegisteredSchema:
         """The schema with the id that the registry gives it."""

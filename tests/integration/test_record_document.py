@@ -80,6 +80,25 @@ def test_the_checker_sees_every_harm(rig: Rig, tmp_path: Path, harm: str) -> Non
     assert ("AssertionError: offset" in result.stderr) == (harm != "none")
 
 
+def test_the_checker_begins_where_an_id_is_explained_again_after_retention(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    """What stands in front of the explanation is passed over; so is a repeated one. A hole behind it is still seen."""
+    rig = Rig(kafka.bootstrap, f"cut-{time.time_ns()}")
+    with rig.running() as publisher:
+        stream = rig.stream(publisher)
+        for count in (50, 60, 70):
+            stream.is_introduced = False
+            publisher.publish(stream.next_batch(count))
+    assert rig.verdict().violations == []
+    result = checked(rig.bootstrap, rig.topic, tmp_path)
+    assert json.loads(result.stdout)["rows"] == 180, result.stderr
+    rig.remove_before(20)
+    result = checked(rig.bootstrap, rig.topic, tmp_path)
+    assert json.loads(result.stdout) == {"rows": 130, "seq": 180, "epoch": 0}, result.stderr
+    assert rig.verdict().violations == []
+
+
 def test_the_document_names_every_field() -> None:
     """Of ``Source`` and of the control records."""
     text = DOCUMENT.read_text()

@@ -23,6 +23,7 @@ from tests.simulation.machine import (
     DriversMachine,
     LanesMachine,
     OwnersMachine,
+    PartsMachine,
     RelayMachine,
     StatementsMachine,
     WholeMachine,
@@ -43,6 +44,7 @@ FEW_RULES: dict[str, Machine] = {
     "answers": AnswersMachine,
     "owners": OwnersMachine,
     "relay": RelayMachine,
+    "parts": PartsMachine,
     "lanes": LanesMachine,
     "drivers": DriversMachine,
     "statements": StatementsMachine,
@@ -87,7 +89,7 @@ def _try_seeds(guard: Guard) -> None:
 @pytest.mark.parametrize("where", FEW_RULES)
 def test_with_all_guards_nothing_is_violated(where: str) -> None:
     """The same examples: it was the guard."""
-    tried = settings(FEW, max_examples=8)
+    tried = settings(FEW, max_examples=16 if where == "parts" else 8)
     run_state_machine_as_test(_seeded(FEW_RULES[where], 2), settings=tried)
 
 

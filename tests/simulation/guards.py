@@ -22,6 +22,7 @@ from consumer.kernel import keys
 from consumer.kernel.order import pack_lanes
 from consumer.target import progress
 from millrace.errors import Retryable
+from producer.converter.converter import Converter
 from producer.publisher import opening
 from producer.publisher.config import PublisherLimits
 from producer.publisher.opening import Opener
@@ -82,6 +83,14 @@ def _uncut(path: Path, flavour: Flavour, files: Files = DISK) -> Walked | None:
         path.unlink()
         return None
     return replace(walked, end=walked.size)
+
+
+def _closed(self: Converter) -> Any:
+    self._progress = replace(self._progress, open=None)
+    return _cut(self)
+
+
+_cut = Converter._cut
 
 
 # ---- apply -----------------------------------------------------------------------------------------
@@ -181,6 +190,12 @@ GUARDS: tuple[Guard, ...] = (
         "what a cut connection left of a source transaction is cut",
         "relay",
         (RelayLog, "cut_back", _nothing),
+    ),
+    _of(
+        "a source transaction that is gone on with stays open until it is done",
+        "parts",
+        (Converter, "_cut", _closed),
+        seed=11,
     ),
     _of(
         "seqs in bitmaps are skipped",

@@ -268,6 +268,33 @@ class RelayMachine(_EmitRules):
             world.crash(CAPTURE_WORKERS[0], loss=loss, seed=seed, hangs=False)
 
 
+class PartsMachine(_Machine):
+    """Source transactions larger than a batch, and owners that die between their parts; retention."""
+
+    @rule(
+        kinds=st.lists(st.sampled_from(["grow", "note", "hide"]), min_size=1, max_size=3),
+        seed=_SEEDS,
+    )
+    def emit(self, kinds: list[str], seed: int) -> None:
+        with self.world() as world:
+            world.emit(kinds, seed)
+
+    @rule(batches=st.integers(1, 3), plan=_CAPTURE_PLANS, loss=st.sampled_from([None, *Loss]))
+    def step(self, batches: int, plan: Plan | None, loss: Loss | None) -> None:
+        with self.world() as world:
+            name = self.owner(capture.TASK, CAPTURE_WORKERS, is_other=False)
+            world.step_capture(name, Portion(1 << 20, 600, batches), Weather(plan))
+            if loss is not None:
+                world.crash(name, loss=loss, seed=batches, hangs=False)
+
+    @rule(share=st.sampled_from([0.0, 0.5]))
+    def apply_and_retain(self, share: float) -> None:
+        with self.world() as world:
+            name = self.owner(apply.TASK, APPLY_WORKERS, is_other=False)
+            world.step_apply(name, Cut(1 << 20, True, 1000, 0))
+            world.retain(share)
+
+
 class _PublishRules(_DeadRules):
     """What is emitted arrives in the topic; the kinds are those that meet."""
 

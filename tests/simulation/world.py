@@ -24,6 +24,7 @@ from consumer.target import fence
 from consumer.topic.verify import TopicVerifier
 from millrace.errors import Fatal, Fenced, Retryable
 from producer import receiver
+from producer.converter import converter, output
 from producer.publisher.driver import TopicRecord
 from schemas.control import DdlRecord, FenceRecord, ResolvedRecord
 from schemas.documents import TaskKind
@@ -47,6 +48,7 @@ APPLY_WORKERS = ("a1", "a2")
 LAST_STEPS_MAX = 60
 EVERYTHING = Portion(1 << 30, 1 << 20, 100)
 LEFT_LANES_MAX = 8
+EXPLAIN_EVERY_BYTES = 1500  # some ten rows
 HUNG_S = 0.02  # a lock is free at once here, or its holder is stopped
 UUID_PREFIX = f"{SERVER}:1-"
 
@@ -115,6 +117,8 @@ class World:
             mock.patch.object(executor, "_workshops", {}),
             mock.patch.object(fence, "HUNG_S", HUNG_S),
             mock.patch.object(receiver, "RECONNECT_DELAYS_S", (0.0,)),
+            mock.patch.object(converter, "EXPLAIN_EVERY_BYTES", EXPLAIN_EVERY_BYTES),
+            mock.patch.object(output, "ROOM_BYTES", 0),  # large source transactions are cut inside
         ):
             yield
 

@@ -3,12 +3,14 @@
 import pytest
 
 from millrace.errors import Fatal
-from schemas.control import DdlRecord
+from producer.converter import converter as converting
+from producer.converter.output import ROOM_BYTES
+from schemas.control import DdlRecord, SchemaRecord
 from schemas.coordinates import Coordinates
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
-from schemas.record import RowRecord, SchemaBook
+from schemas.record import RowRecord, SchemaBook, decode_record
 from tests.binlog_builder import SOURCE_UUID, TIME_S, BinlogBuilder
 from tests.converter_rig import SUBDIR, Conversion, FileReader, decoded, raw_records
 
@@ -107,6 +109,19 @@ def test_what_is_published_is_passed_over_and_seq_goes_on() -> None:
     inside = progress("", seq=2, opened=OpenTransaction(f"{UUID_TEXT}:1", 2))
     rows = conversion(two_transactions(), progress=inside).rows()
     assert [(row.source.seq, row.transaction.total_order) for row in rows] == [(3, 3), (4, 1)]
+
+
+def test_a_source_transaction_gone_on_with_is_open_until_it_is_done() -> None:
+    """The records that open a run are a batch of their own, if what follows is large or not there yet."""
+    builder = BinlogBuilder()
+    builder.transaction(1, 7, "t", [(n, "x" * 70) for n in range(3000)])
+    opened = OpenTransaction(f"{UUID_TEXT}:1", 100)
+    inside = progress("", seq=100, opened=opened)
+    first, *made = conversion(builder, progress=inside).batches(rows_max=200, bytes_max=4096)
+    assert (first.counts.records, first.progress) == (4, inside)
+    assert [batch.progress.open is None for batch in made] == [False] * (len(made) - 1) + [True]
+    (alone,) = conversion(BinlogBuilder(), progress=inside).batches()
+    assert alone.progress == inside
 
 
 def test_going_on_inside_of_another_transaction_is_refused() -> None:
@@ -412,3 +427,58 @@ def test_a_one_phase_commit_comes_out_at_once() -> None:
     builder = BinlogBuilder()
     _xa(builder, 1, one_phase=True)
     assert [r.transaction.is_last for r in conversion(builder).rows()] == [False, True]
+
+
+def _two_tables(count: int) -> BinlogBuilder:
+    """``often`` in every source transaction, ``seldom`` in each tenth; the last one is large."""
+    builder = BinlogBuilder()
+    for number in range(1, count):
+        builder.transaction(number, 7, "often", [(number, "x" * 60)])
+        if number % 10 == 0:
+            builder.transaction(count + number, 8, "seldom", [(number, "y")])
+    builder.transaction(3 * count, 7, "often", [(n, "z" * 60) for n in range(5 * count)])
+    return builder
+
+
+@pytest.mark.parametrize("cause", ["bytes", "time"])
+def test_a_schema_is_explained_again_before_it_is_used_for_long(
+    cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever retention cuts, each id is explained again soon: also inside a large source transaction."""
+    every, batch_bytes = 20_000, 4096
+    slack = 2 * batch_bytes + ROOM_BYTES  # it is looked at between batches
+    if cause == "bytes":
+        monkeypatch.setattr(converting, "EXPLAIN_EVERY_BYTES", every)
+    else:
+        monkeypatch.setattr(converting, "EXPLAIN_EVERY_S", 0.0)
+    explained: dict[str, int] = {}
+    at = furthest = count = 0
+    book, last_seq = SchemaBook(), 0
+    for batch in conversion(_two_tables(800)).batches(rows_max=40, bytes_max=batch_bytes):
+        for _, value in raw_records(batch):
+            record = decode_record(None, value, book)
+            if isinstance(record, SchemaRecord) and record.table:
+                explained[record.table] = at
+                count += 1
+                assert record.seq == last_seq
+            elif isinstance(record, RowRecord):
+                furthest = max(furthest, at - explained[record.source.table])
+                assert record.source.seq == last_seq + 1
+                last_seq = record.source.seq
+            at += len(value)
+    assert last_seq == 799 + 79 + 4000
+    assert at > 10 * (every + slack)
+    assert furthest < every + slack
+    assert count > at // (every + slack)
+
+
+def test_a_schema_is_not_explained_twice_without_need() -> None:
+    """The rule matters: without it, each table is explained once."""
+    book = SchemaBook()
+    records = [
+        record
+        for batch in conversion(_two_tables(800)).batches(rows_max=40, bytes_max=4096)
+        for record in decoded(batch, book)
+    ]
+    tables = [r.table for r in records if isinstance(r, SchemaRecord) and r.table]
+    assert tables == ["often", "seldom"]
