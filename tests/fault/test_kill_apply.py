@@ -55,22 +55,25 @@ def test_a_killed_jvm_ends_the_driver_whose_successor_goes_on(fault_stack: Fault
 
 @pytest.mark.chaos
 @on(Flavour.MYSQL)
-def test_a_killed_executor_costs_a_restart_of_the_query_and_no_row(
+def test_a_killed_executor_costs_time_and_no_row(
     fault_stack: FaultStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Executors in JVMs of their own, as a cluster has them: killed one after the other, the task goes on."""
+    """Executors in JVMs of their own, as a cluster has them: killed one after the other, another takes over."""
     monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
     with fault_stack.load("executor"):
-        before = fault_stack.epoch(APPLY_TASK)
         fault_stack.end("apply")
         fault_stack.launch("apply", options=("--master", "local-cluster[1,2,1024]"))
+        killed: list[int] = []
         for _ in range(3):
-            fault_stack.wait_epoch_after(APPLY_TASK, before)
-            before = fault_stack.epoch(APPLY_TASK)
+            fault_stack.wait_applied()  # of a load that goes on: there is always work under way
             (executor,) = java(fault_stack, EXECUTOR)
             os.kill(executor, signal.SIGKILL)
-            told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050")
-            assert told.fix
+            killed.append(executor)
+            eventually(
+                lambda: set(java(fault_stack, EXECUTOR)) - set(killed),
+                timeout_s=60,
+                what="another executor",
+            )
         fault_stack.wait_applied()
         fault_stack.restart("apply")
     fault_stack.settle()
