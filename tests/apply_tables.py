@@ -36,3 +36,8 @@ ACCOUNTS_SQL = (
     "CREATE TABLE accounts (id INT PRIMARY KEY, code INT, mail VARCHAR(20), amount INT NOT NULL,"
     " UNIQUE KEY (code), UNIQUE KEY (mail)) DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci"
 )
+
+
+def account(number: int, *, code: int | None = None, amount: int = 0) -> dict[str, object]:
+    """A row of that table."""
+    return {"id": number, "code": code, "mail": f"Mail{number}", "amount": amount}

@@ -1,4 +1,4 @@
-"""Apply against real targets of both flavours, without Spark: rows, keys, replays, conflicts.
+"""Apply against real targets of both flavours, without Spark: rows, keys, replays.
 
 The oracle is what the server says is in its tables.
 """
@@ -19,7 +19,6 @@ from consumer.target.progress import forget_task
 from consumer.workshop import Catalogue
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal, Fenced
-from schemas.documents import ConflictPolicy
 from schemas.table import Column, ColumnType, TypeCode
 from tests.apply_history import SQL, make_history
 from tests.apply_local import (
@@ -31,7 +30,7 @@ from tests.apply_local import (
     run_once,
     started,
 )
-from tests.apply_tables import ACCOUNTS_SQL, accounts, integer, table, text
+from tests.apply_tables import ACCOUNTS_SQL, account, accounts, integer, table, text
 from tests.apply_topic import UUID, RecordStream
 
 _names = count(1)
@@ -46,10 +45,6 @@ def name(target_server: DatabaseServer) -> Iterator[str]:
     target_server.execute(f"DROP DATABASE IF EXISTS {made}")
 
 
-def _account(number: int, *, code: int | None = None, amount: int = 0) -> dict[str, object]:
-    return {"id": number, "code": code, "mail": f"Mail{number}", "amount": amount}
-
-
 def _history(database: str, *, seed: int = 1, changes: int = 400) -> RecordStream:
     """Inserts, updates, deletes, key changes and swapped unique codes in many source transactions."""
     chance, stream, made = random.Random(seed), RecordStream(), accounts(database)
@@ -58,7 +53,7 @@ def _history(database: str, *, seed: int = 1, changes: int = 400) -> RecordStrea
         kind = chance.random()
         free = [code for code in range(60) if code not in {row["code"] for row in rows.values()}]
         if kind < 0.4 or not rows:
-            new = _account(number, code=chance.choice([None, *free[:3]]))
+            new = account(number, code=chance.choice([None, *free[:3]]))
             rows[number] = new
             stream.insert(made, new)
         else:
@@ -274,87 +269,6 @@ def test_a_table_without_a_key_is_a_multiset(name: str, target_server: DatabaseS
     assert rows == [(None, "41"), (None, "61"), (None, "61")]
 
 
-def test_children_and_parents_keep_their_order(name: str, target_server: DatabaseServer) -> None:
-    """Foreign keys are checked on the target: no lane writes a child before its parent, none ends one too early."""
-    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY, v INT)", db=name)
-    target_server.execute(
-        "CREATE TABLE c (id INT PRIMARY KEY, p INT, v INT, FOREIGN KEY (p) REFERENCES p (id))",
-        db=name,
-    )
-    parent = table(name, "p", integer("id"), integer("v", nullable=True))
-    child = table(
-        name, "c", integer("id"), integer("p", nullable=True), integer("v", nullable=True)
-    )
-    stream = RecordStream()
-    for number in range(200):
-        stream.insert(parent, {"id": number, "v": 0})
-        stream.insert(child, {"id": number, "p": number, "v": 0})
-        if number % 2:
-            stream.update(
-                child, {"id": number, "p": number, "v": 0}, {"id": number, "p": number - 1, "v": 1}
-            )
-            stream.delete(parent, {"id": number, "v": 0})
-    stream.commit()
-    applier = started(target_server, apply_task(name, lanes=4))
-    applier.process(LocalRecords(stream.values, lane_order=backwards), ignore)
-    applier.close()
-    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.p") == [(100,)]
-    assert target_server.execute(f"SELECT COUNT(*), SUM(v) FROM {name}.c") == [(200, 100)]
-
-
-def test_a_cascade_that_the_source_did_not_log_happens_on_the_target(
-    name: str, target_server: DatabaseServer
-) -> None:
-    """MariaDB logs the parent alone; children inserted before it in other groups are gone, those with the flag too."""
-    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
-    target_server.execute(
-        "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)",
-        db=name,
-    )
-    parent, child = (
-        table(name, "p", integer("id")),
-        table(name, "c", integer("id"), integer("p", nullable=True)),
-    )
-    stream = RecordStream()
-    for number in range(50):
-        stream.insert(parent, {"id": number})
-        stream.insert(child, {"id": number, "p": number})
-    stream.update(child, {"id": 3, "p": 3}, {"id": 3, "p": 4})
-    stream.delete(parent, {"id": 3})
-    stream.delete(parent, {"id": 7})
-    stream.delete(child, {"id": 8, "p": 8}, flags=2)
-    stream.delete(parent, {"id": 8})
-    stream.commit()
-    applier = started(target_server, apply_task(name, lanes=4))
-    applier.process(LocalRecords(stream.values, lane_order=backwards), ignore)
-    applier.close()
-    rows = target_server.execute(f"SELECT id FROM {name}.c ORDER BY id")
-    assert [number for (number,) in rows] == [n for n in range(50) if n not in (7, 8)]
-
-
-def test_checks_that_one_transaction_left_out_are_made_by_the_next(
-    name: str, target_server: DatabaseServer
-) -> None:
-    """The flag of a rows event holds for its rows alone, not for what the session does after them."""
-    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
-    target_server.execute(
-        "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id))", db=name
-    )
-    child = table(name, "c", integer("id"), integer("p", nullable=True))
-    stream = RecordStream()
-    stream.insert(child, {"id": 1, "p": 1}, flags=2)
-    stream.commit()
-    applier = started(target_server, apply_task(name))
-    applier.process(LocalRecords(stream.values, is_large=False), ignore)
-    first = len(stream.values)
-    stream.insert(child, {"id": 2, "p": 2})
-    stream.commit()
-    with pytest.raises(Fatal) as caught:
-        applier.process(LocalRecords(stream.values[first:], first, is_large=False), ignore)
-    applier.close()
-    assert caught.value.code == "MR-5010"
-
-
 def test_a_session_that_the_target_ended_is_made_anew(
     name: str, target_server: DatabaseServer
 ) -> None:
@@ -364,67 +278,13 @@ def test_a_session_that_the_target_ended_is_made_anew(
     applier = started(target_server, apply_task(name))
     for number in (1, 2):
         first = len(stream.values)
-        stream.insert(accounts(name), _account(number))
+        stream.insert(accounts(name), account(number))
         stream.commit()
         session = session_for(applier.assignment.endpoint, applier.assignment.owner)
         target_server.execute(f"KILL {session.id}")
         applier.process(LocalRecords(stream.values[first:], first, is_large=False), ignore)
     applier.close()
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(2,)]
-
-
-@pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
-def test_conflicts_stop_by_default_and_name_the_row(
-    name: str, target_server: DatabaseServer, *, is_large: bool
-) -> None:
-    """A missing row and a taken key block the task with table, key and seq; nothing of the part is written."""
-    target_server.execute(ACCOUNTS_SQL, db=name)
-    made = accounts(name)
-    stream = RecordStream()
-    stream.insert(made, _account(1))
-    stream.update(made, _account(99), _account(99, amount=5))
-    stream.commit()
-    with pytest.raises(Fatal) as caught:
-        run_once(target_server, apply_task(name), stream, is_large=is_large)
-    assert caught.value.code == "MR-5010"
-    assert caught.value.context["key"] == "99"
-    assert caught.value.context["seq"] == "2"
-    target_server.execute(f"INSERT INTO {name}.accounts VALUES (99, NULL, 'Mail99', 0)")
-    run_once(target_server, apply_task(name), stream, is_large=is_large)
-    rows = target_server.execute(f"SELECT id, amount FROM {name}.accounts ORDER BY id")
-    assert rows == [(1, 0), (99, 5)]
-
-
-@pytest.mark.parametrize(
-    ("policy", "wanted"),
-    [
-        (ConflictPolicy.OVERWRITE, [(1, None, 1), (2, None, 2)]),
-        (ConflictPolicy.SKIP, [(1, None, 7), (5, 50, 9)]),
-    ],
-)
-def test_conflicts_are_decided_as_asked_and_recorded(
-    name: str,
-    target_server: DatabaseServer,
-    policy: ConflictPolicy,
-    wanted: list[tuple[object, ...]],
-) -> None:
-    """Overwrite makes the target the source's row, whatever was in its way; skip leaves it; each is written down."""
-    target_server.execute(ACCOUNTS_SQL, db=name)
-    target_server.execute(
-        f"INSERT INTO {name}.accounts VALUES (1, NULL, 'x', 7), (5, 50, 'mail2', 9)"
-    )
-    made, stream = accounts(name), RecordStream()
-    stream.insert(made, _account(1, amount=1))
-    stream.update(made, _account(2), _account(2, amount=2))
-    stream.delete(made, _account(3))
-    stream.commit()
-    run_once(target_server, apply_task(name, conflict=policy), stream)
-    rows = target_server.execute(f"SELECT id, code, amount FROM {name}.accounts ORDER BY id")
-    assert rows == wanted
-    found = target_server.execute(
-        "SELECT seq, op, decision FROM millrace.conflict WHERE task = %s ORDER BY seq", (name,)
-    )
-    assert found == [(1, "c", str(policy)), (2, "u", str(policy)), (3, "d", str(policy))]
 
 
 def test_a_hole_in_the_topic_stops_the_task(name: str, target_server: DatabaseServer) -> None:
@@ -447,7 +307,7 @@ def test_records_of_a_stale_capture_owner_stop_the_task(
     """The epoch in the topic never goes down."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = RecordStream(epoch=5)
-    stream.insert(accounts(name), _account(1))
+    stream.insert(accounts(name), account(1))
     stream.commit()
     stream.epoch = 4
     stream.commit()
@@ -464,7 +324,7 @@ def test_rows_that_the_start_covers_are_passed_over(
     made, stream = accounts(name), RecordStream()
     stream.ddl("DROP TABLE accounts", database=name)
     for number in range(2, 6):
-        stream.insert(made, _account(number))
+        stream.insert(made, account(number))
         stream.commit()
     run_once(target_server, apply_task(name, start=f"{UUID}:1-3"), stream)
     rows = target_server.execute(f"SELECT id FROM {name}.accounts ORDER BY id")
@@ -477,12 +337,12 @@ def test_schemas_that_the_topic_showed_before_the_mark_are_known_after_a_restart
     """A restart behind the schema record needs neither the topic's beginning nor a registry."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     made, stream = accounts(name), RecordStream()
-    stream.insert(made, _account(1))
+    stream.insert(made, account(1))
     stream.commit()
     for is_large in (True, False):
         first = len(stream.values)
         run_once(target_server, apply_task(name), stream, is_large=is_large)
-        stream.insert(made, _account(stream.seq + 1))
+        stream.insert(made, account(stream.seq + 1))
         stream.commit()
         applier = started(target_server, apply_task(name))
         applier.process(LocalRecords(stream.values[first:], first, is_large=is_large), ignore)

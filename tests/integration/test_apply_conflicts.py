@@ -1,0 +1,159 @@
+"""Rows that the target disagrees about, and rows that foreign keys tie together, on real targets."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from deploy.servers import DatabaseServer
+from millrace.errors import Fatal
+from schemas.documents import ConflictPolicy
+from tests.apply_local import LocalRecords, apply_task, backwards, ignore, run_once, started
+from tests.apply_tables import ACCOUNTS_SQL, account, accounts, integer, table
+from tests.apply_topic import RecordStream
+
+_names = count(1)
+
+
+@pytest.fixture
+def name(target_server: DatabaseServer) -> Iterator[str]:
+    """A database and a task of this name, both gone behind the test."""
+    made = f"conflict{next(_names)}"
+    target_server.execute(f"CREATE DATABASE {made} DEFAULT CHARSET utf8mb4")
+    yield made
+    target_server.execute(f"DROP DATABASE IF EXISTS {made}")
+
+
+def test_children_and_parents_keep_their_order(name: str, target_server: DatabaseServer) -> None:
+    """Foreign keys are checked on the target: no lane writes a child before its parent, none ends one too early."""
+    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY, v INT)", db=name)
+    target_server.execute(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, v INT, FOREIGN KEY (p) REFERENCES p (id))",
+        db=name,
+    )
+    parent = table(name, "p", integer("id"), integer("v", nullable=True))
+    child = table(
+        name, "c", integer("id"), integer("p", nullable=True), integer("v", nullable=True)
+    )
+    stream = RecordStream()
+    for number in range(200):
+        stream.insert(parent, {"id": number, "v": 0})
+        stream.insert(child, {"id": number, "p": number, "v": 0})
+        if number % 2:
+            stream.update(
+                child, {"id": number, "p": number, "v": 0}, {"id": number, "p": number - 1, "v": 1}
+            )
+            stream.delete(parent, {"id": number, "v": 0})
+    stream.commit()
+    applier = started(target_server, apply_task(name, lanes=4))
+    applier.process(LocalRecords(stream.values, lane_order=backwards), ignore)
+    applier.close()
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.p") == [(100,)]
+    assert target_server.execute(f"SELECT COUNT(*), SUM(v) FROM {name}.c") == [(200, 100)]
+
+
+def test_a_cascade_that_the_source_did_not_log_happens_on_the_target(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """MariaDB logs the parent alone; children inserted before it in other groups are gone, those with the flag too."""
+    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
+    target_server.execute(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)",
+        db=name,
+    )
+    parent, child = (
+        table(name, "p", integer("id")),
+        table(name, "c", integer("id"), integer("p", nullable=True)),
+    )
+    stream = RecordStream()
+    for number in range(50):
+        stream.insert(parent, {"id": number})
+        stream.insert(child, {"id": number, "p": number})
+    stream.update(child, {"id": 3, "p": 3}, {"id": 3, "p": 4})
+    stream.delete(parent, {"id": 3})
+    stream.delete(parent, {"id": 7})
+    stream.delete(child, {"id": 8, "p": 8}, flags=2)
+    stream.delete(parent, {"id": 8})
+    stream.commit()
+    applier = started(target_server, apply_task(name, lanes=4))
+    applier.process(LocalRecords(stream.values, lane_order=backwards), ignore)
+    applier.close()
+    rows = target_server.execute(f"SELECT id FROM {name}.c ORDER BY id")
+    assert [number for (number,) in rows] == [n for n in range(50) if n not in (7, 8)]
+
+
+def test_checks_that_one_transaction_left_out_are_made_by_the_next(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """The flag of a rows event holds for its rows alone, not for what the session does after them."""
+    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
+    target_server.execute(
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id))", db=name
+    )
+    child = table(name, "c", integer("id"), integer("p", nullable=True))
+    stream = RecordStream()
+    stream.insert(child, {"id": 1, "p": 1}, flags=2)
+    stream.commit()
+    applier = started(target_server, apply_task(name))
+    applier.process(LocalRecords(stream.values, is_large=False), ignore)
+    first = len(stream.values)
+    stream.insert(child, {"id": 2, "p": 2})
+    stream.commit()
+    with pytest.raises(Fatal) as caught:
+        applier.process(LocalRecords(stream.values[first:], first, is_large=False), ignore)
+    applier.close()
+    assert caught.value.code == "MR-5010"
+
+
+@pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
+def test_conflicts_stop_by_default_and_name_the_row(
+    name: str, target_server: DatabaseServer, *, is_large: bool
+) -> None:
+    """A missing row and a taken key block the task with table, key and seq; nothing of the part is written."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    made = accounts(name)
+    stream = RecordStream()
+    stream.insert(made, account(1))
+    stream.update(made, account(99), account(99, amount=5))
+    stream.commit()
+    with pytest.raises(Fatal) as caught:
+        run_once(target_server, apply_task(name), stream, is_large=is_large)
+    assert caught.value.code == "MR-5010"
+    assert caught.value.context["key"] == "99"
+    assert caught.value.context["seq"] == "2"
+    target_server.execute(f"INSERT INTO {name}.accounts VALUES (99, NULL, 'Mail99', 0)")
+    run_once(target_server, apply_task(name), stream, is_large=is_large)
+    rows = target_server.execute(f"SELECT id, amount FROM {name}.accounts ORDER BY id")
+    assert rows == [(1, 0), (99, 5)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"),
+    [
+        (ConflictPolicy.OVERWRITE, [(1, None, 1), (2, None, 2)]),
+        (ConflictPolicy.SKIP, [(1, None, 7), (5, 50, 9)]),
+    ],
+)
+def test_conflicts_are_decided_as_asked_and_recorded(
+    name: str,
+    target_server: DatabaseServer,
+    policy: ConflictPolicy,
+    wanted: list[tuple[object, ...]],
+) -> None:
+    """Overwrite makes the target the source's row, whatever was in its way; skip leaves it; each is written down."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    target_server.execute(
+        f"INSERT INTO {name}.accounts VALUES (1, NULL, 'x', 7), (5, 50, 'mail2', 9)"
+    )
+    made, stream = accounts(name), RecordStream()
+    stream.insert(made, account(1, amount=1))
+    stream.update(made, account(2), account(2, amount=2))
+    stream.delete(made, account(3))
+    stream.commit()
+    run_once(target_server, apply_task(name, conflict=policy), stream)
+    rows = target_server.execute(f"SELECT id, code, amount FROM {name}.accounts ORDER BY id")
+    assert rows == wanted
+    found = target_server.execute(
+        "SELECT seq, op, decision FROM millrace.conflict WHERE task = %s ORDER BY seq", (name,)
+    )
+    assert found == [(1, "c", str(policy)), (2, "u", str(policy)), (3, "d", str(policy))]
