@@ -91,6 +91,10 @@ class Receiver:
         # What the relay log ends with is what the server has, or is not read any more: who starts to read waits for it.
         self.agreed = threading.Event()
 
+    def want(self, wanted: GtidPosition) -> None:
+        """From now on everything behind ``wanted`` is needed, and no more."""
+        self._wanted = wanted
+
     def status(self) -> ReceiverStatus:
         """As of now."""
         return ReceiverStatus(

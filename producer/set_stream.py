@@ -23,15 +23,18 @@ from producer.receiver import Receiver, ReceiverSource, ReceiverStatus
 from producer.relay.log import RelayLog
 from producer.relay.purge import PurgePolicy, purge_due
 from producer.relay.reader import RelayReader
+from producer.relay.request import answer_purge
 from producer.source.choice import Choice, choose
 from producer.source.connection import Login
 from producer.source.dump import Reader
 from producer.source.inventory import ask_members
-from schemas.coordinates import Coordinates
+from schemas.coordinates import FIRST_POS, Coordinates
 from schemas.documents import Member, SetDocument, resolve_secret
 from schemas.gtid import GtidPosition
 
 PURGE_INTERVAL_S = 600.0  # a disk that fills in ten minutes with 15 GiB left fills at 25 MB/s
+
+REQUEST_INTERVAL_S = 0.5  # how often is looked for a request to purge
 
 # A file is gone: the log must be opened anew. An open source transaction has other rows: another member is tried.
 _FAILING_ALL = frozenset({"MR-2011", "MR-6508"})
@@ -70,7 +73,7 @@ class SetStream:
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self._purging = threading.Lock()
-        self._purge_at_s = 0.0
+        self._purge_at_s = self._look_at_s = 0.0
         self._thread = threading.Thread(target=self._receive, name=f"receiver {document.name}")
         self._thread.start()
 
@@ -80,8 +83,12 @@ class SetStream:
         return self._relay
 
     def reader(self) -> RelayReader:
-        """A reader of the relay log; close it before detaching."""
-        return RelayReader(self._relay)
+        """A reader of the relay log; close it before detaching. Nothing is purged before it has found its place."""
+        reader = RelayReader(self._relay)
+        if files := self._relay.list_files():
+            subdir, name = files[0]
+            self._relay.hold(reader, Coordinates(str(subdir), name, FIRST_POS))
+        return reader
 
     def first(self, reader: RelayReader) -> Coordinates | None:
         """The first binlog there is, once ``is_agreed``; None until the head of the newest file is here."""
@@ -117,14 +124,28 @@ class SetStream:
             raise self._failure
 
     def purge_now_and_then(self) -> None:
-        """Delete relay files that are due, if nobody looked lately; called from the tasks' loops."""
-        if time.monotonic() < self._purge_at_s or not self._purging.acquire(blocking=False):
+        """Delete relay files that are due or asked for, if nobody looked lately; called from the tasks' loops."""
+        now_s = time.monotonic()
+        if now_s < self._look_at_s or not self._purging.acquire(blocking=False):
             return
         try:
-            self._purge_at_s = time.monotonic() + PURGE_INTERVAL_S
-            purge_due(self._relay, PurgePolicy())
+            self._look_at_s = now_s + REQUEST_INTERVAL_S
+            deleted = answer_purge(self._relay)
+            if now_s >= self._purge_at_s:
+                self._purge_at_s = now_s + PURGE_INTERVAL_S
+                deleted += purge_due(self._relay, PurgePolicy())
+            if deleted:
+                self._want_what_is_left()
         finally:
             self._purging.release()
+
+    def _want_what_is_left(self) -> None:
+        """What was purged is published: a receiver that connects again must not fetch it once more."""
+        subdir, name = self._relay.list_files()[0]
+        before = self._relay.position_before(Coordinates(str(subdir), name, FIRST_POS))
+        if before is not None and (self.wanted is None or before.includes(self.wanted)):
+            self.wanted = before
+            self._receiver.want(before)
 
     @property
     def is_refused(self) -> bool:

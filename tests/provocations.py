@@ -50,6 +50,8 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-2009": "test_artificial_events_are_not_believed_blindly",
     "MR-2010": "test_artificial_events_are_not_believed_blindly",
     "MR-2011": "test_what_is_not_in_the_relay_log_is_told_with_its_coordinates",
+    "MR-2012": "test_relay_files_are_purged_by_hand_up_to_what_is_published",
+    "MR-2013": "test_relay_files_are_purged_by_hand_up_to_what_is_published",
     "MR-3001": "test_a_broker_that_nobody_finds_is_retryable_in_bounded_time",
     "MR-3002": "test_an_error_becomes_its_branch",
     "MR-3003": "test_an_error_becomes_its_branch",

@@ -52,6 +52,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "compare": Command(
             "millrace.cli.compare", "Compare every row of a task's source and target."
         ),
+        "relay": Command(
+            "millrace.cli.relay", "Purge a worker's relay log by hand, on its machine."
+        ),
         "registry": Command("millrace.cli.registry", "Run the built-in schema registry."),
         "cluster": Command(
             "millrace.cli.cluster", "The ensemble's generation; raise it after a rebuild."

@@ -69,4 +69,17 @@ CODES: tuple[Code, ...] = (
         "The file was purged or the relay directory removed.",
         "Nothing to do: the task starts again and fetches what it needs from the source.",
     ),
+    Code(
+        "MR-2012",
+        "no worker purges this relay log",
+        "Only the worker that runs the set's tasks knows what they have published; here none does, or it did not answer.",
+        "Look at `millrace status`: run the command on the machine of the worker that has the set, with its --relay-dir, while"
+        " a task of the set runs. Of a set that is captured no more, remove the directory.",
+    ),
+    Code(
+        "MR-2013",
+        "no such file in the relay log",
+        "The set's relay directory has no binlog file of this name, or two ends were given.",
+        "List the directory; name the file as it stands there, or SUBDIR/FILE, or nothing for all that is published.",
+    ),
 )

@@ -1,5 +1,6 @@
 """One upstream a set, however many tasks read it: sharing, failing together, beginning earlier, purging."""
 
+import json
 import os
 import threading
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.servers import DatabaseSet
+from millrace import cli
 from millrace.errors import Retryable
 from producer import set_stream
 from producer.capture import first_coordinates
@@ -116,6 +118,91 @@ def test_files_that_are_due_are_purged_while_a_task_runs(
 
         eventually(is_purged, what=f"{oldest[1]} is purged")
         assert stream.relay.list_files()
+
+
+def _purging(
+    stream: SetStream, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    """The command, while a task's loop goes on; its exit code and what it says."""
+    stop = threading.Event()
+
+    def loop() -> None:
+        while not stop.wait(0.01):
+            stream.purge_now_and_then()
+
+    worker = threading.Thread(target=loop)
+    worker.start()
+    try:
+        code = cli.run(["relay", "purge", "shared", *arguments])
+    finally:
+        stop.set()
+        worker.join()
+    return code, "".join(capsys.readouterr())
+
+
+def test_relay_files_are_purged_by_hand_up_to_what_is_published(
+    source_set: DatabaseSet,
+    document: SetDocument,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The worker does it, and keeps what a task holds; a lost connection does not bring back what was purged."""
+    monkeypatch.setattr(set_stream, "REQUEST_INTERVAL_S", 0.0)
+    folder = ["--relay-dir", str(tmp_path / "relay")]
+    assert cli.run(["relay", "purge", "shared", *folder]) == 1
+    assert "MR-2012" in capsys.readouterr().err
+    before = position_of(source_set.primary)
+    streams = SetStreams(tmp_path / "relay")
+    with streams.attach("a", document, wanted=before) as stream, stream.reader() as reader:
+        for _ in range(4):
+            source_set.execute("CREATE DATABASE purged")
+            source_set.execute("DROP DATABASE purged")
+            source_set.execute("FLUSH BINARY LOGS")
+        _wait_for_source(stream, source_set)
+        eventually(lambda: len(stream.relay.list_files()) >= 5, what="five relay files")
+        files = stream.relay.list_files()
+        names = [name for _, name in files]
+        with stream.reader():  # a task that has not begun to read yet
+            code, said = _purging(stream, folder, capsys)
+            assert (code, len(stream.relay.list_files())) == (0, len(files)), said
+        assert reader.seek(before) is not None  # from here on it is held
+
+        code, said = _purging(stream, folder, capsys)
+        assert (code, len(stream.relay.list_files())) == (0, len(files)), said
+        assert said.startswith("0 files deleted")
+
+        reader.release(Coordinates(str(files[3][0]), names[3], 4))
+        code, said = _purging(stream, [*folder, "--until", names[2]], capsys)
+        assert (code, [name for _, name in stream.relay.list_files()]) == (0, names[2:]), said
+        code, said = _purging(stream, [*folder, "--older-than-h", "1"], capsys)
+        assert (code, [name for _, name in stream.relay.list_files()]) == (0, names[2:]), said
+        code, said = _purging(stream, [*folder, "--json"], capsys)
+        assert json.loads(said.splitlines()[0])["oldest"] == f"{files[3][0]}/{names[3]}"
+        assert [name for _, name in stream.relay.list_files()] == names[3:]
+
+        code, said = _purging(stream, [*folder, "--until", names[0]], capsys)
+        assert code == 1
+        assert "MR-2013" in said
+
+        (stream.relay.root / "purge.request").write_text("{garbage")
+        stream.purge_now_and_then()
+        _end_dump(source_set)
+        eventually(lambda: stream.status().connects == 2, what="a second connection")
+        source_set.execute("FLUSH BINARY LOGS")
+        eventually(lambda: len(stream.relay.list_files()) > len(names) - 3, what="a file more")
+        assert {subdir for subdir, _ in stream.relay.list_files()} == {files[0][0]}
+        assert [name for _, name in stream.relay.list_files()][: len(names) - 3] == names[3:]
+
+
+def _end_dump(source_set: DatabaseSet) -> None:
+    """The connection that a dump of ours goes over."""
+    found = source_set.execute(
+        "SELECT ID FROM information_schema.PROCESSLIST"
+        f" WHERE COMMAND LIKE 'Binlog Dump%' AND USER = '{source_set.user}'"
+    )
+    for (number,) in found:
+        source_set.execute(f"KILL {number}")
 
 
 def test_a_relay_file_that_goes_away_makes_all_open_the_log_anew(
