@@ -9,6 +9,8 @@ from decimal import Decimal
 
 import pytest
 
+from consumer import writer
+from consumer.binding import Binding
 from deploy.servers import DatabaseServer
 from schemas.gtid import Flavour
 from schemas.table import BINARY, BINARY_COLLATION_ID, Column, ColumnType, TextEncoding, TypeCode
@@ -247,3 +249,57 @@ def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return value.decode()
     return int(value) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("is_guarded", [True, False], ids=["as it is", "without the guard"])
+def test_an_update_to_a_long_value_keeps_all_of_it_on_mariadb(
+    mariadb_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, *, is_guarded: bool
+) -> None:
+    """In a statement of many rows the server would keep its length modulo 65,536, without a word."""
+    if not is_guarded:
+        monkeypatch.setattr(writer, "DERIVED_ROW_BYTES_MAX", 1 << 30)
+    mariadb_server.execute("CREATE OR REPLACE DATABASE long_values")
+    mariadb_server.execute("CREATE TABLE long_values.t (id INT PRIMARY KEY, v LONGBLOB)")
+    made = table(
+        "long_values",
+        "t",
+        integer("id"),
+        Column("v", ColumnType(TypeCode.BLOB, 4, text=_BINARY), nullable=True),
+    )
+    lengths = [0, 1, 32_000, 65_535, 65_536, 200_000]
+    stream = RecordStream(flavour=Flavour.MARIADB)
+    for number, _ in enumerate(lengths):
+        stream.insert(made, {"id": number, "v": b""})
+    for number, length in enumerate(lengths):
+        stream.update(made, {"id": number, "v": b""}, {"id": number, "v": b"x" * length})
+    stream.commit()
+    run_once(mariadb_server, apply_task(f"long-{is_guarded}"), stream, is_large=False)
+    found = mariadb_server.execute("SELECT LENGTH(v) FROM long_values.t ORDER BY id")
+    mariadb_server.execute("DROP DATABASE long_values")
+    assert ([length for (length,) in found] == lengths) is is_guarded
+
+
+@pytest.mark.parametrize("is_guarded", [True, False], ids=["as it is", "without the guard"])
+def test_a_decimal_in_a_document_keeps_its_digits_on_mysql(
+    mysql_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, *, is_guarded: bool
+) -> None:
+    """Inserted and updated, beside documents that need nothing; read as text it would be a DOUBLE."""
+    if not is_guarded:
+        monkeypatch.setattr(Binding, "documents", ())
+    mysql_server.execute("DROP DATABASE IF EXISTS documents")
+    mysql_server.execute("CREATE DATABASE documents")
+    mysql_server.execute("CREATE TABLE documents.t (id INT PRIMARY KEY, v JSON)")
+    made = table(
+        "documents", "t", integer("id"), Column("v", ColumnType(TypeCode.JSON, 4), nullable=True)
+    )
+    texts = ["[1.50]", '{"a": 0.10}', "[1.5]", "123456789012345678901234567890.5", "null"]
+    stream = RecordStream()
+    for number, text in enumerate(texts):
+        stream.insert(made, {"id": number, "v": text})
+        stream.insert(made, {"id": 10 + number, "v": "[]"})
+        stream.update(made, {"id": 10 + number, "v": "[]"}, {"id": 10 + number, "v": text})
+    stream.commit()
+    run_once(mysql_server, apply_task(f"documents-{is_guarded}"), stream, is_large=False)
+    found = mysql_server.execute("SELECT CAST(v AS CHAR) FROM documents.t ORDER BY id")
+    mysql_server.execute("DROP DATABASE documents")
+    assert ([text for (text,) in found] == texts * 2) is is_guarded

@@ -63,6 +63,16 @@ def _cases(server: DatabaseServer) -> list[TypeCase]:
     more = [
         TypeCase("ENUM('a', 'b')", ("'a'", "'no such'", "'b'"), "v + 0", lambda value: value),
         TypeCase("SET('', 'b')", ("''", "1", "2", "3"), "v + 0", lambda value: value),
+        *(
+            TypeCase(f"{ddl} CHARACTER SET {charset}", values, "HEX(v)", lambda value: value)
+            for charset in ("latin1", "gbk", "sjis", "ucs2", "utf16", "utf32", "binary")
+            for ddl, values in (
+                ("ENUM('a', 'é', 'あ')" if charset != "latin1" else "ENUM('a', 'é')", ("'a'", "2")),
+                ("SET('a', 'é', 'あ')" if charset != "latin1" else "SET('a', 'é')", ("'a'", "3")),
+                ("CHAR(20)", ("'a'", "'é'", "''", "' b '")),
+                ("TEXT", ("'a'", "'é'", "''", "' b '")),
+            )
+        ),
     ]
     return [case for case in CASES if server.flavour in case.flavours] + texts + more
 
