@@ -1,0 +1,151 @@
+"""Going on inside a source transaction: what other members may have logged, against what stands in the topic."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from millrace.errors import Retryable
+from producer.converter.converter import Converter
+from producer.resume import Resumed, resume_inside
+from schemas.control import RecordKind
+from schemas.coordinates import FIRST_POS, Coordinates
+from schemas.documents import TableFilter
+from schemas.framing import peek_kind
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.progress import OpenTransaction, Progress
+from tests.binlog_builder import BinlogBuilder
+from tests.converter_rig import Conversion, FileReader, MemoryRegistry, raw_records
+
+GTID = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1"
+NOTHING = parse_gtid_set(Flavour.MYSQL, "")
+SOME = TableFilter(exclude=("shop.audit",))
+T, AUDIT = 7, 8
+
+Rows = list[tuple[int, int]]  # (table, id), in the order in which they were logged
+LOGGED: Rows = [(T, 1), (T, 2), (AUDIT, 3), (T, 4), (T, 5)]
+
+
+def member(rows: Rows, *, before: int = 0, at: int = 0, statement: str = "") -> BinlogBuilder:
+    """A binlog of one source transaction, ``at`` bytes later than needed, behind ``before`` others of other rows."""
+    builder = BinlogBuilder()
+    builder.event(28, bytes(at))  # IGNORABLE
+    for other in range(before):
+        builder.transaction(100 + other, T, "t", [(other, "other")])
+    builder.gtid(1)
+    builder.query(statement or "BEGIN")
+    for table, identity in rows:
+        builder.map_shop_table("t" if table == T else "audit", table_id=table)
+        builder.insert(table, [(identity, "v")])
+    builder.xid()
+    return builder
+
+
+def conversion(builder: BinlogBuilder, registry: MemoryRegistry | None = None) -> Conversion:
+    """Of this member's binlog."""
+    reader = FileReader({"mysql-bin.000001": bytes(builder.content)})
+    return Conversion(reader, filter=SOME, registry=registry or MemoryRegistry())
+
+
+@dataclass(frozen=True)
+class Part:
+    """The first values of what a member's binlog becomes."""
+
+    values: list[bytes]
+
+    def units(self) -> Iterator[bytes]:
+        """See ``producer.resume.Part``."""
+        return iter(self.values)
+
+
+def published(builder: BinlogBuilder, count: int) -> Part:
+    """``count`` rows and statements of it."""
+    values = [v for batch in conversion(builder).batches() for _, v in raw_records(batch)]
+    return Part([v for v in values if peek_kind(v) is not RecordKind.SCHEMA][:count])
+
+
+def resumed(part: Part, rows: int, *members: BinlogBuilder) -> Resumed | None:
+    """By members in sub-directories 1, 2, …; ids of schemas are others than those in the topic."""
+    registry = MemoryRegistry()
+    registry("another", "schema")
+
+    def convert(progress: Progress, at: Coordinates) -> Converter:
+        tried = conversion(members[int(at.subdir[-1]) - 1], registry)
+        return Conversion(
+            tried.reader, filter=SOME, registry=registry, progress=progress
+        ).converter()
+
+    places = [
+        Coordinates(f"s.00000{n}", "mysql-bin.000001", FIRST_POS)
+        for n in range(1, len(members) + 1)
+    ]
+    progress = Progress(NOTHING, OpenTransaction(GTID, rows), len(part.values))
+    return resume_inside(part, places, progress, convert=convert, may_wait=lambda: False)
+
+
+def test_the_same_rows_at_another_place_are_gone_on_with() -> None:
+    """Position, times, and ids of schemas may differ; a filtered row is counted."""
+    found = resumed(published(member(LOGGED), 3), 4, member(LOGGED, at=300))
+    assert found is not None
+    assert found.progress == Progress(NOTHING, OpenTransaction(GTID, 4), 3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([(T, 2), (T, 1), (AUDIT, 3), (T, 4), (T, 5)], "row 1 of"),
+        ([(T, 1), (AUDIT, 3), (T, 2), (T, 4), (T, 5)], "row 2 of"),
+        ([(T, 1), (T, 2), (AUDIT, 3), (T, 5), (T, 4)], "row 4 of"),
+        ([(T, 1), (T, 2), (AUDIT, 3), (T, 9), (T, 5)], "row 4 of"),
+        ([(T, 1), (T, 2)], "it has 2 of"),
+    ],
+    ids=["order", "order before a filter", "order at the end", "another row", "fewer"],
+)
+def test_other_rows_or_another_order_are_refused(rows: Rows, said: str) -> None:
+    """Each names the row, and none its values."""
+    with pytest.raises(Retryable) as refused:
+        resumed(published(member(LOGGED), 3), 4, member(rows))
+    assert refused.value.code == "MR-6508"
+    assert said in refused.value.message
+
+
+def test_a_row_that_should_have_been_published_is_noticed() -> None:
+    """What stands is the same, but a row among those counted was filtered there and is wanted here."""
+    part = published(member([(T, 1), (T, 2), (AUDIT, 3), (AUDIT, 4), (T, 5)]), 2)
+    with pytest.raises(Retryable, match=r"row 4 of .* was not published"):
+        resumed(part, 4, member(LOGGED))
+
+
+def test_another_source_transaction_in_front_is_refused() -> None:
+    """A replica that commits in another order: its next one is not the open one."""
+    with pytest.raises(Retryable, match="MR-6508"):
+        resumed(published(member(LOGGED), 3), 4, member(LOGGED, before=1))
+
+
+def test_the_sub_directory_that_agrees_is_taken() -> None:
+    """The newest is another server's."""
+    found = resumed(published(member(LOGGED), 3), 4, member(LOGGED[::-1]), member(LOGGED))
+    assert found is not None
+    assert found.at.subdir == "s.000002"
+
+
+def test_when_no_row_was_published_the_transaction_is_begun_anew_anywhere() -> None:
+    """All that was counted was filtered."""
+    found = resumed(Part([]), 1, member(LOGGED[::-1]))
+    assert found is not None
+    assert found.progress == Progress(NOTHING, None, 0)
+
+
+def test_what_has_not_arrived_is_waited_for_as_long_as_allowed() -> None:
+    """The relay log ends in front of it: nothing is decided."""
+    assert resumed(published(member(LOGGED), 3), 4, BinlogBuilder()) is None
+
+
+def test_a_statement_in_front_of_rows_is_compared_by_its_text() -> None:
+    """CREATE TABLE … SELECT: the statement is the first unit of its source transaction."""
+    create = "CREATE TABLE `t` (`id` int) START TRANSACTION"
+    part = published(member(LOGGED, statement=create), 2)
+    assert peek_kind(part.values[0]) is RecordKind.DDL
+    assert resumed(part, 2, member(LOGGED, statement=create)) is not None
+    with pytest.raises(Retryable, match="row 1 of"):
+        resumed(part, 2, member(LOGGED, statement=create.replace("int", "bigint")))
