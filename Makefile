@@ -41,6 +41,7 @@ bench: # standard output is for the figures alone
 
 chaos: setup
 	$(BIN)/python -m pytest tests/fault tests/property/test_simulation.py --durations=25 --chaos
+	$(BIN)/python -m pytest tests/integration -m chaos --chaos
 
 soak: setup
 	$(BIN)/python -m pytest tests/fault/test_soak.py -s --chaos --soak-minutes=$(or $(MINUTES),30) $(if $(SEED),--soak-seed=$(SEED))

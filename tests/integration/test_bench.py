@@ -1,5 +1,8 @@
 """The benchmarks: peers do the same work as we, and every line is one figure."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +10,8 @@ import pytest
 
 from deploy.bench import load, peers
 from deploy.servers import DatabaseServer, sql
+from schemas.gtid import Flavour
+from tests.fix_servers import FLAVOURS
 
 CHANGES = 3_000
 
@@ -44,3 +49,34 @@ def test_peers_begin_where_the_load_begins(
     assert peers.replica_rate(source, account, beginning, tmp_path / "peer", rows=CHANGES) > 0
     assert "bench" in databases
     assert "bench_before" not in databases
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+def test_every_line_of_the_bench_is_one_figure(flavour: Flavour) -> None:
+    """Nothing but JSON lines on standard output: each figure once, with its keys, beside its peer or null."""
+    command = (sys.executable, "-m", "millrace", "bench", "--changes", "3000")
+    done = subprocess.run(
+        (*command, "--flavour", str(flavour)),
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    figures = [json.loads(line) for line in done.stdout.splitlines()]
+    with_peer = {"capture.bulk": "python-mysql-replication", "apply.bulk": "native replica"}
+    latencies = [f"{half}.latency.{p}" for half in ("capture", "apply") for p in ("p50", "p99")]
+    assert sorted(figure["name"] for figure in figures) == sorted([*with_peer, *latencies])
+    for figure in figures:
+        assert list(figure) == ["name", "value", "unit", "peer", "peer_value", "ratio"]
+        assert figure["value"] > 0
+        if figure["name"] in with_peer:
+            assert figure["unit"] == "rows/s"
+            assert figure["peer"].startswith(with_peer[figure["name"]])
+            assert figure["ratio"] == pytest.approx(
+                figure["value"] / figure["peer_value"], rel=0.01, abs=0.001
+            )
+        else:
+            assert figure["unit"] == "ms"
+            assert (figure["peer"], figure["peer_value"], figure["ratio"]) == (None, None, None)

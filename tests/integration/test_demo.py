@@ -1,0 +1,122 @@
+"""`millrace demo` as a user runs it: to its end, and broken off."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deploy.background import records
+from deploy.servers import die_with_parent
+from deploy.servers.process import ProcessRecord, session_members
+from millrace.home import home
+from tests.waiting import eventually
+
+START_S = 120
+END_S = 60
+SERVERS = 6  # source primary and two replicas, target, Kafka, ZooKeeper
+SERVICES = 4  # registry, scheduler, worker, apply
+
+
+@contextmanager
+def _demo(log: Path, *options: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
+    """The command in a process group of its own, as a shell starts it, and the folder that it makes for itself."""
+    before = set(home().glob("run/demo-*"))
+    program = (sys.executable, "-m", "millrace", "demo", *options)
+    command = (sys.executable, "-IS", die_with_parent.__file__, str(os.getpid()), *program)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            process_group=0,
+        )
+    try:
+        eventually(lambda: set(home().glob("run/demo-*")) - before, timeout_s=START_S)
+        (folder,) = set(home().glob("run/demo-*")) - before
+        yield process, folder
+    finally:
+        process.kill()  # its servers die with it
+        process.wait()
+        for folder in set(home().glob("run/demo-*")) - before:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _started(folder: Path, found: dict[str, ProcessRecord]) -> int:
+    """How many processes of the demonstration are on record; ``found`` keeps them when their folder has gone."""
+    found.update({record.spec.name: record for record in records(folder)})
+    return len(found)
+
+
+def _left(found: dict[str, ProcessRecord]) -> dict[str, tuple[int, ...]]:
+    """Processes that are still there, by the name of who started their session."""
+    members = {name: session_members(record.identity) for name, record in found.items()}
+    return {name: pids for name, pids in members.items() if pids}
+
+
+def test_the_demo_ends_with_zero_and_says_what_it_did(tmp_path: Path) -> None:
+    """The commands it types, one row all the way, the comparison, the summary; nothing of what it started is left."""
+    log, found = tmp_path / "log", dict[str, ProcessRecord]()
+    with _demo(log, "--duration", "3") as (process, folder):
+        eventually(lambda: _started(folder, found) == SERVERS + SERVICES, timeout_s=START_S)
+        assert process.wait(timeout=300) == 0, log.read_text()
+    told = log.read_text()
+    for command in (
+        "set create -f .*shop.yaml",
+        "set create -f .*warehouse.yaml",
+        "task create -f .*shop-capture.yaml",
+        "task create -f .*shop-to-warehouse.yaml",
+        "task wait shop-to-warehouse --timeout 90",
+        "compare shop-to-warehouse",
+        "topic verify shop",
+    ):
+        assert re.search(rf"^\$ millrace {command}$", told, re.MULTILINE), command
+    assert "source> UPDATE customers SET name = 'Grace', tags = 'gold' WHERE id = 7" in told
+    assert re.search(r"^topic>  seq \d+  op u  shop.customers  gtid ", told, re.MULTILINE)
+    assert re.search(r"^target> \(7, 'Grace', ", told, re.MULTILINE)
+    rows = re.search(r"^source   ([\d,]+) transactions, ([\d,]+) row changes", told, re.MULTILINE)
+    done = re.findall(
+        r"^(topic|target) +([\d,]+) changes (captured|applied), visible after p50 [\d,]+ ms, p99",
+        told,
+        re.MULTILINE,
+    )
+    assert rows is not None
+    assert [(name, verb) for name, _, verb in done] == [
+        ("topic", "captured"),
+        ("target", "applied"),
+    ]
+    assert done[0][1] == done[1][1]
+    assert int(done[0][1].replace(",", "")) > int(rows[2].replace(",", "")) > 100
+    assert "differences  none: every row of every table is equal" in told
+    assert not _left(found)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    "moment",
+    ["starting millrace registry", pytest.param("a shop at work", marks=pytest.mark.chaos)],
+    ids=["while it starts", "in the middle of the shop"],
+)
+def test_ctrl_c_leaves_no_process_of_the_demo(tmp_path: Path, moment: str) -> None:
+    """All servers run, and the service's processes with children of their own: exit code 130, no process, no folder."""
+    log, found = tmp_path / "log", dict[str, ProcessRecord]()
+    with _demo(log, "--duration", "60") as (process, folder):
+        eventually(lambda: moment in log.read_text(), timeout_s=START_S)
+        eventually(lambda: _started(folder, found) == SERVERS + SERVICES, timeout_s=START_S)
+        driver = found["millrace apply"].identity
+        eventually(lambda: len(session_members(driver)) > 1, timeout_s=START_S)  # its JVM
+        assert len(_left(found)) == SERVERS + SERVICES
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=END_S) == 130, log.read_text()
+    assert not _left(found)
+    assert not folder.exists()
+    assert "Traceback" not in log.read_text()
