@@ -142,6 +142,8 @@ def read(values: Sequence[bytes]) -> Counter[str]:
                 (rows.column(SLOT)[numbers] == slot) & (rows.column(walk.OP)[numbers] == op)
             ]
             if pieces is not None and len(mine):
+                width = len(binding.layout.branches)
+                rows.inexact(mine, tuple(range(width)), width=width)
                 rows.text_of(mine, pieces.shape, opening=pieces.opening, closing=pieces.closing)
     for number in numbers:
         rows.gtid(int(number))

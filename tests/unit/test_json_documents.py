@@ -89,3 +89,11 @@ def test_the_kernel_overlooks_no_document_that_needs_an_expression(text: str) ->
     """It may name more of them."""
     if by_expression(text.encode()) is not None:
         assert _is_found(text.encode())
+
+
+@given(st.lists(st.sampled_from([*'[]{},:"1.50-e\\ ', "1.50"])).map("".join))
+def test_what_is_no_document_is_left_to_the_server(text: str) -> None:
+    """Whatever stands in a record, an expression is made or not; its text is in it."""
+    made = by_expression(text.encode())
+    if made is not None:
+        assert made.startswith(b"JSON_REPLACE('" + text.encode().replace(b"\\", b"\\\\") + b"'")
