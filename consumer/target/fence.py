@@ -1,8 +1,8 @@
 """Raising the fence: from then on no target transaction of an earlier run of the task can commit.
 
     the row is locked exclusively      waits for every lane transaction that holds it shared
-    after HUNG_S registered sessions of the task are ended (KILL): a lane whose process was stopped, or whose
-    connection hangs half open, would hold it until the server notices
+    after HUNG_S registered sessions of the task are ended (KILL): a lane whose process was stopped, or a
+    predecessor that was stopped in here, or whose connection hangs half open, would hold it until the server notices
     a greater epoch there              Fenced MR-5020: a newer owner exists
     else epoch and run + 1             committed, and only now progress is read
 
@@ -24,7 +24,9 @@ _log = get_logger("apply.fence")
 
 def raise_fence(connection: TargetConnection, *, task: str, epoch: int) -> Owner:
     """Take the task for this epoch and a new run; see the module."""
-    connection.query(f"INSERT IGNORE INTO {DATABASE}.fence VALUES (%s, 0, 0)", (task,))
+    if not connection.query(f"SELECT task FROM {DATABASE}.fence WHERE task = %s", (task,)):
+        connection.query(f"INSERT IGNORE INTO {DATABASE}.fence VALUES (%s, 0, 0)", (task,))
+    connection.query(f"REPLACE INTO {DATABASE}.session VALUES (%s, %s, 0)", (task, connection.id))
     connection.commit()
     held_epoch, held_run = _lock(connection, task)
     if held_epoch > epoch:
@@ -99,10 +101,11 @@ def end_holders(endpoint: Endpoint, *, task: str, but: int) -> None:
 
 
 # Which of them holds the lock is known to performance_schema alone, where it is on; to end one more of our own does no
-# harm. The numbers begin again when the server starts: so does what is registered under them, run by run.
+# harm, but for those who wait for the same lock here (run 0): they would end each other. The numbers begin again when
+# the server starts: so does what is registered under them, run by run.
 _HOLDERS = f"""
 SELECT s.id FROM {DATABASE}.session s
   JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = s.id
   JOIN information_schema.PROCESSLIST p ON p.ID = s.id AND p.USER = SUBSTRING_INDEX(USER(), '@', 1)
-WHERE s.task = %s AND s.id <> %s
+WHERE s.task = %s AND s.id <> %s AND (s.run > 0 OR t.trx_state = 'RUNNING')
 """

@@ -5,8 +5,10 @@ The oracle is what the server says is in its tables.
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
+from threading import Event
 
 import pytest
 
@@ -14,11 +16,13 @@ from consumer.batch import BatchApplier
 from consumer.book import Ints
 from consumer.executor import Order, Outcome
 from consumer.sessions import session_for
-from consumer.target.connection import connect
+from consumer.target import fence
+from consumer.target.connection import TargetConnection, connect
+from consumer.target.fence import raise_fence
 from consumer.target.progress import forget_task
 from consumer.workshop import Catalogue
 from deploy.servers import DatabaseServer
-from millrace.errors import Fatal, Fenced
+from millrace.errors import Fatal, Fenced, Retryable
 from schemas.table import Column, ColumnType, TypeCode
 from tests.apply_history import SQL, make_history
 from tests.apply_local import (
@@ -239,6 +243,39 @@ def test_raising_the_fence_ends_a_holder_that_hangs(
     hung.close()
     applier.close()
     successor.close()
+
+
+def test_raising_the_fence_ends_a_predecessor_that_hangs_in_it(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped behind its lock, in front of its word: its successor does not wait for it, and it changes nothing."""
+    first = started(target_server, apply_task(name), epoch=1)
+    hung, really_query, goes_on = (
+        connect(endpoint_of(target_server)),
+        TargetConnection.query,
+        Event(),
+    )
+    is_there = Event()
+
+    def query(self: TargetConnection, sql: str, *arguments: object) -> object:
+        if self is hung and sql.startswith("UPDATE millrace.fence"):
+            is_there.set()
+            assert goes_on.wait(60)
+        return really_query(self, sql, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TargetConnection, "query", query)
+    monkeypatch.setattr(fence, "HUNG_S", 0.3)
+    with ThreadPoolExecutor(1) as pool:
+        stopped = pool.submit(raise_fence, hung, task=name, epoch=1)
+        assert is_there.wait(60)
+        successor = started(target_server, apply_task(name), epoch=2)
+        goes_on.set()
+        assert isinstance(stopped.exception(60), Retryable)
+    assert successor.assignment.owner.run == first.assignment.owner.run + 1
+    told = target_server.execute("SELECT epoch, run FROM millrace.fence WHERE task = %s", (name,))
+    assert told == [(2, successor.assignment.owner.run)]
+    for each in (hung, first, successor):
+        each.close()
 
 
 def test_a_table_without_a_key_is_a_multiset(name: str, target_server: DatabaseServer) -> None:

@@ -276,11 +276,15 @@ def _kill(session: ModelSession, found: Found, _: Values) -> tuple[list[Values],
 @statement(re.escape(_HOLDERS))
 def _holders(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
     task, but = arguments
-    registered = {row[1] for row in session.server.of(f"{OURS}.session") if row[0] == task}
+    rows = session.server.of(f"{OURS}.session")
+    runs = {row[1]: row[2] for row in rows if row[0] == task}
+    locking = session.server.exclusive.values()
     holders = [
         number
         for number, other in session.server.sessions.items()
-        if number in registered and number != but and other.is_in_transaction
+        if number != but
+        and other.is_in_transaction
+        and (runs.get(number) or (number in runs and number in locking))
     ]
     return [(number,) for number in holders], 0
 
