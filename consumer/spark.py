@@ -174,7 +174,10 @@ class TopicQuery:
         writer = records.writeStream.foreachBatch(self._on_batch).option(
             "checkpointLocation", str(self._checkpoint)
         )
-        self._query: StreamingQuery = writer.start()
+        try:
+            self._query: StreamingQuery = writer.start()
+        except PySparkException as exc:  # it looks for the topic's partition
+            raise Retryable("MR-5052", _first_line(exc)) from exc
 
     def _on_batch(self, records: DataFrame, number: int) -> None:
         end = _end_offset(self._checkpoint, number)

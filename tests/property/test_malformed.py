@@ -97,6 +97,7 @@ TASK_NODE = json.loads(task_content(Desired(a_capture())))
 @given(spoilt(ENVELOPE), st.binary(max_size=40))
 @example({"fields": [{"name": "before", "type": ["null", {"fields": [{"type": []}]}]}]}, b"")
 @example([], b"\2")
+@example({**ENVELOPE, "name": "null", "namespace": None}, b"\2")
 def test_a_spoilt_record_schema_is_read_or_refused(plain: object, body: bytes) -> None:
     """From the registry or from the topic: its layout, its programs, its Avro type, and bytes read by it."""
     text = json.dumps(plain)
@@ -105,7 +106,8 @@ def test_a_spoilt_record_schema_is_read_or_refused(plain: object, body: bytes) -
     if is_layout:
         make_programs(Book({7: text}))
     if not refused(lambda: check_schema(text), "MR-6010"):
-        refused(lambda: decode(text, body), "MR-6007")
+        # a schema that Avro allows may still be one that no row of ours has: it contains itself
+        refused(lambda: decode(text, body), "MR-6007", "MR-6010")
 
 
 def test_a_schema_nested_without_end_is_refused() -> None:
