@@ -40,7 +40,7 @@ bench: # standard output is for the figures alone
 	@$(BIN)/millrace bench
 
 chaos: setup
-	$(BIN)/python -m pytest tests/fault tests/property/test_simulation.py --durations=25 --chaos
+	$(BIN)/python -m pytest tests/fault tests/property --durations=25 --chaos
 	$(BIN)/python -m pytest tests/integration -m chaos --chaos
 
 soak: setup

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from deploy.servers.programs import MYSQL_HINT, mysql_programs
 
@@ -32,6 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--soak-minutes", type=float, default=30.0, help="how long a soak kills, over all flavours"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The same examples in every run, but for ``make chaos``, which looks for new ones."""
+    settings.register_profile("same", derandomize=True)
+    if not config.option.chaos:
+        settings.load_profile("same")
 
 
 def pytest_report_header() -> Sequence[str]:
