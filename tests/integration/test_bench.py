@@ -23,7 +23,9 @@ def source(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
     load.create_load(lambda: sql.open_root(target_server.socket))
     load.run_load(lambda: sql.open_root(target_server.socket), changes=CHANGES)
     target_server.execute("DROP DATABASE bench")
+    account = target_server.account
     yield target_server
+    target_server.account = account
     for database in ("bench", "bench_before"):
         target_server.execute(f"DROP DATABASE {database}")
     target_server.execute("DROP USER peer")
