@@ -232,7 +232,11 @@ def test_a_topic_emptied_in_the_middle_of_a_source_transaction_is_not_begun_agai
     def publish_a_part(publisher: Publisher, batch: RecordBatchLike) -> None:
         octets = batch.buffer.tobytes()
         values = [octets[start:stop] for _, _, start, stop in batch.bounds.tolist()]
-        second = [at for at, value in enumerate(values) if peek_kind(value) is RecordKind.ROW][1]
+        rows = [at for at, value in enumerate(values) if peek_kind(value) is RecordKind.ROW]
+        if not rows:  # it only moves the position
+            publish(publisher, batch)
+            return
+        second = rows[1]
         row = read_suffix(values[second])
         step = Step(row.gtid, row.total_order, row.last, row.seq)
         part = batch.bounds[: second + 1]
@@ -240,8 +244,8 @@ def test_a_topic_emptied_in_the_middle_of_a_source_transaction_is_not_begun_agai
         raise Fatal("MR-3009", "enough of it")
 
     monkeypatch.setattr(Publisher, "publish", publish_a_part)
+    stage.server.execute(f"INSERT INTO {stage.database}.t VALUES (1), (2), (3)")
     with stage.worker("w1"):
-        stage.server.execute(f"INSERT INTO {stage.database}.t VALUES (1), (2), (3)")
         left = stage.wait(lambda report: report.code == "MR-3009", "a part is published")
     assert (left.topic_end, left.seq) == (0, 2)
     stage.rig.delete()
