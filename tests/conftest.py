@@ -71,6 +71,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         folder = item.path.relative_to(_HERE).parts[0] if item.path.is_relative_to(_HERE) else ""
         if folder in _MARKERS:
             item.add_marker(folder)
+        if "fault_stack" in getattr(item, "fixturenames", ()):
+            item.add_marker("stack")
     left_out = [
         item for item in items if item.get_closest_marker("chaos") and not config.option.chaos
     ]

@@ -18,6 +18,8 @@ from deploy.servers.process import ProcessRecord, session_members
 from millrace.home import home
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.stack
+
 START_S = 120
 END_S = 60
 SERVERS = 6  # source primary and two replicas, target, Kafka, ZooKeeper

@@ -24,6 +24,8 @@ from zk.session import Session
 from zk.tree import Tree
 from zk.view import read_cluster
 
+pytestmark = pytest.mark.stack
+
 NAME = "stack-test"
 
 
