@@ -30,7 +30,8 @@ check: setup
 
 test: setup check
 	$(BIN)/python -m pytest tests/unit tests/property --durations=10
-	@$(MAKE) --no-print-directory -j2 --output-sync=line test-stacks test-parts
+	@echo "real servers: two runs side by side, each is shown when it has ended (a quarter of an hour)"
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-stacks test-parts
 
 # side by side: whole stacks wait for each other's processes most of the time, one stack at a time
 test-stacks:
