@@ -87,7 +87,8 @@ def test_the_demo_ends_with_zero_and_says_what_it_did(tmp_path: Path) -> None:
     assert re.search(r"^target> \(7, 'Grace', ", told, re.MULTILINE)
     rows = re.search(r"^source   ([\d,]+) transactions, ([\d,]+) row changes", told, re.MULTILINE)
     done = re.findall(
-        r"^(topic|target) +([\d,]+) changes (captured|applied), visible after p50 [\d,]+ ms, p99",
+        # in three seconds a busy machine's target may not have been seen with anything new
+        r"^(topic|target) +([\d,]+) changes (captured|applied), visible after (?:p50 [\d,]+ ms, p99|- )",
         told,
         re.MULTILINE,
     )
@@ -96,6 +97,7 @@ def test_the_demo_ends_with_zero_and_says_what_it_did(tmp_path: Path) -> None:
         ("topic", "captured"),
         ("target", "applied"),
     ]
+    assert re.search(r"^topic .* visible after p50 ", told, re.MULTILINE)
     assert done[0][1] == done[1][1]
     assert int(done[0][1].replace(",", "")) > int(rows[2].replace(",", "")) > 100
     assert "differences  none: every row of every table is equal" in told
