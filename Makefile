@@ -12,7 +12,7 @@ ifdef MYSQLD
 export MILLRACE_MYSQLD := $(abspath $(MYSQLD))
 endif
 
-.PHONY: setup check test test-stacks test-parts demo bench chaos soak clean
+.PHONY: setup check test demo bench chaos soak clean
 
 setup: .venv/stamp-$(STAMP)
 	@$(BIN)/python -m deploy.fetch
@@ -30,14 +30,8 @@ check: setup
 
 test: setup check
 	$(BIN)/python -m pytest tests/unit tests/property --durations=10
-	@echo "real servers: two runs side by side, each is shown when it has ended (a quarter of an hour)"
-	@$(MAKE) --no-print-directory -j2 --output-sync=target test-stacks test-parts
-
-# side by side: whole stacks wait for each other's processes most of the time, one stack at a time
-test-stacks:
-	$(BIN)/python -m pytest tests/integration tests/fault -m stack --durations=15
-test-parts:
 	$(BIN)/python -m pytest tests/integration tests/fault -m "not stack" --durations=15
+	$(BIN)/python -m pytest tests/integration tests/fault -m stack --durations=15
 
 demo: setup
 	@$(BIN)/millrace demo
