@@ -55,7 +55,7 @@ LANES_MAX = 64
 FIRST_OFFSET = -2  # Kafka's word for the beginning
 
 # what a call into the JVM raises; without a JVM also the socket's own word
-SPARK_FAILURES = (PySparkException, Py4JError, ConnectionError)
+_FAILURES = (PySparkException, Py4JError, ConnectionError)
 
 _CHECKPOINT_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -78,7 +78,7 @@ class SparkDriver:
             builder = builder.config(name, value)
         try:
             self.session = builder.getOrCreate()
-        except (*SPARK_FAILURES, OSError, RuntimeError) as exc:
+        except (PySparkException, Py4JError, OSError, RuntimeError) as exc:
             raise Fatal("MR-5051", f"Spark does not start: {_first_line(exc)}") from exc
         # PySpark shows it nowhere else
         self.jvm = Jvm(getattr(self.session.sparkContext._gateway, "proc", None))
@@ -86,7 +86,7 @@ class SparkDriver:
     def stop(self) -> None:
         """End the session and remove the scratch folder."""
         self.jvm.release()
-        with suppress(*SPARK_FAILURES):  # the JVM may be gone
+        with suppress(*_FAILURES):  # the JVM may be gone
             self.session.stop()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -94,9 +94,8 @@ class SparkDriver:
         self, task: str, address: TopicAddress, *, offset: int, process: Callable[["Records"], None]
     ) -> "TopicQuery":
         """Start reading at ``offset``; ``process`` gets each micro-batch. Retryable MR-5050 without a JVM."""
-        with (
-            _told()
-        ):  # without one, its watch ends this process, and whoever starts it again gives it another
+        # without one, its watch ends this process, and whoever starts it again gives it another
+        with _told():
             return TopicQuery(self, task, address, offset=offset, process=process)
 
     def scratch(self, task: str) -> Path:
@@ -224,7 +223,7 @@ def _told() -> Iterator[None]:
     """Whatever Spark raises in it comes out as Retryable MR-5050 or MR-5052."""
     try:
         yield
-    except SPARK_FAILURES as exc:
+    except _FAILURES as exc:
         raise _failure(exc) from exc
 
 

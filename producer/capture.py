@@ -215,9 +215,11 @@ def first_coordinates(
         stream.check()
         if stream.is_agreed:
             at = stream.first(reader) if is_first else reader.seek(progress.gtid_set)
-            if at is None or not stream.is_received(at):
-                pass
-            elif not is_first or stream.relay.position_before(at) is not None:
+            if (
+                at is not None
+                and stream.is_received(at)
+                and (not is_first or stream.relay.position_before(at) is not None)
+            ):
                 return at
         stop.wait(POLL_S)
     return None

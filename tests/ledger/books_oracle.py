@@ -20,7 +20,6 @@ from deploy.workload.ledger import KEYS, SUM
 from tests.ledger.record import Change, Ddl, Image, Message, harm
 
 Key = tuple[Any, ...]
-_COMMENT = re.compile(r"/\*.*?\*/")
 _RENAMED = re.compile(r"(\w+) TO (\w+)")
 
 
@@ -144,7 +143,7 @@ class BooksOracle:
             rows[_loose(change.after)] += 1
 
     def _execute(self, message: Message, ddl: Ddl) -> None:
-        words = _COMMENT.sub(" ", ddl.sql).replace("`", "").split()
+        words = [word.replace("`", "") for word in ddl.words]
         match [word.upper() for word in words[:2]]:
             case ["CREATE", "TABLE"]:
                 name = words[2].partition("(")[0]
