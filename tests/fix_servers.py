@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ TARGET_PRIVILEGES = "ALL PRIVILEGES"
 
 NewSet = Callable[..., DatabaseSet]
 NewServer = Callable[..., DatabaseServer]
+_names = count(1)
 
 
 @pytest.fixture(scope="session")
@@ -174,3 +176,12 @@ def _single(flavour: Flavour, folder: Path, *, server_id: int) -> Iterator[Datab
     server.create_account(SERVICE, TARGET_PRIVILEGES)
     yield server
     server.discard()
+
+
+@pytest.fixture
+def name(target_server: DatabaseServer) -> Iterator[str]:
+    """A database and a task of this name on the target, both gone behind the test."""
+    made = f"apply{next(_names)}"
+    target_server.execute(f"CREATE DATABASE {made} DEFAULT CHARSET utf8mb4")
+    yield made
+    target_server.execute(f"DROP DATABASE IF EXISTS {made}")

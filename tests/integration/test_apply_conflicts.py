@@ -1,8 +1,5 @@
 """Rows that the target disagrees about, and rows that foreign keys tie together, on real targets."""
 
-from collections.abc import Iterator
-from itertools import count
-
 import pytest
 
 from deploy.servers import DatabaseServer
@@ -11,17 +8,6 @@ from schemas.documents import ConflictPolicy
 from tests.apply_local import LocalRecords, apply_task, backwards, ignore, run_once, started
 from tests.apply_tables import ACCOUNTS_SQL, account, accounts, integer, table
 from tests.apply_topic import RecordStream
-
-_names = count(1)
-
-
-@pytest.fixture
-def name(target_server: DatabaseServer) -> Iterator[str]:
-    """A database and a task of this name, both gone behind the test."""
-    made = f"conflict{next(_names)}"
-    target_server.execute(f"CREATE DATABASE {made} DEFAULT CHARSET utf8mb4")
-    yield made
-    target_server.execute(f"DROP DATABASE IF EXISTS {made}")
 
 
 def test_children_and_parents_keep_their_order(name: str, target_server: DatabaseServer) -> None:

@@ -4,10 +4,8 @@ The oracle is what the server says is in its tables.
 """
 
 import random
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import count
 from threading import Event
 
 import pytest
@@ -36,17 +34,6 @@ from tests.apply_local import (
 )
 from tests.apply_tables import ACCOUNTS_SQL, account, accounts, integer, table, text
 from tests.apply_topic import UUID, RecordStream
-
-_names = count(1)
-
-
-@pytest.fixture
-def name(target_server: DatabaseServer) -> Iterator[str]:
-    """A database and a task of this name, both gone behind the test."""
-    made = f"apply{next(_names)}"
-    target_server.execute(f"CREATE DATABASE {made} DEFAULT CHARSET utf8mb4")
-    yield made
-    target_server.execute(f"DROP DATABASE IF EXISTS {made}")
 
 
 def _history(database: str, *, seed: int = 1, changes: int = 400) -> RecordStream:
