@@ -159,6 +159,7 @@ class DatabaseServer(Server):
         if not self.data_dir.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             shutil.copytree(database_template(self.dialect), self.data_dir)
+        (self.folder / "tmp").mkdir(exist_ok=True)
         command = (*self.dialect.command(), *self._arguments(), *self.options.extra)
         name = f"{self.flavour} {self.server_id} on port {self.port}"
         spec = ProcessSpec(name, command, self.folder / "log")
@@ -213,6 +214,8 @@ class DatabaseServer(Server):
             *(self.tls.options() if self.tls else ()),
             f"--read-only={'ON' if self.is_replica else 'OFF'}",
             f"--datadir={self.data_dir}",
+            # of its own: a starting MariaDB removes the temporary tables of whoever shares it
+            f"--tmpdir={self.folder / 'tmp'}",
             f"--socket={self.socket}",
             f"--pid-file={self.folder / 'pid'}",
             f"--port={self.port}",

@@ -50,6 +50,7 @@ class MariadbDialect:
         user = ("--user=root",) if os.geteuid() == 0 else ()
         options = (
             f"--datadir={data_dir}",
+            f"--tmpdir={data_dir}",
             "--innodb-log-file-size=32M",
             "--innodb-buffer-pool-size=64M",
         )

@@ -41,6 +41,7 @@ class MysqlDialect:
         command = (str(_programs().mysqld), "--no-defaults", "--initialize-insecure", *user)
         options = (
             f"--datadir={data_dir}",
+            f"--tmpdir={data_dir}",
             "--innodb-redo-log-capacity=64M",
             "--innodb-buffer-pool-size=64M",
         )

@@ -5,7 +5,14 @@ import socket
 import pymysql
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer, ServerOptions, ZooKeeperServer
+from deploy.servers import (
+    DatabaseServer,
+    DatabaseSet,
+    KafkaServer,
+    ServerOptions,
+    ZooKeeperServer,
+    sql,
+)
 from deploy.servers.process import session_members
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -52,6 +59,20 @@ def test_the_service_account_reads_over_tcp_but_can_not_write(source_set: Databa
         cursor.execute("SELECT 1")
         with pytest.raises(pymysql.err.OperationalError):
             cursor.execute("CREATE DATABASE not_allowed")
+
+
+def test_a_server_that_starts_leaves_the_temporary_tables_of_others(
+    new_server: NewServer, source_set: DatabaseSet
+) -> None:
+    """MariaDB removes at its start what it finds in its folder for them."""
+    with (
+        sql.root_connection(source_set.primary.socket) as connection,
+        connection.cursor() as cursor,
+    ):
+        engine = "Aria" if source_set.flavour == Flavour.MARIADB else "InnoDB"
+        cursor.execute(f"CREATE TEMPORARY TABLE mysql.kept (a INT) ENGINE={engine}")
+        new_server(source_set.flavour)
+        cursor.execute("DROP TEMPORARY TABLE mysql.kept")
 
 
 def test_a_killed_database_server_goes_on_with_its_data(
