@@ -141,13 +141,18 @@ class _Run:
             if self._ended:
                 return
             try:
-                self._applier.process(records, self._progressed)
+                self._applier.process(records, self._moved)
             except BaseException as exc:  # noqa: BLE001 - comes out of `until`, in the thread that the supervisor watches
                 self._failure = exc
             # Short and without its causes: Spark runs a regular expression over the text of what is raised here. A
             # failed Spark job's story overflowed the stack of the query's thread, and the query neither ran nor ended.
             if self._failure is not None:
                 raise Retryable("MR-5050", "the micro-batch failed")
+
+    def _moved(self, mark: Mark) -> None:
+        self._progressed(mark)
+        if self._ended:  # what the driver itself applies, no cancelled job ends
+            raise Retryable("MR-5050", "the run ends")
 
     def _progressed(self, mark: Mark) -> None:
         self._report(self._running(mark))

@@ -20,7 +20,7 @@ from consumer.book import Book, Ints
 from consumer.ddl import DdlPlace, apply_ddl
 from consumer.executor import Order, Outcome, Plan
 from consumer.kernel.order import pack_lanes
-from consumer.sessions import open_session
+from consumer.sessions import close_session, session_for
 from consumer.stretch import Barrier, advanced, check_follows
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.inventory import Inventory, read_inventory
@@ -103,7 +103,6 @@ class BatchApplier:
     applied: Ints
     catalogue: Catalogue
     figures: Figures = field(default_factory=Figures)
-    _session: TargetConnection | None = None
     _version: int = 0
     _nears_barrier: bool = (
         False  # barriers come in swarms: behind one, no lanes for a handful of rows
@@ -147,8 +146,7 @@ class BatchApplier:
 
     def close(self) -> None:
         """Close the driver's own session."""
-        if self._session is not None:
-            self._session.close()
+        close_session(self.assignment.owner.task)
 
     def _stretch(self, records: RecordsLike, *, is_small: bool) -> Outcome:
         if is_small or self._nears_barrier or self.assignment.lane_count == 1:
@@ -220,9 +218,7 @@ class BatchApplier:
         self.mark = after
 
     def _own_session(self) -> TargetConnection:
-        if self._session is None or not self._session.is_open:
-            self._session = open_session(self.assignment.endpoint, self.assignment.owner)
-        return self._session
+        return session_for(self.assignment.endpoint, self.assignment.owner)
 
     def _pass(self, barrier: Barrier) -> None:
         record = decode_control(barrier.value)

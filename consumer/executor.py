@@ -15,6 +15,7 @@ Errors of our branches travel to the driver in the outcome; others end the Spark
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import pyarrow as pa
 
 from consumer.applied import not_applied, to_bitmap
 from consumer.book import Ints
+from consumer.held import Held, hold
 from consumer.kernel import walk
 from consumer.kernel.walk import COMMIT_MS, SEQ, SLOT
 from consumer.rows import KeyEntries, Rows, Values, find_keys, walk_values
@@ -68,7 +70,8 @@ class Order:
 class Outcome:
     """What was done. ``mark``: where a sole lane left it, or how far a plan saw; ``commit_ms``: of the last row.
 
-    ``is_cut``: it stopped at ``rows_max``, records are left.
+    ``is_cut``: it stopped at ``rows_max``, records are left. ``held``: what a sole lane brings along from behind the
+    barrier.
     """
 
     mark: Mark | None = None
@@ -78,6 +81,7 @@ class Outcome:
     statements: int = 0
     commit_ms: int = 0
     is_cut: bool = False
+    held: Held | None = None
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,9 @@ def arrow_values(batch: pa.RecordBatch) -> tuple[Ints, Values]:
     column = batch.column(1)
     _, ends, payload = column.buffers()
     width = np.dtype(np.int64 if pa.types.is_large_binary(column.type) else np.int32)
-    bounds: npt.NDArray[Any] = np.frombuffer(memoryview(ends or b""), width)
-    contents = np.frombuffer(memoryview(payload or b""), np.uint8)
+    # read-only wherever it comes from: the compiled functions know one kind of array
+    bounds: npt.NDArray[Any] = np.frombuffer(memoryview(ends or b"").toreadonly(), width)
+    contents = np.frombuffer(memoryview(payload or b"").toreadonly(), np.uint8)
     bounds = bounds[column.offset : column.offset + len(column) + 1]
     return np.asarray(batch.column(0).to_numpy(), np.int64), Values(contents, bounds)
 
@@ -150,9 +155,14 @@ def apply_sole(
             commit_ms = _last_commit_ms(stretch.rows, numbers) or commit_ms
         is_cut = first < len(stretch.rows)
         barrier = None if is_cut else stretch.barrier
-        if is_cut or barrier is not None:
+        if is_cut:
             _drain(batches)
-            return Outcome(mark, learned, barrier, rows, statements, commit_ms, is_cut)
+            return Outcome(mark, learned, None, rows, statements, commit_ms, is_cut=True)
+        if barrier is not None:
+            behind = len(stretch.rows) + 1
+            left = (offsets[behind:], values.part(behind, len(values)))
+            held = hold(chain((left,), map(arrow_values, batches)))
+            return Outcome(mark, learned, barrier, rows, statements, commit_ms, held=held)
     return Outcome(mark, learned, None, rows, statements, commit_ms)
 
 
@@ -219,7 +229,7 @@ def _apply_part(
     order: Order, workshop: Workshop, rows: Rows, numbers: Ints, claim: "_Move | _Bits"
 ) -> int:
     """One target transaction: fence, claim, rows, commit; how many statements it took."""
-    session = _fresh_session(order)
+    session = session_for(order.endpoint, order.owner)
     writer = RowWriter(session, workshop, Deciding(order.owner.task, order.policy))
     careful = False
     for _ in range(LOCK_TRIES_MAX):
@@ -240,17 +250,6 @@ def _apply_part(
             writer.settle()
     session.close()
     raise Retryable("MR-5005", "the rows stay locked")
-
-
-def _fresh_session(order: Order) -> TargetConnection:
-    """The kept session, or a new one where the server has ended it meanwhile: nothing was sent on it yet."""
-    session = session_for(order.endpoint, order.owner)
-    try:
-        session.query("SELECT 1")
-    except Retryable:
-        session.close()
-        session = session_for(order.endpoint, order.owner)
-    return session
 
 
 # ---- lanes ----------------------------------------------------------------------------------------
@@ -382,11 +381,13 @@ def guarded(work: Callable[[], Outcome | Plan]) -> bytes:
             done.entries.modes,
         ]
         return _pack(_plain(done.outcome), arrays)
+    if done.held is not None:
+        return _pack(_plain(done) | {"held_is_all": done.held.is_all}, done.held.arrays())
     return _pack(_plain(done), [])
 
 
 def _plain(outcome: Outcome) -> dict[str, object]:
-    plain = asdict(replace(outcome, barrier=None))
+    plain = asdict(replace(outcome, barrier=None, held=None))
     if outcome.barrier is not None:
         plain["barrier"] = [outcome.barrier.offset, outcome.barrier.value.hex()]
     return plain
@@ -422,6 +423,8 @@ def unpack(packed: bytes) -> Outcome | Plan:
         array = np.frombuffer(packed, np.dtype(kind_name), length, at).copy()
         at += array.nbytes
         arrays.append(array)
+    if "held_is_all" in header:
+        return replace(outcome, held=Held.of_arrays(arrays, is_all=header["held_is_all"]))
     return Plan(outcome, arrays[0], arrays[1], KeyEntries(arrays[2], arrays[3], arrays[4]))
 
 

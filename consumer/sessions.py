@@ -7,6 +7,7 @@ those of earlier runs are closed. Safety does not rest on any of this: the fence
 
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.progress import DATABASE, Owner
+from millrace.errors import Retryable
 
 _sessions: dict[str, tuple[Owner, Endpoint, TargetConnection]] = {}
 
@@ -22,12 +23,25 @@ def open_session(endpoint: Endpoint, owner: Owner) -> TargetConnection:
 
 
 def session_for(endpoint: Endpoint, owner: Owner) -> TargetConnection:
-    """This process's open session for a run."""
+    """This process's session for a run; a new one where the server has ended it. Between target transactions only."""
     kept = _sessions.get(owner.task)
-    if kept is not None and kept[:2] == (owner, endpoint) and kept[2].is_open:
+    if kept is not None and kept[:2] == (owner, endpoint) and _answers(kept[2]):
         return kept[2]
-    if kept is not None:
-        kept[2].close()
+    close_session(owner.task)
     session = open_session(endpoint, owner)
     _sessions[owner.task] = (owner, endpoint, session)
     return session
+
+
+def close_session(task: str) -> None:
+    """Close what this process keeps for a task."""
+    kept = _sessions.pop(task, None)
+    if kept is not None:
+        kept[2].close()
+
+
+def _answers(session: TargetConnection) -> bool:
+    try:
+        return session.is_open and bool(session.query("SELECT 1"))
+    except Retryable:
+        return False

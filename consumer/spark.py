@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import Broadcast, StorageLevel, TaskContext
 from pyspark.errors import PySparkException
@@ -40,10 +42,12 @@ from consumer.executor import (
 )
 from consumer.jvm import Jvm
 from consumer.registry import look_up_at
+from consumer.sole import SoleLane
 from consumer.warm import warm
 from consumer.workshop import Catalogue
 from millrace.errors import Fatal, Retryable
 from millrace.home import home
+from millrace.java import ClassData
 from schemas.documents import TopicAddress
 
 ARROW_ROWS_MAX = 20_000  # measured: of 100,000 a quarter slower
@@ -52,6 +56,7 @@ OFFSETS_PER_TRIGGER_MAX = (
 )  # bounds a micro-batch; below, planning its queries costs more than its rows
 ARROW_BYTES_MAX = 32 << 20  # large rows: a Python worker holds a few of these at once
 LANES_MAX = 64
+LOOK_S = 0.1
 FIRST_OFFSET = -2  # Kafka's word for the beginning
 
 # what a call into the JVM raises; without a JVM also the socket's own word
@@ -74,7 +79,8 @@ class SparkDriver:
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         self._scratch = _scratch_folder()
         builder = SparkSession.builder.master(master).appName("millrace-apply")
-        for name, value in {**_settings(self._scratch, master), **(settings or {})}.items():
+        given = {**_settings(self._scratch, master), **(settings or {})}
+        for name, value in given.items():
             builder = builder.config(name, value)
         try:
             self.session = builder.getOrCreate()
@@ -98,9 +104,37 @@ class SparkDriver:
         with _told():
             return TopicQuery(self, task, address, offset=offset, process=process)
 
+    def rehearse(self) -> None:
+        """What a driver does up to its first records, without a topic; then its JVM ends. Fatal MR-5051."""
+        heard = threading.Event()
+
+        def hear(records: DataFrame, _: int) -> None:
+            records.coalesce(1).mapInArrow(lambda batches: batches, records.schema).collect()
+            heard.set()
+
+        rate = self.session.readStream.format("rate").option("rowsPerSecond", 100).load()
+        writer = rate.writeStream.foreachBatch(hear)
+        query = writer.option("checkpointLocation", str(self.scratch("rehearsal"))).start()
+        while not heard.wait(LOOK_S) and query.isActive:
+            pass
+        failure = query.exception()
+        query.stop()
+        gateway = self.session.sparkContext._gateway
+        self.stop()
+        if failure is not None or gateway is None:
+            raise Fatal("MR-5051", f"Spark does not work: {failure}")
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
+
     def scratch(self, task: str) -> Path:
         """A new folder for a query's checkpoint."""
         return Path(tempfile.mkdtemp(prefix=f"{task}-", dir=self._scratch))
+
+
+def class_data() -> ClassData:
+    """What a driver's JVM loads."""
+    return ClassData("spark", pyspark.__version__)
 
 
 def _scratch_folder() -> Path:
@@ -128,6 +162,7 @@ def _settings(scratch: Path, master: str) -> dict[str, str]:
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "consumer.spark",
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": " ".join(class_data().options()),
         "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than these plans can gain
         "spark.sql.shuffle.partitions": "4",
         "spark.shuffle.compress": "false",  # what is written is read at once, from memory
@@ -236,15 +271,19 @@ class Records:
         self._is_kept = False
         self._first = first
         self._end = end
+        self._sole = SoleLane(self._apply_sole, look_up_at)
 
     @property
     def span(self) -> int:
         """How many offsets, records or not."""
         return self._end - self._first
 
-    @_told()
     def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        """``executor.apply_sole`` in one Spark task."""
+        """``executor.apply_sole`` in one Spark task; between barriers here."""
+        return self._sole(order, catalogue, applied)
+
+    @_told()
+    def _apply_sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         shared = _share(self._driver, catalogue)
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ from consumer.batch import BatchApplier
 from consumer.book import Ints
 from consumer.executor import Order, Outcome, Plan, apply_lane, apply_sole, guarded, plan, unpack
 from consumer.registry import look_up_at
+from consumer.sole import SoleLane
 from consumer.target.connection import Endpoint, TlsChoice, connect
 from consumer.target.progress import Mark
 from consumer.workshop import Catalogue
@@ -48,6 +49,7 @@ class LocalRecords:
     is_large: bool = True
     arrow_rows: int = 1000
     lane_order: LaneOrder = in_turn
+    _sole: SoleLane | None = None
 
     @property
     def span(self) -> int:
@@ -56,6 +58,11 @@ class LocalRecords:
 
     def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         """One lane."""
+        if self._sole is None:
+            self._sole = SoleLane(self._spark_task, look_up_at)
+        return self._sole(order, catalogue, applied)
+
+    def _spark_task(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         found = unpack(
             guarded(
                 lambda: apply_sole(

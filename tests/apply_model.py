@@ -221,7 +221,7 @@ def model_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
         return ModelSession(target)
 
     patch.setattr(executor, "session_for", session_for)
-    patch.setattr(batch, "open_session", session_for)
+    patch.setattr(batch, "session_for", session_for)
     patch.setattr(executor, "RowWriter", ModelWriter)
 
 

@@ -6,6 +6,7 @@ Each is told with its code; nothing is lost, nothing is there twice, and it goes
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import count
 
 import pymysql
@@ -277,13 +278,29 @@ def test_a_target_without_a_connection_left_is_waited_for(
             cursor.execute(f"SET GLOBAL max_connections = {before}")
             for other in others:
                 other.close()
+
+    def is_large(_: int) -> bool:
+        """Asked behind the start, before a lane: another takes the connection that the start gave back."""
+        eventually(lambda: _connects(task.endpoint, others), what="another takes the connection")
+        return True
+
+    others.clear()
     target_server.execute(f"ALTER USER {PLAIN.user} WITH MAX_USER_CONNECTIONS 1")
     try:
-        _refused(task, Retryable, "MR-5004")
+        _refused(replace(task, is_large=is_large), Retryable, "MR-5004")
     finally:
         target_server.execute(f"ALTER USER {PLAIN.user} WITH MAX_USER_CONNECTIONS 0")
+        others.pop().close()
     task.run()
     _check(target_server, name)
+
+
+def _connects(endpoint: Endpoint, others: list[TargetConnection]) -> bool:
+    try:
+        others.append(connect(endpoint))
+    except Retryable:
+        return False
+    return True
 
 
 # ---- the server goes away -------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from consumer.apply import take_over
 from consumer.batch import BatchApplier
 from consumer.book import Ints
 from consumer.executor import Order, Outcome, Plan, apply_lane, apply_sole, guarded, plan, unpack
+from consumer.sole import SoleLane
 from consumer.target.connection import Endpoint, connect
 from consumer.workshop import Catalogue
 from millrace.errors import Fenced, Retryable
@@ -56,12 +57,18 @@ class TopicRecords:
     cut: Cut
     look_up: Callable[[int], str]
     left: list[Callable[[], object]] = field(default_factory=list)
+    _sole: SoleLane | None = None
 
     @property
     def span(self) -> int:
         return 1 << 20 if self.cut.is_large else 1
 
     def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+        if self._sole is None:
+            self._sole = SoleLane(self._spark_task, lambda _: self.look_up)
+        return self._sole(order, catalogue, applied)
+
+    def _spark_task(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         def execute() -> Outcome:
             found = unpack(
                 guarded(
