@@ -27,9 +27,10 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from deploy.servers.programs import MYSQL_HINT, check_mysql, java_program
+from deploy.servers.programs import MYSQL_HINT, check_mysql
 from millrace.errors import Fatal, MillraceError
 from millrace.home import home
+from millrace.java import java_program
 
 _HERE = Path(__file__).parent
 IVY_FILE = _HERE / "ivy.xml"

@@ -1,5 +1,6 @@
 """What every test gets: a marker by its folder, real servers as fixtures, a clear word about what could not run."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -36,7 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The same examples in every run, but for ``make chaos``, which looks for new ones."""
+    """The same examples in every run, but for ``make chaos``, which looks for new ones.
+
+    Java's second compiler is for processes that live longer than those of tests; without it a driver starts with half
+    the CPU.
+    """
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     settings.register_profile("same", derandomize=True)
     if not config.option.chaos:
         settings.load_profile("same")

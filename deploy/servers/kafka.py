@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.servers.process import ProcessSpec, free_port, last_lines
-from deploy.servers.programs import java_program, kafka_classpath
+from deploy.servers.programs import kafka_classpath
 from deploy.servers.server import Server
 from deploy.servers.templates import template
 from millrace.errors import Fatal
+from millrace.java import ClassData, java_program
 
 START_S = 60.0
 NODE_ID = 1
@@ -132,6 +133,11 @@ def kafka_classpath_stamp() -> str:
     return Path(jar).stem
 
 
+def class_data() -> ClassData:
+    """What the broker's JVM loads."""
+    return ClassData("kafka", kafka_classpath_stamp())
+
+
 def _format(folder: Path) -> None:
     """``kafka-storage format``: the cluster's id and its feature levels."""
     properties = folder / "format.properties"
@@ -169,4 +175,5 @@ def _java(*arguments: str) -> tuple[str, ...]:
     # only the line that says it has started, and warnings
     levels = ("defaultLogLevel=warn", "log.kafka.server.KafkaRaftServer=info", "showDateTime=true")
     logs = tuple(f"-Dorg.slf4j.simpleLogger.{level}" for level in levels)
-    return (str(java_program()), *memory, *logs, "-cp", kafka_classpath(), *arguments)
+    java = (str(java_program()), *class_data().options(), *memory, *logs)
+    return (*java, "-cp", kafka_classpath(), *arguments)

@@ -78,30 +78,12 @@ def kafka_classpath() -> str:
     return _classpath(home() / "jars" / "kafka")
 
 
-def spark_jars() -> tuple[Path, ...]:
-    """The jars that PySpark needs beside its own to read Kafka (for ``spark.jars``)."""
-    return tuple(_jars(home() / "jars" / "spark"))
-
-
 def zookeeper_classpath() -> str:
     """ZooKeeper is among PySpark's own jars."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise Fatal("MR-8002", "PySpark is not installed", fix="Run `make setup`.")
     return str(Path(spec.origin).parent / "jars" / "*")
-
-
-def java_program() -> Path:
-    """Java 17 or later (``make setup`` checks the version), from JAVA_HOME or PATH."""
-    named = os.environ.get("JAVA_HOME")
-    found = Path(named) / "bin" / "java" if named else shutil.which("java")
-    if not found or not _is_program(Path(found)):
-        raise Fatal(
-            "MR-8002",
-            "Java is missing",
-            fix="apt-get install openjdk-17-jre-headless (or set JAVA_HOME)",
-        )
-    return Path(found)
 
 
 def _classpath(folder: Path) -> str:

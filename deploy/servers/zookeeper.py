@@ -6,11 +6,13 @@ After ``kill``, ``start`` goes on with the same data and port: sessions survive 
 
 import shutil
 import socket
+from importlib.metadata import version
 from pathlib import Path
 
 from deploy.servers.process import ProcessSpec, free_port
-from deploy.servers.programs import java_program, zookeeper_classpath
+from deploy.servers.programs import zookeeper_classpath
 from deploy.servers.server import Server
+from millrace.java import ClassData, java_program
 
 START_S = 60.0
 HEAP_MB = 96
@@ -48,6 +50,7 @@ class ZooKeeperServer(Server):
         )
         java = (
             str(java_program()),
+            *class_data().options(),
             f"-Xmx{HEAP_MB}m",
             "-XX:+UseSerialGC",
             "-Dzookeeper.fsync.warningthresholdms=5000",
@@ -75,3 +78,8 @@ class ZooKeeperServer(Server):
         except OSError:
             return False
         return b"Mode: standalone" in answer
+
+
+def class_data() -> ClassData:
+    """What the server's JVM loads, from among PySpark's jars."""
+    return ClassData("zookeeper", version("pyspark"))

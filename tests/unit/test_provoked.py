@@ -19,6 +19,7 @@ from deploy import background, fetch
 from deploy.servers import programs
 from millrace.cli import tasks
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.java import java_program
 from producer.publisher.failures import error_of
 from producer.publisher.publisher import Publisher
 from producer.relay.log import RelayLog
@@ -295,7 +296,7 @@ def test_a_missing_java_is_named_with_the_command_that_mends_it(
     """JAVA_HOME leads nowhere."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(Fatal) as caught:
-        programs.java_program()
+        java_program()
     assert caught.value.code == "MR-8002"
     assert "apt-get install" in caught.value.fix
 
@@ -312,8 +313,8 @@ def test_a_failed_download_ends_with_its_last_words(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "look",
-    [programs.mariadb_folder, programs.kafka_classpath, programs.spark_jars],
-    ids=["MariaDB", "Kafka", "Spark"],
+    [programs.mariadb_folder, programs.kafka_classpath],
+    ids=["MariaDB", "Kafka"],
 )
 def test_what_was_not_fetched_is_named(
     look: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
