@@ -396,9 +396,10 @@ class KafkaPartition:
             try:
                 record = self._poll(wait_s, end=None)
             except _RemovedError:
-                low = self.low_end()
-                if self._position >= low:
+                low, stable = self._watermarks()
+                if self._position > stable:
                     raise
+                # also where it does stand in the partition: what was said then is of an earlier place
                 self._seek(max(offset, low))
                 continue
             if record is not None and record.offset >= offset:
