@@ -106,7 +106,7 @@ def _fetch_mysql() -> None:
     if shutil.which("dpkg") is None or shutil.which("apt-get") is None:
         print(f"millrace: MySQL is fetched on Debian amd64 only; {MYSQL_HINT}", flush=True)
         return
-    print("millrace: fetching mysql (60 MB)", flush=True)
+    print("millrace: fetching mysql (60 MB, unpacked 620 MB)", flush=True)
     try:
         _run_shown(["bash", str(_HERE / "mysql-server"), str(folder)], growing=folder)
         check_mysql(folder / "mysqld")
@@ -135,7 +135,7 @@ def _run_shown(command: Sequence[str], *, growing: Path) -> None:
                 break
             except subprocess.TimeoutExpired:
                 passed_s = time.monotonic() - began_s
-                print(f"  … {_size_mb(growing) - before} MB in {passed_s:.0f} s", flush=True)
+                print(f"  … {_size_mb(growing) - before} MB on disk after {passed_s:.0f} s", flush=True)
         if process.returncode != 0:
             output.seek(0)
             last = " | ".join(line.strip() for line in output.read().splitlines()[-5:])
