@@ -2,7 +2,7 @@
 # make check   ruff, mypy --strict, import-linter, one root
 # make test    setup, check, then every test; MYSQLD=PATH runs the MySQL half against a server of yours
 # make demo    setup, then the main job: real servers, a workload, rows arriving, a comparison
-# make bench   figures beside peers, as JSON lines          make chaos   long fault campaigns
+# make bench   figures beside peers, as JSON lines          make chaos   long fault campaigns: what `make test` leaves out
 # make soak    kills by seed: MINUTES=30, SEED=N replays one; its history is kept in $MILLRACE_HOME/soak
 
 SHELL := /bin/bash
@@ -45,8 +45,8 @@ bench: # standard output is for the figures alone
 	@$(BIN)/millrace bench
 
 chaos: setup
-	$(BIN)/python -m pytest tests/fault tests/property --durations=25 --chaos
-	$(BIN)/python -m pytest tests/integration -m chaos --chaos
+	$(BIN)/python -m pytest tests/property --chaos
+	$(BIN)/python -m pytest tests/fault tests/integration -m chaos --chaos --durations=25
 
 soak: setup
 	$(BIN)/python -m pytest tests/fault/test_soak.py -s --chaos --soak-minutes=$(or $(MINUTES),30) $(if $(SEED),--soak-seed=$(SEED))

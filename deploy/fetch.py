@@ -135,7 +135,10 @@ def _run_shown(command: Sequence[str], *, growing: Path) -> None:
                 break
             except subprocess.TimeoutExpired:
                 passed_s = time.monotonic() - began_s
-                print(f"  … {_size_mb(growing) - before} MB on disk after {passed_s:.0f} s", flush=True)
+                print(
+                    f"  … {_size_mb(growing) - before} MB on disk after {passed_s:.0f} s",
+                    flush=True,
+                )
         if process.returncode != 0:
             output.seek(0)
             last = " | ".join(line.strip() for line in output.read().splitlines()[-5:])
