@@ -30,7 +30,9 @@ def test_a_killed_python_worker_costs_a_restart_of_the_query_and_no_row(
     """Before and after the commit of a lane: the task says why it starts again, and the target ends equal."""
     with fault_stack.load("python_worker"):
         for point in IN_A_PYTHON_WORKER:
-            fault_stack.restart("apply", fault=f"{point}:kill@3")
+            fault_stack.end("apply")
+            armed = f"spark.executorEnv.MILLRACE_FAULT={point}:kill@3"  # the driver passes it, too
+            fault_stack.launch("apply", options=("--conf", armed))
             told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050")
             assert told.fix
         fault_stack.restart("apply")
