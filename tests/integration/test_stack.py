@@ -27,6 +27,7 @@ from zk.view import read_cluster
 pytestmark = pytest.mark.stack
 
 NAME = "stack-test"
+SERVERS = 6  # source primary and two replicas, target, Kafka, ZooKeeper
 
 
 def _millrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -148,6 +149,32 @@ def test_up_prints_where_everything_is_and_down_ends_it(stack: dict[str, Any]) -
     assert _millrace("down", "--name", NAME).returncode == 0
     assert not any(session_members(record.identity) for record in standing)
     assert not local_stack_folder(NAME).exists()
+
+
+def test_an_interrupted_up_ends_what_it_started(tmp_path: Path) -> None:
+    """Ctrl-C while the service comes up: exit code 130, no process; what they said is left, and `down` takes it."""
+    name, log = "stack-interrupted", tmp_path / "log"
+    command = [sys.executable, "-m", "millrace", "up", "--name", name]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, process_group=0)
+        try:
+            folder = local_stack_folder(name)
+            eventually(
+                lambda: any(record.spec.name == "millrace registry" for record in records(folder)),
+                timeout_s=120,
+                what="the service is being started",
+            )
+            standing = records(folder)
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(timeout=60) == 130
+            assert not any(session_members(record.identity) for record in standing)
+        finally:
+            process.kill()
+            down = _millrace("down", "--name", name)
+    assert len(standing) > SERVERS
+    assert "Traceback" not in log.read_text()
+    assert down.returncode == 0
+    assert not folder.exists()
 
 
 def _asked(server: dict[str, Any], statement: str) -> list[tuple[Any, ...]]:
