@@ -13,6 +13,7 @@ Errors of our branches travel to the driver in the outcome; others end the Spark
 """
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
@@ -95,15 +96,17 @@ class Plan:
 
 
 _workshops: dict[str, Workshop] = {}
+_workshops_kept = threading.Lock()  # a driver applies several tasks at once, each in a thread
 
 
 def workshop_for(catalogue: Catalogue) -> Workshop:
     """This process's workshop for a catalogue; only the latest few are kept."""
-    if catalogue.version not in _workshops:
-        while len(_workshops) >= 4:
-            _workshops.pop(next(iter(_workshops)))
-        _workshops[catalogue.version] = Workshop(catalogue)
-    return _workshops[catalogue.version]
+    with _workshops_kept:
+        if catalogue.version not in _workshops:
+            while len(_workshops) >= 4:
+                _workshops.pop(next(iter(_workshops)))
+            _workshops[catalogue.version] = Workshop(catalogue)
+        return _workshops[catalogue.version]
 
 
 def arrow_values(batch: pa.RecordBatch) -> tuple[Ints, Values]:
