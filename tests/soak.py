@@ -1,12 +1,13 @@
 """A soak: processes and servers killed again and again by a seed, several at once, also while they come up again.
 
-Each victim has a life of its own in a thread, and a random sequence of its own made from the seed and its name: it is
-started (a service's process half of the time with a random fault point armed), lives for a while, and is killed; so
-kills fall together, and into what the last kill left. Servers (broker, replica, target, ZooKeeper) are killed more
-rarely.
+Each victim has lives of its own in a thread, decided by a random sequence of its own made from the seed and its name
+(``lives``): it is started (a service's process half of the time with a random fault point armed), lives for a while,
+and is killed; so kills fall together, and into what the last kill left. Servers (broker, replica, target, ZooKeeper)
+and the registry are killed more rarely; the primary is not: the ledger's writers stand on it.
 The same seed gives each victim the same sequence of decisions; where in the stream they fall is the machine's affair.
 
-``history`` holds a line for every death: when, who, how. It is written as it happens, so it survives the test.
+``history`` holds a line for every death by SIGKILL: when, who, how. It is written as it happens, so it survives the
+test. A process that ends in any other way fails the soak.
 """
 
 import json
@@ -16,21 +17,44 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
-from deploy.servers.process import ProcessIdentity, session_members
+from deploy.servers.process import ServerProcess, session_members
 from deploy.servers.server import Server
 from tests.campaign import IN_A_PYTHON_WORKER, POINTS, PROVOCATIONS, victim_of
 from tests.fix_stack import FaultStack
 
-PASSAGE_MAX = 12
+PASSAGE_MAX = 4
+ARMED_S = 12.0  # for an armed process to come to its point; then it is killed where it is
+TOGETHER_S = 0.5
 LOOK_S = 0.05
 LIVES_S = {"worker": (0.2, 9.0), "apply": (2.0, 45.0), "scheduler": (0.5, 20.0)}
+REGISTRY = "registry"
 SERVER_LIVES_S = (40.0, 120.0)
 SERVER_AWAY_S = (0.0, 4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Of a process of the service, as decided before it begins; ``part``: below 0.3, a part of a driver dies."""
+
+    lives_s: float
+    fault: str
+    part: float
+
+
+def lives(seed: int, name: str) -> Iterator[Life]:
+    """Without end; the same for the same seed and name."""
+    chance = random.Random(f"{seed}/{name}")
+    points = [point for point in POINTS if victim_of(point) == name]
+    while True:
+        lives_s = chance.uniform(*LIVES_S[name])
+        fault = _random_fault(chance, points) if chance.random() < 0.5 else ""
+        yield Life(lives_s, fault, chance.random())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +64,11 @@ class Death:
     at_s: float
     victim: str
     how: str
+
+    @property
+    def is_at_a_point(self) -> bool:
+        """Killed at a fault point, not after a time."""
+        return ":kill@" in self.how
 
 
 @dataclass(slots=True)
@@ -64,6 +93,20 @@ class History:
         """Deaths by victim."""
         return Counter(death.victim for death in self.deaths)
 
+    @property
+    def at_points(self) -> int:
+        """Deaths at a fault point."""
+        return sum(death.is_at_a_point for death in self.deaths)
+
+    @property
+    def together(self) -> int:
+        """Deaths that came within half a second of another victim's."""
+        deaths = sorted(self.deaths, key=lambda death: death.at_s)
+        return sum(
+            after.victim != before.victim and after.at_s - before.at_s < TOGETHER_S
+            for before, after in pairwise(deaths)
+        )
+
 
 class Soak:
     """Kills everything in ``stack`` by ``seed`` between ``begin`` and ``calm``."""
@@ -74,8 +117,9 @@ class Soak:
         self._servers: dict[str, Server] = {
             name: server for name, server in stack.servers.items() if name != "primary"
         }
+        self._lives = {name: lives(seed, name) for name in LIVES_S}
         self._random = {
-            name: random.Random(f"{seed}/{name}") for name in (*LIVES_S, *self._servers)
+            name: random.Random(f"{seed}/{name}") for name in (REGISTRY, *self._servers)
         }
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -85,11 +129,12 @@ class Soak:
     def begin(self) -> None:
         """Kill from now on."""
         self._stop.clear()
-        lives: list[Callable[[], None]] = [
+        begun: list[Callable[[], None]] = [
             *(partial(self._live, name) for name in LIVES_S),
+            self._keep_registry,
             *(partial(self._serve, name, server) for name, server in self._servers.items()),
         ]
-        self._threads = [threading.Thread(target=self._guard, args=(life,)) for life in lives]
+        self._threads = [threading.Thread(target=self._guard, args=(life,)) for life in begun]
         for thread in self._threads:
             thread.start()
 
@@ -103,7 +148,7 @@ class Soak:
             self._servers[name].kill()
             self._servers[name].start()
         self._started.clear()
-        for name in LIVES_S:
+        for name in (REGISTRY, *LIVES_S):
             self._stack.end(name)
             self._stack.launch(name)
         if self._failures:
@@ -117,27 +162,35 @@ class Soak:
 
     def _live(self, name: str) -> None:
         """A process of the service: started, armed or not, and killed, until calm; then it is started for good."""
-        chance = self._random[name]
-        points = [point for point in POINTS if victim_of(point) == name]
         while not self._stop.is_set():
-            lives_s = chance.uniform(*LIVES_S[name])
-            fault = _random_fault(chance, points) if chance.random() < 0.5 else ""
-            part = chance.random()
-            process = self._stack.launch(name, fault=fault)
+            life = next(self._lives[name])
+            process = self._stack.launch(name, fault=life.fault)
+            lives_s = max(life.lives_s, ARMED_S) if life.fault else life.lives_s
             deadline_s = time.monotonic() + lives_s
             while process.is_alive() and time.monotonic() < deadline_s and not self._stop.is_set():
                 self._stop.wait(LOOK_S)
             if not process.is_alive():
-                self._history.add(name, fault or f"by itself, status {process.exit_status}")
-                if not fault and process.exit_status != -signal.SIGKILL:
-                    raise AssertionError(process.failure("ended by itself"))
-            elif name == "apply" and part < 0.3 and (pid := _one_of(process.identity, part)):
+                if not life.fault or process.exit_status != -signal.SIGKILL:
+                    raise AssertionError(process.failure(f"ended by itself, {life}"))
+                self._history.add(name, life.fault)
+            elif name == "apply" and life.part < 0.3 and (pid := _one_of(process, life.part)):
                 os.kill(pid, signal.SIGKILL)  # the JVM or a Python worker: the driver has to notice
                 self._history.add(name, f"one of its processes after {lives_s:.1f} s")
-                self._stop.wait(lives_s)
+                self._stop.wait(life.lives_s)
             else:
                 self._history.add(name, f"after {lives_s:.1f} s")
             process.kill()
+
+    def _keep_registry(self) -> None:
+        """Killed and started again; also when it ended for want of a broker."""
+        chance = self._random[REGISTRY]
+        while not self._stop.wait(chance.uniform(*SERVER_LIVES_S)):
+            process = self._stack.services[REGISTRY]
+            if process.is_alive():
+                process.kill()
+                self._history.add(REGISTRY, "killed")
+                self._stop.wait(chance.uniform(*SERVER_AWAY_S))
+            self._stack.launch(REGISTRY)
 
     def _serve(self, name: str, server: Server) -> None:
         chance = self._random[name]
@@ -156,7 +209,8 @@ def _random_fault(chance: random.Random, points: list[str]) -> str:
     return f"{prelude}{point}:kill@{chance.randint(1, PASSAGE_MAX)}"
 
 
-def _one_of(identity: ProcessIdentity, part: float) -> int | None:
+def _one_of(process: ServerProcess, part: float) -> int | None:
     """A process of the session that is not its leader."""
-    members = [pid for pid in session_members(identity) if pid != identity.pid]
+    leader = process.identity
+    members = [pid for pid in session_members(leader) if pid != leader.pid]
     return members[int(part * 1000) % len(members)] if members else None

@@ -3,37 +3,48 @@
 import random
 import shutil
 import time
+from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from deploy.services import TOPIC
 from millrace.home import home
 from tests.fix_servers import FLAVOURS
 from tests.fix_stack import FaultStack
 from tests.ledger.run import ledger_load
-from tests.soak import History, Soak
+from tests.soak import LIVES_S, History, Soak
 
 ROUND_S = 150.0  # of kills, then calm, and everybody is asked
 KILLS_A_MINUTE_MIN = 10
+AT_POINTS_A_MINUTE_MIN = 1
+TOGETHER_A_MINUTE_MIN = 0.3
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("fault_stack", FLAVOURS, indirect=True, scope="session")
 def test_a_soak_of_kills_loses_and_repeats_nothing(
-    fault_stack: FaultStack, request: pytest.FixtureRequest
+    fault_stack: FaultStack, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Rounds of kills under the ledger's load; after each, every oracle from outside is asked."""
     chosen = request.config.getoption("--soak-seed")
     seed = random.SystemRandom().randrange(1 << 32) if chosen is None else chosen
-    minutes = request.config.getoption("--soak-minutes") / len(FLAVOURS)
-    folder = kept_folder(seed, fault_stack)
-    print(f"soak: seed {seed}, {minutes:g} minutes, kept in {folder}")
+    whole = request.config.getoption("--soak-minutes")
+    minutes = whole / len(FLAVOURS)
+    folder = kept_folder(home() / "soak", f"{seed}-{fault_stack.stack.options.flavour}")
+
+    def say(text: str) -> None:
+        with capsys.disabled():
+            print(f"\nsoak: {text}", flush=True)
+
+    say(f"seed {seed}, {minutes:g} minutes, kept in {folder}")
     history = History(folder / "deaths.jsonl")
     soak = Soak(fault_stack, seed=seed, history=history)
     end_s = time.monotonic() + minutes * 60
     rounds = 0
     try:
-        for process in ("worker", "apply", "scheduler"):
+        for process in LIVES_S:
             fault_stack.services[process].kill()
         while time.monotonic() < end_s:
             rounds += 1
@@ -42,21 +53,55 @@ def test_a_soak_of_kills_loses_and_repeats_nothing(
                 time.sleep(min(ROUND_S, max(1.0, end_s - time.monotonic())))  # the faults' time
                 soak.calm()
                 verdict = ledger.check()
-            print(f"round {rounds}: {verdict} after {dict(history.counts)}")
-            for process in ("worker", "apply", "scheduler"):
+            say(f"round {rounds}: {verdict} after {_by_kind(history)}")
+            for process in LIVES_S:
                 fault_stack.services[process].kill()
+    except BaseException as failure:
+        failure.add_note(f"again with: make soak SEED={seed} MINUTES={whole:g}; see {folder}")
+        keep_data(fault_stack, folder)
+        raise
     finally:
-        for log in fault_stack.stack.folder.glob("*/log"):
-            shutil.copy(log, folder / f"{log.parent.name}.log")
-        for name in ("worker", "apply", "scheduler"):
+        keep_logs(fault_stack.stack.folder, folder)
+        for name in LIVES_S:
             fault_stack.end(name)
             fault_stack.launch(name)
     assert len(history.deaths) >= KILLS_A_MINUTE_MIN * minutes, history.counts
+    assert history.at_points >= AT_POINTS_A_MINUTE_MIN * minutes
+    assert history.together >= TOGETHER_A_MINUTE_MIN * minutes
 
 
-def kept_folder(seed: int, stack: FaultStack) -> Path:
-    """Where the run's history and logs stay."""
-    folder = home() / "soak" / f"{seed}-{stack.stack.options.flavour}"
-    shutil.rmtree(folder, ignore_errors=True)
+def _by_kind(history: History) -> str:
+    kinds = Counter(
+        f"{death.victim} {'at a point' if death.is_at_a_point else 'anywhere'}"
+        for death in history.deaths
+    )
+    told = ", ".join(f"{kind} {number}" for kind, number in sorted(kinds.items()))
+    return f"{len(history.deaths)} kills ({told}; {history.together} with another)"
+
+
+def kept_folder(root: Path, name: str) -> Path:
+    """A new folder where the run's history and logs stay: a replay takes nothing from the run before."""
+    folder = next(
+        folder for number in count(1) if not (folder := root / f"{name}-{number}").exists()
+    )
     folder.mkdir(parents=True)
     return folder
+
+
+def keep_logs(stack_folder: Path, folder: Path) -> None:
+    """Of every process and server."""
+    for log in stack_folder.rglob("log"):
+        if log.is_file():
+            shutil.copy(log, folder / f"{'-'.join(log.parent.relative_to(stack_folder).parts)}.log")
+
+
+def keep_data(stack: FaultStack, folder: Path) -> None:
+    """What is needed to look into a failure: relay log, the members' binlogs, the broker's files of the topic."""
+    found = stack.stack
+    shutil.copytree(found.description.services.relay_dir, folder / "relay")
+    shutil.copytree(found.kafka.folder / "data" / f"{TOPIC}-0", folder / "topic")
+    for member in found.source.members:
+        kept = folder / f"binlog-{member.server_id}"
+        kept.mkdir()
+        for path in member.binlog_dir.glob("mysql-bin.*"):
+            shutil.copy(path, kept)
