@@ -10,6 +10,7 @@ import typer
 
 from millrace import cli
 from millrace.cli.topic import _registry_for
+from millrace.codes import CATALOGUE
 from millrace.errors import Fatal
 
 
@@ -103,3 +104,19 @@ def test_output_that_cannot_be_written_is_one_line() -> None:
         )
     assert ended.stderr == "millrace: the output can't be written: No space left on device\n"
     assert ended.returncode == 1
+
+
+@pytest.mark.parametrize("code", CATALOGUE)
+def test_every_code_of_the_catalogue_is_explained_with_cause_and_fix(
+    code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`millrace explain CODE`, whole or by its number, for each that an operator may be told."""
+    assert cli.run(["explain", code]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"{code}  {CATALOGUE[code].title}\n")
+    assert f"\n  why  {CATALOGUE[code].cause}\n" in told
+    assert f"\n  fix  {CATALOGUE[code].fix}\n" in told
+    assert CATALOGUE[code].cause
+    assert CATALOGUE[code].fix
+    assert cli.run(["explain", code.removeprefix("MR-")]) == 0
+    assert capsys.readouterr().out == told
