@@ -205,6 +205,8 @@ class _Run:
     def end(self) -> None:
         """No micro-batch runs and none begins after this."""
         self._ended = True
-        self._query.stop()
-        with self._busy:
-            self._applier.close()
+        try:
+            self._query.stop()
+        finally:
+            with self._busy:
+                self._applier.close()

@@ -7,14 +7,15 @@
     a barrier        a DDL statement is applied here, between stretches; a schema id that changed its meaning is
                      learned
 
-Rows never pass through here, only their offsets, weights and keys. Everything that is decided depends on the
-records, the mark and the target alone.
+Rows pass through here only between barriers that stand close together (``consumer.sole``); of others the driver sees
+offsets, weights and keys. Everything that is decided depends on the records, the mark and the target alone.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
+from uuid import uuid4
 
 from consumer.book import Book, Ints
 from consumer.ddl import DdlPlace, apply_ddl
@@ -103,7 +104,6 @@ class BatchApplier:
     applied: Ints
     catalogue: Catalogue
     figures: Figures = field(default_factory=Figures)
-    _version: int = 0
     _nears_barrier: bool = (
         False  # barriers come in swarms: behind one, no lanes for a handful of rows
     )
@@ -113,7 +113,8 @@ class BatchApplier:
         cls, assignment: Assignment, standing: Standing, inventory: Inventory, mark: Mark
     ) -> "BatchApplier":
         """Where the target stands."""
-        version = f"{assignment.owner.task}/{assignment.owner.run}/0"
+        # of this start alone: another target, or one that was wiped, counts its runs from 1 again
+        version = f"{assignment.owner.task}/{assignment.owner.run}/{uuid4().hex}/0"
         return cls(assignment, mark, standing.applied, Catalogue(version, standing.book, inventory))
 
     def process(self, records: RecordsLike, progressed: Callable[[Mark], None]) -> None:
@@ -132,7 +133,10 @@ class BatchApplier:
                     ms=round((time.monotonic() - begun_s) * 1000),
                 )
                 progressed(self.mark)
-                self._nears_barrier = outcome.barrier is not None
+                # what a sole lane held may end in the middle of a swarm
+                self._nears_barrier = outcome.barrier is not None or (
+                    self._nears_barrier and outcome.is_cut and outcome.rows < SOLE_OFFSETS_MAX
+                )
                 if outcome.is_cut:
                     continue
                 if outcome.barrier is None:
@@ -146,7 +150,7 @@ class BatchApplier:
 
     def close(self) -> None:
         """Close the driver's own session."""
-        close_session(self.assignment.owner.task)
+        close_session(self.assignment.owner)
 
     def _stretch(self, records: RecordsLike, *, is_small: bool) -> Outcome:
         if is_small or self._nears_barrier or self.assignment.lane_count == 1:
@@ -199,9 +203,8 @@ class BatchApplier:
             self._renew(book, self.catalogue.inventory)
 
     def _renew(self, book: Book, inventory: Inventory) -> None:
-        self._version += 1
-        owner = self.assignment.owner
-        self.catalogue = Catalogue(f"{owner.task}/{owner.run}/{self._version}", book, inventory)
+        start, _, number = self.catalogue.version.rpartition("/")
+        self.catalogue = Catalogue(f"{start}/{int(number) + 1}", book, inventory)
 
     def _move(self, after: Mark, learned: dict[int, str]) -> None:
         """The mark over everything that the lanes did; their bitmaps go."""

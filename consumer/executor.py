@@ -1,4 +1,6 @@
-"""What runs in executors, as plain functions over Arrow batches of (offset, value): no Spark in here.
+"""What runs in executors, and between barriers in the driver, as plain functions over Arrow batches of (offset, value).
+
+No Spark in here.
 
     apply_sole    all records in order on one connection; the mark moves in the same target transaction as the rows
     plan          causality keys of all rows, for the driver to make lanes of

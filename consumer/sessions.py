@@ -1,8 +1,9 @@
-"""Target connections of a run: registered on the target, and kept by executor processes between Spark tasks.
+"""Target connections of a run: registered on the target, and kept between Spark tasks, and by the driver.
 
 A session is written into ``millrace.session`` before it does anything, so that a later run can end it where it
-hangs. A process runs one Spark task at a time, so a kept connection is never shared. One that broke is made anew;
-those of earlier runs are closed. Safety does not rest on any of this: the fence is read in every target transaction.
+hangs. An executor's process runs one Spark task at a time, a driver's one thread a task's run: a kept connection is
+never shared. One that broke is made anew; those of earlier runs are closed. Safety does not rest on any of this: the
+fence is read in every target transaction.
 """
 
 from consumer.target.connection import Endpoint, TargetConnection, connect
@@ -27,16 +28,18 @@ def session_for(endpoint: Endpoint, owner: Owner) -> TargetConnection:
     kept = _sessions.get(owner.task)
     if kept is not None and kept[:2] == (owner, endpoint) and _answers(kept[2]):
         return kept[2]
-    close_session(owner.task)
+    if kept is not None:
+        kept[2].close()
     session = open_session(endpoint, owner)
     _sessions[owner.task] = (owner, endpoint, session)
     return session
 
 
-def close_session(task: str) -> None:
-    """Close what this process keeps for a task."""
-    kept = _sessions.pop(task, None)
-    if kept is not None:
+def close_session(owner: Owner) -> None:
+    """Close what this process keeps for a run."""
+    kept = _sessions.get(owner.task)
+    if kept is not None and kept[0] == owner:
+        _sessions.pop(owner.task)
         kept[2].close()
 
 

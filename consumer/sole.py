@@ -11,6 +11,7 @@ from consumer.executor import Order, Outcome, apply_sole
 from consumer.held import Held
 from consumer.stretch import LookUp
 from consumer.workshop import Catalogue
+from millrace.errors import MillraceError, Retryable
 
 SparkTask = Callable[[Order, Catalogue, Ints], Outcome]
 
@@ -29,13 +30,18 @@ class SoleLane:
             outcome = self._spark_task(order, catalogue, applied)
             self._held = outcome.held
             return outcome
-        outcome = apply_sole(
-            self._held.batches(order.mark.next_offset),
-            order=order,
-            catalogue=catalogue,
-            applied=applied,
-            look_up=self._look_up_at(order.registry),
-        )
+        try:
+            outcome = apply_sole(
+                self._held.batches(order.mark.next_offset),
+                order=order,
+                catalogue=catalogue,
+                applied=applied,
+                look_up=self._look_up_at(order.registry),
+            )
+        except MillraceError:
+            raise
+        except Exception as exc:
+            raise Retryable("MR-5050", f"{type(exc).__name__}: {exc}") from exc
         if outcome.barrier is not None or outcome.is_cut or self._held.is_all:
             return outcome
         self._held = None

@@ -263,7 +263,10 @@ def _told() -> Iterator[None]:
 
 
 class Records:
-    """The records of a micro-batch, offsets ``first`` to ``end - 1``; what runs on them runs in executors."""
+    """The records of a micro-batch, offsets ``first`` to ``end - 1``.
+
+    What runs on them runs in executors, but for what ``SoleLane`` holds.
+    """
 
     def __init__(self, driver: SparkDriver, frame: DataFrame, *, first: int, end: int) -> None:
         self._driver = driver
@@ -392,15 +395,17 @@ def _looked_up(offsets: Ints, lanes: Ints) -> Column:
 
 
 _shared: dict[str, Broadcast[Catalogue]] = {}
+_shared_changes = threading.Lock()  # each task has a thread
 
 
 def _share(driver: SparkDriver, catalogue: Catalogue) -> Broadcast[Catalogue]:
     """The catalogue in every executor, sent once a version."""
-    if catalogue.version not in _shared:
-        while len(_shared) >= 8:
-            _shared.pop(next(iter(_shared))).unpersist()
-        _shared[catalogue.version] = driver.session.sparkContext.broadcast(catalogue)
-    return _shared[catalogue.version]
+    with _shared_changes:
+        if catalogue.version not in _shared:
+            while len(_shared) >= 8:
+                _shared.pop(next(iter(_shared))).unpersist()
+            _shared[catalogue.version] = driver.session.sparkContext.broadcast(catalogue)
+        return _shared[catalogue.version]
 
 
 def _failure(exc: BaseException) -> Retryable:

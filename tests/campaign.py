@@ -32,7 +32,8 @@ VICTIMS = {  # by the longest beginning of a point's name
     "zk.scheduler.": "scheduler",
     "apply.": "apply",
 }
-IN_A_PYTHON_WORKER = ("apply.before_lane_commit", "apply.after_lane_commit")  # which Spark replaces
+# in a Python worker, which Spark replaces, or in the driver, between DDL statements
+IN_A_LANE = ("apply.before_lane_commit", "apply.after_lane_commit")
 STREAM_PASSAGE = 5  # so that a point of the stream is passed in the stream, not at its start
 OLD_S = 48 * 3600.0  # older than any relay file is kept
 LANES_ROWS = 15_000  # enough for lanes and a mark over them; a trickle is applied by one Spark task
@@ -77,7 +78,7 @@ def kill_at(stack: FaultStack, point: str) -> None:
     provocation = PROVOCATIONS.get(point, Provocation())
     stack.end(victim)
     provocation.before(stack)
-    is_lane = point in IN_A_PYTHON_WORKER
+    is_lane = point in IN_A_LANE
     stack.launch(victim, fault=fault_of(point, "stop" if is_lane else "kill"))
     provocation.after(stack)
     if is_lane:  # the whole driver, with a lane just before or behind its commit

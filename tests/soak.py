@@ -25,7 +25,7 @@ from pathlib import Path
 
 from deploy.servers.process import ServerProcess, session_members
 from deploy.servers.server import Server
-from tests.campaign import IN_A_PYTHON_WORKER, POINTS, PROVOCATIONS, victim_of
+from tests.campaign import IN_A_LANE, POINTS, PROVOCATIONS, victim_of
 from tests.fix_stack import FaultStack
 
 PASSAGE_MAX = 4
@@ -204,7 +204,7 @@ class Soak:
 
 def _random_fault(chance: random.Random, points: list[str]) -> str:
     """A point of the process at some passage; a lane's commit is the Python worker's, which Spark replaces."""
-    point = chance.choice([point for point in points if point not in IN_A_PYTHON_WORKER] or points)
+    point = chance.choice([point for point in points if point not in IN_A_LANE] or points)
     prelude = PROVOCATIONS[point].prelude if point in PROVOCATIONS else ""
     return f"{prelude}{point}:kill@{chance.randint(1, PASSAGE_MAX)}"
 

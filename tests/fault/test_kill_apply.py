@@ -15,7 +15,7 @@ from deploy.services import APPLY_TASK
 from millrace.cli.apply import EXIT_NO_JVM
 from schemas.gtid import Flavour
 from schemas.status import TaskState
-from tests.campaign import IN_A_PYTHON_WORKER
+from tests.campaign import IN_A_LANE
 from tests.fix_stack import FaultStack, on
 from tests.waiting import eventually
 
@@ -29,7 +29,7 @@ def test_a_killed_python_worker_costs_a_restart_of_the_query_and_no_row(
 ) -> None:
     """Before and after the commit of a lane: the task says why it starts again, and the target ends equal."""
     with fault_stack.load("python_worker"):
-        for point in IN_A_PYTHON_WORKER:
+        for point in IN_A_LANE:
             fault_stack.end("apply")
             armed = f"spark.executorEnv.MILLRACE_FAULT={point}:kill@3"  # the driver passes it, too
             fault_stack.launch("apply", options=("--conf", armed))

@@ -229,5 +229,8 @@ class KeptSessions(dict[str, Any]):
     def __setitem__(self, key: str, value: object) -> None:
         current().sessions[key] = value
 
+    def pop(self, key: str, default: object = None) -> Any:
+        return current().sessions.pop(key, default)
+
 
 assert isinstance(sessions._sessions, dict)  # what KeptSessions stands for

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from consumer import held, sole
-from consumer.book import Ints
+from consumer.batch import Assignment, BatchApplier
+from consumer.book import Book, Ints
 from consumer.executor import Order, Outcome, arrow_values, guarded, unpack
 from consumer.held import Held, hold
 from consumer.registry import look_up_at
@@ -14,8 +15,10 @@ from consumer.rows import Values
 from consumer.sole import SoleLane
 from consumer.stretch import Barrier
 from consumer.target.connection import Endpoint
-from consumer.target.progress import Mark, Owner
+from consumer.target.inventory import Inventory
+from consumer.target.progress import Mark, Owner, Standing
 from consumer.workshop import Catalogue
+from millrace.errors import Retryable
 from schemas.documents import ConflictPolicy
 
 _NOTHING: Ints = np.empty(0, np.int64)
@@ -126,3 +129,27 @@ def test_held_records_that_end_without_a_barrier_are_not_the_end(
     assert lane.at(10) == [True]
     assert lane.at(12) == [False]
     assert lane.asked == ["Spark 9", "Spark 12"]
+
+
+def test_an_error_of_nobodys_making_is_tried_again_wherever_it_happens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In an executor it ends the Spark task, MR-5050; in the driver it must not block the task."""
+    lane = _Lane(monkeypatch, hold(_parts(1)))
+    lane.at(9)
+
+    def fails(*_: object, **__: object) -> Outcome:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(sole, "apply_sole", fails)
+    with pytest.raises(Retryable, match="MemoryError") as caught:
+        lane.at(10)
+    assert caught.value.code == "MR-5050"
+
+
+def test_a_start_knows_nothing_of_the_catalogues_of_another() -> None:
+    """A task that is given another target, or a target that was wiped, begins again with run 1."""
+    given = Assignment(Owner("task", 1, 1), Endpoint("", 0, "", ""), ConflictPolicy.STOP, 1)
+    standing = Standing(Mark(0, 0), _NOTHING, Book({}))
+    first, second = (BatchApplier.at(given, standing, Inventory(), Mark(0, 0)) for _ in range(2))
+    assert first.catalogue.version != second.catalogue.version
