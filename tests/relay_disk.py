@@ -5,6 +5,7 @@
 
     bytes       what was synced stands; of what was written since: nothing, all, the first half (cut anywhere), zeros,
                 or the last part without the first; what a failed fsync was for is lost, though reads still show it
+                all files alike, or all of one file and nothing of the others
     names       creations, renames and removals since the last fsync of their directory: none, all, or any one missing
 
 Not done here: durable bytes that change by themselves (tests flip bits for that).
@@ -15,6 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -253,6 +255,18 @@ BYTES_LEFT: tuple[Callable[[Inode], bytes], ...] = (
 )
 
 
+def fates(names: Mapping[str, Inode | None]) -> Iterator[Callable[[Inode], bytes]]:
+    """What may become of all dirty bytes; the last ones: those of one file are there and no others."""
+    yield from BYTES_LEFT
+    dirty = [inode for inode in names.values() if inode is not None and inode.pending]
+    for luckiest in dirty if len(dirty) > 1 else ():
+        yield partial(_everything_of, luckiest)
+
+
+def _everything_of(luckiest: Inode, inode: Inode) -> bytes:
+    return _everything(inode) if inode is luckiest else _nothing(inode)
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """Of a directory, in one step: names that go, names that come."""
@@ -308,7 +322,7 @@ class PowerModel:
                     self._change(op.path, gone=(op.path,))
 
     def states(self) -> Iterator[Tree]:
-        """Every tree that may be found after a power cut now (dirty bytes of all files share one fate)."""
+        """Every tree that may be found after a power cut now: dirty bytes share one fate, or those of one file came."""
         pending = self.pending_names
         choices = [[], pending, *([*pending[:k], *pending[k + 1 :]] for k in range(len(pending)))]
         seen: set[tuple[tuple[str, bytes | None], ...]] = set()
@@ -316,9 +330,9 @@ class PowerModel:
             names = dict(self.durable_names)
             for change in choice:
                 change.apply(names)
-            for left in BYTES_LEFT:
+            for content_of in fates(names):
                 tree = {
-                    path: left(inode) if inode is not None else None
+                    path: content_of(inode) if inode is not None else None
                     for path, inode in sorted(names.items())
                     if _parents_are_in(path, names)
                 }

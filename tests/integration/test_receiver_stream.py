@@ -178,7 +178,7 @@ def test_a_resumed_dump_is_compared_before_it_goes_on(dump: Dump) -> None:
             thread = again.start(start=overlap)
             again.send(rotate_to(NAME, pos=overlap), *events)
             server.shutdown(socket.SHUT_WR)
-            assert end_of(again, thread).code == code
+            assert end_of(again, thread).code == code, "what differs was gone on with"
     assert read_everything(dump.relay) == {f"server-a.000001/{NAME}": file.data[4:]}
 
 

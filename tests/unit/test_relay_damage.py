@@ -62,7 +62,7 @@ def test_a_flipped_bit_anywhere_in_a_closed_file_stops_its_reader(
         root = memory_path / str(at)
         lay(root, {**files, NAMES[0]: bytes(damaged)})
         error = error_of_reading(root, flavour)
-        assert isinstance(error, Fatal), at
+        assert isinstance(error, Fatal), f"byte {at} was changed and nobody noticed"
         assert error.code == "MR-2004", at
 
 
@@ -85,8 +85,8 @@ def test_a_flipped_bit_anywhere_in_the_newest_file_is_cut_off_and_written_again(
         found = relay.end()
         assert found is not None
         expected = (NAMES[0], before) if wanted is None else (name, wanted)
-        assert (found.file, found.pos) == expected, at
         relay.close()
+        assert (found.file, found.pos) == expected, f"byte {at} was changed and not cut off"
         disk = FaultyFiles(root)
         Writer(root, files, disk, mariadb=flavour is Flavour.MARIADB, is_split=False).run()
         assert (root / SUBDIR / name).read_bytes() == content, at
