@@ -2,6 +2,7 @@
 
 open        every byte passes
 cut         connections are reset, new ones too
+unanswered  as open, but nothing that the server says passes until the line heals
 swallowed   connections stand and are taken, nothing passes either way and nothing is reset; what was sent
             meanwhile arrives when the line heals, late, as after a partition of a real network
 """
@@ -19,6 +20,8 @@ class Line(Proxy):
         self._is_cut = False
         self._passes = threading.Event()
         self._passes.set()
+        self._answers = threading.Event()
+        self._answers.set()
         super().__init__("127.0.0.1", to_port)
 
     @property
@@ -29,6 +32,7 @@ class Line(Proxy):
     def __exit__(self, *error: object) -> None:
         self._is_cut = True
         self._passes.set()
+        self._answers.set()
         super().__exit__(*error)
 
     def cut(self) -> int:
@@ -40,10 +44,15 @@ class Line(Proxy):
         """Neither pass anything nor reset anything."""
         self._passes.clear()
 
+    def swallow_answers(self) -> None:
+        """What is sent arrives; what is answered does not."""
+        self._answers.clear()
+
     def heal(self) -> None:
         """Pass everything, also what was swallowed."""
         self._is_cut = False
         self._passes.set()
+        self._answers.set()
 
     def takes(self) -> bool:
         """Not while it is cut; while it swallows, later."""
@@ -55,6 +64,8 @@ class Line(Proxy):
         try:
             while chunk := source.recv(CHUNK_BYTES):
                 self._passes.wait()
+                if is_answer:
+                    self._answers.wait()
                 target.sendall(chunk)
         finally:
             self._passes.wait()  # an end is not told either

@@ -160,7 +160,7 @@ def test_a_hidden_retry_of_a_commit_is_never_faster_than_we_trust(
 # client itself: nothing is lost or doubled then, and a commit that was asked for twice took long enough to be noticed.
 AWAY, SPOILED, FENCED = "Retryable MR-3001", "Retryable MR-3002", "Fenced MR-3003"
 OVERSIZE, UNAUTHORIZED, UNSUPPORTED = "Fatal MR-3004", "Fatal MR-3005", "Fatal MR-3006"
-NO_TOPIC, OK = "Retryable MR-3007", "OK"
+NO_TOPIC, FOREIGN, OK = "Retryable MR-3007", "Fatal MR-3008", "OK"
 OUTCOMES = {
     #                                      InitProducerId  AddPartitions  Produce      EndTxn
     "COORDINATOR_LOAD_IN_PROGRESS":         (OK,           OK,            OK,          OK),
@@ -189,6 +189,7 @@ OUTCOMES = {
     "INVALID_RECORD":                       (OK,           UNSUPPORTED,   UNSUPPORTED, UNSUPPORTED),
     "INVALID_REQUEST":                      (OK,           UNSUPPORTED,   UNSUPPORTED, UNSUPPORTED),
     "UNSUPPORTED_VERSION":                  (OK,           UNSUPPORTED,   UNSUPPORTED, UNSUPPORTED),
+    "DUPLICATE_VOTER":                      (OK,           FOREIGN,       FOREIGN,     FOREIGN),
 }  # fmt: skip
 CASES_AT_ONCE = 9
 
@@ -237,6 +238,17 @@ def test_every_error_at_every_request_ends_in_its_branch(column: int, api: int) 
         found = dict(zip(OUTCOMES, pool.map(of, OUTCOMES), strict=True))
     expected = {name: row[column] for name, row in OUTCOMES.items()}
     assert {name: case.outcome for name, case in found.items()} == expected
+    assert api != END or {case.outcome.split()[-1] for case in found.values()} == {
+        "OK",
+        "MR-3001",
+        "MR-3002",
+        "MR-3003",
+        "MR-3004",
+        "MR-3005",
+        "MR-3006",
+        "MR-3007",
+        "MR-3008",
+    }  # a commit may end in each
     ridden_out = [case for case in found.values() if case.outcome == OK]
     assert ridden_out
     assert {case.count for case in ridden_out} == {1}

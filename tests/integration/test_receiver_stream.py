@@ -194,6 +194,28 @@ def test_the_servers_errors_end_the_stream_with_their_meaning(dump: Dump) -> Non
     assert (type(error), error.code) == (Fenced, "MR-1042")
 
 
+@pytest.mark.parametrize(
+    ("number", "text", "kind", "code"),
+    [
+        (1236, "Could not find first log file name in binary log index", Retryable, "MR-1040"),
+        (1236, "log event entry exceeded max_allowed_packet", Fatal, "MR-1044"),
+        (1236, "binlog truncated in the middle of event", Fatal, "MR-1043"),
+        (1236, "Binary log is not open", Fatal, "MR-1010"),
+        (1236, "what a later version may say", Retryable, "MR-1045"),
+    ],
+)
+def test_a_server_that_refuses_to_go_on_ends_the_stream_with_its_reason(
+    dump: Dump, number: int, text: str, kind: type[MillraceError], code: str
+) -> None:
+    """An error packet in the middle of a dump, in the server's words."""
+    thread = dump.start()
+    dump.send(rotate_to(NAME), *BinlogFile().transaction().events)
+    dump.send_packet(b"\xff" + struct.pack("<H", number) + b"#HY000" + text.encode())
+    error = end_of(dump, thread)
+    assert (type(error), error.code) == (kind, code)
+    assert text in error.message
+
+
 def test_silence_is_a_lost_connection(dump: Dump) -> None:
     """No byte for the time of three heartbeats."""
     thread = dump.start(silence_s=0.5)

@@ -169,6 +169,7 @@ def test_a_bad_setting_is_found_and_its_statement_mends_it(
     server = source_set.replicas[1]
     assert findings_of(server) == {}
     with setting(server, name, value):
+        assert list(findings_of(server)) == [code]
         finding = findings_of(server)[code]
         for statement in finding.fix.partition(" (")[0].split(";")[:-1]:
             server.execute(statement)

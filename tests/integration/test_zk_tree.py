@@ -10,6 +10,7 @@ from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import ApplyRules, CaptureTask, Consistency, TaskKind
 from schemas.status import TaskReport, TaskState
 from tests.control import a_capture, a_set, an_apply
+from tests.line import Line
 from tests.waiting import eventually
 from zk.election import leader_of, stand
 from zk.ensemble import Ensemble
@@ -89,6 +90,37 @@ def test_an_ensemble_that_does_not_answer_is_retryable() -> None:
     with pytest.raises(Retryable) as caught:
         Session.open("127.0.0.1:1", connect_timeout_s=0.3)
     assert caught.value.code == "MR-4001"
+
+
+def test_a_write_whose_answer_does_not_come_may_have_happened(ensemble: Ensemble) -> None:
+    """The server has it, and its answer is lost on the way: told apart from a read that may be asked again."""
+    path = ensemble.tree.task("a")
+    with (
+        ensemble.session() as near,
+        Line(int(ensemble.hosts.rpartition(":")[2])) as line,
+        replace(ensemble, hosts=line.hosts, session_timeout_s=1.5).session() as far,
+    ):
+        near.create(path, b"1")
+        assert far.get(path) is not None
+        line.swallow_answers()
+        with pytest.raises(Retryable) as caught:
+            far.put(path, b"2", version=0)
+        assert caught.value.code == "MR-4002"
+        node = near.get(path)
+        assert node is not None
+        assert node.content == b"2"
+        line.heal()
+
+
+def test_a_request_that_zookeeper_refuses_is_for_a_person(
+    session: Session, ensemble: Ensemble
+) -> None:
+    """An ephemeral node has no children: nothing that another try could change."""
+    parent = ensemble.tree.worker("w")
+    assert session.create(parent, b"", ephemeral=True) is not None
+    with pytest.raises(Fatal) as caught:
+        session.create(f"{parent}/child", b"")
+    assert caught.value.code == "MR-4012"
 
 
 def test_a_mirror_follows_a_folder(session: Session, other: Session, ensemble: Ensemble) -> None:

@@ -10,7 +10,7 @@ from millrace.codes import CATALOGUE
 from millrace.codes.page import markdown
 from tests.assertions import asserted, codes_in
 from tests.fix_provocations import missed
-from tests.provocations import PROVOCATIONS, TOLD_OF_A_MEMBER
+from tests.provocations import MAPPED, MAPPERS, PROVOCATIONS, TOLD_OF_A_MEMBER
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("millrace", "schemas", "zk", "producer", "consumer", "deploy")
@@ -46,6 +46,22 @@ def test_the_test_of_a_code_exists_and_asserts_it(code: str) -> None:
     """Read off its source: a mention is no assertion."""
     assert PROVOCATIONS[code] in asserted()
     assert code in asserted()[PROVOCATIONS[code]]
+
+
+def test_codes_that_are_provoked_by_a_mapping_alone_are_known() -> None:
+    """A test that calls a function of ``MAPPERS`` itself: its codes, of all in the register, are ``MAPPED``."""
+    called = {
+        function.name: _called(function) & MAPPERS
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for function in ast.parse(path.read_text()).body
+        if isinstance(function, ast.FunctionDef)
+    }
+    assert set[str]().union(*called.values()) == MAPPERS
+    assert {code for code, test in PROVOCATIONS.items() if called[test]} == MAPPED
+
+
+def _called(function: ast.FunctionDef) -> set[str]:
+    return {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
 
 
 def test_a_test_that_did_not_provoke_its_code_is_named() -> None:
