@@ -20,7 +20,7 @@ pytest_plugins = [
 
 _HERE = Path(__file__).parent
 _MARKERS = ("unit", "property", "integration", "fault")
-_NEEDS_MYSQL = {"mysql_server", "mysqlbinlog"}
+_NEEDS_MYSQL = {"mysql_server", "mortal_mysql", "mysqlbinlog"}
 _NO_MYSQL = (
     "MySQL's half of the tests was NOT RUN: there is no MySQL in the cache. On Debian amd64 `make setup` fetches one; "
     f"elsewhere {MYSQL_HINT} (`make test MYSQLD=PATH`)."

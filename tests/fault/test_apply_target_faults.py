@@ -3,28 +3,34 @@
 Each is told with its code; nothing is lost, nothing is there twice, and it goes on when the cause is mended.
 """
 
+import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import pymysql
 import pytest
 
-from consumer import executor
+from consumer import ddl, executor
 from consumer.target import connection as connections
 from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
 from consumer.writer import RowWriter
 from deploy.servers import Account, DatabaseServer, ServerOptions, sql
+from millrace import faults
 from millrace.errors import Fatal, MillraceError, Retryable
+from schemas.control import DdlRecord
 from schemas.gtid import Flavour
+from schemas.statement import Statement
 from schemas.table import Column, ColumnType, TypeCode
 from tests.apply_faults import Supervised
 from tests.apply_local import apply_task, endpoint_of
 from tests.apply_tables import integer, table, text
 from tests.apply_topic import RecordStream
-from tests.fix_servers import FLAVOURS, NewServer
+from tests.campaign import POINTS
+from tests.fix_servers import FLAVOURS, SERVICE, TARGET_PRIVILEGES
 from tests.waiting import eventually
 
 PLAIN = Account("plain", "plain-secret")  # no SUPER, nor what MariaDB has instead of it
@@ -32,6 +38,9 @@ PLAIN_PRIVILEGES = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, 
 ROWS = 20
 CANARY = "canary-7h3k"
 
+APPLY_POINTS = [point for point in POINTS if point.startswith("apply.")]
+
+Mortal = Callable[[Flavour], DatabaseServer]
 _names = count(1)
 
 
@@ -306,32 +315,155 @@ def _connects(endpoint: Endpoint, others: list[TargetConnection]) -> bool:
 # ---- the server goes away -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
-def test_a_target_that_is_restarted_or_full_is_waited_for(
-    new_server: NewServer, flavour: Flavour
-) -> None:
-    """In a lane, at its commit: a clean restart, a kill, no room for the rows, a server that only reads."""
+ENDS = ("kill", "stop")  # -9, and a clean one
+EVERY = tuple(itertools.product(APPLY_POINTS, ENDS, FLAVOURS))
+SOON = tuple(  # each point once, ends and flavours in turn; the others are chaos
+    (point, ENDS[place // 2 % 2], FLAVOURS[place % len(FLAVOURS)])
+    for place, point in enumerate(APPLY_POINTS)
+)
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mortal]:
+    """A server of each flavour that tests may end, running at their beginning; its own file may not grow for ever."""
+    made: dict[Flavour, DatabaseServer] = {}
     room = ServerOptions(extra=("--innodb-data-file-path=ibdata1:12M:autoextend:max:24M",))
-    server = new_server(flavour, options=room)
-    for number, point in enumerate((executor.BEFORE_LANE_COMMIT, executor.AFTER_LANE_COMMIT)):
-        name = f"away{number}"
-        _create_tables(server, name)
-        task = _supervised(endpoint_of(server), name)
-        end = server.kill if number else server.stop
+
+    def running(flavour: Flavour) -> DatabaseServer:
+        if flavour not in made:
+            folder = tmp_path_factory.mktemp("mortal") / flavour
+            made[flavour] = DatabaseServer.of(flavour, folder, room)
+            made[flavour].start()
+            made[flavour].create_account(SERVICE, TARGET_PRIVILEGES)
+        if not made[flavour].is_alive():  # a test that failed left it
+            made[flavour].start()
+        return made[flavour]
+
+    yield running
+    for server in made.values():
+        server.discard()
+
+
+@dataclass
+class _Passages:
+    """Counts what is passed; ``act`` happens at passage ``number`` of ``point``. Statements that came to their end."""
+
+    point: str = ""
+    number: int = 0
+    act: Callable[[], object] = bool
+    passed: Counter[str] = field(default_factory=Counter)
+    executed: Counter[str] = field(default_factory=Counter)
+
+    def __call__(self, point: str) -> None:
+        self.passed[point] += 1
+        if (point, self.passed[point]) == (self.point, self.number):
+            self.act()
+
+    @contextmanager
+    def seen(self) -> Iterator[None]:
+        """Inside the block: whatever module a point is passed in."""
+        execute = ddl._execute
+
+        def executing(session: TargetConnection, record: DdlRecord, statement: Statement) -> None:
+            execute(session, record, statement)
+            self.executed[record.statement.sql] += 1
+
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(executor, "fault_point", _Once(end, point))
-            _refused(task, Retryable, "MR-5001")
+            patch.setattr(ddl, "_execute", executing)
+            patch.setattr(faults, "_armed", {})
+            patch.setattr(faults, "_pass_armed", self)
+            yield
+
+
+def _long_task(server: DatabaseServer) -> Supervised:
+    """The rows of ``_stream``: for lanes, then for one lane around statements, then for lanes again."""
+    name = f"mortal{next(_names)}"
+    _create_tables(server, name)
+    stream, cuts = RecordStream(), []
+    tables = [table(name, which, integer("id"), integer("n"), text("note")) for which in "ab"]
+    bag = table(name, "bag", integer("n"), key=())
+    for made in (*tables, bag):
+        stream.introduce(made)
+    stream.commit()
+    for part in range(4):
+        cuts.append(len(stream.values))
+        for number in range(part, ROWS, 4):
+            row = {"id": number, "n": 0, "note": CANARY}
+            for made in tables:
+                stream.insert(made, row)
+                stream.update(made, row, row | {"n": 1})
+                stream.insert(bag, {"n": number})
+        stream.commit()
+        if part in (1, 2):
+            stream.ddl(STATEMENTS[part - 1], database=name)
+    endpoint = endpoint_of(server)
+    return Supervised(endpoint, apply_task(name, lanes=2), stream, cuts)
+
+
+STATEMENTS = ("ALTER TABLE bag ADD INDEX (n)", "ALTER TABLE b ADD INDEX (n), COMMENT 'twice'")
+
+
+def _dies(server: DatabaseServer, point: str, end: str, number: int) -> None:
+    """The server dies at passage ``number`` of ``point``, and is away for a while."""
+    task = _long_task(server)
+    death = _Passages(point, number, getattr(server, end))
+    with death.seen():
+        _refused(task, Retryable, "MR-5001")
+        assert not server.is_alive(), f"{point} is not passed {number} times"
         _refused(task, Retryable, "MR-5001")
         server.start()
         task.run()
-        _check(server, name)
-    if flavour is Flavour.MYSQL:  # MariaDB 11.4 ends itself when this file of its own is full
-        _is_full(server)
+    name = task.task.name
+    assert task.codes == []
+    _check(server, name)
+    assert death.executed == dict.fromkeys(STATEMENTS, 1)
+    for which in ("bag", "b"):  # a second time would have made a second one
+        found = server.execute(f"SHOW INDEX FROM {which} WHERE Column_name = 'n'", db=name)
+        assert len(found) == 1
+    left = "(SELECT task FROM millrace.ddl_intent) UNION ALL (SELECT task FROM millrace.applied)"
+    assert server.execute(left) == []
+    server.execute(f"DROP DATABASE {name}")
 
 
-def _is_full(server: DatabaseServer) -> None:
-    """The tables are in a file that may not grow, and somebody else has filled it."""
-    name = "full"
+def _passages(server: DatabaseServer, point: str) -> int:
+    """How often a run without a fault passes it."""
+    task, whole = _long_task(server), _Passages()
+    with whole.seen():
+        task.run()
+    server.execute(f"DROP DATABASE {task.task.name}")
+    assert whole.passed[point], f"{point} is registered and never passed here"
+    return whole.passed[point]
+
+
+@pytest.mark.parametrize(("point", "end", "flavour"), SOON)
+def test_a_target_that_dies_at_a_point_of_apply_is_waited_for(
+    mortal: Mortal, point: str, end: str, flavour: Flavour
+) -> None:
+    """Lanes, mark and DDL: the run says MR-5001, the next one finds out what the server kept; each row stands once."""
+    server = mortal(flavour)
+    _dies(server, point, end, (_passages(server, point) + 1) // 2)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(("point", "end", "flavour"), EVERY)
+def test_a_target_that_dies_at_any_passage_of_a_point_of_apply_is_waited_for(
+    mortal: Mortal, point: str, end: str, flavour: Flavour
+) -> None:
+    """As above, at each passage of a run in turn."""
+    server = mortal(flavour)
+    for number in range(1, _passages(server, point) + 1):
+        _dies(server, point, end, number)
+
+
+@pytest.fixture
+def mortal_mysql(mortal: Mortal) -> DatabaseServer:
+    """MariaDB 11.4 ends itself when its own file is full."""
+    return mortal(Flavour.MYSQL)
+
+
+def test_a_target_without_room_for_the_rows_is_waited_for(mortal_mysql: DatabaseServer) -> None:
+    """MR-5006 while the tables are in a file that may not grow, and somebody else has filled it."""
+    name, server = "full", mortal_mysql
     server.execute("SET GLOBAL innodb_file_per_table = OFF")
     _create_tables(server, name)
     server.execute("CREATE TABLE wide (id INT PRIMARY KEY, v LONGBLOB)", db=name)
