@@ -6,6 +6,7 @@ The oracle is what the server says is in its tables.
 import random
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from secrets import randbelow
 from threading import Event
 
 import pytest
@@ -24,6 +25,7 @@ from millrace.errors import Fatal, Fenced, Retryable
 from schemas.table import Column, ColumnType, TypeCode
 from tests.apply_history import SQL, make_history
 from tests.apply_local import (
+    LaneOrder,
     LocalRecords,
     apply_task,
     backwards,
@@ -34,6 +36,8 @@ from tests.apply_local import (
 )
 from tests.apply_tables import ACCOUNTS_SQL, account, accounts, integer, table, text
 from tests.apply_topic import UUID, RecordStream
+
+LANES_MAX = 8
 
 
 def _history(database: str, *, seed: int = 1, changes: int = 400) -> RecordStream:
@@ -81,7 +85,15 @@ def _serial(
     return list(rows)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+# a failure has its seed in its name: written into the list of the test, it is replayed
+DRAWN = [pytest.param(randbelow(1 << 32), marks=pytest.mark.chaos) for _ in range(10)]
+
+
+def _any_order(chance: random.Random) -> LaneOrder:
+    return lambda count: chance.sample(range(count), count)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, *DRAWN])
 def test_any_cut_and_number_of_lanes_gives_the_same_rows(
     name: str, target_server: DatabaseServer, seed: int
 ) -> None:
@@ -90,27 +102,27 @@ def test_any_cut_and_number_of_lanes_gives_the_same_rows(
     stream = _history(name, seed=seed)
     wanted = _serial(name, stream, target_server)
     chance, at = random.Random(seed), 0
-    applier = started(target_server, apply_task(name, lanes=1 + seed))
+    applier = started(target_server, apply_task(name, lanes=chance.randint(2, LANES_MAX)))
     while at < len(stream.values):
-        end = at + chance.choice([1, 7, 50, 120])
+        end = at + chance.choice([1, 7, 50, chance.randint(2, 200)])
         records = LocalRecords(
             stream.values[at:end],
             at,
             is_large=chance.random() < 0.7,
             arrow_rows=chance.choice([3, 1000]),
-            lane_order=backwards,
+            lane_order=_any_order(chance),
         )
         applier.process(records, ignore)
         if chance.random() < 0.3:
             applier.close()
-            applier = started(target_server, apply_task(name, lanes=chance.randint(1, 5)))
+            applier = started(target_server, apply_task(name, lanes=chance.randint(1, LANES_MAX)))
         at = max(applier.mark.next_offset, 0)
     applier.close()
     assert target_server.execute(f"SELECT * FROM {name}.accounts ORDER BY id") == wanted
     assert wanted, "the history leaves rows"
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2, *DRAWN])
 def test_a_history_of_all_kinds_of_keys_gives_its_rows_on_a_server(
     name: str, target_server: DatabaseServer, seed: int
 ) -> None:
@@ -120,12 +132,12 @@ def test_a_history_of_all_kinds_of_keys_gives_its_rows_on_a_server(
     history, chance = make_history(name, seed=seed, steps=250), random.Random(seed)
     values, at = history.stream.values, 0
     while at < len(values):
-        applier = started(target_server, apply_task(name, lanes=chance.randint(1, 5)))
+        applier = started(target_server, apply_task(name, lanes=chance.randint(1, LANES_MAX)))
         at = max(applier.mark.next_offset, 0)
-        end = at + chance.choice([20, 120, 300])
-        records = LocalRecords(values[at:end], at, is_large=chance.random() < 0.8)
-        if chance.random() < 0.5:
-            records = _Interrupted(values[at:end], at, lane_order=backwards)
+        end = at + chance.choice([20, 120, chance.randint(2, 300)])
+        kind = _Interrupted if chance.random() < 0.5 else LocalRecords
+        is_large = chance.random() < 0.8
+        records = kind(values[at:end], at, is_large=is_large, lane_order=_any_order(chance))
         with suppress(_LostError):
             applier.process(records, ignore)
         at = max(applier.mark.next_offset, 0)
@@ -193,7 +205,8 @@ class _Interrupted(LocalRecords):
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
     ) -> list[Outcome]:
-        self.lane_order = lambda count: range(count)[:2]
+        order_of_all = self.lane_order
+        self.lane_order = lambda count: order_of_all(count)[:2]
         super().lanes(order, catalogue, applied, offsets=offsets, lanes=lanes)
         raise _LostError
 
