@@ -87,7 +87,9 @@ def test_the_converter_tells_the_same_ledger_as_foreign_decoders(told: Told) -> 
     oracles: list[TopicOracle | BooksOracle | BinlogOracle | TextOracle] = [topic, books, binlog]
     text: TextOracle | None = None
     programs = mysql_programs()
-    if server.flavour == "mysql" and programs is not None and programs.mysqlbinlog is not None:
+    if server.flavour == "mysql":
+        assert programs is not None
+        assert programs.mysqlbinlog is not None, "no mysqlbinlog beside mysqld nor in the cache"
         lines = read_text(programs.mysqlbinlog, [server.binlog_dir / told.file], told.position)
         text = TextOracle(DATABASE, parse_rows(lines, DATABASE))
         oracles.append(text)
@@ -98,6 +100,7 @@ def test_the_converter_tells_the_same_ledger_as_foreign_decoders(told: Told) -> 
     binlog.finish()
     if text is not None:
         text.finish()
+        assert text.rows_compared == binlog.rows_compared
     check_replayed(server, DATABASE, books.tables)
     assert told.counts.ddl
     assert told.counts.rolled_back
