@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -57,6 +58,8 @@ OFFSETS_PER_TRIGGER_MAX = (
 ARROW_BYTES_MAX = 32 << 20  # large rows: a Python worker holds a few of these at once
 LANES_MAX = 64
 LOOK_S = 0.1
+REHEARSAL_S = 120.0
+ORDERLY = (0, 143)  # how a JVM ends when it is asked to
 FIRST_OFFSET = -2  # Kafka's word for the beginning
 
 # what a call into the JVM raises; without a JVM also the socket's own word
@@ -115,17 +118,19 @@ class SparkDriver:
         rate = self.session.readStream.format("rate").option("rowsPerSecond", 100).load()
         writer = rate.writeStream.foreachBatch(hear)
         query = writer.option("checkpointLocation", str(self.scratch("rehearsal"))).start()
-        while not heard.wait(LOOK_S) and query.isActive:
+        deadline_s = time.monotonic() + REHEARSAL_S
+        while not heard.wait(LOOK_S) and query.isActive and time.monotonic() < deadline_s:
             pass
         failure = query.exception()
         query.stop()
         gateway = self.session.sparkContext._gateway
         self.stop()
-        if failure is not None or gateway is None:
+        if gateway is None or not heard.is_set():
             raise Fatal("MR-5051", f"Spark does not work: {failure}")
         gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait()
+        if gateway.proc.wait(REHEARSAL_S) not in ORDERLY:
+            raise Fatal("MR-5051", f"Spark's JVM ended with {gateway.proc.returncode}")
 
     def scratch(self, task: str) -> Path:
         """A new folder for a query's checkpoint."""
@@ -134,7 +139,7 @@ class SparkDriver:
 
 def class_data() -> ClassData:
     """What a driver's JVM loads."""
-    return ClassData("spark", pyspark.__version__)
+    return ClassData("spark", sorted(Path(pyspark.__file__).parent.glob("jars/*.jar")))
 
 
 def _scratch_folder() -> Path:

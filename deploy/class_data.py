@@ -1,30 +1,41 @@
 """Make the archives of class data of the local broker and ZooKeeper (`millrace/java.py`), where there are none."""
 
-import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from deploy.servers import kafka, zookeeper
+from deploy.servers import KafkaServer, ZooKeeperServer, kafka, zookeeper
 from deploy.servers.server import Server
-from millrace.java import ClassData
+from millrace.errors import Fatal
 
-_ENVIRONMENT = "JDK_JAVA_OPTIONS"  # read by the `java` command
+ORDERLY = (0, 143)  # how a JVM ends when it is asked to
 
 
 def main() -> None:
-    """Start each once and stop it in order."""
+    """Each starts once and is stopped in order. Without the archives they only start later."""
+    try:
+        kafka.class_data().make(_run_broker)
+        zookeeper.class_data().make(_run_zookeeper)
+    except Exception as error:  # noqa: BLE001 - whatever it is, nothing stands on it
+        print(f"no archive of the servers' class data, they start slower: {error}", file=sys.stderr)
+
+
+def _run_broker(options: Sequence[str]) -> None:
     with TemporaryDirectory() as folder:
-        _make(kafka.class_data(), kafka.KafkaServer(Path(folder, "kafka")))
-        _make(zookeeper.class_data(), zookeeper.ZooKeeperServer(Path(folder, "zookeeper")))
+        _run(KafkaServer(Path(folder, "kafka"), java_options=options))
 
 
-def _make(wanted: ClassData, server: Server) -> None:
-    if wanted.path.exists():
-        return
-    with wanted.making() as options:
-        os.environ[_ENVIRONMENT] = " ".join(options)
-        server.start()
-        server.stop()
+def _run_zookeeper(options: Sequence[str]) -> None:
+    with TemporaryDirectory() as folder:
+        _run(ZooKeeperServer(Path(folder, "zookeeper"), java_options=options))
+
+
+def _run(server: Server) -> None:
+    server.start()
+    server.stop()
+    if server.process.exit_status not in ORDERLY:
+        raise Fatal("MR-8004", f"a server ended with {server.process.exit_status}")
 
 
 if __name__ == "__main__":

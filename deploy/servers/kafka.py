@@ -10,6 +10,7 @@ import base64
 import shutil
 import subprocess
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,8 +87,10 @@ class KafkaServer(Server):
         node_id: int = NODE_ID,
         quorum: Quorum | None = None,
         dies_with_parent: bool = True,
+        java_options: Sequence[str] | None = None,
     ) -> None:
         super().__init__(folder, dies_with_parent=dies_with_parent)
+        self._java_options = class_data().options() if java_options is None else java_options
         self.port = port or free_port()
         self.node_id = node_id
         self._quorum = quorum or Quorum()
@@ -116,7 +119,8 @@ class KafkaServer(Server):
         )
         log = self.folder / "log"
         log.unlink(missing_ok=True)
-        spec = ProcessSpec(f"Kafka on port {self.port}", _java("kafka.Kafka", str(properties)), log)
+        command = _java("kafka.Kafka", str(properties), options=self._java_options)
+        spec = ProcessSpec(f"Kafka on port {self.port}", command, log)
         self._launch(spec)
 
     def wait_ready(self) -> None:
@@ -135,7 +139,7 @@ def kafka_classpath_stamp() -> str:
 
 def class_data() -> ClassData:
     """What the broker's JVM loads."""
-    return ClassData("kafka", kafka_classpath_stamp())
+    return ClassData("kafka", [Path(jar) for jar in kafka_classpath().split(":")])
 
 
 def _format(folder: Path) -> None:
@@ -170,10 +174,9 @@ def _rename(log_dir: Path, node_id: int) -> None:
     (log_dir / "meta.properties").write_text("\n".join(lines) + "\n")
 
 
-def _java(*arguments: str) -> tuple[str, ...]:
+def _java(*arguments: str, options: Sequence[str] = ()) -> tuple[str, ...]:
     memory = ("-Xms128m", f"-Xmx{HEAP_MB}m", "-XX:+UseSerialGC")
     # only the line that says it has started, and warnings
     levels = ("defaultLogLevel=warn", "log.kafka.server.KafkaRaftServer=info", "showDateTime=true")
     logs = tuple(f"-Dorg.slf4j.simpleLogger.{level}" for level in levels)
-    java = (str(java_program()), *class_data().options(), *memory, *logs)
-    return (*java, "-cp", kafka_classpath(), *arguments)
+    return (str(java_program()), *options, *memory, *logs, "-cp", kafka_classpath(), *arguments)

@@ -6,7 +6,7 @@ After ``kill``, ``start`` goes on with the same data and port: sessions survive 
 
 import shutil
 import socket
-from importlib.metadata import version
+from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.servers.process import ProcessSpec, free_port
@@ -31,8 +31,16 @@ maxClientCnxns=0
 class ZooKeeperServer(Server):
     """One server. ``hosts`` is its address."""
 
-    def __init__(self, folder: Path, *, port: int = 0, dies_with_parent: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int = 0,
+        dies_with_parent: bool = True,
+        java_options: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(folder, dies_with_parent=dies_with_parent)
+        self._java_options = class_data().options() if java_options is None else java_options
         self.port = port or free_port()
 
     @property
@@ -50,7 +58,7 @@ class ZooKeeperServer(Server):
         )
         java = (
             str(java_program()),
-            *class_data().options(),
+            *self._java_options,
             f"-Xmx{HEAP_MB}m",
             "-XX:+UseSerialGC",
             "-Dzookeeper.fsync.warningthresholdms=5000",
@@ -82,4 +90,4 @@ class ZooKeeperServer(Server):
 
 def class_data() -> ClassData:
     """What the server's JVM loads, from among PySpark's jars."""
-    return ClassData("zookeeper", version("pyspark"))
+    return ClassData("zookeeper", sorted(Path(zookeeper_classpath()).parent.glob("*.jar")))

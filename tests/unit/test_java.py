@@ -1,53 +1,89 @@
-"""Java's archives of class data: taken only when whole, and of this JVM."""
+"""Java's archives of class data: taken only when whole, and of this JVM and these jars."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from millrace.java import ClassData
+from millrace.java import KEPT_MAX, ClassData
 
 
 @pytest.fixture
 def jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A JVM whose classes are this file."""
-    classes = tmp_path / "jvm" / "lib" / "modules"
-    program = tmp_path / "jvm" / "bin" / "java"
-    for path in (classes, program):
+    """A JVM's folder."""
+    for name in ("lib/modules", "bin/java", "jars/spark.jar"):
+        path = tmp_path / "jvm" / name
         path.parent.mkdir(parents=True)
         path.write_bytes(b"x")
-    program.chmod(0o755)
+    (tmp_path / "jvm/bin/java").chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jvm"))
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path / "home"))
-    return classes
+    return tmp_path / "jvm"
 
 
-def _make(wanted: ClassData, contents: bytes, failure: OSError | None = None) -> None:
-    with wanted.making() as options:
-        option = next(option for option in options if "ArchiveClassesAtExit=" in option)
-        Path(option.partition("=")[2]).write_bytes(contents)
-        if failure is not None:
-            raise failure
+def _of(jvm: Path) -> ClassData:
+    return ClassData("spark", [jvm / "jars/spark.jar"])
 
 
-def test_an_archive_is_used_when_it_is_whole(jvm: Path) -> None:
-    """Not before, and not when its making failed."""
-    wanted = ClassData("spark", "4.2")
+def _archive(options: Sequence[str]) -> Path:
+    (option,) = (option for option in options if option.startswith("-XX:"))
+    return Path(option.partition("=")[2])
+
+
+def _writes(options: Sequence[str]) -> None:
+    _archive(options).write_bytes(b"whole")
+
+
+def _fails(options: Sequence[str]) -> None:
+    _archive(options).write_bytes(b"half")
+    raise OSError("no room")
+
+
+def test_an_archive_that_was_made_is_taken(jvm: Path) -> None:
+    """And made once."""
+    wanted = _of(jvm)
     assert wanted.options() == ()
+    wanted.make(_writes)
+    assert _archive(wanted.options()).read_bytes() == b"whole"
+    wanted.make(_fails)
+
+
+def test_a_failure_leaves_nothing_and_is_not_repeated(jvm: Path) -> None:
+    """The next `make setup` does not spend the same half minute in vain."""
+    wanted = _of(jvm)
     with pytest.raises(OSError, match="no room"):
-        _make(wanted, b"half", OSError("no room"))
+        wanted.make(_fails)
     assert wanted.options() == ()
-    _make(wanted, b"whole")
-    (option,) = wanted.options()
-    assert Path(option.partition("=")[2]).read_bytes() == b"whole"
-    assert list(wanted.path.parent.iterdir()) == [wanted.path]
+    wanted.make(_fails)
+    left = {path.suffix for path in (jvm.parent / "home/class-data").iterdir()}
+    assert left == {"", ".tried"}
 
 
-def test_the_archive_of_another_jvm_or_program_is_none(jvm: Path) -> None:
-    """Updated in its place, another version, another name; the new one replaces the old one of the same name."""
-    wanted = ClassData("spark", "4.2")
-    _make(wanted, b"whole")
-    assert ClassData("spark", "4.3").options() == ClassData("kafka", "4.2").options() == ()
-    jvm.write_bytes(b"another")
+def test_half_an_archive_is_none(jvm: Path) -> None:
+    """Java 17 dies of it."""
+    wanted = _of(jvm)
+    wanted.make(_writes)
+    os.truncate(_archive(wanted.options()), 3)
     assert wanted.options() == ()
-    _make(wanted, b"new")
-    assert list(wanted.path.parent.iterdir()) == [wanted.path]
+
+
+@pytest.mark.parametrize("name", ["lib/modules", "jars/spark.jar"])
+def test_the_archive_of_another_jvm_or_of_other_jars_is_none(jvm: Path, name: str) -> None:
+    """Java refuses it, with warnings; so a new one is made. Few are kept, of environments side by side."""
+    for number in range(2 * KEPT_MAX):
+        wanted = _of(jvm)
+        assert wanted.options() == ()
+        wanted.make(_writes)
+        assert wanted.options()
+        os.utime(jvm / name, ns=(number, number))
+    assert len(list((jvm.parent / "home/class-data").glob("*.jsa"))) == KEPT_MAX
+
+
+def test_a_folder_with_a_blank_has_no_archives(
+    jvm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Options are split at blanks, by Spark and by Java."""
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path / "a home"))
+    _of(jvm).make(_writes)
+    assert _of(jvm).options() == ()
