@@ -12,10 +12,11 @@ Markers may come twice: a new transaction coordinator sends again what the one b
 that is off is no disagreement yet; then what readers see since the last commit that was found must be those k records
 and no other, the resolved last, and from there on all places are counted anew (``shift``).
 
-Guarantees: the first disagreement is raised by ``check`` in the stream's thread (MR-3014, MR-3015) and nothing is
-audited behind it; records of a newer owner are no disagreement: that is Fenced. Records that were removed before they
-could be read (retention, an operator) are no disagreement either. At most ``audit_commits_max`` commits
-are outstanding, then ``submit`` waits. While the broker is away nothing is concluded: that is Retryable.
+Guarantees: the first disagreement is raised by ``check`` in the stream's thread (MR-3014, MR-3015; MR-3013 where
+another writer's open transaction hides our records) and nothing is audited behind it; records of a newer owner are no
+disagreement: that is Fenced. Records that were removed before they could be read (retention, an operator) are no
+disagreement either. At most ``audit_commits_max`` commits are outstanding, then ``submit`` waits. While the broker is
+away nothing is concluded: that is Retryable.
 Not done here: records before the last of a transaction are not compared (`millrace topic verify` reads all).
 """
 
@@ -36,6 +37,8 @@ log = get_logger("producer.publisher")
 _LOOK_AGAIN_S = 0.005  # between two looks at a stable end that lags behind its record
 _MARKERS_MAX = 64  # that came again since the last commit: one for each change of the coordinator
 _LOOK_S = 0.5  # one wait for a record, after which is asked whether it is still kept
+# How long after its timeout a commit is judged: one look, and the question whose transaction is open (3 s a broker).
+JUDGEMENT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ class Commit:
 class Audit:
     """One thread over one partition reader, which it owns until ``stop`` returns.
 
-    ``find_successor`` reads the tail with the same reader and gives the error if a newer owner wrote it.
+    ``find_successor`` reads the tail with the same reader and gives the error if a newer owner wrote it, ``find_hider``
+    that of another writer whose open transaction begins at a stable end, if the broker says so.
     """
 
     def __init__(
@@ -65,10 +69,12 @@ class Audit:
         end: int,
         limits: PublisherLimits,
         find_successor: Callable[[], MillraceError | None],
+        find_hider: Callable[[int], MillraceError | None],
     ) -> None:
         self._partition = partition
         self._limits = limits
         self._find_successor = find_successor
+        self._find_hider = find_hider
         self._planned_end = (
             end  # behind the Kafka transaction under way; the last commit's when there is none
         )
@@ -207,6 +213,8 @@ class Audit:
             if stable > expected or time.monotonic() > deadline:
                 if (fenced := self._find_successor()) is not None:
                     raise fenced
+                if stable < expected and (hidden := self._find_hider(stable)) is not None:
+                    raise hidden
                 raise Fatal(
                     "MR-3015",
                     f"the stable end is {stable} and must be {expected}",
@@ -219,6 +227,8 @@ class Audit:
         stable = self._partition.stable_end()  # Retryable when the broker is away
         end = commit.end + self._shift
         if stable < end:
+            if (hidden := self._find_hider(stable)) is not None:
+                raise hidden
             raise Fatal(
                 "MR-3015",
                 f"the stable end stays at {stable}, before the end {end} of a commit that returned OK",

@@ -143,6 +143,13 @@ class Opener:
         """The error to raise if a newer owner has written to the topic."""
         return self._fenced_by(read_tail(partition, partition.ends(), self.marks))
 
+    def find_hider(self, stable_end: int) -> Fatal | None:
+        """The error to raise if another writer's open transaction keeps the stable end where it is."""
+        writer = open_writer(self.config.bootstrap, self.config.topic, offset=stable_end)
+        if writer in ("", self.config.transactional_id):
+            return None
+        return _hidden_by(writer, stable_end)
+
     def _fenced_by(self, tail: Tail | None) -> Fenced | None:
         if tail is None or tail.epoch <= self.config.epoch:
             return None
@@ -232,15 +239,18 @@ def settled_ends(partition: Partition, config: PublisherConfig) -> Ends:
     while (ends := partition.ends()).stable != ends.high:
         if time.monotonic() > deadline:
             writer = open_writer(config.bootstrap, config.topic, offset=ends.stable)
-            raise Fatal(
-                "MR-3013",
-                f"another writer holds a Kafka transaction open since offset {ends.stable}",
-                transactional_id=writer or "not found out",
-                stable_end=ends.stable,
-                high_end=ends.high,
-            )
+            raise _hidden_by(writer or "not found out", ends.stable)
         time.sleep(_LOOK_AGAIN_S)
     return ends
+
+
+def _hidden_by(writer: str, stable_end: int) -> Fatal:
+    return Fatal(
+        "MR-3013",
+        f"another writer holds a Kafka transaction open since offset {stable_end}",
+        transactional_id=writer,
+        stable_end=stable_end,
+    )
 
 
 def without_tail(ends: Ends, start: Progress, hint: TailHint | None) -> Progress:

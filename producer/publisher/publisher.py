@@ -26,7 +26,7 @@ import numpy as np
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.publisher.audit import Audit, Commit
+from producer.publisher.audit import JUDGEMENT_S, Audit, Commit
 from producer.publisher.codec import RecordMarks
 from producer.publisher.config import PublisherConfig
 from producer.publisher.driver import Bounds, Driver, Octets, Transactions
@@ -204,10 +204,9 @@ class Publisher:
 
     def _drain(self) -> None:
         """Wait until every commit so far is audited."""
-        if not self._audit.drain(self._limits.audit_timeout_s):
-            raise Retryable(
-                "MR-3016", f"commits could not be read back in {self._limits.audit_timeout_s:g} s"
-            )
+        timeout_s = self._limits.audit_timeout_s + JUDGEMENT_S
+        if not self._audit.drain(timeout_s):
+            raise Retryable("MR-3016", f"commits could not be read back in {timeout_s:g} s")
 
     def _audited(self) -> Audit:
         return Audit(
@@ -215,6 +214,7 @@ class Publisher:
             end=self._end,
             limits=self._limits,
             find_successor=lambda: self._opener.find_successor(self._partition),
+            find_hider=self._opener.find_hider,
         )
 
     def _let_go(self) -> None:

@@ -24,6 +24,7 @@ from schemas.control import RecordKind
 from schemas.framing import peek_kind
 from schemas.suffix import read_suffix
 from tests.publisher_rig import Rig
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -200,6 +201,36 @@ def test_another_writers_open_transaction_stops_the_start(rig: Rig) -> None:
     foreign.abort_transaction(10)
     with rig.running(8) as publisher:
         assert publisher.progress.seq == 3
+
+
+def test_another_writers_open_transaction_under_way_stops_the_task(rig: Rig) -> None:
+    """What was committed behind it is hidden: said in bounded time, with its name, and nothing is lost."""
+    rig.limits = replace(rig.limits, stable_timeout_s=1.0, audit_timeout_s=1.0)
+    publisher = rig.open(7)
+    stream = rig.stream(publisher)
+    publisher.publish(stream.next_batch(3))
+    foreign = confluent_kafka.Producer(
+        {"bootstrap.servers": rig.bootstrap, "transactional.id": f"foreign-{rig.topic}"}
+    )
+    foreign.init_transactions(10)
+    foreign.begin_transaction()
+    foreign.produce(rig.topic, b"hello", None, 0)
+    assert foreign.flush(10) == 0
+    began = time.monotonic()
+    publisher.publish(stream.next_batch(3))
+    with pytest.raises(Fatal) as raised:
+        eventually(publisher.idle, timeout_s=10)
+    assert time.monotonic() - began < 5
+    assert raised.value.code == "MR-3013"
+    assert raised.value.context["transactional_id"] == f"foreign-{rig.topic}"
+    assert "kafka-transactions.sh" in raised.value.fix
+    with pytest.raises(Fatal):
+        publisher.close()
+    foreign.abort_transaction(10)
+    with rig.running(8) as publisher:
+        assert publisher.progress.seq == 6
+        publisher.publish(rig.stream(publisher).next_batch(3))
+    rig.assert_whole(9)
 
 
 def test_a_foreign_record_under_way_stops_the_task(rig: Rig) -> None:

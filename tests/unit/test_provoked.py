@@ -133,6 +133,7 @@ def test_commits_that_can_not_be_read_back_end_the_publisher(
     """What the audit can't confirm in time is not believed: a reader that hangs."""
     topic, answered = ModelTopic(), threading.Event()
     publisher = _opened(topic)
+    monkeypatch.setattr("producer.publisher.publisher.JUDGEMENT_S", 0.0)
     monkeypatch.setattr(ModelPartition, "next_record", lambda *_, **__: answered.wait(20) and None)
     publisher.publish(batch_after(publisher.progress, 3))
     with pytest.raises(Retryable) as caught:

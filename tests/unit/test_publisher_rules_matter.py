@@ -33,11 +33,12 @@ Patch = pytest.MonkeyPatch
 
 @dataclass(frozen=True)
 class Rule:
-    """``off`` takes the rule away; ``shows`` passes with it and fails without."""
+    """``off`` takes the rule away; ``shows`` passes with it and fails without, by ``harm``."""
 
     name: str
     off: Callable[[Patch], None]
     shows: Callable[[], None]
+    harm: str | None = None  # in the message; None: the scenario knows but one
 
 
 def opened(
@@ -193,6 +194,53 @@ def records_not_audited(patch: Patch) -> None:
     patch.setattr(Audit, "_read_back", lambda self, commit: self._compare_end(commit, float("inf")))
 
 
+def another_writers_open_transaction_under_way_stops_the_task() -> None:
+    """What is committed behind it, nobody sees."""
+    topic = ModelTopic()
+    with spent(opened(topic)) as publisher:
+        topic.entries.append(Entry(b"{}", KafkaTransaction("foreign")))
+        publisher.publish(batch_after(publisher.progress, 3))
+        assert _is_stopped(publisher.close), "nobody was told"
+
+
+def commits_not_read_back(patch: Patch) -> None:
+    """Rule 4 off."""
+    patch.setattr(Audit, "_read_back", lambda *_: None)
+
+
+def who_lost_the_lease_later_disturbs_nobody() -> None:
+    """It opened in order; a successor took over, and a slow commit makes the former want a new instance."""
+    topic, leases = ModelTopic(), [True]
+
+    def verify() -> None:
+        if not leases[0]:
+            raise Fenced("MR-4003", "lost")
+
+    with spent(opened(topic, epoch=7, verify_lease=verify)) as stale:
+        topic.outcomes = [Outcome.SLOW]
+        stale.publish(batch_after(stale.progress, 3))
+        stale._drain()  # else its audit may be what sees the successor
+        with spent(opened(topic, epoch=8)) as successor:
+            leases[0] = False
+            with suppress(Fenced):
+                stale.publish(batch_after(stale.progress, 3))
+            try:
+                successor.publish(batch_after(successor.progress, 3))
+            except Fenced as fenced:
+                raise AssertionError("the successor was fenced") from fenced
+    assert topic.seqs() == list(range(1, 7))
+
+
+def leases_not_verified_again(patch: Patch) -> None:
+    """Rule 2 off for an instance that is made anew."""
+    renew = Opener.renew
+    patch.setattr(
+        Opener,
+        "renew",
+        lambda self, *given: renew(replace(self, verify_lease=lambda: None), *given),
+    )
+
+
 def a_row_over_the_limit_is_not_left_out() -> None:
     """It stops the task; the whole batch comes again."""
     topic = ModelTopic()
@@ -259,7 +307,18 @@ RULES = [
         ends_not_compared,
         another_writers_open_transaction_is_found_before_anything_is_written,
     ),
-    Rule("2 the lease comes first", leases_not_verified, who_lost_the_lease_disturbs_nobody),
+    Rule(
+        "2 the lease comes first",
+        leases_not_verified,
+        who_lost_the_lease_disturbs_nobody,
+        "the successor was fenced",
+    ),
+    Rule(
+        "2 the lease comes first again",
+        leases_not_verified_again,
+        who_lost_the_lease_later_disturbs_nobody,
+        "the successor was fenced",
+    ),
     Rule(
         "2 a foreign tail stops the start",
         foreign_records_passed_over,
@@ -284,6 +343,12 @@ RULES = [
         ends_not_audited,
         a_foreign_record_at_the_end_stops_the_task,
     ),
+    Rule(
+        "4 what an open transaction hides is missed",
+        commits_not_read_back,
+        another_writers_open_transaction_under_way_stops_the_task,
+        "nobody was told",
+    ),
     Rule("a row over the limit stops", refusals_ignored, a_row_over_the_limit_is_not_left_out),
     Rule("6 a hint stood once", hints_of_the_moment, a_hint_stood_once),
 ]
@@ -301,5 +366,5 @@ def test_on_the_model_without_its_rule_the_harm_is_done_and_seen(
 ) -> None:
     """The very same scenario, the rule switched off."""
     rule.off(monkeypatch)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=rule.harm):
         rule.shows()
