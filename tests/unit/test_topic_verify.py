@@ -1,12 +1,15 @@
 """The verifier of set topics: it passes a whole one and names every way in which a topic can be broken."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from consumer.topic.verify import Check, TopicVerifier
+from consumer.topic.verify import Check, TopicVerifier, Violation
 from producer.publisher.codec import RecordMarks
 from producer.publisher.config import PublisherConfig
+from schemas.control import RecordKind
+from schemas.framing import peek_kind
 from schemas.gtid import Flavour
 from schemas.progress import OpenTransaction, Progress
 from tests.topic_rows import Ids, RowStream, start_of
@@ -23,7 +26,7 @@ class TopicText:
         self.flavour = flavour
         self.records: list[Record] = []
 
-    def marks(self, epoch: int) -> RecordMarks:
+    def marks(self, epoch: int, set_name: str = "shop") -> RecordMarks:
         """Of one owner."""
         config = PublisherConfig(
             bootstrap="",
@@ -31,7 +34,7 @@ class TopicText:
             transactional_id="t",
             epoch=epoch,
             worker="w",
-            set="shop",
+            set=set_name,
             flavour=self.flavour,
         )
         return RecordMarks.registered(config, self.ids)
@@ -56,12 +59,12 @@ class TopicText:
         """A mark."""
         self.records.append((None, self.marks(epoch).resolved(progress)))
 
-    def found(self, *, from_beginning: bool = True) -> set[Check]:
+    def found(self, *, from_beginning: bool = True) -> list[Violation]:
         """What the verifier says."""
         verifier = TopicVerifier(from_beginning=from_beginning)
         for offset, (key, value) in enumerate(self.records):
             verifier.feed(offset, key, value)
-        return {violation.check for violation in verifier.finish().violations}
+        return verifier.finish().violations
 
 
 def whole(flavour: Flavour = Flavour.MYSQL) -> TopicText:
@@ -80,11 +83,11 @@ def whole(flavour: Flavour = Flavour.MYSQL) -> TopicText:
 def test_a_whole_topic_passes_from_any_offset(flavour: Flavour) -> None:
     """No false alarm: from the beginning, and from every later offset (what retention leaves)."""
     text = whole(flavour)
-    assert text.found() == set()
+    assert text.found() == []
     records = text.records
     for start in range(1, len(records)):
         text.records = records[start:]
-        assert text.found(from_beginning=False) == set()
+        assert text.found(from_beginning=False) == []
 
 
 def _drop_row(text: TopicText) -> None:
@@ -156,28 +159,80 @@ def _no_mark_at_the_end(text: TopicText) -> None:
     del text.records[-1]
 
 
+def _emptied(text: TopicText) -> None:
+    text.records.clear()
+
+
+def _first_fence_gone(text: TopicText) -> None:
+    del text.records[: _first(text, RecordKind.ROW)]
+
+
+def _row_of_the_part_before(text: TopicText) -> None:
+    """What was published in part in front of the fence stands behind it once more; its front has gone."""
+    rows = [record for record in text.records if peek_kind(record[1]) is RecordKind.ROW]
+    progress = text.stream.progress
+    assert progress.open is not None
+    text.records.clear()
+    text.fence(11)
+    text.records += [rows[-1]]
+
+
+def _seq_ahead(text: TopicText) -> None:
+    progress = text.stream.progress
+    text.resolved(9, replace(progress, seq=progress.seq + 1))
+
+
+def _another_set(text: TopicText) -> None:
+    text.records.append((None, text.marks(9, "other").resolved(text.stream.progress)))
+
+
+def _finished_and_not_said(text: TopicText) -> None:
+    before = text.stream.progress
+    assert before.open is not None
+    text.rows(4, 9, replace(before, seq=before.seq + 4))
+    assert text.stream.progress.gtid_set != before.gtid_set
+
+
+def _fewer_rows_named(text: TopicText) -> None:
+    progress = text.stream.progress
+    assert progress.open is not None
+    fewer = replace(progress.open, rows=progress.open.rows - 1)
+    text.resolved(9, replace(progress, open=fewer))
+
+
+def _first(text: TopicText, kind: RecordKind) -> int:
+    return next(at for at, (_, value) in enumerate(text.records) if peek_kind(value) is kind)
+
+
 @pytest.mark.parametrize(
-    ("harm", "check"),
+    ("harm", "check", "words"),
     [
-        (_drop_row, Check.SEQ),
-        (_repeat_row, Check.SEQ),
-        (_repeat_row, Check.ONCE),
-        (_repeat_first_row, Check.WHOLE),
-        (_swap_rows, Check.SEQ),
-        (_stale_owner, Check.OWNER),
-        (_no_fence, Check.OWNER),
-        (_resolved_too_early, Check.RESOLVED),
-        (_resolved_forgets, Check.RESOLVED),
-        (_open_not_named, Check.RESOLVED),
-        (_never_finished, Check.WHOLE),
-        (_delivered_again, Check.ONCE),
-        (_schema_not_introduced, Check.SCHEMA),
-        (_foreign, Check.STREAM),
-        (_no_mark_at_the_end, Check.TAIL),
+        (_drop_row, Check.SEQ, "stands behind seq"),
+        (_repeat_row, Check.SEQ, "stands behind seq"),
+        (_repeat_row, Check.ONCE, "was delivered before"),
+        (_repeat_first_row, Check.WHOLE, "row 1 of"),
+        (_swap_rows, Check.SEQ, "stands behind seq"),
+        (_first_fence_gone, Check.SEQ, "before any fence"),
+        (_seq_ahead, Check.SEQ, "resolved or fence record says seq"),
+        (_stale_owner, Check.OWNER, "epoch 7 writes behind epoch 9"),
+        (_no_fence, Check.OWNER, "without a fence"),
+        (_resolved_too_early, Check.RESOLVED, "before its end"),
+        (_resolved_forgets, Check.RESOLVED, "lacks some of"),
+        (_open_not_named, Check.RESOLVED, "is under way and not named"),
+        (_fewer_rows_named, Check.RESOLVED, "are named, row"),
+        (_finished_and_not_said, Check.RESOLVED, "is finished and not in the GTID set"),
+        (_never_finished, Check.WHOLE, "has no last record"),
+        (_delivered_again, Check.ONCE, "was delivered before"),
+        (_row_of_the_part_before, Check.ONCE, "row "),
+        (_schema_not_introduced, Check.SCHEMA, "was not introduced"),
+        (_foreign, Check.STREAM, "MR-"),
+        (_another_set, Check.STREAM, "shop became other"),
+        (_no_mark_at_the_end, Check.TAIL, "the last record is of kind"),
+        (_emptied, Check.TAIL, "holds no record"),
     ],
 )
-def test_every_harm_is_named(harm: Callable[[TopicText], None], check: Check) -> None:
-    """Each check has a broken topic that only it explains."""
+def test_every_harm_is_named(harm: Callable[[TopicText], None], check: Check, words: str) -> None:
+    """Each sentence of the verifier has a broken topic that makes it say so."""
     text = whole()
     harm(text)
-    assert check in text.found()
+    assert [found for found in text.found() if found.check is check and words in found.what]
