@@ -1,12 +1,16 @@
 """What the service stands on goes away under load and comes back: the task says so and goes on by itself."""
 
+import time
+from collections.abc import Callable
 from functools import partial
+
+import pytest
 
 from deploy.servers import DatabaseServer
 from deploy.services import APPLY_TASK, CAPTURE_TASK
 from schemas.gtid import Flavour
 from schemas.status import TaskState
-from tests.fix_stack import FaultStack, on
+from tests.fix_stack import SESSION_TIMEOUT_S, FaultStack, on
 from tests.waiting import eventually
 
 
@@ -55,29 +59,71 @@ def test_a_killed_replica_is_left_for_another_member(fault_stack: FaultStack) ->
 def test_rows_go_on_while_zookeeper_is_away_and_after_its_sessions_have_ended(
     fault_stack: FaultStack,
 ) -> None:
-    """Paused beyond the session timeout: rows move all the while; afterwards the tasks run under new epochs."""
-    target = fault_stack.stack.target
+    """Paused for three session timeouts: rows move all the while, commands and logs tell why, then the tasks run on."""
+    zookeeper = fault_stack.stack.zookeeper
     with fault_stack.load("ensemble"):
         fault_stack.wait_published()
-        before = {task: fault_stack.status(task)["epoch"] for task in (CAPTURE_TASK, APPLY_TASK)}
-        fault_stack.stack.zookeeper.pause()
-        try:
-            for number in range(3):
-                fault_stack.fill(f"away_{number}", rows=10)
-                eventually(
-                    partial(_has_rows, target, f"away_{number}"),
-                    timeout_s=30,
-                    every_s=0.1,
-                    what="rows arrive without ZooKeeper",
-                )
-            asked = fault_stack.stack.try_command("status", "--json")
-            assert asked.returncode == 1
-            assert "MR-4001" in asked.stderr
-        finally:
-            fault_stack.stack.zookeeper.resume()
-        for task, epoch in before.items():
-            told = fault_stack.wait_report(task, TaskState.RUNNING)
-            assert told.epoch >= epoch
+        _goes_on_without(
+            fault_stack, zookeeper.pause, zookeeper.resume, for_s=3 * SESSION_TIMEOUT_S
+        )
+    fault_stack.settle()
+
+
+@pytest.mark.chaos
+@on(Flavour.MYSQL)
+def test_rows_go_on_for_minutes_without_an_ensemble_that_comes_back_with_its_data(
+    fault_stack: FaultStack,
+) -> None:
+    """Killed, and started again after three minutes."""
+    zookeeper = fault_stack.stack.zookeeper
+    with fault_stack.load("minutes"):
+        fault_stack.wait_published()
+        _goes_on_without(fault_stack, zookeeper.kill, zookeeper.start, for_s=180)
+    fault_stack.settle()
+
+
+def _goes_on_without(
+    stack: FaultStack, leave: Callable[[], None], come_back: Callable[[], None], *, for_s: float
+) -> None:
+    """New databases arrive for so long without the ensemble; both tasks say DEGRADED; behind it both run."""
+    before = {task: stack.epoch(task) for task in (CAPTURE_TASK, APPLY_TASK)}
+    leave()
+    left_s = time.monotonic()
+    try:
+        number = 0
+        while time.monotonic() - left_s < for_s:
+            number += 1
+            stack.fill(f"away_{number}", rows=10)
+            eventually(
+                partial(_has_rows, stack.stack.target, f"away_{number}"),
+                timeout_s=30,
+                every_s=0.5,
+                what="rows arrive without ZooKeeper",
+            )
+        asked = stack.stack.try_command("status", "--json")
+        assert asked.returncode == 1
+        assert "MR-4001" in asked.stderr
+        for name in ("worker", "apply"):
+            assert "MR-4001" in stack.services[name].spec.log.read_text()
+    finally:
+        come_back()
+    for task, epoch in before.items():
+        assert stack.wait_report(task, TaskState.RUNNING).epoch >= epoch
+    stack.fill("is_back", rows=10)  # by owners that hold their leases
+
+
+@pytest.mark.chaos
+@on(Flavour.MARIADB)
+def test_a_killed_registry_or_primary_costs_time_and_no_row(fault_stack: FaultStack) -> None:
+    """New tables meet a registry that is away; a primary that died goes on in a new binlog file."""
+    fault_stack.services["registry"].kill()
+    fault_stack.fill("no_registry", rows=10)
+    fault_stack.launch("registry")
+    fault_stack.fill("with_registry", rows=10)
+    fault_stack.settle()
+    fault_stack.stack.source.primary.kill()
+    fault_stack.stack.source.primary.start()
+    fault_stack.fill("after_the_primary", rows=10)
     fault_stack.settle()
 
 
