@@ -133,8 +133,10 @@ class SparkDriver:
             raise Fatal("MR-5051", f"Spark's JVM ended with {gateway.proc.returncode}")
 
     def scratch(self, task: str) -> Path:
-        """A new folder for a query's checkpoint."""
-        return Path(tempfile.mkdtemp(prefix=f"{task}-", dir=self._scratch))
+        """A new folder for a query's checkpoint. Whoever cleans shared memory takes the one around it away, too."""
+        checkpoints = self._scratch / "checkpoints"
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f"{task}-", dir=checkpoints))
 
 
 def class_data() -> ClassData:

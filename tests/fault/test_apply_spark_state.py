@@ -41,24 +41,28 @@ class _Bag:
         self._server.execute(f"DROP DATABASE {self._name}")
 
 
-@pytest.mark.chaos  # half a minute; every start makes its checkpoint anew, which all tests on Spark show
+@pytest.mark.chaos  # ten seconds; every start makes its checkpoint anew, which all tests on Spark show
 def test_sparks_checkpoint_may_be_deleted_or_spoilt_at_any_time(
-    spark: SparkDriver, kafka: KafkaServer, mariadb_server: DatabaseServer
+    spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer
 ) -> None:
     """While the query runs it costs a restart at most; the next one begins where the target says, with a new one."""
-    name = "scratch"
-    bag = _Bag(kafka, mariadb_server, name)
+    name = f"scratch_{target_server.flavour}"
+    checkpoints = spark._scratch / "checkpoints"  # of all queries of a driver
+    bag = _Bag(kafka, target_server, name)
     bag.publish(10)
-    with running(spark, mariadb_server, bag.writer, name=name) as task:
+    with running(spark, target_server, bag.writer, name=name) as task:
         task.wait_until_at(bag.stream.seq)
         for spoil in (_deleted, _emptied):
-            spoil(next(spark._scratch.glob(f"{name}-*")))
+            spoil(next(checkpoints.glob(f"{name}-*")))
             bag.publish(10)
             task.wait_until_at(bag.stream.seq)
-    assert not list(spark._scratch.glob(f"{name}-*")), "a stopped query leaves nothing"
-    bag.publish(10)
-    with running(spark, mariadb_server, bag.writer, name=name) as task:
-        task.wait_until_at(bag.stream.seq)
+    assert not list(checkpoints.glob(f"{name}-*")), "a stopped query leaves nothing"
+    for is_kept in (True, False):
+        if not is_kept:
+            _deleted(checkpoints)
+        bag.publish(10)
+        with running(spark, target_server, bag.writer, name=name) as task:
+            task.wait_until_at(bag.stream.seq)
     bag.check()
 
 
