@@ -13,7 +13,8 @@ from tests.fix_servers import FLAVOURS
 from tests.integration.test_converter_servers import COMPRESSION
 from tests.type_values import CASES
 
-ROUNDS = 400
+ROUNDS = 400  # compiled; as plain Python a round takes a hundred times as long
+ROUNDS_UNCOMPILED = 15
 
 
 @pytest.fixture(params=FLAVOURS, ids=str)
@@ -59,8 +60,13 @@ def _fuzzed(server: DatabaseServer, files: list[Path], rounds: int, seed: int, *
 def test_damage_ends_in_a_code_and_touches_no_foreign_memory(
     server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """Every type, compressed and not: an access beyond an array would end the run, and so would a missing place."""
-    _fuzzed(server, _binlogs(server, tmp_path), ROUNDS, 7, MILLRACE_KERNEL_CHECKED="1")
+    """Every type, compressed and not: an access beyond an array would end the run, and so would a missing place.
+
+    As plain Python also one in front of an array of numbers; each run proves first that it would see one.
+    """
+    files = _binlogs(server, tmp_path)
+    _fuzzed(server, files, ROUNDS, 7, MILLRACE_KERNEL_CHECKED="1")
+    _fuzzed(server, files, ROUNDS_UNCOMPILED, 8, NUMBA_DISABLE_JIT="1")
 
 
 @pytest.mark.chaos
