@@ -33,16 +33,62 @@ def test_every_test_that_a_document_names_exists(document: str) -> None:
     assert named <= _known_tests()
 
 
-def test_every_table_row_of_the_guarantees_names_a_test() -> None:
-    """In the tables of claims no line stands without a test."""
-    text = (ROOT / "docs/guarantees.md").read_text().partition("## Not promised")[0]
-    rows = [
-        line
-        for line in text.splitlines()
-        if line.startswith("| ") and not line.startswith("| claim")
+def _claims(text: str) -> list[list[str]]:
+    """The cells of each line of the tables, headings among them."""
+    return [
+        [cell.strip() for cell in line.strip().strip("|").split("|")]
+        for line in text.partition("## Not promised")[0].splitlines()
+        if line.startswith("|") and set(line) - set("|- ")
     ]
-    assert rows
-    assert [row for row in rows if not _TEST_NAME.search(row)] == []
+
+
+def _unshown(text: str) -> list[str]:
+    """What is wrong with each claim that is not whole: claim, tests, tests of its guard (or why there are none)."""
+    known, found = _known_tests(), []
+    for claim, *cells in _claims(text):
+        if claim == "claim":
+            if cells != ["shown by", "its guard matters:"]:
+                found.append(f"a table of {cells}")
+        elif len(cells) != 2:
+            found.append(f"{claim}: {1 + len(cells)} cells")
+        elif not _names_tests(cells[0], known):
+            found.append(f"{claim}: shown by nothing")
+        elif not (_names_tests(cells[1], known) or re.match(r"none: \w+ \w+", cells[1])):
+            found.append(f"{claim}: its guard")
+    return found
+
+
+def _names_tests(cell: str, known: set[str]) -> bool:
+    named = set(_TEST_NAME.findall(cell))
+    return bool(named) and named <= known
+
+
+def test_every_claim_names_its_tests_and_those_of_its_guard() -> None:
+    """No line of the guarantees stands without a test, nor without a word on what happens without its guard."""
+    text = (ROOT / "docs/guarantees.md").read_text()
+    assert len(_claims(text)) > 80
+    assert _unshown(text) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("| rows | `{test}` | none: they are equal |", []),
+        ("| rows | `{test}` | `{test}`: a part of it |", []),
+        ("| rows | `{test}` |", ["rows: 2 cells"]),
+        ("| rows | `{test}` | `{test}` | more |", ["rows: 4 cells"]),
+        ("| rows | | `{test}` |", ["rows: shown by nothing"]),
+        ("| rows | `test_nobody_wrote` | `{test}` |", ["rows: shown by nothing"]),
+        ("| rows | `{test}` | |", ["rows: its guard"]),
+        ("| rows | `{test}` | the same |", ["rows: its guard"]),
+        ("| rows | `{test}` | none: |", ["rows: its guard"]),
+        ("| rows | `{test}` | `test_nobody_wrote` |", ["rows: its guard"]),
+        ("| claim | shown by |", ["a table of ['shown by']"]),
+    ],
+)
+def test_a_claim_that_is_not_whole_is_found(line: str, wrong: list[str]) -> None:
+    """Whatever is left out."""
+    assert _unshown(line.format(test="test_every_harm_is_named")) == wrong
 
 
 def test_every_command_in_the_readme_exists() -> None:
