@@ -91,6 +91,31 @@ def test_checks_that_one_transaction_left_out_are_made_by_the_next(
     assert caught.value.code == "MR-5010"
 
 
+@pytest.mark.parametrize("what", ["a key that changes", "an update", "a deletion"])
+def test_a_missing_row_that_is_written_alone_stops_the_task_too(
+    name: str, target_server: DatabaseServer, what: str
+) -> None:
+    """Where rows are not written many at once, a changed key or no key at all, each is counted by itself."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    target_server.execute("CREATE TABLE notes (n INT)", db=name)
+    made, notes = accounts(name), table(name, "notes", integer("n"), key=())
+    stream = RecordStream()
+    stream.insert(made, account(1))
+    match what:
+        case "a key that changes":
+            stream.update(made, account(99), account(98))
+        case "an update":
+            stream.update(notes, {"n": 1}, {"n": 2})
+        case _:
+            stream.delete(notes, {"n": 1})
+    stream.commit()
+    with pytest.raises(Fatal) as caught:
+        run_once(target_server, apply_task(name), stream, is_large=False)
+    assert (caught.value.code, caught.value.context["seq"]) == ("MR-5010", "2")
+    for each in ("accounts", "notes"):
+        assert target_server.execute(f"SELECT * FROM {name}.{each}") == []
+
+
 @pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
 def test_conflicts_stop_by_default_and_name_the_row(
     name: str, target_server: DatabaseServer, *, is_large: bool
