@@ -1,5 +1,10 @@
-"""How the kernels of receiver and relay log are compiled; see ``millrace.compiled``."""
+"""How the kernels of receiver and relay log are compiled; see ``millrace.compiled``.
 
+``MILLRACE_KERNEL_CHECKED=1``: every index is compared with its array (for tests); sums and copies take addresses, whose
+lengths their callers compare.
+"""
+
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +23,9 @@ SOURCES = (
     HERE.parent / "packets.py",
 )
 
-compiled = kernel_compiler("relay", *SOURCES)
+CHECKED = os.environ.get("MILLRACE_KERNEL_CHECKED", "") == "1"
+
+compiled = kernel_compiler("relay", *SOURCES, is_checked=CHECKED)
 
 
 def lowered(function: Callable[..., Any]) -> Callable[..., Any]:

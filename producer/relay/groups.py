@@ -212,7 +212,7 @@ def _read_tagged(state: Any, buf: Any, at: int, end: int) -> bool:
             state[GTID_NUMBER] = value >> 1  # the sign is the lowest bit
         else:
             at, length = _varlen(buf, at, end)
-            if at < 0 or length > 32 or at + length > end:
+            if at < 0 or not 0 <= length <= 32 or at + length > end:
                 return False
             for k in range(length):
                 state[GTID_TAG + (k >> 3)] |= int64(buf[at + k]) << (8 * (k & 7))

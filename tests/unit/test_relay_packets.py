@@ -16,6 +16,7 @@ from producer.relay.compiled import SOURCES
 from producer.relay.crc import TABLES, crc32, crc32_tables
 from producer.relay.runs import new_runs
 from tests.binlog_bytes import BinlogFile, artificial, event, packet
+from tests.relay_fuzz import TAGGED
 
 
 class Stripper:
@@ -180,12 +181,23 @@ def _grouped(*kinds: Any) -> BinlogFile:
         (_grouped(lambda f: f.query("BEGIN")), groups.ROWS_OUTSIDE),
         (_grouped(lambda f: f.add(33, bytes(10))), groups.BAD_BODY),
         (_grouped(lambda f: f.add(42, b"\xff" * 20)), groups.BAD_BODY),
+        (_grouped(lambda f: f.add(42, TAGGED[:-3] + b"\x42" + bytes(33))), groups.BAD_BODY),
+        (_grouped(lambda f: f.add(42, TAGGED[:-3] + b"\xff" * 9)), groups.BAD_BODY),
         (BinlogFile(checksum_algorithm=0), groups.NO_CHECKSUM),
     ],
 )
 def test_what_is_not_understood_is_an_error(file: BinlogFile, status: int) -> None:
     """Never a boundary by guess."""
     assert Stripper().feed(wire_of(file, with_noise=False)) == status
+
+
+def test_a_tagged_gtid_is_read() -> None:
+    """What the malformed ones above were made of."""
+    file = _grouped(lambda f: f.add(42, TAGGED), lambda f: f.query("DROP TABLE t"))
+    stripper = Stripper()
+    assert stripper.feed(wire_of(file, with_noise=False)) == groups.OK
+    assert stripper.state[groups.BOUNDARY] == len(file.data)
+    assert stripper.runs[0, 2:].tolist() == [int.from_bytes(b"ab", "little"), 0, 0, 0, 5, 5]
 
 
 def test_the_pass_stops_where_it_is_asked_to() -> None:

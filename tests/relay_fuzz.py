@@ -1,0 +1,177 @@
+"""Damages events and walks them as receiver and relay log do, in memory between two pages that nobody may touch.
+
+    python -m tests.relay_fuzz SEED ROUNDS
+
+A read or write in front of a buffer or behind it ends the process (SIGSEGV), also one by address, which no check of
+indexes would see, and in the machine code of every day. With MILLRACE_KERNEL_CHECKED=1 indexes are compared as well.
+Events are cut to any length, their types, lengths, positions, flags and bodies changed; checksums, and mostly places,
+are made right again, for else nothing but a wrong sum would be found. Prints how often each status came.
+"""
+
+import ctypes
+import mmap
+import os
+import random
+import signal
+import struct
+import sys
+import zlib
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from producer import packets
+from producer.relay import groups
+from producer.relay.crc import TABLES
+from producer.relay.event_types import CHECKSUM_BYTES, HEADER_BYTES
+from producer.relay.runs import new_runs
+from producer.relay.walk import scan_events, walk_events
+from schemas.coordinates import FIRST_POS
+from tests.binlog_bytes import BinlogFile, packet
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+PIECE_BYTES_MAX = 500
+AREA_BYTES = 16 * mmap.PAGESIZE
+# The body of a GTID_TAGGED event (a small number is twice itself): version, size, last field; flags 0, uuid, 5, "ab".
+TAGGED = b"\2\2\2" + b"\0\0" + b"\2" + bytes(range(0, 32, 2)) + b"\4\x14" + b"\6\4ab"
+
+
+class Area:
+    """Memory with a forbidden page in front of it and one behind."""
+
+    def __init__(self) -> None:
+        memory = mmap.mmap(-1, AREA_BYTES + 2 * mmap.PAGESIZE)
+        self._octets = np.frombuffer(memory, np.uint8)
+        address = self._octets.ctypes.data
+        for page in (address, address + mmap.PAGESIZE + AREA_BYTES):
+            if ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), mmap.PAGESIZE, 0):
+                raise OSError("mprotect")
+
+    def lay(self, octets: bytes, *, is_at_end: bool) -> Bytes:
+        """``octets`` between nothing and the forbidden page behind, or in front."""
+        start = mmap.PAGESIZE + (AREA_BYTES - len(octets) if is_at_end else 0)
+        made = self._octets[start : start + len(octets)]
+        made[:] = np.frombuffer(octets, np.uint8)
+        return made
+
+    def touch(self, *, is_behind: bool) -> None:
+        """The forbidden page."""
+        self._octets[mmap.PAGESIZE + AREA_BYTES if is_behind else mmap.PAGESIZE - 1].sum()
+
+
+def assert_seeing(area: Area) -> None:
+    """Who touches a forbidden page dies."""
+    for is_behind in (False, True):
+        child = os.fork()
+        if child == 0:
+            area.touch(is_behind=is_behind)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGSEGV
+
+
+def sample(chance: random.Random, *, mariadb: bool) -> list[bytes]:
+    """Events of a file with every form of source transaction."""
+    file = BinlogFile(mariadb=mariadb)
+    endings = ["xid", "ddl", "commit", *([] if mariadb else ["xa", "payload"])]
+    for ending in chance.choices(endings, k=4):
+        file.transaction(ending=ending, rows_bytes=chance.randrange(300))
+    if not mariadb and chance.random() < 1 / 2:
+        file.add(42, TAGGED)
+        file.query("DROP TABLE t")
+    return list(file.events)
+
+
+def damaged(events: list[bytes], chance: random.Random) -> list[bytes]:
+    """Some of them cut or changed, all with a right checksum; their places are right but where those were changed."""
+    made, pos = [], FIRST_POS
+    victims = set(chance.sample(range(len(events)), chance.randint(1, 4)))
+    for number, event in enumerate(events):
+        body = bytearray(event[:-CHECKSUM_BYTES])
+        is_placed = any(body[13:17])
+        if number in victims and chance.random() < 1 / 2:
+            del body[chance.randint(HEADER_BYTES, len(body)) :]
+        size = len(body) + CHECKSUM_BYTES
+        struct.pack_into("<II", body, 9, size, pos + size if is_placed else 0)
+        if number in victims:
+            for _ in range(chance.randint(0, 3)):
+                place = chance.randrange(HEADER_BYTES if chance.random() < 1 / 3 else len(body))
+                flipped = body[place] ^ 1 << chance.randrange(8)
+                body[place] = chance.choice((0, 255, 127, 128, flipped, chance.randrange(256)))
+        made.append(bytes(body) + struct.pack("<I", zlib.crc32(body)))
+        pos += size
+    return made
+
+
+class Round:
+    """One file in guarded memory."""
+
+    def __init__(self, areas: tuple[Area, Area], chance: random.Random) -> None:
+        self._wire, self._out = areas
+        self._chance = chance
+        self._is_at_end = chance.random() < 3 / 4
+        self.mariadb = chance.random() < 1 / 2
+        self.events = damaged(sample(chance, mariadb=self.mariadb), chance)
+
+    def walk(self) -> int:
+        """As the start of a relay log does."""
+        content = b"".join(self.events)
+        octets = self._wire.lay(content, is_at_end=self._is_at_end)
+        state, runs, folded = np.zeros(groups.SLOTS, np.int64), new_runs(), np.zeros(16, np.uint8)
+        state[groups.POS] = state[groups.BOUNDARY] = FIRST_POS
+        status, at = walk_events(
+            octets, 0, len(content), state, runs, TABLES, folded, self.mariadb, True
+        )
+        assert 0 <= at <= len(content)
+        assert FIRST_POS <= state[groups.BOUNDARY] <= state[groups.POS] == FIRST_POS + at
+        return int(status)
+
+    def scan(self) -> int:
+        """As a reader does, from any byte on."""
+        content = b"".join(self.events)[self._chance.randrange(40) :]
+        octets = self._wire.lay(content, is_at_end=self._is_at_end)
+        folded = np.zeros(16, np.uint8)
+        status, at = scan_events(octets, len(content), FIRST_POS, TABLES, folded, self.mariadb)
+        assert 0 <= at <= len(content)
+        return int(status)
+
+    def strip(self) -> int:
+        """As the receiver does, in pieces."""
+        stream = b"".join(
+            packet(b"\0" + event, number & 255) for number, event in enumerate(self.events)
+        )
+        state, runs = np.zeros(packets.STATE_SLOTS, np.int64), new_runs()
+        state[groups.POS] = state[groups.BOUNDARY] = FIRST_POS
+        left, status, written = b"", groups.OK, 0
+        while status == groups.OK and stream:
+            count = self._chance.randint(1, PIECE_BYTES_MAX)
+            left, stream = left + stream[:count], stream[count:]
+            octets = self._wire.lay(left, is_at_end=self._is_at_end)
+            room = self._out.lay(bytes(len(left)), is_at_end=self._is_at_end)
+            status, at, more = packets.strip_packets(
+                octets, 0, len(left), room, state, runs, TABLES, np.zeros(16, np.uint8),
+                self.mariadb, -1,
+            )  # fmt: skip
+            assert 0 <= at <= len(left)
+            assert more <= len(left)
+            left, written = left[at:], written + more
+        assert state[groups.POS] <= FIRST_POS + written
+        return int(status)
+
+
+def main() -> int:
+    """See the module."""
+    chance = random.Random(int(sys.argv[1]))
+    areas = Area(), Area()
+    assert_seeing(areas[0])
+    seen: Counter[int] = Counter()
+    for _ in range(int(sys.argv[2])):
+        made = Round(areas, chance)
+        seen.update((made.walk(), made.scan(), made.strip()))
+    print(dict(sorted(seen.items())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
