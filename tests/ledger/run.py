@@ -186,11 +186,13 @@ class Ledger:
         return read_binlog(login, self.start.file, self.start.position, self.database)
 
     def _text_oracle(self) -> TextOracle | None:
-        """None where there is no such program: MariaDB's does not come with the server."""
+        """None on MariaDB, whose program does not come with the server."""
         primary = self.stack.stack.source.primary
-        programs = mysql_programs()
-        if primary.flavour != "mysql" or programs is None or programs.mysqlbinlog is None:
+        if primary.flavour != "mysql":
             return None
+        programs = mysql_programs()
+        assert programs is not None, "no MySQL"
+        assert programs.mysqlbinlog is not None, "no mysqlbinlog beside mysqld nor in the cache"
         files = [
             path
             for path in sorted(primary.binlog_dir.glob("mysql-bin.[0-9]*"))
