@@ -123,8 +123,12 @@ class FaultStack:
 
     def wait_stopped(self, name: str) -> None:
         """Until a process of the session has stopped itself at its armed fault point."""
-        identity = self.services[name].identity
-        self._wait_passed(name, lambda: any(_is_stopped(pid) for pid in session_members(identity)))
+        self._wait_passed(name, lambda: bool(self.stopped(name)))
+
+    def stopped(self, name: str) -> tuple[int, ...]:
+        """The processes of the session that are stopped."""
+        members = session_members(self.services[name].identity)
+        return tuple(pid for pid in members if _is_stopped(pid))
 
     def _wait_passed(self, name: str, is_passed: Callable[[], bool]) -> None:
         try:

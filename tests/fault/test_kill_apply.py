@@ -81,6 +81,45 @@ def test_a_killed_executor_costs_time_and_no_row(
     fault_stack.settle()
 
 
+@pytest.mark.chaos
+@pytest.mark.parametrize("point", IN_A_LANE)
+@on(Flavour.MYSQL)
+def test_an_executor_killed_around_a_lanes_commit_costs_time_and_no_row(
+    fault_stack: FaultStack, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Its Python worker stands before or behind the commit and wakes up orphaned: it ends, another does the rest."""
+    monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    armed = f"spark.executorEnv.MILLRACE_FAULT={point}:stop@1"  # the driver passes it, too
+    with fault_stack.load("frozen"):
+        fault_stack.end("apply")
+        options = ("--master", "local-cluster[1,2,1024]", "--conf", armed)
+        fault_stack.launch("apply", options=options)
+        for _ in range(2):  # the next executor's workers stop there, too
+            fault_stack.wait_stopped("apply")
+            _kill_executor(fault_stack)
+        told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050")
+        assert told.fix
+        fault_stack.restart("apply")
+    fault_stack.settle()
+
+
+def _kill_executor(stack: FaultStack) -> None:
+    """While its Python workers are stopped: another takes over, and when they go on they end."""
+    (executor,) = java(stack, EXECUTOR)
+    frozen = stack.stopped("apply")
+    os.kill(executor, signal.SIGKILL)
+    eventually(
+        lambda: set(java(stack, EXECUTOR)) - {executor}, timeout_s=60, what="another executor"
+    )
+    for pid in set(frozen) & set(stack.stopped("apply")):
+        os.kill(pid, signal.SIGCONT)
+    eventually(
+        lambda: not set(frozen) & set(session_members(stack.services["apply"].identity)),
+        timeout_s=60,
+        what="the frozen Python workers are gone",
+    )
+
+
 def java(stack: FaultStack, word: str) -> list[int]:
     """The JVMs of the apply driver whose command line has this word."""
     found = []
