@@ -324,6 +324,22 @@ def test_a_session_that_the_target_ended_is_made_anew(
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(2,)]
 
 
+def test_a_hole_in_front_of_a_statement_stops_the_task(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A DDL statement carries its own seq: it is not executed over rows that are gone."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = RecordStream()
+    stream.insert(accounts(name), account(1))
+    stream.ddl("DROP TABLE accounts", database=name)
+    applier = started(target_server, apply_task(name))
+    with pytest.raises(Fatal) as caught:
+        applier.process(LocalRecords([stream.values[0], *stream.values[2:]]), ignore)
+    applier.close()
+    assert caught.value.code == "MR-5031"
+    assert target_server.execute("SHOW TABLES LIKE 'accounts'", db=name)
+
+
 def test_a_hole_in_the_topic_stops_the_task(name: str, target_server: DatabaseServer) -> None:
     """seq is gapless: a record that is missing, in front or in the middle, is never passed over."""
     target_server.execute(ACCOUNTS_SQL, db=name)

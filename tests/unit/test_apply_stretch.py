@@ -51,6 +51,15 @@ def test_a_resolved_behind_missing_rows_stops_the_task(seen: int, code: str) -> 
     assert caught.value.code == code
 
 
+@pytest.mark.parametrize(("missing", "code"), [(1, "MR-5031"), (2, "MR-5030")])
+def test_a_missing_row_stops_the_task_before_a_resolved_tells(missing: int, code: str) -> None:
+    """In front of the rows and between two of them, while their source transaction is still open."""
+    values = _stream().values[:-1]
+    with pytest.raises(Fatal) as caught:
+        _read(values[:missing] + values[missing + 1 :], Mark(0, 0))
+    assert caught.value.code == code
+
+
 @pytest.mark.parametrize("seen", [-1, 3, 9])
 def test_a_resolved_behind_what_was_seen_is_passed(seen: int) -> None:
     """After the rows, in a replay, and where a task starts at a GTID set and any seq is its first."""
