@@ -103,13 +103,14 @@ class Converter:
     def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
         """The next records, as many as have arrived, up to the soft bounds; None when nothing came in time.
 
-        Every Fatal names the coordinates of its event, and the GTID of the source transaction that it stands in.
+        Every Fatal names the coordinates of its event, and the GTID of the source transaction that it stands in, unless
+        that is passed over: its head is not written then.
         """
         try:
             return self._next_batch(rows_max=rows_max, bytes_max=bytes_max, timeout_s=timeout_s)
         except Fatal as error:
             where: dict[str, object] = dict(error.context)
-            if self._arrays.state[s.GROUP] != s.NO_GROUP:
+            if self._arrays.state[s.GROUP] != s.NO_GROUP and not self._arrays.state[s.IS_COVERED]:
                 where.setdefault("gtid", self._desk.gtid())
             if "coordinates" not in where:
                 where["coordinates"] = self._event_at(self._feeds[-1])

@@ -1,0 +1,32 @@
+"""An error inside of a source transaction that is passed over."""
+
+import pytest
+
+from millrace.errors import Fatal
+from schemas.coordinates import Coordinates
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.progress import Progress
+from tests.binlog_bytes import SERVER, BinlogFile
+from tests.converter_rig import Conversion, FileReader, FileSpan
+
+
+class DamagedReader(FileReader):
+    """Damage behind the first bytes."""
+
+    def read(self, at: Coordinates, *, bytes_max: int) -> FileSpan:
+        """One event; none behind the end of what is there."""
+        if at.pos == len(self._files[at.file]):
+            raise Fatal("MR-2004", "damage", coordinates=str(at))
+        return super().read(at, bytes_max=1)
+
+
+def test_damage_in_a_transaction_that_is_passed_over_keeps_its_code() -> None:
+    """No GTID is named: the bytes where it would stand are another's, and need not even be text."""
+    file = BinlogFile().transaction(ending="ddl").transaction()
+    content = file.data[: file.ends[1]] + file.events[-5]  # the GTID event of the second one
+    progress = Progress(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:2"), None, 0)
+    run = Conversion(DamagedReader({"mysql-bin.000001": content}), progress=progress)
+    with pytest.raises(Fatal) as raised:
+        list(run.batches())
+    assert raised.value.code == "MR-2004"
+    assert "gtid" not in raised.value.context
