@@ -23,12 +23,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 from millrace.errors import Fatal
 
@@ -93,6 +94,22 @@ class ProcessRecord:
         scratch.rename(spec.log.parent / RECORD_NAME)
 
 
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """SIGINT waits for the end of the block (a new process is not born with that: its handlers are the system's)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python interrupts the main thread alone
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
 class ServerProcess:
     """A process that this one started from a spec."""
 
@@ -115,18 +132,22 @@ class ServerProcess:
         command = self.spec.command
         if self._dies_with_parent:
             command = (sys.executable, "-IS", str(_DIE_WITH_PARENT), str(os.getpid()), *command)
-        with self.spec.log.open("ab") as log:
-            try:
-                self._popen = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **self.spec.environment},
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise self.failure(f"can't be executed ({error})") from error
+        with self.spec.log.open("ab") as log, _without_ctrl_c():
+            self._start(command, log)
+
+    def _start(self, command: tuple[str, ...], log: IO[bytes]) -> None:
+        """The process and its record: an interruption finds neither or both."""
+        try:
+            self._popen = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.spec.environment},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise self.failure(f"can't be executed ({error})") from error
         ticks = _start_ticks(self._popen.pid)
         if ticks is None:
             raise self.failure("ended at once")

@@ -168,6 +168,7 @@ def test_an_interrupted_up_ends_what_it_started(tmp_path: Path) -> None:
             os.killpg(process.pid, signal.SIGINT)
             assert process.wait(timeout=60) == 130
             assert not any(session_members(record.identity) for record in standing)
+            assert not _programs_in(folder)
         finally:
             process.kill()
             down = _millrace("down", "--name", name)
@@ -175,6 +176,18 @@ def test_an_interrupted_up_ends_what_it_started(tmp_path: Path) -> None:
     assert "Traceback" not in log.read_text()
     assert down.returncode == 0
     assert not folder.exists()
+
+
+def _programs_in(folder: Path) -> list[str]:
+    """Command lines that name the folder, on record or not."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            told = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        found += [told] if f"{folder}/" in told else []
+    return found
 
 
 def _asked(server: dict[str, Any], statement: str) -> list[tuple[Any, ...]]:

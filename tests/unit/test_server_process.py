@@ -1,9 +1,11 @@
 """The keeper's pauses and the sessions it ends."""
 
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +54,27 @@ def test_ending_a_session_ends_children_that_left_the_process_group(tmp_path: Pa
     eventually(lambda: len(session_members(process.identity)) == 2)
     process.stop()
     assert session_members(process.identity) == ()
+
+
+def test_a_ctrl_c_while_a_process_is_born_finds_it_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who cleans up after the interruption knows whom to end."""
+    popen = subprocess.Popen
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        born = popen(*arguments, **options)
+        signal.raise_signal(signal.SIGINT)
+        return born
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(60)"))
+    with pytest.raises(KeyboardInterrupt):
+        process.launch()
+    record = ProcessRecord.read(tmp_path / "sample" / RECORD_NAME)
+    assert is_running(record.identity)
+    process.stop()
+    assert not is_running(record.identity)
 
 
 def test_a_pid_that_was_given_again_is_nobody_of_ours(tmp_path: Path) -> None:
