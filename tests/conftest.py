@@ -1,6 +1,7 @@
 """What every test gets: a marker by its folder, real servers as fixtures, a clear word about what could not run."""
 
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -43,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     the CPU.
     """
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+    # a shell lets what runs in its background ignore Ctrl-C, and so would all that is started from here
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.register_profile("same", derandomize=True)
     if not config.option.chaos:
         settings.load_profile("same")
