@@ -74,19 +74,22 @@ def test_a_replica_that_does_not_log_changes_is_not_read(fault_stack: FaultStack
     """As the set's only member it blocks the task with MR-1011; with the primary named again, rows go on."""
     (replica,) = fault_stack.stack.source.replicas
     kept = replica.options
+    unlogged = ("--loose-log-replica-updates=OFF", "--loose-log-slave-updates=OFF")
     replica.stop()
-    replica.options = replace(kept, extra=("--log-replica-updates=OFF", "--log-slave-updates=OFF"))
-    replica.start()
-    with fault_stack.load("unlogged"):
-        _replace_set(fault_stack, SOURCE_SET, ports=(replica.port,))
-        _stands(fault_stack, CAPTURE_TASK, "MR-1011")
-        _replace_set(fault_stack, SOURCE_SET)
-        _goes_on(fault_stack, CAPTURE_TASK)
-        fault_stack.wait_published()
-    fault_stack.settle()
-    replica.stop()
-    replica.options = kept
-    replica.start()
+    replica.options = replace(kept, extra=unlogged)
+    try:
+        replica.start()
+        with fault_stack.load("unlogged"):
+            _replace_set(fault_stack, SOURCE_SET, ports=(replica.port,))
+            _stands(fault_stack, CAPTURE_TASK, "MR-1011")
+            _replace_set(fault_stack, SOURCE_SET)
+            _goes_on(fault_stack, CAPTURE_TASK)
+            fault_stack.wait_published()
+        fault_stack.settle()
+    finally:
+        replica.stop()
+        replica.options = kept
+        replica.start()
 
 
 @on(Flavour.MYSQL)
