@@ -48,7 +48,7 @@ from consumer.warm import warm
 from consumer.workshop import Catalogue
 from millrace.errors import Fatal, Retryable
 from millrace.home import home
-from millrace.java import ClassData
+from millrace.java import ORDERLY, ClassData
 from schemas.documents import TopicAddress
 
 ARROW_ROWS_MAX = 20_000  # measured: of 100,000 a quarter slower
@@ -59,7 +59,6 @@ ARROW_BYTES_MAX = 32 << 20  # large rows: a Python worker holds a few of these a
 LANES_MAX = 64
 LOOK_S = 0.1
 REHEARSAL_S = 120.0
-ORDERLY = (0, 143)  # how a JVM ends when it is asked to
 FIRST_OFFSET = -2  # Kafka's word for the beginning
 
 # what a call into the JVM raises; without a JVM also the socket's own word

@@ -8,8 +8,7 @@ from tempfile import TemporaryDirectory
 from deploy.servers import KafkaServer, ZooKeeperServer, kafka, zookeeper
 from deploy.servers.server import Server
 from millrace.errors import Fatal
-
-ORDERLY = (0, 143)  # how a JVM ends when it is asked to
+from millrace.java import ORDERLY
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from millrace.errors import Fatal
 from millrace.home import home
 
 KEPT_MAX = 3
+ORDERLY = (0, 143)  # how a JVM ends when it is asked to
 
 
 def java_program() -> Path:
