@@ -16,7 +16,7 @@ Errors of our branches travel to the driver in the outcome; others end the Spark
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -123,6 +123,14 @@ def arrow_values(batch: pa.RecordBatch) -> tuple[Ints, Values]:
     return np.asarray(batch.column(0).to_numpy(), np.int64), Values(contents, bounds)
 
 
+def records_from(mark: Mark, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Ints, Values]]:
+    """(offsets, values) from the mark on: what is read once more in front of it is passed over."""
+    for offsets, values in map(arrow_values, batches):
+        first = int(np.searchsorted(offsets, mark.next_offset))
+        if first < len(offsets):
+            yield offsets[first:], values.part(first, len(values))
+
+
 # ---- one lane for everything -----------------------------------------------------------------------
 
 
@@ -139,10 +147,8 @@ def apply_sole(
     mark = order.mark
     learned: dict[int, str] = {}
     rows = statements = commit_ms = 0
-    for batch in batches:
-        offsets, values = arrow_values(batch)
-        if not len(values):
-            continue
+    records = records_from(mark, batches)
+    for offsets, values in records:
         stretch = read_stretch(
             values, offsets, workshop=workshop, seen=mark, applied=applied, look_up=look_up
         )
@@ -161,19 +167,19 @@ def apply_sole(
         is_cut = first < len(stretch.rows)
         barrier = None if is_cut else stretch.barrier
         if is_cut:
-            _drain(batches)
+            _drain(records)
             return Outcome(mark, learned, None, rows, statements, commit_ms, is_cut=True)
         if barrier is not None:
             behind = len(stretch.rows) + 1
             left = (offsets[behind:], values.part(behind, len(values)))
-            held = hold(chain((left,), map(arrow_values, batches)))
+            held = hold(chain((left,), records))
             return Outcome(mark, learned, barrier, rows, statements, commit_ms, held=held)
     return Outcome(mark, learned, None, rows, statements, commit_ms)
 
 
-def _drain(batches: Iterator[pa.RecordBatch]) -> None:
+def _drain(records: Iterator[tuple[Ints, Values]]) -> None:
     """Read what is left: Spark ends a Python process that leaves input unread, and a new one takes a second."""
-    for _ in batches:
+    for _ in records:
         pass
 
 
@@ -277,10 +283,8 @@ def plan(
     weights: list[Ints] = []
     entries: list[KeyEntries] = []
     count = commit_ms = 0
-    for batch in batches:
-        at, values = arrow_values(batch)
-        if not len(values):
-            continue
+    records = records_from(order.mark, batches)
+    for at, values in records:
         stretch = read_stretch(
             values, at, workshop=workshop, seen=seen, applied=applied, look_up=look_up
         )
@@ -295,7 +299,7 @@ def plan(
             weights.append(stretch.rows.values.sizes()[stretch.waiting] + 256)
             commit_ms = _last_commit_ms(stretch.rows, stretch.waiting)
         if barrier is not None:
-            _drain(batches)
+            _drain(records)
             break
     return Plan(
         Outcome(seen, learned, barrier, count, 0, commit_ms),

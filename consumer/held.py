@@ -36,14 +36,9 @@ class Held:
         """Whether what comes at ``offset`` or behind it is here (nothing may be what comes)."""
         return self.is_all or bool(len(self.offsets) and self.offsets[-1] >= offset)
 
-    def batches(self, offset: int) -> Iterator[pa.RecordBatch]:
-        """The records from ``offset`` on as one Arrow batch of (offset, value)."""
-        first = int(np.searchsorted(self.offsets, offset))
-        if first < len(self.offsets):
-            yield self._batch.slice(first)
-
     @cached_property
-    def _batch(self) -> pa.RecordBatch:
+    def batch(self) -> pa.RecordBatch:
+        """They as one Arrow batch of (offset, value)."""
         bounds = pa.py_buffer(self.values.offsets.astype(np.int32).tobytes())
         buffers = [None, bounds, pa.py_buffer(self.values.payload.tobytes())]
         values = pa.Array.from_buffers(pa.binary(), len(self.offsets), buffers)

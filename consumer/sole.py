@@ -32,7 +32,7 @@ class SoleLane:
             return outcome
         try:
             outcome = apply_sole(
-                self._held.batches(order.mark.next_offset),
+                iter([self._held.batch]),
                 order=order,
                 catalogue=catalogue,
                 applied=applied,

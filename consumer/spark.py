@@ -376,7 +376,7 @@ class Records:
             self._is_kept = False
 
     def _from(self, order: Order) -> DataFrame:
-        """The records from the mark on. Nothing where all are: a number in the plan is code to compile each time."""
+        """The records from the mark on, so far as it spares work: a number in the plan is code to compile each time."""
         if order.mark.next_offset <= self._first:
             return self._frame
         return self._frame.where(F.col("offset") >= order.mark.next_offset)

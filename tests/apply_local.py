@@ -66,7 +66,7 @@ class LocalRecords:
         found = unpack(
             guarded(
                 lambda: apply_sole(
-                    self.batches(order, None),
+                    self.batches(None),
                     order=order,
                     catalogue=catalogue,
                     applied=applied,
@@ -82,7 +82,7 @@ class LocalRecords:
         found = unpack(
             guarded(
                 lambda: plan(
-                    self.batches(order, None),
+                    self.batches(None),
                     order=order,
                     catalogue=catalogue,
                     applied=applied,
@@ -103,10 +103,9 @@ class LocalRecords:
     def release(self) -> None:
         """Nothing is kept."""
 
-    def batches(self, order: Order, wanted: Ints | None) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of the records from the mark on, or of the offsets wanted."""
+    def batches(self, wanted: Ints | None) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of all records, also those in front of the mark, or of the offsets wanted."""
         offsets = np.arange(self.first, self.first + len(self.values))
-        offsets = offsets[offsets >= order.mark.next_offset]
         if wanted is not None:
             offsets = offsets[np.isin(offsets, wanted)]
         for start in range(0, len(offsets), self.arrow_rows):
@@ -148,7 +147,7 @@ class LaneCall:
         found = unpack(
             guarded(
                 lambda: apply_lane(
-                    self.records.batches(self.order, self.offsets[lane]),
+                    self.records.batches(self.offsets[lane]),
                     lane=lane,
                     order=self.order,
                     catalogue=self.catalogue,

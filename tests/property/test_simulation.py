@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from tests.simulation.guards import GUARDS, Guard
+from tests.simulation.judges import ViolationError
 from tests.simulation.machine import (
     AnswersMachine,
     ApplyMachine,
@@ -28,7 +29,6 @@ from tests.simulation.machine import (
     StatementsMachine,
     WholeMachine,
 )
-from tests.simulation.world import ViolationError
 
 Machine = type[RuleBasedStateMachine]
 

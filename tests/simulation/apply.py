@@ -47,6 +47,7 @@ class Cut:
     is_doubled: bool = (
         False  # work is executed twice, as by speculation: at once, or by a lane that lives on
     )
+    again: int = 0  # so many offsets in front of the mark are handed in once more
 
 
 @dataclass
@@ -73,7 +74,7 @@ class TopicRecords:
             found = unpack(
                 guarded(
                     lambda: apply_sole(
-                        self._batches(order, None),
+                        self._batches(None),
                         order=order,
                         catalogue=catalogue,
                         applied=applied,
@@ -92,7 +93,7 @@ class TopicRecords:
         found = unpack(
             guarded(
                 lambda: plan(
-                    self._batches(order, None),
+                    self._batches(None),
                     order=order,
                     catalogue=catalogue,
                     applied=applied,
@@ -116,7 +117,7 @@ class TopicRecords:
             found = unpack(
                 guarded(
                     lambda: apply_lane(
-                        self._batches(order, mine),
+                        self._batches(mine),
                         lane=lane,
                         order=order,
                         catalogue=catalogue,
@@ -152,8 +153,9 @@ class TopicRecords:
         except (Retryable, Fenced):
             return
 
-    def _batches(self, order: Order, wanted: Ints | None) -> Iterator[pa.RecordBatch]:
-        records = [r for r in self.records if r.offset >= order.mark.next_offset]
+    def _batches(self, wanted: Ints | None) -> Iterator[pa.RecordBatch]:
+        """All of them, also those in front of the mark: that Spark's filter spares them proves nothing here."""
+        records = self.records
         if wanted is not None:
             chosen = set(wanted.tolist())
             records = [record for record in records if record.offset in chosen]
@@ -186,7 +188,8 @@ class ApplyProcess:
             self._start()
         assert self.applier is not None
         first = max(self.applier.mark.next_offset, 0)
-        records = TopicRecords(read(first, first + cut.offsets), cut, self._look_up, self.left)
+        found = read(max(first - cut.again, 0), first + cut.offsets)
+        records = TopicRecords(found, cut, self._look_up, self.left)
         if records.records:
             self.applier.process(records, lambda _: None)
 

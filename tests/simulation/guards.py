@@ -96,6 +96,10 @@ _cut = Converter._cut
 # ---- apply -----------------------------------------------------------------------------------------
 
 
+def _all_records(_: Any, batches: Any) -> Any:
+    return (read for read in map(executor.arrow_values, batches) if len(read[0]))
+
+
 def _all_waiting(seqs: Ints, *, mark: int, applied: Ints) -> Any:
     return not_applied(seqs, mark=mark, applied=np.empty(0, np.int64))
 
@@ -196,6 +200,11 @@ GUARDS: tuple[Guard, ...] = (
         "parts",
         (Converter, "_cut", _closed),
         seed=11,
+    ),
+    _of(
+        "records in front of the mark are passed over",
+        "statements",
+        (executor, "records_from", _all_records),
     ),
     _of(
         "seqs in bitmaps are skipped",

@@ -52,6 +52,7 @@ _CUTS = st.builds(
     _SEEDS,
     st.booleans(),
     st.booleans(),
+    st.sampled_from([0, 0, 1, 9, 1 << 20]),
 )
 
 

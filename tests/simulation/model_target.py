@@ -11,6 +11,7 @@ A statement that is not known here fails the test (it is not one of the server's
 ``on_commit`` while the rows are as it left them.
 """
 
+import copy
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -75,6 +76,14 @@ def _lost() -> Exception:
     return error(2013, "Lost connection to the model server")
 
 
+@dataclass(frozen=True)
+class Contents:
+    """What a backup holds."""
+
+    tables: dict[str, TargetTable]
+    rows: dict[Place, Values]
+
+
 class ModelServer:
     """The server; ``endpoint.user`` names the process that connects."""
 
@@ -117,6 +126,14 @@ class ModelServer:
             for name in self.tables
             if name.startswith(f"{DATABASE}.") and name != f"{DATABASE}.hidden"
         }
+
+    def backup(self) -> Contents:
+        """Everything that is committed."""
+        return Contents(copy.deepcopy(self.tables), dict(self.rows))
+
+    def restore(self, contents: Contents) -> None:
+        """Everything is as it was."""
+        self.tables, self.rows = copy.deepcopy(contents.tables), dict(contents.rows)
 
     def end_session(self, number: int) -> None:
         """KILL."""

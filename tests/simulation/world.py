@@ -1,45 +1,41 @@
 """The world: a source, its capture workers, the topic, apply drivers, a target; and what must hold in it.
 
-    after every step     I1 topic = binlog   I2 dense seq   I3 source transactions whole   I4 one writer
-                         I5 relay = prefix of the source's files, ending with a whole source transaction
-    at every commit of   I6 the mark never goes back, and is honest   I8 the rows are those of a causal prefix:
-    the target           exactly the changes at or below the mark and in the bitmaps, and the sum of all money holds
-    at the end           I7 source = target   I9 what is read again changes nothing   I10 nobody is blocked
+    after every step     the topic (``judges``), and I5 relay = prefix of the source's files, ending with a whole source
+                         transaction
+    at every commit of   the target (``judges``), also while records are handed in that stand in front of the mark
+    at the end           I7 source = target   I9 all that is in the topic, read again, changes nothing; from an older
+                         backup of the target it leads to the same rows   I10 nobody is blocked
 
 A step is what a worker would do next. What it raises is answered as ``zk.slot`` does: Retryable and Fenced end the
 run, the lease is given up, the next step begins anew; Fatal blocks the task, and nothing that happens here may.
 """
 
-import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from unittest import mock
 
 from consumer import executor, sessions
-from consumer.applied import from_bitmaps
 from consumer.target import fence
-from consumer.topic.verify import TopicVerifier
 from millrace.errors import Fatal, Fenced, Retryable
 from producer import receiver
 from producer.converter import converter, output
-from producer.publisher.driver import TopicRecord
-from schemas.control import DdlRecord, FenceRecord, ResolvedRecord
+from schemas.control import FenceRecord, ResolvedRecord
 from schemas.documents import TaskKind
 from schemas.gtid import Flavour, parse_gtid_set
-from schemas.record import RowRecord, SchemaBook, decode_record
 from tests.converter_rig import MemoryRegistry
 from tests.simulation import apply, capture, disk
 from tests.simulation.apply import ApplyProcess, Cut, DriverGoneError, KeptSessions
 from tests.simulation.capture import CaptureProcess, Portion, Surroundings
 from tests.simulation.disk import Loss
 from tests.simulation.gate import KilledError, Plan, Process
+from tests.simulation.judges import TargetJudge, TopicJudge, ViolationError, hold
 from tests.simulation.model_kafka import Answer, ModelTopic, State
 from tests.simulation.model_target import ModelServer
 from tests.simulation.model_zookeeper import ModelEnsemble
-from tests.simulation.source import SERVER, TOTAL, Change, ModelSource, Rows
+from tests.simulation.source import SERVER, Change, ModelSource
 from tests.simulation.target_statements import STATEMENTS
 from zk.assignment import Placeable, assign
 
@@ -47,20 +43,12 @@ CAPTURE_WORKERS = ("w1", "w2")
 APPLY_WORKERS = ("a1", "a2")
 LAST_STEPS_MAX = 60
 EVERYTHING = Portion(1 << 30, 1 << 20, 100)
+LAST_CUT = Cut(1 << 30, True, 1000, 0)
+EVERYTHING_AGAIN = replace(LAST_CUT, again=1 << 30)
 LEFT_LANES_MAX = 8
 EXPLAIN_EVERY_BYTES = 1500  # some ten rows
 HUNG_S = 0.02  # a lock is free at once here, or its holder is stopped
 UUID_PREFIX = f"{SERVER}:1-"
-
-
-class ViolationError(AssertionError):
-    """Something that must hold does not."""
-
-
-def hold(claim: object, what: str) -> None:
-    """Raise unless ``claim``."""
-    if not claim:
-        raise ViolationError(what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +73,6 @@ class World:
         self.topic = ModelTopic()
         self.ensemble = ModelEnsemble()
         self.target = ModelServer(STATEMENTS)
-        self.target.on_commit = self._check_target
         self.surroundings = Surroundings(
             self.source, self.topic, self.ensemble, MemoryRegistry(), root
         )
@@ -97,14 +84,8 @@ class World:
         self._dead_sessions: list[int] = []
         self._published: list[Change] = []
         self._seen_changes = 0
-        self._seen = 0  # offsets of the topic that were checked
-        self._delivered = 0  # records among them that are changes
-        self._row_of_open = 0
-        self._epoch = 0
-        self._book = SchemaBook()
-        self._verifier = TopicVerifier(from_beginning=True)
-        self._mark = (0, -3)
-        self._rows_at_mark = Rows()
+        self._topic_judge = TopicJudge(self.topic, self._published)
+        self._target_judge = TargetJudge(self.target, self._published)
         self.emit([], 0)
         self.schedule()
 
@@ -238,7 +219,7 @@ class World:
     def retain(self, share: float) -> None:
         """Retention removes a part of what is applied, but leaves a mark while somebody writes; 1.0: all of it."""
         topic = self.topic
-        applied_to = max(self._progress()[1], 0)
+        applied_to = max(self._target_judge.progress[1], 0)
         committed = topic.committed(applied_to, topic.stable)
         is_idle = all(worker.lease is None for worker in self.captures.values())
         if share >= 1 and not committed and is_idle and topic.stable == topic.high:
@@ -247,7 +228,7 @@ class World:
         marks = [
             record.offset
             for record in topic.committed(0, applied_to)
-            if isinstance(self._read(record), ResolvedRecord | FenceRecord)
+            if isinstance(self._topic_judge.read(record), ResolvedRecord | FenceRecord)
         ]
         if marks:
             topic.low = max(topic.low, marks[int(share * (len(marks) - 1))])
@@ -337,71 +318,9 @@ class World:
 
     def check(self, name: str) -> None:
         """After a step of this worker."""
-        self._check_topic()
+        self._topic_judge.check()
         if name in self.captures:
             self._check_relay(self.captures[name])
-
-    def _check_topic(self) -> None:
-        stable = self.topic.stable
-        for record in self.topic.committed(self._seen, stable):
-            self._verifier.feed(record.offset, record.key, record.value)
-            self._check_record(record)
-        self._seen = max(self._seen, stable)
-
-    def _read(self, record: TopicRecord) -> object:
-        return decode_record(record.key, record.value, self._book)
-
-    def _check_record(self, record: TopicRecord) -> None:
-        found = self._read(record)
-        match found:
-            case RowRecord(source=source, change=change, transaction=at):
-                wanted = self._next_change(record.offset)
-                images = (_plain(change.before), _plain(change.after))
-                hold(
-                    (source.table, images) == (wanted.table, (wanted.before, wanted.after)),
-                    f"I1: offset {record.offset} holds {source.table} {images}, the binlog {wanted}",
-                )
-                hold(
-                    source.seq == self._delivered, f"I2: seq {source.seq} is no. {self._delivered}"
-                )
-                hold(
-                    (at.gtid, at.total_order) == (f"{SERVER}:{wanted.number}", wanted.row),
-                    f"I3: offset {record.offset} is row {at.total_order} of {at.gtid}, not {wanted}",
-                )
-                hold(at.is_last == self._is_last(), f"I3: the last row of {at.gtid} is not told")
-            case DdlRecord(source=source, statement=statement):
-                wanted = self._next_change(record.offset)
-                hold(statement.sql == wanted.sql, f"I1: {statement.sql} stands for {wanted}")
-                hold(
-                    source.seq == self._delivered, f"I2: seq {source.seq} is no. {self._delivered}"
-                )
-            case (
-                ResolvedRecord(progress=progress, epoch=epoch)
-                | FenceRecord(progress=progress, epoch=epoch)
-            ):
-                hold(epoch >= self._epoch, f"I4: epoch {epoch} behind {self._epoch}")
-                self._epoch = epoch
-                hold(progress.seq == self._delivered, f"I6: seq {progress.seq} is resolved")
-                self._check_resolved(str(progress.gtid_set), progress.open is not None)
-
-    def _next_change(self, offset: int) -> Change:
-        hold(self._delivered < len(self._published), f"I1: offset {offset} is not in the binlog")
-        self._delivered += 1
-        return self._published[self._delivered - 1]
-
-    def _is_last(self) -> bool:
-        """Whether the record delivered last ends its source transaction."""
-        done = self._published[self._delivered - 1]
-        behind = self._published[self._delivered : self._delivered + 1]
-        return not behind or behind[0].number != done.number
-
-    def _check_resolved(self, gtid_set: str, is_open: bool) -> None:
-        """Everything in the GTID set is delivered; what is delivered is in it, but for the open one."""
-        number = int(gtid_set.rpartition(":")[2].rpartition("-")[2]) if gtid_set else 0
-        last = self._published[self._delivered - 1].number if self._delivered else 0
-        behind = self._published[self._delivered : self._delivered + 1]
-        hold(not behind or behind[0].number > number, f"I6: {gtid_set} is resolved too early")
-        hold(last <= number + is_open, f"I3: {last} is delivered, {gtid_set} resolved")
 
     def _check_relay(self, worker: CaptureProcess) -> None:
         if worker.relay_end is None:
@@ -411,44 +330,6 @@ class World:
             hold(theirs.startswith(path.read_bytes()), f"I5: {path.name} of {worker.process.name}")
         end = worker.relay_end
         hold((end.file, end.pos) in self.source.ends, f"I5: {end} is inside a source transaction")
-
-    def _progress(self) -> tuple[int, int]:
-        """(seq, next offset) of the mark."""
-        rows = self.target.of("millrace.progress")
-        return (rows[0][1], rows[0][2]) if rows else (0, -2)
-
-    def _check_target(self) -> None:
-        """At a commit."""
-        mark = self._progress()
-        hold(mark >= self._mark and mark[1] >= self._mark[1], f"I6: {mark} behind {self._mark}")
-        while self._mark[0] < mark[0]:
-            self._rows_at_mark.apply(self._published[self._mark[0]])
-            self._mark = (self._mark[0] + 1, mark[1])
-        self._mark = mark
-        bitmaps = [(row[5], row[6]) for row in self.target.of("millrace.applied")]
-        above = [seq for seq in from_bitmaps(bitmaps).tolist() if seq > mark[0]]
-        intended = [row[1] for row in self.target.of("millrace.ddl_intent")]
-        found = self.target.plain()
-        states = [above, *([*above, seq] for seq in intended if seq > mark[0])]
-        wanted = [self._rows_with(seqs) for seqs in states]
-        hold(
-            found in wanted,
-            f"I8: seqs to {mark[0]} and {above} are told applied; the target holds\n{found}\nnot\n{wanted[0]}",
-        )
-        whole = mark[0] == len(self._published) or (
-            mark[0] and self._published[mark[0]].number != self._published[mark[0] - 1].number
-        )
-        if whole and not above:
-            money = sum(row[2] for row in found["accounts"])
-            hold(money == TOTAL, f"I8: {money} at seq {mark[0]}")
-
-    def _rows_with(self, above: list[int]) -> Mapping[str, Sequence[object]]:
-        rows = self._rows_at_mark
-        if above:
-            rows = copy.deepcopy(rows)
-            for seq in above:
-                rows.apply(self._published[seq - 1])
-        return rows.plain(hidden=False)
 
     # ---- the end -----------------------------------------------------------------------------------
 
@@ -463,42 +344,54 @@ class World:
         for name in (*self.captures, *self.applies):
             self.hear(name)
         self.schedule()
-        cut = Cut(1 << 30, True, 1000, 0)
+        self._arrive()
+        self._topic_judge.finish()
+        self._check_rows()
+        before = self.target.plain()
+        self._read_again(EVERYTHING_AGAIN)
+        hold(self.target.plain() == before, "I9: a run that reads again changes rows")
+        self._target_judge.restore()
+        if max(self._target_judge.progress[1], 0) < self.topic.low:
+            return  # retention took what this backup needs
+        self._read_again(LAST_CUT)
+        hold(self._has_arrived(), f"I9: {self._target_judge.progress} after a backup")
+        hold(self.target.plain() == before, "I9: from a backup on other rows come out")
+
+    def _arrive(self) -> None:
         for _ in range(LAST_STEPS_MAX):
             for name in self.captures:
                 self.step_capture(name, EVERYTHING)
             for name in self.applies:
-                self.step_apply(name, cut)
+                self.step_apply(name, LAST_CUT)
             if self._has_arrived():
-                break
-        hold(self._has_arrived(), f"I10: {self._progress()} of {len(self._published)} arrived")
-        self._check_end()
-        before = self.target.plain()
+                return
+        raise ViolationError(
+            f"I10: {self._target_judge.progress} of {len(self._published)} arrived"
+        )
+
+    def _read_again(self, cut: Cut) -> None:
+        """New drivers at what the target says."""
         for name in self.applies:
             self.crash(name, hangs=False)
-        for name in self.applies:
-            self.step_apply(name, cut)
-        hold(self.target.plain() == before, "I9: a run that reads again changes rows")
+        for _ in range(LAST_STEPS_MAX):
+            for name in self.applies:
+                self.step_apply(name, cut)
+            if self._has_arrived():
+                return
 
     def _has_arrived(self) -> bool:
         if self.is_blocked:
-            return self._progress()[0] == self._delivered
+            return self._target_judge.progress[0] == self._topic_judge.delivered
         hint = self.surroundings.hint
         everything = parse_gtid_set(Flavour.MYSQL, f"{UUID_PREFIX}{self.source.number}")
         return (
             hint is not None
             and hint.progress.gtid_set.includes(everything)
-            and self._delivered == len(self._published)
-            and self._progress()[0] == self._delivered
+            and self._topic_judge.delivered == len(self._published)
+            and self._target_judge.progress[0] == self._topic_judge.delivered
         )
 
-    def _check_end(self) -> None:
-        found = self._verifier.finish()
-        hold(not found.violations, f"topic verify: {found.violations}")
+    def _check_rows(self) -> None:
         if not self.is_blocked:
             wanted = self.source.rows.plain(hidden=False)
             hold(self.target.plain() == wanted, f"I7: {self.target.plain()}\nnot\n{wanted}")
-
-
-def _plain(image: Mapping[str, object] | None) -> dict[str, object] | None:
-    return None if image is None else dict(image)

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from consumer import held, sole
 from consumer.batch import Assignment, BatchApplier
 from consumer.book import Book, Ints
-from consumer.executor import Order, Outcome, arrow_values, guarded, unpack
+from consumer.executor import Order, Outcome, guarded, records_from, unpack
 from consumer.held import Held, hold
 from consumer.registry import look_up_at
 from consumer.rows import Values
@@ -31,8 +32,7 @@ def _values(*contents: bytes) -> Values:
 
 def _contents(found: Held, offset: int = 0) -> list[tuple[int, bytes]]:
     told = []
-    for batch in found.batches(offset):
-        offsets, values = arrow_values(batch)
+    for offsets, values in records_from(Mark(1, offset), [found.batch]):
         told += [(int(at), values.value(number)) for number, at in enumerate(offsets)]
     return told
 
@@ -92,11 +92,10 @@ class _Lane:
         self.asked.append(f"Spark {order.mark.next_offset}")
         return Outcome(order.mark, barrier=Barrier(9, b""), held=self._found)
 
-    def _here(self, batches: Iterator[object], *, order: Order, **_: object) -> Outcome:
+    def _here(self, batches: Iterator[pa.RecordBatch], *, order: Order, **_: object) -> Outcome:
         self.asked.append(f"here {order.mark.next_offset}")
-        return Outcome(
-            order.mark, barrier=Barrier(order.mark.next_offset, b"") if list(batches) else None
-        )
+        is_met = any(records_from(order.mark, batches))
+        return Outcome(order.mark, barrier=Barrier(order.mark.next_offset, b"") if is_met else None)
 
     def at(self, *offsets: int) -> list[bool]:
         """Ask from each of these offsets on; whether records are left behind what was done."""
