@@ -22,6 +22,7 @@ Not done here: views, routines, triggers, events, accounts: recorded in ``left_o
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from consumer.binding import quoted
 from consumer.sessions import open_session
@@ -263,7 +264,8 @@ def _value(text: str) -> object:
 
 
 def _lock_name(task: str) -> str:
-    return f"millrace.ddl.{task}"[:64]
+    """At most 64 characters, in which servers don't tell capitals apart."""
+    return f"millrace.ddl.{blake2b(task.encode(), digest_size=16).hexdigest()}"
 
 
 def _lock(session: TargetConnection, task: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from consumer import ddl
 from consumer.target.connection import connect
 from deploy.servers import DatabaseServer
-from millrace.errors import Fatal
+from millrace.errors import Fatal, Retryable
 from tests.apply_local import (
     LocalRecords,
     apply_task,
@@ -253,3 +253,18 @@ def test_a_half_dropped_list_of_tables_is_an_operator_s_decision(
     applier.close()
     assert caught.value.code == "MR-5040"
     mariadb_server.execute(f"DROP DATABASE {name}")
+
+
+def test_a_start_ends_a_statement_of_an_earlier_run_and_of_no_other_task(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """Names of 63 characters that differ in the last, or in capitals alone, are different tasks."""
+    mine = f"{name:x<62}a"
+    earlier = connect(endpoint_of(target_server))
+    ddl._lock(earlier, mine)
+    for other in (f"{mine[:-1]}b", mine.upper()):
+        started(target_server, apply_task(other)).close()
+    assert earlier.query("SELECT 1") == [(1,)]
+    started(target_server, apply_task(mine)).close()
+    with pytest.raises(Retryable):
+        earlier.query("SELECT 1")

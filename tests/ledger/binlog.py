@@ -35,6 +35,7 @@ class Column:
 
     kind: int
     charset: str | None = None
+    fraction: int = 0  # digits of a second's
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ def read_binlog(login: Login, file: str, position: int, database: str) -> Iterat
 
 def _rows(gtid: str, event: Any) -> Iterator[Logged]:
     columns = {
-        column.name: Column(column.type, column.character_set_name) for column in event.columns
+        column.name: Column(column.type, column.character_set_name, getattr(column, "fsp", 0))
+        for column in event.columns
     }
     op = _ROWS[type(event)]
     for row in event.rows:
@@ -246,10 +248,10 @@ def _reads(column: Column, theirs: Any, ours: Any) -> Any:
     if kind == FIELD_TYPE.JSON:
         return _document(theirs)
     if kind == FIELD_TYPE.TIME2:
-        return _time(theirs, ours)
+        return _time(column, theirs, ours)
     if isinstance(theirs, datetime):
         is_zero = theirs == datetime(1970, 1, 1)  # noqa: DTZ001 (the decoder's have no zone)
-        return _LOST if is_zero else theirs.strftime("%Y-%m-%d %H:%M:%S.%f")[: len(ours)]
+        return _LOST if is_zero else _cut(theirs.strftime("%Y-%m-%d %H:%M:%S.%f"), column)
     if isinstance(theirs, date):
         return theirs.isoformat()
     if column.charset == "binary" and isinstance(ours, bytes):
@@ -268,10 +270,15 @@ def _document(theirs: Any) -> Any:
     return theirs.decode() if isinstance(theirs, bytes) else theirs
 
 
-def _time(theirs: timedelta, ours: str) -> Any:
+def _cut(text: str, column: Column) -> str:
+    """To the fraction that the column has, from six digits."""
+    return text[: len(text) - 6 + column.fraction].removesuffix(".")
+
+
+def _time(column: Column, theirs: timedelta, ours: str) -> Any:
     if ours.startswith("-") and "." in ours:
         return _LOST
     seconds, micros = divmod(abs(theirs) // timedelta(microseconds=1), 1_000_000)
     sign = "-" if theirs < timedelta() else ""
     text = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{micros:06}"
-    return text[: len(ours)]
+    return _cut(text, column)

@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
+from pymysqlreplication.constants import FIELD_TYPE
 
-from tests.ledger.binlog import BinlogOracle, Logged
+from tests.ledger.binlog import BinlogOracle, Column, Logged
 from tests.ledger.binlog_text import TextOracle, TextRow, parse_rows
 from tests.ledger.books_oracle import BooksOracle, Table, check_rows
 from tests.ledger.reader import Reading
-from tests.ledger.record import Change, Ddl, Message, parse_schema, read_message
+from tests.ledger.record import Change, Ddl, Message, Step, parse_schema, read_message
 from tests.ledger.story import ACKNOWLEDGED, DATABASE, entry, logged, printed, renumbered, row, told
 from tests.ledger.tables import check_sums
 from tests.ledger.topic_oracle import TopicOracle
@@ -329,6 +331,33 @@ def test_a_statement_that_is_not_the_binlogs_is_found_out() -> None:
     """Its text."""
     with pytest.raises(AssertionError, match="in the binlog follows"):
         _binlog(_other_ddl(told()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "theirs", "fraction", "ours"),
+    [
+        (FIELD_TYPE.DATETIME2, datetime(2026, 1, 2, 3, 4, 5, 120000), 2, "2026-01-02 03:04:05.12"),  # noqa: DTZ001
+        (FIELD_TYPE.TIMESTAMP2, datetime(2026, 1, 2, 3, 4, 5), 0, "2026-01-02 03:04:05"),  # noqa: DTZ001
+        (FIELD_TYPE.TIME2, timedelta(hours=100, microseconds=7), 6, "100:00:00.000007"),
+        (FIELD_TYPE.TIME2, -timedelta(hours=1), 0, "-01:00:00"),
+    ],
+)
+def test_a_time_that_is_cut_short_is_found_out(
+    kind: int, theirs: object, fraction: int, ours: str
+) -> None:
+    """The length is the column's, not that of what is compared."""
+    change = row("loose", None, {"at": theirs})
+    for text in (ours, ours[:-1], ours[:10], ""):
+        oracle = BinlogOracle(
+            DATABASE, [Logged("0-1-1", change, {"at": Column(kind, fraction=fraction)})]
+        )
+        told_as = Message(
+            0, "row", 1, None, Step("0-1-1", 1, True), row("loose", None, {"at": text})
+        )
+        with (
+            nullcontext() if text == ours else pytest.raises(AssertionError, match="in the binlog")
+        ):
+            oracle.feed(told_as)
 
 
 PRINTED = """\
