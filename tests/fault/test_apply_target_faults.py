@@ -318,8 +318,8 @@ def _connects(endpoint: Endpoint, others: list[TargetConnection]) -> bool:
 
 ENDS = ("kill", "stop")  # -9, and a clean one
 EVERY = tuple(itertools.product(APPLY_POINTS, ENDS, FLAVOURS))
-SOON = tuple(  # each point once, ends and flavours in turn; the others are chaos
-    (point, ENDS[place // 2 % 2], FLAVOURS[place % len(FLAVOURS)])
+SOON = tuple(  # -9 at each point once, flavours in turn; the others are chaos
+    (point, "kill", FLAVOURS[place % len(FLAVOURS)])
     for place, point in enumerate(APPLY_POINTS)
 )
 
