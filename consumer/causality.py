@@ -120,20 +120,20 @@ def _foreign_lines(place: TableKey, binding: Binding, inventory: Inventory) -> I
     for foreign in inventory.foreign_keys:
         if place not in (foreign.child, foreign.parent):
             continue
-        if not _is_comparable(foreign, inventory):
+        is_comparable = _is_comparable(foreign, inventory)
+        if not is_comparable:
             yield KeyLine(keys.SERIAL, 0, _hash("serial", *foreign.parent))
-            continue
-        if place == foreign.child:
+        if place == foreign.child and is_comparable:
             names = list(foreign.columns)
             yield _line(keys.REFERENCE, foreign.parent, foreign.parent_columns, binding, names)
-        if place == foreign.parent:
+        if place == foreign.parent and is_comparable:
             names = list(foreign.parent_columns)
             yield _line(keys.UNIQUE, foreign.parent, foreign.parent_columns, binding, names)
-            if foreign.cascades:
-                indexes = record_indexes(binding.layout, foreign.parent_columns) or ()
-                parts = tuple((index, keys.EXACT) for index in indexes)
-                for reached in sorted(_reach(place, children)):
-                    yield KeyLine(keys.CASCADE, 0, _hash("reach", *reached), parts)
+        if place == foreign.parent and foreign.cascades:
+            indexes = record_indexes(binding.layout, foreign.parent_columns) or ()
+            parts = tuple((index, keys.EXACT) for index in indexes)
+            for reached in sorted(_reach(place, children)):
+                yield KeyLine(keys.CASCADE, 0, _hash("reach", *reached), parts)
 
 
 def _children(foreign_keys: Iterable[ForeignKey]) -> Mapping[TableKey, list[ForeignKey]]:

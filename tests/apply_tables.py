@@ -15,6 +15,11 @@ def text(name: str, characters: int = 20, *, nullable: bool = True) -> Column:
     return Column(name, ColumnType(TypeCode.VARCHAR, 4 * characters, text=UTF8), nullable)
 
 
+def uuid(name: str) -> Column:
+    """BINARY(16)."""
+    return Column(name, ColumnType(TypeCode.STRING, 16, text=TextEncoding("binary", 63)), False)
+
+
 def table(database: str, name: str, *columns: Column, key: tuple[int, ...] = (0,)) -> TableSchema:
     """A table whose primary key is the columns of these indexes."""
     return TableSchema(database, name, columns, key, (0,) * len(key))

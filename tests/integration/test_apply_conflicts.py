@@ -6,7 +6,7 @@ from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from schemas.documents import ConflictPolicy
 from tests.apply_local import LocalRecords, apply_task, backwards, ignore, run_once, started
-from tests.apply_tables import ACCOUNTS_SQL, account, accounts, integer, table
+from tests.apply_tables import ACCOUNTS_SQL, account, accounts, integer, table, uuid
 from tests.apply_topic import RecordStream
 
 
@@ -66,6 +66,36 @@ def test_a_cascade_that_the_source_did_not_log_happens_on_the_target(
     applier.close()
     rows = target_server.execute(f"SELECT id FROM {name}.c ORDER BY id")
     assert [number for (number,) in rows] == [n for n in range(50) if n not in (7, 8)]
+
+
+def test_a_cascade_over_keys_that_are_not_compared_keeps_its_place(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A grandchild is deleted, then its grandparent: in this order, though nothing but the chain between ties them."""
+    key = "BINARY(16) PRIMARY KEY"
+    target_server.execute(f"CREATE TABLE p (id {key})", db=name)
+    for which, parent in (("c", "p"), ("g", "c")):
+        target_server.execute(
+            f"CREATE TABLE {which} (id {key}, up BINARY(16),"
+            f" FOREIGN KEY (up) REFERENCES {parent} (id) ON DELETE CASCADE)",
+            db=name,
+        )
+    grandparent = table(name, "p", uuid("id"))
+    grandchild = table(name, "g", uuid("id"), uuid("up"))
+    stream = RecordStream()
+    for number in range(20):
+        value = bytes([number]) * 16
+        target_server.execute("INSERT INTO p VALUES (%s)", (value,), db=name)
+        target_server.execute("INSERT INTO c VALUES (%s, %s)", (value, value), db=name)
+        target_server.execute("INSERT INTO g VALUES (%s, %s)", (value, value), db=name)
+        stream.delete(grandchild, {"id": value, "up": value})
+        stream.delete(grandparent, {"id": value})
+    stream.commit()
+    applier = started(target_server, apply_task(name, lanes=4))
+    applier.process(LocalRecords(stream.values, lane_order=backwards), ignore)
+    applier.close()
+    for which in "pcg":
+        assert target_server.execute(f"SELECT COUNT(*) FROM {name}.{which}") == [(0,)]
 
 
 def test_checks_that_one_transaction_left_out_are_made_by_the_next(
