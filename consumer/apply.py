@@ -2,7 +2,7 @@
 
 Start, in this order: the writable member of the target set; our tables; the fence (from here on no earlier run
 writes); a statement of an earlier run is ended; progress and inventory are read; the query begins at the offset of
-the mark.
+the mark, or at the first that retention left.
 
 Reports ``gtid_set`` and ``seq`` as of the mark, and figures; DEGRADED while the broker is silent. Ends when ``stop``
 is set, with the query, its Spark jobs and the micro-batch under way ended; raises Retryable, Fenced, Fatal as the
@@ -28,10 +28,11 @@ from consumer.target.progress import (
     insert_mark,
     read_standing,
 )
+from consumer.topic.kafka import first_offset
 from consumer.warm import warm
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.documents import ApplyTask, Consistency, SetDocument, TaskDocument
+from schemas.documents import ApplyTask, Consistency, SetDocument, TaskDocument, TopicAddress
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.status import TaskReport, TaskState
 from zk.runner import HeldLease, Report
@@ -118,6 +119,18 @@ def first_mark(task: ApplyTask) -> Mark:
     return Mark(-1, FIRST_OFFSET, str(start), str(flavour), task.source.topic, 0, False)
 
 
+def _begin(source: TopicAddress, offset: int) -> int:
+    """``first_offset``; a topic that is not there yet is waited for, as a broker is."""
+    if offset < 0:
+        return offset
+    try:
+        return first_offset(source.bootstrap, source.topic, offset)
+    except MillraceError as exc:
+        if exc.code == "MR-3501":
+            raise Retryable("MR-5052", exc.message) from exc
+        raise
+
+
 class _Run:
     """One query and its applier."""
 
@@ -133,7 +146,10 @@ class _Run:
         self._is_silent = False
         self._progressed(applier.mark)
         self._query: TopicQuery = driver.query(
-            task.name, task.source, offset=applier.mark.next_offset, process=self._process
+            task.name,
+            task.source,
+            offset=_begin(task.source, applier.mark.next_offset),
+            process=self._process,
         )
 
     def _process(self, records: Records) -> None:

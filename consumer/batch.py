@@ -22,7 +22,7 @@ from consumer.ddl import DdlPlace, apply_ddl
 from consumer.executor import Order, Outcome, Plan
 from consumer.kernel.order import pack_lanes
 from consumer.sessions import close_session, session_for
-from consumer.stretch import Barrier, advanced, check_follows
+from consumer.stretch import Barrier, advanced, check_follows, check_statement_begin
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.inventory import Inventory, read_inventory
 from consumer.target.progress import (
@@ -235,7 +235,9 @@ class BatchApplier:
             return
         assert isinstance(record, DdlRecord)
         check_follows(record.source.seq, self.mark.seq, barrier.offset)
-        after = advanced(self.mark, None, seq=record.source.seq, next_offset=barrier.offset + 1)
+        check_statement_begin(record, self.mark, barrier.offset)
+        seq = self.mark.seq if self.mark.is_unproven else record.source.seq
+        after = advanced(self.mark, None, seq=seq, next_offset=barrier.offset + 1)
         if record.source.seq <= self.mark.seq:
             self._move(
                 advanced(self.mark, None, seq=self.mark.seq, next_offset=barrier.offset + 1), {}

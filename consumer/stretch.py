@@ -58,9 +58,10 @@ class Stretch:
 
     def mark_after(self, end: int, *, before: Mark) -> Mark:
         """The mark when the first ``end`` records are applied and ``before`` was the mark at the stretch's start."""
-        seqs = self.rows.column(walk.SEQ)[:end]
-        seq = int(seqs.max(initial=before.seq))
         last = [record for number, record in self.resolved if number < end]
+        seq = before.seq
+        if last or not before.is_unproven:
+            seq = int(self.rows.column(walk.SEQ)[:end].max(initial=before.seq))
         return advanced(
             before, last[-1] if last else None, seq=seq, next_offset=int(self.offsets[end - 1]) + 1
         )
@@ -138,6 +139,8 @@ def read_stretch(
         last = max(seen.seq, int(seqs[before - 1])) if before else seen.seq
         _check_resolved(passed, last, int(offsets[number]))
     waiting = _waiting(rows, seen, applied)
+    if seen.is_unproven:
+        _check_begin(seen, resolved, rows, waiting, offsets)
     return Stretch(rows, offsets[:end], waiting, learned, tuple(resolved), barrier)
 
 
@@ -226,6 +229,44 @@ def _check_resolved(record: ResolvedRecord | FenceRecord, seen: int, offset: int
     if 0 <= seen < seq:
         code = "MR-5031" if seen == 0 else "MR-5030"
         raise Fatal(code, f"seq {seq} is resolved behind seq {seen}", seq=seq, offset=offset)
+
+
+def _check_begin(
+    seen: Mark,
+    resolved: list[tuple[int, ResolvedRecord | FenceRecord]],
+    rows: Rows,
+    waiting: Ints,
+    offsets: Ints,
+) -> None:
+    """A start at a GTID set: nothing is applied before a control record shows what the topic lacks in front of it.
+
+    The start has to cover all of that. Rows in front of that record prove nothing, whatever they are.
+    """
+    number, record = resolved[0] if resolved else (len(rows), None)
+    if len(waiting) and waiting[0] < number:
+        raise _unproven(seen, f"{rows.gtid(int(waiting[0]))} comes first", offsets[waiting[0]])
+    if record is None:
+        return
+    told, flavour = record.progress, Flavour(seen.flavour)
+    start = parse_gtid_set(flavour, seen.gtid_set)
+    is_covered = start.includes(told.gtid_set) and (
+        told.open is None or start.covers(parse_gtid(flavour, told.open.gtid))
+    )
+    if not is_covered:
+        raise _unproven(seen, f"it begins behind {told.gtid_set}", offsets[number])
+    behind = np.flatnonzero(rows.column(walk.SLOT)[number:] >= 0) + number
+    if len(behind):
+        check_follows(int(rows.column(walk.SEQ)[behind[0]]), told.seq, int(offsets[behind[0]]))
+
+
+def _unproven(seen: Mark, what: str, offset: int) -> Fatal:
+    return Fatal("MR-5031", f"the task starts at {seen.gtid_set}; {what}", offset=int(offset))
+
+
+def check_statement_begin(record: DdlRecord, seen: Mark, offset: int) -> None:
+    """As for rows: Fatal MR-5031 for a statement that the start does not cover while nothing proves it to be next."""
+    if seen.is_unproven and not is_covered(record, seen):
+        raise _unproven(seen, f"{record.source.place.gtid} comes first", offset)
 
 
 def _waiting(rows: Rows, seen: Mark, applied: Ints) -> Ints:

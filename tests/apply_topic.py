@@ -8,15 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from schemas.avro import envelope_schema
 from schemas.avro_codec import encode
 from schemas.control import (
+    ControlRecord,
     DdlRecord,
     DdlStatement,
     EventPlace,
+    FenceRecord,
     Origin,
     RecordKind,
     RecordSource,
@@ -89,9 +91,11 @@ class RecordStream:
     def commit(self) -> None:
         """End the source transaction under way: a ``resolved`` with all GTIDs so far."""
         self._number += 1
-        position = parse_gtid_set(self.flavour, self.gtid_set)
-        progress = Progress(position, None, self.seq)
-        self._control(ResolvedRecord(progress, SET, self.epoch, COMMIT_MS))
+        self._control(ResolvedRecord(self._progress(), SET, self.epoch, COMMIT_MS))
+
+    def fence(self) -> None:
+        """What an owner writes first."""
+        self._control(FenceRecord(self._progress(), SET, self.epoch, COMMIT_MS, "worker"))
 
     @property
     def gtid_set(self) -> str:
@@ -124,13 +128,16 @@ class RecordStream:
         }
         self.values.append(frame(self._ids[schema.text], encode(schema.text, plain)))
 
+    def _progress(self) -> Progress:
+        return Progress(parse_gtid_set(self.flavour, self.gtid_set), None, self.seq)
+
     def _source(self, database: str, table: str, flags: int) -> RecordSource:
         place = EventPlace(COMMIT_MS, 1, self.gtid, "bin.000001", 4 + self.seq, flags)
         return RecordSource(
             Origin(self.flavour, "capture", SET), database, table, place, 0, self.seq
         )
 
-    def _control(self, record: SchemaRecord | DdlRecord | ResolvedRecord) -> None:
+    def _control(self, record: ControlRecord) -> None:
         number = 1 + list(RecordKind).index(kind_of(record))
         self.values.append(encode_control(record, schema_id=number))
 
@@ -152,8 +159,8 @@ class TopicWriter:
         self.stream = stream
         self.topic = f"apply-{next(_topics)}"
         self._sent = 0
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        for done in admin.create_topics([NewTopic(self.topic, 1, 1)]).values():
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        for done in self._admin.create_topics([NewTopic(self.topic, 1, 1)]).values():
             done.result(30)
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "transactional.id": f"test/{self.topic}"}
@@ -172,3 +179,8 @@ class TopicWriter:
                     self._producer.poll(0.1)
         self._producer.commit_transaction(60)
         self._sent = len(self.stream.values)
+
+    def remove_everything(self) -> None:
+        """As retention does."""
+        end = TopicPartition(self.topic, 0, -1)
+        self._admin.delete_records([end])[end].result(30)

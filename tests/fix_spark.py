@@ -28,6 +28,7 @@ from schemas.documents import (
 )
 from schemas.status import TaskReport
 from tests.apply_topic import TopicWriter
+from tests.waiting import eventually
 
 PASSWORD_VARIABLE = "MILLRACE_TEST_TARGET_PASSWORD"
 
@@ -104,6 +105,12 @@ class RunningTask:
             assert self.failure is None, self.failure
             assert time.monotonic() < deadline, f"at {self.reported}, not at seq {seq}"
             time.sleep(0.05)
+
+    def wait_until_it_fails(self, *, timeout_s: float = 60.0) -> MillraceError:
+        """With an error that blocks it."""
+        eventually(lambda: self.failure is not None, timeout_s=timeout_s, what="the task fails")
+        assert self.failure is not None
+        return self.failure
 
 
 RunTask = Callable[..., "Iterator[RunningTask]"]

@@ -65,7 +65,7 @@ class Mark:
     """The low-water mark: every seq up to ``seq`` is applied, reading goes on at ``next_offset``.
 
     ``gtid_set`` is that of the last ``resolved`` record passed; ``past_start``: no row is covered by the start any
-    more.
+    more. ``seq`` is -1 while nothing shows that the topic reaches back to a start at a GTID set.
     """
 
     seq: int
@@ -75,6 +75,11 @@ class Mark:
     topic: str = ""
     topic_epoch: int = 0
     past_start: bool = True
+
+    @property
+    def is_unproven(self) -> bool:
+        """Whether no record but those that the start covers may be passed."""
+        return self.seq < 0
 
 
 @dataclass(frozen=True, slots=True)

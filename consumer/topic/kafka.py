@@ -156,6 +156,23 @@ class TopicReader:
         return records, seen
 
 
+def first_offset(bootstrap: str, topic: str, wanted: int) -> int:
+    """Where reading begins that should begin at ``wanted``: later if retention removed what stood there.
+
+    What that was, ``seq`` tells. Fatal MR-5030 where the topic ends in front of ``wanted``: it is another one.
+    """
+    reader = TopicReader(bootstrap, topic)
+    try:
+        ends = reader.ends()
+    finally:
+        reader.close()
+    if ends.stable < wanted:
+        raise Fatal(
+            "MR-5030", f"topic {topic} ends at {ends.stable}, the task has read to {wanted}"
+        )
+    return max(wanted, ends.low)
+
+
 def _asking(doing: str, ask: Callable[[], T]) -> T:
     try:
         return ask()

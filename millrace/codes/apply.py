@@ -117,13 +117,14 @@ CODES: tuple[Code, ...] = (
         "MR-5030",
         "records are missing in the topic",
         "`seq` has a hole or goes backwards: retention removed records that were not applied, or the topic "
-        "was written to by somebody else.",
+        "was written to by somebody else, or made anew.",
         "`millrace topic verify TOPIC`; load the target anew when records are really gone.",
     ),
     Code(
         "MR-5031",
         "the topic does not reach back to the start",
-        "Retention removed the records with which the task should begin.",
+        "Retention removed the records with which the task should begin, or the topic's capture task began behind the"
+        " start.",
         "Start the task at a GTID that the topic still holds, on a target that stands there.",
     ),
     Code(

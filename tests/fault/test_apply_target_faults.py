@@ -319,8 +319,7 @@ def _connects(endpoint: Endpoint, others: list[TargetConnection]) -> bool:
 ENDS = ("kill", "stop")  # -9, and a clean one
 EVERY = tuple(itertools.product(APPLY_POINTS, ENDS, FLAVOURS))
 SOON = tuple(  # -9 at each point once, flavours in turn; the others are chaos
-    (point, "kill", FLAVOURS[place % len(FLAVOURS)])
-    for place, point in enumerate(APPLY_POINTS)
+    (point, "kill", FLAVOURS[place % len(FLAVOURS)]) for place, point in enumerate(APPLY_POINTS)
 )
 
 

@@ -375,6 +375,7 @@ def test_rows_that_the_start_covers_are_passed_over(
     """A task that starts at a GTID set applies what is behind it, rows and statements, and nothing before."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     made, stream = accounts(name), RecordStream()
+    stream.fence()
     stream.ddl("DROP TABLE accounts", database=name)
     for number in range(2, 6):
         stream.insert(made, account(number))
