@@ -7,10 +7,19 @@ import logging
 import re
 import socket
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
-from tests.publisher_rig import Rig
+import pytest
+
+from consumer.topic.kafka import TopicReader
+from millrace.errors import MillraceError, Retryable
+from producer.publisher.kafka import KafkaTransactions
+from producer.publisher.publisher import MID_PRODUCE
+from tests.publisher_rig import Rig, once_at
+from tests.waiting import eventually
+
+Patch = pytest.MonkeyPatch
 
 _END_TXN = 26
 
@@ -52,3 +61,68 @@ def late_end(rig: Rig, instance: tuple[int, int], *, commit: bool) -> int:
         size = struct.unpack(">i", answer.read(4))[0]
         code: int = struct.unpack(">h", answer.read(size)[8:10])[0]
     return code
+
+
+def a_commit_is_slow(patch: Patch) -> None:
+    """Its EndTxn may have been sent twice."""
+    commit = KafkaTransactions.commit
+    patch.setattr(KafkaTransactions, "commit", lambda self: commit(self) + 1.0)
+
+
+def a_commit_is_not_heard_of(patch: Patch) -> None:
+    """The next one takes effect; its answer never comes. What was asked again meanwhile may come late."""
+    commit = KafkaTransactions.commit
+    lost = [True]
+
+    def unheard(self: KafkaTransactions) -> float:
+        took_s = commit(self)
+        if lost:
+            lost.pop()
+            raise Retryable("MR-3002", "no answer")
+        return took_s
+
+    patch.setattr(KafkaTransactions, "commit", unheard)
+
+
+def no_late_request_ends_what_is_under_way(
+    trouble: Callable[[Patch], None], *, commit: bool
+) -> Callable[[Rig, Patch], None]:
+    """After ``trouble`` with a commit, a duplicate of its EndTxn comes when half of the next batch is in."""
+
+    def shows(rig: Rig, patch: Patch) -> None:
+        with listening(rig) as identity:
+            publisher = rig.open(7)
+            stream = rig.stream(publisher)
+            instance = identity.found
+            with patch.context() as troubled:
+                trouble(troubled)
+                publisher.publish(stream.next_batch(9))
+            publisher._drain()  # its marker has landed: the stable end is where the next begins
+            ended: list[bool] = []
+            seen: list[int | None] = []
+
+            def intrude() -> None:
+                publisher._live.flush()
+                ended.append(_late_end_takes_effect(rig, instance, commit=commit))
+                seen.append(rig.verdict().last_seq)
+
+            once_at(patch, MID_PRODUCE, intrude)
+            with suppress(MillraceError):
+                publisher.publish(stream.next_batch(20))
+            publisher._let_go()
+        assert seen == [9], "a subscriber sees a part of a batch before its commit"
+        assert ended == [False], "a late abort ended the Kafka transaction under way"
+        assert publisher.progress.seq == 29
+
+    return shows
+
+
+def _late_end_takes_effect(rig: Rig, instance: tuple[int, int], *, commit: bool) -> bool:
+    """Whether it is taken; then its marker has landed, too."""
+    reader = TopicReader(rig.bootstrap, rig.topic)
+    begun = reader.ends().stable
+    is_taken = late_end(rig, instance, commit=commit) == 0
+    if is_taken:
+        eventually(lambda: reader.ends().stable > begun, what="the marker of a late request")
+    reader.close()
+    return is_taken

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+import pytest
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
+import producer.publisher.publisher as publishing
 from consumer.topic.kafka import TopicReader
 from consumer.topic.verify import Summary, TopicVerifier
 from producer.publisher.config import PublisherConfig, PublisherLimits, transactional_id
@@ -23,6 +25,17 @@ from tests.waiting import eventually
 def topic_named(prefix: str, test_name: str) -> str:
     """A topic name that no other test has."""
     return f"{prefix}-{re.sub(r'[^a-z0-9_]', '-', test_name)[:120]}-{time.time_ns()}"
+
+
+def once_at(patch: pytest.MonkeyPatch, point: str, act: Callable[[], None]) -> None:
+    """Do something when a publisher passes a fault point for the first time."""
+    planned = [act]
+
+    def passed(name: str) -> None:
+        if name == point and planned:
+            planned.pop()()
+
+    patch.setattr(publishing, "fault_point", passed)
 
 
 class Rig:
@@ -76,6 +89,19 @@ class Rig:
         """Rows behind what stands."""
         return RowStream(self.topic, self.ids, publisher.progress, transaction_rows)
 
+    @contextmanager
+    def foreign_transaction(self) -> Iterator[None]:
+        """Another writer's, open for the block, with one record in the topic."""
+        foreign = Producer(
+            {"bootstrap.servers": self.bootstrap, "transactional.id": f"foreign-{self.topic}"}
+        )
+        foreign.init_transactions(10)
+        foreign.begin_transaction()
+        foreign.produce(self.topic, b"hello", None, 0)
+        assert foreign.flush(10) == 0
+        yield
+        foreign.abort_transaction(10)
+
     @cached_property
     def admin(self) -> AdminClient:
         """An operator's client."""
@@ -90,12 +116,13 @@ class Rig:
         self.admin.delete_topics([self.topic])[self.topic].result(10)
         eventually(lambda: not self.exists(), what="the topic is gone")
 
-    def make_anew(self) -> None:
+    def make_anew(self, config: dict[str, str] | None = None) -> None:
         """A topic of the same name; asked for until the broker has let go of the former one."""
+        topic = NewTopic(self.topic, 1, 1, config=config or {})
 
         def made() -> bool:
             try:
-                self.admin.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(10)
+                self.admin.create_topics([topic])[self.topic].result(10)
             except KafkaException:
                 return False
             return True
@@ -108,6 +135,13 @@ class Rig:
         cut = TopicPartition(self.topic, 0, offset)
         low: int = self.admin.delete_records([cut])[cut].result(10).low_watermark
         return low
+
+    def high_end(self) -> int:
+        """Where the log ends, whatever is open in it."""
+        partition = TopicPartition(self.topic, 0)
+        asked = self.admin.list_offsets({partition: OffsetSpec.latest()})[partition]  # type: ignore[no-untyped-call]
+        end: int = asked.result(10).offset
+        return end
 
     def verdict(self) -> Summary:
         """What `millrace topic verify` finds."""
@@ -123,5 +157,5 @@ class Rig:
     def assert_whole(self, last_seq: int) -> None:
         """Nothing missing, repeated, out of order."""
         found = self.verdict()
-        assert found.violations == []
+        assert found.violations == [], "; ".join(wrong.what for wrong in found.violations)
         assert (found.last_seq, found.counts.rows) == (last_seq, last_seq)

@@ -330,13 +330,15 @@ class KafkaPartition:
         self._consumer = _asking(
             "making a consumer", lambda: confluent_kafka.Consumer(settings, logger=_driver_log)
         )
+        self._admin: AdminClient | None = None  # for what a consumer can't ask
         self._position = -1  # the next offset that poll gives; -1: not assigned
 
     def ends(self) -> Ends:
         """All three ends."""
         low, stable = self._watermarks()
-        admin = AdminClient(dict(self._common), logger=_driver_log)
-        partition = TopicPartition(self._topic, PARTITION)
+        if self._admin is None:  # kept: now and then a new one needs seconds for its first question
+            self._admin = AdminClient(dict(self._common), logger=_driver_log)
+        admin, partition = self._admin, TopicPartition(self._topic, PARTITION)
         asked = _asking(
             "asking for the end of the log",
             lambda: admin.list_offsets(

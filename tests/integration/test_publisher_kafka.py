@@ -187,18 +187,10 @@ def test_another_writers_open_transaction_stops_the_start(rig: Rig) -> None:
     rig.limits = replace(rig.limits, stable_timeout_s=1.0)
     with rig.running(7) as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
-    foreign = confluent_kafka.Producer(
-        {"bootstrap.servers": rig.bootstrap, "transactional.id": f"foreign-{rig.topic}"}
-    )
-    foreign.init_transactions(10)
-    foreign.begin_transaction()
-    foreign.produce(rig.topic, b"hello", None, 0)
-    foreign.flush(10)
-    with pytest.raises(Fatal) as raised:
+    with rig.foreign_transaction(), pytest.raises(Fatal) as raised:
         rig.open(8)
     assert raised.value.code == "MR-3013"
     assert raised.value.context["transactional_id"] == f"foreign-{rig.topic}"
-    foreign.abort_transaction(10)
     with rig.running(8) as publisher:
         assert publisher.progress.seq == 3
 
@@ -209,24 +201,17 @@ def test_another_writers_open_transaction_under_way_stops_the_task(rig: Rig) -> 
     publisher = rig.open(7)
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(3))
-    foreign = confluent_kafka.Producer(
-        {"bootstrap.servers": rig.bootstrap, "transactional.id": f"foreign-{rig.topic}"}
-    )
-    foreign.init_transactions(10)
-    foreign.begin_transaction()
-    foreign.produce(rig.topic, b"hello", None, 0)
-    assert foreign.flush(10) == 0
-    began = time.monotonic()
-    publisher.publish(stream.next_batch(3))
-    with pytest.raises(Fatal) as raised:
-        eventually(publisher.idle, timeout_s=10)
-    assert time.monotonic() - began < 5
-    assert raised.value.code == "MR-3013"
-    assert raised.value.context["transactional_id"] == f"foreign-{rig.topic}"
-    assert "kafka-transactions.sh" in raised.value.fix
-    with pytest.raises(Fatal):
-        publisher.close()
-    foreign.abort_transaction(10)
+    with rig.foreign_transaction():
+        began = time.monotonic()
+        publisher.publish(stream.next_batch(3))
+        with pytest.raises(Fatal) as raised:
+            eventually(publisher.idle, timeout_s=10)
+        assert time.monotonic() - began < 5
+        assert raised.value.code == "MR-3013"
+        assert raised.value.context["transactional_id"] == f"foreign-{rig.topic}"
+        assert "kafka-transactions.sh" in raised.value.fix
+        with pytest.raises(Fatal):
+            publisher.close()
     with rig.running(8) as publisher:
         assert publisher.progress.seq == 6
         publisher.publish(rig.stream(publisher).next_batch(3))

@@ -1,6 +1,7 @@
-"""Rules of the publisher whose harm no real broker does on demand: with a rule the model stays whole, without it not.
+"""Rules of the publisher on a model of the broker: with a rule the topic stays whole, without it not.
 
-The other half, on a real broker, is ``tests/fault/test_publisher_rules_matter.py``.
+Here are those whose harm no real broker does on demand, and some whose harm is seen on both. The other half, on a real
+broker, is ``tests/fault/test_publisher_rules_matter.py``.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +39,7 @@ class Rule:
     name: str
     off: Callable[[Patch], None]
     shows: Callable[[], None]
-    harm: str | None = None  # in the message; None: the scenario knows but one
+    harm: str  # a pattern of what the assertion says
 
 
 def opened(
@@ -66,6 +67,14 @@ def spent(publisher: Publisher) -> Iterator[Publisher]:
     publisher._let_go()
 
 
+def assert_whole(topic: ModelTopic, last_seq: int) -> None:
+    """Every row up to ``last_seq``, once."""
+    found, wanted = topic.seqs(), list(range(1, last_seq + 1))
+    assert sorted(set(wanted) - set(found)) == [], f"rows are lost: {found}"
+    assert sorted(set(found) - set(wanted)) == [], f"rows stand that must not: {found}"
+    assert found == wanted, f"rows stand twice or out of order: {found}"
+
+
 def _is_stopped(act: Callable[[], object]) -> bool:
     try:
         act()
@@ -80,8 +89,9 @@ def another_writers_open_transaction_is_found_before_anything_is_written() -> No
     opened(topic).close()
     topic.entries.append(Entry(b"{}", KafkaTransaction("foreign")))
     before = len(topic.entries)
-    assert _is_stopped(lambda: opened(topic, epoch=8).close())
-    assert len(topic.entries) == before
+    is_stopped = _is_stopped(lambda: opened(topic, epoch=8).close())
+    assert len(topic.entries) == before, "somebody wrote behind another writer's open transaction"
+    assert is_stopped
 
 
 def ends_not_compared(patch: Patch) -> None:
@@ -122,7 +132,7 @@ def a_fence_that_does_not_stand_opens_nothing() -> None:
     stopped = True
     with suppress(Fatal), spent(opened(topic)):
         stopped = False
-    assert stopped
+    assert stopped, "a run was opened whose fence does not stand"
 
 
 def fences_not_read_back(patch: Patch) -> None:
@@ -140,7 +150,7 @@ def no_row_is_lost_or_doubled(outcome: Outcome) -> Callable[[], None]:
             topic.outcomes = [outcome]
             publisher.publish(batch_after(publisher.progress, 4))
             publisher.publish(batch_after(publisher.progress, 4))
-        assert topic.seqs() == list(range(1, 13))
+        assert_whole(topic, 12)
 
     return shows
 
@@ -172,7 +182,7 @@ def a_broker_that_lies_stops_the_task() -> None:
     with spent(opened(topic)) as publisher:
         topic.outcomes = [Outcome.ABORTED_OK]
         publisher.publish(batch_after(publisher.progress, 3))
-        assert _is_stopped(publisher.close)
+        assert _is_stopped(publisher.close), "nobody was told that committed rows are gone"
 
 
 def a_foreign_record_at_the_end_stops_the_task() -> None:
@@ -181,7 +191,7 @@ def a_foreign_record_at_the_end_stops_the_task() -> None:
     with spent(opened(topic)) as publisher:
         topic.outcomes = [Outcome.FOREIGN]
         publisher.publish(batch_after(publisher.progress, 3))
-        assert _is_stopped(publisher.close)
+        assert _is_stopped(publisher.close), "nobody was told of a foreign record"
 
 
 def ends_not_audited(patch: Patch) -> None:
@@ -228,7 +238,7 @@ def who_lost_the_lease_later_disturbs_nobody() -> None:
                 successor.publish(batch_after(successor.progress, 3))
             except Fenced as fenced:
                 raise AssertionError("the successor was fenced") from fenced
-    assert topic.seqs() == list(range(1, 7))
+    assert_whole(topic, 6)
 
 
 def leases_not_verified_again(patch: Patch) -> None:
@@ -248,7 +258,7 @@ def a_row_over_the_limit_is_not_left_out() -> None:
         publisher.publish(batch_after(publisher.progress, 2))
         publisher.publish(batch_after(publisher.progress, 2, filler="x" * (2 << 20)))
         publisher.publish(batch_after(publisher.progress, 2))
-    assert topic.seqs() == [1, 2]
+    assert_whole(topic, 2)
 
 
 def refusals_ignored(patch: Patch) -> None:
@@ -265,7 +275,8 @@ def a_foreign_tail_is_not_progress() -> None:
     topic = ModelTopic()
     opened(topic).close()
     topic.entries.append(Entry(b"junk", None))
-    assert _is_stopped(lambda: opened(topic, epoch=8).close())
+    is_stopped = _is_stopped(lambda: opened(topic, epoch=8).close())
+    assert is_stopped, "a run was opened behind a foreign record"
 
 
 def foreign_records_passed_over(patch: Patch) -> None:
@@ -293,7 +304,7 @@ def a_hint_stood_once() -> None:
     with suppress(Fatal), spent(opened(topic, epoch=8, hint=publisher.hint)) as successor:
         successor.publish(batch_after(successor.progress, 3))
     read += topic.seqs()
-    assert read == sorted(set(read))
+    assert read == sorted(set(read)), f"a subscriber is sent what it has read: {read}"
 
 
 def hints_of_the_moment(patch: Patch) -> None:
@@ -306,6 +317,7 @@ RULES = [
         "2 the stable end is the end",
         ends_not_compared,
         another_writers_open_transaction_is_found_before_anything_is_written,
+        "somebody wrote behind",
     ),
     Rule(
         "2 the lease comes first",
@@ -323,25 +335,37 @@ RULES = [
         "2 a foreign tail stops the start",
         foreign_records_passed_over,
         a_foreign_tail_is_not_progress,
+        "opened behind a foreign record",
     ),
     Rule(
-        "2 the fence is read back", fences_not_read_back, a_fence_that_does_not_stand_opens_nothing
+        "2 the fence is read back",
+        fences_not_read_back,
+        a_fence_that_does_not_stand_opens_nothing,
+        "whose fence does not stand",
     ),
     Rule(
         "3 an error says nothing (it stood)",
         sent_again_unasked,
         no_row_is_lost_or_doubled(Outcome.LOST_AFTER),
+        "rows stand twice",
     ),
     Rule(
         "3 an error says nothing (it did not)",
         errors_taken_for_success,
         no_row_is_lost_or_doubled(Outcome.LOST_BEFORE),
+        "rows are lost",
     ),
-    Rule("4 the last record is readable", records_not_audited, a_broker_that_lies_stops_the_task),
+    Rule(
+        "4 the last record is readable",
+        records_not_audited,
+        a_broker_that_lies_stops_the_task,
+        "nobody was told that committed rows are gone",
+    ),
     Rule(
         "4 the end is behind the marker",
         ends_not_audited,
         a_foreign_record_at_the_end_stops_the_task,
+        "nobody was told of a foreign record",
     ),
     Rule(
         "4 what an open transaction hides is missed",
@@ -349,8 +373,18 @@ RULES = [
         another_writers_open_transaction_under_way_stops_the_task,
         "nobody was told",
     ),
-    Rule("a row over the limit stops", refusals_ignored, a_row_over_the_limit_is_not_left_out),
-    Rule("6 a hint stood once", hints_of_the_moment, a_hint_stood_once),
+    Rule(
+        "a row over the limit stops",
+        refusals_ignored,
+        a_row_over_the_limit_is_not_left_out,
+        r"rows stand that must not: \[1, 2, 5, 6\]",
+    ),
+    Rule(
+        "6 a hint stood once",
+        hints_of_the_moment,
+        a_hint_stood_once,
+        "is sent what it has read",
+    ),
 ]
 
 
@@ -364,7 +398,7 @@ def test_on_the_model_a_rule_keeps_the_harm_away(rule: Rule) -> None:
 def test_on_the_model_without_its_rule_the_harm_is_done_and_seen(
     rule: Rule, monkeypatch: Patch
 ) -> None:
-    """The very same scenario, the rule switched off."""
+    """The very same scenario, the rule switched off: the harm that the rule names."""
     rule.off(monkeypatch)
     with pytest.raises(AssertionError, match=rule.harm):
         rule.shows()
