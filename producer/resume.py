@@ -106,10 +106,10 @@ class _Fresh:
             batch = self._source.next_batch(
                 rows_max=ROWS_MAX, bytes_max=BYTES_MAX, timeout_s=WAIT_S
             )
+            if (batch is None or not len(batch.bounds)) and not self._may_wait():
+                self.is_interrupted = True
+                return
             if batch is None:
-                if not self._may_wait():
-                    self.is_interrupted = True
-                    return
                 continue
             for _, _, start, end in batch.bounds.tolist():
                 value = batch.buffer[start:end].tobytes()

@@ -101,7 +101,8 @@ class Conversion:
         """Until nothing is left."""
         converter = self.converter()
         while True:
-            batch = converter.next_batch(rows_max=rows_max, bytes_max=bytes_max, timeout_s=0)
+            # ``FileReader.wait`` never waits
+            batch = converter.next_batch(rows_max=rows_max, bytes_max=bytes_max, timeout_s=600)
             if batch is None:
                 return
             yield batch

@@ -103,6 +103,9 @@ class Converter:
     def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
         """The next records, as many as have arrived, up to the soft bounds; None when nothing came in time.
 
+        Behind `timeout_s` no further window is read, however much the relay log has and however little of it is wanted:
+        what is whole is delivered, and with it the progress over what was passed over. One window is always read.
+
         Every Fatal names the coordinates of its event, and the GTID of the source transaction that it stands in, unless
         that is passed over: its head is not written then.
         """
@@ -120,6 +123,7 @@ class Converter:
         self._output.prepare(rows_max=rows_max, bytes_max=bytes_max)
         self._explain_again_if_due()
         deadline = time.monotonic() + timeout_s
+        windows = 0
         while True:
             status = self._walk()
             if status == s.BATCH_FULL:
@@ -128,11 +132,12 @@ class Converter:
                 if batch := self._cut_full():
                     return batch
             elif status == s.NEED_EVENTS:
-                if self._next_window():
+                has_more, left_s = self._next_window(), deadline - time.monotonic()
+                windows += has_more
+                if has_more and (windows == 1 or left_s > 0):
                     continue
                 if self._has_boundary():
                     return self._cut()
-                left_s = deadline - time.monotonic()
                 if left_s <= 0 or not self._reader.wait(self._relay.here, left_s):
                     return None
             else:

@@ -1,9 +1,12 @@
 """The converter over binlogs written by hand: groups, cuts, resumption, filters, refusals."""
 
+from itertools import pairwise
+
 import pytest
 
 from millrace.errors import Fatal
 from producer.converter import converter as converting
+from producer.converter import feeds
 from producer.converter.output import ROOM_BYTES
 from schemas.control import DdlRecord, SchemaRecord
 from schemas.coordinates import Coordinates
@@ -12,7 +15,7 @@ from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
 from schemas.record import RowRecord, SchemaBook, decode_record
 from tests.binlog_builder import SOURCE_UUID, TIME_S, BinlogBuilder
-from tests.converter_rig import SUBDIR, Conversion, FileReader, decoded, raw_records
+from tests.converter_rig import SUBDIR, Conversion, FileReader, FileSpan, decoded, raw_records
 
 UUID_TEXT = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -90,6 +93,80 @@ def test_a_large_transaction_is_cut_and_its_last_row_is_still_marked() -> None:
         count += sum(isinstance(r, RowRecord) for r in decoded(batch, book))
         assert batch.progress.open == OpenTransaction(f"{UUID_TEXT}:1", count)
         assert batch.progress.seq == count
+
+
+class SlowReader(FileReader):
+    """Each window takes a second of the clock, which does not go on otherwise."""
+
+    now_s = 0.0
+    reads = 0
+
+    def read(self, at: Coordinates, *, bytes_max: int) -> FileSpan:
+        """See the class."""
+        self.now_s += 1
+        self.reads += 1
+        return super().read(at, bytes_max=bytes_max)
+
+
+def slowed(builder: BinlogBuilder, monkeypatch: pytest.MonkeyPatch) -> SlowReader:
+    """Over one file, in windows of a few KB."""
+    reader = SlowReader({"mysql-bin.000001": bytes(builder.content)})
+    monkeypatch.setattr(feeds, "WINDOW_BYTES", 4096)
+    monkeypatch.setattr(converting.time, "monotonic", lambda: reader.now_s)
+    return reader
+
+
+NO_AUDIT = TableFilter(exclude=("shop.audit",))
+
+
+def test_a_backlog_of_which_nothing_is_wanted_is_delivered_as_progress_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long the relay log is: progress comes, holds are let go, whoever asks for a stop is heard."""
+    builder = BinlogBuilder()
+    for number in range(1, 501):
+        builder.transaction(number, 8, "audit", [(n, "x") for n in range(20)])
+    reader = slowed(builder, monkeypatch)
+    converter = Conversion(reader, filter=NO_AUDIT).converter()
+    covered, reads = [], []
+    while not covered or covered[-1] != progress(f"{UUID_TEXT}:1-500", seq=0):
+        began = reader.reads
+        batch = converter.next_batch(rows_max=32_768, bytes_max=1 << 20, timeout_s=3.5)
+        reads.append(reader.reads - began)
+        assert batch is not None
+        covered.append(batch.progress)
+    assert len(covered) > 10
+    assert max(reads) == 4
+    assert all(b.gtid_set.includes(a.gtid_set) for a, b in pairwise(covered))
+
+
+def test_a_source_transaction_of_many_windows_comes_out_whole_however_little_time_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time is over at every window: nothing is lost or repeated, and None is not the end."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.map_shop_table("t", table_id=7)
+    builder.map_shop_table("audit", table_id=8)
+    for n in range(300):
+        builder.insert(8, [(k, "x" * 10) for k in range(50)])
+        builder.insert(7, [(n, "a")])
+    builder.xid()
+    reader = slowed(builder, monkeypatch)
+    converter = Conversion(reader, filter=NO_AUDIT).converter()
+    book, rows, nones, end = SchemaBook(), [], 0, progress(f"{UUID_TEXT}:1", seq=300)
+    while converter._progress != end:
+        began = reader.reads
+        batch = converter.next_batch(rows_max=32_768, bytes_max=1 << 20, timeout_s=0)
+        assert reader.reads - began <= 2
+        if batch is None:
+            nones += 1
+        else:
+            rows += [r for r in decoded(batch, book) if isinstance(r, RowRecord)]
+    assert [row.key for row in rows] == [{"id": n} for n in range(300)]
+    assert [row.transaction.is_last for row in rows] == [False] * 299 + [True]
+    assert nones > 10
 
 
 def test_a_transaction_that_does_not_fit_waits_for_the_next_batch() -> None:
