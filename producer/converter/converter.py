@@ -308,7 +308,8 @@ class Converter:
         end = s.HEAD_TRANSACTION + int(st[s.TRANSACTION_HEAD_SIZE])
         start = end - int(st[s.GTID_SIZE]) + (1 if st[s.GTID_SIZE] <= 64 else 2)
         gtid = arrays.heads[start:end].tobytes().decode("ascii")
-        opened = OpenTransaction(gtid, int(st[s.LAST_UNIT_ROWS]))
+        rows = int(st[s.LAST_UNIT_ROWS])  # none: only schemas stand in front of the first row
+        opened = OpenTransaction(gtid, rows) if rows else None
         return self._batch(int(st[s.LAST_UNIT]), opened, int(st[s.SEQ]) - 1)
 
     def _batch(self, records: int, opened: OpenTransaction | None, seq: int) -> RecordBatch:

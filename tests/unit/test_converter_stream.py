@@ -2,11 +2,12 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from millrace.errors import Fatal
 from producer.converter import converter as converting
-from producer.converter import feeds
+from producer.converter import feeds, output
 from producer.converter.output import ROOM_BYTES
 from schemas.control import DdlRecord, SchemaRecord
 from schemas.coordinates import Coordinates
@@ -167,6 +168,30 @@ def test_a_source_transaction_of_many_windows_comes_out_whole_however_little_tim
     assert [row.key for row in rows] == [{"id": n} for n in range(300)]
     assert [row.transaction.is_last for row in rows] == [False] * 299 + [True]
     assert nones > 10
+
+
+def test_a_source_transaction_of_which_only_schemas_are_delivered_is_not_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Room for its table's schema and one row, which is held back: an open one has at least one row delivered."""
+    builder = BinlogBuilder()
+    builder.transaction(1, 7, "t", [(1, "x" * 70)])
+    builder.transaction(2, 8, "u", [(n, "x" * 70) for n in range(4)])
+    monkeypatch.setattr(output, "ROOM_BYTES", 0)
+    alone = []
+    for room_bytes in range(8000, 11000, 200):  # the kernel asks for more than a row has
+        converter = conversion(builder).converter()
+        first = converter.next_batch(rows_max=1, bytes_max=1 << 16, timeout_s=0)
+        assert first is not None
+        schema, _row = raw_records(first)[-2:]
+        converter._output.out = np.zeros(len(schema[1]) + room_bytes, np.uint8)
+        second = converter.next_batch(rows_max=1, bytes_max=100, timeout_s=0)
+        assert second is not None
+        assert second.progress.open is None or second.progress.open.rows > 0
+        if [value[6:9] for _, value in raw_records(second)] == [b"sch"]:
+            alone.append(second.progress)
+    assert alone
+    assert set(map(str, alone)) == {str(progress(f"{UUID_TEXT}:1", seq=1))}
 
 
 def test_a_transaction_that_does_not_fit_waits_for_the_next_batch() -> None:
