@@ -1,6 +1,7 @@
 """The converter over binlogs written by hand: groups, cuts, resumption, filters, refusals."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -113,7 +114,7 @@ def slowed(builder: BinlogBuilder, monkeypatch: pytest.MonkeyPatch) -> SlowReade
     """Over one file, in windows of a few KB."""
     reader = SlowReader({"mysql-bin.000001": bytes(builder.content)})
     monkeypatch.setattr(feeds, "WINDOW_BYTES", 4096)
-    monkeypatch.setattr(converting.time, "monotonic", lambda: reader.now_s)
+    monkeypatch.setattr(converting, "time", SimpleNamespace(monotonic=lambda: reader.now_s))
     return reader
 
 
@@ -129,7 +130,8 @@ def test_a_backlog_of_which_nothing_is_wanted_is_delivered_as_progress_in_time(
         builder.transaction(number, 8, "audit", [(n, "x") for n in range(20)])
     reader = slowed(builder, monkeypatch)
     converter = Conversion(reader, filter=NO_AUDIT).converter()
-    covered, reads = [], []
+    covered: list[Progress] = []
+    reads: list[int] = []
     while not covered or covered[-1] != progress(f"{UUID_TEXT}:1-500", seq=0):
         began = reader.reads
         batch = converter.next_batch(rows_max=32_768, bytes_max=1 << 20, timeout_s=3.5)
