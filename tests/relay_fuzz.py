@@ -8,16 +8,11 @@ Events are cut to any length, their types, lengths, positions, flags and bodies 
 are made right again, for else nothing but a wrong sum would be found. Prints how often each status came.
 """
 
-import ctypes
-import mmap
-import os
 import random
-import signal
 import struct
 import sys
 import zlib
 from collections import Counter
-from typing import Any
 
 import numpy as np
 
@@ -29,46 +24,11 @@ from producer.relay.runs import new_runs
 from producer.relay.walk import scan_events, walk_events
 from schemas.coordinates import FIRST_POS
 from tests.binlog_bytes import BinlogFile, packet
-
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+from tests.guarded_memory import Area, assert_seeing
 
 PIECE_BYTES_MAX = 500
-AREA_BYTES = 16 * mmap.PAGESIZE
 # The body of a GTID_TAGGED event (a small number is twice itself): version, size, last field; flags 0, uuid, 5, "ab".
 TAGGED = b"\2\2\2" + b"\0\0" + b"\2" + bytes(range(0, 32, 2)) + b"\4\x14" + b"\6\4ab"
-
-
-class Area:
-    """Memory with a forbidden page in front of it and one behind."""
-
-    def __init__(self) -> None:
-        memory = mmap.mmap(-1, AREA_BYTES + 2 * mmap.PAGESIZE)
-        self._octets = np.frombuffer(memory, np.uint8)
-        address = self._octets.ctypes.data
-        for page in (address, address + mmap.PAGESIZE + AREA_BYTES):
-            if ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), mmap.PAGESIZE, 0):
-                raise OSError("mprotect")
-
-    def lay(self, octets: bytes, *, is_at_end: bool) -> Bytes:
-        """``octets`` between nothing and the forbidden page behind, or in front."""
-        start = mmap.PAGESIZE + (AREA_BYTES - len(octets) if is_at_end else 0)
-        made = self._octets[start : start + len(octets)]
-        made[:] = np.frombuffer(octets, np.uint8)
-        return made
-
-    def touch(self, *, is_behind: bool) -> None:
-        """The forbidden page."""
-        self._octets[mmap.PAGESIZE + AREA_BYTES if is_behind else mmap.PAGESIZE - 1].sum()
-
-
-def assert_seeing(area: Area) -> None:
-    """Who touches a forbidden page dies."""
-    for is_behind in (False, True):
-        child = os.fork()
-        if child == 0:
-            area.touch(is_behind=is_behind)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGSEGV
 
 
 def sample(chance: random.Random, *, mariadb: bool) -> list[bytes]:

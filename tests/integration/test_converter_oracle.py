@@ -96,10 +96,10 @@ class _Number(str):
 
 
 def _document(value: object, ours: object) -> object:
-    if isinstance(value, str):  # MariaDB's is text
-        return value
     if "base64:type" in str(ours):  # it drops bytes that are no text
         raise LostError
+    if isinstance(value, str):  # MariaDB's is text
+        return value
     mine = json.loads(str(ours), parse_float=_Number, parse_int=_Number)
     return ours if _is_same(value, mine) else value
 
@@ -121,7 +121,8 @@ def _is_same(theirs: object, ours: object) -> bool:
         text = f"{theirs:f}" if isinstance(theirs, Decimal) else str(theirs)
         return isinstance(ours, _Number) and text == ours
     if isinstance(theirs, datetime):
-        return theirs.isoformat(" ", "microseconds") == ours
+        midnight = f"{ours} 00:00:00.000000"  # it makes a moment of a DATE
+        return theirs.isoformat(" ", "microseconds") in (ours, midnight)
     if isinstance(theirs, time):
         return theirs.isoformat("microseconds") == ours
     return isinstance(theirs, bytes) and theirs.decode() == ours

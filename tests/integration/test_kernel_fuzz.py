@@ -8,13 +8,24 @@ from pathlib import Path
 import pytest
 
 from deploy.servers import DatabaseServer
+from producer.relay.event_types import CHECKSUM_BYTES, HEADER_BYTES
+from schemas.byte_reader import ByteReader
+from schemas.gtid import Flavour
 from tests.binlog_session import logged
 from tests.fix_servers import FLAVOURS
 from tests.integration.test_converter_servers import COMPRESSION
-from tests.type_values import CASES
+from tests.kernel_fuzz import event_starts, size_of
+from tests.type_values import CASES, JSON_VALUES
 
 ROUNDS = 400  # compiled; as plain Python a round takes a hundred times as long
 ROUNDS_UNCOMPILED = 15
+JSON_ROUNDS = 4_000  # of one document each
+WRITE_ROWS = 30
+MODES = {
+    "every day": {"MILLRACE_KERNEL_CHECKED": ""},
+    "checked": {"MILLRACE_KERNEL_CHECKED": "1"},
+    "uncompiled": {"NUMBA_DISABLE_JIT": "1"},
+}
 
 
 @pytest.fixture(params=FLAVOURS, ids=str)
@@ -26,7 +37,7 @@ def server(request: pytest.FixtureRequest) -> DatabaseServer:
 
 
 def _binlogs(server: DatabaseServer, folder: Path) -> list[Path]:
-    """Every type, compressed and not."""
+    """Every type, compressed and not; of MySQL's JSON all that a document can hold, in a file of its own."""
     switch_on, switch_off = COMPRESSION[server.flavour]
     files = []
     for database, before, after in (("fuzz_plain", (), ()), ("fuzz_small", switch_on, switch_off)):
@@ -41,7 +52,34 @@ def _binlogs(server: DatabaseServer, folder: Path) -> list[Path]:
             content = (server.binlog_dir / source.file).read_bytes()
         files.append(folder / database)
         files[-1].write_bytes(content)
-    return files
+    return files if server.flavour is Flavour.MARIADB else [*files, _json_binlog(server, folder)]
+
+
+def _json_binlog(server: DatabaseServer, folder: Path) -> Path:
+    """A source transaction for each of ``JSON_VALUES``: small, large and nested, opaque, every scalar."""
+    with logged(server, "fuzz_json") as source:
+        source.run("CREATE TABLE t (id INT PRIMARY KEY, v JSON)")
+        for place, value in enumerate(JSON_VALUES, 1):
+            source.run(f"INSERT INTO t VALUES ({place}, {value})")
+        source.conversion()
+        content = (server.binlog_dir / source.file).read_bytes()
+    (folder / "fuzz_json").write_bytes(content)
+    return folder / "fuzz_json"
+
+
+def _json_documents(content: bytes) -> list[bytes]:
+    """The bytes of ``v`` in each row of ``_json_binlog``."""
+    documents = []
+    for start in event_starts(content):
+        if content[start + 4] == WRITE_ROWS:
+            end = start + size_of(content, start) - CHECKSUM_BYTES
+            reader = ByteReader(content[start + HEADER_BYTES + 8 : end], "rows")
+            reader.take(reader.uint(2) - 2)  # extra data
+            reader.take(1 + 1 + 1 + 4)  # width, columns present, NULLs, id
+            documents.append(reader.take(reader.uint(4)))
+            reader.end()
+    assert len(documents) == len(JSON_VALUES)
+    return documents
 
 
 def _fuzzed(server: DatabaseServer, files: list[Path], rounds: int, seed: int, **mode: str) -> None:
@@ -60,13 +98,48 @@ def _fuzzed(server: DatabaseServer, files: list[Path], rounds: int, seed: int, *
 def test_damage_ends_in_a_code_and_touches_no_foreign_memory(
     server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """Every type, compressed and not: an access beyond an array would end the run, and so would a missing place.
+    """Every type and form of JSON, compressed and not: an access beyond an array would end the run.
 
-    As plain Python also one in front of an array of numbers; each run proves first that it would see one.
+    So would a missing place; as plain Python also an access in front of an array of numbers. Each run proves first
+    that it would see one.
     """
     files = _binlogs(server, tmp_path)
     _fuzzed(server, files, ROUNDS, 7, MILLRACE_KERNEL_CHECKED="1")
     _fuzzed(server, files, ROUNDS_UNCOMPILED, 8, NUMBA_DISABLE_JIT="1")
+
+
+def _json_fuzzed(server: DatabaseServer, folder: Path, mode: str, rounds: int, seed: int) -> None:
+    documents = folder / "documents"
+    binlog = _json_binlog(server, folder).read_bytes()
+    documents.write_text("\n".join(each.hex() for each in _json_documents(binlog)))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.json_fuzz", f"{seed}", f"{rounds}", documents],
+        env={**os.environ, **MODES[mode]},
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.returncode == 0, f"seed {seed}: {done.returncode} {done.stderr[-3000:]}"
+    assert all(outcome in done.stdout for outcome in ("a document", "BROKEN", "FULL"))
+
+
+def test_damaged_json_is_refused_or_some_document_between_forbidden_pages(
+    mysql_server: DatabaseServer, tmp_path: Path
+) -> None:
+    """Scalars, small and large objects and arrays, opaque values, nested: no byte beyond document, room or stack."""
+    _json_fuzzed(mysql_server, tmp_path, "every day", JSON_ROUNDS, 9)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("mode", "rounds"), [("every day", 400_000), ("checked", 400_000), ("uncompiled", 4_000)]
+)
+def test_much_damaged_json_is_refused_or_some_document_between_forbidden_pages(
+    mysql_server: DatabaseServer, tmp_path: Path, mode: str, rounds: int
+) -> None:
+    """The same for minutes, by another seed each time; with indexes compared, and as plain Python."""
+    _json_fuzzed(mysql_server, tmp_path, mode, rounds, int.from_bytes(os.urandom(3)))
 
 
 @pytest.mark.chaos
