@@ -303,6 +303,10 @@ def test_without_the_checksums_damage_in_a_file_is_read_as_rows(
         damage.test_a_flipped_bit_anywhere_in_the_newest_file_is_cut_off_and_written_again(
             flavour, memory_path / "newest"
         )
+    with pytest.raises(AssertionError, match="zeros stand"):
+        tails.test_zeros_from_any_byte_of_the_last_two_transactions_on_are_cut(
+            flavour, memory_path / "zeros"
+        )
 
 
 @pytest.mark.parametrize("place", ["body", "checksum"])
@@ -334,5 +338,9 @@ def test_without_the_cut_a_torn_tail_stands(
     a_torn_tail_is_not_cut(monkeypatch)
     with pytest.raises(AssertionError, match="a torn tail stands"):
         tails.test_a_torn_tail_is_cut_at_every_byte_of_the_last_two_transactions(
-            flavour, memory_path
+            flavour, memory_path / "torn"
+        )
+    with pytest.raises(AssertionError, match="zeros stand"):
+        tails.test_zeros_from_any_byte_of_the_last_two_transactions_on_are_cut(
+            flavour, memory_path / "zeros"
         )

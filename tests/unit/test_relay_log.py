@@ -87,13 +87,31 @@ def test_a_torn_tail_is_cut_at_every_byte_of_the_last_two_transactions(
         assert position == parse_gtid_set(flavour, text)
 
 
-@pytest.mark.parametrize("zeros", [1, 19, 4096])
-def test_zeros_behind_the_end_are_cut(zeros: int, tmp_path: Path) -> None:
-    """A file system may give the length before the bytes."""
-    file = BinlogFile().transaction()
-    path = lay_file(tmp_path, file.data + bytes(zeros))
-    RelayLog.open(tmp_path, flavour=Flavour.MYSQL).close()
-    assert path.read_bytes() == file.data
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_zeros_from_any_byte_of_the_last_two_transactions_on_are_cut(
+    flavour: Flavour, memory_path: Path
+) -> None:
+    """A file system may give the length before the bytes: to the old end, beyond it, less than a header."""
+    file = BinlogFile(mariadb=flavour is Flavour.MARIADB)
+    for ending in ("xid", "ddl", "xid", "commit"):
+        file.transaction(ending=ending)
+    data = file.data
+    for length in range(file.ends[-3], len(data) + 1):
+        intact = len(data) - len(data[length:].lstrip(b"\0"))  # zeros stand in the file as well
+        wanted = max(end for end in file.ends if end <= intact)
+        rest = len(data) - length
+        for zeros in (rest, rest + 4096, 1, 18, 19, 23) if length in file.ends else (rest,):
+            root = memory_path / f"{length}-{zeros}"
+            path = lay_file(root, data[:length] + bytes(zeros))
+            relay = RelayLog.open(root, flavour=flavour, disk=FaultyFiles(root))
+            end, position = relay.end(), relay.position()
+            relay.close()
+            assert end is not None
+            assert end.pos == wanted, "zeros stand"
+            assert path.read_bytes() == data[:wanted], "zeros stand"
+            count = file.ends.index(wanted)
+            text = f"{SERVER}:1-{count}" if flavour is Flavour.MYSQL else f"0-1-{count}"
+            assert position == parse_gtid_set(flavour, text)
 
 
 @pytest.mark.parametrize("length", [0, 3, 4, 5, 50, 124])
