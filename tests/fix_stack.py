@@ -12,9 +12,10 @@ The session timeout of the service's processes is short, so that what a dead one
 
 import json
 import os
+import signal
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ LOAD_RATE = 100.0
 ROUND_S = 30.0  # of the load: each round has a database of its own, so that its DDL comes anew
 LOOK_S = 0.1
 TREE = Tree("default")
+RUNNING_WORDS = "task running"  # in the log of a process whose task began to move rows
 
 
 def on(flavour: Flavour) -> pytest.MarkDecorator:
@@ -96,11 +98,36 @@ class FaultStack:
         self.end(name)
         return self.launch(name, fault=fault)
 
+    def log_from_here(self, name: str) -> Callable[[], list[str]]:
+        """The lines that a process's log gets from now on: it is one file for all of a session's tests."""
+        log = self.services[name].spec.log
+        size = log.stat().st_size
+
+        def read() -> list[str]:
+            with log.open("rb") as file:
+                file.seek(size)
+                return file.read().decode(errors="replace").splitlines()
+
+        return read
+
     def end(self, name: str) -> None:
         """End a process: in order, but for Spark's, which takes its time."""
         if name == "apply":
             self.services[name].kill()
         self.services[name].stop()
+
+    def kill_together(self, *names: str) -> None:
+        """SIGKILL to all that belongs to processes of the service and servers, in one instant; all have to live."""
+        processes = [
+            self.services[name] if name in self.services else self.servers[name].process
+            for name in names
+        ]
+        assert all(process.is_alive() for process in processes), names
+        for pid in [pid for process in processes for pid in session_members(process.identity)]:
+            with suppress(ProcessLookupError):  # it ended by itself meanwhile
+                os.kill(pid, signal.SIGKILL)
+        for process in processes:
+            process.kill()
 
     def expire(self, process: ServerProcess) -> None:
         """The session timeout of a worker that is dead, at once: its tasks are free."""
@@ -127,8 +154,7 @@ class FaultStack:
 
     def stopped(self, name: str) -> tuple[int, ...]:
         """The processes of the session that are stopped."""
-        members = session_members(self.services[name].identity)
-        return tuple(pid for pid in members if _is_stopped(pid))
+        return stopped_in(self.services[name])
 
     def _wait_passed(self, name: str, is_passed: Callable[[], bool]) -> None:
         try:
@@ -315,6 +341,11 @@ class FaultStack:
     def wait_applied(self) -> None:
         """Everything committed is in the target."""
         self.stack.run_command("task", "wait", APPLY_TASK, "--timeout", str(SETTLE_S))
+
+
+def stopped_in(process: ServerProcess) -> tuple[int, ...]:
+    """The processes of its session that are stopped."""
+    return tuple(pid for pid in session_members(process.identity) if _is_stopped(pid))
 
 
 def _is_stopped(pid: int) -> bool:

@@ -208,6 +208,7 @@ class Slot:
         """A runner's report; only RUNNING and DEGRADED are its to say."""
         if report.state is TaskState.RUNNING and self._running_since_s is None:
             self._running_since_s = time.monotonic()
+            log.info("task running", task=self._name, epoch=lease.epoch)
         self._offer(replace(report, worker=self._place.worker, epoch=lease.epoch))
 
     def _settled(self, tries: Tries) -> Tries:

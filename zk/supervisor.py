@@ -4,7 +4,8 @@ Once a round, one frozen snapshot; ``decide`` (pure) says what to do with each t
 so that a task that is slow to stop holds no other up.
 
 Guarantees
-- While the ensemble is away nothing is decided and running tasks go on, reported as DEGRADED.
+- While the ensemble is away nothing is decided and running tasks go on, DEGRADED: the log says so of each by name, for
+  nobody can read a status then, and says when it runs again.
 - A session found to be over ends every slot: each stops, joins, and is made anew (a new lease, a new epoch) if the
   task is still ours by what the new session reads.
 - A document that can't be read changes nothing about a task that runs (the last good one stays).
@@ -116,6 +117,7 @@ class Supervisor:
         self._laid_in = -1
         self._stuck: set[str] = set()
         self._is_name_taken = False
+        self._away: dict[str, int] = {}  # tasks told of as without the ensemble, under which epoch
         session.on_state(self._state_changed)
 
     def run(self, stop: threading.Event) -> bool:
@@ -127,6 +129,7 @@ class Supervisor:
         try:
             while not stop.is_set():
                 self._look()
+                self._tell_away()
                 self._wake.wait(LOOK_S)
                 self._wake.clear()
         finally:
@@ -243,6 +246,16 @@ class Supervisor:
         if not self._is_name_taken:
             log.error("another worker has this name: nothing is run until it is free", error=error)
         self._is_name_taken = True
+
+    def _tell_away(self) -> None:
+        """Once for each task, and once when it is over; a new run says for itself that it runs."""
+        for name, report in self.reports().items():
+            if report.code == "MR-4001" and name not in self._away:
+                self._away[name] = report.epoch
+                told = {"why": report.why, "code": report.code, "fix": report.fix}
+                log.warning("task degraded", task=name, **told)
+            if report.state is TaskState.RUNNING and self._away.pop(name, None) == report.epoch:
+                log.info("task running", task=name, epoch=report.epoch)
 
     def _tell_stuck(self, name: str) -> None:
         self._stuck.add(name)

@@ -64,7 +64,11 @@ def test_rows_go_on_while_zookeeper_is_away_and_after_its_sessions_have_ended(
     with fault_stack.load("ensemble"):
         fault_stack.wait_published()
         _goes_on_without(
-            fault_stack, zookeeper.pause, zookeeper.resume, for_s=3 * SESSION_TIMEOUT_S
+            fault_stack,
+            zookeeper.pause,
+            zookeeper.resume,
+            for_s=3 * SESSION_TIMEOUT_S,
+            ends_sessions=True,
         )
     fault_stack.settle()
 
@@ -74,19 +78,31 @@ def test_rows_go_on_while_zookeeper_is_away_and_after_its_sessions_have_ended(
 def test_rows_go_on_for_minutes_without_an_ensemble_that_comes_back_with_its_data(
     fault_stack: FaultStack,
 ) -> None:
-    """Killed, and started again after three minutes."""
+    """Killed, and started again after three minutes: it counts sessions from its start, so these go on."""
     zookeeper = fault_stack.stack.zookeeper
     with fault_stack.load("minutes"):
         fault_stack.wait_published()
-        _goes_on_without(fault_stack, zookeeper.kill, zookeeper.start, for_s=180)
+        _goes_on_without(
+            fault_stack, zookeeper.kill, zookeeper.start, for_s=180, ends_sessions=False
+        )
     fault_stack.settle()
 
 
 def _goes_on_without(
-    stack: FaultStack, leave: Callable[[], None], come_back: Callable[[], None], *, for_s: float
+    stack: FaultStack,
+    leave: Callable[[], None],
+    come_back: Callable[[], None],
+    *,
+    for_s: float,
+    ends_sessions: bool,
 ) -> None:
-    """New databases arrive for so long without the ensemble; both tasks say DEGRADED; behind it both run."""
-    before = {task: stack.epoch(task) for task in (CAPTURE_TASK, APPLY_TASK)}
+    """New databases arrive for so long without the ensemble; both tasks say DEGRADED, and RUNNING behind it.
+
+    A lease goes with its session: the epoch is the same where that outlived the outage, else greater.
+    """
+    owners = {CAPTURE_TASK: "worker", APPLY_TASK: "apply"}
+    before = {task: stack.wait_report(task, TaskState.RUNNING).epoch for task in owners}
+    logs = {task: stack.log_from_here(name) for task, name in owners.items()}
     leave()
     left_s = time.monotonic()
     try:
@@ -103,13 +119,24 @@ def _goes_on_without(
         asked = stack.stack.try_command("status", "--json")
         assert asked.returncode == 1
         assert "MR-4001" in asked.stderr
-        for name in ("worker", "apply"):
-            assert "MR-4001" in stack.services[name].spec.log.read_text()
+        for task, log in logs.items():
+            (told,) = _lines(log, task, "task degraded")
+            assert "code=MR-4001" in told
     finally:
         come_back()
-    for task, epoch in before.items():
-        assert stack.wait_report(task, TaskState.RUNNING).epoch >= epoch
+    for task, log in logs.items():
+        eventually(
+            partial(_lines, log, task, "task running"), timeout_s=90, what=f"{task} says RUNNING"
+        )
+        if ends_sessions:
+            stack.wait_epoch_after(task, before[task])
+        assert (stack.wait_report(task, TaskState.RUNNING).epoch > before[task]) is ends_sessions
     stack.fill("is_back", rows=10)  # by owners that hold their leases
+
+
+def _lines(log: Callable[[], list[str]], task: str, event: str) -> list[str]:
+    """What a log says of a task with this event."""
+    return [line for line in log() if event in line and f"task={task}" in line.split()]
 
 
 @pytest.mark.chaos

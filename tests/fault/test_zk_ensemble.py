@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from deploy.servers import ZooKeeperServer
 from millrace.errors import Retryable
@@ -49,7 +50,7 @@ def _seen_running(session: Session, ensemble: Ensemble) -> bool:
 def test_tasks_go_on_degraded_while_the_ensemble_is_away_and_recover(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:
-    """Killed and started again within the session timeout: not one runner is disturbed."""
+    """Killed and started again within the session timeout: not one runner is disturbed; the log says both, by name."""
     ticks = 0
 
     def script(_task: TaskDocument, lease: HeldLease, stop: threading.Event) -> None:
@@ -67,8 +68,20 @@ def test_tasks_go_on_degraded_while_the_ensemble_is_away_and_recover(
         ensemble.session() as of_scheduler,
         supervised(own, ensemble.tree, runner) as supervisor,
         scheduled(of_scheduler, ensemble.tree),
+        capture_logs() as logged,
     ):
+
+        def told() -> list[tuple[object, ...]]:
+            return [
+                (line["event"], line["task"], line.get("code"), line.get("epoch"))
+                for line in tuple(logged)
+                if line["event"] in ("task degraded", "task running")
+            ]
+
         eventually(lambda: _seen_running(session, ensemble))
+        (epoch,) = runner.epochs("shop-capture")
+        runs = ("task running", "shop-capture", None, epoch)
+        assert told() == [runs]
         new_zookeeper.kill()
         eventually(lambda: _is(supervisor, TaskState.DEGRADED))
         assert supervisor.reports()["shop-capture"].code == "MR-4001"
@@ -78,6 +91,8 @@ def test_tasks_go_on_degraded_while_the_ensemble_is_away_and_recover(
         eventually(lambda: _is(supervisor, TaskState.RUNNING))
         eventually(lambda: _seen_running(session, ensemble))
         assert len(runner.starts) == 1
+        degraded = ("task degraded", "shop-capture", "MR-4001", None)
+        eventually(lambda: told() == [runs, degraded, runs], what="told once each")
 
 
 def test_a_task_that_fails_while_the_ensemble_is_away_waits_for_it(
