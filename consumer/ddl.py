@@ -9,6 +9,8 @@
     1 and 2          no intent                               all of it
     2 and 3          intent, state as before                 executes
     3 and 4          intent, state differs                   marks it done
+    refused in 3     the task stops, the intent says so: what an operator mends then is no sign that the statement was
+                     executed, and a resumed task begins with 2
     in 3             MySQL and MariaDB 11 end a table's statement whole: one of the two above. A DROP of several
                      tables can
                      stand half done on MariaDB: Fatal MR-5040, an operator decides (``decision`` of the intent);
@@ -42,7 +44,7 @@ AFTER_INTENT = register("apply.ddl_after_intent")
 AFTER_EXECUTE = register("apply.ddl_after_execute")
 
 LOCK_S = 30
-DONE, EXECUTE, UNDECIDED = "done", "execute", ""
+DONE, EXECUTE, UNDECIDED, REFUSED = "done", "execute", "", "refused"
 
 _log = get_logger("apply.ddl")
 
@@ -61,13 +63,20 @@ def apply_ddl(endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPla
     try:
         if is_covered(record, place.before):
             return _pass_over(session, owner, place)
-        statement = classify(record.statement.sql, _default_database(record), _mode(record))
+        statement = _named_here(
+            session, classify(record.statement.sql, _default_database(record), _mode(record))
+        )
         if statement.kind in RECORDED_KINDS or statement.kind in (Kind.TEMPORARY, Kind.TRANSACTION):
             return _leave_out(session, owner, record, statement, place)
         _lock(session, owner.task)
         return _once(session, owner, record, statement, place)
     finally:
         session.close()
+
+
+def _named_here(session: TargetConnection, statement: Statement) -> Statement:
+    ((folds,),) = session.query("SELECT @@lower_case_table_names")
+    return statement.in_small_letters() if folds == 1 else statement
 
 
 def _pass_over(session: TargetConnection, owner: Owner, place: DdlPlace) -> set[str]:
@@ -113,19 +122,22 @@ def _once(
         (owner.task, seq),
     )
     now = read_state(session, statement)
-    if found:
-        decision = str(found[0][1]) or decide(
-            json.loads(str(found[0][0])), now, statement, session.flavour
-        )
-    else:
+    told = str(found[0][1]) if found else ""
+    if not found or told == REFUSED:
         _intend(session, owner, record, now)
-        decision = UNDECIDED if not _is_understood(statement) else EXECUTE
+        decision = EXECUTE if _is_understood(statement) else UNDECIDED
+    else:
+        decision = told or decide(json.loads(str(found[0][0])), now, statement, session.flavour)
     session.commit()
     if decision == UNDECIDED:
         raise _undecided(record, statement)
     fault_point(AFTER_INTENT)
     if decision == EXECUTE:
-        _execute(session, record, statement)
+        try:
+            _execute(session, record, statement)
+        except Fatal:
+            _refuse(session.endpoint, owner, record, statement, now)
+            raise
         fault_point(AFTER_EXECUTE)
         session.close()
         session = open_session(session.endpoint, owner)
@@ -138,6 +150,27 @@ def _once(
     session.commit()
     session.close()
     return {name.database for name in statement.tables} | set(statement.databases)
+
+
+def _refuse(
+    endpoint: Endpoint,
+    owner: Owner,
+    record: DdlRecord,
+    statement: Statement,
+    before: Mapping[str, str],
+) -> None:
+    """The server would not and nothing differs: whatever an operator mends now is no sign that it was executed."""
+    session = open_session(endpoint, owner)
+    try:
+        check_fence(session, owner)
+        if read_state(session, statement) == before:
+            session.query(
+                f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
+                (REFUSED, owner.task, record.source.seq),
+            )
+        session.commit()
+    finally:
+        session.close()
 
 
 def _is_understood(statement: Statement) -> bool:
@@ -153,7 +186,7 @@ def _intend(
     session: TargetConnection, owner: Owner, record: DdlRecord, state: Mapping[str, str]
 ) -> None:
     session.query(
-        f"INSERT INTO {DATABASE}.ddl_intent VALUES (%s, %s, %s, %s, '')",
+        f"REPLACE INTO {DATABASE}.ddl_intent VALUES (%s, %s, %s, %s, '')",
         (owner.task, record.source.seq, record.statement.sql, json.dumps(state, sort_keys=True)),
     )
 

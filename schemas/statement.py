@@ -13,7 +13,7 @@ into (``tables`` is empty).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from schemas.sql_tokens import DEFAULT_MODE, SqlMode, Token, tokenize
@@ -89,6 +89,10 @@ class TableName:
     is_qualified: bool = field(compare=False)
 
 
+def _small(name: TableName) -> TableName:
+    return replace(name, database=name.database.lower(), table=name.table.lower())
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """``tables`` are created, changed, renamed (old, new, old, new …) or dropped; ``references`` are only read
@@ -104,6 +108,15 @@ class Statement:
     databases: tuple[str, ...] = ()
     opens_transaction: bool = False
     selects_rows: bool = False
+
+    def in_small_letters(self) -> "Statement":
+        """As a server with ``lower_case_table_names=1`` names what it is about."""
+        return replace(
+            self,
+            tables=tuple(map(_small, self.tables)),
+            references=tuple(map(_small, self.references)),
+            databases=tuple(map(str.lower, self.databases)),
+        )
 
     def recorded_text(self, sql: str) -> str:
         """The text that may be recorded: account statements can hold passwords and are cut to their keywords."""

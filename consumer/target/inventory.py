@@ -73,7 +73,7 @@ def read_inventory(
     databases: Set[str] | None = None,
     known: Inventory | None = None,
 ) -> Inventory:
-    """Ask for these databases (None: all) and keep the rest of ``known``.
+    """Ask for these databases (None: all) and those with foreign keys into them, and keep the rest of ``known``.
 
     One database at a time: a condition over all of them makes MariaDB open every view of its own, each time (and
     11.4.5 has crashed at it).
@@ -82,7 +82,9 @@ def read_inventory(
         _text(name)
         for (name,) in connection.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
     }
-    asked = present if databases is None else databases
+    asked = present if databases is None else set(databases)
+    if known is not None:  # a parent that is renamed takes what its children refer to along
+        asked |= {key.child[0] for key in known.foreign_keys if key.parent[0] in asked}
     tables = {} if known is None else {k: t for k, t in known.tables.items() if k[0] not in asked}
     foreign = [] if known is None else [f for f in known.foreign_keys if f.child[0] not in asked]
     for database in sorted((asked & present) - set(_SYSTEM)):

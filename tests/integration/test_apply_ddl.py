@@ -3,13 +3,15 @@
 import json
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from consumer import ddl
 from consumer.target.connection import connect
-from deploy.servers import DatabaseServer
+from deploy.servers import DatabaseServer, ServerOptions
 from millrace.errors import Fatal, Retryable
+from schemas.gtid import Flavour
 from tests.apply_local import (
     LocalRecords,
     apply_task,
@@ -202,6 +204,73 @@ def test_what_can_t_be_executed_waits_for_an_operator(
     applier = run_once(target_server, apply_task(name), stream)
     assert applier.mark.seq == 3
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.t") == [(0,)]
+
+
+def test_a_refused_statement_is_executed_when_what_it_lacked_is_there(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """The operator mends the target, as the fix says; that something differs then is no sign that it was executed."""
+    stream = RecordStream()
+    stream.ddl(f"CREATE DATABASE {name}")
+    stream.ddl("ALTER TABLE lost ADD x INT", database=name)
+    stream.commit()
+    for _ in range(2):
+        applier = started(target_server, apply_task(name))
+        with pytest.raises(Fatal, match="MR-5041"):
+            applier.process(LocalRecords(stream.values), ignore)
+        applier.close()
+    target_server.execute("CREATE TABLE lost (id INT PRIMARY KEY)", db=name)
+    run_once(target_server, apply_task(name), stream)
+    assert [row[0] for row in target_server.execute(f"SHOW COLUMNS FROM {name}.lost")] == [
+        "id",
+        "x",
+    ]
+
+
+def test_a_parent_that_moves_keeps_its_children_in_order(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """The child is in another database: its foreign key is asked for again, though no statement named it."""
+    other = f"{name}_c"
+    target_server.execute(f"CREATE DATABASE {other}")
+    try:
+        stream = RecordStream()
+        stream.ddl(f"CREATE DATABASE {name}")
+        stream.ddl("CREATE TABLE p (id INT PRIMARY KEY)", database=name)
+        stream.ddl(
+            f"CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES {name}.p (id))",
+            database=other,
+        )
+        stream.ddl("RENAME TABLE p TO q", database=name)
+        applier = run_once(target_server, apply_task(name), stream)
+        (foreign,) = applier.catalogue.inventory.foreign_keys
+        assert foreign.parent == (name, "q")
+    finally:
+        target_server.execute(f"DROP DATABASE {other}")
+
+
+def test_capital_letters_in_a_statement_are_not_other_tables_where_the_server_folds_them(
+    tmp_path: Path,
+) -> None:
+    """The rows behind it meet the structure it made: `lower_case_table_names=1`."""
+    name = "folded"
+    folds = ServerOptions(extra=("--lower-case-table-names=1",))
+    server = DatabaseServer.of(Flavour.MARIADB, tmp_path, folds)
+    server.start()
+    try:
+        stream = RecordStream()
+        stream.ddl("CREATE DATABASE Folded")
+        stream.ddl("CREATE TABLE Folded.T (id INT PRIMARY KEY)")
+        stream.insert(table(name, "t", integer("id")), {"id": 1})
+        stream.commit()
+        stream.ddl("ALTER TABLE Folded.T ADD n INT", database=name)
+        new = table(name, "t", integer("id"), integer("n", nullable=True))
+        stream.insert(new, {"id": 2, "n": 3})
+        stream.commit()
+        run_once(server, apply_task(name), stream)
+        assert server.execute("SELECT * FROM folded.t ORDER BY id") == [(1, None), (2, 3)]
+    finally:
+        server.discard()
 
 
 def test_create_table_select_gets_its_rows_from_the_records(

@@ -249,6 +249,11 @@ def _read_same(session: ModelSession, _: Found, arguments: Values) -> tuple[list
     return [(1,)] if row is not None and row[5:] == arguments[5:] else [], 0
 
 
+@statement(r"SELECT @@lower_case_table_names")
+def _name_case(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [(0,)], 0
+
+
 @statement(r"SELECT IS_USED_LOCK")
 def _lock_holder(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
     return [(session.server.named_locks.get(arguments[0]),)], 0
