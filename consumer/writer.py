@@ -29,7 +29,7 @@ from consumer.rows import Rows, Template, find_keys
 from consumer.target.connection import LENIENT_MODE, STRICT_MODE, TargetConnection
 from consumer.target.progress import DATABASE
 from consumer.workshop import Workshop, slots_of
-from millrace.errors import Fatal
+from millrace.errors import Fatal, MillraceError
 from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour
 
@@ -155,16 +155,15 @@ class RowWriter:
     def _write_one(self, rows: Rows, number: int, which: str = "") -> int:
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
         sql = self._filled(rows, number, self._workshop.template(slot, which or _OPS[op]))
-        if not rows.records[number, IS_ODD]:
+        if not (rows.records[number, IS_ODD] and self._has_index_zero(rows, number)):
             return self._run(sql)
         # an ENUM's index 0 can't be written in a strict mode
-        lenient = self._has_index_zero(rows, number)
-        if lenient:
-            self._connection.run(b"SET SESSION sql_mode='" + LENIENT_MODE.encode() + b"'")
-        matched = self._run(sql)
-        if lenient:
-            self._connection.run(b"SET SESSION sql_mode='" + STRICT_MODE.encode() + b"'")
-        return matched
+        self._connection.run(b"SET SESSION sql_mode='" + LENIENT_MODE.encode() + b"'")
+        try:
+            return self._run(sql)
+        finally:  # also behind a refusal, which the policy may pass over
+            if self._connection.is_open:  # else what is told stays the reason
+                self._connection.run(b"SET SESSION sql_mode='" + STRICT_MODE.encode() + b"'")
 
     def _filled(self, rows: Rows, number: int, template: Template) -> bytes:
         binding = self._workshop.binding(int(rows.records[number, SLOT]))
@@ -178,11 +177,14 @@ class RowWriter:
         return any("int" in branches and "string" in branches for branches in layout.branches)
 
     def settle(self) -> None:
-        """Back to the session's usual state, also after a failure."""
+        """Back to the session's usual state, also after a failure; closed where that fails."""
         self._checks_foreign_keys = True
-        self._connection.run(
-            b"SET SESSION foreign_key_checks=1, sql_mode='" + STRICT_MODE.encode() + b"'"
-        )
+        usual = b"SET SESSION foreign_key_checks=1, sql_mode='" + STRICT_MODE.encode() + b"'"
+        try:
+            self._connection.run(usual)
+        except MillraceError:
+            self._connection.close()
+            raise
 
     # ---- one by one -------------------------------------------------------------------------------
 

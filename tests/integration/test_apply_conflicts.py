@@ -5,8 +5,18 @@ import pytest
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from schemas.documents import ConflictPolicy
+from schemas.table import Column, ColumnType, TypeCode
 from tests.apply_local import LocalRecords, apply_task, backwards, ignore, run_once, started
-from tests.apply_tables import ACCOUNTS_SQL, account, accounts, integer, table, uuid
+from tests.apply_tables import (
+    ACCOUNTS_SQL,
+    UTF8,
+    account,
+    accounts,
+    integer,
+    table,
+    text,
+    uuid,
+)
 from tests.apply_topic import RecordStream
 
 
@@ -198,3 +208,30 @@ def test_conflicts_are_decided_as_asked_and_recorded(
         "SELECT seq, op, decision FROM millrace.conflict WHERE task = %s ORDER BY seq", (name,)
     )
     assert found == [(1, "c", str(policy)), (2, "u", str(policy)), (3, "d", str(policy))]
+
+
+def test_a_row_that_is_skipped_leaves_the_next_its_strict_mode(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """An ENUM's index 0 is written without the strict mode; if that fails, the next value is still not cut."""
+    target_server.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, e ENUM('x'), v VARCHAR(3))"
+        " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci",
+        db=name,
+    )
+    target_server.execute(f"INSERT INTO {name}.t VALUES (1, 'x', 'old')")
+    labels = Column("e", ColumnType(TypeCode.ENUM, 1, text=UTF8, labels=("x",)), True)
+    made, stream = table(name, "t", integer("id"), labels, text("v")), RecordStream()
+    stream.insert(made, {"id": 1, "e": 0, "v": "new"})
+    stream.commit()
+    task = apply_task(name, conflict=ConflictPolicy.SKIP)
+    applier = started(target_server, task)
+    applier.process(LocalRecords(stream.values, is_large=False), ignore)
+    first = len(stream.values)
+    stream.insert(made, {"id": 2, "e": "x", "v": "too long"})
+    stream.commit()
+    with pytest.raises(Fatal) as caught:
+        applier.process(LocalRecords(stream.values[first:], first, is_large=False), ignore)
+    applier.close()
+    assert (caught.value.code, caught.value.context["seq"]) == ("MR-5011", "2")
+    assert target_server.execute(f"SELECT id, v FROM {name}.t") == [(1, "old")]
