@@ -10,9 +10,14 @@ rolls back and uses ``write_carefully``, which finds the row, and decides it by 
     UPDATE finds no row      MR-5010    REPLACE with the after image         left as it is
     UPDATE meets another     MR-5010    DELETE its row, REPLACE              left as it is
     DELETE finds no row      MR-5010    nothing to delete                    the same
+    a foreign key forbids    MR-5010    as above                             left as it is
 
-What was decided is written to ``millrace.conflict`` in the same target transaction. A table without a key has no row
-to overwrite: the policy ``overwrite`` refuses it, MR-5010.
+What was decided is written to ``millrace.conflict`` in the same target transaction: the record and why, not the rows
+that were in its way. A table without a key has no row to overwrite: the policy ``overwrite`` refuses it, MR-5010.
+
+What overwrites runs without foreign key checks: no cascade is fired and no child holds it up. Children of a row that
+was removed stay as they are, also where the source's cascade is not logged and would have changed them: until a record
+of theirs comes they refer to the row that took its place, or to none.
 """
 
 from collections.abc import Iterator
@@ -213,7 +218,8 @@ class RowWriter:
                 raise self._named(
                     rows, number, f"{why}; a table without a key has no row to overwrite"
                 )
-            if op == OP_UPDATE:
+            self._set_foreign_key_checks(wanted=False)  # the next row sets it as it wants
+            if op != OP_CREATE:
                 self._write_one(rows, number, "delete")
             if op != OP_DELETE:
                 self._write_one(rows, number, "replace")

@@ -235,3 +235,41 @@ def test_a_row_that_is_skipped_leaves_the_next_its_strict_mode(
     applier.close()
     assert (caught.value.code, caught.value.context["seq"]) == ("MR-5011", "2")
     assert target_server.execute(f"SELECT id, v FROM {name}.t") == [(1, "old")]
+
+
+def test_overwriting_a_row_leaves_the_children_of_all_that_it_removes(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """No row of another table is deleted, changed, or holds it up; what is not overwritten cascades as ever."""
+    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY, code INT UNIQUE)", db=name)
+    actions = {"gone": "CASCADE", "cut": "SET NULL", "held": "RESTRICT"}
+    for which, action in actions.items():
+        target_server.execute(
+            f"CREATE TABLE {which} (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id)"
+            f" ON DELETE {action})",
+            db=name,
+        )
+    target_server.execute("INSERT INTO p VALUES (1, 10), (2, 20), (3, 30), (4, 40)", db=name)
+    for which in actions:
+        target_server.execute(f"INSERT INTO {which} VALUES (11, 1), (12, 2), (13, 3)", db=name)
+    target_server.execute("INSERT INTO gone VALUES (14, 4)", db=name)
+    parent = table(name, "p", integer("id"), integer("code", nullable=True))
+    child = table(name, "gone", integer("id"), integer("p", nullable=True))
+    stream = RecordStream()
+    stream.update(parent, {"id": 1, "code": 10}, {"id": 1, "code": 20})  # 2 is in its way
+    stream.insert(child, {"id": 15, "p": 1})
+    stream.insert(child, {"id": 16, "p": 9})
+    stream.delete(parent, {"id": 3, "code": 30})
+    stream.delete(parent, {"id": 4, "code": 40})
+    stream.commit()
+    run_once(target_server, apply_task(name, conflict=ConflictPolicy.OVERWRITE), stream)
+    assert target_server.execute(f"SELECT id, code FROM {name}.p") == [(1, 20)]
+    left = [(11, 1), (12, 2), (13, 3)]
+    for which in ("cut", "held"):
+        assert target_server.execute(f"SELECT id, p FROM {name}.{which} ORDER BY id") == left
+    rows = target_server.execute(f"SELECT id, p FROM {name}.gone ORDER BY id")
+    assert rows == [*left, (15, 1), (16, 9)]
+    found = target_server.execute(
+        "SELECT seq, op, decision FROM millrace.conflict WHERE task = %s ORDER BY seq", (name,)
+    )
+    assert found == [(1, "u", "overwrite"), (3, "c", "overwrite"), (4, "d", "overwrite")]
