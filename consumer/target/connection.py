@@ -46,36 +46,21 @@ LOCK_WAIT_S = (
 STRICT_MODE = "NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES,ALLOW_INVALID_DATES"
 LENIENT_MODE = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"  # for an ENUM's index 0 alone
 
-_AWAY = {
-    0,
-    1053,
-    1152,
-    1156,
-    1158,
-    1159,
-    1160,
-    1161,
-    1180,
-    1184,
-    1317,
-    1927,
-    1969,
-    2002,
-    2003,
-    2006,
-    2013,
-    2014,
-    2055,
-    3032,
-    3169,
-    4031,
-}
-_LOGIN = {1045, 1129, 1130, 1251, 1698, 1820, 1862, 2061, 3118}
+# By the server's number; below 100 they are those of its file layer.
+_AWAY = {0, 1053, 1152, 1156, 1158, 1159, 1160, 1161, 1180, 1184, 1317, 1927, 1969}
+_AWAY |= {2002, 2003, 2006, 2013, 2014, 2055, 3024, 3032, 3168, 3169, 4031}
+# no working member of its group: Galera, NDB, a hook of Group Replication, whose primary changes or which stops
+_AWAY |= {1047, 1297, 3100, 3781, 3782, 3783, 3796, 3797, 3798, 3799, 4094}
+_LOGIN = {1045, 1129, 1130, 1251, 1698, 1820, 1862, 2061, 3118, 3955, 4151}
 _PRIVILEGE = {1044, 1142, 1143, 1227, 1370, 1410}
-_READ_ONLY = {1036, 1290, 1792, 1836}
-_CONNECTIONS = {1040, 1203, 1226}
-_LOCKS = {1205, 1213, 3572}
-_DISK = {3, 20, 1021, 1026, 1114, 3675}
+_READ_ONLY = {1036, 1290, 1792, 1836, 1874, 3989}
+_LIMITS = {1040, 1203, 1226}
+_LIMITS |= {1135, 1206, 1587, 1637}  # threads, memory for locks, files, target transactions
+_LIMITS |= {5, 1037, 1041, 1998, 3015, 3044, 3950, 3985, 4081, 4082}  # memory
+_LOCKS = {1205, 1213, 1689, 3572}
+_LOCKS |= {1020, 1412}  # what the target transaction has seen was changed since
+_LOCKS |= {1964, 3101}  # at commit: the one before it failed, another member was first
+_DISK = {3, 20, 1021, 1026, 1114, 1878, 3675, 3884}
 CONFLICTS = {1022, 1062, 1169, 1216, 1217, 1451, 1452, 1557, 1586, 1761, 1762}
 _NO_TABLE = {1049, 1051, 1146}
 _NO_COLUMN = {1054}
@@ -276,7 +261,7 @@ def translated(exc: Exception, **context: Any) -> MillraceError:
     for numbers, code in (
         (_AWAY, "MR-5001"),
         (_READ_ONLY, "MR-5003"),
-        (_CONNECTIONS, "MR-5004"),
+        (_LIMITS, "MR-5004"),
         (_LOCKS, "MR-5005"),
         (_DISK, "MR-5006"),
     ):

@@ -6,7 +6,8 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-5001",
         "the target can't be reached",
-        "No writable server of the target set answers, or a connection to it broke.",
+        "No writable server of the target set answers, a connection to it broke, or it is no working member of its group"
+        " (Group Replication, Galera) now.",
         "Check the servers of the set and the way to them; the task goes on by itself.",
     ),
     Code(
@@ -25,14 +26,14 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-5004",
-        "the target has no connection left",
-        "max_connections or the account's own limit is reached.",
+        "the target is at a limit",
+        "max_connections or the account's own limit is reached, or the server has no memory or threads left.",
         "Raise the limit or lower `lanes`; the task goes on by itself.",
     ),
     Code(
         "MR-5005",
         "a target transaction lost a lock",
-        "A deadlock or a lock wait timeout: somebody else writes the same rows.",
+        "A deadlock or a lock wait timeout: somebody else writes the same rows, here or on another member of the group.",
         "Nothing to do: the target transaction is repeated. If it lasts, find who else writes there.",
     ),
     Code(
