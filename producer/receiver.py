@@ -25,7 +25,7 @@ from millrace.errors import Retryable
 from millrace.log import get_logger
 from producer.relay.log import RelayLog, ResumePoint
 from producer.relay.reader import RelayReader
-from producer.source.binlog_files import find_file, list_binlog_files, previous_gtids
+from producer.source.binlog_files import find_file, list_binlog_files
 from producer.source.connection import Login, SourceConnection
 from producer.source.dump import POSITION_MAX, Reader, start_dump
 from producer.source.identity import Identity, ask_identity
@@ -138,10 +138,12 @@ class Receiver:
                 self._receive(connection, resume, stop)
                 return
             wanted = self._wanted_of_source()
-            file = find_file(connection, flavour=identity.flavour, wanted=wanted)
-            subdir = self._relay.begin_subdir(identity.server)
-            log.info("relay sub-directory begun", subdir=str(subdir), file=file, wanted=str(wanted))
-            self._relay.begin_file(file)
+            begin = find_file(connection, flavour=identity.flavour, wanted=wanted)
+            subdir = self._relay.begin_subdir(identity.server, before=begin.before)
+            log.info(
+                "relay sub-directory begun", subdir=str(subdir), file=begin.file, wanted=str(wanted)
+            )
+            self._relay.begin_file(begin.file)
             self._is_continuous = True
             point = self._relay.resume_point()
             assert point is not None  # a file was begun just now
@@ -163,9 +165,9 @@ class Receiver:
                 return resume if is_ours or (at is not None and not self._is_whole) else None
             begin = reader.first()
         oldest = find_file(connection, flavour=identity.flavour, wanted=None)
-        before = previous_gtids(connection, flavour=identity.flavour, file=oldest)
         relay_before = self._relay.position_before(begin) if begin is not None else None
-        return resume if relay_before is not None and before.includes(relay_before) else None
+        is_older = relay_before is not None and oldest.before.includes(relay_before)
+        return resume if is_older else None
 
     def _wanted_of_source(self) -> GtidPosition | None:
         """What the new sub-directory must begin with: what the relay log has already need not come again."""

@@ -24,6 +24,7 @@ __all__ = [
     "MariadbGtidSet",
     "parse_gtid",
     "parse_gtid_set",
+    "unite",
 ]
 
 
@@ -35,3 +36,14 @@ def parse_gtid_set(flavour: Flavour, text: str) -> GtidPosition:
 def parse_gtid(flavour: Flavour, text: str) -> Gtid | MariadbGtid:
     """One transaction of this flavour; Fatal MR-6001."""
     return Gtid.parse(text) if flavour is Flavour.MYSQL else MariadbGtid.parse(text)
+
+
+def unite(known: GtidPosition, other: GtidPosition) -> GtidPosition:
+    """Everything that is in one of the two; both are of one flavour."""
+    if isinstance(known, GtidSet) and isinstance(other, GtidSet):
+        return known | other
+    assert isinstance(known, MariadbGtidSet)
+    assert isinstance(other, MariadbGtidSet)
+    for gtid in other.gtids():
+        known = known if known.covers(gtid) else known.advanced(gtid)
+    return known

@@ -133,7 +133,7 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-1031",
         "transactions that are needed were purged",
-        "No admissible member still has the binlog that holds the first transaction wanted.",
+        "No admissible member has the binlog that holds the first transaction wanted: purged, or a backup came without it.",
         "Start the task at a later GTID set after reloading the target, or restore the binlogs; keep them for longer.",
     ),
     Code(

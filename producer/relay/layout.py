@@ -6,10 +6,11 @@
         <server>.<6-digit seq>/         <server>: MySQL's server_uuid; MariaDB's <domain>-<server_id>
             mysql-bin.000001            the server's own files under the server's own names
             relay.meta                  TOML: binlog-name, binlog-pos, binlog-gtid
+            relay.before                what the server had executed and logged in none of these files, as a GTID set
 
 Numbers order names, never text: seq and file numbers grow beyond their padding (``mysql-bin.999999``, ``….1000000``).
 The index and relay.meta repeat what the files say: nobody reads them but people, and what is missing or disagrees is
-written anew at start.
+written anew at start. relay.before is not: a server that was rebuilt from a backup says it, its files don't.
 
 Guarantees: a replaced file is there whole, old or new, after any crash of the process; after a power cut too if it was
 asked to be durable, else it may be one that can't be used. Not done here: binlog contents.
@@ -26,9 +27,11 @@ from pathlib import Path
 
 from millrace.errors import Fatal
 from producer.relay.files import DISK, Files, read_all, write_all
+from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 
 INDEX_NAME = "server-uuid.index"
 META_NAME = "relay.meta"
+BEFORE_NAME = "relay.before"
 LOCK_NAME = "lock"
 BESIDE = ".new"  # ends the name of a file that is being written to take another's place
 SEQ_DIGITS = 6
@@ -125,6 +128,22 @@ def read_meta(directory: Path, files: Files = DISK) -> Meta | None:
     return Meta(name, pos, gtid)
 
 
+def write_before(directory: Path, before: GtidPosition, files: Files = DISK) -> None:
+    """Once, before the first file of a sub-directory is begun."""
+    replace_file(directory / BEFORE_NAME, f"{before}\n", is_durable=True, files=files)
+
+
+def read_before(directory: Path, flavour: Flavour, files: Files = DISK) -> GtidPosition | None:
+    """None when there is none: what the files say is all. Fatal MR-2004."""
+    try:
+        return parse_gtid_set(flavour, read_all(files, directory / BEFORE_NAME).decode().strip())
+    except FileNotFoundError:
+        return None
+    except (UnicodeDecodeError, Fatal) as error:
+        message = f"{BEFORE_NAME} can't be read: {error}"
+        raise Fatal("MR-2004", message, directory=directory) from error
+
+
 def replace_file(path: Path, text: str, *, is_durable: bool, files: Files = DISK) -> None:
     """Put ``text`` in the place of ``path`` in one step."""
     beside = path.with_name(path.name + BESIDE)
@@ -142,7 +161,7 @@ def replace_file(path: Path, text: str, *, is_durable: bool, files: Files = DISK
 
 def remove_subdir(directory: Path, files: Files = DISK) -> bool:
     """Remove a sub-directory without binlog files; False when it holds what is not ours, which stays."""
-    for name in (META_NAME, META_NAME + BESIDE):
+    for name in (META_NAME, META_NAME + BESIDE, BEFORE_NAME, BEFORE_NAME + BESIDE):
         files.unlink(directory / name)
     try:
         files.remove_directory(directory)

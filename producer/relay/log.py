@@ -5,7 +5,7 @@ transaction, whatever else has been written. The order of steps, and what a cras
 
 | step                                     | a crash behind it leaves                                             |
 |------------------------------------------|----------------------------------------------------------------------|
-| new sub-directory, index                 | an empty sub-directory: removed at the next start                    |
+| new sub-directory, relay.before, index   | an empty sub-directory: removed at the next start                    |
 | new file with its magic                  | a file without a head: removed at the next start (``recovery``)      |
 | write of event bytes, whole or in part   | a torn tail: cut back to the last whole transaction                  |
 | fsync (other thread)                     | at most what ``SyncPolicy`` names is gone: fetched again             |
@@ -40,7 +40,7 @@ from producer.relay.recovery import recover_file, walk_file
 from producer.relay.runs import Bytes, Words, advance_position, empty_position
 from producer.relay.sync import SyncPolicy, SyncThread
 from schemas.coordinates import FIRST_POS, Coordinates
-from schemas.gtid import Flavour, GtidPosition
+from schemas.gtid import Flavour, GtidPosition, unite
 
 BEFORE_WRITE = register("relay.before_write")
 MID_WRITE = register("relay.mid_write")
@@ -93,6 +93,9 @@ class RelayLog:
         self.disk = disk
         self.condition = threading.Condition()  # guards what follows; notified when the end moves
         self.files: dict[Subdir, list[str]] = {}
+        self._befores: dict[
+            str, GtidPosition
+        ] = {}  # by sub-directory: what none of its files tells
         self._lock_fd = lock_fd
         self._file: OpenFile | None = None
         self._subdir: Subdir | None = None
@@ -177,7 +180,13 @@ class RelayLog:
     def position_before(self, at: Coordinates) -> GtidPosition | None:
         """What was executed before the file of ``at``; None while its head is not whole."""
         with disk_errors(self.root, at):
-            return read_file_prelude(self.path(at), self.flavour, self.disk)
+            told = read_file_prelude(self.path(at), self.flavour, self.disk)
+        return None if told is None else self.with_before(at.subdir, told)
+
+    def with_before(self, subdir: str, told: GtidPosition) -> GtidPosition:
+        """What files of this sub-directory tell, and what its server had executed without logging it in one."""
+        before = self._befores.get(subdir)
+        return told if before is None else unite(told, before)
 
     def list_files(self) -> list[tuple[Subdir, str]]:
         """Every file, oldest first."""
@@ -225,8 +234,11 @@ class RelayLog:
 
     # ---- what the receiver does --------------------------------------------------------------------
 
-    def begin_subdir(self, server: str) -> Subdir:
-        """Open the next seq for ``server``; the next ``begin_file`` goes there."""
+    def begin_subdir(self, server: str, *, before: GtidPosition | None = None) -> Subdir:
+        """Open the next seq for ``server``; the next ``begin_file`` goes there.
+
+        ``before``: what it has executed and logged neither in that file nor behind it.
+        """
         self._check_usable()
         with disk_errors(self.root):
             self._close_file()
@@ -235,6 +247,9 @@ class RelayLog:
             self.disk.make_directory(self.root / str(subdir))
             self.disk.sync_directory(self.root)
             fault_point(AFTER_SUBDIR)
+            if before is not None:
+                layout.write_before(self.root / str(subdir), before, self.disk)
+                self._befores[str(subdir)] = before
             with self.condition:
                 self.files[subdir] = []
                 self._subdir, self._position = subdir, None
@@ -300,6 +315,9 @@ class RelayLog:
         for subdir in layout.list_subdirs(self.root, self.disk):
             directory = self.root / str(subdir)
             self.files[subdir] = layout.list_files(directory, self.disk)
+            before = layout.read_before(directory, self.flavour, self.disk)
+            if before is not None:
+                self._befores[str(subdir)] = before
         try:
             for subdir in sorted(self.files, key=lambda known: -known.seq):
                 self._load_subdir(subdir)
@@ -325,7 +343,7 @@ class RelayLog:
         end = walked.end
         fd = self.disk.open(path)
         self._file = OpenFile(subdir, name, fd, end, end, walked.last_group_at, end)
-        self._subdir, self._position = subdir, walked.position
+        self._subdir, self._position = subdir, self.with_before(str(subdir), walked.position)
         return True
 
     def _write_hints(self) -> None:
@@ -366,7 +384,9 @@ class RelayLog:
             why = "in its head"
         elif not walked.is_whole:
             why = f"at {walked.walked_to}"
-        elif (before := self._before_next(at)) is not None and not walked.position.includes(before):
+        elif (before := self._before_next(at)) is not None and not self.with_before(
+            at.subdir, walked.position
+        ).includes(before):
             why = f"at its end: {before} was executed before the next file"
         else:
             with self.condition:
@@ -395,9 +415,10 @@ class RelayLog:
 
     def _fold_runs(self) -> GtidPosition:
         if self._position is None and self._file is not None:
-            path = self.root / str(self._file.subdir) / self._file.name
-            with disk_errors(self.root):
-                self._position = read_file_prelude(path, self.flavour, self.disk)
+            file = self._file
+            self._position = self.position_before(
+                Coordinates(str(file.subdir), file.name, FIRST_POS)
+            )
         if self._position is None:
             return empty_position(self.flavour)
         for runs in self._pending_runs:

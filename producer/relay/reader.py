@@ -206,7 +206,9 @@ class RelayReader:
         path = self._relay.root / str(older[0]) / older[1]
         with disk_errors(self._relay.root):
             walked = walk_file(path, self._relay.flavour, self._relay.disk)
-        is_joined = walked is not None and walked.position.includes(wanted)
+        is_joined = walked is not None and self._relay.with_before(
+            str(older[0]), walked.position
+        ).includes(wanted)
         self._joined[older, newer] = is_joined
         return is_joined
 

@@ -1,21 +1,50 @@
 """Which of a server's binlog files to begin with, so that nothing wanted is missed and little is read in vain.
 
-A file's first events say what was executed before it. The newest file whose "before" holds nothing that we still want
+A file's first events say what was logged before it. The newest file whose "before" holds nothing that we still want
 is the one that holds the first wanted transaction: everything in older files is behind us.
 
-Guarantees: never a file that begins later than what is wanted; Fatal MR-1031 names what was purged instead.
-Not done here: reading the file. Asking needs REPLICATION SLAVE (MariaDB: and BINLOG MONITOR), some milliseconds a file.
+What a server was given without its binlog (a dump, xtrabackup, a clone) no file of it tells:
+
+| flavour | what was brought                  | where it is asked                                                      |
+|---------|-----------------------------------|------------------------------------------------------------------------|
+| MySQL   | ``SET GLOBAL gtid_purged``        | the same variable                                                      |
+| MariaDB | ``SET GLOBAL gtid_slave_pos``     | a domain that the file's list lacks: what precedes its first GTID that |
+|         |                                   | is logged; one that is not logged at all: the same variable            |
+
+Guarantees: never a file that begins later than what is wanted; Fatal MR-1031 names what is not there instead.
+Not done here: reading the file; a MariaDB that was given a later position over a binlog that it kept.
+Asking needs REPLICATION SLAVE (MariaDB: and BINLOG MONITOR), some milliseconds a file.
 """
 
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from millrace.errors import Fatal, Retryable
 from producer.source.connection import SourceConnection
-from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtid, MariadbGtidSet
+from schemas.gtid import (
+    Flavour,
+    GtidPosition,
+    GtidSet,
+    MariadbGtid,
+    MariadbGtidSet,
+    parse_gtid_set,
+    unite,
+)
 
 PRELUDE_EVENTS = 4  # format description, previous GTIDs; MariaDB may log its encryption between
+PAGE_EVENTS = 1000  # asked for at a time: MariaDB commits nothing meanwhile, for a millisecond
 
 _MARIADB_GTID = re.compile(r"[0-9]+-[0-9]+-[0-9]+", re.ASCII)
+_MARIADB_BEGIN = re.compile(r"\bGTID ([0-9]+-[0-9]+-[0-9]+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A file to begin with. ``before``: what was executed before, none of which is in it or behind it."""
+
+    file: str
+    before: GtidPosition
 
 
 def list_binlog_files(connection: SourceConnection) -> dict[str, int]:
@@ -27,32 +56,41 @@ def list_binlog_files(connection: SourceConnection) -> dict[str, int]:
 
 
 def find_file(
-    connection: SourceConnection, *, flavour: Flavour, wanted: GtidPosition | None
-) -> str:
-    """The file to begin with so that everything behind ``wanted`` is read (None: everything there is)."""
+    connection: SourceConnection,
+    *,
+    flavour: Flavour,
+    wanted: GtidPosition | None,
+    page_events: int = PAGE_EVENTS,
+) -> Begin:
+    """Where to begin so that everything behind ``wanted`` is read (None: everything there is)."""
     files = list(list_binlog_files(connection))
     if not files:
         raise Fatal("MR-1010", f"{connection.member} has no binlog files", member=connection.member)
-    if wanted is None:
-        return files[0]
-    before: GtidPosition | None = None
-    for file in reversed(files):
-        before = previous_gtids(connection, flavour=flavour, file=file)
-        if wanted.includes(before):
-            return file
-    raise Fatal(
-        "MR-1031",
-        f"{connection.member} purged {_missing(wanted, before)}, which comes after what is done",
-        member=connection.member,
-        oldest_file=files[0],
-    )
+    index = 0 if wanted is None else len(files) - 1
+    before = previous_gtids(connection, flavour=flavour, file=files[index])
+    while wanted is not None and index and not wanted.includes(before):
+        index -= 1
+        before = previous_gtids(connection, flavour=flavour, file=files[index])
+    if flavour is Flavour.MYSQL:
+        before = unite(before, _variable(connection, flavour, "gtid_purged"))
+    else:
+        assert isinstance(before, MariadbGtidSet)
+        before = _with_unlogged(connection, files[index:], before, page_events)
+    if wanted is not None and not wanted.includes(before):
+        raise Fatal(
+            "MR-1031",
+            f"{connection.member} lacks {_missing(wanted, before)} in its binlog,"
+            " which comes after what is done",
+            member=connection.member,
+            oldest_file=files[0],
+        )
+    return Begin(files[index], before)
 
 
 def previous_gtids(connection: SourceConnection, *, flavour: Flavour, file: str) -> GtidPosition:
-    """What was executed before ``file`` was begun, as the file itself says."""
+    """What was logged before ``file`` was begun, as the file itself says."""
     kind = "Previous_gtids" if flavour is Flavour.MYSQL else "Gtid_list"
-    quoted = file.replace("\\", "\\\\").replace("'", "''")
-    for row in connection.query(f"SHOW BINLOG EVENTS IN '{quoted}' LIMIT {PRELUDE_EVENTS}"):
+    for row in connection.query(f"SHOW BINLOG EVENTS IN {_quoted(file)} LIMIT {PRELUDE_EVENTS}"):
         if row["Event_type"] == kind:
             text = str(row["Info"] or "")
             return GtidSet.parse(text) if flavour is Flavour.MYSQL else parse_gtid_list(text)
@@ -69,7 +107,65 @@ def parse_gtid_list(text: str) -> MariadbGtidSet:
     return MariadbGtidSet.of({gtid.domain: gtid for gtid in found}.values())
 
 
-def _missing(wanted: GtidPosition, before: GtidPosition | None) -> str:
+def _with_unlogged(
+    connection: SourceConnection, files: Sequence[str], before: MariadbGtidSet, page_events: int
+) -> GtidPosition:
+    """``before`` and what precedes the first GTID of each domain that it lacks; ``files``: from the first one on."""
+    executed = _variable(connection, Flavour.MARIADB, "gtid_slave_pos")  # may grow: asked first
+    logged = _variable(connection, Flavour.MARIADB, "gtid_binlog_pos")
+    found: GtidPosition = before
+    open_domains = _domains(logged) - _domains(before)
+    for file, following in zip(files, [*files[1:], None], strict=True):
+        if not open_domains:
+            break
+        here = open_domains
+        if following is not None:
+            told = previous_gtids(connection, flavour=Flavour.MARIADB, file=following)
+            here = open_domains & _domains(told)
+        open_domains = open_domains - here
+        for gtid in _first_of_domains(connection, file, here, page_events):
+            if gtid.sequence > 1:
+                earlier = MariadbGtid(gtid.domain, gtid.server, gtid.sequence - 1)
+                found = unite(found, MariadbGtidSet.of([earlier]))
+    assert isinstance(executed, MariadbGtidSet)
+    unlogged = [gtid for gtid in executed.gtids() if gtid.domain not in _domains(logged)]
+    return unite(found, MariadbGtidSet.of(unlogged))
+
+
+def _first_of_domains(
+    connection: SourceConnection, file: str, domains: frozenset[int], page_events: int
+) -> Iterator[MariadbGtid]:
+    """The first GTID of each of these domains in ``file``."""
+    pos = 4
+    while domains:
+        rows = connection.query(
+            f"SHOW BINLOG EVENTS IN {_quoted(file)} FROM {pos} LIMIT {page_events}"
+        )
+        for row in rows:
+            begin = _MARIADB_BEGIN.search(str(row["Info"])) if row["Event_type"] == "Gtid" else None
+            if begin and (gtid := MariadbGtid.parse(begin[1])).domain in domains:
+                domains -= {gtid.domain}
+                yield gtid
+        if len(rows) < page_events:
+            return
+        pos = int(rows[-1]["Pos"] or 0)  # once more: where it ends, events in a group don't say
+
+
+def _domains(position: GtidPosition) -> frozenset[int]:
+    assert isinstance(position, MariadbGtidSet)
+    return frozenset(gtid.domain for gtid in position.gtids())
+
+
+def _variable(connection: SourceConnection, flavour: Flavour, name: str) -> GtidPosition:
+    (row,) = connection.query(f"SELECT @@GLOBAL.{name} AS gtids")
+    return parse_gtid_set(flavour, str(row["gtids"] or ""))
+
+
+def _quoted(file: str) -> str:
+    return "'" + file.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _missing(wanted: GtidPosition, before: GtidPosition) -> str:
     if isinstance(wanted, GtidSet) and isinstance(before, GtidSet):
         return str(before - wanted)
     if isinstance(wanted, MariadbGtidSet) and isinstance(before, MariadbGtidSet):

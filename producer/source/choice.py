@@ -22,7 +22,7 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from producer.source.inventory import Holdings, MemberFacts
 from producer.source.preflight import PERSIST, Finding, check_settings
 from schemas.documents.model import Member
-from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtidSet
+from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtidSet, unite
 
 LAG_TRANSACTIONS_MAX = 1000
 
@@ -185,21 +185,8 @@ def _reference(facts: Sequence[MemberFacts]) -> GtidPosition | None:
         raise Fatal("MR-1020", f"more than one member replicates from nobody: {names}")
     if primaries and primaries[0].holdings is not None:
         return primaries[0].holdings.position
-    return reduce(
-        _union, (fact.holdings.position for fact in facts if fact.holdings is not None), None
-    )
-
-
-def _union(known: GtidPosition | None, position: GtidPosition) -> GtidPosition:
-    if known is None:
-        return position
-    if isinstance(known, GtidSet) and isinstance(position, GtidSet):
-        return known | position
-    assert isinstance(known, MariadbGtidSet)
-    assert isinstance(position, MariadbGtidSet)
-    for gtid in position.gtids():
-        known = known if known.covers(gtid) else known.advanced(gtid)
-    return known
+    positions = [fact.holdings.position for fact in facts if fact.holdings is not None]
+    return reduce(unite, positions) if positions else None
 
 
 def _refuse_lost_tail(facts: Sequence[MemberFacts], wanted: GtidPosition | None) -> None:

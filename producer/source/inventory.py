@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from millrace.errors import Fatal, MillraceError
-from producer.source.binlog_files import find_file, list_binlog_files, previous_gtids
+from producer.source.binlog_files import find_file, list_binlog_files
 from producer.source.connection import Login, Row, SourceConnection, Value
 from producer.source.identity import Identity, ask_identity
 from schemas.documents.model import Member
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet, parse_gtid_set
 
 VARIABLES = (
     "log_bin",
@@ -42,7 +42,7 @@ class Replication:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What a member has: executed transactions, binlog files, and what was executed before the oldest of them."""
+    """What a member has: executed transactions, binlog files, and what was executed before and is in none of them."""
 
     position: GtidPosition
     files: Mapping[str, int]
@@ -123,10 +123,17 @@ def _ask_position_again(fact: MemberFacts, login: Login) -> MemberFacts:
 
 
 def ask_position(connection: SourceConnection, flavour: Flavour) -> GtidPosition:
-    """The transactions in the server's binlog, purged ones included."""
-    variable = "gtid_executed" if flavour is Flavour.MYSQL else "gtid_binlog_pos"
-    row = connection.query(f"SELECT @@GLOBAL.{variable} AS position")[0]
-    return parse_gtid_set(flavour, _text(row["position"]))
+    """The transactions in the server's binlog, and what it had before it wrote one."""
+    if flavour is Flavour.MYSQL:
+        (row,) = connection.query("SELECT @@GLOBAL.gtid_executed AS position")
+        return parse_gtid_set(flavour, _text(row["position"]))
+    (row,) = connection.query(
+        "SELECT @@GLOBAL.gtid_slave_pos AS executed, @@GLOBAL.gtid_binlog_pos AS position"
+    )
+    logged = MariadbGtidSet.parse(_text(row["position"]))
+    executed = MariadbGtidSet.parse(_text(row["executed"])).gtids()
+    quiet = (gtid for gtid in executed if logged.last(gtid.domain) is None)  # since it was rebuilt
+    return MariadbGtidSet.of([*logged.gtids(), *quiet])
 
 
 def _ask_variables(connection: SourceConnection) -> dict[str, str]:
@@ -139,13 +146,14 @@ def _ask_holdings(
     connection: SourceConnection, flavour: Flavour, wanted: GtidPosition | None
 ) -> Holdings:
     files = list_binlog_files(connection)
-    oldest = previous_gtids(connection, flavour=flavour, file=next(iter(files)))
+    oldest = find_file(connection, flavour=flavour, wanted=None)
     wanted_error: MillraceError | None = None
     try:
-        find_file(connection, flavour=flavour, wanted=wanted)
+        if wanted is not None:
+            find_file(connection, flavour=flavour, wanted=wanted)
     except MillraceError as error:
         wanted_error = error
-    return Holdings(ask_position(connection, flavour), files, oldest, wanted_error)
+    return Holdings(ask_position(connection, flavour), files, oldest.before, wanted_error)
 
 
 def _ask_replication(connection: SourceConnection, flavour: Flavour) -> Replication | None:

@@ -10,16 +10,20 @@ import pytest
 from consumer.target.connection import Endpoint, TlsChoice, connect
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
 from millrace.errors import Fatal, MillraceError, Retryable
+from producer.relay.reader import RelayReader
+from producer.source.binlog_files import find_file
 from producer.source.choice import choose
 from producer.source.connection import Login, SourceConnection
 from producer.source.identity import ask_identity
-from producer.source.inventory import ask_flavour, ask_members
+from producer.source.inventory import Replication, ask_flavour, ask_members
 from producer.source.preflight import Finding, check_settings
 from schemas.documents.model import Member, Tls, TlsMode
-from schemas.gtid import Flavour, parse_gtid_set
+from schemas.gtid import Flavour, parse_gtid_set, unite
 from tests.fix_servers import FLAVOURS, NewServer, NewSet
 from tests.relay import PLAIN, login_of, member_of, position_of, receiving
 from tests.waiting import eventually
+
+FOREIGN = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 def members_of(source_set: DatabaseSet) -> tuple[Member, ...]:
@@ -327,3 +331,85 @@ def test_a_password_of_any_characters_logs_in_on_source_and_target(
             connect(
                 Endpoint(server.host, server.port, user, password, TlsChoice("require-unverified"))
             ).close()
+
+
+REBUILT = {  # what a backup brings without a binlog, what was done before it, and transactions behind it
+    Flavour.MYSQL: (
+        f"SET GLOBAL gtid_purged = '{FOREIGN}:1-1000'",
+        (f"{FOREIGN}:1-500", f"{FOREIGN}:1-999"),
+        (f"{FOREIGN}:1-1000", f"{FOREIGN}:1-1001"),
+        [f"SET gtid_next = '{FOREIGN}:1001'"],
+    ),
+    Flavour.MARIADB: (
+        "SET GLOBAL gtid_slave_pos = '0-1-1000,7-1-50'",
+        ("0-1-500,7-1-50", "0-1-999,7-1-50", "0-1-1000,7-1-40", "0-1-1000"),
+        ("0-1-1000,7-1-50", "0-1-1001,7-1-50"),
+        ["SET gtid_domain_id = 0", "SET server_id = 1", "SET gtid_seq_no = 1001"],
+    ),
+}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+def test_a_member_rebuilt_from_a_backup_gives_only_what_it_logged(
+    new_server: NewServer, tmp_path: Path, flavour: Flavour
+) -> None:
+    """Its files do not tell what the backup brought: who needs of that is refused, by the member and the relay log."""
+    server = new_server(flavour)
+    login, history = login_of(server), REBUILT[flavour]
+    server.execute(history[0])
+    run_in_session(server, [*history[3], "CREATE DATABASE rebuilt"])
+    for text in history[1]:
+        wanted = parse_gtid_set(flavour, text)
+        with pytest.raises(Fatal) as caught:
+            choose(ask_members([member_of(server)], login, wanted=wanted), wanted=wanted)
+        assert caught.value.code == "MR-1031"
+    for text in history[2]:
+        wanted = parse_gtid_set(flavour, text)
+        assert choose(ask_members([member_of(server)], login, wanted=wanted), wanted=wanted)
+
+    (fact,) = ask_members([member_of(server)], login, wanted=None)
+    assert fact.holdings is not None
+    brought = parse_gtid_set(flavour, history[2][0])
+    assert fact.holdings.oldest_before == brought
+    full = replace(fact.holdings, oldest_before=parse_gtid_set(flavour, ""))
+    primary = replace(fact, member=Member("primary", 1), holdings=full)
+    replica = replace(fact, replication=Replication(0.0, ()))
+    assert choose([primary, replica], wanted=None).member == primary.member
+
+    with receiving(server, tmp_path / "relay", from_first=True) as reception:
+        reception.wait_for(server)
+        assert reception.relay.position() == unite(brought, position_of(server))
+    for _ in range(2):  # a relay log that is opened again knows it too
+        with receiving(server, tmp_path / "relay", wanted=brought) as reception:
+            reader = RelayReader(reception.relay)
+            begin = reader.first()
+            assert begin is not None
+            assert reception.relay.position_before(begin) == brought
+            assert reader.seek(brought) == begin
+            assert reader.seek(parse_gtid_set(flavour, history[1][0])) is None
+            reader.close()
+
+
+def test_a_domain_that_begins_deep_in_a_file_is_complete(new_server: NewServer) -> None:
+    """MariaDB: a domain that no file's head tells is looked for in the files, until its first transaction is found."""
+    server = new_server(Flavour.MARIADB)
+    run_in_session(
+        server,
+        [
+            *(f"CREATE DATABASE d{number}" for number in range(3)),
+            "SET gtid_domain_id = 5",
+            "SET gtid_seq_no = 1",
+            "CREATE DATABASE deep",
+            "SET gtid_domain_id = 6",
+            "SET gtid_seq_no = 31",
+            "CREATE DATABASE deeper",
+            "FLUSH BINARY LOGS",
+            "SET gtid_domain_id = 8",
+            "SET gtid_seq_no = 81",
+            "CREATE DATABASE late",
+        ],
+    )
+    with SourceConnection.connect(member_of(server), login_of(server)) as connection:
+        for page in (2, 3, 1000):
+            found = find_file(connection, flavour=server.flavour, wanted=None, page_events=page)
+            assert str(found.before) == "6-1-30,8-1-80"

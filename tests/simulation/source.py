@@ -332,6 +332,8 @@ class ModelSource:
             return [{"version": "9.7.4"}]
         if "server_uuid" in sql:
             return [{"Value": SERVER}]
+        if "gtid_purged" in sql:
+            return [{"gtids": ""}]
         if sql == "SHOW BINARY LOGS":
             return [
                 {"Log_name": name, "File_size": len(file.content)}
