@@ -12,7 +12,7 @@ ifdef MYSQLD
 export MILLRACE_MYSQLD := $(abspath $(MYSQLD))
 endif
 
-.PHONY: setup check test test-integration test-fault demo bench chaos soak clean
+.PHONY: setup check test test-stack test-unit test-integration test-fault demo bench chaos soak clean
 
 setup: .venv/stamp-$(STAMP)
 	@$(BIN)/python -m deploy.fetch
@@ -29,13 +29,18 @@ check: setup
 	$(BIN)/python -m millrace.roots
 
 test: setup check
-	$(BIN)/python -m pytest tests/unit tests/property --durations=10
-	@echo "two halves of the tests with single servers, side by side: what they say comes when each is done"
-	@$(MAKE) --no-print-directory -j2 --output-sync=target test-integration test-fault
+	@echo "whole stacks, and beside them everything else: what they say comes when each is done"
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-stack test-unit test-integration test-fault
+
+# first, for it takes longest; what runs beside it gives way
+test-stack:
 	$(BIN)/python -m pytest tests/integration tests/fault -m stack --durations=15
 
+test-unit:
+	nice $(BIN)/python -m pytest tests/unit tests/property --durations=10
+
 test-integration test-fault: test-%:
-	$(BIN)/python -m pytest tests/$* -m "not stack" --durations=15
+	nice $(BIN)/python -m pytest tests/$* -m "not stack" --durations=15
 
 demo: setup
 	@$(BIN)/millrace demo
