@@ -45,6 +45,24 @@ def findings_of(server: DatabaseServer) -> dict[str, Finding]:
     return {finding.code: finding for finding in check_settings(facts)}
 
 
+def refused(server: DatabaseServer, code: str) -> Finding:
+    """The one thing found wrong; as the only member of a set it is refused with that code."""
+    (finding,) = findings_of(server).values()
+    assert finding.code == code
+    with pytest.raises(Fatal) as caught:
+        choose(ask_members([member_of(server)], login_of(server), wanted=None), wanted=None)
+    assert caught.value.code == code
+    assert caught.value.fix.startswith(finding.fix.partition(" (")[0].rstrip("; "))
+    return finding
+
+
+def mend(server: DatabaseServer, finding: Finding) -> None:
+    """Run the fix as it stands, and find nothing wrong any more."""
+    for statement in finding.fix.partition(" (")[0].split(";")[:-1]:
+        server.execute(statement)
+    assert findings_of(server) == {}
+
+
 @contextmanager
 def setting(server: DatabaseServer, name: str, value: str) -> Iterator[None]:
     """A global variable with another value for a while."""
@@ -173,22 +191,54 @@ def test_a_bad_setting_is_found_and_its_statement_mends_it(
     server = source_set.replicas[1]
     assert findings_of(server) == {}
     with setting(server, name, value):
-        assert list(findings_of(server)) == [code]
-        finding = findings_of(server)[code]
-        for statement in finding.fix.partition(" (")[0].split(";")[:-1]:
-            server.execute(statement)
-        assert findings_of(server) == {}
+        mend(server, refused(server, code))
 
 
-def test_lax_mariadb_gtids_and_partial_json_are_found(source_set: DatabaseSet) -> None:
+def test_lax_gtids_and_partial_json_are_found(source_set: DatabaseSet) -> None:
     """The settings that one flavour has."""
     server = source_set.replicas[1]
     if server.flavour is Flavour.MARIADB:
         with setting(server, "gtid_strict_mode", "OFF"):
-            assert list(findings_of(server)) == ["MR-1017"]
+            mend(server, refused(server, "MR-1017"))
     else:
         with setting(server, "binlog_row_value_options", "'PARTIAL_JSON'"):
-            assert list(findings_of(server)) == ["MR-1015"]
+            mend(server, refused(server, "MR-1015"))
+        with setting(server, "gtid_mode", "'ON_PERMISSIVE'"):
+            mend(server, refused(server, "MR-1016"))
+
+
+def test_a_replica_of_a_part_is_refused(source_set: DatabaseSet) -> None:
+    """A filter set while it runs; what is filtered away would be missing in the topic."""
+    server = source_set.replicas[1]
+    if server.flavour is Flavour.MARIADB:
+        stop, start = "STOP SLAVE", "START SLAVE"
+        filtered, whole = (f"SET GLOBAL replicate_do_db = '{name}'" for name in ("shop", ""))
+    else:
+        stop, start = "STOP REPLICA SQL_THREAD", "START REPLICA SQL_THREAD"
+        filtered, whole = (
+            f"CHANGE REPLICATION FILTER REPLICATE_DO_DB = ({name})" for name in ("shop", "")
+        )
+    try:
+        for statement in (stop, filtered, start):
+            server.execute(statement)
+        assert "Replicate_Do_DB=shop" in refused(server, "MR-1018").message
+    finally:
+        for statement in (stop, whole, start):
+            server.execute(statement)
+    assert findings_of(server) == {}
+    source_set.wait_for_replicas()
+
+
+def test_a_server_that_would_encrypt_its_binlog_is_told(new_server: NewServer) -> None:
+    """One that logs nothing, too: no plug-in for keys is at hand, without which MariaDB logs nothing encrypted."""
+    options = ServerOptions(extra=("--encrypt-binlog=ON", "--skip-log-bin"))
+    server = new_server(Flavour.MARIADB, options=options)
+    assert list(findings_of(server)) == ["MR-1010", "MR-1021"]
+    with pytest.raises(Fatal) as caught:
+        choose(ask_members([member_of(server)], login_of(server), wanted=None), wanted=None)
+    assert caught.value.code == "MR-1010"
+    assert "MR-1021" in caught.value.message
+    assert "encrypt_binlog=OFF" in caught.value.fix
 
 
 def test_an_errant_transaction_excludes_its_member(source_set: DatabaseSet) -> None:
@@ -222,6 +272,7 @@ def test_a_replica_that_does_not_log_changes_is_refused(new_set: NewSet, flavour
     choice = choose(ask_members(members_of(made), login_of(made.primary), wanted=None), wanted=None)
     assert choice.member == member_of(made.primary)
     assert "MR-1011" in choice.reasons()[str(member_of(made.replicas[0]))]
+    refused(made.replicas[0], "MR-1011")
 
 
 def purge_to(server: DatabaseServer, file: str) -> bool:
