@@ -50,7 +50,7 @@ class SetSource(Protocol):
     """Where a runner finds what ZooKeeper knows beside its task."""
 
     def set_document(self, name: str) -> SetDocument:
-        """As it stands now; Retryable while ZooKeeper is away, Fatal MR-4104 when there is none."""
+        """As it stands now; Retryable while ZooKeeper is away, or the set gone or not to be read."""
 
     def last_report(self, task: str) -> TaskReport | None:
         """What was reported last of a task, by whomever; None when nothing was."""

@@ -64,9 +64,13 @@ class Wanted:
     set_document: SetDocument | None
 
     def is_same_work(self, other: "Wanted") -> bool:
-        """Whether a running task may go on: a pause undone or a resume changes only the revision."""
-        return (
-            self.entry.document == other.entry.document and self.set_document == other.set_document
+        """Whether a running task may go on as ``other``: a pause undone or a resume changes only the revision.
+
+        A set that can't be read is no other set: the last good one stays.
+        """
+        return self.entry.document == other.entry.document and self.set_document in (
+            None,
+            other.set_document,
         )
 
 

@@ -72,8 +72,14 @@ class Store:
         return entry
 
     def set_document(self, name: str) -> SetDocument:
-        """One set's document, for runners."""
-        return self.set_entry(name).document
+        """One set's document, for runners: Retryable while there is none that can be read.
+
+        It is mended without its tasks, whose revision stays: blocked, they would wait for an operator once more.
+        """
+        try:
+            return self.set_entry(name).document
+        except Fatal as error:
+            raise Retryable(error.code, error.message, fix=error.fix, **error.context) from error
 
     def last_report(self, task: str) -> TaskReport | None:
         """What the task's owner, this or an earlier one, reported last; for runners."""

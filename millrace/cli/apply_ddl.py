@@ -32,7 +32,7 @@ def apply_ddl(task: str, *, seq: Seq, done: Done = False, execute: Execute = Fal
         document = cluster.store.task_entry(task).document
         if not isinstance(document, ApplyTask):
             raise Fatal("MR-5043", f"{task} is not an apply task")
-        endpoint = primary_member(cluster.store.set_document(document.target))
+        endpoint = primary_member(cluster.store.set_entry(document.target).document)
     session = connect(endpoint)
     try:
         decide_intent(session, task, seq=seq, decision="done" if done else "execute")

@@ -45,7 +45,7 @@ def wait_until_arrived(now: Control, name: str, *, timeout_s: float) -> Arrival:
     start_s = time.monotonic()
     deadline_s = start_s + timeout_s
     task = now.store.task_entry(name).document
-    wanted = _asked_until(deadline_s, now.store.set_document(source_set_of(now, task)))
+    wanted = _asked_until(deadline_s, now.store.set_entry(source_set_of(now, task)).document)
     while True:
         report = _report(now, name)
         if parse_gtid_set(wanted.flavour, report.gtid_set).includes(wanted):

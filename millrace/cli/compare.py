@@ -29,8 +29,8 @@ def compare(task: str, *, timeout: Timeout = 60.0, now: Now = False, json: Json 
         if not isinstance(document, ApplyTask):
             raise Fatal("MR-5060", f"{task} is not an apply task: it has no target to compare with")
         captured = capture_task_of(cluster, document)
-        source = primary_member(cluster.store.set_document(captured.set_name))
-        target = primary_member(cluster.store.set_document(document.target))
+        source = primary_member(cluster.store.set_entry(captured.set_name).document)
+        target = primary_member(cluster.store.set_entry(document.target).document)
     found = compare_sets(source, target, captured.tables.admits, task=task)
     details = [{"table": d.table, "what": d.what, "key": d.key} for d in found.differences]
     if json:

@@ -50,7 +50,7 @@ def show(
 ) -> None:
     """Print one set document."""
     with control() as now:
-        plain = plain_set(now.store.set_document(name))
+        plain = plain_set(now.store.set_entry(name).document)
     if json:
         print_json(plain)
     else:

@@ -1,6 +1,7 @@
 """One node of the tree is garbage, in any folder: the scheduler, the worker and `status` go on with all the others."""
 
 import json
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -8,11 +9,13 @@ import pytest
 from millrace.cli.control import console
 from millrace.cli.status import as_plain, as_table
 from millrace.errors import Retryable
+from schemas.documents import CaptureTask, TaskDocument
 from schemas.status import TaskState
-from tests.control import ScriptedRunner, a_capture
+from tests.control import ScriptedRunner, a_capture, a_set
 from tests.integration.test_zk_supervisor import Stage, stage
 from tests.waiting import eventually
 from zk.lease import acquire
+from zk.runner import HeldLease
 from zk.tree import FOLDERS
 from zk.view import read_cluster, views
 
@@ -82,6 +85,46 @@ def test_garbage_in_every_folder_disturbs_nobody(
     json.dumps(as_plain("x", cluster, views(cluster)))
     console().print(as_table("x", cluster, views(cluster)))
     assert "[red]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("damage", ["garbage", "gone"])
+def test_a_set_that_can_not_be_read_ends_none_of_its_tasks_and_mended_starts_those_that_waited(
+    stage: Stage, damage: str
+) -> None:
+    """What runs goes on with what it read last; what starts meanwhile says what is wrong, and waits for nobody."""
+
+    def script(task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+        assert isinstance(task, CaptureTask)
+        stage.store.set_document(task.set_name)
+        stop.wait()
+
+    runner = ScriptedRunner(script)
+    stage.scheduler()
+    stage.worker(runner)
+    stage.store.create_task(a_capture("runs"))
+    stage.reaches("runs", TaskState.RUNNING)
+    stage.store.create_task(a_capture("waits"))
+    stage.reaches("waits", TaskState.RUNNING)
+    stage.store.pause("waits", by="ann")
+    stage.reaches("waits", TaskState.PAUSED)
+
+    path = stage.tree.set("shop")
+    if damage == "gone":
+        stage.session.delete(path, version=-1)
+    else:
+        node = stage.session.get(path)
+        assert node is not None
+        stage.session.put(path, b'{"name":"sh', version=node.version)
+    stage.store.resume("waits")
+    stage.reaches("waits", TaskState.DEGRADED, "shop")
+    report = stage.report("waits")
+    assert report.code == ("MR-4104" if damage == "gone" else "MR-4011")
+    assert report.fix
+    assert stage.report("runs").state is TaskState.RUNNING
+
+    stage.store.create_set(a_set(), replace=True)
+    stage.reaches("waits", TaskState.RUNNING)
+    assert len(runner.epochs("runs")) == 1
 
 
 def test_an_owner_node_that_can_not_be_read_is_somebodys_lease(stage: Stage) -> None:

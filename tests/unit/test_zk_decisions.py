@@ -122,6 +122,7 @@ RESUMED = Wanted(an_entry(6), a_set())
 CHANGED = Wanted(an_entry(6, task=a_capture(topic="other")), a_set())
 MOVED_SET = Wanted(an_entry(), replace(a_set(), members=()))
 PAUSED = Wanted(an_entry(6, paused_by="ann"), a_set())
+SETLESS = Wanted(an_entry(), None)  # the set's node is gone or garbage
 
 
 @pytest.mark.parametrize(
@@ -138,6 +139,10 @@ PAUSED = Wanted(an_entry(6, paused_by="ann"), a_set())
         (RESUMED, held(NOW, state=S.DEGRADED), None, Action.END),  # try now
         (CHANGED, held(NOW), None, Action.END),
         (MOVED_SET, held(NOW), None, Action.END),
+        (SETLESS, held(NOW), None, Action.LEAVE),  # nor by a set that can't be read
+        (replace(CHANGED, set_document=None), held(NOW), None, Action.END),
+        (NOW, held(SETLESS, state=S.DEGRADED), None, Action.END),  # mended: try now
+        (SETLESS, None, None, Action.START),  # it says so itself
         (PAUSED, held(NOW), None, Action.END),
         (None, held(NOW), None, Action.END),
         (REFUSED, held(NOW), None, Action.LEAVE),  # the last good document stays
