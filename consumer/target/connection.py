@@ -2,13 +2,14 @@
 
 Guarantees: every error of the driver and the server leaves here as one of our three branches; affected rows are
 *matched* rows (CLIENT.FOUND_ROWS), so an update that changes nothing still counts; sessions are UTC, READ COMMITTED,
-autocommit off. ``commit`` may raise Retryable MR-5001 with the outcome unknown: the caller reads progress, it never
-assumes.
+autocommit off; a host that vanishes is noticed after a minute. ``commit`` may raise Retryable MR-5001 with the outcome
+unknown: the caller reads progress, it never assumes.
 
 Not done here: no reconnect, no retry, no pooling.
 """
 
 import re
+import socket
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -36,9 +37,11 @@ _INTEGERS = (
 _CONVERSIONS: dict[Any, Any] = {**encoders, **dict.fromkeys(_INTEGERS, int)}
 
 CONNECT_S = 10
-READ_S = (
-    3600  # a long DDL; a hung lane is ended by the next run's fence, a dead server by TCP keepalive
-)
+LOGIN_S = 30  # a server that is stopped still has its connections taken, and says nothing
+READ_S = 3600  # a long DDL; a hung lane is ended by the next run's fence
+# A host that vanishes says nothing either. The system would notice after two hours of silence, or after a quarter of
+# one with bytes of ours under way: after 20 s it is asked, four times, every 10 s.
+SILENCE_S, ASK_S, ASKS = 20, 10, 4
 LOCK_WAIT_S = (
     20  # for a row and for a table: a server would wait for a locked table for a day or a year
 )
@@ -204,7 +207,7 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
             charset="utf8mb4",
             autocommit=False,
             connect_timeout=CONNECT_S,
-            read_timeout=READ_S,
+            read_timeout=LOGIN_S,
             write_timeout=READ_S,
             client_flag=CLIENT.FOUND_ROWS,
             conv=_CONVERSIONS,
@@ -229,7 +232,24 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
             f"{endpoint.host}:{endpoint.port} takes this account's password over TLS alone",
             fix="Set `tls` of the set document to verify-identity, verify-ca or require-unverified.",
         ) from exc
+    inside: Any = connection  # its socket and timeout, which PyMySQL does not declare
+    inside._read_timeout = READ_S
+    if wire := getattr(inside, "_sock", None):  # a server of tests may have none
+        _ask_when_silent(wire)
     return TargetConnection(endpoint, connection=connection)
+
+
+def _ask_when_silent(wire: socket.socket) -> None:
+    """As far as the system has these options."""
+    dead_ms = 1000 * (SILENCE_S + ASKS * ASK_S)  # also while bytes of ours are under way
+    for name, value in (
+        ("TCP_KEEPIDLE", SILENCE_S),
+        ("TCP_KEEPINTVL", ASK_S),
+        ("TCP_KEEPCNT", ASKS),
+        ("TCP_USER_TIMEOUT", dead_ms),
+    ):
+        if hasattr(socket, name):
+            wire.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _tls_arguments(endpoint: Endpoint) -> dict[str, Any]:
