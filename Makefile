@@ -12,7 +12,7 @@ ifdef MYSQLD
 export MILLRACE_MYSQLD := $(abspath $(MYSQLD))
 endif
 
-.PHONY: setup check test test-stack test-unit test-integration test-fault demo bench chaos soak clean
+.PHONY: setup check test test-stack test-unit test-integration test-fault demo bench chaos chaos-stack chaos-single soak clean
 
 setup: .venv/stamp-$(STAMP)
 	@$(BIN)/python -m deploy.fetch
@@ -50,8 +50,14 @@ bench: # standard output is for the figures alone
 	@$(BIN)/millrace bench
 
 chaos: setup
-	$(BIN)/python -m pytest tests/property --chaos
-	$(BIN)/python -m pytest tests/fault tests/integration -m chaos --chaos --durations=25
+	@$(MAKE) --no-print-directory -j2 --output-sync=line chaos-stack chaos-single
+
+chaos-stack:
+	$(BIN)/python -m pytest tests/fault tests/integration -m "chaos and stack" --chaos --durations=25
+
+chaos-single:
+	nice $(BIN)/python -m pytest tests/property --chaos
+	nice $(BIN)/python -m pytest tests/fault tests/integration -m "chaos and not stack" --chaos --durations=25
 
 soak: setup
 	$(BIN)/python -m pytest tests/fault/test_soak.py -s --chaos --soak-minutes=$(or $(MINUTES),30) $(if $(SEED),--soak-seed=$(SEED))
