@@ -4,7 +4,8 @@ MySQL   GTID, then one of:  BEGIN … XID | BEGIN … COMMIT | BEGIN … ROLLBAC
                             | TRANSACTION_PAYLOAD | one statement (DDL, XA COMMIT, XA ROLLBACK)
 MariaDB GTID (which is also the BEGIN) … XID | COMMIT | ROLLBACK | XA_PREPARE | XA COMMIT | XA ROLLBACK,
         or, with FL_STANDALONE, up to one statement
-Between transactions: format description, previous GTIDs, checkpoints, rotate, stop: each is whole by itself.
+Between transactions: format description, previous GTIDs, checkpoints, rotate, stop, MariaDB's incident (MySQL's has a
+GTID): each is whole by itself.
 
 State is one int64 array (slots below) that lives as long as a file is written or walked. ``begin_event`` is called
 when an event's head is there, ``finish_event`` when its last byte is. GTIDs of finished transactions are gathered in
@@ -121,8 +122,11 @@ def begin_event(state: Any, runs: Any, buf: Any, at: int, size: int, mariadb: bo
             return ROWS_OUTSIDE
         state[ENDS_GROUP] = 1
         return OK
-    if kind in (t.MARIADB_QUERY_COMPRESSED, t.EXECUTE_LOAD_QUERY, t.INCIDENT):
-        state[ENDS_GROUP] = 1 if group == AFTER_GTID or kind == t.INCIDENT else 0
+    if kind in (t.MARIADB_QUERY_COMPRESSED, t.EXECUTE_LOAD_QUERY):
+        state[ENDS_GROUP] = 1 if group == AFTER_GTID else 0
+        return OK
+    if kind == t.INCIDENT:
+        state[ENDS_GROUP] = 1 if group != OUTSIDE else 0
         return OK
     if kind == t.FORMAT_DESCRIPTION:
         # The first event of a file: a group left open in the file before has died with its server.

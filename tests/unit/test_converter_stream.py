@@ -408,6 +408,7 @@ IMAGE = b"\0" + (1).to_bytes(4, "little") + b"\1a"
         (_rolled_back(), "MR-6507"),
         (_bare(164, bytes(17)), "MR-6509"),
         (_in_transaction(26, bytes(4)), "MR-6510"),
+        (_bare(26, bytes(4)), "MR-6510"),
         (_in_transaction(30, ROWS_HEAD + b"\2\xff" + IMAGE[:-1]), "MR-6003"),
         (_in_transaction(30, ROWS_HEAD + b"\3\xff" + IMAGE), "MR-6003"),
         (_in_transaction(30, b"\7"), "MR-6003"),

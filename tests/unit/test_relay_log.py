@@ -14,6 +14,7 @@ from producer.relay.log import RelayLog
 from producer.relay.prelude import decode_previous_gtids, read_prelude
 from producer.relay.purge import PurgePolicy, purge_before, purge_due
 from producer.relay.reader import RelayReader
+from producer.relay.recovery import recover_file
 from producer.relay.runs import new_runs
 from producer.relay.sync import SyncPolicy
 from schemas.coordinates import Coordinates
@@ -43,6 +44,24 @@ def lay_file(root: Path, file: bytes, *, name: str = NAME, subdir: str = "server
     (root / subdir).mkdir(parents=True, exist_ok=True)
     (root / subdir / name).write_bytes(file)
     return root / subdir / name
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_an_incident_between_source_transactions_belongs_to_none(
+    flavour: Flavour, tmp_path: Path
+) -> None:
+    """MariaDB's has no GTID: it stands alone, no file is given up for it, and the reader hands it on (MR-6510)."""
+    file = BinlogFile(mariadb=flavour is Flavour.MARIADB)
+    for _ in range(2):
+        last_group_at = len(file.data)
+        file.transaction().add(26, b"\1\0\3sic")
+        path = lay_file(tmp_path, file.data)
+        walked = recover_file(path, flavour)
+        assert walked is not None
+        assert (walked.is_whole, walked.end) == (True, len(file.data))
+        assert walked.last_group_at == last_group_at
+        gtid = f"{SERVER}:1-{file.number}" if flavour is Flavour.MYSQL else f"0-1-{file.number}"
+        assert walked.position == parse_gtid_set(flavour, gtid)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)

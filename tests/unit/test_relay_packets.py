@@ -111,6 +111,18 @@ def test_any_cut_of_the_stream_gives_the_file(mariadb: bool, pieces: list[int]) 
     assert stripper.runs[0, 6:].tolist() == [1, file.number]
 
 
+def test_an_incident_between_source_transactions_of_mariadb_repeats_no_gtid() -> None:
+    """It has none of its own; a boundary stands behind it all the same."""
+    file, stripper = BinlogFile(mariadb=True), Stripper(mariadb=True)
+    file.transaction(ending="ddl").add(26, b"\1\0\3sic")
+    assert stripper.feed(wire_of(file)) == groups.OK
+    assert stripper.state[groups.BOUNDARY] == len(file.data)
+    assert stripper.state[groups.LAST_GROUP_AT] == file.ends[-2]
+    assert [row[6:].tolist() for row in stripper.runs[: stripper.state[groups.RUN_COUNT]]] == [
+        [1, 1]
+    ]
+
+
 def boundaries(file: BinlogFile) -> list[int]:
     """Offsets behind whole transactions, and behind the first event of the file, which stands alone."""
     return [4 + len(file.events[0]), *file.ends]
