@@ -129,7 +129,7 @@ def read(values: Sequence[bytes]) -> Counter[str]:
         arrow = Values(arrow.payload.view(_Guarded), arrow.offsets)
     no_seqs: npt.NDArray[np.int64] = np.empty(0, np.int64)
     stretch = read_stretch(
-        arrow, offsets, workshop=workshop, seen=Mark(-1, 0), applied=no_seqs, look_up=_nothing
+        arrow, offsets, workshop=workshop, seen=Mark(0, 0), applied=no_seqs, look_up=_nothing
     )
     rows = stretch.rows
     numbers = np.flatnonzero(rows.column(SLOT) >= 0)

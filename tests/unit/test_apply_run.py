@@ -9,7 +9,7 @@ import pytest
 
 from consumer.apply import _Run
 from consumer.batch import BatchApplier, Figures
-from consumer.spark import SparkDriver
+from consumer.spark import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark
 from millrace.errors import Retryable
 from schemas.documents import ApplyTask
@@ -44,7 +44,7 @@ class _Driver:
 @dataclass
 class _FailingApplier:
     error: BaseException
-    mark: Mark = field(default_factory=lambda: Mark(0, 0))
+    mark: Mark = field(default_factory=lambda: Mark(0, FIRST_OFFSET))
     figures: Figures = field(default_factory=Figures)
 
     def process(self, *_: object) -> None:
