@@ -40,6 +40,7 @@ _NOT_APPLIED = (
     "{} are not applied yet: `exclude` it in the capture task, which then needs a new topic, since these rows stay in"
     " this one; start the apply task anew on that."
 )
+_OTHER_ENGINE = "ALTER TABLE {} ENGINE=InnoDB on the target, then `millrace task resume NAME`."
 _SYSTEM_VERSIONED = _NOT_APPLIED.format("System-versioned tables")
 
 
@@ -95,7 +96,7 @@ def table_name(database: str, table: str) -> bytes:
 
 
 def bind(layout: RowLayout, inventory: Inventory) -> Binding:
-    """Fatal MR-5012 without the table, MR-5013 without a column of the record."""
+    """Fatal MR-5012 without the table, MR-5013 without a column of the record, MR-5015 if rows can't be rolled back."""
     table = layout.table
     target = inventory.tables.get((table.database, table.table))
     if target is None:
@@ -104,6 +105,14 @@ def bind(layout: RowLayout, inventory: Inventory) -> Binding:
         if names == _OF_A_SEQUENCE:
             what, fix = f"{what}: it is a sequence", _NOT_APPLIED.format("Sequences")
         raise Fatal("MR-5012", f"there is no table {what}", fix=fix, table=table.full_name)
+    if not target.rolls_back:
+        raise Fatal(
+            "MR-5015",
+            f"{table.full_name} has the engine {target.engine}",
+            fix=_OTHER_ENGINE.format(table_name(target.database, target.table).decode()),
+            table=table.full_name,
+            engine=target.engine,
+        )
     columns = []
     for index, column in enumerate(table.columns):
         found = target_column(target, column.name)

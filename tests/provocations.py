@@ -117,6 +117,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-5012": "test_a_row_that_does_not_fit_the_target_stops_the_task",
     "MR-5013": "test_a_row_that_does_not_fit_the_target_stops_the_task",
     "MR-5014": "test_a_row_larger_than_the_target_takes_is_told_with_its_size",
+    "MR-5015": "test_a_table_that_can_not_be_rolled_back_gets_no_row",
     "MR-5020": "test_a_stale_run_writes_nothing",
     "MR-5021": "test_progress_that_somebody_changed_stops_the_run",
     "MR-5022": "test_progress_that_somebody_changed_stops_the_run",

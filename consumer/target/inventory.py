@@ -1,4 +1,5 @@
-"""What the target's tables look like, asked once and again after every DDL: columns, unique keys, foreign keys.
+"""What the target's tables look like, asked once and again after every DDL: columns, unique keys, engines,
+foreign keys.
 
 Values only, so that it travels to executors. A table that is not in the inventory is not on the target. Names are
 compared as the server gives them. Not done here: deciding anything about records (``consumer.binding``).
@@ -38,12 +39,14 @@ class UniqueKey:
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """One base table."""
+    """One base table. ``rolls_back``: its engine takes part in target transactions."""
 
     database: str
     table: str
     columns: Mapping[str, TargetColumn]
     unique_keys: tuple[UniqueKey, ...]
+    engine: str = "InnoDB"
+    rolls_back: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +90,18 @@ def read_inventory(
         asked |= {key.child[0] for key in known.foreign_keys if key.parent[0] in asked}
     tables = {} if known is None else {k: t for k, t in known.tables.items() if k[0] not in asked}
     foreign = [] if known is None else [f for f in known.foreign_keys if f.child[0] not in asked]
+    rolling_back = {_text(engine) for (engine,) in connection.query(_ENGINES)}
     for database in sorted((asked & present) - set(_SYSTEM)):
-        tables |= _read_tables(connection, database)
+        tables |= _read_tables(connection, database, rolling_back)
         foreign += _read_foreign_keys(connection, database)
     ((packet,),) = connection.query("SELECT @@max_allowed_packet")
     assert isinstance(packet, int)
     return Inventory(connection.flavour, packet, tables, tuple(foreign))
 
 
-def _read_tables(connection: TargetConnection, database: str) -> dict[TableKey, TargetTable]:
+def _read_tables(
+    connection: TargetConnection, database: str, rolling_back: Set[str]
+) -> dict[TableKey, TargetTable]:
     columns: dict[str, dict[str, TargetColumn]] = {}
     for row in connection.query(_COLUMNS, (database,)):
         table, name, type_text, base, charset, collation, nullable, generated = map(_text, row)
@@ -108,18 +114,23 @@ def _read_tables(connection: TargetConnection, database: str) -> dict[TableKey, 
             nullable == "YES",
             generated != "",
         )
-    kinds = {_text(table): _text(kind) for table, kind in connection.query(_KINDS, (database,))}
+    kinds = {
+        _text(table): (_text(kind), _text(engine))
+        for table, kind, engine in connection.query(_KINDS, (database,))
+    }
     keys: dict[str, dict[str, list[tuple[str, str]]]] = {}
     for row in connection.query(_UNIQUE_KEYS, (database,)):
         table, index, column, prefix = map(_text, row)
         keys.setdefault(table, {}).setdefault(index, []).append((column, prefix))
-    return {
-        (database, table): TargetTable(
-            database, table, found, tuple(_unique_keys(keys.get(table, {})))
-        )
-        for table, found in columns.items()
-        if kinds.get(table) in ("BASE TABLE", "SYSTEM VERSIONED")
-    }
+    tables = {}
+    for table, found in columns.items():
+        kind, engine = kinds.get(table, ("", ""))
+        if kind in ("BASE TABLE", "SYSTEM VERSIONED"):
+            unique = tuple(_unique_keys(keys.get(table, {})))
+            tables[database, table] = TargetTable(
+                database, table, found, unique, engine, engine in rolling_back
+            )
+    return tables
 
 
 def _read_foreign_keys(connection: TargetConnection, database: str) -> Iterable[ForeignKey]:
@@ -157,7 +168,10 @@ SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, DATA_TYPE, CHARACTER_SET_NAME, COLL
        COALESCE(GENERATION_EXPRESSION, '')
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s ORDER BY TABLE_NAME, ORDINAL_POSITION
 """
-_KINDS = "SELECT TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
+_ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
+_KINDS = (
+    "SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
+)
 _UNIQUE_KEYS = """
 SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
 WHERE TABLE_SCHEMA = %s AND NON_UNIQUE = 0 ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX

@@ -97,6 +97,13 @@ CODES: tuple[Code, ...] = (
         "task resume NAME`.",
     ),
     Code(
+        "MR-5015",
+        "the target's table takes no part in transactions",
+        "Its engine (MyISAM, Aria, MEMORY, CSV, …) can't roll rows back: after a deadlock or a crash they would be written"
+        " again, and doubled where no key forbids it.",
+        "ALTER TABLE … ENGINE=InnoDB on the target, then `millrace task resume NAME`.",
+    ),
+    Code(
         "MR-5020",
         "a newer run of the task writes to the target",
         "The fence row on the target names another run or a greater epoch.",

@@ -5,14 +5,16 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 
+import pymysql
 import pytest
 
 from consumer.apply import ApplyRunner
 from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
+from consumer.target.inventory import read_inventory
 from consumer.target.members import primary_member
 from consumer.target.progress import decide_intent, move_mark
 from deploy.servers import DatabaseServer
@@ -280,6 +282,45 @@ def test_a_row_that_does_not_fit_the_target_stops_the_task(
         run_once(target_server, apply_task(name), stream)
     assert caught.value.code == "MR-5012"
     assert caught.value.context["table"] == f"{name}.t"
+
+
+@pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
+def test_a_table_that_can_not_be_rolled_back_gets_no_row(
+    name: str, target_server: DatabaseServer, *, is_large: bool
+) -> None:
+    """The row behind it does not fit: in a table of MyISAM the first would stand, and once more for each attempt."""
+    stream = RecordStream()
+    stream.ddl("CREATE TABLE notes (n INT) ENGINE=MyISAM", database=name)
+    stream.insert(table(name, "notes", integer("n", nullable=True), key=()), {"n": 1})
+    stream.insert(table(name, "t", integer("id"), text("v", 2000)), {"id": 1, "v": "x" * 30})
+    stream.commit()
+    with pytest.raises(Fatal) as caught:
+        run_once(target_server, apply_task(name), stream, is_large=is_large)
+    assert target_server.execute(f"SELECT n FROM {name}.notes") == []
+    assert caught.value.code == "MR-5015"
+    assert caught.value.context["table"] == f"{name}.notes"
+    target_server.execute("ALTER TABLE t MODIFY v VARCHAR(2000)", db=name)
+    target_server.execute(caught.value.fix.partition(" on the target")[0])
+    run_once(target_server, apply_task(name), stream, is_large=is_large)
+    assert target_server.execute(f"SELECT n FROM {name}.notes") == [(1,)]
+
+
+def test_what_is_known_of_an_engine_is_what_the_server_says(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """Every engine that makes tables by itself; a partitioned table has that of its partitions."""
+    for engine in ("InnoDB", "MyISAM", "MEMORY", "CSV", "ARCHIVE", "BLACKHOLE", "Aria"):
+        with suppress(pymysql.Error):  # not every server has all
+            target_server.execute(
+                f"CREATE TABLE {engine} (n INT NOT NULL) ENGINE={engine}", db=name
+            )
+    target_server.execute(
+        "CREATE TABLE parts (id INT PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 2", db=name
+    )
+    with _session(target_server) as session:
+        tables = read_inventory(session, databases={name}).tables.values()
+    assert {made.table for made in tables if made.rolls_back} == {"t", "InnoDB", "parts"}
+    assert {"MyISAM", "MEMORY", "CSV"} <= {made.table for made in tables if not made.rolls_back}
 
 
 def test_a_row_larger_than_the_target_takes_is_told_with_its_size(

@@ -343,7 +343,12 @@ def _columns(session: ModelSession, _: Found, __: Values) -> tuple[list[Values],
 
 @statement(re.escape(inventory._KINDS))
 def _kinds(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
-    return [(name, "BASE TABLE") for name, _table in _shop(session)], 0
+    return [(name, "BASE TABLE", "InnoDB") for name, _table in _shop(session)], 0
+
+
+@statement(re.escape(inventory._ENGINES))
+def _engines(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [("InnoDB",)], 0
 
 
 @statement(re.escape(inventory._UNIQUE_KEYS))

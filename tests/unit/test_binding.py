@@ -25,7 +25,9 @@ SEQUENCE = (
 
 def _refused(columns: tuple[str, ...], there: dict[str, Any] | None) -> Fatal:
     source: Any = SimpleNamespace(table=table("shop", "t", *map(integer, columns)))
-    tables: Any = {} if there is None else {("shop", "t"): SimpleNamespace(columns=there)}
+    tables: Any = (
+        {} if there is None else {("shop", "t"): SimpleNamespace(columns=there, rolls_back=True)}
+    )
     with pytest.raises(Fatal) as caught:
         bind(source, Inventory(tables=tables))
     return caught.value
