@@ -30,8 +30,11 @@ QUERY_TIMEOUT_S = 30
 Value: TypeAlias = str | int | float | bytes | None
 Row: TypeAlias = dict[str, Value]
 
-# Errors of the server that mean "not now": too many connections, shutting down, starting up, blocked host, killed.
-_NOT_NOW = frozenset({1040, 1053, 1129, 1203, 1205, 1927, 3168, 3169, 4031})
+# Errors of the server that mean "not now": too many connections, shutting down, starting up, blocked host, killed;
+# no memory or threads left; a packet or a statement that took too long, an interrupted one.
+_NOT_NOW = frozenset({1040, 1053, 1129, 1203, 1205, 1226, 1927, 3032, 3168, 3169, 4031})
+_NOT_NOW |= {5, 1037, 1041, 1135, 3015, 3950, 4081, 4082}
+_NOT_NOW |= {1158, 1159, 1160, 1161, 1317, 1969, 3024}
 _LOST = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_LOST_EXTENDED})
 _REFUSED = frozenset({ER.ACCESS_DENIED_ERROR, 1130, 1275, 1698, 1820, 1862, 3118, 3955, 4151})
 _NO_PRIVILEGE = frozenset({1044, 1142, 1143, 1227, 3530})

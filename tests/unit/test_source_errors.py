@@ -1,9 +1,11 @@
 """What servers say when they end a dump: every text that versions of both flavours use, its branch and code."""
 
+import pymysql
 import pytest
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from producer.source.binlog_files import parse_gtid_list
+from producer.source.connection import _driver_errors
 from producer.source.dump import Reader, dump_payload, register_payload
 from producer.source.dump_errors import decode_error_packet, explain_dump_error
 from schemas.documents.model import Member
@@ -109,3 +111,18 @@ def test_a_gtid_list_is_read_as_the_server_prints_it() -> None:
     """The last one of a domain is its position."""
     assert str(parse_gtid_list("[0-2-3,\n0-1-5,\n1-1-2]")) == "0-1-5,1-1-2"
     assert parse_gtid_list("[]").is_empty
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        *(1040, 1053, 1129, 1203, 1205, 1226, 1927, 3032, 3168, 3169, 4031),
+        *(5, 1037, 1041, 1135, 3015, 3950, 4081, 4082),  # memory, threads
+        *(1158, 1159, 1160, 1161, 1317, 1969, 3024),  # too slow, interrupted
+    ],
+)
+def test_what_passes_by_itself_is_asked_again(number: int) -> None:
+    """A server without memory, threads or time for a question, or one that ends, says nothing about the question."""
+    with pytest.raises(Retryable) as caught, _driver_errors(HERE):
+        raise pymysql.OperationalError(number, "told")
+    assert caught.value.code == "MR-1001"
