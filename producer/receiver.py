@@ -13,9 +13,11 @@ Where it begins:
 A lost connection is taken up again at once, a few times; then the supervisor decides. Silence is a lost connection:
 an idle server sends heartbeats, and three periods without a byte end it.
 
+A sub-directory is begun only right behind ``choose``, which saw that the member has what is done. Later any doubt ends
+the stream: a server that was reset, or lost its tail, uses numbers again that count as done.
+
 Guarantees: what is appended are whole events with a right CRC-32 at their right file offsets, one file after the other
-without a gap in numbers; any doubt about that opens a new sub-directory. Not done here: choosing the member
-(``producer.source.choice``), switching to another.
+without a gap in numbers. Not done here: choosing the member (``producer.source.choice``), switching to another.
 """
 
 import threading
@@ -88,6 +90,7 @@ class Receiver:
         self._server = ""
         self._connects = 0
         self._is_continuous = True
+        self._is_judged = True  # nothing was lost since ``choose`` asked the member
         # What the relay log ends with is what the server has, or is not read any more: who starts to read waits for it.
         self.agreed = threading.Event()
 
@@ -115,7 +118,7 @@ class Receiver:
                 is_fed = self._figures.received_bytes > received_before
                 if is_fed and error.code not in _DAMAGE_CODES:
                     failures = 0  # damage that comes again and again is no progress
-                if error.code in _CONTINUITY_CODES and self._is_continuous:
+                if error.code in _CONTINUITY_CODES and self._may_begin_anew():
                     self._is_continuous = False
                     log.warning(
                         "continuity in doubt: a new relay sub-directory is begun", error=error
@@ -124,8 +127,13 @@ class Receiver:
                     raise
                 else:
                     log.warning("connection lost", error=error, failures=failures)
+                    self._is_judged = False
                     stop.wait(RECONNECT_DELAYS_S[failures])
                 failures += 1
+
+    def _may_begin_anew(self) -> bool:
+        """Once, and while nobody reads yet what is in doubt."""
+        return self._is_judged and self._is_continuous and not self.agreed.is_set()
 
     def _connect_and_receive(self, stop: threading.Event) -> None:
         with SourceConnection.connect(self._source.member, self._source.login) as connection:
@@ -137,6 +145,8 @@ class Receiver:
             if resume is not None:
                 self._receive(connection, resume, stop)
                 return
+            if not self._is_judged:
+                raise self._doubt("the server does not go on where the relay log ends")
             wanted = self._wanted_of_source()
             begin = find_file(connection, flavour=identity.flavour, wanted=wanted)
             subdir = self._relay.begin_subdir(identity.server, before=begin.before)
@@ -154,10 +164,11 @@ class Receiver:
         resume = self._relay.resume_point()
         if not self._is_continuous or resume is None or resume.server != identity.server:
             return None
-        size = list_binlog_files(connection).get(resume.at.file, resume.at.pos)
+        size = list_binlog_files(connection).get(resume.at.file)
+        if size is None:
+            raise self._doubt(f"{resume.at.file} is gone")
         if size < resume.at.pos:  # MariaDB would wait until it has grown beyond that place
-            log.warning("the source's file is shorter than ours", file=resume.at.file, size=size)
-            return None
+            raise self._doubt(f"{resume.at.file} ends at {size}, ours at {resume.at.pos}")
         with RelayReader(self._relay) as reader:
             if self._wanted is not None:
                 at = reader.seek(self._wanted)
@@ -177,6 +188,10 @@ class Receiver:
             return self._wanted  # nobody has read of it yet, and nobody shall
         with RelayReader(self._relay) as reader:
             return self._relay.position() if reader.seek(self._wanted) is not None else self._wanted
+
+    def _doubt(self, message: str) -> Retryable:
+        member = self._source.member
+        return Retryable("MR-1041", f"{member}: {message}", member=member)
 
     def _receive(
         self, connection: SourceConnection, resume: ResumePoint, stop: threading.Event

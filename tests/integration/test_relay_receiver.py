@@ -6,13 +6,15 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet
-from millrace.errors import Fenced
+from millrace.errors import Fenced, Retryable
 from producer.relay import layout
 from producer.relay.event_types import GTID, MARIADB_GTID
 from producer.relay.reader import RelayReader
+from producer.relay.runs import new_runs
 from schemas.gtid import Flavour, parse_gtid_set
 from tests.fix_servers import FLAVOURS, NewServer
 from tests.relay import (
@@ -302,6 +304,33 @@ def test_a_relay_file_longer_than_the_servers_gets_a_new_sub_directory(
         server.execute(f"CREATE TABLE {database}.u (id INT PRIMARY KEY)")
         eventually(lambda: reception.relay.position() == position_of(server))
         assert_identical(server, reception, flush_and_wait(server, reception))
+
+
+def test_a_tail_that_is_lost_under_way_ends_the_stream(
+    source_set: DatabaseSet, tmp_path: Path, database: str
+) -> None:
+    """A server that comes back with less than was read: whether that was published is for the choice to judge."""
+    server = source_set.primary
+    server.execute("FLUSH BINARY LOGS")
+    server.execute(f"CREATE DATABASE {database}")
+    with receiving(server, tmp_path / "relay") as reception:
+        reception.wait_for(server)
+        end = reception.relay.end()
+        assert end is not None
+        content = reception.relay.path(end).read_bytes()
+        lost = with_one_more_transaction(content, server.flavour)[len(content) :]
+        reception.relay.append(
+            np.frombuffer(lost, np.uint8),
+            end=end.pos + len(lost),
+            last_group_at=0,
+            runs=new_runs()[:0],
+        )
+        for thread in dump_threads(server):
+            server.execute(f"KILL {thread}")
+        eventually(lambda: reception.error is not None, what="the end of the stream")
+        assert isinstance(reception.error, Retryable)
+        assert reception.error.code == "MR-1041"
+        assert len(layout.list_subdirs(tmp_path / "relay")) == 1
 
 
 def with_one_more_transaction(content: bytes, flavour: Flavour) -> bytes:

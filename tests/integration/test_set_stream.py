@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseSet
+from deploy.servers import DatabaseServer, DatabaseSet
 from millrace import cli
-from millrace.errors import Retryable
+from millrace.errors import Fatal, MillraceError, Retryable
 from producer import set_stream
 from producer.capture import first_coordinates
 from producer.set_stream import SetStream, SetStreams
@@ -267,7 +267,10 @@ def test_a_start_at_the_first_binlog_does_not_begin_where_an_old_relay_log_does(
 def test_a_task_of_a_source_that_was_reset_begins_in_what_the_source_has_now(
     new_server: NewServer, tmp_path: Path, flavour: Flavour
 ) -> None:
-    """What stands in the relay log from before is in doubt until it is compared, and nobody reads it."""
+    """What stands in the relay log from before is in doubt until it is compared, and nobody reads it.
+
+    A reset under a running stream ends it: nobody crosses over to numbers that are used again; the choice refuses them.
+    """
     server = new_server(flavour)
     secret = tmp_path / "password"
     secret.write_text(server.password)
@@ -281,7 +284,7 @@ def test_a_task_of_a_source_that_was_reset_begins_in_what_the_source_has_now(
     server.execute("CREATE DATABASE gone")
     with streams.attach("a", document, wanted=None) as stream:
         eventually(lambda: stream.relay.position().includes(position_of(server)))
-    server.execute("RESET MASTER" if flavour is Flavour.MARIADB else "RESET BINARY LOGS AND GTIDS")
+    _reset(server)
     server.execute("CREATE DATABASE here")
     nothing = Progress(parse_gtid_set(flavour, ""), None, 0)
     with streams.attach("b", document, wanted=None) as stream, stream.reader() as reader:
@@ -290,3 +293,30 @@ def test_a_task_of_a_source_that_was_reset_begins_in_what_the_source_has_now(
         assert begin.subdir.endswith(".000002")
         eventually(lambda: stream.relay.position().includes(position_of(server)))
         assert b"gone" not in reader.read(begin, bytes_max=1 << 20).payload.tobytes()
+
+        done = stream.relay.position()
+        _reset(server)
+        server.execute("CREATE DATABASE reused")
+        eventually(lambda: _is_ended(stream), what="the stream of a source that was reset")
+        assert {str(subdir)[-1] for subdir, _ in stream.relay.list_files()} == {"1", "2"}
+    _reset(server)
+    with (
+        pytest.raises(Fatal, match="MR-1033"),
+        streams.attach("b", document, wanted=done),
+    ):
+        pytest.fail("attached to a source that lacks what is done")
+
+
+def _reset(server: DatabaseServer) -> None:
+    """Its binlog begins again, and with it the numbers of its GTIDs."""
+    is_mariadb = server.flavour is Flavour.MARIADB
+    server.execute("RESET MASTER" if is_mariadb else "RESET BINARY LOGS AND GTIDS")
+
+
+def _is_ended(stream: SetStream) -> bool:
+    """Whether its tasks are told to let go."""
+    try:
+        stream.check()
+    except MillraceError as error:  # MR-1043: MySQL reads on in the file that it has deleted
+        return error.code in {"MR-1040", "MR-1041", "MR-1043"}
+    return False
