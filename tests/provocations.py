@@ -25,7 +25,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-1017": "test_lax_gtids_and_partial_json_are_found",
     "MR-1018": "test_a_replica_of_a_part_is_refused",
     "MR-1019": "test_a_bad_setting_is_found_and_its_statement_mends_it",
-    "MR-1020": "test_mixed_sets_and_two_primaries_are_refused",
+    "MR-1020": "test_mixed_sets_are_refused_and_two_primaries_waited_for",
     "MR-1021": "test_a_server_that_would_encrypt_its_binlog_is_told",
     "MR-1030": "test_none_admissible_waits_only_if_waiting_can_help",
     "MR-1031": "test_purged_transactions_are_named",

@@ -76,7 +76,7 @@ def choose(
 ) -> Choice:
     """The member to read from; one that is ``avoided`` only if there is no other.
 
-    Fatal MR-1020, MR-1030, MR-1033; Retryable MR-1030 when waiting can help.
+    Fatal MR-1020, MR-1030, MR-1033; Retryable MR-1030 when waiting can help, as for one primary in a switchover.
     """
     flavour = _common_flavour(facts)
     reference = _reference(facts)
@@ -182,7 +182,11 @@ def _reference(facts: Sequence[MemberFacts]) -> GtidPosition | None:
     primaries = [fact for fact in facts if fact.is_primary]
     if len(primaries) > 1:
         names = ", ".join(str(fact.member) for fact in primaries)
-        raise Fatal("MR-1020", f"more than one member replicates from nobody: {names}")
+        raise Retryable(
+            "MR-1030",
+            f"more than one member replicates from nobody: {names}",
+            fix="wait until the switchover has ended, or name only members of one replication set",
+        )
     if primaries and primaries[0].holdings is not None:
         return primaries[0].holdings.position
     positions = [fact.holdings.position for fact in facts if fact.holdings is not None]

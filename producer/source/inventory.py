@@ -76,15 +76,17 @@ def ask_members(
 
 
 def ask_flavour(members: Iterable[Member], login: Login) -> Flavour:
-    """The flavour of the first member that answers; else the error of the last."""
-    error: MillraceError | None = None
+    """The flavour of the first member that answers; else an error, of one that may come back if there is any."""
+    errors: list[MillraceError] = []
     for member in members:
         try:
             with SourceConnection.connect(member, login) as connection:
                 return ask_identity(connection).flavour
         except MillraceError as found:
-            error = found
-    raise error or Fatal("MR-1020", "the set has no members")
+            errors.append(found)
+    if not errors:
+        raise Fatal("MR-1020", "the set has no members")
+    raise next((error for error in errors if not isinstance(error, Fatal)), errors[-1])
 
 
 def ask_member(connection: SourceConnection, *, wanted: GtidPosition | None) -> MemberFacts:

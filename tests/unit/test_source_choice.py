@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal, MillraceError, Retryable
+from producer.source import inventory
 from producer.source.choice import LAG_TRANSACTIONS_MAX, choose, count_missing, find_errant
+from producer.source.connection import Login, SourceConnection
 from producer.source.identity import Identity
-from producer.source.inventory import Holdings, MemberFacts, Replication
+from producer.source.inventory import Holdings, MemberFacts, Replication, ask_flavour
 from producer.source.preflight import check_settings
-from schemas.documents.model import Member
+from schemas.documents.model import Member, Tls, TlsMode
 from schemas.gtid import Flavour, parse_gtid_set
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -170,13 +172,45 @@ def test_the_fix_mends_everything_that_was_found() -> None:
     assert f"on {bad.member}, {other.member}: SET GLOBAL binlog_row_metadata" in caught.value.fix
 
 
-def test_mixed_sets_and_two_primaries_are_refused() -> None:
-    """Nobody can say what is missing where."""
+def test_mixed_sets_are_refused_and_two_primaries_waited_for() -> None:
+    """Nobody can say what is missing where; but seconds into a switchover nobody replicates, and that passes."""
     mariadb = replace(PRIMARY, identity=Identity(Flavour.MARIADB, "0-1", "11.4.5-MariaDB"))
-    for facts in ([PRIMARY, mariadb], [PRIMARY, replace(PRIMARY, member=Member("db", 2))]):
-        with pytest.raises(Fatal) as caught:
-            choose(facts, wanted=None)
-        assert caught.value.code == "MR-1020"
+    with pytest.raises(Fatal) as mixed:
+        choose([PRIMARY, mariadb], wanted=None)
+    assert mixed.value.code == "MR-1020"
+    with pytest.raises(Retryable) as two:
+        choose([PRIMARY, replace(PRIMARY, member=Member("db", 2))], wanted=None)
+    assert two.value.code == "MR-1030"
+    assert "switchover" in two.value.fix
+
+
+class _NoServer:
+    """Connections that end in the error of their member."""
+
+    def __init__(self, errors: dict[Member, MillraceError]) -> None:
+        self._errors = errors
+
+    def connect(self, member: Member, login: Login) -> SourceConnection:
+        raise self._errors[member]
+
+
+def test_the_flavour_is_waited_for_while_a_member_may_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A replica that refuses the account for good does not block a task whose primary only restarts."""
+    login = Login(user="millrace", password="", tls=Tls(TlsMode.DISABLED))
+    primary, replica = Member("db", 1), Member("db", 2)
+    away, refused = Retryable("MR-1001", "db:1: refused"), Fatal("MR-1002", "db:2 refuses")
+    for of_primary, of_replica, told in (
+        (away, refused, away),
+        (refused, away, away),
+        (refused, refused, refused),
+    ):
+        errors: dict[Member, MillraceError] = {primary: of_primary, replica: of_replica}
+        monkeypatch.setattr(inventory, "SourceConnection", _NoServer(errors))
+        with pytest.raises(MillraceError) as caught:
+            ask_flavour((primary, replica), login)
+        assert caught.value is told
 
 
 def test_mariadb_positions_are_compared_by_domain() -> None:
