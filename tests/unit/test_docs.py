@@ -14,6 +14,16 @@ from schemas.documents import ConflictPolicy, Consistency, TlsMode, parse_set, p
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ("README.md", "docs/guarantees.md")
+# why a claim has no test that takes its guard away; what stands behind a semicolon explains
+REASONS = (
+    "the oracle is an outsider",  # it judges what comes out, whatever guards it
+    "the harm is made",  # the test beside it does it, and it must be found
+    "nothing guards it",
+    "only in a whole stack",
+    "by hand",  # it was taken away once; a history that can't go red
+)
+BY_HAND_MAX = 12  # lines; it only goes down
+_NO_TEST = re.compile(rf"none: ({'|'.join(REASONS)})(; |$)")
 _TEST_NAME = re.compile(r"`(test_\w+)`")
 
 
@@ -53,7 +63,7 @@ def _unshown(text: str) -> list[str]:
             found.append(f"{claim}: {1 + len(cells)} cells")
         elif not _names_tests(cells[0], known):
             found.append(f"{claim}: shown by nothing")
-        elif not (_names_tests(cells[1], known) or re.match(r"none: \w+ \w+", cells[1])):
+        elif not (_names_tests(cells[1], known) or _NO_TEST.match(cells[1])):
             found.append(f"{claim}: its guard")
     return found
 
@@ -70,10 +80,17 @@ def test_every_claim_names_its_tests_and_those_of_its_guard() -> None:
     assert _unshown(text) == []
 
 
+def test_few_guards_were_taken_away_by_hand_alone() -> None:
+    """Those that no test takes away are not to become more."""
+    cells = [line[-1] for line in _claims((ROOT / "docs/guarantees.md").read_text())]
+    assert sum(cell.startswith("none: by hand") for cell in cells) <= BY_HAND_MAX
+
+
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [
-        ("| rows | `{test}` | none: they are equal |", []),
+        ("| rows | `{test}` | none: the oracle is an outsider |", []),
+        ("| rows | `{test}` | none: by hand; without it rows are lost |", []),
         ("| rows | `{test}` | `{test}`: a part of it |", []),
         ("| rows | `{test}` |", ["rows: 2 cells"]),
         ("| rows | `{test}` | `{test}` | more |", ["rows: 4 cells"]),
@@ -82,6 +99,8 @@ def test_every_claim_names_its_tests_and_those_of_its_guard() -> None:
         ("| rows | `{test}` | |", ["rows: its guard"]),
         ("| rows | `{test}` | the same |", ["rows: its guard"]),
         ("| rows | `{test}` | none: |", ["rows: its guard"]),
+        ("| rows | `{test}` | none: the refusal is the claim |", ["rows: its guard"]),
+        ("| rows | `{test}` | none: by hands |", ["rows: its guard"]),
         ("| rows | `{test}` | `test_nobody_wrote` |", ["rows: its guard"]),
         ("| claim | shown by |", ["a table of ['shown by']"]),
     ],

@@ -140,7 +140,10 @@ def test_a_file_that_is_missing_in_the_middle_is_not_read_over(tmp_path: Path) -
     lay(tmp_path, {name: FILES[Flavour.MYSQL][name] for name in (NAMES[0], NAMES[2])})
     relay = open_log(tmp_path)
     with RelayReader(relay) as reader:
-        assert reader.first() == Coordinates(SUBDIR, NAMES[2], 4)
+        begin = reader.first()
+        assert begin == Coordinates(SUBDIR, NAMES[2], 4), (
+            "somebody begins in front of a missing file"
+        )
         assert reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1")) is None
         assert reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1-3")) is None
         end = len(FILES[Flavour.MYSQL][NAMES[0]])
@@ -219,9 +222,11 @@ def test_what_is_not_ours_in_the_folder_is_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "server-b.000007").exists()
     assert relay.begin_subdir("server-b").seq == 9
     relay.begin_file(NAMES[0])
-    assert len(purge_before(relay, Coordinates("server-b.000009", NAMES[0], 4))) == 3
+    purged = purge_before(relay, Coordinates("server-b.000009", NAMES[0], 4))
     relay.close()
+    assert all(path.exists() for path in foreign), "what is not ours was purged"
     assert [path.read_text() for path in foreign] == ["mine"] * 3
+    assert len(purged) == 3
     open_log(tmp_path).close()
 
 

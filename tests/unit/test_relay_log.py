@@ -381,7 +381,7 @@ def test_purge_deletes_a_prefix_and_never_what_is_held(tmp_path: Path) -> None:
     everything = Coordinates("server-z.000099", "mysql-bin.000099", 4)
     with RelayReader(relay) as reader:
         assert reader.first() is not None
-        assert purge_before(relay, everything) == []
+        assert purge_before(relay, everything) == [], "held files were deleted"
         reader.release(Coordinates("server-a.000001", "mysql-bin.000002", 10))
         assert [at.file for at in purge_before(relay, everything)] == [NAME]
     assert [at.file for at in purge_before(relay, everything)] == ["mysql-bin.000002"]

@@ -235,4 +235,5 @@ def test_every_harm_is_named(harm: Callable[[TopicText], None], check: Check, wo
     """Each sentence of the verifier has a broken topic that makes it say so."""
     text = whole()
     harm(text)
-    assert [found for found in text.found() if found.check is check and words in found.what]
+    said = [found for found in text.found() if found.check is check and words in found.what]
+    assert said, f"nobody says {words!r}"

@@ -1,0 +1,313 @@
+"""Single guards taken away on a real server: a test that shows what each guarantees goes red, by the harm it names.
+
+As ``tests/unit/test_guards_matter.py``, which says where the others are. MariaDB alone: a guard is the same on both.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import pymysql
+import pytest
+
+from consumer import batch, ddl, templates, writer
+from consumer.binding import quoted
+from consumer.target import connection as connections
+from consumer.target import fence
+from consumer.target.connection import TargetConnection
+from consumer.writer import RowWriter
+from deploy.servers import DatabaseServer
+from millrace.errors import Fatal, MillraceError, Retryable
+from producer.converter import events
+from producer.converter.events import EventDesk
+from producer.kernel import state as s
+from producer.source import connection as sources
+from producer.source.connection import Login, SourceConnection
+from schemas.control import DdlRecord
+from schemas.documents import Member, Tls, TlsMode
+from schemas.gtid import Flavour
+from schemas.statement import Kind, Statement, classify
+from tests.binlog_session import LoggedSession, logged
+from tests.fault import test_apply_target_faults as refusals
+from tests.integration import test_apply_conflicts as conflicts
+from tests.integration import test_apply_left_out as leaving_out
+from tests.integration import test_apply_target as applying
+from tests.integration import test_converter_servers as converting
+from tests.integration import test_provoked as provoked
+from tests.integration import test_types_whole_way as types
+
+Patch = pytest.MonkeyPatch
+
+SEEN = (AssertionError, Fatal, Retryable, pytest.fail.Exception)
+NOT_TOLD = "DID NOT RAISE (Fatal|Retryable|Exception)"
+
+
+@dataclass(frozen=True)
+class Place:
+    """``name``: a database on the target, and a task. ``source`` is another server."""
+
+    name: str
+    target: DatabaseServer
+    source: DatabaseServer
+
+
+@dataclass(frozen=True)
+class Guard:
+    """``off`` takes the guard away; ``shown`` is a test that passes with it, and fails without by ``harm``."""
+
+    name: str
+    off: Callable[[Patch], None]
+    shown: Callable[[Place], object]
+    harm: str
+
+
+_names = count(1)
+
+
+@pytest.fixture
+def place(target_server: DatabaseServer, mariadb_server: DatabaseServer) -> Iterator[Place]:
+    """Gone behind the test, and before it whatever still holds a table of it."""
+    made = f"guard{next(_names)}"
+    target_server.execute(f"CREATE DATABASE {made} DEFAULT CHARSET utf8mb4")
+    yield Place(made, target_server, mariadb_server)
+    for (session,) in target_server.execute(
+        "SELECT trx_mysql_thread_id FROM information_schema.INNODB_TRX"
+    ):
+        with suppress(pymysql.Error):  # it has ended by itself
+            target_server.execute(f"KILL {session}")
+    target_server.execute(f"DROP DATABASE IF EXISTS {made}")
+
+
+# ---- the source's side -------------------------------------------------------------------------------
+
+
+def phases_are_statements(patch: Patch) -> None:
+    """Each of the two events that hold an ALTER is taken for one that stands alone."""
+    query = EventDesk._query
+
+    def unaware(self: EventDesk, *given: Any) -> Any:
+        self._arrays.state[s.ALTER_PHASE] = 0
+        return query(self, *given)
+
+    patch.setattr(EventDesk, "_query", unaware)
+
+
+def statements_are_passed_over(patch: Patch) -> None:
+    """INSERT, UPDATE and DELETE in statement format: no rows, so nothing to do."""
+
+    def careless(*given: Any) -> Statement:
+        found = classify(*given)
+        return replace(found, kind=Kind.TEMPORARY) if found.kind is Kind.DML else found
+
+    patch.setattr(events, "classify", careless)
+
+
+def servers_without_tls_are_talked_to(patch: Patch) -> None:
+    """A connection goes on in the clear where the server offers nothing else."""
+    patch.setattr(sources, "_tls_context", lambda _: None)
+    patch.setattr(connections, "_tls_arguments", lambda _: {"ssl_disabled": True})
+
+
+def nothing_is_heard(_: Place) -> None:
+    """As ``test_a_server_without_tls_hears_nothing_of_us``, whatever code it ends with."""
+    login = Login(user="someone", password="secret", tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
+    with provoked._without_tls() as (port, heard), suppress(MillraceError):
+        SourceConnection.connect(Member("127.0.0.1", port), login)
+    assert b"someone" not in heard[0], "the user's name was sent in the clear"
+
+
+# ---- rows --------------------------------------------------------------------------------------------
+
+
+class AnyCount(int):
+    """Equal to each number."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def rows_written_together_are_not_counted(patch: Patch) -> None:
+    """How many of a statement's rows the target had is not asked."""
+    run, write_one = RowWriter._run, RowWriter._write_one
+
+    def counted(self: RowWriter, *given: Any) -> int:
+        with patch.context() as alone:
+            alone.setattr(RowWriter, "_run", run)
+            return write_one(self, *given)
+
+    patch.setattr(RowWriter, "_run", lambda self, sql: AnyCount(run(self, sql)))
+    patch.setattr(RowWriter, "_write_one", counted)
+
+
+def a_row_written_alone_is_not_counted(patch: Patch) -> None:
+    """Nor whether it had the one row."""
+    write_one = RowWriter._write_one
+    patch.setattr(RowWriter, "_write_one", lambda *given: AnyCount(write_one(*given)))
+
+
+def values_are_compared_as_the_server_does(patch: Patch) -> None:
+    """A row without a key is found by columns that are equal, not by those that are the same."""
+    patch.setattr(types, "EQUALS", types.EQUALS[:2])  # for the sake of time
+    patch.setattr(templates, "_same", lambda column, _: (quoted(column.name) + b" <=> ", b""))
+
+
+def values_are_made_to_fit(patch: Patch) -> None:
+    """The session's mode is not strict."""
+    lenient = connections.STRICT_MODE.replace("STRICT_ALL_TABLES,", "")
+    patch.setattr(connections, "STRICT_MODE", lenient)
+    patch.setattr(writer, "STRICT_MODE", lenient)
+
+
+def a_value_is_refused(at: Place) -> None:
+    """One case of the test."""
+    at.target.execute(f"DROP DATABASE {at.name}")
+    refusals._create_tables(at.target, at.name)
+    refusals.test_a_value_that_the_target_refuses_blocks_names_the_row_and_is_not_told(
+        at.name, at.target, "note VARCHAR(5)", "note VARCHAR(20)", is_large=False
+    )
+
+
+def equal_values_are_told_apart(at: Place) -> None:
+    """The test, from a server of its own."""
+    at.target.execute(f"CREATE DATABASE {types.DATABASE}")  # which the test drops
+    with _logged(at, types.DATABASE) as source:
+        types.test_values_that_a_server_calls_equal_are_told_apart_without_a_key(source, at.target)
+
+
+@contextmanager
+def _logged(at: Place, database: str) -> Iterator[LoggedSession]:
+    """A session on the source; what it makes goes from both in the end."""
+    try:
+        with logged(at.source, database) as source:
+            yield source
+    finally:
+        for side in (at.source, at.target):
+            side.execute(f"DROP DATABASE IF EXISTS {database}")
+
+
+# ---- statements --------------------------------------------------------------------------------------
+
+
+def the_seq_of_a_statement_may_be_any(patch: Patch) -> None:
+    """It is executed over whatever is missing in front of it."""
+    patch.setattr(batch, "check_follows", lambda *_: None)
+
+
+def views_and_triggers_are_made(patch: Patch) -> None:
+    """As any other statement, beside being recorded."""
+    leave_out = ddl._leave_out
+
+    def executed(
+        session: TargetConnection, owner: Any, record: DdlRecord, statement: Statement, place: Any
+    ) -> set[str]:
+        if str(statement.kind) in ("view", "trigger"):
+            ddl._execute(session, record, statement)
+        return leave_out(session, owner, record, statement, place)
+
+    patch.setattr(ddl, "_leave_out", executed)
+
+
+def what_is_no_table_is_left_out(at: Place) -> None:
+    """The test; its accounts go, too."""
+    try:
+        with _logged(at, leaving_out.DATABASE) as source:
+            leaving_out.test_what_is_no_table_is_recorded_and_counted_and_not_applied(
+                source, at.target
+            )
+    finally:
+        for account in leaving_out.ACCOUNTS:
+            at.source.execute(f"DROP USER IF EXISTS {account}")
+
+
+# ---- the fence ---------------------------------------------------------------------------------------
+
+
+def holders_are_not_ended(patch: Patch) -> None:
+    """Who waits for the fence waits until it is let go."""
+    patch.setattr(fence, "end_holders", lambda *_, **__: None)
+    patch.setattr(fence, "HUNG_S", 0.2)
+    patch.setattr(fence, "TRIES_MAX", 2)
+    patch.setattr(connections, "LOCK_WAIT_S", 1)
+
+
+GUARDS = [
+    Guard(
+        "a phase of an ALTER is refused",
+        phases_are_statements,
+        lambda at: provoked.test_an_alter_that_is_logged_in_two_phases_is_refused(at.source),
+        NOT_TOLD,
+    ),
+    Guard(
+        "statement format is refused",
+        statements_are_passed_over,
+        lambda at: converting.test_statement_format_stops_with_its_code(at.source),
+        NOT_TOLD,
+    ),
+    Guard(
+        "no word without TLS",
+        servers_without_tls_are_talked_to,
+        nothing_is_heard,
+        "was sent in the clear",
+    ),
+    Guard(
+        "rows written together are counted",
+        rows_written_together_are_not_counted,
+        lambda at: conflicts.test_conflicts_stop_by_default_and_name_the_row(
+            at.name, at.target, is_large=True
+        ),
+        NOT_TOLD,
+    ),
+    Guard(
+        "a row written alone is counted",
+        a_row_written_alone_is_not_counted,
+        lambda at: conflicts.test_a_missing_row_that_is_written_alone_stops_the_task_too(
+            at.name, at.target, "a deletion"
+        ),
+        NOT_TOLD,
+    ),
+    Guard(
+        "values are compared by their bytes",
+        values_are_compared_as_the_server_does,
+        equal_values_are_told_apart,
+        r"\Ae\d",
+    ),
+    Guard("the mode is strict", values_are_made_to_fit, a_value_is_refused, NOT_TOLD),
+    Guard(
+        "a statement follows the mark",
+        the_seq_of_a_statement_may_be_any,
+        lambda at: applying.test_a_hole_in_front_of_a_statement_stops_the_task(at.name, at.target),
+        NOT_TOLD,
+    ),
+    Guard(
+        "what is no table is not executed",
+        views_and_triggers_are_made,
+        what_is_no_table_is_left_out,
+        "information_schema.VIEWS",
+    ),
+    Guard(
+        "who holds the fence and hangs is ended",
+        holders_are_not_ended,
+        lambda at: applying.test_raising_the_fence_ends_a_holder_that_hangs(at.name, at.target),
+        "stays locked",
+    ),
+]
+
+
+@pytest.mark.parametrize("target_server", [Flavour.MARIADB], indirect=True, ids=str)
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
+def test_without_its_guard_the_test_of_it_on_a_server_is_red(
+    guard: Guard, place: Place, monkeypatch: Patch
+) -> None:
+    """And by its harm, not by anything else."""
+    guard.off(monkeypatch)
+    with pytest.raises(SEEN, match=guard.harm):
+        guard.shown(place)
+    monkeypatch.undo()
