@@ -5,7 +5,8 @@
 
 The first task that attaches chooses the member, opens the relay log and starts the receiver's thread; the last one
 that detaches joins the thread and closes the log. An upstream that failed is not mended under its tasks: each sees
-the error at its next ``check``, lets go, and comes again; a new attach is refused with that error until all have.
+the error at its next ``check``, lets go, and comes again; a new attach is refused with that error until all have. So it
+is where a task needs an earlier place: its own progress, or the XA PREPARE of what was committed now (MR-6511).
 
 Guarantees: one connection and one writer of the relay directory per set, however many tasks read it; what any attached
 task still needs is asked of the source. Not done here: publishing, choosing another member while the stream runs.
@@ -17,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from millrace.errors import Retryable
+from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from producer.receiver import Receiver, ReceiverSource, ReceiverStatus
 from producer.relay.log import RelayLog
@@ -64,6 +65,7 @@ class SetStream:
             ask_members(document.members, login, wanted=wanted), wanted=wanted, avoided=avoided
         )
         self.wanted = wanted
+        self.is_from_first = wanted is None  # `wanted` moves with what is purged
         self._is_whole = bool(avoided)
         self._relay = RelayLog.open(root, flavour=self.choice.flavour)
         source = ReceiverSource(
@@ -180,6 +182,7 @@ class SetStreams:
         self._tasks: dict[str, set[str]] = {}
         self._earlier: dict[str, GtidPosition | None] = {}
         self._avoided: dict[str, set[Member]] = {}  # whose rows were not those of an open one
+        self._missed: dict[str, str] = {}  # by task: the XA COMMIT for whose rows all began again
 
     @contextmanager
     def attach(
@@ -196,8 +199,24 @@ class SetStreams:
             if error.code in _FAILING_ALL:
                 stream.fail(error)
             raise
+        except Fatal as error:
+            if error.code != "MR-6511" or not self._may_begin_at_first(task, stream, error):
+                raise
+            again = Retryable(error.code, error.message, fix=error.fix, **error.context)
+            with self._lock:
+                self._earlier[document.name] = None
+            stream.fail(again)
+            raise again from error
         finally:
             self._detach(task, document.name)
+
+    def _may_begin_at_first(self, task: str, stream: SetStream, error: Fatal) -> bool:
+        """Whether the source may have the XA PREPARE that the relay log lacks: it is asked once for an XA COMMIT."""
+        missed = error.context.get("gtid", "")
+        if stream.wanted is None or (stream.is_from_first and self._missed.get(task) == missed):
+            return False
+        self._missed[task] = missed
+        return True
 
     def _attach(self, task: str, document: SetDocument, wanted: GtidPosition | None) -> SetStream:
         name = document.name

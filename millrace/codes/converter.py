@@ -68,8 +68,9 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-6511",
         "the prepared part of an XA transaction is missing",
-        "An XA COMMIT was logged, and the relay log does not reach back to its XA PREPARE.",
-        "Start the task at a GTID in front of the XA PREPARE, or load its tables again and start behind the XA COMMIT.",
+        "An XA COMMIT was logged, and neither the relay log nor the source's binlog reaches back to its XA PREPARE.",
+        "While it is retried: nothing to do, the binlog is read from its first file. Blocked: load its tables again, and"
+        " capture to another topic from behind the XA COMMIT.",
     ),
     Code(
         "MR-6512",

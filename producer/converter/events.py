@@ -74,6 +74,7 @@ class EventDesk:
         self._file = self._outer_file = ""
         self._checksum_bytes = 0
         self._is_replaying = False  # an XA transaction's rows, at its XA COMMIT
+        self._replayed = ""  # its xid
 
     # ---- the file --------------------------------------------------------------------------------------
 
@@ -120,6 +121,7 @@ class EventDesk:
         if isinstance(feed, XaFeed):
             self.set_file(self._outer_file)
             self._is_replaying = False
+            self._xa.forget(self._replayed)
             self.end_group(out, bounds)
         elif st[s.GROUP] != s.NO_GROUP and not self._is_replaying:
             raise Fatal("MR-6506", "a compressed transaction without its commit")
@@ -237,9 +239,10 @@ class EventDesk:
         if word == "ROLLBACK" or st[s.IS_COVERED]:
             self._xa.forget(xid)
             return Outcome(ends_group=True)
-        group = self._xa.take(xid, at)
+        group = self._xa.committed(xid, at)
         if group is None:
             raise Fatal("MR-6511", f"XA COMMIT of {xid}: not prepared here", coordinates=at)
+        self._replayed = xid
         return self._replay(group)
 
     def _prepare(self, body: bytes, feed: Feed, at: Coordinates) -> Outcome:
@@ -260,6 +263,7 @@ class EventDesk:
         if not one_phase:
             self._xa.prepare(xid, group)
         elif state == _PREPARED:
+            self._replayed = xid
             return self._replay(group)
         return Outcome(ends_group=True)
 

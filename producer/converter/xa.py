@@ -6,8 +6,10 @@
 XA_PREPARE event: one phase 1 | format id 4 | gtrid length 4 | bqual length 4 | gtrid, bqual. Statements name the same
 as ``X'gtrid',X'bqual',format``; both become the text ``gtrid.bqual.format`` in hex.
 
-What is prepared is remembered while the relay log is read. A converter that begins behind an XA PREPARE looks for it
-from the oldest file on: nothing has to be stored, but the relay log must reach back that far.
+What is prepared is remembered while the relay log is read, until its rows have come out: its file is held. A converter
+that begins behind an XA PREPARE looks for it from the oldest file on: nothing has to be stored, but the relay log must
+reach back that far, and nothing holds that file. Where it is gone, ``producer.set_stream`` has the relay log begun anew
+at the first binlog there is.
 """
 
 import re
@@ -50,16 +52,19 @@ class XaGroups:
         self._groups[xid] = group
 
     def forget(self, xid: str) -> None:
-        """Rolled back, or committed and behind us."""
+        """Rolled back, or committed and its rows behind us."""
         self._groups.pop(xid, None)
 
     def oldest(self) -> Coordinates | None:
         """Where the first one that waits begins: the relay log is needed from there on."""
         return min((group.start for group in self._groups.values()), default=None)
 
-    def take(self, xid: str, until: Coordinates) -> XaGroup | None:
-        """Committed: where its rows are, in front of `until`; None when the relay log does not have them."""
-        return self._groups.pop(xid, None) or self._search(xid, until)
+    def committed(self, xid: str, until: Coordinates) -> XaGroup | None:
+        """Where its rows are, in front of `until`; they are held until it is forgotten. None: not in the relay log."""
+        group = self._groups.get(xid) or self._search(xid, until)
+        if group is not None:
+            self._groups[xid] = group
+        return group
 
     def _search(self, xid: str, until: Coordinates) -> XaGroup | None:
         """The last one of this xid, by a walk over the headers of all events."""

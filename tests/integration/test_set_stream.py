@@ -12,11 +12,14 @@ from millrace import cli
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer import set_stream
 from producer.capture import first_coordinates
+from producer.converter.xa import XaGroups
 from producer.set_stream import SetStream, SetStreams
 from schemas.coordinates import Coordinates
-from schemas.documents import Account, SecretPlace, SecretReference, SetDocument
+from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
+from tests.binlog_session import session
+from tests.capture_rig import MemoryCapture
 from tests.fix_servers import FLAVOURS, NewServer
 from tests.relay import UNVERIFIED, member_of, position_of, read_everything
 from tests.waiting import eventually
@@ -94,6 +97,45 @@ def test_a_task_that_needs_an_earlier_place_makes_all_begin_again_there(
         _wait_for_source(stream, source_set)
         with stream.reader() as reader:
             eventually(lambda: reader.seek(early) is not None, what="the earlier place")
+
+
+@pytest.mark.parametrize("is_there", [True, pytest.param(False, marks=pytest.mark.chaos)])
+def test_a_prepared_transaction_in_front_of_the_relay_log_is_asked_of_the_source(
+    source_set: DatabaseSet,
+    document: SetDocument,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_there: bool,
+) -> None:
+    """A task begins behind its XA PREPARE, in a later file: all begin again at the first; it may be gone there."""
+    if not is_there:
+        monkeypatch.setattr(XaGroups, "committed", lambda *_: None)
+    with session(source_set.primary) as one, session(source_set.primary) as other:
+        one.execute("CREATE DATABASE prepared")
+        one.execute("CREATE TABLE prepared.t (id INT PRIMARY KEY)")
+        for statement in ("START 'p'", "END 'p'", "PREPARE 'p'"):
+            one.execute(f"XA {statement}")
+            if statement == "START 'p'":
+                one.execute("INSERT INTO prepared.t VALUES (1), (2)")
+        for number in (3, 4):
+            other.execute("FLUSH BINARY LOGS")
+            other.execute(f"INSERT INTO prepared.t VALUES ({number})")
+        progress = Progress(position_of(source_set.primary), None, 0)
+        streams = SetStreams(tmp_path / "relay")
+        tables = TableFilter(include=("prepared.*",))
+        with MemoryCapture(streams, document, tables, progress) as capture:
+            eventually(lambda: len(capture.members) == 1, what="attached")
+            one.execute("XA COMMIT 'p'")
+            other.execute("INSERT INTO prepared.t VALUES (5)")
+            eventually(lambda: len(capture.rows) == 3 or not capture.is_alive, what="its rows")
+        one.execute("DROP DATABASE prepared")
+    assert [error.code for error in capture.errors] == ["MR-6511"]
+    if is_there:
+        assert capture.error is None
+        assert [row.key for row in capture.rows] == [{"id": n} for n in (1, 2, 5)]
+    else:
+        assert isinstance(capture.error, Fatal)
+        assert (capture.error.code, capture.rows) == ("MR-6511", [])
 
 
 def test_files_that_are_due_are_purged_while_a_task_runs(

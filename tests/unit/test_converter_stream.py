@@ -1,5 +1,7 @@
 """The converter over binlogs written by hand: groups, cuts, resumption, filters, refusals."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -16,7 +18,7 @@ from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
 from schemas.record import RowRecord, SchemaBook, decode_record
-from tests.binlog_builder import SOURCE_UUID, TIME_S, BinlogBuilder
+from tests.binlog_builder import SOURCE_UUID, TIME_S, BinlogBuilder, Row
 from tests.converter_rig import SUBDIR, Conversion, FileReader, FileSpan, decoded, raw_records
 
 UUID_TEXT = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -462,11 +464,17 @@ def test_an_xa_commit_whose_rows_are_gone_is_refused() -> None:
     assert caught.value.code == "MR-6511"
 
 
-def _xa(builder: BinlogBuilder, number: int, *, one_phase: bool = False) -> None:
+def _xa(
+    builder: BinlogBuilder,
+    number: int,
+    *,
+    one_phase: bool = False,
+    rows: Sequence[Row] = ((1, "a"), (2, "b")),
+) -> None:
     builder.gtid(number)
     builder.query("XA START X'61',X'62',3")
     builder.map_shop_table("t", table_id=7)
-    builder.insert(7, [(1, "a"), (2, "b")])
+    builder.insert(7, rows)
     builder.query("XA END X'61',X'62',3")
     body = bytes([one_phase]) + (3).to_bytes(4, "little") + (1).to_bytes(4, "little") * 2 + b"ab"
     builder.event(38, body)
@@ -516,6 +524,28 @@ def test_a_prepared_transaction_pins_the_relay_log() -> None:
     builder.query("XA COMMIT X'61',X'62',3")
     (batch,) = conversion(builder).batches()
     assert batch.coordinates.pos == len(builder.content)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_file_of_a_prepared_transaction_is_held_until_its_last_row_has_come_out(
+    is_known: bool,
+) -> None:
+    """Its rows are batches of their own, read from an earlier file; also when that had to be searched for."""
+    first, second = BinlogBuilder(), BinlogBuilder()
+    _xa(first, 1, rows=[(n, "x" * 70) for n in range(2000)])
+    second.gtid(2)
+    second.query("XA COMMIT X'61',X'62',3")
+    second.transaction(3, 7, "t", [(3, "c")])
+    files = {"mysql-bin.000001": bytes(first.content), "mysql-bin.000002": bytes(second.content)}
+    run = Conversion(FileReader(files))
+    if not is_known:
+        at = Coordinates(SUBDIR, "mysql-bin.000002", 4)
+        run = replace(run, progress=progress(f"{UUID_TEXT}:1", seq=0), at=at)
+    _schemas, *made = run.batches(rows_max=200, bytes_max=4096)
+    *parts, last = [(batch.progress.open is None, batch.coordinates.file) for batch in made]
+    assert len(parts) > 3
+    assert set(parts) == {(False, "mysql-bin.000001")}
+    assert last == (True, "mysql-bin.000002")
 
 
 def test_prepared_rows_that_are_rolled_back_never_come_out() -> None:
