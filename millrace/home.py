@@ -9,34 +9,41 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from millrace.errors import Fatal
+
 ENVIRONMENT = "MILLRACE_HOME"
 
 
 def home() -> Path:
-    """The folder, absolute; created (mode 0700) when it is not there."""
+    """The folder, absolute; created (mode 0700) when it is not there. Fatal MR-8008 when it can't be."""
     path = _named_home()
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise Fatal("MR-8008", f"{path}: {exc.strerror}") from exc
     return path
 
 
 def _named_home() -> Path:
-    if named := os.environ.get(ENVIRONMENT):
-        return Path(named).expanduser().resolve()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache").resolve() / "millrace"
+    try:
+        if named := os.environ.get(ENVIRONMENT):
+            return Path(named).expanduser().resolve()
+        cache = os.environ.get("XDG_CACHE_HOME")
+        return (Path(cache) if cache else Path.home() / ".cache").resolve() / "millrace"
+    except RuntimeError as exc:
+        raise Fatal("MR-8008", str(exc)) from exc
 
 
 def local_stack_folder(name: str = "local") -> Path:
     """Where the local stack of this name keeps its state (``millrace up``)."""
-    return home() / "run" / name
+    return _named_home() / "run" / name
 
 
 def local_stack_environment(name: str = "local") -> Mapping[str, str]:
     """What a command needs to speak to the local stack; empty when none was started, or its file can't be read."""
-    state = local_stack_folder(name) / "environment.json"
     try:
-        found = json.loads(state.read_text())
-    except (OSError, ValueError):  # none, or being written just now
+        found = json.loads((local_stack_folder(name) / "environment.json").read_text())
+    except (Fatal, OSError, ValueError):  # none, or being written just now
         return {}
     if not isinstance(found, dict):
         return {}

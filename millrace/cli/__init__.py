@@ -25,6 +25,7 @@ from millrace.errors import MillraceError
 from millrace.home import local_stack_environment
 from millrace.roots import check_roots
 
+_ENSEMBLE = "MILLRACE_ZOOKEEPER"
 _HELP = ("--help", "-h", "help")
 
 
@@ -95,8 +96,7 @@ def run(arguments: list[str]) -> int:
         return 2
     try:
         check_roots()
-        for variable, value in local_stack_environment().items():
-            os.environ.setdefault(variable, value)
+        _join_local_stack()
         try:
             _run_command(name, arguments[1:])
         finally:
@@ -114,6 +114,15 @@ def run(arguments: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
+
+
+def _join_local_stack() -> None:
+    """Its servers, for what the environment leaves out; none of them where it names another ensemble."""
+    local = local_stack_environment()
+    ensemble = local.get(_ENSEMBLE)
+    if os.environ.get(_ENSEMBLE, ensemble) == ensemble:
+        for variable, value in local.items():
+            os.environ.setdefault(variable, value)
 
 
 def _is_output_broken() -> bool:

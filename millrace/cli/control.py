@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import os
 import socket
 import sys
 from collections.abc import Iterator
@@ -58,7 +59,11 @@ def origin_of(path: str) -> str:
 
 def operator() -> str:
     """Who asks: user@host, for people to ask back."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 def print_json(plain: object) -> None:

@@ -46,4 +46,10 @@ CODES: tuple[Code, ...] = (
         "An embedded server answered the set-up of the local stack with an error or not at all.",
         "Read the server's log in the stack's folder; end the stack with `millrace down` and start again.",
     ),
+    Code(
+        "MR-8008",
+        "Millrace's folder can't be made",
+        "What is fetched, compiled and started locally is kept in a folder that this user may not make, or has no home for.",
+        "Set MILLRACE_HOME to a folder that this user may write, with a few GB of room.",
+    ),
 )

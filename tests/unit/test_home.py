@@ -1,10 +1,14 @@
 """The home folder: named by the environment, else the user's cache."""
 
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
+from millrace import cli
+from millrace.cli.control import operator
+from millrace.errors import Fatal
 from millrace.home import home, local_stack_environment, local_stack_folder
 
 
@@ -43,3 +47,45 @@ def test_a_half_written_stack_is_none(
     local_stack_folder().mkdir(parents=True)
     (local_stack_folder() / "environment.json").write_bytes(content)
     assert local_stack_environment() == {}
+
+
+def test_a_folder_that_can_not_be_made_is_told_and_looking_needs_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A home that may not be written, and a user without one: most commands only look for a local stack there."""
+    blocked = tmp_path / "file"
+    blocked.touch()
+    monkeypatch.setenv("MILLRACE_HOME", str(blocked / "home"))
+    assert local_stack_environment() == {}
+    with pytest.raises(Fatal, match="MR-8008"):
+        home()
+    monkeypatch.setenv("MILLRACE_HOME", "~nobody-has-this-name/x")
+    assert local_stack_environment() == {}
+    with pytest.raises(Fatal, match="MR-8008"):
+        home()
+
+
+def test_commands_do_not_mix_another_ensemble_with_the_local_stack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its broker would answer for a topic of the same name."""
+    local = {"MILLRACE_ZOOKEEPER": "127.0.0.1:1", "MILLRACE_KAFKA": "127.0.0.1:2"}
+    monkeypatch.setattr(cli, "local_stack_environment", lambda: local)
+    for ensemble, kafka in (
+        ("zk1:2181", None),
+        ("127.0.0.1:1", "127.0.0.1:2"),
+        (None, "127.0.0.1:2"),
+    ):
+        monkeypatch.setattr(os, "environ", {"MILLRACE_ZOOKEEPER": ensemble} if ensemble else {})
+        cli._join_local_stack()
+        assert os.environ.get("MILLRACE_KAFKA") == kafka
+
+
+def test_an_operator_without_a_name_is_told_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container with any user."""
+
+    def nobody() -> str:
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert operator().startswith(f"uid {os.getuid()}@")
