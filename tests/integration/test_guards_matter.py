@@ -7,35 +7,43 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 
-from consumer import batch, ddl, templates, writer
-from consumer.binding import quoted
+from consumer import batch, ddl, templates, workshop, writer
+from consumer.binding import Binding, bind, quoted
 from consumer.target import connection as connections
 from consumer.target import fence
 from consumer.target.connection import TargetConnection
+from consumer.target.inventory import Inventory
 from consumer.writer import RowWriter
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.converter import events
 from producer.converter.events import EventDesk
 from producer.kernel import state as s
+from producer.relay import layout
+from producer.source import binlog_files
 from producer.source import connection as sources
 from producer.source.connection import Login, SourceConnection
 from schemas.control import DdlRecord
 from schemas.documents import Member, Tls, TlsMode
-from schemas.gtid import Flavour
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.row_layout import RowLayout
 from schemas.statement import Kind, Statement, classify
 from tests.binlog_session import LoggedSession, logged
 from tests.fault import test_apply_target_faults as refusals
+from tests.fix_servers import NewServer
 from tests.integration import test_apply_conflicts as conflicts
 from tests.integration import test_apply_left_out as leaving_out
 from tests.integration import test_apply_target as applying
 from tests.integration import test_converter_servers as converting
 from tests.integration import test_provoked as provoked
+from tests.integration import test_source as members
+from tests.integration import test_target_connection as silence
 from tests.integration import test_types_whole_way as types
 
 Patch = pytest.MonkeyPatch
@@ -166,6 +174,61 @@ def values_are_made_to_fit(patch: Patch) -> None:
     patch.setattr(writer, "STRICT_MODE", lenient)
 
 
+def every_engine_rolls_back(patch: Patch) -> None:
+    """What is known of a table's engine is not asked."""
+
+    def trusting(layout: RowLayout, inventory: Inventory) -> Binding:
+        tables = {key: replace(made, rolls_back=True) for key, made in inventory.tables.items()}
+        return bind(layout, replace(inventory, tables=tables))
+
+    patch.setattr(workshop, "bind", trusting)
+
+
+def the_mode_stays_lenient(patch: Patch) -> None:
+    """A row that is refused while the mode is not strict leaves it so."""
+    really, strict = TargetConnection.run, connections.STRICT_MODE.encode()
+    refused = [False]
+
+    def run(self: TargetConnection, sql: bytes) -> int:
+        if refused.pop() and sql == b"SET SESSION sql_mode='" + strict + b"'":
+            refused.append(False)
+            return 0
+        refused.append(True)
+        found = really(self, sql)
+        refused[0] = False
+        return found
+
+    patch.setattr(TargetConnection, "run", run)
+
+
+def what_is_overwritten_is_checked(patch: Patch) -> None:
+    """Foreign keys act on the rows that are removed."""
+    decide = RowWriter._decide
+
+    def checking(self: RowWriter, *given: Any) -> None:
+        with patch.context() as inside:
+            inside.setattr(RowWriter, "_set_foreign_key_checks", lambda *_, **__: None)
+            decide(self, *given)
+
+    patch.setattr(RowWriter, "_decide", checking)
+
+
+def checks_stay_off(patch: Patch) -> None:
+    """The next row is written as one that was overwritten."""
+    check = RowWriter._check_foreign_keys
+
+    def unless_off(self: RowWriter, *given: Any) -> None:
+        if self._checks_foreign_keys:
+            check(self, *given)
+
+    patch.setattr(RowWriter, "_check_foreign_keys", unless_off)
+
+
+def sockets_as_the_system_has_them(patch: Patch) -> None:
+    """An idle connection is asked after two hours."""
+    patch.setattr(connections, "_ask_when_silent", lambda _: None)
+
+
 def a_value_is_refused(at: Place) -> None:
     """One case of the test."""
     at.target.execute(f"DROP DATABASE {at.name}")
@@ -238,6 +301,11 @@ def holders_are_not_ended(patch: Patch) -> None:
     patch.setattr(connections, "LOCK_WAIT_S", 1)
 
 
+def overwriting(at: Place) -> None:
+    """The test."""
+    conflicts.test_overwriting_a_row_leaves_the_children_of_all_that_it_removes(at.name, at.target)
+
+
 GUARDS = [
     Guard(
         "a phase of an ALTER is refused",
@@ -281,6 +349,40 @@ GUARDS = [
     ),
     Guard("the mode is strict", values_are_made_to_fit, a_value_is_refused, NOT_TOLD),
     Guard(
+        "a table's engine is asked",
+        every_engine_rolls_back,
+        lambda at: provoked.test_a_table_that_can_not_be_rolled_back_gets_no_row(
+            at.name, at.target, is_large=False
+        ),
+        "stands though it was rolled back",
+    ),
+    Guard(
+        "a skipped row leaves the strict mode",
+        the_mode_stays_lenient,
+        lambda at: conflicts.test_a_row_that_is_skipped_leaves_the_next_its_strict_mode(
+            at.name, at.target
+        ),
+        NOT_TOLD,
+    ),
+    Guard(
+        "an overwritten row fires no cascade",
+        what_is_overwritten_is_checked,
+        overwriting,
+        "MR-5010",
+    ),
+    Guard(
+        "the row behind an overwritten one is checked",
+        checks_stay_off,
+        overwriting,
+        "children",
+    ),
+    Guard(
+        "a vanished target is noticed",
+        sockets_as_the_system_has_them,
+        lambda at: silence.test_a_vanished_target_is_noticed_after_a_minute(at.target),
+        "== 60",
+    ),
+    Guard(
         "a statement follows the mark",
         the_seq_of_a_statement_may_be_any,
         lambda at: applying.test_a_hole_in_front_of_a_statement_stops_the_task(at.name, at.target),
@@ -310,4 +412,58 @@ def test_without_its_guard_the_test_of_it_on_a_server_is_red(
     guard.off(monkeypatch)
     with pytest.raises(SEEN, match=guard.harm):
         guard.shown(place)
-    monkeypatch.undo()
+
+
+# ---- a member that was rebuilt from a backup ---------------------------------------------------------
+
+
+def _told(name: str) -> Callable[[Patch], None]:
+    """A variable of the server that says what the backup brought is not asked."""
+
+    def off(patch: Patch) -> None:
+        ask = binlog_files._variable
+        patch.setattr(
+            binlog_files,
+            "_variable",
+            lambda connection, flavour, which: (
+                parse_gtid_set(flavour, "") if which == name else ask(connection, flavour, which)
+            ),
+        )
+
+    return off
+
+
+def domains_begin_at_one(patch: Patch) -> None:
+    """The first GTID of a domain is not looked for."""
+    patch.setattr(binlog_files, "_first_of_domains", lambda *_: iter(()))
+
+
+def the_relay_log_forgets(patch: Patch) -> None:
+    """What stood in front of its first file is not remembered."""
+    patch.setattr(layout, "read_before", lambda *_: None)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("flavour", "off", "harm"),
+    [
+        pytest.param(Flavour.MYSQL, _told("gtid_purged"), NOT_TOLD, id="gtid_purged"),
+        pytest.param(Flavour.MARIADB, _told("gtid_slave_pos"), NOT_TOLD, id="gtid_slave_pos"),
+        pytest.param(Flavour.MARIADB, domains_begin_at_one, NOT_TOLD, id="first GTIDs"),
+        pytest.param(Flavour.MARIADB, the_relay_log_forgets, "has forgotten", id="relay.before"),
+    ],
+)
+def test_without_its_guard_a_rebuilt_member_gives_what_it_lacks(
+    new_server: NewServer,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    flavour: Flavour,
+    off: Callable[[Patch], None],
+    harm: str,
+) -> None:
+    """Who needs of what the backup brought is not refused: a gap in its topic."""
+    off(monkeypatch)
+    with pytest.raises(SEEN, match=harm):
+        members.test_a_member_rebuilt_from_a_backup_gives_only_what_it_logged(
+            new_server, tmp_path, flavour
+        )

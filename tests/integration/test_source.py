@@ -435,7 +435,8 @@ def test_a_member_rebuilt_from_a_backup_gives_only_what_it_logged(
             reader = RelayReader(reception.relay)
             begin = reader.first()
             assert begin is not None
-            assert reception.relay.position_before(begin) == brought
+            before = reception.relay.position_before(begin)
+            assert before == brought, "the relay log has forgotten what the backup brought"
             assert reader.seek(brought) == begin
             assert reader.seek(parse_gtid_set(flavour, history[1][0])) is None
             reader.close()
