@@ -1,0 +1,54 @@
+"""What a driver tells Spark when it starts its session."""
+
+from types import SimpleNamespace
+from typing import Self
+
+import pytest
+
+from consumer import spark
+from consumer.spark import SparkDriver
+
+
+class _Builder:
+    """Takes what `SparkSession.builder` is told; the session is nobody."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, str] = {}
+
+    def master(self, _: str) -> Self:
+        return self
+
+    def appName(self, _: str) -> Self:  # noqa: N802 - Spark's own name
+        return self
+
+    def config(self, name: str, value: str) -> Self:
+        self.told[name] = value
+        return self
+
+    def getOrCreate(self) -> SimpleNamespace:  # noqa: N802 - Spark's own name
+        return SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None), stop=lambda: None)
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch) -> _Builder:
+    """In Spark's place."""
+    made = _Builder()
+    monkeypatch.setattr(spark, "SparkSession", SimpleNamespace(builder=made))
+    for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "")  # a driver sets them for its process
+    return made
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://127.0.0.1:7077", "yarn"])
+def test_spark_is_told_to_repeat_nothing(builder: _Builder, master: str) -> None:
+    """A Spark task that fails ends the query, and none has a copy: what an outcome is must not be Spark's to choose."""
+    SparkDriver(master=master).stop()
+    assert builder.told["spark.task.maxFailures"] == "1"
+    assert builder.told["spark.speculation"] == "false"
+
+
+def test_an_operators_setting_has_the_last_word(builder: _Builder) -> None:
+    """`millrace apply --conf`; what it does not name stays ours."""
+    SparkDriver(master="local[2]", settings={"spark.speculation": "true"}).stop()
+    assert builder.told["spark.speculation"] == "true"
+    assert builder.told["spark.task.maxFailures"] == "1"
