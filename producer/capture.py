@@ -99,6 +99,7 @@ class CaptureRunner:
                         flavour=flavour,
                         topic=task.output.topic,
                         filter=task.tables,
+                        folds_names=stream.choice.folds_names,
                     )
                     pump = _Pump(stream, reader, publisher, report)
                     convert = converting(source, reader, registry.register)

@@ -83,7 +83,10 @@ class MemoryCapture:
 
     def _convert(self, stream: SetStream, reader: RelayReader, at: Coordinates) -> None:
         name = self.document.name
-        source = ConverterSource(name, "capture", stream.choice.flavour, name, self.filter)
+        choice = stream.choice
+        source = ConverterSource(
+            name, "capture", choice.flavour, name, self.filter, choice.folds_names
+        )
         convert = converting(source, reader, self._registry)
         progress = self.progress
         if progress.open is not None:

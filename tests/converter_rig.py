@@ -85,12 +85,15 @@ class Conversion:
     progress: Progress | None = None
     at: Coordinates | None = None
     registry: MemoryRegistry = field(default_factory=MemoryRegistry)
+    folds_names: bool = False
 
     def converter(self) -> Converter:
         """At ``at``, else at the first file."""
         start = Progress(parse_gtid_set(self.flavour, ""), None, 0)
         return Converter(
-            source=ConverterSource("shop", "shop-capture", self.flavour, "shop", self.filter),
+            source=ConverterSource(
+                "shop", "shop-capture", self.flavour, "shop", self.filter, self.folds_names
+            ),
             reader=self.reader,
             register=self.registry,
             progress=self.progress or start,

@@ -25,6 +25,7 @@ from producer.converter.batch import BatchCounts, CommitTimes, RecordBatch
 from producer.converter.errors import kernel_error
 from producer.converter.events import EventDesk
 from producer.converter.feeds import Feed, Reader, RelayFeed
+from producer.converter.names import FoldedFilter, NameFilter
 from producer.converter.output import Output
 from producer.converter.position import (
     flavour_number,
@@ -55,13 +56,16 @@ _COUNTERS = (s.ROWS_WRITTEN, s.ROWS_FILTERED, s.ROWS_REPEATED, s.TRANSACTIONS_DO
 
 @dataclass(frozen=True, slots=True)
 class ConverterSource:
-    """Whose relay log it is, what the records say of it, and which tables are wanted."""
+    """Whose relay log it is, what the records say of it, which tables are wanted, and how the source takes names."""
 
     set_name: str
     task_name: str
     flavour: Flavour
     topic: str
     filter: TableFilter = field(default_factory=TableFilter)
+    folds_names: bool = (
+        False  # a statement may name in capitals what its rows name in small letters
+    )
 
 
 class Converter:
@@ -77,10 +81,11 @@ class Converter:
         at: Coordinates,
     ) -> None:
         origin = Origin(source.flavour, source.task_name, source.set_name)
+        wanted: NameFilter = FoldedFilter(source.filter) if source.folds_names else source.filter
         self._reader = reader
         self._arrays = KernelArrays()
         self._tables = TableBook(
-            self._arrays, origin=origin, outlet=Outlet(source.topic, register, source.filter)
+            self._arrays, origin=origin, outlet=Outlet(source.topic, register, wanted)
         )
         self._output = Output(self._arrays.state)
         self._control = {
@@ -92,7 +97,7 @@ class Converter:
         self._statements = 0
         self._explained_at_s = time.monotonic()
         self._bytes_since = 0
-        self._desk = EventDesk(self._arrays, origin=origin, filter_=source.filter, reader=reader)
+        self._desk = EventDesk(self._arrays, origin=origin, filter_=wanted, reader=reader)
         self._begin(progress)
 
     @property

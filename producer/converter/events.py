@@ -23,6 +23,7 @@ from producer.converter.feeds import (
     XaFeed,
     checksum_bytes_of,
 )
+from producer.converter.names import NameFilter
 from producer.converter.position import make_room
 from producer.converter.query import Query, parse_query
 from producer.converter.xa import XaGroup, XaGroups, xid_of_prepare, xid_of_statement
@@ -37,7 +38,6 @@ from schemas.control import (
     RecordTransaction,
 )
 from schemas.coordinates import Coordinates
-from schemas.documents import TableFilter
 from schemas.sql_tokens import SqlMode
 from schemas.statement import RECORDED_KINDS, Kind, Statement, changed_table, classify
 
@@ -64,7 +64,7 @@ class EventDesk:
     """Handles the events that the kernel does not."""
 
     def __init__(
-        self, arrays: KernelArrays, *, origin: Origin, filter_: TableFilter, reader: Reader
+        self, arrays: KernelArrays, *, origin: Origin, filter_: NameFilter, reader: Reader
     ) -> None:
         self._arrays = arrays
         self._origin = origin

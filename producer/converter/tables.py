@@ -14,12 +14,12 @@ import numpy as np
 from producer.converter.arrays import TABLE_IDS, TABLES_MAX, KernelArrays, Numbers
 from producer.converter.charset_tables import CharsetTables
 from producer.converter.column_program import ColumnProgram, avro_string, sizes_only
+from producer.converter.names import NameFilter
 from producer.kernel import program as p
 from producer.kernel import state as s
 from producer.kernel.walk import find_table
 from schemas.avro import SOURCE_VERSION, AvroSchema, envelope_schema, key_schema
 from schemas.control import Origin, RegisteredSchema, SchemaRecord
-from schemas.documents import TableFilter
 from schemas.table import TableSchema
 from schemas.table_map import parse_table_map
 
@@ -34,7 +34,7 @@ class Outlet:
 
     topic: str
     register: Register
-    filter: TableFilter
+    filter: NameFilter
 
 
 class TableBook:

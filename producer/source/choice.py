@@ -56,6 +56,7 @@ class Choice:
     member: Member
     flavour: Flavour
     verdicts: tuple[Verdict, ...]
+    folds_names: bool = False  # lower_case_table_names 1 or 2: capital letters are small ones
 
     def reasons(self) -> dict[str, str]:
         """For the status: one line a member, the chosen one first."""
@@ -92,7 +93,9 @@ def choose(
         admissible,
         key=lambda verdict: (verdict.member in avoided, *_rank(verdict), order[verdict.member]),
     )
-    return Choice(best.member, flavour, verdicts)
+    chosen = next(fact for fact in facts if fact.member == best.member)
+    folds_names = chosen.variables.get("lower_case_table_names", "0") != "0"
+    return Choice(best.member, flavour, verdicts, folds_names)
 
 
 def _rank(verdict: Verdict) -> tuple[bool, bool, int, float]:

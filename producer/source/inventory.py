@@ -29,6 +29,7 @@ VARIABLES = (
     "gtid_mode",
     "gtid_strict_mode",
     "encrypt_binlog",
+    "lower_case_table_names",
 )
 
 

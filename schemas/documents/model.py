@@ -119,7 +119,8 @@ SYSTEM_DATABASES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """Which tables a task publishes: ``database.table`` patterns, ``*`` and ``?`` for any characters, case counts.
+    """Which tables a task publishes: ``database.table`` patterns, ``*`` and ``?`` for any characters. Case counts,
+    but at a source with lower_case_table_names 1 or 2.
 
     A table is admitted when an ``include`` pattern matches and no ``exclude`` pattern does. The servers' own databases,
     and ours on a target, never are.

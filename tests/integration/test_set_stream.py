@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import DatabaseServer, DatabaseSet
+from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
 from millrace import cli
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer import set_stream
@@ -136,6 +136,34 @@ def test_a_prepared_transaction_in_front_of_the_relay_log_is_asked_of_the_source
     else:
         assert isinstance(capture.error, Fatal)
         assert (capture.error.code, capture.rows) == ("MR-6511", [])
+
+
+@pytest.mark.chaos
+def test_a_statement_about_a_wanted_table_in_capitals_is_captured_where_the_source_folds_names(
+    new_server: NewServer, tmp_path: Path
+) -> None:
+    """The source says so when it is chosen (MariaDB; MySQL takes the setting only with a new data directory)."""
+    folds = ServerOptions(extra=("--lower-case-table-names=1",))
+    server = new_server(Flavour.MARIADB, options=folds)
+    secret = tmp_path / "password"
+    secret.write_text(server.password)
+    account = Account(server.user, SecretReference(SecretPlace.FILE, str(secret)))
+    document = SetDocument(
+        name="folded", members=(member_of(server),), account=account, tls=UNVERIFIED
+    )
+    progress = Progress(position_of(server), None, 0)
+    streams, tables = SetStreams(tmp_path / "relay"), TableFilter(include=("shop.*",))
+    with MemoryCapture(streams, document, tables, progress) as capture:
+        server.execute("CREATE DATABASE shop")
+        server.execute("CREATE TABLE Shop.T (id INT PRIMARY KEY)")
+        server.execute("INSERT INTO SHOP.T VALUES (1)")
+        server.execute("TRUNCATE TABLE Shop.T")
+        server.execute("INSERT INTO shop.t VALUES (2)")
+        eventually(lambda: len(capture.rows) == 2 or not capture.is_alive, what="two rows")
+    assert capture.error is None
+    assert {row.source.table for row in capture.rows} == {"t"}
+    # three statements, and the rows on both sides of the last
+    assert [row.source.seq for row in capture.rows] == [3, 5]
 
 
 def test_files_that_are_due_are_purged_while_a_task_runs(

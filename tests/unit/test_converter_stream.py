@@ -256,6 +256,30 @@ def test_rows_that_are_not_wanted_are_counted() -> None:
     assert list(some.batches())[-1].progress == progress(f"{UUID_TEXT}:1-2", seq=1)
 
 
+@pytest.mark.parametrize("pattern", ["shop.*", "Shop.*", "SHOP.T"])
+def test_a_source_that_folds_names_is_asked_in_any_letters(pattern: str) -> None:
+    """lower_case_table_names: rows are logged in small letters, a statement as it was written."""
+    builder = BinlogBuilder()
+    builder.transaction(1, 7, "t", [(1, "a")])
+    statements = ["TRUNCATE TABLE Shop.T", "ALTER TABLE t ADD c INT", "DROP TABLE SHOP.t"]
+    for number, sql in enumerate(statements, 2):
+        builder.gtid(number)
+        builder.query(sql)
+    builder.gtid(9)
+    builder.query("ALTER DATABASE SHOP CHARACTER SET latin1", database="")
+    wanted = TableFilter(include=(pattern,), exclude=("Shop.u",))
+    run = conversion(builder, filter=wanted, folds_names=True)
+    assert [record.statement.sql for record in run.statements()] == [
+        *statements,
+        "ALTER DATABASE SHOP CHARACTER SET latin1",
+    ]
+    assert len(run.rows()) == 1
+    builder.transaction(10, 8, "u", [(1, "a")])
+    assert len(conversion(builder, filter=wanted, folds_names=True).rows()) == 1
+    exact = conversion(builder, filter=wanted).records()
+    assert len(exact) < 5
+
+
 def test_tables_of_the_server_itself_are_never_published() -> None:
     """Not even by an include that names them."""
     builder = BinlogBuilder()
