@@ -178,6 +178,8 @@ class SetStreams:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._lock = threading.Lock()
+        # One a set: its members are asked, and its receiver is joined, under it; no other set waits for that.
+        self._locks: dict[str, threading.Lock] = {}
         self._streams: dict[str, SetStream] = {}
         self._tasks: dict[str, set[str]] = {}
         self._earlier: dict[str, GtidPosition | None] = {}
@@ -194,7 +196,7 @@ class SetStreams:
             yield stream
         except Retryable as error:
             if error.code == "MR-6508":
-                with self._lock:
+                with self._lock_of(document.name):
                     self._avoided.setdefault(document.name, set()).add(stream.choice.member)
             if error.code in _FAILING_ALL:
                 stream.fail(error)
@@ -220,7 +222,7 @@ class SetStreams:
 
     def _attach(self, task: str, document: SetDocument, wanted: GtidPosition | None) -> SetStream:
         name = document.name
-        with self._lock:
+        with self._lock_of(name):
             stream = self._streams.get(name)
             if stream is None:
                 known = [self._earlier.pop(name)] if name in self._earlier else []
@@ -239,18 +241,29 @@ class SetStreams:
                         "MR-1034", f"task {task} needs {name} from an earlier place", task=task
                     )
                 )
-            stream.check()
+            try:
+                stream.check()
+            except BaseException:
+                self._close_if_unused(name)  # it may have failed before anybody had it
+                raise
             self._tasks[name].add(task)
             return stream
 
     def _detach(self, task: str, name: str) -> None:
-        with self._lock:
+        with self._lock_of(name):
             self._tasks[name].discard(task)
-            if not self._tasks[name]:
-                stream = self._streams.pop(name)
-                stream.close()
-                if not stream.is_refused:
-                    self._avoided.pop(name, None)
+            self._close_if_unused(name)
+
+    def _close_if_unused(self, name: str) -> None:
+        if not self._tasks[name]:
+            stream = self._streams.pop(name)
+            stream.close()
+            if not stream.is_refused:
+                self._avoided.pop(name, None)
+
+    def _lock_of(self, name: str) -> threading.Lock:
+        with self._lock:
+            return self._locks.setdefault(name, threading.Lock())
 
 
 def _earliest(wanted: Sequence[GtidPosition | None]) -> GtidPosition | None:

@@ -1,0 +1,129 @@
+"""Which streams a worker holds: one a set, none that failed before anybody had it, no set that waits for another's."""
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from millrace.errors import Retryable
+from producer import set_stream
+from producer.set_stream import SetStreams
+from schemas.documents import Account, SecretPlace, SecretReference, SetDocument
+from schemas.documents.model import Member, Tls, TlsMode
+
+DEADLINE_S = 20.0
+
+
+class _ModelStream:
+    """A stream without a server: that of ``black-hole`` waits, when opened and when closed, until it is let through."""
+
+    waiting: threading.Semaphore
+    through: threading.Semaphore
+    failures: list[Retryable | None]
+    closed: list[str]
+
+    def __init__(self, document: SetDocument, *_: object, **__: object) -> None:
+        self.name = document.name
+        self.choice = SimpleNamespace(member=document.members[0])
+        self.wanted = None
+        self.is_refused = False
+        self._failure = self.failures.pop(0) if self.failures else None
+        self._wait()
+
+    def _wait(self) -> None:
+        if self.name == "black-hole":
+            self.waiting.release()
+            assert self.through.acquire(timeout=DEADLINE_S), "nobody let it through"
+
+    def reaches(self, wanted: object) -> bool:
+        return True
+
+    def check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        self._wait()
+        self.closed.append(self.name)
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> type[_ModelStream]:
+    """In the place of ``SetStream``."""
+    _ModelStream.failures, _ModelStream.closed = [], []
+    _ModelStream.waiting, _ModelStream.through = threading.Semaphore(0), threading.Semaphore(0)
+    monkeypatch.setattr(set_stream, "SetStream", _ModelStream)
+    return _ModelStream
+
+
+def _document(name: str) -> SetDocument:
+    secret = SecretReference(SecretPlace.FILE, "password")
+    return SetDocument(
+        name=name,
+        members=(Member("db", 1),),
+        account=Account("millrace", secret),
+        tls=Tls(TlsMode.DISABLED),
+    )
+
+
+def test_a_stream_that_fails_before_its_first_task_has_it_is_not_kept(
+    model: type[_ModelStream], tmp_path: Path
+) -> None:
+    """The next attach opens a new one, instead of being told the old error until the worker restarts."""
+    model.failures = [Retryable("MR-1006", "lost at once")]
+    streams, document = SetStreams(tmp_path), _document("shop")
+    with pytest.raises(Retryable, match="lost at once"), streams.attach("a", document, wanted=None):
+        pytest.fail("attached to a failed stream")
+    assert model.closed == ["shop"]
+    with streams.attach("a", document, wanted=None) as stream:
+        stream.check()
+
+
+def test_a_set_whose_members_do_not_answer_delays_no_other(
+    model: type[_ModelStream], tmp_path: Path
+) -> None:
+    """While it is attached, and while it is let go: another set's tasks come and go."""
+    assert _waiting_for_another(model, SetStreams(tmp_path), within_s=DEADLINE_S / 4) == []
+
+
+def test_with_one_lock_for_all_sets_each_waits_for_the_slowest(
+    model: type[_ModelStream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard of the test above, taken away."""
+    only = threading.Lock()
+    monkeypatch.setattr(SetStreams, "_lock_of", lambda *_: only)
+    phases = _waiting_for_another(model, SetStreams(tmp_path), within_s=0.2)
+    assert phases == ["attach", "detach"]
+
+
+def _waiting_for_another(
+    model: type[_ModelStream], streams: SetStreams, *, within_s: float
+) -> list[str]:
+    """In which phases of a black-holed set a task of another does not come and go in time."""
+
+    def come_and_go(document: SetDocument, gone: threading.Event) -> None:
+        with streams.attach("task", document, wanted=None):
+            pass
+        gone.set()
+
+    waiting, slow_gone = [], threading.Event()
+    slow = threading.Thread(target=come_and_go, args=(_document("black-hole"), slow_gone))
+    threads = [slow]
+    slow.start()
+    try:
+        for phase in ("attach", "detach"):
+            assert model.waiting.acquire(timeout=DEADLINE_S), phase
+            gone = threading.Event()
+            threads.append(threading.Thread(target=come_and_go, args=(_document("shop"), gone)))
+            threads[-1].start()
+            if not gone.wait(within_s):
+                waiting.append(phase)
+            assert not slow_gone.is_set()
+            model.through.release()
+    finally:
+        model.through.release(2)
+        for thread in threads:
+            thread.join(DEADLINE_S)
+    assert slow_gone.is_set()
+    return waiting
