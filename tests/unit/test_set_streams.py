@@ -102,20 +102,22 @@ def _waiting_for_another(
 ) -> list[str]:
     """In which phases of a black-holed set a task of another does not come and go in time."""
 
-    def come_and_go(document: SetDocument, gone: threading.Event) -> None:
-        with streams.attach("task", document, wanted=None):
+    def come_and_go(task: str, document: SetDocument, gone: threading.Event) -> None:
+        with streams.attach(task, document, wanted=None):
             pass
         gone.set()
 
     waiting, slow_gone = [], threading.Event()
-    slow = threading.Thread(target=come_and_go, args=(_document("black-hole"), slow_gone))
+    slow = threading.Thread(target=come_and_go, args=("slow", _document("black-hole"), slow_gone))
     threads = [slow]
     slow.start()
     try:
         for phase in ("attach", "detach"):
             assert model.waiting.acquire(timeout=DEADLINE_S), phase
             gone = threading.Event()
-            threads.append(threading.Thread(target=come_and_go, args=(_document("shop"), gone)))
+            threads.append(
+                threading.Thread(target=come_and_go, args=(phase, _document("shop"), gone))
+            )
             threads[-1].start()
             if not gone.wait(within_s):
                 waiting.append(phase)
