@@ -43,6 +43,7 @@ class Rule:
     off: Callable[[Patch], None]
     shows: Callable[[Rig, Patch], None]
     harm: str  # a pattern of what the assertion says
+    is_chaos: bool = False
 
 
 def a_stale_owner_writes_nothing(rig: Rig, _: Patch) -> None:
@@ -407,6 +408,7 @@ RULES = [
         slow_commits_trusted,
         no_late_request_ends_what_is_under_way(a_commit_is_slow, commit=False),
         "a late abort ended",
+        is_chaos=True,
     ),
     Rule(
         "3 an error spoils its instance (late commit)",
@@ -419,6 +421,7 @@ RULES = [
         the_same_instance_goes_on,
         no_late_request_ends_what_is_under_way(a_commit_is_not_heard_of, commit=False),
         "a late abort ended",
+        is_chaos=True,
     ),
     Rule(
         "3 after an error the tail is asked",
@@ -476,6 +479,10 @@ RULES = [
     ),
 ]
 
+PARAMS = [
+    pytest.param(rule, id=rule.name, marks=[pytest.mark.chaos] * rule.is_chaos) for rule in RULES
+]
+
 
 @pytest.fixture
 def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
@@ -483,13 +490,13 @@ def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
     return Rig(kafka.bootstrap, topic_named("rule", request.node.name))
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", PARAMS)
 def test_a_rule_keeps_the_harm_away(rig: Rig, rule: Rule, monkeypatch: Patch) -> None:
     """With the rule the scenario passes."""
     rule.shows(rig, monkeypatch)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", PARAMS)
 def test_without_its_rule_the_harm_is_done_and_seen(
     rig: Rig, rule: Rule, monkeypatch: Patch
 ) -> None:

@@ -69,6 +69,7 @@ class Guard:
     off: Callable[[Patch], None]
     shown: Callable[[Place], object]
     harm: str
+    is_chaos: bool = False
 
 
 _names = count(1)
@@ -393,18 +394,26 @@ GUARDS = [
         views_and_triggers_are_made,
         what_is_no_table_is_left_out,
         "information_schema.VIEWS",
+        is_chaos=True,
     ),
     Guard(
         "who holds the fence and hangs is ended",
         holders_are_not_ended,
         lambda at: applying.test_raising_the_fence_ends_a_holder_that_hangs(at.name, at.target),
         "stays locked",
+        is_chaos=True,
     ),
 ]
 
 
 @pytest.mark.parametrize("target_server", [Flavour.MARIADB], indirect=True, ids=str)
-@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
+@pytest.mark.parametrize(
+    "guard",
+    [
+        pytest.param(guard, id=guard.name, marks=[pytest.mark.chaos] * guard.is_chaos)
+        for guard in GUARDS
+    ],
+)
 def test_without_its_guard_the_test_of_it_on_a_server_is_red(
     guard: Guard, place: Place, monkeypatch: Patch
 ) -> None:
