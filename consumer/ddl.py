@@ -23,7 +23,7 @@ Not done here: views, routines, triggers, events, accounts: recorded in ``left_o
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from consumer.binding import quoted
@@ -63,15 +63,20 @@ def apply_ddl(endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPla
     try:
         if is_covered(record, place.before):
             return _pass_over(session, owner, place)
-        statement = _named_here(
-            session, classify(record.statement.sql, _default_database(record), _mode(record))
-        )
+        statement = _named_here(session, _statement(record))
         if statement.kind in RECORDED_KINDS or statement.kind in (Kind.TEMPORARY, Kind.TRANSACTION):
             return _leave_out(session, owner, record, statement, place)
         _lock(session, owner.task)
         return _once(session, owner, record, statement, place)
     finally:
         session.close()
+
+
+def _statement(record: DdlRecord) -> Statement:
+    """What capture did not understand, or wants only a part of, is unknown here, too."""
+    found = classify(record.statement.sql, _default_database(record), _mode(record))
+    is_unknown = record.statement.kind == Kind.UNKNOWN
+    return replace(found, kind=Kind.UNKNOWN) if is_unknown else found
 
 
 def _named_here(session: TargetConnection, statement: Statement) -> Statement:

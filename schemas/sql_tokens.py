@@ -69,13 +69,21 @@ def tokenize(sql: str, mode: SqlMode = DEFAULT_MODE) -> tuple[Token, ...]:
         if space := _SPACE.match(sql, at):
             at = space.end()
             continue
-        token = _token(sql, at, mode, after_dot=bool(tokens) and sql[tokens[-1].start] == ".")
+        last = tokens[-1] if tokens else None
+        token = _token(
+            sql,
+            at,
+            mode,
+            after_dot=last is not None and sql[last.start] == ".",
+            after_name=last is not None and last.end == at and last.kind in ("word", "quoted"),
+        )
         tokens.append(token)
         at = token.end
     return tuple(tokens)
 
 
-def _token(sql: str, at: int, mode: SqlMode, *, after_dot: bool) -> Token:
+def _token(sql: str, at: int, mode: SqlMode, *, after_dot: bool, after_name: bool) -> Token:
+    """``after_name``: nothing is between it and a name, so that a dot qualifies: ``logs.202401`` is no number."""
     first = sql[at]
     if first == "`" or (first == '"' and mode.ansi_quotes):
         found = (_BACKTICKED if first == "`" else _DOUBLE_QUOTED).match(sql, at)
@@ -87,6 +95,8 @@ def _token(sql: str, at: int, mode: SqlMode, *, after_dot: bool) -> Token:
         found = _TEXTS[first, not mode.no_backslash_escapes].match(sql, at)
         end = found.end() if found else len(sql)
         return Token("text", at, end, "")
+    if after_name and first == ".":
+        return Token("mark", at, at + 1, first)
     if not after_dot and (found := _NUMBER.match(sql, at)):
         return Token("number", at, found.end(), "")
     if found := _WORD.match(sql, at):

@@ -125,7 +125,10 @@ class Statement:
 
 def classify(sql: str, default_database: str, mode: SqlMode = DEFAULT_MODE) -> Statement:
     """What `sql`, one statement, is. Never raises: what is not understood is UNKNOWN."""
-    reader = _Reader(tokenize(sql, mode), default_database)
+    return _classify(_Reader(tokenize(sql, mode), default_database))
+
+
+def _classify(reader: "_Reader") -> Statement:
     first = reader.word()
     if first in _DECIDED_BY_ONE_WORD:
         return Statement(_DECIDED_BY_ONE_WORD[first], first)
@@ -308,7 +311,7 @@ def _references(reader: _Reader) -> tuple[tuple[TableName, ...], bool, bool]:
             opens = True
         else:
             selects = selects or (
-                reader.word() in ("SELECT", "VALUES") and not _is_partition_values(reader)
+                reader.word() in ("SELECT", "VALUES", "TABLE") and not _is_partition_values(reader)
             )
             reader.advance()
     return tuple(references), selects and not opens, opens
@@ -388,7 +391,22 @@ def _truncate(reader: _Reader) -> Statement:
     return Statement(Kind.TRUNCATE_TABLE, "TRUNCATE TABLE", tables=(reader.table(),))
 
 
+def _analyze(reader: _Reader) -> Statement:
+    reader.take_any("NO_WRITE_TO_BINLOG", "LOCAL")
+    if reader.take_any("TABLE", "TABLES"):
+        return Statement(Kind.MAINTENANCE, "ANALYZE")
+    while not reader.at_end() and reader.word() not in _DECIDED_BY_ONE_WORD:
+        reader.advance()  # MariaDB: ANALYZE FORMAT = JSON UPDATE … executes it
+    return _classify(reader)
+
+
 def _set(reader: _Reader) -> Statement:
+    if reader.take("STATEMENT"):  # MariaDB: SET STATEMENT variable = value, … FOR statement
+        while not reader.at_end():
+            if reader.take("FOR"):
+                return _classify(reader)
+            reader.advance()
+        raise _NotUnderstoodError
     if reader.word() in ("PASSWORD", "ROLE") or (
         reader.word() == "DEFAULT" and reader.word(1) == "ROLE"
     ):
@@ -428,12 +446,13 @@ _RULES: dict[str, Callable[[_Reader], Statement]] = {
     "RENAME": _rename,
     "TRUNCATE": _truncate,
     "SET": _set,
+    "ANALYZE": _analyze,
     "START": _start,
 }
 _DECIDED_BY_ONE_WORD = {
     **dict.fromkeys(("GRANT", "REVOKE"), Kind.ACCOUNT),
     **dict.fromkeys(("INSTALL", "UNINSTALL"), Kind.SERVER),
-    **dict.fromkeys(("ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "FLUSH"), Kind.MAINTENANCE),
+    **dict.fromkeys(("OPTIMIZE", "REPAIR", "CHECK", "FLUSH"), Kind.MAINTENANCE),
     **dict.fromkeys(
         ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA"), Kind.TRANSACTION
     ),

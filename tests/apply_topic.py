@@ -74,14 +74,19 @@ class RecordStream:
         self._control(SchemaRecord(registered, None, table.database, table.table, self.seq))
 
     def ddl(
-        self, sql: str, *, database: str = "", session: Mapping[str, str] | None = None
+        self,
+        sql: str,
+        *,
+        database: str = "",
+        session: Mapping[str, str] | None = None,
+        kind: str = "",
     ) -> None:
         """A statement, a source transaction of its own."""
         self.seq += 1
         given = {"default_database": database} if database else {}
         record = DdlRecord(
             self._source(database, "", 0),
-            DdlStatement(sql, "", (), given | dict(session or {})),
+            DdlStatement(sql, kind, (), given | dict(session or {})),
             COMMIT_MS,
             RecordTransaction(self.gtid, 1, True),
         )

@@ -11,7 +11,7 @@ until then, and read again from the relay log.
 """
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal
 from producer.converter.arrays import Bytes, KernelArrays, Numbers
@@ -153,18 +153,30 @@ class EventDesk:
             return Outcome(ends_group=is_alone)
         if st[s.ALTER_PHASE]:
             raise Fatal("MR-6513", f"a phase of {query.text[:200]}", coordinates=at)
-        if not self._is_wanted(statement, query) or st[s.ROWS] < st[s.ROWS_TO_SKIP]:
+        wanted = self._wanted(statement, query)
+        if wanted is None or st[s.ROWS] < st[s.ROWS_TO_SKIP]:
             return Outcome(counts=True, ends_group=is_alone)
-        return Outcome(statement=self._record(statement, query, event, at), ends_group=is_alone)
+        return Outcome(statement=self._record(wanted, query, event, at), ends_group=is_alone)
 
-    def _is_wanted(self, statement: Statement, query: Query) -> bool:
+    def _wanted(self, statement: Statement, query: Query) -> Statement | None:
+        """The statement, or None when the filter has nothing of it.
+
+        One that is about tables of others, too, is unknown: a target may keep those as they are.
+        """
         if statement.tables:
-            return any(self._filter.admits(t.database, t.table) for t in statement.tables)
+            admitted = [self._filter.admits(t.database, t.table) for t in statement.tables]
+            if any(admitted) and not all(admitted):
+                return replace(statement, kind=Kind.UNKNOWN)
+            return statement if any(admitted) else None
         if statement.databases:
-            return any(map(self._filter.admits_database, statement.databases))
-        if statement.kind in RECORDED_KINDS and not query.database:
-            return True
-        return self._filter.admits_database(query.database)
+            is_wanted = any(map(self._filter.admits_database, statement.databases))
+        elif statement.kind in RECORDED_KINDS:
+            is_wanted = not query.database or self._filter.admits_database(query.database)
+        else:  # nobody can say what an unknown one is about
+            is_wanted = statement.kind is Kind.UNKNOWN or self._filter.admits_database(
+                query.database
+            )
+        return statement if is_wanted else None
 
     def _record(
         self, statement: Statement, query: Query, event: bytes, at: Coordinates

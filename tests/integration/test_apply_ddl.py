@@ -206,6 +206,19 @@ def test_what_can_t_be_executed_waits_for_an_operator(
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.t") == [(0,)]
 
 
+def test_what_capture_calls_unknown_is_unknown(name: str, target_server: DatabaseServer) -> None:
+    """It was about tables that the task does not want, too: the target keeps them until an operator decides."""
+    target_server.execute(f"CREATE DATABASE {name}")
+    target_server.execute("CREATE TABLE mine (id INT PRIMARY KEY)", db=name)
+    stream = RecordStream()
+    stream.ddl(f"DROP TABLE {name}.mine, {name}.others", kind="unknown")
+    applier = started(target_server, apply_task(name))
+    with pytest.raises(Fatal, match="MR-5042"):
+        applier.process(LocalRecords(stream.values), ignore)
+    applier.close()
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.mine") == [(0,)]
+
+
 def test_a_refused_statement_is_executed_when_what_it_lacked_is_there(
     name: str, target_server: DatabaseServer
 ) -> None:

@@ -18,6 +18,7 @@ from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
 from schemas.record import RowRecord, SchemaBook, decode_record
+from schemas.statement import Kind
 from tests.binlog_builder import SOURCE_UUID, TIME_S, BinlogBuilder, Row
 from tests.converter_rig import SUBDIR, Conversion, FileReader, FileSpan, decoded, raw_records
 
@@ -278,6 +279,27 @@ def test_a_source_that_folds_names_is_asked_in_any_letters(pattern: str) -> None
     assert len(conversion(builder, filter=wanted, folds_names=True).rows()) == 1
     exact = conversion(builder, filter=wanted).records()
     assert len(exact) < 5
+
+
+def test_a_statement_about_others_tables_too_is_unknown_and_none_is_dropped_for_being_unknown() -> (
+    None
+):
+    """A target may keep those of others as they are: an operator decides. And nobody knows what an unknown is about."""
+    wanted = {
+        "DROP TABLE t, crm.b": Kind.UNKNOWN,
+        "RENAME TABLE crm.a TO t": Kind.UNKNOWN,
+        "DROP TABLE crm.b, crm.c": None,
+        "DROP TABLE t, u": Kind.DROP_TABLE,
+        "FROBNICATE crm.b": Kind.UNKNOWN,
+        "SET STATEMENT a = 1 FOR TRUNCATE crm.b": None,
+    }
+    builder = BinlogBuilder()
+    for number, sql in enumerate(wanted, 1):
+        builder.gtid(number)
+        builder.query(sql, database="crm" if sql.startswith("FROB") else "shop")
+    run = conversion(builder, filter=TableFilter(include=("shop.*",)))
+    found = {record.statement.sql: record.statement.kind for record in run.statements()}
+    assert found == {sql: kind for sql, kind in wanted.items() if kind is not None}
 
 
 def test_tables_of_the_server_itself_are_never_published() -> None:

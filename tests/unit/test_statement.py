@@ -50,7 +50,24 @@ def names(sql: str) -> list[str]:
         ("CREATE USER x IDENTIFIED BY 'secret'", Kind.ACCOUNT, []),
         ("SET PASSWORD FOR x = 'secret'", Kind.ACCOUNT, []),
         ("ANALYZE TABLE t", Kind.MAINTENANCE, []),
+        ("ANALYZE NO_WRITE_TO_BINLOG TABLE t", Kind.MAINTENANCE, []),
+        ("ANALYZE FORMAT=JSON UPDATE t SET a = 1", Kind.DML, []),
+        ("ANALYZE DELETE FROM t", Kind.DML, []),
+        ("ANALYZE", Kind.UNKNOWN, []),
         ("FLUSH TABLES", Kind.MAINTENANCE, []),
+        ("SET STATEMENT a = 1, b = 'FOR' FOR TRUNCATE x.t", Kind.TRUNCATE_TABLE, ["x.t"]),
+        ("SET STATEMENT a = (SELECT 1) FOR INSERT INTO t VALUES (1)", Kind.DML, []),
+        ("SET STATEMENT a = 1", Kind.UNKNOWN, []),
+        (
+            "DROP TABLE logs.202401, logs.1e5, 7up",
+            Kind.DROP_TABLE,
+            ["logs.202401", "logs.1e5", "d.7up"],
+        ),
+        (
+            "CREATE TABLE t (a DECIMAL(3,1) DEFAULT .5, b INT DEFAULT 1.5)",
+            Kind.CREATE_TABLE,
+            ["d.t"],
+        ),
         ("insert into t values (1)", Kind.DML, []),
         ("SAVEPOINT `a`", Kind.TRANSACTION, []),
         ("FROBNICATE t", Kind.UNKNOWN, []),
@@ -116,12 +133,17 @@ def test_create_select_tells_row_format_from_statement_format() -> None:
         "CREATE TABLE t (a int) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (1))", "d"
     ).selects_rows
     assert not classify("CREATE TABLE t (`select` int)", "d").selects_rows
+    assert classify("CREATE TABLE t TABLE u", "d").selects_rows
+    assert classify("CREATE TABLE t AS TABLE u", "d").selects_rows
 
 
 def test_account_text_is_cut_before_any_secret() -> None:
     """What is recorded of an account statement holds its keywords alone."""
-    sql = "CREATE USER x IDENTIFIED BY 'secret'"
-    assert "secret" not in classify(sql, "d").recorded_text(sql)
+    for sql in (
+        "CREATE USER x IDENTIFIED BY 'secret'",
+        "SET STATEMENT a = 1 FOR CREATE USER x IDENTIFIED BY 'secret'",
+    ):
+        assert "secret" not in classify(sql, "d").recorded_text(sql)
 
 
 def test_sql_modes_change_what_a_double_quote_is() -> None:
