@@ -21,6 +21,7 @@ from pathlib import Path
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from producer.receiver import Receiver, ReceiverSource, ReceiverStatus
+from producer.relay.files import DISK, Files
 from producer.relay.log import RelayLog
 from producer.relay.purge import PurgePolicy, purge_due
 from producer.relay.reader import RelayReader
@@ -59,6 +60,7 @@ class SetStream:
         *,
         wanted: GtidPosition | None,
         avoided: Collection[Member] = (),
+        disk: Files = DISK,
     ) -> None:
         login = login_of(document)
         self.choice: Choice = choose(
@@ -67,7 +69,7 @@ class SetStream:
         self.wanted = wanted
         self.is_from_first = wanted is None  # `wanted` moves with what is purged
         self._is_whole = bool(avoided)
-        self._relay = RelayLog.open(root, flavour=self.choice.flavour)
+        self._relay = RelayLog.open(root, flavour=self.choice.flavour, disk=disk)
         source = ReceiverSource(
             member=self.choice.member, login=login, reader=Reader.for_set(document.name)
         )
@@ -175,8 +177,9 @@ class SetStream:
 class SetStreams:
     """Every upstream of this worker, by set. ``root`` has one relay directory a set."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, disk: Files = DISK) -> None:
         self._root = root
+        self._disk = disk
         self._lock = threading.Lock()
         # One a set: its members are asked, and its receiver is joined, under it; no other set waits for that.
         self._locks: dict[str, threading.Lock] = {}
@@ -231,6 +234,7 @@ class SetStreams:
                     self._root / name,
                     wanted=_earliest([*known, wanted]),
                     avoided=self._avoided.get(name, ()),
+                    disk=self._disk,
                 )
                 log.info("source chosen", set=name, member=str(stream.choice.member))
                 self._streams[name], self._tasks[name] = stream, set()

@@ -40,8 +40,9 @@ FAULTS_OF: Mapping[str, tuple[Fault, ...]] = {
     "make_directory": (Fault.NO_SPACE, Fault.IO_ERROR),
     "lock": (Fault.NO_SPACE, Fault.IO_ERROR),
     "replace": (Fault.NO_SPACE, Fault.IO_ERROR),
+    "sync": (Fault.NO_SPACE, Fault.IO_ERROR),
 }
-OTHERWISE = (Fault.IO_ERROR,)  # reads, syncs, truncation, removal, listing
+OTHERWISE = (Fault.IO_ERROR,)  # reads, truncation, removal, listing, closing
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,10 @@ class FaultyFiles(DiskFiles):
 
     def applicable(self, number: int) -> tuple[Fault, ...]:
         """What can go wrong with the recorded operation."""
-        return FAULTS_OF.get(self.ops[number].name, OTHERWISE)
+        op = self.ops[number]
+        if op.name == "sync" and not _is_dirty(op.path, self.ops[:number]):
+            return OTHERWISE
+        return FAULTS_OF.get(op.name, OTHERWISE)
 
     def lock(self, path: Path) -> int:
         self._pass("open" if path.exists() else "lock", path)
@@ -85,8 +89,13 @@ class FaultyFiles(DiskFiles):
         return self._opened(super().open(path, is_new=is_new, is_read_only=is_read_only), path)
 
     def close(self, fd: int) -> None:
-        del self.open_fds[fd]
-        super().close(fd)
+        path = self.open_fds.pop(fd)
+        super().close(fd)  # whatever it says, the descriptor is gone
+        self._pass("close", path)
+
+    def is_locked(self, path: Path) -> bool:
+        self._pass("is_locked", path)
+        return super().is_locked(path)
 
     def size(self, fd: int) -> int:
         self._pass("size", self.open_fds[fd])
@@ -187,6 +196,8 @@ class FaultyFiles(DiskFiles):
         self, name: str, path: Path, *, payload: bytes = b"", to: str = "", number: int = 0
     ) -> None:
         is_due = self._is_due() and self.fault in FAULTS_OF.get(name, OTHERWISE)
+        if name == "sync" and self.fault is Fault.NO_SPACE:
+            is_due &= _is_dirty(self._relative(path), self.ops)
         if not is_due or self.fault is Fault.SHORT:
             self._note(name, path, payload=payload, to=to, number=number)
             return
@@ -194,6 +205,12 @@ class FaultyFiles(DiskFiles):
         self._note(f"{name} failed", path)
         code = errno.EIO if self.fault is Fault.IO_ERROR else errno.ENOSPC
         raise OSError(code, os.strerror(code), str(path))
+
+
+def _is_dirty(path: str, ops: list[Op]) -> bool:
+    """Whether something was written since the last sync: what is durable needs no room."""
+    names = (op.name for op in reversed(ops) if op.path == path)
+    return next((name for name in names if name in ("write", "sync")), "") == "write"
 
 
 # ---- power cuts --------------------------------------------------------------------------------------

@@ -24,11 +24,14 @@ class Files(Protocol):
     def lock(self, path: Path) -> int:
         """Create if need be, and lock; BlockingIOError when another has it. ``close`` lets go."""
 
+    def is_locked(self, path: Path) -> bool:
+        """Whether anybody has it locked; not, when it is not there."""
+
     def open(self, path: Path, *, is_new: bool = False, is_read_only: bool = False) -> int:
         """Open; ``is_new``: create, or empty what is there."""
 
     def close(self, fd: int) -> None:
-        """Let go of it; nothing becomes durable by that."""
+        """Let go of it, also when that is an error; nothing becomes durable by that."""
 
     def size(self, fd: int) -> int:
         """Bytes."""
@@ -85,6 +88,20 @@ class DiskFiles:
             os.close(fd)
             raise
         return fd
+
+    def is_locked(self, path: Path) -> bool:
+        """See ``Files``."""
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that ask disturb no other
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
 
     def open(self, path: Path, *, is_new: bool = False, is_read_only: bool = False) -> int:
         """See ``Files``."""

@@ -106,6 +106,7 @@ class RelayLog:
         self._meta_at_s = 0.0
         self._holds: dict[int, Coordinates] = {}
         self._closed_ends: dict[tuple[str, str], int] = {}
+        self._distrusted: tuple[str, str] | None = None
         self._load()
         self._sync_thread = SyncThread(policy, self._sync)
 
@@ -132,11 +133,12 @@ class RelayLog:
         self._sync_thread.stop()
         try:
             with disk_errors(self.root):
-                self._close_file()
+                try:
+                    self._close_file()
+                finally:
+                    self.disk.close(self._lock_fd)
         except Retryable as error:
             log.warning("relay log closed after an error", error=error)
-        finally:
-            self.disk.close(self._lock_fd)
 
     # ---- what readers and the receiver ask ----------------------------------------------------------
 
@@ -167,11 +169,15 @@ class RelayLog:
         return self.root / at.subdir / at.file
 
     def visible_end(self, at: Coordinates) -> int:
-        """How far the file of ``at`` may be read."""
+        """How far the file of ``at`` may be read. Fatal MR-2004; Retryable MR-2003 when it was cut back here."""
         with self.condition:
             file = self._file
             if file is not None and (str(file.subdir), file.name) == (at.subdir, at.file):
                 return file.end
+            if self._distrusted == (at.subdir, at.file):
+                raise Retryable(
+                    "MR-2003", f"{at} was cut back to what is durable", directory=self.root
+                )
             known = self._closed_ends.get((at.subdir, at.file))
         if known is None:
             known = self._walk_closed(at)
@@ -451,6 +457,8 @@ class RelayLog:
         """After a failed fsync the kernel may drop what it could not write: keep only what was synced before."""
         with self.condition, self._fd_lock:
             self._file = None
+            # what is left of it, perhaps not even a head, is neither whole nor damaged: it is gone on with
+            self._distrusted = str(file.subdir), file.name
             try:
                 self.disk.truncate(file.fd, file.synced_end)
             finally:

@@ -22,6 +22,7 @@ from typing import Self
 import numpy as np
 
 from millrace.errors import Fatal, Retryable
+from millrace.log import get_logger
 from producer.relay import groups
 from producer.relay.crc import TABLES
 from producer.relay.event_types import EVENT_BYTES_MIN, HEADER_BYTES
@@ -32,6 +33,8 @@ from producer.relay.recovery import walk_file
 from producer.relay.walk import scan_events
 from schemas.coordinates import FIRST_POS, Coordinates
 from schemas.gtid import Flavour, GtidPosition
+
+log = get_logger("producer.relay")
 
 _DAMAGE = {
     groups.BAD_LENGTH: "an impossible length",
@@ -65,9 +68,12 @@ class RelayReader:
         self.close()
 
     def close(self) -> None:
-        """Close the file and let purge have everything."""
-        self._close_file()
+        """Close the file and let purge have everything. What the disk says to that is of no use to who has read."""
         self._relay.hold(self, None)
+        try:
+            self._close_file()
+        except OSError as error:
+            log.warning("relay file closed after an error", error=error)
 
     # ---- where to begin ----------------------------------------------------------------------------
 
@@ -234,8 +240,8 @@ class RelayReader:
 
     def _close_file(self) -> None:
         if self._open is not None:
-            self._relay.disk.close(self._open[2])
-            self._open = None
+            fd, self._open = self._open[2], None  # gone whatever the disk says: never closed twice
+            self._relay.disk.close(fd)
 
 
 def _is_next(older: str, newer: str) -> bool:

@@ -10,9 +10,7 @@ bytes.
 Guarantees: a request is carried out at most once; one that can't be read is thrown away. Not done here: when to look.
 """
 
-import fcntl
 import json
-import os
 import secrets
 import time
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from pathlib import Path
 from millrace.errors import Fatal, MillraceError
 from millrace.log import get_logger
 from producer.relay import layout
-from producer.relay.files import disk_errors, read_all
+from producer.relay.files import DISK, Files, disk_errors, read_all
 from producer.relay.log import RelayLog
 from producer.relay.purge import PurgePolicy, purge_before, purge_due
 from schemas.coordinates import FIRST_POS, Coordinates
@@ -49,37 +47,49 @@ class PurgeAnswer:
     oldest: str
 
 
-def find_file(root: Path, name: str) -> Coordinates:
-    """The start of a file, ``<subdir>/<file>`` or ``<file>`` in the newest sub-directory that has it. Fatal MR-2013."""
+def find_file(root: Path, name: str, *, files: Files = DISK) -> Coordinates:
+    """The start of a file, ``<subdir>/<file>`` or ``<file>`` in the newest sub-directory that has it.
+
+    Fatal MR-2013, Retryable MR-2002.
+    """
     wanted, _, file = name.rpartition("/")
-    for subdir in reversed(layout.list_subdirs(root) if root.is_dir() else []):
-        if wanted in ("", str(subdir)) and file in layout.list_files(root / str(subdir)):
-            return Coordinates(str(subdir), file, FIRST_POS)
+    with disk_errors(root):
+        try:
+            subdirs = layout.list_subdirs(root, files)
+        except (FileNotFoundError, NotADirectoryError):
+            subdirs = []
+        for subdir in reversed(subdirs):
+            is_wanted = wanted in ("", str(subdir))
+            if is_wanted and file in layout.list_files(root / str(subdir), files):
+                return Coordinates(str(subdir), file, FIRST_POS)
     raise Fatal("MR-2013", f"{root} has no file {name}", directory=root)
 
 
 def ask_purge(
-    root: Path, request: PurgeRequest, *, timeout_s: float = ASK_TIMEOUT_S
+    root: Path, request: PurgeRequest, *, timeout_s: float = ASK_TIMEOUT_S, files: Files = DISK
 ) -> PurgeAnswer:
-    """Let the worker that holds ``root`` purge. Fatal MR-2012 when none does or answers."""
-    if not _is_held(root):
-        raise Fatal("MR-2012", f"no worker runs tasks with the relay log {root}", directory=root)
-    number = secrets.token_hex(8)
-    until = None if request.until is None else str(request.until)
-    text = json.dumps({"id": number, "until": until, "age_s": request.age_s})
-    layout.replace_file(root / REQUEST_NAME, text, is_durable=False)
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        answer = _read(root / ANSWER_NAME)
-        if answer.get("id") == number:
-            deleted = answer.get("deleted")
-            return PurgeAnswer(
-                tuple(map(str, deleted if isinstance(deleted, list) else ())),
-                str(answer.get("oldest")),
+    """Let the worker that holds ``root`` purge. Fatal MR-2012 when none does or answers; Retryable MR-2002."""
+    with disk_errors(root):
+        if not files.is_locked(root / layout.LOCK_NAME):
+            raise Fatal(
+                "MR-2012", f"no worker runs tasks with the relay log {root}", directory=root
             )
-        time.sleep(POLL_S)
-    if _read(root / REQUEST_NAME).get("id") == number:
-        (root / REQUEST_NAME).unlink(missing_ok=True)
+        number = secrets.token_hex(8)
+        until = None if request.until is None else str(request.until)
+        text = json.dumps({"id": number, "until": until, "age_s": request.age_s})
+        layout.replace_file(root / REQUEST_NAME, text, is_durable=False, files=files)
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            answer = _read(files, root / ANSWER_NAME)
+            if answer.get("id") == number:
+                deleted = answer.get("deleted")
+                return PurgeAnswer(
+                    tuple(map(str, deleted if isinstance(deleted, list) else ())),
+                    str(answer.get("oldest")),
+                )
+            time.sleep(POLL_S)
+        if _read(files, root / REQUEST_NAME).get("id") == number:
+            files.unlink(root / REQUEST_NAME)
     raise Fatal("MR-2012", f"the worker did not answer in {timeout_s:g} s", directory=root)
 
 
@@ -127,24 +137,10 @@ def _parse(content: bytes) -> tuple[str, PurgeRequest]:
     )
 
 
-def _read(path: Path) -> dict[str, object]:
+def _read(files: Files, path: Path) -> dict[str, object]:
     """Empty while there is none."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_all(files, path))
     except (FileNotFoundError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _is_held(root: Path) -> bool:
-    try:
-        fd = os.open(root / layout.LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False

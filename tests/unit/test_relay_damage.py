@@ -1,16 +1,19 @@
 """A relay log that somebody or something damaged: found by checksum and by what must be there, never passed over."""
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from millrace.errors import Fatal, MillraceError, Retryable
+from producer.relay import files as seam
 from producer.relay import layout
 from producer.relay.layout import Meta
 from producer.relay.log import RelayLog
 from producer.relay.purge import purge_before
 from producer.relay.reader import RelayReader
+from producer.relay.request import REQUEST_NAME, PurgeRequest, ask_purge, find_file
 from producer.relay.sync import SyncPolicy, SyncThread
 from schemas.coordinates import Coordinates
 from schemas.gtid import Flavour, parse_gtid_set
@@ -231,7 +234,10 @@ def test_what_is_not_ours_in_the_folder_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_can_not_be_read_is_told(memory_path: Path) -> None:
-    """Each operation of a reader fails once: Retryable, and the next reader reads on."""
+    """Each operation of a reader fails once: Retryable, and the next reader reads on; what it has read stands.
+
+    Its last one closes a file: that fails too, and nobody is told, nor is anything held or left open.
+    """
     lay(memory_path, FILES[Flavour.MYSQL])
     disk = FaultyFiles(memory_path)
     relay = RelayLog.open(memory_path, flavour=Flavour.MYSQL, disk=disk)
@@ -243,6 +249,11 @@ def test_a_disk_that_can_not_be_read_is_told(memory_path: Path) -> None:
         disk.heal()
         relay = RelayLog.open(memory_path, flavour=Flavour.MYSQL, disk=disk)
         disk.fail_at = len(disk.ops) + number
+        if number == count - 1:
+            assert read_everything(relay) == whole
+            assert disk.ops[-1].name == "close failed"
+            assert relay.held() == relay.end()
+            continue
         with pytest.raises(Retryable) as caught:
             read_everything(relay)
         assert caught.value.code == "MR-2002", number
@@ -282,6 +293,58 @@ def test_a_full_disk_can_be_opened_so_that_purge_can_make_room(memory_path: Path
     assert len(purge_before(relay, end)) == 2
     disk.heal()
     relay.close()
+
+
+def test_asking_for_a_purge_on_a_disk_that_fails_is_told(memory_path: Path) -> None:
+    """Each operation of who asks, once: Retryable MR-2002; on a whole disk nobody answers here, and that is told."""
+    lay(memory_path, FILES[Flavour.MYSQL])
+    relay = open_log(memory_path)
+    record = FaultyFiles(memory_path)
+    with pytest.raises(Fatal) as untold:
+        ask_purge(memory_path, PurgeRequest(), timeout_s=0, files=record)
+    assert untold.value.code == "MR-2012"
+    assert not (memory_path / REQUEST_NAME).exists()
+    for number, op in enumerate(record.ops):
+        for fault in set(record.applicable(number)) - {Fault.SHORT}:
+            disk = FaultyFiles(memory_path, fail_at=number, fault=fault)
+            with pytest.raises(Retryable) as caught:
+                ask_purge(memory_path, PurgeRequest(), timeout_s=0, files=disk)
+            assert caught.value.code == "MR-2002", (op, fault)
+            assert not disk.open_fds
+    relay.close()
+    assert {op.name for op in record.ops} >= {"is_locked", "create", "write", "replace", "unlink"}
+    disk = FaultyFiles(memory_path)
+    with pytest.raises(Fatal) as caught_unheld:
+        ask_purge(memory_path, PurgeRequest(), timeout_s=0, files=disk)
+    assert "no worker runs" in caught_unheld.value.message
+    disk.fail_at = len(disk.ops)
+    with pytest.raises(Retryable) as caught:
+        find_file(memory_path, NAMES[0], files=disk)
+    assert caught.value.code == "MR-2002"
+    assert find_file(memory_path, NAMES[0], files=disk) == Coordinates(SUBDIR, NAMES[0], 4)
+
+
+def test_every_file_operation_of_the_relay_log_goes_through_its_seam() -> None:
+    """Else no test could fail it. Modules of the system's files are used in ``files`` alone, and no method of Path."""
+    here = {"is_dir", "is_file", "exists", "iterdir", "glob", "rglob", "stat", "mkdir", "rmdir"}
+    here |= {"touch", "rename", "read_bytes", "read_text", "write_bytes", "write_text"}
+    both = {"open", "replace", "unlink"}  # of the seam and of Path
+    folder = Path(seam.__file__).parent
+    for path in set(folder.glob("*.py")) - {Path(seam.__file__)}:
+        for node in ast.walk(ast.parse(path.read_text())):
+            place = f"{path.name}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Import):
+                names = {name.name for name in node.names}
+                assert not names & {"fcntl", "io", "mmap", "shutil", "tempfile"}, place
+            if not isinstance(node, ast.Call):
+                continue
+            whole = ast.unparse(node.func)
+            owner, _, name = whole.rpartition(".")
+            assert whole not in ("open", "io.open"), place
+            assert not owner.startswith("os") or whole in ("os.fsencode", "os.environ.get"), place
+            assert name not in here, place
+            is_ours = owner.split(".")[-1] in ("files", "disk", "RelayLog") or owner == "cls"
+            assert name not in both or is_ours, place
 
 
 def test_the_first_place_is_where_the_relay_log_begins_earliest(tmp_path: Path) -> None:

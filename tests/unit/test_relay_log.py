@@ -340,6 +340,28 @@ def test_a_failed_fsync_is_never_trusted_again(tmp_path: Path) -> None:
     relay.close()
 
 
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_file_that_a_failed_fsync_cut_back_is_not_taken_for_damaged(
+    tmp_path: Path, is_cut: bool
+) -> None:
+    """A reader that comes meanwhile is told MR-2003, also where nothing of it is left or could not be cut."""
+    file = BinlogFile().transaction()
+    disk = FaultyFiles(tmp_path)
+    relay = RelayLog.open(
+        tmp_path, flavour=Flavour.MYSQL, policy=SyncPolicy(delay_ms=100_000), disk=disk
+    )
+    subdir = relay.begin_subdir("server-a")
+    write_file(relay, NAME, file)
+    disk.fail_at, disk.is_lasting = len(disk.ops), not is_cut
+    with pytest.raises(Retryable):
+        relay.begin_file("mysql-bin.000002")
+    disk.heal()
+    with pytest.raises(Retryable) as caught:
+        relay.visible_end(Coordinates(str(subdir), NAME, 4))
+    assert caught.value.code == "MR-2003"
+    relay.close()
+
+
 def test_a_full_disk_stops_the_writer_and_loses_nothing(tmp_path: Path) -> None:
     """Retryable, and for good: half of what was written is cut, and only a log opened anew goes on."""
     file = BinlogFile().transaction()

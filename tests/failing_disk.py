@@ -1,0 +1,74 @@
+"""The real disk, on which one thing goes wrong from a moment on, in whatever thread, until it is mended."""
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from producer.relay.files import DiskFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """``operation`` of ``Files``: ends with ``code``; a write leaves ``half`` of it, and with no code that is all."""
+
+    operation: str
+    code: int = 0
+    half: bool = False
+
+    def __str__(self) -> str:
+        what = errno.errorcode.get(self.code, "short")
+        return f"{self.operation} {what}{' behind a half' if self.half and self.code else ''}"
+
+
+class FailingDisk(DiskFiles):
+    """``trouble``: what is wrong now. ``met_count``: how often anybody met it. A closed file is closed all the same."""
+
+    def __init__(self) -> None:
+        self.trouble: Trouble | None = None
+        self.met_count = 0
+
+    def open(self, path: Path, *, is_new: bool = False, is_read_only: bool = False) -> int:
+        self._meet("create" if is_new else "open")
+        return super().open(path, is_new=is_new, is_read_only=is_read_only)
+
+    def close(self, fd: int) -> None:
+        super().close(fd)
+        self._meet("close")
+
+    def read_into(self, fd: int, target: memoryview, offset: int) -> int:
+        self._meet("read_into")
+        return super().read_into(fd, target, offset)
+
+    def write(self, fd: int, payload: memoryview, offset: int) -> int:
+        trouble = self.trouble
+        count = len(payload)
+        if trouble is not None and trouble.operation == "write" and trouble.half and count > 1:
+            count = super().write(fd, payload[: count // 2], offset)
+            if trouble.code == 0:
+                self.met_count += 1
+                return count
+        self._meet("write")
+        return super().write(fd, payload, offset)
+
+    def truncate(self, fd: int, size: int) -> None:
+        self._meet("truncate")
+        super().truncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        self._meet("sync")
+        super().sync(fd)
+
+    def sync_directory(self, directory: Path) -> None:
+        self._meet("sync_directory")
+        super().sync_directory(directory)
+
+    def replace(self, path: Path, onto: Path) -> None:
+        self._meet("replace")
+        super().replace(path, onto)
+
+    def _meet(self, operation: str) -> None:
+        trouble = self.trouble
+        if trouble is not None and trouble.operation == operation and trouble.code:
+            self.met_count += 1
+            raise OSError(trouble.code, os.strerror(trouble.code))

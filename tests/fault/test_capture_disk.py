@@ -1,0 +1,161 @@
+"""Capture at work on a disk that fails: receiver, relay log with its real sync thread, reader; told, then mended."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from deploy.servers import DatabaseServer
+from millrace.errors import Retryable
+from producer.relay import layout
+from producer.set_stream import SetStreams
+from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
+from schemas.progress import Progress
+from tests.capture_rig import MemoryCapture
+from tests.failing_disk import FailingDisk, Trouble
+from tests.fix_servers import FLAVOURS
+from tests.relay import UNVERIFIED, member_of, position_of
+from tests.waiting import eventually
+
+# MR-2002 the disk fails; MR-2003 what was written could not be made durable, which is told first
+SOON = (
+    (Trouble("write", errno.ENOSPC, half=True), "MR-2002"),
+    (Trouble("sync", errno.EIO), "MR-2003"),
+)
+ALL = (
+    *SOON,
+    (Trouble("write", errno.ENOSPC), "MR-2002"),
+    (Trouble("write", errno.EIO), "MR-2002"),
+    (Trouble("write", errno.EIO, half=True), "MR-2002"),
+    (Trouble("write", half=True), ""),
+    (Trouble("sync", errno.ENOSPC), "MR-2003"),
+    (Trouble("create", errno.ENOSPC), "MR-2002"),
+    (Trouble("replace", errno.EIO), "MR-2002"),
+    (Trouble("sync_directory", errno.EIO), "MR-2002"),
+    (Trouble("close", errno.EIO), "MR-2002"),
+    (Trouble("open", errno.EIO), "MR-2002"),
+    (Trouble("read_into", errno.EIO), "MR-2002"),
+)
+
+
+@dataclass
+class Scene:
+    """A server, its capture from here on, and the disk below it."""
+
+    server: DatabaseServer
+    capture: MemoryCapture
+    disk: FailingDisk
+    folder: Path
+    count: int = 0
+
+    def write(self, *, is_flushed: bool = False) -> None:
+        """A source transaction of three rows; ``is_flushed``: the last of its file."""
+        values = (f"({self.count + number}, REPEAT('v', 300))" for number in (1, 2, 3))
+        self.server.execute(f"INSERT INTO failing_disk.t VALUES {', '.join(values)}")
+        self.count += 3
+        if is_flushed:
+            self.server.execute("FLUSH BINARY LOGS")
+
+    def assert_complete(self) -> None:
+        """Every row is there once and in order."""
+
+        def is_there() -> bool:
+            assert self.capture.error is None, self.capture.error
+            return len(self.capture.rows) >= self.count
+
+        eventually(is_there, what=f"{self.count} rows")
+        ids = [dict(row.change.after or {})["id"] for row in self.capture.rows]
+        assert ids == list(range(1, self.count + 1))
+        assert [row.source.seq for row in self.capture.rows] == ids
+
+    def suffer(self, trouble: Trouble, code: str) -> None:
+        """Until it is told (a short write: until it is read over); then the disk is mended."""
+        told, met = len(self.capture.errors), self.disk.met_count
+        self.disk.trouble = trouble
+
+        def is_told() -> bool:
+            # a file that ends is synced by its writer: only while none ends, the sync thread is who meets it
+            self.write(is_flushed=trouble.operation != "sync" and self.count % 2 == 0)
+            assert self.capture.error is None, self.capture.error
+            if not code:
+                return self.disk.met_count > met + 3
+            return code in [error.code for error in self.capture.errors[told:]]
+
+        eventually(is_told, every_s=0.1, what=f"{trouble}: {code}")
+        self.disk.trouble = None
+        assert self.disk.met_count > met
+        assert all(isinstance(error, Retryable) for error in self.capture.errors[told:])
+        codes = {error.code for error in self.capture.errors[told:]}
+        assert codes <= ({code, "MR-2002"} if code else set()), trouble
+
+    def assert_identical(self) -> None:
+        """One sub-directory still, and its closed files are the server's, byte for byte."""
+        self.server.execute("FLUSH BINARY LOGS")
+        newest = str(self.server.execute("SHOW BINARY LOGS")[-1][0])
+        (subdir,) = layout.list_subdirs(self.folder)
+        folder = self.folder / str(subdir)
+        eventually(lambda: layout.list_files(folder)[-1] == newest)
+        closed = layout.list_files(folder)[:-1]
+        assert closed
+        for name in closed:
+            assert (folder / name).read_bytes() == (self.server.binlog_dir / name).read_bytes()
+
+
+@contextmanager
+def captured(server: DatabaseServer, folder: Path) -> Iterator[Scene]:
+    """From a fresh table on."""
+    server.execute("CREATE DATABASE failing_disk")
+    server.execute("CREATE TABLE failing_disk.t (id INT PRIMARY KEY, v VARCHAR(300))")
+    secret = folder / "password"
+    secret.write_text(server.password)
+    document = SetDocument(
+        name="f",
+        members=(member_of(server),),
+        account=Account(server.user, SecretReference(SecretPlace.FILE, str(secret))),
+        tls=UNVERIFIED,
+    )
+    disk = FailingDisk()
+    streams = SetStreams(folder / "relay", disk=disk)
+    tables = TableFilter(include=("failing_disk.*",))
+    progress = Progress(position_of(server), None, 0)
+    try:
+        with MemoryCapture(streams, document, tables, progress) as capture:
+            yield Scene(server, capture, disk, folder / "relay" / "f")
+    finally:
+        server.execute("DROP DATABASE failing_disk")
+
+
+def suffered(
+    server: DatabaseServer, folder: Path, troubles: tuple[tuple[Trouble, str], ...]
+) -> None:
+    """One after the other; in the end nothing is missing."""
+    with captured(server, folder) as scene:
+        scene.write()
+        scene.assert_complete()
+        for trouble, code in troubles:
+            scene.suffer(trouble, code)
+            scene.write()
+            scene.assert_complete()
+        scene.assert_identical()
+
+
+def test_a_disk_that_fails_under_capture_is_told_and_costs_no_row(
+    mariadb_server: DatabaseServer, tmp_path: Path
+) -> None:
+    """Full in the midst of a write, then an fsync that fails: MR-2002, MR-2003; mended, it goes on by itself."""
+    suffered(mariadb_server, tmp_path, SOON)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
+@pytest.mark.parametrize("trouble", ALL, ids=lambda each: str(each[0]))
+def test_whatever_fails_of_the_disk_under_capture_is_told_and_costs_no_row(
+    request: pytest.FixtureRequest, flavour: str, trouble: tuple[Trouble, str], tmp_path: Path
+) -> None:
+    """Each operation, twice in a row."""
+    server = request.getfixturevalue(f"{flavour}_server")
+    assert isinstance(server, DatabaseServer)
+    suffered(server, tmp_path, (trouble, trouble))
