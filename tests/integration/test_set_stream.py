@@ -51,6 +51,7 @@ def test_two_tasks_of_a_set_share_one_connection(
     with streams.attach("a", document, wanted=None) as first:
         with streams.attach("b", document, wanted=None) as second:
             assert second is first
+            eventually(lambda: first.status().connects)  # a fresh source has nothing to wait for
             _wait_for_source(first, source_set)
             assert first.status().connects == 1
         first.check()
