@@ -6,12 +6,14 @@ while nothing runs and is fetched or made again.
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from millrace.errors import Fatal
 
 ENVIRONMENT = "MILLRACE_HOME"
+STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def home() -> Path:
@@ -35,7 +37,14 @@ def _named_home() -> Path:
 
 
 def local_stack_folder(name: str = "local") -> Path:
-    """Where the local stack of this name keeps its state (``millrace up``)."""
+    """Where the local stack of this name keeps its state (``millrace up``); ValueError for what is no name.
+
+    The folder is removed with the stack: "" would be every stack's, ".." the home, and "/etc" the system's own.
+    """
+    if not STACK_NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is no name of a local stack: letters, digits, _ and -, at most 64"
+        )
     return _named_home() / "run" / name
 
 

@@ -7,6 +7,18 @@ from typing import Annotated
 
 import typer
 
+from millrace.home import local_stack_folder
+
+
+def _stack_name(name: str) -> str:
+    """A wrong use where it is none: the folder of this name is removed."""
+    try:
+        local_stack_folder(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return name
+
+
 Flavour = Annotated[str, typer.Option(help="mariadb, or mysql (the one in the cache).")]
 Mysqld = Annotated[
     Path | None, typer.Option(help="A MySQL server program to use; implies --flavour mysql.")
@@ -14,7 +26,10 @@ Mysqld = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object that says where everything is.")
 ]
-Name = Annotated[str, typer.Option(help="Which local stack; several may run side by side.")]
+Name = Annotated[
+    str,
+    typer.Option(help="Which local stack; several may run side by side.", callback=_stack_name),
+]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave its data and logs where they are.")]
 
 

@@ -89,3 +89,33 @@ def test_an_operator_without_a_name_is_told_by_number(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("getpass.getuser", nobody)
     assert operator().startswith(f"uid {os.getuid()}@")
+
+
+NO_NAMES = ("", ".", "..", "a/b", "a.lock", "-x", "a b", "a\n", "ä", "a" * 65)
+
+
+@pytest.mark.parametrize("name", [*NO_NAMES, "/nonexistent/stack"])
+def test_what_is_no_name_addresses_no_folder(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An empty variable behind --name would address every stack at once."""
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    with pytest.raises(ValueError, match="is no name"):
+        local_stack_folder(name)
+    assert local_stack_folder("Of-2_parts").parent == tmp_path / "run"
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+@pytest.mark.parametrize("name", [*NO_NAMES, "/nonexistent/stack"])
+def test_what_is_no_name_is_a_wrong_use(
+    command: str, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, before anything is addressed. Neither function is the real one: they remove folders."""
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "deploy.background.start_background", lambda name, *_, **__: asked.append(name)
+    )
+    monkeypatch.setattr("deploy.background.end_background", lambda name, **_: asked.append(name))
+    assert cli.run([command, f"--name={name}"]) == 2
+    assert "is no name" in " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert asked == []
