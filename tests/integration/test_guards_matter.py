@@ -20,11 +20,12 @@ from consumer.target import fence
 from consumer.target.connection import TargetConnection
 from consumer.target.inventory import Inventory
 from consumer.writer import RowWriter
-from deploy.servers import DatabaseServer
+from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.converter import events
 from producer.converter.events import EventDesk
 from producer.kernel import state as s
+from producer.receiver import Receiver
 from producer.relay import layout
 from producer.source import binlog_files
 from producer.source import connection as sources
@@ -42,6 +43,7 @@ from tests.integration import test_apply_left_out as leaving_out
 from tests.integration import test_apply_target as applying
 from tests.integration import test_converter_servers as converting
 from tests.integration import test_provoked as provoked
+from tests.integration import test_relay_receiver as receivers
 from tests.integration import test_source as members
 from tests.integration import test_target_connection as silence
 from tests.integration import test_types_whole_way as types
@@ -423,7 +425,23 @@ def test_without_its_guard_the_test_of_it_on_a_server_is_red(
         guard.shown(place)
 
 
-# ---- a member that was rebuilt from a backup ---------------------------------------------------------
+# ---- members: a tail that is lost, a backup ----------------------------------------------------------
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("source_set", [Flavour.MARIADB], indirect=True, ids=str)
+def test_without_its_guard_a_stream_goes_on_behind_a_lost_tail(
+    source_set: DatabaseSet, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """A sub-directory is begun under way, by who was chosen for what it had: numbers that come again count as done."""
+    monkeypatch.setattr(Receiver, "_may_begin_anew", lambda self: self._is_continuous)
+    judged = property(lambda _: True, lambda *_: None)
+    monkeypatch.setattr(Receiver, "_is_judged", judged, raising=False)
+    with pytest.raises(AssertionError, match="goes on in a new sub-directory"):
+        receivers.test_a_tail_that_is_lost_under_way_ends_the_stream(
+            source_set, tmp_path, "lost_tail"
+        )
+    source_set.execute("DROP DATABASE lost_tail")
 
 
 def _told(name: str) -> Callable[[Patch], None]:
