@@ -23,18 +23,18 @@ without a gap in numbers. Not done here: choosing the member (``producer.source.
 import threading
 from dataclasses import dataclass
 
-from millrace.errors import Retryable
+from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from producer.relay.log import RelayLog, ResumePoint
 from producer.relay.reader import RelayReader
-from producer.source.binlog_files import find_file, list_binlog_files
+from producer.source.binlog_files import Begin, find_file, list_binlog_files
 from producer.source.connection import Login, SourceConnection
 from producer.source.dump import POSITION_MAX, Reader, start_dump
 from producer.source.identity import Identity, ask_identity
 from producer.stream import DumpStream, StreamFigures
 from schemas.coordinates import FIRST_POS
 from schemas.documents.model import Member
-from schemas.gtid import GtidPosition
+from schemas.gtid import Flavour, GtidPosition
 
 HEARTBEAT_S = 2.0
 OVERLAP_BYTES_MAX = 64 << 20  # a last transaction beyond this is not read again for comparison
@@ -147,11 +147,13 @@ class Receiver:
                 return
             if not self._is_judged:
                 raise self._doubt("the server does not go on where the relay log ends")
-            wanted = self._wanted_of_source()
-            begin = find_file(connection, flavour=identity.flavour, wanted=wanted)
+            begin = self._find_begin(connection, identity.flavour)
             subdir = self._relay.begin_subdir(identity.server, before=begin.before)
             log.info(
-                "relay sub-directory begun", subdir=str(subdir), file=begin.file, wanted=str(wanted)
+                "relay sub-directory begun",
+                subdir=str(subdir),
+                file=begin.file,
+                wanted=str(self._wanted),
             )
             self._relay.begin_file(begin.file)
             self._is_continuous = True
@@ -179,6 +181,17 @@ class Receiver:
         relay_before = self._relay.position_before(begin) if begin is not None else None
         is_older = relay_before is not None and oldest.before.includes(relay_before)
         return resume if is_older else None
+
+    def _find_begin(self, connection: SourceConnection, flavour: Flavour) -> Begin:
+        """Where the new sub-directory begins: where the relay log ends, if the source has that, else at ``wanted``."""
+        wanted = self._wanted_of_source()
+        try:
+            return find_file(connection, flavour=flavour, wanted=wanted)
+        except Fatal as error:
+            if error.code != "MR-1031" or wanted == self._wanted:
+                raise
+            log.info("the relay log ends too early for the source", end=str(wanted))
+        return find_file(connection, flavour=flavour, wanted=self._wanted)
 
     def _wanted_of_source(self) -> GtidPosition | None:
         """What the new sub-directory must begin with: what the relay log has already need not come again."""

@@ -189,6 +189,10 @@ class RelayLog:
             told = read_file_prelude(self.path(at), self.flavour, self.disk)
         return None if told is None else self.with_before(at.subdir, told)
 
+    def before_subdir(self, subdir: Subdir) -> GtidPosition | None:
+        """What was executed before its first file, also while that has no head yet; None: nobody said it."""
+        return self._befores.get(str(subdir))
+
     def with_before(self, subdir: str, told: GtidPosition) -> GtidPosition:
         """What files of this sub-directory tell, and what its server had executed without logging it in one."""
         before = self._befores.get(subdir)

@@ -207,7 +207,9 @@ class RelayReader:
         if known is not None:
             return known
         wanted = self._relay.position_before(Coordinates(str(newer[0]), newer[1], FIRST_POS))
-        if wanted is None:  # its head is not received yet; it was asked for so that it joins
+        if wanted is None:  # its head is not received yet
+            wanted = self._relay.before_subdir(newer[0])
+        if wanted is None:  # it was asked for so that it joins
             return True
         path = self._relay.root / str(older[0]) / older[1]
         with disk_errors(self._relay.root):

@@ -5,12 +5,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from consumer.target.connection import Endpoint, TlsChoice, connect
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
 from millrace.errors import Fatal, MillraceError, Retryable
+from producer.relay.log import RelayLog
 from producer.relay.reader import RelayReader
+from producer.relay.runs import new_runs
 from producer.source.binlog_files import find_file
 from producer.source.choice import choose
 from producer.source.connection import Login, SourceConnection
@@ -18,7 +21,7 @@ from producer.source.identity import ask_identity
 from producer.source.inventory import Replication, ask_flavour, ask_members
 from producer.source.preflight import Finding, check_settings
 from schemas.documents.model import Member, Tls, TlsMode
-from schemas.gtid import Flavour, parse_gtid_set, unite
+from schemas.gtid import Flavour, GtidPosition, parse_gtid_set, unite
 from tests.fix_servers import FLAVOURS, NewServer, NewSet
 from tests.relay import PLAIN, login_of, member_of, position_of, receiving
 from tests.waiting import eventually
@@ -437,9 +440,31 @@ def test_a_member_rebuilt_from_a_backup_gives_only_what_it_logged(
             assert begin is not None
             before = reception.relay.position_before(begin)
             assert before == brought, "the relay log has forgotten what the backup brought"
+            file = reception.relay.path(begin)
             assert reader.seek(brought) == begin
             assert reader.seek(parse_gtid_set(flavour, history[1][0])) is None
             reader.close()
+
+    stale = parse_gtid_set(flavour, history[1][0])  # another worker went on from there
+    _leave_relay_log(tmp_path / "stale", file, before=stale)
+    with receiving(server, tmp_path / "stale", wanted=brought) as reception:
+        reception.wait_for(server)
+        with RelayReader(reception.relay) as reader:
+            assert reader.seek(stale) is None
+            assert reader.seek(brought) is not None
+
+
+def _leave_relay_log(directory: Path, file: Path, *, before: GtidPosition) -> None:
+    """One of another member, that ends with ``before``: a file with the head of ``file``, and nothing in it."""
+    content, end = file.read_bytes(), 4
+    for _ in range(2):  # format description, what came before
+        end += int.from_bytes(content[end + 9 : end + 13], "little")
+    relay = RelayLog.open(directory, flavour=before.flavour)
+    relay.begin_subdir("another-server", before=before)
+    relay.begin_file(file.name)
+    head = bytearray(content[4:end])
+    relay.append(np.frombuffer(head, np.uint8), end=end, last_group_at=0, runs=new_runs()[:0])
+    relay.close()
 
 
 def test_a_domain_that_begins_deep_in_a_file_is_complete(new_server: NewServer) -> None:
