@@ -184,7 +184,9 @@ def _is_understood(statement: Statement) -> bool:
 
 def _undecided(record: DdlRecord, statement: Statement) -> Fatal:
     code = "MR-5040" if _is_understood(statement) else "MR-5042"
-    return Fatal(code, f"{statement.verb}: {record.statement.sql[:200]}", seq=record.source.seq)
+    doubt = record.statement.session.get("in_doubt", "")
+    told = f"{statement.verb} ({doubt})" if doubt else statement.verb
+    return Fatal(code, f"{told}: {record.statement.sql[:200]}", seq=record.source.seq)
 
 
 def _intend(
@@ -290,8 +292,28 @@ def _enter_session(session: TargetConnection, record: DdlRecord) -> None:
     if not is_same and "sql_mode" in values:
         modes = ",".join(mode for mode in _modes(record) if mode in _COMMON_MODES)
         session.query("SET SESSION sql_mode = %s", (modes,))
+    if is_same and "character_set_collations" in values:
+        _set_default_collations(session, values["character_set_collations"])
     # DEFAULT CURRENT_TIMESTAMP of a new column gives old rows the statement's time
     session.query("SET SESSION timestamp = %s", (record.source.place.ts_ms / 1000,))
+
+
+def _set_default_collations(session: TargetConnection, pairs: str) -> None:
+    """MariaDB's collation of a character set that stands without one; `pairs`: name=id,… of the source."""
+    if not pairs and not session.query("SHOW VARIABLES LIKE 'character_set_collations'"):
+        return
+    names = []
+    for pair in filter(None, pairs.split(",")):
+        charset, _, id_ = pair.partition("=")
+        found = session.query(
+            "SELECT FULL_COLLATION_NAME FROM information_schema"
+            ".COLLATION_CHARACTER_SET_APPLICABILITY WHERE ID = %s AND CHARACTER_SET_NAME = %s",
+            (int(id_), charset),
+        )
+        if not found:
+            raise Fatal("MR-5041", f"collation id {id_} of {charset} is not known here")
+        names.append(f"{charset}={found[0][0]}")
+    session.query("SET SESSION character_set_collations = %s", (",".join(names),))
 
 
 def _value(text: str) -> object:

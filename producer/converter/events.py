@@ -39,7 +39,14 @@ from schemas.control import (
 )
 from schemas.coordinates import Coordinates
 from schemas.sql_tokens import SqlMode
-from schemas.statement import RECORDED_KINDS, Kind, Statement, changed_table, classify
+from schemas.statement import (
+    APPLIED_KINDS,
+    RECORDED_KINDS,
+    Kind,
+    Statement,
+    changed_table,
+    classify,
+)
 
 _FORMAT_DESCRIPTION, _XA_PREPARE, _PAYLOAD, _QUERY_COMPRESSED = 15, 38, 40, 165
 _PREPARED, _PREPARED_BEHIND_US = 1, 2  # IS_XA
@@ -203,7 +210,7 @@ class EventDesk:
             ),
             DdlStatement(
                 statement.recorded_text(query.text),
-                statement.kind.value,
+                _recorded_kind(statement, query).value,
                 tuple((table.database, table.table) for table in statement.tables),
                 query.session,
             ),
@@ -286,6 +293,11 @@ class EventDesk:
         self._outer_file = self._file
         self.set_file(group.start.file)
         return Outcome(feed=XaFeed(self._reader, group))
+
+
+def _recorded_kind(statement: Statement, query: Query) -> Kind:
+    is_in_doubt = "in_doubt" in query.session and statement.kind in APPLIED_KINDS
+    return Kind.UNKNOWN if is_in_doubt else statement.kind
 
 
 def _sql_mode(query: Query) -> SqlMode:

@@ -2,14 +2,16 @@
 
 thread id 4 | seconds 4 | n database 1 | error 2 | m status 2 | status (m) | database (n) | 0 | text
 
-status, each led by its code (Query_event of mysql-server and MariaDB; an unknown code ends the reading, as in the
-servers):
+status, each led by its code (Query_event of mysql-server and MariaDB; in no order: MariaDB writes 131 before 4).
+Behind an unknown code nothing can be read, so a statement with one is in doubt:
     0 flags2 4                1 sql_mode 8               2 catalog 1 + n + 1        3 auto-increment 2 + 2
     4 charset 2 + 2 + 2       5 time zone 1 + n          6 catalog 1 + n            7 lc_time_names 2
     8 database collation 2    9 8        10 4            11 invoker 1 + n, 1 + n    12 databases: count 1, names
     ending in 0
     13 microseconds 3         16 explicit defaults 1     17 xid 8                   18 collation of utf8mb4 2
     19 require primary key 1  20 table encryption 1      128 microseconds 3         129 xid 8
+    130 flags 1, with 4 or 8 among them 8 more (a phase of ALTER)
+    131 collations of character sets: count 1, each 2 + 2
 """
 
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ _FIXED_BYTES = {
     7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8,
 }  # fmt: skip
 _UPDATED_DATABASES_NONE = 254
+_ALTER_IS_DECIDED = 4 | 8
 
 _SQL_MODES = [
     "REAL_AS_FLOAT",
@@ -75,8 +78,8 @@ _MYSQL_MODES = {32: "TIME_TRUNCATE_FRACTIONAL"}
 class Query:
     """``session``: sql_mode (names), charset_client (name), collation_connection, collation_server,
     collation_database (ids), time_zone, foreign_key_checks, unique_checks, explicit_defaults_for_timestamp,
-    default_collation_for_utf8mb4 (id),
-    default_database, as far as the event has them."""
+    default_collation_for_utf8mb4 (id), character_set_collations (MariaDB: name=id,…),
+    default_database, as far as the event has them; in_doubt: why its meaning is not known exactly."""
 
     database: str
     text: str
@@ -126,9 +129,15 @@ def _session(reader: ByteReader, flavour: Flavour) -> dict[str, str]:
             reader.take(reader.uint(1))
         elif code == 12:
             _pass_databases(reader)
+        elif code == 130:
+            reader.take(8 if reader.uint(1) & _ALTER_IS_DECIDED else 0)
+        elif code == 131:
+            pairs = [(charset_of(reader.uint(2)), reader.uint(2)) for _ in range(reader.uint(1))]
+            found["character_set_collations"] = ",".join(f"{name}={id_}" for name, id_ in pairs)
         elif code in _FIXED_BYTES:
             _note_number(found, code, reader.uint(_FIXED_BYTES[code]))
         else:
+            found["in_doubt"] = f"the binlog's session variable {code} is not known"
             break
     return found
 

@@ -81,7 +81,26 @@ def test_a_query_event_tells_its_session() -> None:
         "explicit_defaults_for_timestamp": "1",
         "default_collation_for_utf8mb4": "255",
         "default_database": "shop",
+        "in_doubt": "the binlog's session variable 126 is not known",
     }
+
+
+def test_nothing_behind_mariadb_s_own_variables_is_lost() -> None:
+    """MariaDB writes 131 and, of a two-phase ALTER, 130 before the charset and the time zone."""
+    for phase in (b"\x82\x00", b"\x82\x02", b"\x82\x04" + bytes(8), b"\x82\x08" + bytes(8)):
+        status = (
+            phase
+            + b"\x83\x02"
+            + struct.pack("<HHHH", 8, 47, 45, 2306)
+            + STATUS.partition(b"\x7e")[0]
+        )
+        query = parse_query(
+            query_body("ENUM('é')".encode("latin1"), status), flavour=Flavour.MARIADB
+        )
+        assert query.text == "ENUM('é')"
+        assert query.session["character_set_collations"] == "latin1=47,utf8mb4=2306"
+        assert query.session["time_zone"] == "+02:00"
+        assert "in_doubt" not in query.session
 
 
 def test_a_query_event_that_is_cut_is_refused() -> None:

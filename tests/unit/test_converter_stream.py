@@ -342,6 +342,16 @@ def test_a_statement_is_a_record_in_its_place() -> None:
     assert "secret" not in account.statement.sql
 
 
+def test_a_statement_in_doubt_is_recorded_as_unknown() -> None:
+    """A session variable of a later server: what stands behind it was not read, so apply is to be blocked."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("ALTER TABLE t ADD c INT", status=b"\x7e\0")
+    (ddl,) = conversion(builder).statements()
+    assert ddl.statement.kind == "unknown"
+    assert "126" in ddl.statement.session["in_doubt"]
+
+
 def test_a_created_table_with_its_rows_is_one_transaction() -> None:
     """CREATE TABLE … SELECT in row format: the statement is its first unit."""
     builder = BinlogBuilder()
