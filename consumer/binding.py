@@ -144,14 +144,16 @@ def target_column(target: TargetTable, name: str) -> TargetColumn | None:
     """The column of this name; MySQL compares column names without case."""
     if (found := target.columns.get(name)) is not None:
         return found
-    folded = name.casefold()
-    return next((c for c in target.columns.values() if c.name.casefold() == folded), None)
+    folded = name.lower()
+    return next((c for c in target.columns.values() if c.name.lower() == folded), None)
 
 
 def record_indexes(layout: RowLayout, names: tuple[str, ...]) -> tuple[int, ...] | None:
     """Where these columns stand in the record; None if one is not there."""
-    places = {column.name.casefold(): index for index, column in enumerate(layout.table.columns)}
-    found = [places.get(name.casefold()) for name in names]
+    columns = layout.table.columns
+    folded = {column.name.lower(): index for index, column in enumerate(columns)}
+    exact = {column.name: index for index, column in enumerate(columns)}
+    found = [exact.get(name, folded.get(name.lower())) for name in names]
     return None if None in found else tuple(index for index in found if index is not None)
 
 

@@ -135,10 +135,14 @@ def decode_record(key: bytes | None, value: bytes, book: SchemaBook) -> Record:
     ts_ms = fields["ts_ms"]
     if not isinstance(ts_ms, int):
         raise Fatal("MR-6007", f"ts_ms is {ts_ms!r}")
+    source = source_from_plain(nested(fields, "source"))
+    if (source.database, source.table) != (layout.table.database, layout.table.table):
+        told = f"schema id {schema_id} is that of {layout.table.full_name}"
+        raise Fatal("MR-6007", f"{told}, the row is of {source.database}.{source.table}")
     return RowRecord(
         _key(key, layout, book),
         change,
-        source_from_plain(nested(fields, "source")),
+        source,
         ts_ms,
         transaction_from_plain(nested(fields, "transaction")),
         layout,

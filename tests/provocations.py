@@ -149,6 +149,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-6021": "test_ids_survive_a_restart",
     "MR-6022": "test_a_topic_with_other_settings_is_refused",
     "MR-6023": "test_a_registry_that_starts_fences_the_one_before_it",
+    "MR-6024": "test_a_registry_that_lost_its_store_ends_the_run_before_two_tables_share_an_id",
     "MR-6501": "test_statement_format_stops_with_its_code",
     "MR-6502": "test_what_could_lose_a_row_stops_with_its_code_and_place",
     "MR-6503": "test_what_could_lose_a_row_stops_with_its_code_and_place",

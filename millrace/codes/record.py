@@ -87,4 +87,11 @@ CODES: tuple[Code, ...] = (
         "A second built-in registry was started on the same topic, so this one may write no more.",
         "Keep one of the two; clients only need the address of the one that runs.",
     ),
+    Code(
+        "MR-6024",
+        "the registry forgot what it gave ids to",
+        "One id was given to two schemas while the task ran: the registry lost its store, or another one stands there.",
+        "Nothing to do for the topic: the task starts anew and explains its schemas again. Readers that ask the registry"
+        " for ids of older records need the former one.",
+    ),
 )

@@ -5,7 +5,9 @@ API.
     schema_by_id(id) -> schema_text           the same
 
 Errors: Retryable MR-6020 where asking again may help (no connection, time-out, 408, 429, 5xx), Fatal MR-6021 where it
-won't, Fatal MR-6009 for an id that nobody registered. One request is tried once: the caller has the back-off.
+won't, Fatal MR-6009 for an id that nobody registered, Retryable MR-6024 when one id was given to two schemas: the
+registry lost what it knew, and this client, who remembers, is of no more use.
+One request is tried once: the caller has the back-off.
 Blocking, for several threads. A user and password in the address become basic authentication; they never stand in
 errors. Not done here: TLS with own certificates, proxies.
 """
@@ -42,6 +44,7 @@ class RegistryClient:
         self._parts = parts
         self._timeout_s = timeout_s
         self._ids: dict[tuple[str, str], int] = {}
+        self._registered: dict[int, str] = {}
         self._texts: dict[int, str] = {}
 
     @property
@@ -63,6 +66,8 @@ class RegistryClient:
         schema_id = answer.get("id") if isinstance(answer, dict) else None
         if not isinstance(schema_id, int):
             self._refuse(f"its answer to a registration has no id: {answer!r}")
+        if self._registered.setdefault(schema_id, schema_text) != schema_text:
+            raise Retryable("MR-6024", f"{self.address} gave id {schema_id} to a second schema")
         self._ids[subject, schema_text] = schema_id
         return schema_id
 

@@ -128,6 +128,21 @@ def test_the_documented_api_answers_as_confluents_does(kafka: KafkaServer, topic
             assert (got, answer["error_code"]) == (status, code), path
 
 
+def test_a_registry_that_lost_its_store_ends_the_run_before_two_tables_share_an_id(
+    kafka: KafkaServer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that remembers the first id would frame rows of the second schema with it."""
+    with running(kafka, topic) as address:
+        client = RegistryClient(address)
+        assert client.register("a", DDL_SCHEMA.text) == 1
+    with running(kafka, f"{topic}-anew") as address:
+        monkeypatch.setattr(client, "_parts", RegistryClient(address)._parts)
+        assert client.register("a", DDL_SCHEMA.text) == 1
+        with pytest.raises(Retryable, match="MR-6024"):
+            client.register("b", FENCE_SCHEMA.text)
+        assert RegistryClient(address).register("b", FENCE_SCHEMA.text) == 1
+
+
 def test_ids_survive_a_restart(kafka: KafkaServer, topic: str) -> None:
     """A registry that starts on the same topic gives the same ids for the same schemas, and new ones after them."""
     with running(kafka, topic) as address:

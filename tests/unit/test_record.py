@@ -154,16 +154,31 @@ def test_an_id_that_nobody_explains_is_looked_up_once_or_refused() -> None:
     assert asked == [5]
 
 
+def _explained(book: SchemaBook, table: TableSchema) -> None:
+    """The book learns id 5."""
+    registered = RegisteredSchema("t", 5, envelope_schema("s", table))
+    said = SchemaRecord(registered, None, table.database, table.table, 0)
+    decode_control(encode_control(said, schema_id=1), book)
+
+
 def test_the_last_explanation_of_an_id_holds() -> None:
     """Ids start again when a task is given another registry; every run explains them before their first use."""
     book = SchemaBook()
-    renamed = envelope_schema("s", replace(TABLE, table="renamed"))
-    for schema in (ENVELOPE, renamed):
-        said = SchemaRecord(RegisteredSchema("t", 5, schema), None, "shop", "t", 0)
-        decode_control(encode_control(said, schema_id=1), book)
+    *others, kind = TABLE.columns
+    for label in ("a", "b"):
+        changed = replace(kind, type=replace(kind.type, labels=(label,)))
+        _explained(book, replace(TABLE, columns=(*others, changed)))
         record = decode_record(None, row_value(5), book)
         assert isinstance(record, RowRecord)
-        assert record.layout.table.table == ("renamed" if schema is renamed else "order-line")
+        assert record.layout.table.columns[-1].type.labels == (label,)
+
+
+def test_a_row_is_not_read_by_the_schema_of_another_table() -> None:
+    """An id that meant another table when it was written: of the same structure, nothing else would tell."""
+    book = SchemaBook()
+    _explained(book, replace(TABLE, table="renamed"))
+    with pytest.raises(Fatal, match=r"is that of shop\.renamed, the row is of shop\.order-line"):
+        decode_record(None, row_value(5), book)
 
 
 def test_rows_and_control_records_are_told_apart_without_a_schema() -> None:
