@@ -378,6 +378,7 @@ GUARDS = [
         checks_stay_off,
         overwriting,
         "children",
+        is_chaos=True,
     ),
     Guard(
         "a vanished target is noticed",
