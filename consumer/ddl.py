@@ -294,8 +294,10 @@ def _enter_session(session: TargetConnection, record: DdlRecord) -> None:
         session.query("SET SESSION sql_mode = %s", (modes,))
     if is_same and "character_set_collations" in values:
         _set_default_collations(session, values["character_set_collations"])
-    # DEFAULT CURRENT_TIMESTAMP of a new column gives old rows the statement's time
-    session.query("SET SESSION timestamp = %s", (record.source.place.ts_ms / 1000,))
+    # DEFAULT CURRENT_TIMESTAMP of a new column gives old rows the statement's time. A double doesn't hold it exactly,
+    # MySQL rounds and MariaDB cuts it to microseconds: 0.3 more come out right on both.
+    seconds, micros = record.source.place.ts_ms // 1000, int(values.get("microseconds", "0"))
+    session.query(f"SET SESSION timestamp = {seconds}.{micros:06}3")
 
 
 def _set_default_collations(session: TargetConnection, pairs: str) -> None:

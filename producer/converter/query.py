@@ -79,7 +79,8 @@ class Query:
     """``session``: sql_mode (names), charset_client (name), collation_connection, collation_server,
     collation_database (ids), time_zone, foreign_key_checks, unique_checks, explicit_defaults_for_timestamp,
     default_collation_for_utf8mb4 (id), character_set_collations (MariaDB: name=id,…),
-    default_database, as far as the event has them; in_doubt: why its meaning is not known exactly."""
+    microseconds (of the event's second), default_database, as far as the event has them; in_doubt: why its
+    meaning is not known exactly."""
 
     database: str
     text: str
@@ -145,8 +146,10 @@ def _session(reader: ByteReader, flavour: Flavour) -> dict[str, str]:
 def _note_number(found: dict[str, str], code: int, value: int) -> None:
     name = {
         8: "collation_database",
+        13: "microseconds",
         16: "explicit_defaults_for_timestamp",
         18: "default_collation_for_utf8mb4",
+        128: "microseconds",
     }.get(code)
     if name is not None:
         found[name] = str(value)

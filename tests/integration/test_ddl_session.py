@@ -1,6 +1,7 @@
 """The session of a DDL statement, from a source's binlog to a target of its flavour: both tables come out alike."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import count
 
 import pytest
@@ -74,3 +75,27 @@ def test_a_statement_in_doubt_waits_for_an_operator(
         run_once(target_server, apply_task(f"{source.database}-doubt"), stream)
     assert caught.value.code == "MR-5042"
     assert target_server.execute("SHOW TABLES", db=source.database) == [("t",)]
+
+
+def test_rows_get_the_statement_s_time_to_the_microsecond(
+    source: LoggedSession, target_server: DatabaseServer
+) -> None:
+    """DEFAULT CURRENT_TIMESTAMP(6) of a new column; times that no double holds exactly, among them."""
+    source.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    for number, micros in enumerate((1, 123456, 123457, 500_000, 999_999)):
+        source.run(
+            f"SET timestamp = 1763774801.{micros:06}3",
+            f"ALTER TABLE t ADD c{number} DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6)",
+        )
+    source.run("SET timestamp = DEFAULT")
+    source.run("ALTER TABLE t ADD now DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6)")
+    apply_all(source, target_server)
+    rows = source.rows("SELECT * FROM t")
+    assert [value.microsecond for value in rows[0][1:6] if isinstance(value, datetime)] == [
+        1,
+        123456,
+        123457,
+        500_000,
+        999_999,
+    ]
+    assert target_server.execute("SELECT * FROM t", db=source.database) == rows

@@ -78,6 +78,7 @@ def test_a_query_event_tells_its_session() -> None:
         "collation_connection": "33",
         "collation_server": "255",
         "time_zone": "+02:00",
+        "microseconds": "197121",
         "explicit_defaults_for_timestamp": "1",
         "default_collation_for_utf8mb4": "255",
         "default_database": "shop",
