@@ -66,7 +66,7 @@ class Scene:
             assert self.capture.error is None, self.capture.error
             return len(self.capture.rows) >= self.count
 
-        eventually(is_there, what=f"{self.count} rows")
+        eventually(is_there, timeout_s=60, what=f"{self.count} rows")
         ids = [dict(row.change.after or {})["id"] for row in self.capture.rows]
         assert ids == list(range(1, self.count + 1))
         assert [row.source.seq for row in self.capture.rows] == ids
@@ -84,7 +84,7 @@ class Scene:
                 return self.disk.met_count > met + 3
             return code in [error.code for error in self.capture.errors[told:]]
 
-        eventually(is_told, every_s=0.1, what=f"{trouble}: {code}")
+        eventually(is_told, timeout_s=60, every_s=0.1, what=f"{trouble}: {code}")
         self.disk.trouble = None
         assert self.disk.met_count > met
         assert all(isinstance(error, Retryable) for error in self.capture.errors[told:])
