@@ -1,4 +1,4 @@
-"""One apply task in a process of its own, to be killed: NAME TOPIC BOOTSTRAP PORT USER."""
+"""One apply task in a process of its own, to be killed: NAME TOPIC BOOTSTRAP PORT USER [MASTER [SETTING=VALUE …]]."""
 
 import sys
 import threading
@@ -35,9 +35,11 @@ class _Sets:
         return self._document
 
 
-def main(name: str, topic: str, bootstrap: str, port: str, user: str) -> None:
-    """Run until killed."""
-    runner = ApplyRunner(SparkDriver(master="local[2]"), _Sets(int(port), user))
+def main(name: str, topic: str, bootstrap: str, port: str, user: str, *spark: str) -> None:
+    """Run until killed; ``spark`` is a master and settings."""
+    master, *settings = spark or ("local[2]",)
+    given = dict(setting.partition("=")[::2] for setting in settings)
+    runner = ApplyRunner(SparkDriver(master=master, settings=given), _Sets(int(port), user))
     task = ApplyTask(
         name=name, source=TopicAddress(topic=topic, bootstrap=bootstrap), target="target"
     )
