@@ -170,6 +170,9 @@ class EventDesk:
 
         One that is about tables of others, too, is unknown: a target may keep those as they are.
         """
+        names = [*statement.databases, *(t.database + t.table for t in statement.tables)]
+        if "in_doubt" in query.session and "\\" in "".join(names):  # not as they were
+            return replace(statement, kind=Kind.UNKNOWN)
         if statement.tables:
             admitted = [self._filter.admits(t.database, t.table) for t in statement.tables]
             if any(admitted) and not all(admitted):

@@ -14,6 +14,7 @@ Behind an unknown code nothing can be read, so a statement with one is in doubt:
     131 collations of character sets: count 1, each 2 + 2
 """
 
+import re
 from dataclasses import dataclass
 
 from millrace.errors import Fatal
@@ -29,6 +30,10 @@ _FIXED_BYTES = {
 }  # fmt: skip
 _UPDATED_DATABASES_NONE = 254
 _ALTER_IS_DECIDED = 4 | 8
+_UTF8 = frozenset({"utf8mb4", "utf8mb3", "binary"})
+_INTRODUCER = re.compile(
+    r"(?<![\w$\\])(_[a-z0-9]+\s*|n)['\"]", re.IGNORECASE
+)  # takes bytes as they are
 
 _SQL_MODES = [
     "REAL_AS_FLOAT",
@@ -97,7 +102,11 @@ def parse_query(body: bytes, *, flavour: Flavour) -> Query:
     session = _session(ByteReader(status, "status of a query event"), flavour)
     database = reader.take(database_bytes).decode("utf-8", "backslashreplace")
     reader.take(1)
-    text = _text(reader.take(reader.left), session.get("charset_client", "utf8mb4"))
+    content, charset = reader.take(reader.left), session.get("charset_client", "utf8mb4")
+    text = _text(content, charset)
+    if text is None:
+        text = content.decode("utf-8", "backslashreplace")
+        session["in_doubt"] = f"not exactly the text that it was in {charset}"
     if database:
         session["default_database"] = database
     return Query(database, text, session)
@@ -171,9 +180,18 @@ def sql_mode_text(bits: int, flavour: Flavour) -> str:
     return ",".join(name for bit, name in sorted(names.items()) if bits >> bit & 1 and name != "-")
 
 
-def _text(content: bytes, charset: str) -> str:
+def _text(content: bytes, charset: str) -> str | None:
+    """None where the text in UTF-8 would mean something else, or there is none."""
     try:
         text = decode_text(charset, content)
     except Fatal:
-        text = None
-    return content.decode("utf-8", "backslashreplace") if text is None else text
+        return None
+    if text is None or charset in _UTF8 or (text.isascii() and content.isascii()):
+        return text
+    takes_bytes = _INTRODUCER.search(text) is not None
+    return None if takes_bytes or _is_other_ascii(content, text, charset) else text
+
+
+def _is_other_ascii(content: bytes, text: str, charset: str) -> bool:
+    """swe7 has letters in ASCII's places; sjis has a backslash that is no backslash to the server that reads it."""
+    return content.isascii() or (charset == "sjis" and "\\" in text)

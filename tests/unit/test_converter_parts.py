@@ -104,6 +104,32 @@ def test_nothing_behind_mariadb_s_own_variables_is_lost() -> None:
         assert "in_doubt" not in query.session
 
 
+@pytest.mark.parametrize(
+    ("collation", "text", "is_exact"),
+    [
+        (45, b"DEFAULT _binary'\xff\xfe'", False),
+        (45, "DEFAULT _latin1'é'".encode(), True),
+        (8, "DEFAULT 'é'".encode("latin1"), True),
+        (8, b"DEFAULT _latin1'e'", True),
+        (8, "DEFAULT _latin1 'é'".encode("latin1"), False),
+        (8, 'DEFAULT N"é"'.encode("latin1"), False),
+        (13, "DEFAULT '表'".encode("cp932"), True),
+        (13, b"DEFAULT 'a\\n'", False),
+        (13, b"DEFAULT 'a\x81\x5f'", False),
+        (95, b"DEFAULT '\x95\x5c\\n'", True),
+        (10, b"DEFAULT 'a'", True),
+        (10, b"DEFAULT 'a\\n'", False),
+    ],
+)
+def test_a_statement_that_is_not_exactly_its_text_is_in_doubt(
+    collation: int, text: bytes, is_exact: bool
+) -> None:
+    """Bytes that are no text, bytes that an introducer takes as they are, backslashes that are none as text."""
+    status = b"\x04" + struct.pack("<HHH", collation, 33, 255)
+    session = parse_query(query_body(text, status), flavour=Flavour.MYSQL).session
+    assert ("in_doubt" not in session) is is_exact
+
+
 def test_a_query_event_that_is_cut_is_refused() -> None:
     """Every shorter body."""
     whole = query_body(b"", STATUS[:40])

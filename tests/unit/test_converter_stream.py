@@ -1,5 +1,6 @@
 """The converter over binlogs written by hand: groups, cuts, resumption, filters, refusals."""
 
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -350,6 +351,15 @@ def test_a_statement_in_doubt_is_recorded_as_unknown() -> None:
     (ddl,) = conversion(builder).statements()
     assert ddl.statement.kind == "unknown"
     assert "126" in ddl.statement.session["in_doubt"]
+
+
+def test_a_statement_whose_names_are_no_text_is_not_left_out() -> None:
+    """Nobody can say whether the filter admits them."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("TRUNCATE é", status=b"\x04" + struct.pack("<HHH", 11, 11, 11))  # ascii
+    (ddl,) = conversion(builder, filter=TableFilter(include=("shop.é",))).statements()
+    assert ddl.statement.kind == "unknown"
 
 
 def test_a_created_table_with_its_rows_is_one_transaction() -> None:
