@@ -2,7 +2,8 @@
 
 One ``SparkDriver`` a process; one Structured Streaming query a task, over partition 0 of its topic,
 ``read_committed``, from the offset that the *target* says. Its checkpoint is scratch, on a memory file system where
-there is one: with each start it is made anew. A Spark task is never repeated by Spark (``spark.task.maxFailures=1``,
+there is one (what is shuffled and spilled, too, if there is room): with each start it is made anew.
+A Spark task is never repeated by Spark (``spark.task.maxFailures=1``,
 no speculation): a failure ends the query, the runner raises the fence and starts again from the target.
 
 Not done here: any decision about records (``consumer.batch``).
@@ -59,6 +60,7 @@ ARROW_BYTES_MAX = 32 << 20  # large rows: a Python worker holds a few of these a
 LANES_MAX = 64
 LOOK_S = 0.1
 REHEARSAL_S = 120.0
+LOCAL_FREE_MIN_BYTES = 3 << 30  # Docker's memory file system has 64 MB
 FIRST_OFFSET = -2  # Kafka's word for the beginning
 
 # what a call into the JVM raises; without a JVM also the socket's own word
@@ -80,8 +82,9 @@ class SparkDriver:
         if master.startswith("local"):
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         self._scratch = _scratch_folder()
+        self._local = _local_folder(self._scratch)
         builder = SparkSession.builder.master(master).appName("millrace-apply")
-        given = {**_settings(self._scratch, master), **(settings or {})}
+        given = {**_settings(self._scratch, self._local, master), **(settings or {})}
         for name, value in given.items():
             builder = builder.config(name, value)
         try:
@@ -92,11 +95,12 @@ class SparkDriver:
         self.jvm = Jvm(getattr(self.session.sparkContext._gateway, "proc", None))
 
     def stop(self) -> None:
-        """End the session and remove the scratch folder."""
+        """End the session and remove the scratch folders."""
         self.jvm.release()
         with suppress(*_FAILURES):  # the JVM may be gone
             self.session.stop()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        for folder in {self._scratch, self._local}:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def query(
         self, task: str, address: TopicAddress, *, offset: int, process: Callable[["Records"], None]
@@ -144,9 +148,20 @@ def class_data() -> ClassData:
 
 
 def _scratch_folder() -> Path:
-    """A folder in memory that names this process; what killed drivers left there goes."""
+    """A folder in memory."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, readable by its owner alone
-    parent = memory if memory.is_dir() else Path(tempfile.gettempdir())
+    return _folder_in(memory if memory.is_dir() else Path(tempfile.gettempdir()))
+
+
+def _local_folder(scratch: Path) -> Path:
+    """Where Spark shuffles and spills: the scratch folder where there is room, else a temporary one."""
+    if shutil.disk_usage(scratch).free >= LOCAL_FREE_MIN_BYTES:
+        return scratch
+    return _folder_in(Path(tempfile.gettempdir()))
+
+
+def _folder_in(parent: Path) -> Path:
+    """A folder that names this process; what killed drivers left beside it goes."""
     for left in parent.glob(f"{_SCRATCH}*-*"):
         process = left.name.removeprefix(_SCRATCH).partition("-")[0]
         if process.isdigit() and not Path("/proc", process).exists():
@@ -154,7 +169,7 @@ def _scratch_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-", dir=parent))
 
 
-def _settings(scratch: Path, master: str) -> dict[str, str]:
+def _settings(scratch: Path, local: Path, master: str) -> dict[str, str]:
     jars = sorted((home() / "jars" / "spark").glob("*.jar"))
     if not jars:
         raise Fatal("MR-5051", f"there is no Kafka connector in {home() / 'jars' / 'spark'}")
@@ -181,7 +196,7 @@ def _settings(scratch: Path, master: str) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.local.dir": str(scratch / "local"),
+        "spark.local.dir": str(local / "local"),
         "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith("local"):

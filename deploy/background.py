@@ -7,7 +7,8 @@
     $MILLRACE_HOME/run/<name>.lock
 
 Guarantees: two commands at once wait for each other; an `up` that fails or is interrupted ends what it started; what a
-killed `up` left behind is ended by the next `up` or `down`; a pid that was given to somebody else is never signalled.
+killed `up` left behind is ended by the next `up` or `down`; a pid (or a session's number) that was given to
+somebody else, in this boot or another, is never signalled.
 A keeper restarts what dies (``deploy.keeper``), so that the stack behaves like an installation.
 """
 
@@ -131,7 +132,7 @@ def _by_kind(found: Sequence[ProcessRecord]) -> tuple[list[ProcessRecord], ...]:
 
 
 def _start_keeper(folder: Path) -> None:
-    command = (sys.executable, "-m", "deploy.keeper", str(folder))
+    command = (sys.executable, "-P", "-m", "deploy.keeper", str(folder))
     ServerProcess(
         ProcessSpec(KEEPER, command, folder / KEEPER / "log"), dies_with_parent=False
     ).launch()

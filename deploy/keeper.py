@@ -2,19 +2,22 @@
 
 What runs is read from the ``process.json`` files; a process that has ended is started again as it was, after a pause
 that doubles with each restart in a row. Guarantees: what is left of a dead process' session is ended before its
-successor starts. Not done here: judging health. A process that lives but does nothing is not touched.
+successor starts; a start that fails is tried again.
+Not done here: judging health. A process that lives but does nothing is not touched.
 """
 
 import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.background import KEEPER, records
 from deploy.servers.process import ProcessRecord, ServerProcess, is_running, kill_session
 from millrace import log
+from millrace.errors import MillraceError
 
 LOOK_S = 0.5
 PAUSE_FIRST_S = 1.0
@@ -56,12 +59,20 @@ class Keeper:
             self.reap()
             for record in records(self._folder):
                 if record.spec.name != KEEPER:
-                    self._look_at(record)
+                    self._try_to_look_at(record)
 
     def reap(self) -> None:
         """Take the exit codes of children that have ended, so that none stays a zombie."""
         for child in self._children.values():
             child.is_alive()
+
+    def _try_to_look_at(self, record: ProcessRecord) -> None:
+        """What fails (a full disk) is tried again after the next pause."""
+        try:
+            self._look_at(record)
+        except (OSError, MillraceError) as error:
+            with suppress(OSError):  # the log may be what is full
+                self._log.warning("not started", process=record.spec.name, error=str(error))
 
     def _look_at(self, record: ProcessRecord) -> None:
         name = record.spec.name

@@ -18,7 +18,7 @@ TOPIC = "shop"
 CAPTURE_TASK = "shop-capture"
 APPLY_TASK = "shop-to-warehouse"
 SERVICES = ("registry", "scheduler", "worker", "apply")
-PROGRAM = (sys.executable, "-m", "millrace")
+PROGRAM = (sys.executable, "-P", "-m", "millrace")  # not what lies about where a user stands
 
 
 @dataclass(frozen=True, slots=True)

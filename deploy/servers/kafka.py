@@ -16,6 +16,7 @@ from pathlib import Path
 
 from deploy.servers.process import ProcessSpec, free_port, last_lines
 from deploy.servers.programs import kafka_classpath
+from deploy.servers.properties import property_value
 from deploy.servers.server import Server
 from deploy.servers.templates import template
 from millrace.errors import Fatal
@@ -113,7 +114,7 @@ class KafkaServer(Server):
                 node_id=self.node_id,
                 port=self.port,
                 controller_port=self._quorum.ports[self.node_id],
-                log_dir=log_dir,
+                log_dir=property_value(log_dir),
                 **self._quorum.properties(),
             )
         )
@@ -149,7 +150,11 @@ def _format(folder: Path) -> None:
     quorum = Quorum({NODE_ID: 2})
     properties.write_text(
         _PROPERTIES.format(
-            node_id=NODE_ID, port=1, controller_port=2, log_dir=log_dir, **quorum.properties()
+            node_id=NODE_ID,
+            port=1,
+            controller_port=2,
+            log_dir=property_value(log_dir),
+            **quorum.properties(),
         )
     )
     command = _java("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties))

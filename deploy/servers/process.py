@@ -5,14 +5,16 @@ of ours must outlive the stack. A session's number is its leader's pid, and the 
 session still bears; so the leader's pid with its start time names the session for good, also from another process
 (``millrace down``), and a pid that was given again is recognised by its start time.
 
-    leader alive, start time as recorded        it is ours
-    leader gone, members of the session alive   they are ours
+    recorded in another boot                    ours is gone, nobody is signalled
+    leader alive, start time as recorded        it is ours, and so is its session
+    leader gone, members of the session alive   ours are those that bear the record's path in MILLRACE_RECORD
     pid alive with another start time           given again: ours is gone, nobody is signalled
 
 Beside its log stands ``process.json``: who it is and how it was started, without a secret. Who has lost the object (a
 later command, after a crash) reads it there.
 
-Guarantees: with ``dies_with_parent`` the kernel kills the process when the *thread* that started it ends (so start
+Guarantees: what can't be recorded does not live.
+With ``dies_with_parent`` the kernel kills the process when the *thread* that started it ends (so start
 servers from a thread that lives as long as they shall); without, it survives us.
 Not done here: no restart, no health: the owner of the server asks it.
 """
@@ -37,6 +39,8 @@ POLL_S = 0.02
 STOP_S = 20.0
 LOG_LINES = 12
 RECORD_NAME = "process.json"
+MARK = "MILLRACE_RECORD"  # in the environment of all that a session starts
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
 
 
@@ -52,10 +56,12 @@ class ProcessSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A session's leader: its pid, and when it started in clock ticks since boot."""
+    """A session's leader: its pid, when it started in clock ticks since boot, which boot, and its record's path."""
 
     pid: int
     start_ticks: int
+    boot_id: str
+    record: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,9 @@ class ProcessRecord:
     def read(cls, path: Path) -> Self:
         """The record in this file."""
         plain = json.loads(path.read_text())
-        identity = ProcessIdentity(plain["pid"], plain["start_ticks"])
+        identity = ProcessIdentity(
+            plain["pid"], plain["start_ticks"], plain.get("boot_id", _boot_id()), path.absolute()
+        )
         command = tuple(plain["command"])
         return cls(
             ProcessSpec(plain["name"], command, path.parent / plain["log"], plain["environment"]),
@@ -83,6 +91,7 @@ class ProcessRecord:
             "name": spec.name,
             "pid": self.identity.pid,
             "start_ticks": self.identity.start_ticks,
+            "boot_id": self.identity.boot_id,
         }
         rest = {
             "command": spec.command,
@@ -136,14 +145,15 @@ class ServerProcess:
             self._start(command, log)
 
     def _start(self, command: tuple[str, ...], log: IO[bytes]) -> None:
-        """The process and its record: an interruption finds neither or both."""
+        """The process and its record: an interruption, or a full disk, finds neither or both."""
+        path = (self.spec.log.parent / RECORD_NAME).absolute()
         try:
             self._popen = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **self.spec.environment},
+                env={**os.environ, **self.spec.environment, MARK: str(path)},
                 start_new_session=True,
             )
         except OSError as error:
@@ -151,8 +161,13 @@ class ServerProcess:
         ticks = _start_ticks(self._popen.pid)
         if ticks is None:
             raise self.failure("ended at once")
-        self._identity = ProcessIdentity(self._popen.pid, ticks)
-        ProcessRecord(self.spec, self._identity).write()
+        self._identity = ProcessIdentity(self._popen.pid, ticks, _boot_id(), path)
+        try:
+            ProcessRecord(self.spec, self._identity).write()
+        except OSError as error:
+            kill_session(self._identity)
+            self._popen.wait()
+            raise self.failure(f"can't be recorded ({error})") from error
 
     def wait_ready(self, is_ready: Callable[[], bool], *, timeout_s: float) -> None:
         """Until ``is_ready()``; Fatal MR-8004 with the last log lines when it ends or time is up."""
@@ -238,7 +253,7 @@ def kill_session(identity: ProcessIdentity) -> None:
 
 def is_running(identity: ProcessIdentity) -> bool:
     """Whether the leader itself is alive."""
-    return _start_ticks(identity.pid) == identity.start_ticks
+    return identity.boot_id == _boot_id() and _start_ticks(identity.pid) == identity.start_ticks
 
 
 def signal_session(identity: ProcessIdentity, number: signal.Signals) -> None:
@@ -249,10 +264,13 @@ def signal_session(identity: ProcessIdentity, number: signal.Signals) -> None:
 
 def session_members(identity: ProcessIdentity) -> tuple[int, ...]:
     """The living processes of the session; none when its number was given to somebody else."""
-    ticks = _start_ticks(identity.pid)
-    if ticks is not None and ticks != identity.start_ticks:
+    if identity.boot_id != _boot_id():
         return ()
-    return tuple(pid for pid in _all_pids() if _session(pid) == identity.pid)
+    leader = _stat(identity.pid)  # a zombie, too, holds the number
+    if leader and int(leader[19]) != identity.start_ticks:
+        return ()
+    members = tuple(pid for pid in _all_pids() if _session(pid) == identity.pid)
+    return members if leader else tuple(pid for pid in members if _bears(pid, identity.record))
 
 
 def free_port() -> int:
@@ -292,6 +310,19 @@ def _session(pid: int) -> int | None:
     """Field 6 of /proc/pid/stat; None for a process that is gone or a zombie."""
     fields = _stat(pid)
     return int(fields[3]) if fields and fields[0] not in "ZX" else None
+
+
+def _bears(pid: int, record: Path) -> bool:
+    """Whether the process was started with this record's mark; not if it is gone or somebody else's."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
+    return os.fsencode(f"{MARK}={record}") in environment.split(b"\0")
+
+
+def _boot_id() -> str:
+    return _BOOT_ID.read_text().strip()
 
 
 def _stat(pid: int) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from deploy.servers.process import ProcessSpec, free_port
 from deploy.servers.programs import zookeeper_classpath
+from deploy.servers.properties import property_value
 from deploy.servers.server import Server
 from millrace.java import ClassData, java_program
 
@@ -54,7 +55,9 @@ class ZooKeeperServer(Server):
         data_dir.mkdir(parents=True, exist_ok=True)
         configuration = self.folder / "zoo.cfg"
         configuration.write_text(
-            _CONFIGURATION.format(tick_ms=TICK_MS, data_dir=data_dir, port=self.port)
+            _CONFIGURATION.format(
+                tick_ms=TICK_MS, data_dir=property_value(data_dir), port=self.port
+            )
         )
         java = (
             str(java_program()),

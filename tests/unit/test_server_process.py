@@ -1,18 +1,22 @@
 """The keeper's pauses and the sessions it ends."""
 
+import errno
+import json
+import os
 import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deploy.background import end_background
 from deploy.keeper import CALM_S, PAUSE_FIRST_S, PAUSE_MAX_S, Keeper, next_death
 from deploy.servers.process import (
     RECORD_NAME,
-    ProcessIdentity,
     ProcessRecord,
     ProcessSpec,
     ServerProcess,
@@ -81,7 +85,7 @@ def test_a_pid_that_was_given_again_is_nobody_of_ours(tmp_path: Path) -> None:
     """The start time tells; nobody is signalled."""
     process = ServerProcess(_spec(tmp_path, "import time; time.sleep(60)"))
     process.launch()
-    other = ProcessIdentity(process.identity.pid, process.identity.start_ticks - 1)
+    other = replace(process.identity, start_ticks=process.identity.start_ticks - 1)
     assert session_members(other) == ()
     end_session(other, timeout_s=0.1)
     assert process.is_alive()
@@ -145,3 +149,153 @@ def test_a_program_that_does_not_exist_is_reported_as_a_failed_start(tmp_path: P
     with pytest.raises(Fatal, match="/nonexistent/program") as caught:
         process.launch()
     assert caught.value.code == "MR-8004"
+
+
+# a session without a leader, as a daemon that forked twice is; the member that is left tells its session's number
+DAEMON = (
+    "import os, subprocess, sys\n"
+    "program = 'import os, time; print(os.getsid(0), flush=True); time.sleep(60)'\n"
+    "subprocess.Popen([sys.executable, '-c', program])\n"
+)
+
+
+def _record_of_another(folder: Path, **other: object) -> Path:
+    """Where a record stands that was written as ours are, but tells of the process ``other`` says."""
+    sample = ServerProcess(_spec(folder, "pass"))
+    sample.launch()
+    sample.kill()
+    path = folder / "sample" / RECORD_NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), **other}))
+    return path
+
+
+def test_a_daemon_whose_session_bears_a_recorded_pid_is_not_signalled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It has no leader whose start time could tell: what our processes have in their environment does."""
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    command = (sys.executable, "-c", DAEMON)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as leader:
+        assert leader.stdout is not None
+        session = int(leader.stdout.readline())
+        assert leader.wait() == 0
+        (daemon,) = [pid for pid in _pids() if pid != session and _sid(pid) == session]
+        try:
+            _record_of_another(tmp_path / "run" / "stack", pid=session)
+            assert end_background("stack") == 0
+            os.kill(daemon, 0)
+            assert _sid(daemon) == session
+        finally:
+            os.kill(daemon, signal.SIGKILL)
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def _sid(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def test_a_record_of_another_boot_is_of_nobody(tmp_path: Path) -> None:
+    """Ticks are counted from the boot: after the next, pid and start time may both be a stranger's."""
+    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(60)"))
+    process.launch()
+    path = tmp_path / "sample" / RECORD_NAME
+    try:
+        assert is_running(ProcessRecord.read(path).identity)
+        path.write_text(json.dumps({**json.loads(path.read_text()), "boot_id": "another"}))
+        identity = ProcessRecord.read(path).identity
+        assert not is_running(identity)
+        assert session_members(identity) == ()
+        end_session(identity, timeout_s=0.1)
+        assert process.is_alive()
+    finally:
+        process.kill()
+
+
+def test_what_a_dead_leader_left_is_ended_by_who_reads_its_record(tmp_path: Path) -> None:
+    """Its children bear its mark, whatever group they made."""
+    process = ServerProcess(_spec(tmp_path, FAMILY))
+    process.launch()
+    identity = ProcessRecord.read(tmp_path / "sample" / RECORD_NAME).identity
+    eventually(lambda: len(session_members(identity)) == 2)
+    os.kill(identity.pid, signal.SIGKILL)
+    eventually(lambda: not process.is_alive())
+    assert len(session_members(identity)) == 1
+    end_session(identity, timeout_s=5)
+    assert session_members(identity) == ()
+
+
+def _full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_process_that_can_not_be_recorded_does_not_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would find it again: on a full disk MR-8004 says so, and nothing is left."""
+    monkeypatch.setattr(ProcessRecord, "write", _full_disk)
+    before = set(_children())
+    process = ServerProcess(_spec(tmp_path, FAMILY), dies_with_parent=False)
+    with pytest.raises(Fatal, match="No space left") as caught:
+        process.launch()
+    left = set(_children()) - before
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+    assert caught.value.code == "MR-8004"
+    assert not process.is_alive()
+
+
+def _children() -> list[int]:
+    told = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
+    return [int(pid) for pid in told.split()]
+
+
+def test_a_full_disk_does_not_end_the_keeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the record nor its own log can be written for a while; then the process is started again."""
+    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(60)"))
+    process.launch()
+    first = process.identity
+    process.kill()
+    stop, tries, write = threading.Event(), list[str](), ProcessRecord.write
+    keeper = Keeper(tmp_path)
+
+    def write_when_there_is_room(record: ProcessRecord) -> None:
+        tries.append(record.spec.name)
+        if len(tries) == 1:
+            _full_disk()
+        write(record)
+
+    monkeypatch.setattr(ProcessRecord, "write", write_when_there_is_room)
+    monkeypatch.setattr("deploy.keeper.PAUSE_FIRST_S", 0.1)
+    monkeypatch.setattr("deploy.keeper.LOOK_S", 0.05)
+    monkeypatch.setattr(keeper, "_log", FullLog())
+    watching = threading.Thread(target=keeper.run, args=(stop,))
+    watching.start()
+    record = tmp_path / "sample" / RECORD_NAME
+    try:
+        eventually(lambda: ProcessRecord.read(record).identity != first)
+        assert len(tries) == 2
+        assert is_running(ProcessRecord.read(record).identity)
+    finally:
+        stop.set()
+        watching.join()
+        end_session(ProcessRecord.read(record).identity, timeout_s=5)
+        keeper.reap()
+
+
+class FullLog:
+    """A log on a full disk."""
+
+    def warning(self, *_: object, **__: object) -> None:
+        """Fails."""
+        _full_disk()
+
+    info = warning
