@@ -6,8 +6,8 @@ in plain SQL, and in the comparison's own way.
 """
 
 from collections.abc import Iterator
-from itertools import count
 from dataclasses import dataclass
+from itertools import count
 
 import pytest
 
