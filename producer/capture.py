@@ -79,7 +79,7 @@ class CaptureRunner:
             verify_lease=lease.verify,
             register=registry.register,
             start=start,
-            hint=hint_of(self._sets.last_report(task.name), task.output.topic, flavour=flavour),
+            hint=hint_of(self._sets.last_report(task), task.output.topic, flavour=flavour),
         )
         with closing(publisher):
             progress = publisher.progress

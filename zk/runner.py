@@ -52,5 +52,5 @@ class SetSource(Protocol):
     def set_document(self, name: str) -> SetDocument:
         """As it stands now; Retryable while ZooKeeper is away, or the set gone or not to be read."""
 
-    def last_report(self, task: str) -> TaskReport | None:
-        """What was reported last of a task, by whomever; None when nothing was."""
+    def last_report(self, task: TaskDocument) -> TaskReport | None:
+        """What was reported last of a task, by whomever; None when nothing was of this work."""

@@ -33,7 +33,7 @@ from zk.entries import TaskEntry
 from zk.lease import Lease, acquire
 from zk.runner import TaskRunner
 from zk.session import Session
-from zk.status import StatusWriter, read_status
+from zk.status import StatusWriter, read_status, work_of
 from zk.tree import Tree
 
 HANDOVER_S = 0.2  # how often a lease that another still holds is asked for
@@ -66,11 +66,14 @@ class Wanted:
     def is_same_work(self, other: "Wanted") -> bool:
         """Whether a running task may go on as ``other``: a pause undone or a resume changes only the revision.
 
-        A set that can't be read is no other set: the last good one stays.
+        A set that can't be read is no other set: the last good one stays. One that was deleted and created again is
+        another task, whatever it says.
         """
-        return self.entry.document == other.entry.document and self.set_document in (
-            None,
-            other.set_document,
+        mine, others = self.entry, other.entry
+        return (
+            mine.created == others.created
+            and mine.document == others.document
+            and self.set_document in (None, other.set_document)
         )
 
 
@@ -194,11 +197,12 @@ class Slot:
         return None
 
     def _remember(self) -> None:
-        """Before anything is told: how far the task came under an earlier owner stays in its status."""
+        """Before anything is told: how far this work came under an earlier owner stays in its status."""
         if self._report.epoch:
             return
         standing = read_status(self._place.session, self._place.tree, self._name)
-        if standing is not None:
+        entry = self.wanted.entry
+        if standing is not None and standing.is_of(entry.document, created=entry.created):
             known = standing.report
             self._report = replace(
                 self._report,
@@ -249,6 +253,7 @@ class Slot:
             self._name,
             report,
             revision=self.wanted.entry.revision,
+            work=work_of(self.wanted.entry.document),
             # that an operator has to act is true whatever becomes of the session
             incarnation=None if report.state is TaskState.BLOCKED else self._incarnation,
         )

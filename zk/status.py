@@ -1,8 +1,9 @@
 """Reports on their way to ZooKeeper, and back.
 
-Layout of ``status/<task>``: the fields of ``schemas/status.py`` and ``revision``, the task node's mzxid that the
-report is about: a task that was blocked under a revision stays blocked until an operator makes a new one, whichever
-worker it goes to.
+Layout of ``status/<task>``: the fields of ``schemas/status.py``; ``revision``, the task node's mzxid that the report
+is about: a task that was blocked under a revision stays blocked until an operator makes a new one, whichever worker it
+goes to; and ``work``, whose progress it tells: a task of the same name that was created anew, or has another topic or
+set by now, has made none of it.
 
 Guarantees: the latest report wins and at most one is written every ``report_s`` for a task; an unchanged one is
 repeated every ``REPEAT_S`` (its age tells a hung worker); a report never replaces one of a greater epoch. While the
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
+from schemas.documents import TaskDocument, address_of, set_of
 from schemas.status import TaskReport, report_from_json, report_to_plain
 from zk.session import Node, Session
 from zk.tree import Tree
@@ -34,12 +36,23 @@ class Standing:
     report: TaskReport
     revision: int
     modified_ms: int
+    work: str = ""  # empty: written before reports told it
+
+    def is_of(self, document: TaskDocument, *, created: int) -> bool:
+        """Whether its progress is that of the task that was ``created`` (the node's czxid) and reads so now."""
+        return self.revision >= created and self.work in ("", work_of(document))
+
+
+def work_of(document: TaskDocument) -> str:
+    """What progress is of. Not the brokers: a topic that lost its tail is the same at another address."""
+    return f"{document.kind.value} {set_of(document)} {address_of(document).topic}"
 
 
 @dataclass(slots=True)
 class _Offer:
     report: TaskReport
     revision: int
+    work: str = ""
     incarnation: int | None = None
     written: TaskReport | None = None
     written_at_s: float = float("-inf")
@@ -59,15 +72,23 @@ class StatusWriter:
         )  # one writer at a time, so that an older report can't overtake
 
     def offer(
-        self, task: str, report: TaskReport, *, revision: int, incarnation: int | None = None
+        self,
+        task: str,
+        report: TaskReport,
+        *,
+        revision: int,
+        work: str = "",
+        incarnation: int | None = None,
     ) -> None:
         """Make this the task's report; returns at once. Reports without a lease (epoch 0) are not for the tree.
 
-        ``incarnation``: of the session it is true in; ``None`` for one that outlives sessions.
+        ``work``: see ``work_of``. ``incarnation``: of the session it is true in; ``None`` for one that outlives
+        sessions.
         """
         with self._lock:
             known = self._offers.setdefault(task, _Offer(report, revision))
             known.report, known.revision, known.incarnation = report, revision, incarnation
+            known.work = work
 
     def latest(self, task: str) -> TaskReport | None:
         """The report offered last."""
@@ -96,7 +117,8 @@ class StatusWriter:
 
     def _write(self, task: str, offer: _Offer, *, is_due: bool) -> bool:
         with self._writing:
-            report, revision, now_s = offer.report, offer.revision, time.monotonic()
+            report, now_s = offer.report, time.monotonic()
+            content = _content(report, offer.revision, offer.work)
             age_s = now_s - offer.written_at_s
             if report.epoch == 0 or offer.incarnation not in (None, self._session.incarnation):
                 return True
@@ -105,7 +127,7 @@ class StatusWriter:
             ):
                 return True
             try:
-                self._put(task, report, revision)
+                self._put(task, report, content)
             except Retryable as error:
                 log.debug("a report waits", task=task, error=error)
                 return False
@@ -114,9 +136,8 @@ class StatusWriter:
             offer.written, offer.written_at_s = report, now_s
             return True
 
-    def _put(self, task: str, report: TaskReport, revision: int) -> None:
+    def _put(self, task: str, report: TaskReport, content: bytes) -> None:
         path = self._tree.status(task)
-        content = _content(report, revision)
         node = self._session.get(path)
         if node is None:
             self._session.create(path, content)
@@ -139,14 +160,15 @@ def standing_of(node: Node, task: str) -> Standing | None:
     """The report in a status node; ``None`` when it can't be read."""
     try:
         report = report_from_json(node.content, origin=f"status/{task}")
-        revision = _revision(json.loads(node.content))
+        plain = json.loads(node.content)
+        revision, work = _revision(plain), str(plain.get("work", ""))
     except (Fatal, ValueError):
         return None
-    return Standing(report, revision, node.modified_ms)
+    return Standing(report, revision, node.modified_ms, work)
 
 
-def _content(report: TaskReport, revision: int) -> bytes:
-    plain = {**report_to_plain(report), "revision": revision}
+def _content(report: TaskReport, revision: int, work: str) -> bytes:
+    plain = {**report_to_plain(report), "revision": revision, "work": work}
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode()
 
 

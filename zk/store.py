@@ -81,10 +81,17 @@ class Store:
         except Fatal as error:
             raise Retryable(error.code, error.message, fix=error.fix, **error.context) from error
 
-    def last_report(self, task: str) -> TaskReport | None:
-        """What the task's owner, this or an earlier one, reported last; for runners."""
-        standing = read_status(self._session, self._tree, task)
-        return None if standing is None else standing.report
+    def last_report(self, task: TaskDocument) -> TaskReport | None:
+        """What the task's owner, this or an earlier one, reported last of this work; for runners.
+
+        Retryable MR-4104 when the task was deleted meanwhile: what it left is not this run's to believe or forget.
+        """
+        node = self._session.get(self._tree.task(task.name))
+        if node is None:
+            raise Retryable("MR-4104", f"task {task.name} was deleted while it started")
+        standing = read_status(self._session, self._tree, task.name)
+        is_known = standing is not None and standing.is_of(task, created=node.czxid)
+        return standing.report if standing is not None and is_known else None
 
     def task_entry(self, name: str) -> TaskEntry:
         """One task; Fatal MR-4104 when there is none, or the error of a node that can't be read."""

@@ -32,7 +32,7 @@ from zk.runner import TaskRunner
 from zk.scheduler import workers_of
 from zk.session import Session, SessionState
 from zk.slot import Slot, Wanted, Workplace
-from zk.status import StatusWriter, read_status
+from zk.status import StatusWriter, read_status, work_of
 from zk.tree import Tree, lay
 
 LOOK_S = 1.0  # without a watch firing; bounds how long a lost watch can delay
@@ -221,7 +221,9 @@ class Supervisor:
         slot = self._slots.pop(name)
         self._stuck.discard(name)
         self._blocked.pop(name, None)
-        if isinstance(assigned, Wanted) and slot.report.epoch:
+        ran = slot.wanted.entry
+        is_same_task = isinstance(assigned, Wanted) and assigned.entry.created == ran.created
+        if isinstance(assigned, Wanted) and is_same_task and slot.report.epoch:
             by = assigned.entry.desired.paused_by
             paused = replace(
                 slot.report,
@@ -231,7 +233,8 @@ class Supervisor:
                 fix="",
                 next_try_s=0,
             )
-            self._status.offer(name, paused, revision=assigned.entry.revision)
+            revision, work = assigned.entry.revision, work_of(ran.document)
+            self._status.offer(name, paused, revision=revision, work=work)
             self._status.flush(name)
         self._status.forget(name)
         log.info("task ended", task=name)

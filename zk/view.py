@@ -1,7 +1,8 @@
 """Where every task stands, from all that the tree says: pure, and always with a reason.
 
 What an owner reports is only part of it: a task that nobody owns has nobody to report. ``seen`` puts together what
-was asked for, who is alive, who should own, who does, and what was reported last.
+was asked for, who is alive, who should own, who does, and what was reported last; a report of a task of this name
+that was deleted, or of another topic or set than it has now, is none.
 
     it is …                                             state
     unreadable                                          blocked, or degraded while the last good document runs
@@ -101,6 +102,9 @@ def seen(name: str, entry: TaskEntry | Refused, cluster: Cluster) -> TaskReport:
     """One task's state and why; see the module."""
     owner = cluster.owners.get(name)
     standing = cluster.standings.get(name)
+    if standing and isinstance(entry, TaskEntry):
+        is_known = standing.is_of(entry.document, created=entry.created)
+        standing = standing if is_known else None
     last = standing.report if standing else TaskReport(TaskState.PENDING)
     if isinstance(entry, Refused):
         return _refused(entry, last, is_owned=owner is not None)

@@ -4,8 +4,8 @@
     apply task     the primary of the set that is captured to its topic    → the same
 
 Guarantees: the primary is asked once, at the start; success means that the task's owner reported a position that
-includes the primary's. A blocked task ends the wait at once, with its own code. While a member can't be reached it
-is asked again until the time is over.
+includes the primary's. A blocked task ends the wait at once, with its own code, and so does a paused one that has not
+reached it. While a member can't be reached it is asked again until the time is over.
 """
 
 import time
@@ -41,18 +41,20 @@ class Arrival:
 
 
 def wait_until_arrived(now: Control, name: str, *, timeout_s: float) -> Arrival:
-    """See the module. Retryable MR-4201 when the time is over, Fatal MR-4202 when the task is blocked."""
+    """See the module. Retryable MR-4201 when the time is over, Fatal MR-4202 when the task is blocked or paused."""
     start_s = time.monotonic()
     deadline_s = start_s + timeout_s
     task = now.store.task_entry(name).document
     wanted = _asked_until(deadline_s, now.store.set_entry(source_set_of(now, task)).document)
     while True:
         report = _report(now, name)
-        if parse_gtid_set(wanted.flavour, report.gtid_set).includes(wanted):
-            return Arrival(wanted, time.monotonic() - start_s)
         if report.state is TaskState.BLOCKED:
             what = f"{name} is blocked: {report.code} {report.why}"
             raise Fatal("MR-4202", what, fix=report.fix)
+        if parse_gtid_set(wanted.flavour, report.gtid_set).includes(wanted):
+            return Arrival(wanted, time.monotonic() - start_s)
+        if report.state is TaskState.PAUSED:
+            raise Fatal("MR-4202", f"{name} is {report.why}", fix=f"`millrace task resume {name}`.")
         if time.monotonic() > deadline_s:
             stands = f"{name} is {report.state.value}" + (f" ({report.why})" if report.why else "")
             told = f"{stands}; it has {report.gtid_set or 'nothing'}, the primary {wanted}"

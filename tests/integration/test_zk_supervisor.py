@@ -25,6 +25,7 @@ from tests.waiting import eventually
 from zk.ensemble import Ensemble
 from zk.runner import HeldLease
 from zk.session import Session
+from zk.status import read_status
 from zk.store import Store
 from zk.view import read_cluster, views
 
@@ -326,3 +327,38 @@ def test_two_workers_of_one_name_do_not_both_register(stage: Stage) -> None:
     session.close()
     eventually(lambda: len(second.starts) == 1)
     assert len(first.starts) == 1
+
+
+@pytest.mark.parametrize("how", ["created again", "replaced"])
+def test_the_progress_of_other_work_is_no_tasks_own(stage: Stage, how: str) -> None:
+    """Neither shown, nor told to its runner, nor carried on in its reports; a resumed task keeps its own."""
+    before = a_capture(topic="old")
+    task = before if how == "created again" else a_capture(topic="new")
+    stage.store.create_task(before)
+    with supervised(session := stage.new_session(), stage.tree, ScriptedRunner()):
+        stage.session.create(stage.tree.assignment(before.name), b'{"format":1,"worker":"w1"}')
+        stage.reaches(before.name, TaskState.RUNNING)
+        stage.store.pause(before.name, by="ann")
+        stage.reaches(before.name, TaskState.PAUSED, "paused by ann")
+        eventually(lambda: stage.session.get(stage.tree.owner(before.name)) is None)
+    session.close()
+    stage.store.resume(before.name)
+    remembered = stage.store.last_report(before)
+    assert remembered is not None
+    assert (remembered.gtid_set, stage.report(before.name).gtid_set) == ("0-1-7", "0-1-7")
+    if how == "created again":
+        stage.store.delete(before.name)
+    stage.store.create_task(task, replace=True)
+    assert stage.store.last_report(task) is None
+    assert stage.report(task.name).gtid_set == ""
+    away = ScriptedRunner(_unreachable, gtid_set="")
+    with supervised(stage.new_session(), stage.tree, away):
+        stage.reaches(task.name, TaskState.DEGRADED, "the source is away")
+        assert stage.report(task.name).gtid_set == ""
+        standing = read_status(stage.session, stage.tree, task.name)
+        assert standing is not None
+        assert standing.report.gtid_set == ""
+
+
+def _unreachable(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
+    raise Retryable("MR-1001", "the source is away")

@@ -5,10 +5,13 @@ from typing import cast
 
 import pytest
 
-from millrace.cli.arrival import capture_task_of, source_set_of
+from millrace.cli import arrival
+from millrace.cli.arrival import capture_task_of, source_set_of, wait_until_arrived
 from millrace.cli.control import Control
-from millrace.errors import Fatal
+from millrace.errors import Fatal, MillraceError
 from schemas.documents import ApplyTask, CaptureTask, TopicAddress
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.status import TaskReport, TaskState
 from zk.entries import Desired, TaskEntry
 
 
@@ -45,3 +48,41 @@ def test_a_topic_of_the_same_name_elsewhere_is_no_source() -> None:
     with pytest.raises(Fatal) as caught:
         capture_task_of(_control(_capture("elsewhere", "other:9092")), task)
     assert caught.value.code == "MR-4203"
+
+
+@pytest.mark.parametrize(
+    ("state", "has", "code"),
+    [
+        (TaskState.RUNNING, "0-1-7", ""),
+        (TaskState.RUNNING, "0-1-6", "MR-4201"),
+        (TaskState.PAUSED, "0-1-7", ""),  # it stands still, and there
+        (TaskState.PAUSED, "0-1-6", "MR-4202"),
+        (TaskState.BLOCKED, "0-1-6", "MR-4202"),
+        (TaskState.BLOCKED, "0-1-7", "MR-4202"),  # a lost topic has nothing of it any more
+    ],
+)
+def test_a_wait_that_can_not_end_well_ends_at_once(
+    monkeypatch: pytest.MonkeyPatch, state: TaskState, has: str, code: str
+) -> None:
+    """Blocked always, paused unless it has arrived; only a task that may arrive is waited for."""
+    task = _capture("shop", "kafka1:9092")
+    control = _control(task)
+    store = SimpleNamespace(
+        task_entry=lambda _name: control.store.tasks()["shop"],
+        set_entry=lambda _name: SimpleNamespace(document=None),
+    )
+    wanted = parse_gtid_set(Flavour.MARIADB, "0-1-7")
+    monkeypatch.setattr(arrival, "primary_position", lambda _document: wanted)
+    report = TaskReport(state, "paused by ann", gtid_set=has)
+    monkeypatch.setattr(arrival, "_report", lambda _now, _name: report)
+
+    def wait() -> None:
+        timeout_s = 0.0 if code in ("", "MR-4201") else 5.0
+        wait_until_arrived(cast(Control, SimpleNamespace(store=store)), "shop", timeout_s=timeout_s)
+
+    if not code:
+        wait()
+        return
+    with pytest.raises(MillraceError) as caught:
+        wait()
+    assert caught.value.code == code

@@ -119,6 +119,7 @@ def held(
 
 NOW = Wanted(an_entry(), a_set())
 RESUMED = Wanted(an_entry(6), a_set())
+ANEW = Wanted(an_entry(6, created=6), a_set())  # deleted and created again
 CHANGED = Wanted(an_entry(6, task=a_capture(topic="other")), a_set())
 MOVED_SET = Wanted(an_entry(), replace(a_set(), members=()))
 PAUSED = Wanted(an_entry(6, paused_by="ann"), a_set())
@@ -138,6 +139,7 @@ SETLESS = Wanted(an_entry(), None)  # the set's node is gone or garbage
         (RESUMED, held(NOW), None, Action.LEAVE),  # a running task is not disturbed
         (RESUMED, held(NOW, state=S.DEGRADED), None, Action.END),  # try now
         (CHANGED, held(NOW), None, Action.END),
+        (ANEW, held(NOW), None, Action.END),
         (MOVED_SET, held(NOW), None, Action.END),
         (SETLESS, held(NOW), None, Action.LEAVE),  # nor by a set that can't be read
         (replace(CHANGED, set_document=None), held(NOW), None, Action.END),
@@ -282,6 +284,30 @@ def test_status_always_says_why_it_waits(
     assert bool(report.why) == (state is not S.RUNNING)
     if changes.get("standing") is RUNS:
         assert report.gtid_set == "0-1-7"
+
+
+@pytest.mark.parametrize(
+    ("entry", "work", "is_told"),
+    [
+        (an_entry(9), "capture shop shop-capture", True),  # resumed, or with other rules
+        (an_entry(9, paused_by="ann"), "capture shop shop-capture", True),
+        (an_entry(9), "", True),  # written before reports told their work
+        (an_entry(9), "capture shop other", False),
+        (an_entry(9), "capture crm shop-capture", False),
+        (an_entry(9), "apply shop shop-capture", False),
+        (an_entry(9, created=9), "capture shop shop-capture", False),
+        (an_entry(9, created=9), "", False),
+    ],
+)
+def test_progress_is_told_of_the_work_that_made_it_alone(
+    entry: TaskEntry, work: str, is_told: bool
+) -> None:
+    """What a deleted task of this name left, or the task before it had another topic or set, is nobody's progress."""
+    name = "shop-capture"
+    standing = replace(RUNS, work=work)
+    placed = replace(READY, tasks={name: entry}, assigned={name: "w1"}, standings={name: standing})
+    for cluster in (placed, replace(placed, owners={name: "w1"}), replace(placed, workers={})):
+        assert (seen(name, entry, cluster).gtid_set == "0-1-7") == is_told
 
 
 def test_an_owner_that_does_not_report_is_shown_as_silent() -> None:
