@@ -97,6 +97,14 @@ def acquire(session: Session, tree: Tree, *, task: str, worker: str) -> Lease:
     )
 
 
+def give_up(session: Session, tree: Tree, *, task: str) -> None:
+    """Remove the owner node that our own session left, if there is one: only while nothing of ours runs the task."""
+    path = tree.owner(task)
+    node = session.get(path)
+    if node is not None and node.ephemeral_owner == session.id:
+        session.delete(path, version=node.version)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
     """The owner node we made, and under which session."""

@@ -91,6 +91,7 @@ class Slot:
         self._ending_since_s = float("inf")
         self._running_since_s: float | None = None
         self._incarnation: int | None = None  # of the session that the last lease was taken in
+        self._may_own = False
         self._thread = threading.Thread(target=self._live, name=f"task {self._name}", daemon=True)
 
     def start(self) -> None:
@@ -122,6 +123,11 @@ class Slot:
     def is_stuck(self) -> bool:
         """Asked to end longer ago than a stop may take."""
         return self.is_alive and time.monotonic() - self._ending_since_s > self._place.pace.stop_s
+
+    @property
+    def may_own(self) -> bool:
+        """An owner node of ours may stand: a lease is held, or one was not given up, or its making had no answer."""
+        return self._may_own
 
     @property
     def report(self) -> TaskReport:
@@ -160,9 +166,11 @@ class Slot:
     def _lease(self) -> Lease | None:
         """A new lease, or ``None`` after a short wait."""
         place = self._place
+        self._may_own = True
         try:
             return acquire(place.session, place.tree, task=self._name, worker=place.worker)
         except Retryable as error:
+            self._may_own = error.code != "MR-4004"
             self._report = replace(
                 self._report,
                 # another holder is the ordinary hand-over; an ensemble that is away is not
@@ -263,8 +271,9 @@ class Slot:
         fault_point(BEFORE_RELEASE)
         try:
             lease.release()
+            self._may_own = False
         except MillraceError as error:
-            # the next acquire of this session removes it, or the session's end does
+            # the next acquire of this session removes it, or the supervisor, or the session's end
             log.warning("the lease could not be given up", task=self._name, error=error)
 
     def _log_failure(

@@ -8,6 +8,7 @@ Guarantees
   nobody can read a status then, and says when it runs again.
 - A session found to be over ends every slot: each stops, joins, and is made anew (a new lease, a new epoch) if the
   task is still ours by what the new session reads.
+- A lease that a slot could not give up at its end is given up as soon as the ensemble answers.
 - A document that can't be read changes nothing about a task that runs (the last good one stays).
 - At the end every slot is joined before the session is closed; a slot that does not end within ``stop_s`` is named
   and its lease is left standing: it ends with the process.
@@ -26,6 +27,7 @@ from schemas.documents import TaskKind, set_of
 from schemas.status import TaskReport, TaskState
 from zk.backoff import Pace
 from zk.entries import Refused, SetEntry, set_entries, task_entries
+from zk.lease import give_up
 from zk.membership import Membership
 from zk.mirror import Mirror
 from zk.runner import TaskRunner
@@ -114,6 +116,7 @@ class Supervisor:
         }
         self._slots: dict[str, Slot] = {}
         self._blocked: dict[str, int] = {}
+        self._left: set[str] = set()  # tasks whose slot may have left its owner node
         self._laid_in = -1
         self._stuck: set[str] = set()
         self._is_name_taken = False
@@ -162,10 +165,18 @@ class Supervisor:
         if self._laid_in != self._session.incarnation:
             lay(self._session, self._tree)
             self._laid_in = self._session.incarnation
+        self._give_up_what_was_left()
         self._membership.ensure()
         assigned = self._assigned()
         for name in sorted(assigned.keys() | self._slots.keys()):
             self._act(name, assigned.get(name))
+
+    def _give_up_what_was_left(self) -> None:
+        """A new slot removes it by itself, as it takes its own lease."""
+        for name in sorted(self._left):
+            if name not in self._slots:
+                give_up(self._session, self._tree, task=name)
+            self._left.discard(name)
 
     def _assigned(self) -> dict[str, Wanted | Refused]:
         """What this worker should run, by one snapshot."""
@@ -219,6 +230,8 @@ class Supervisor:
 
     def _drop(self, name: str, assigned: Wanted | Refused | None) -> None:
         slot = self._slots.pop(name)
+        if slot.may_own:
+            self._left.add(name)
         self._stuck.discard(name)
         self._blocked.pop(name, None)
         ran = slot.wanted.entry

@@ -4,9 +4,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
+import zk.lease
 from deploy.servers import ZooKeeperServer
 from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import TaskDocument, TaskKind
@@ -23,6 +25,7 @@ from tests.control import (
 )
 from tests.waiting import eventually
 from zk.ensemble import Ensemble
+from zk.lease import Lease
 from zk.runner import HeldLease
 from zk.session import Session
 from zk.status import read_status
@@ -362,3 +365,30 @@ def test_the_progress_of_other_work_is_no_tasks_own(stage: Stage, how: str) -> N
 
 def _unreachable(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
     raise Retryable("MR-1001", "the source is away")
+
+
+@pytest.mark.parametrize("where", ["its release", "the generation's reading"])
+def test_a_lease_whose_release_met_a_blip_is_given_up_later(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """The session lives on, so nobody else may remove it: a pause, a move or a delete would wait for it forever."""
+
+    def away(*_arguments: object, **_named: object) -> NoReturn:
+        raise Retryable("MR-4001", "ZooKeeper is away")
+
+    stage.scheduler()
+    stage.worker(ScriptedRunner())
+    owner = stage.tree.owner("shop-capture")
+    if where == "its release":
+        stage.store.create_task(a_capture())
+        stage.reaches("shop-capture", TaskState.RUNNING)
+        monkeypatch.setattr(Lease, "release", away)
+    else:
+        monkeypatch.setattr(zk.lease, "generation_of", away)
+        stage.store.create_task(a_capture())
+        eventually(lambda: stage.session.get(owner) is not None)
+    stage.store.pause("shop-capture", by="ann")
+    eventually(lambda: stage.session.get(owner) is None, timeout_s=5)
+    monkeypatch.undo()
+    stage.store.resume("shop-capture")
+    stage.reaches("shop-capture", TaskState.RUNNING)
