@@ -9,6 +9,9 @@ is different, missing or extra.
 A database is looked at when the source has it, or when the task has applied rows there: the target may hold others'
 databases too, and what a lost DROP DATABASE left is found all the same.
 
+A server hides the tables that an account may not read: what only one side shows is asked for on the other, whose
+refusal is raised, before it counts as a difference.
+
 Compare when nothing is being written: each side is one snapshot, but not of the same moment.
 Not done here: structure beyond the columns' names, indexes, views; repairing.
 """
@@ -65,7 +68,8 @@ def compare_sets(
 ) -> Comparison:
     """Every table of the source that is admitted, and tables of those databases that only the target has.
 
-    Databases that the source does not have any more count where the apply task ``task`` has applied rows.
+    Databases that the source does not have any more count where the apply task ``task`` has applied rows. Fatal
+    MR-5007 when an account may not read a table that the other side has.
     """
     left, right = connect(source), connect(target)
     try:
@@ -79,6 +83,7 @@ def compare_sets(
         for key in sorted(here.keys() | {key for key in there if key[0] in databases}):
             name = ".".join(key)
             if key not in here or key not in there:
+                _refuse_hidden(right if key in here else left, key)
                 found.note(name, "extra" if key in there else "missing", ["(the whole table)"])
                 continue
             found.tables += 1
@@ -87,6 +92,26 @@ def compare_sets(
     finally:
         left.close()
         right.close()
+
+
+def _refuse_hidden(session: TargetConnection, key: TableKey) -> None:
+    """Fatal MR-5007 with the GRANT when the session may not read the table; nothing when there is none."""
+    database, table = (_quoted(name) for name in key)
+    try:
+        session.query(f"SELECT 1 FROM {database}.{table} LIMIT 0")
+    except Fatal as exc:
+        if exc.code == "MR-5012":
+            return
+        if exc.code != "MR-5007":
+            raise
+        at = session.endpoint
+        needed = f"GRANT SELECT ON {database}.* TO {_quoted(at.user)};"
+        raise Fatal(
+            exc.code,
+            f"{at.host}:{at.port}: {exc.message}",
+            fix=f"{needed} (`millrace compare` reads every row of both sides.)",
+            **exc.context,
+        ) from exc
 
 
 def _databases(session: TargetConnection) -> set[str]:

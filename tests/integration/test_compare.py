@@ -1,11 +1,13 @@
 """Comparison of real servers: equal is equal, every kind of difference is found and named."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from consumer.compare import Comparison, Difference, compare_sets
 from deploy.servers import DatabaseServer
+from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from tests.apply_local import apply_task, endpoint_of, run_once
 from tests.apply_tables import integer, table
@@ -154,3 +156,32 @@ def test_values_longer_than_the_servers_take_are_compared(
     finally:
         for side, limit in limits:
             side.execute(f"SET GLOBAL max_allowed_packet = {limit}")
+
+
+@pytest.mark.parametrize("hides", [0, 1], ids=["source", "target"])
+def test_a_table_that_an_account_may_not_read_is_a_grant_that_lacks_not_a_difference(
+    sides: tuple[DatabaseServer, DatabaseServer], hides: int
+) -> None:
+    """A server hides it as if it were not there; given the GRANT that is told, the tables are equal."""
+    server = sides[hides]
+    server.execute("DROP USER IF EXISTS reader")
+    server.execute("CREATE USER reader IDENTIFIED BY 'secret'")
+    # what a source needs for capture alone; of the database it may see something
+    server.execute("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO reader")
+    server.execute("GRANT SELECT ON compared.bag TO reader")
+    ends = [endpoint_of(side) for side in sides]
+    ends[hides] = replace(ends[hides], user="reader", password="secret")
+
+    def compared() -> Comparison:
+        return compare_sets(ends[0], ends[1], lambda database, _: database == "compared")
+
+    try:
+        with pytest.raises(Fatal) as caught:
+            compared()
+        assert caught.value.code == "MR-5007"
+        grant = caught.value.fix.partition(";")[0]
+        assert grant == "GRANT SELECT ON `compared`.* TO `reader`"
+        server.execute(grant)
+        assert compared().is_equal
+    finally:
+        server.execute("DROP USER reader")
