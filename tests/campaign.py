@@ -15,13 +15,13 @@ import pkgutil
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.services import CAPTURE_TASK
 from millrace.faults import registered
-from tests.fix_stack import FaultStack
+from tests.fix_stack import RUNNING_WORDS, FaultStack
 
 PACKAGES = ("schemas", "zk", "producer", "consumer")
 VICTIMS = {  # by the longest beginning of a point's name
@@ -34,6 +34,19 @@ VICTIMS = {  # by the longest beginning of a point's name
 }
 # in a Python worker, which Spark replaces, or in the driver, between DDL statements
 IN_A_LANE = ("apply.before_lane_commit", "apply.after_lane_commit")
+# passed by a process of the service before a task of its can run, whatever it finds; a slot's by whoever takes a lease
+RECOVERY = {
+    "worker": (
+        "zk.slot.after_acquire",
+        "publisher.after_init",
+        "publisher.after_tail_read",
+        "publisher.before_fence",
+        "publisher.after_fence",
+        "capture.after_attach",
+    ),
+    "apply": ("zk.slot.after_acquire",),
+    "scheduler": ("zk.scheduler.after_election",),
+}
 STREAM_PASSAGE = 5  # so that a point of the stream is passed in the stream, not at its start
 OLD_S = 48 * 3600.0  # older than any relay file is kept
 LANES_ROWS = 15_000  # enough for lanes and a mark over them; a trickle is applied by one Spark task
@@ -72,15 +85,21 @@ def fault_of(point: str, action: str = "kill") -> str:
     return f"{provocation.prelude}{point}:{action}@{provocation.passage}"
 
 
-def kill_at(stack: FaultStack, point: str) -> None:
-    """Arm the point in its process, lead there, and see it dead by SIGKILL; what it held is free at once."""
+def lead_to(stack: FaultStack, point: str, action: str) -> None:
+    """Arm the point in its process, started anew, and do what makes it pass there."""
     victim = victim_of(point)
     provocation = PROVOCATIONS.get(point, Provocation())
     stack.end(victim)
     provocation.before(stack)
-    is_lane = point in IN_A_LANE
-    stack.launch(victim, fault=fault_of(point, "stop" if is_lane else "kill"))
+    stack.launch(victim, fault=fault_of(point, action))
     provocation.after(stack)
+
+
+def kill_at(stack: FaultStack, point: str) -> None:
+    """Lead to the point, and see its process dead by SIGKILL there; what it held is free at once."""
+    victim = victim_of(point)
+    is_lane = point in IN_A_LANE
+    lead_to(stack, point, "stop" if is_lane else "kill")
     if is_lane:  # the whole driver, with a lane just before or behind its commit
         stack.wait_stopped(victim)
         stack.services[victim].kill()
@@ -89,6 +108,25 @@ def kill_at(stack: FaultStack, point: str) -> None:
         assert stack.services[victim].exit_status == -signal.SIGKILL
     stack.end(victim)
     stack.expire(stack.services[victim])
+
+
+def kill_while_they_recover(stack: FaultStack, points: Mapping[str, str]) -> None:
+    """Start processes again, all at once, each armed at a point of its start: dead there, before a task of its ran.
+
+    The scheduler is started for good as soon as it is dead: without one no other gets a task.
+    """
+    logs = {name: stack.log_from_here(name) for name in points}
+    for name, point in points.items():
+        stack.launch(name, fault=f"{point}:kill")
+    for name in sorted(points, key=lambda name: name != "scheduler"):
+        stack.wait_dead(name)
+        process = stack.services[name]
+        assert process.exit_status == -signal.SIGKILL, process.failure(f"{process.exit_status}")
+        assert not [line for line in logs[name]() if RUNNING_WORDS in line]
+        stack.end(name)
+        stack.expire(stack.services[name])
+        if name == "scheduler":
+            stack.launch(name)
 
 
 # ---- what leads where ----------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 Each victim has lives of its own in a thread, decided by a random sequence of its own made from the seed and its name
 (``lives``): it is started (a service's process half of the time with a random fault point armed), lives for a while,
-and is killed; so kills fall together, and into what the last kill left. Servers (broker, replica, target, ZooKeeper)
-and the registry are killed more rarely; the primary is not: the ledger's writers stand on it.
+and is killed, again and again before its task runs. Servers (broker, replica, target, ZooKeeper) and the registry are
+killed more rarely; the primary is not: the ledger's writers stand on it. Now and then two die in one instant.
 The same seed gives each victim the same sequence of decisions; where in the stream they fall is the machine's affair.
 
 ``history`` holds a line for every death by SIGKILL: when, who, how. It is written as it happens, so it survives the
@@ -18,24 +18,26 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 from deploy.servers.process import ServerProcess, session_members
 from deploy.servers.server import Server
 from tests.campaign import IN_A_LANE, POINTS, PROVOCATIONS, victim_of
-from tests.fix_stack import FaultStack
+from tests.fix_stack import RUNNING_WORDS, FaultStack
 
 PASSAGE_MAX = 4
 ARMED_S = 12.0  # for an armed process to come to its point; then it is killed where it is
-TOGETHER_S = 0.5
 LOOK_S = 0.05
 LIVES_S = {"worker": (0.2, 9.0), "apply": (2.0, 45.0), "scheduler": (0.5, 20.0)}
+TASK_RUNNERS = ("worker", "apply")
 REGISTRY = "registry"
 SERVER_LIVES_S = (40.0, 120.0)
 SERVER_AWAY_S = (0.0, 4.0)
+PAIRS = "pairs"
+PAIR_EVERY_S = (8.0, 25.0)
+WITH = "with "  # begins how one of a pair died
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,12 @@ def lives(seed: int, name: str) -> Iterator[Life]:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """``how`` is a fault (as armed) that was passed, ``after N s``, or what of the process was killed."""
+    """``how``: a fault (as armed) that was passed, ``after N s``, ``with OTHER``, or what of the process was killed."""
 
     at_s: float
     victim: str
     how: str
+    is_recovering: bool = False  # it was started after a kill, and no task of its ran yet
 
     @property
     def is_at_a_point(self) -> bool:
@@ -80,13 +83,14 @@ class History:
     deaths: list[Death] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, victim: str, how: str) -> None:
+    def add(self, victim: str, how: str, *, is_recovering: bool = False) -> None:
         """It died now."""
-        death = Death(round(time.monotonic() - self.began_s, 2), victim, how)
+        at_s = round(time.monotonic() - self.began_s, 2)
+        death = Death(at_s, victim, how, is_recovering)
         with self._lock:
             self.deaths.append(death)
             with self.path.open("a") as file:
-                file.write(json.dumps({"at_s": death.at_s, "victim": victim, "how": how}) + "\n")
+                file.write(json.dumps(asdict(death)) + "\n")
 
     @property
     def counts(self) -> Counter[str]:
@@ -100,12 +104,13 @@ class History:
 
     @property
     def together(self) -> int:
-        """Deaths that came within half a second of another victim's."""
-        deaths = sorted(self.deaths, key=lambda death: death.at_s)
-        return sum(
-            after.victim != before.victim and after.at_s - before.at_s < TOGETHER_S
-            for before, after in pairwise(deaths)
-        )
+        """Pairs that died in one instant."""
+        return sum(death.how.startswith(WITH) for death in self.deaths) // 2
+
+    @property
+    def recovering(self) -> int:
+        """Processes that died before a task of theirs ran again."""
+        return sum(death.is_recovering for death in self.deaths)
 
 
 class Soak:
@@ -119,8 +124,12 @@ class Soak:
         }
         self._lives = {name: lives(seed, name) for name in LIVES_S}
         self._random = {
-            name: random.Random(f"{seed}/{name}") for name in (REGISTRY, *self._servers)
+            name: random.Random(f"{seed}/{name}") for name in (REGISTRY, PAIRS, *self._servers)
         }
+        self._logs: dict[str, Callable[[], list[str]]] = {}  # of each life, from its begin
+        self._shot: list[ServerProcess] = []  # with another, in one instant
+        self._killing = threading.Lock()  # around the end of a process, which is told once
+        self._busy = {name: threading.Lock() for name in self._servers}  # it is dead, or starts
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._failures: list[BaseException] = []
@@ -132,6 +141,7 @@ class Soak:
         begun: list[Callable[[], None]] = [
             *(partial(self._live, name) for name in LIVES_S),
             self._keep_registry,
+            self._kill_pairs,
             *(partial(self._serve, name, server) for name, server in self._servers.items()),
         ]
         self._threads = [threading.Thread(target=self._guard, args=(life,)) for life in begun]
@@ -164,22 +174,73 @@ class Soak:
         """A process of the service: started, armed or not, and killed, until calm; then it is started for good."""
         while not self._stop.is_set():
             life = next(self._lives[name])
+            if name in TASK_RUNNERS:
+                self._logs[name] = self._stack.log_from_here(name)
             process = self._stack.launch(name, fault=life.fault)
             lives_s = max(life.lives_s, ARMED_S) if life.fault else life.lives_s
             deadline_s = time.monotonic() + lives_s
             while process.is_alive() and time.monotonic() < deadline_s and not self._stop.is_set():
                 self._stop.wait(LOOK_S)
-            if not process.is_alive():
-                if not life.fault or process.exit_status != -signal.SIGKILL:
-                    raise AssertionError(process.failure(f"ended by itself, {life}"))
-                self._history.add(name, life.fault)
-            elif name == "apply" and life.part < 0.3 and (pid := _one_of(process, life.part)):
-                os.kill(pid, signal.SIGKILL)  # the JVM or a Python worker: the driver has to notice
-                self._history.add(name, f"one of its processes after {lives_s:.1f} s")
+            with self._killing:
+                is_half = self._end(name, process, life, f"after {lives_s:.1f} s")
+            if is_half:
                 self._stop.wait(life.lives_s)
-            else:
-                self._history.add(name, f"after {lives_s:.1f} s")
             process.kill()
+
+    def _end(self, name: str, process: ServerProcess, life: Life, how: str) -> bool:
+        """Kill it, unless something else did; True where only a part of it was."""
+        if process in self._shot:  # and told
+            return False
+        if not process.is_alive():
+            if not life.fault or process.exit_status != -signal.SIGKILL:
+                raise AssertionError(process.failure(f"ended by itself, {life}"))
+            self._died(name, life.fault)
+            return False
+        if name == "apply" and life.part < 0.3 and (pid := _one_of(process, life.part)):
+            os.kill(pid, signal.SIGKILL)  # the JVM or a Python worker: the driver has to notice
+            self._died(name, f"one of its processes {how}")
+            return True
+        self._died(name, how)
+        process.kill()
+        return False
+
+    def _died(self, name: str, how: str) -> None:
+        """Tell it. A process that has no tasks is never one that recovers."""
+        log = self._logs.get(name)
+        is_recovering = log is not None and not any(RUNNING_WORDS in line for line in log())
+        self._history.add(name, how, is_recovering=is_recovering)
+
+    def _kill_pairs(self) -> None:
+        """Two that live, at least one of them a process of the service; a server is started again."""
+        chance = self._random[PAIRS]
+        while not self._stop.wait(chance.uniform(*PAIR_EVERY_S)):
+            first = chance.choice(list(LIVES_S))
+            second = chance.choice([name for name in (*LIVES_S, *self._servers) if name != first])
+            away_s = chance.uniform(*SERVER_AWAY_S)
+            if second not in self._servers:
+                self._kill_pair(first, second)
+                continue
+            with self._busy[second]:
+                if self._kill_pair(first, second):
+                    self._stop.wait(away_s)
+                    self._servers[second].start()
+                    self._started.add(second)
+
+    def _kill_pair(self, first: str, second: str) -> bool:
+        """Whether both lived."""
+        with self._killing:
+            services = [self._stack.services[name] for name in (first, second) if name in LIVES_S]
+            servers = [self._servers[name] for name in (first, second) if name in self._servers]
+            is_up = all(each.is_alive() for each in services) and all(
+                each.is_alive() for each in servers
+            )
+            if not is_up:
+                return False
+            self._shot += services
+            self._stack.kill_together(first, second)
+            self._died(first, f"{WITH}{second}")
+            self._died(second, f"{WITH}{first}")
+            return True
 
     def _keep_registry(self) -> None:
         """Killed and started again; also when it ended for want of a broker."""
@@ -195,11 +256,12 @@ class Soak:
     def _serve(self, name: str, server: Server) -> None:
         chance = self._random[name]
         while not self._stop.wait(chance.uniform(*SERVER_LIVES_S)):
-            server.kill()
-            self._history.add(name, "killed")
-            self._stop.wait(chance.uniform(*SERVER_AWAY_S))
-            server.start()
-            self._started.add(name)
+            with self._busy[name]:
+                server.kill()
+                self._history.add(name, "killed")
+                self._stop.wait(chance.uniform(*SERVER_AWAY_S))
+                server.start()
+                self._started.add(name)
 
 
 def _random_fault(chance: random.Random, points: list[str]) -> str:

@@ -19,7 +19,8 @@ from tests.soak import LIVES_S, History, Soak
 ROUND_S = 150.0  # of kills, then calm, and everybody is asked
 KILLS_A_MINUTE_MIN = 10
 AT_POINTS_A_MINUTE_MIN = 1
-TOGETHER_A_MINUTE_MIN = 0.3
+TOGETHER_A_MINUTE_MIN = 1  # pairs
+RECOVERING_A_MINUTE_MIN = 2
 
 
 @pytest.mark.chaos
@@ -68,6 +69,7 @@ def test_a_soak_of_kills_loses_and_repeats_nothing(
     assert len(history.deaths) >= KILLS_A_MINUTE_MIN * minutes, history.counts
     assert history.at_points >= AT_POINTS_A_MINUTE_MIN * minutes
     assert history.together >= TOGETHER_A_MINUTE_MIN * minutes
+    assert history.recovering >= RECOVERING_A_MINUTE_MIN * minutes
 
 
 def _by_kind(history: History) -> str:
@@ -76,7 +78,8 @@ def _by_kind(history: History) -> str:
         for death in history.deaths
     )
     told = ", ".join(f"{kind} {number}" for kind, number in sorted(kinds.items()))
-    return f"{len(history.deaths)} kills ({told}; {history.together} with another)"
+    several = f"{history.together} pairs, {history.recovering} while they recovered"
+    return f"{len(history.deaths)} kills ({told}; {several})"
 
 
 def kept_folder(root: Path, name: str) -> Path:

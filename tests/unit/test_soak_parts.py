@@ -1,5 +1,6 @@
 """The soak's parts: decisions by seed, what counts as which kill, what is kept of a failure."""
 
+import json
 from itertools import islice
 from pathlib import Path
 
@@ -21,17 +22,18 @@ def test_the_same_seed_decides_the_same(name: str) -> None:
 
 
 def test_kills_are_counted_by_their_kind(tmp_path: Path) -> None:
-    """At a point or not; together with another victim's, or alone."""
+    """At a point or not; with another in one instant, or near it by chance; before a task ran again, or behind it."""
     history = History(tmp_path / "deaths.jsonl")
-    history.deaths += [
-        Death(1.0, "worker", "after 0.9 s"),
-        Death(1.4, "apply", "apply.before_mark:kill@1"),
-        Death(1.5, "apply", "after 0.1 s"),
-        Death(3.0, "kafka", "killed"),
-        Death(3.6, "worker", "publisher.after_begin:raise@3,publisher.before_renew:kill@2"),
-    ]
-    assert (history.at_points, history.together) == (2, 1)
-    assert history.counts == {"worker": 2, "apply": 2, "kafka": 1}
+    history.add("worker", "after 0.9 s", is_recovering=True)
+    history.add("apply", "apply.before_mark:kill@1")
+    history.add("kafka", "killed")
+    history.add("worker", "publisher.after_begin:raise@3,publisher.before_renew:kill@2")
+    history.add("worker", "with apply", is_recovering=True)
+    history.add("apply", "with worker")
+    assert (history.at_points, history.together, history.recovering) == (2, 1, 2)
+    assert history.counts == {"worker": 3, "apply": 2, "kafka": 1}
+    kept = [json.loads(line) for line in history.path.read_text().splitlines()]
+    assert [Death(**line) for line in kept] == history.deaths
 
 
 def test_a_replay_takes_nothing_from_the_run_before(tmp_path: Path) -> None:
