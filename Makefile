@@ -12,7 +12,10 @@ ifdef MYSQLD
 export MILLRACE_MYSQLD := $(abspath $(MYSQLD))
 endif
 
-.PHONY: setup check test test-stack test-unit test-integration test-fault demo bench chaos chaos-stack chaos-single soak clean
+INTEGRATION_1 := $(wildcard tests/integration/test_[a-o]*.py)
+INTEGRATION_2 := $(filter-out $(INTEGRATION_1),$(wildcard tests/integration/test_*.py))
+
+.PHONY: setup check test test-stack test-unit test-integration-1 test-integration-2 test-fault demo bench chaos chaos-stack chaos-single soak clean
 
 setup: .venv/stamp-$(STAMP)
 	@$(BIN)/python -m deploy.fetch
@@ -30,17 +33,20 @@ check: setup
 
 test: setup check
 	@echo "whole stacks, and beside them everything else: what they say comes when each is done"
-	@$(MAKE) --no-print-directory -j2 --output-sync=target test-stack test-unit test-integration test-fault
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-stack test-fault test-integration-1 test-integration-2 test-unit
 
-# first, for it takes longest; what runs beside it gives way
+# the longest first; what runs beside it gives way
 test-stack:
 	$(BIN)/python -m pytest tests/integration tests/fault -m stack --durations=15
 
 test-unit:
 	nice $(BIN)/python -m pytest tests/unit tests/property --durations=10
 
-test-integration test-fault: test-%:
-	nice $(BIN)/python -m pytest tests/$* -m "not stack" --durations=15
+test-fault:
+	nice $(BIN)/python -m pytest tests/fault -m "not stack" --durations=15
+
+test-integration-1 test-integration-2: test-integration-%:
+	nice $(BIN)/python -m pytest $(INTEGRATION_$*) -m "not stack" --durations=15
 
 demo: setup
 	@$(BIN)/millrace demo

@@ -65,5 +65,7 @@ def logged(server: DatabaseServer, database: str) -> Iterator[LoggedSession]:
         cursor.execute("SHOW BINARY LOGS")
         made = LoggedSession(server, cursor, database, str(cursor.fetchall()[-1][0]))
         made.run(f"CREATE DATABASE {database} CHARACTER SET utf8mb4", f"USE {database}")
-        yield made
-        cursor.execute(f"DROP DATABASE {database}")
+        try:
+            yield made
+        finally:  # also where a guard was taken away and the block fails
+            cursor.execute(f"DROP DATABASE IF EXISTS {database}")
