@@ -239,6 +239,10 @@ def settled_ends(partition: Partition, config: PublisherConfig) -> Ends:
     while (ends := partition.ends()).stable != ends.high:
         if time.monotonic() > deadline:
             writer = open_writer(config.bootstrap, config.topic, offset=ends.stable)
+            if writer == config.transactional_id:  # a broker that has just started takes its time
+                raise Retryable(
+                    "MR-3001", f"what we left open at offset {ends.stable} was not ended yet"
+                )
             raise _hidden_by(writer or "not found out", ends.stable)
         time.sleep(_LOOK_AGAIN_S)
     return ends

@@ -18,8 +18,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from consumer.topic.kafka import TopicReader
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publisher import bulk
+from producer.publisher import bulk, opening
 from producer.publisher import kafka as kafka_side
+from producer.publisher.config import transactional_id
 from schemas.control import RecordKind
 from schemas.framing import peek_kind
 from schemas.suffix import read_suffix
@@ -193,6 +194,20 @@ def test_another_writers_open_transaction_stops_the_start(rig: Rig) -> None:
     assert raised.value.context["transactional_id"] == f"foreign-{rig.topic}"
     with rig.running(8) as publisher:
         assert publisher.progress.seq == 3
+
+
+def test_what_a_broker_has_not_ended_yet_of_ours_is_waited_for(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just started, it takes seconds for what a predecessor left open: another's transaction, but for the name."""
+    rig.limits = replace(rig.limits, stable_timeout_s=0.3)
+    with rig.running(7) as publisher:
+        publisher.publish(rig.stream(publisher).next_batch(3))
+    ours = transactional_id(rig.topic)
+    monkeypatch.setattr(opening, "open_writer", lambda *_, **__: ours)
+    with rig.foreign_transaction(), pytest.raises(Retryable, match="was not ended yet") as raised:
+        rig.open(8)
+    assert raised.value.code == "MR-3001"
 
 
 def test_another_writers_open_transaction_under_way_stops_the_task(rig: Rig) -> None:
