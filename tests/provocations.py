@@ -171,6 +171,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-8006": "test_a_stack_whose_keeper_has_ended_is_in_the_way",
     "MR-8007": "test_a_set_up_statement_that_a_server_refuses_is_named",
     "MR-8008": "test_a_folder_that_can_not_be_made_is_told_and_looking_needs_none",
+    "MR-8009": "test_a_registry_whose_port_is_taken_says_so",
     "MR-9001": "test_slices_outside_the_buffer_are_refused",
     "MR-9002": "test_a_point_raises_at_the_named_passage_and_only_there",
 }

@@ -11,6 +11,7 @@ Where MILLRACE_ZOOKEEPER is not set and a local stack runs (``millrace up``), co
 
 import importlib
 import importlib.util
+import io
 import os
 import sys
 from collections.abc import Mapping
@@ -80,13 +81,20 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
 
 def main() -> None:
     """The entry point of the ``millrace`` program."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal of another encoding sees escapes
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
     """Run one command line; its exit code."""
     json = os.environ.get("MILLRACE_LOG", "text") == "json"
-    log.configure(json=json, level=os.environ.get("MILLRACE_LOG_LEVEL", "info"))
+    try:
+        log.configure(json=json, level=os.environ.get("MILLRACE_LOG_LEVEL", "info"))
+    except ValueError as error:
+        print(f"millrace: MILLRACE_LOG_LEVEL: {error}", file=sys.stderr)
+        return 2
     name = arguments[0] if arguments else ""
     if not name or name in _HELP:
         print(_usage())

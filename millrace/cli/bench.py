@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
-Flavour = Annotated[str, typer.Option(help="mariadb or mysql.")]
+from millrace.cli.local import known_flavour
+
+Flavour = Annotated[str, typer.Option(help="mariadb or mysql.", callback=known_flavour)]
 Changes = Annotated[int, typer.Option(help="Row changes of the bulk figures, a multiple of 3,000.")]
 
 

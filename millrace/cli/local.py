@@ -19,7 +19,17 @@ def _stack_name(name: str) -> str:
     return name
 
 
-Flavour = Annotated[str, typer.Option(help="mariadb, or mysql (the one in the cache).")]
+def known_flavour(name: str) -> str:
+    """A wrong use where it is none; "" is the default's."""
+    if name not in ("", "mariadb", "mysql"):
+        raise typer.BadParameter(f"{name!r} is none of mariadb, mysql")
+    return name
+
+
+Flavour = Annotated[
+    str,
+    typer.Option(help="mariadb, or mysql (the one in the cache).", callback=known_flavour),
+]
 Mysqld = Annotated[
     Path | None, typer.Option(help="A MySQL server program to use; implies --flavour mysql.")
 ]

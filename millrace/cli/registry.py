@@ -12,7 +12,9 @@ import typer
 
 def registry(
     kafka: Annotated[str, typer.Option(help="Kafka's bootstrap servers, host:port[,…].")],
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8081,
+    port: Annotated[
+        int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)
+    ] = 8081,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     topic: Annotated[
         str, typer.Option(help="The compacted topic it keeps schemas in.")

@@ -52,4 +52,10 @@ CODES: tuple[Code, ...] = (
         "What is fetched, compiled and started locally is kept in a folder that this user may not make, or has no home for.",
         "Set MILLRACE_HOME to a folder that this user may write, with a few GB of room.",
     ),
+    Code(
+        "MR-8009",
+        "an address can't be listened at",
+        "Another process listens there, the address is none of this machine's, or this user may not take the port.",
+        "Choose another --port or --host; `ss -ltnp` shows who listens.",
+    ),
 )

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from millrace.errors import Fenced, MillraceError
+from millrace.errors import Fatal, Fenced, MillraceError
 from millrace.log import get_logger
 from schemas.avro import Json
 from schemas.plain_json import load_json
@@ -50,8 +50,12 @@ class RegistryServer:
 
     @classmethod
     def listen(cls, store: SchemaStore, *, host: str, port: int) -> "RegistryServer":
-        """``port`` 0 takes a free one."""
-        return cls(socket.create_server((host, port)), store)
+        """``port`` 0 takes a free one; Fatal MR-8009 where nobody may listen or somebody does."""
+        try:
+            listening = socket.create_server((host, port))
+        except OSError as exc:
+            raise Fatal("MR-8009", f"{host}:{port}: {exc.strerror}") from exc
+        return cls(listening, store)
 
     @property
     def address(self) -> str:

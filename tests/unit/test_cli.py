@@ -120,3 +120,43 @@ def test_every_code_of_the_catalogue_is_explained_with_cause_and_fix(
     assert CATALOGUE[code].fix
     assert cli.run(["explain", code.removeprefix("MR-")]) == 0
     assert capsys.readouterr().out == told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["up", "--flavour", "postgres"],
+        ["demo", "--flavour", "postgres"],
+        ["bench", "--flavour", "postgres"],
+        ["registry", "--kafka", "127.0.0.1:1", "--port", "99999"],
+    ],
+)
+def test_a_value_that_is_none_is_a_wrong_use(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said before anything is started."""
+    assert cli.run(words) == 2
+    assert "Invalid value" in capsys.readouterr().err
+
+
+def test_a_log_level_that_is_none_is_a_wrong_use(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line."""
+    monkeypatch.setenv("MILLRACE_LOG_LEVEL", "verbose")
+    assert cli.run(["explain", "MR-1001"]) == 2
+    assert "'verbose' is none of debug" in capsys.readouterr().err
+
+
+def test_a_terminal_of_another_encoding_sees_escapes() -> None:
+    """Not a traceback: the usage has a character that Latin-1 lacks."""
+    found = subprocess.run(
+        [sys.executable, "-m", "millrace"],
+        env={"PATH": "", "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert found.returncode == 2
+    assert b"Traceback" not in found.stderr
+    assert b"\\u2026" in found.stdout

@@ -1,12 +1,14 @@
 """The registry without HTTP and Kafka: ids, versions, and what a store that fails leaves behind."""
 
 import json
+import socket
 
 import pytest
 
-from millrace.errors import Retryable
+from millrace.errors import Fatal, Retryable
 from schemas.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
 from schemas.registry.catalog import Catalog, Entry
+from schemas.registry.server import RegistryServer
 from schemas.registry.service import Refusal, RegistryService
 from schemas.registry.store import MemoryStore
 
@@ -99,3 +101,9 @@ def test_what_is_not_an_avro_schema_is_refused(request_: dict[str, object], code
         RegistryService(store).register("a", request_)  # type: ignore[arg-type]
     assert (caught.value.code, caught.value.status) == (code, 422)
     assert list(store.load()) == []
+
+
+def test_a_registry_whose_port_is_taken_says_so() -> None:
+    """By a code, before anything else is done."""
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Fatal, match="MR-8009"):
+        RegistryServer.listen(MemoryStore(), host="127.0.0.1", port=taken.getsockname()[1])
