@@ -81,7 +81,7 @@ class Converter:
         at: Coordinates,
     ) -> None:
         origin = Origin(source.flavour, source.task_name, source.set_name)
-        wanted: NameFilter = FoldedFilter(source.filter) if source.folds_names else source.filter
+        wanted: NameFilter = FoldedFilter.of(source.filter) if source.folds_names else source.filter
         self._reader = reader
         self._arrays = KernelArrays()
         self._tables = TableBook(

@@ -27,22 +27,22 @@ class NameFilter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FoldedFilter:
-    """``wanted``, for a source to which capital letters are small ones: in its patterns, too."""
+    """For a source to which capital letters are small ones; ``small``: the task's patterns in small letters."""
 
-    wanted: TableFilter
+    small: TableFilter
+
+    @classmethod
+    def of(cls, wanted: TableFilter) -> "FoldedFilter":
+        """What a task wants of such a source."""
+        include, exclude = (
+            tuple(map(str.lower, patterns)) for patterns in (wanted.include, wanted.exclude)
+        )
+        return cls(TableFilter(include, exclude))
 
     def admits(self, database: str, table: str) -> bool:
         """See ``NameFilter``."""
-        return self._small.admits(database.lower(), table.lower())
+        return self.small.admits(database.lower(), table.lower())
 
     def admits_database(self, database: str) -> bool:
         """See ``NameFilter``."""
-        return self._small.admits_database(database.lower())
-
-    @property
-    def _small(self) -> TableFilter:
-        return TableFilter(_small(self.wanted.include), _small(self.wanted.exclude))
-
-
-def _small(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(map(str.lower, patterns))
+        return self.small.admits_database(database.lower())
