@@ -30,14 +30,7 @@ from consumer.binding import quoted
 from consumer.sessions import open_session
 from consumer.stretch import is_covered
 from consumer.target.connection import Endpoint, TargetConnection
-from consumer.target.progress import (
-    DATABASE,
-    Mark,
-    Owner,
-    check_fence,
-    decide_intent,
-    move_mark,
-)
+from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from consumer.target.structure import NO_IDS, read_state
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
@@ -176,7 +169,11 @@ def _refuse(
     try:
         check_fence(session, owner)
         if read_state(session, statement) == before:
-            decide_intent(session, owner.task, seq=record.source.seq, decision=REFUSED)
+            session.query(
+                f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
+                (REFUSED, owner.task, record.source.seq),
+            )
+        session.commit()
     finally:
         session.close()
 

@@ -253,7 +253,7 @@ def forget_task(connection: TargetConnection, task: str) -> None:
 
 
 def decide_intent(connection: TargetConnection, task: str, *, seq: int, decision: str) -> None:
-    """What is decided about a statement that waits, committed; Fatal MR-5043 when none of this seq does."""
+    """An operator's decision about a statement that waits; Fatal MR-5043 when none of this seq does."""
     decided = connection.run(
         connection.written(
             f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
