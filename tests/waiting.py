@@ -3,7 +3,10 @@
 import time
 from collections.abc import Callable
 
+from deploy.servers import DatabaseServer
+
 POLL_S = 0.02
+INNODB_LOOK_S = 0.15  # what INNODB_TRX says stays the same while it is read within 0.1 s again
 
 
 def eventually(
@@ -15,3 +18,9 @@ def eventually(
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout_s:.0f} s: {what or claim}")
         time.sleep(every_s)
+
+
+def until_locked_out(server: DatabaseServer, *, what: str) -> None:
+    """Return when a session of the server waits for a row that another has locked."""
+    ask = "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
+    eventually(lambda: server.execute(ask), every_s=INNODB_LOOK_S, what=what)

@@ -10,11 +10,14 @@ import pytest
 
 from consumer.batch import SOLE_OFFSETS_MAX
 from consumer.spark import SparkDriver
+from consumer.target.connection import connect
 from deploy.servers import DatabaseServer, KafkaServer
+from tests.apply_local import endpoint_of
 from tests.apply_tables import integer, table
 from tests.apply_topic import RecordStream, TopicWriter
 from tests.fix_servers import NewServer
 from tests.fix_spark import armed, running
+from tests.waiting import until_locked_out
 
 pytestmark = pytest.mark.usefixtures("target_password")
 
@@ -23,14 +26,27 @@ _ROOT = Path(__file__).parents[2]
 
 
 def _filled(kafka: KafkaServer, name: str) -> TopicWriter:
-    """A topic: rows of a table without a key, then of one with, which no repetition would leave as they are."""
-    bag = table(name, "bag", integer("n"), key=())
-    sums = table(name, "sums", integer("id"), integer("n"))
+    writer = _with_tables(kafka, name)
+    _fill(writer, name)
+    return writer
+
+
+def _with_tables(kafka: KafkaServer, name: str) -> TopicWriter:
+    """A topic in which two tables are created."""
     stream = RecordStream()
     writer = TopicWriter(kafka.bootstrap, stream)
     stream.ddl(f"CREATE DATABASE {name}")
     stream.ddl("CREATE TABLE bag (n INT)", database=name)
     stream.ddl("CREATE TABLE sums (id INT PRIMARY KEY, n INT)", database=name)
+    writer.publish()
+    return writer
+
+
+def _fill(writer: TopicWriter, name: str) -> None:
+    """Rows of a table without a key, then of one with, which no repetition would leave as they are."""
+    bag = table(name, "bag", integer("n"), key=())
+    sums = table(name, "sums", integer("id"), integer("n"))
+    stream = writer.stream
     for number in range(ROWS):
         stream.insert(bag, {"n": number})
         if number < 100:
@@ -40,7 +56,6 @@ def _filled(kafka: KafkaServer, name: str) -> TopicWriter:
             stream.update(sums, {"id": key, "n": times - 1}, {"id": key, "n": times})
     stream.commit()
     writer.publish()
-    return writer
 
 
 def _check(server: DatabaseServer, name: str) -> None:
@@ -98,12 +113,18 @@ def _environment(fault: str) -> dict[str, str]:
 def test_a_killed_target_is_waited_for(
     spark: SparkDriver, kafka: KafkaServer, new_server: NewServer, flavour: str
 ) -> None:
-    """The server dies under load and comes back: retried, nothing lost, nothing twice."""
+    """The server dies with our rows in its hands and comes back: retried, nothing lost, nothing twice."""
     server = new_server(flavour)
-    writer = _filled(kafka, "away")
+    writer = _with_tables(kafka, "away")
     with running(spark, server, writer, name="away") as task:
-        task.wait_until_at(1)
+        task.wait_until_at(writer.stream.seq)
+        other = connect(endpoint_of(server), database="away")
+        other.query("BEGIN")
+        other.query("INSERT INTO sums VALUES (0, 0)")  # apply's own has to wait for it
+        _fill(writer, "away")
+        until_locked_out(server, what="apply waits for a row")
         server.kill()
+        other.close()
         server.start()
         task.wait_until_at(writer.stream.seq)
         assert task.retries > 0

@@ -32,7 +32,7 @@ from tests.apply_tables import integer, table, text
 from tests.apply_topic import RecordStream
 from tests.campaign import POINTS
 from tests.fix_servers import FLAVOURS, SERVICE, TARGET_PRIVILEGES
-from tests.waiting import eventually
+from tests.waiting import eventually, until_locked_out
 
 PLAIN = Account("plain", "plain-secret")  # no SUPER, nor what MariaDB has instead of it
 PLAIN_PRIVILEGES = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, PROCESS"
@@ -146,14 +146,6 @@ def _in_thread(work: Callable[[], object]) -> Iterator[None]:
             raise failures[0]
 
 
-INNODB_LOOK_S = 0.15  # what INNODB_TRX says stays the same while it is read within 0.1 s again
-
-
-def _is_waiting(server: DatabaseServer) -> bool:
-    waiting = "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
-    return bool(server.execute(waiting))
-
-
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> list[RowWriter]:
     """Grows each time that a target transaction is begun again on its session."""
@@ -178,11 +170,7 @@ def test_a_deadlock_is_tried_again_at_once(
         other.query(f"INSERT INTO bag VALUES {heavy}")  # the victim is who has written less
         other.query("INSERT INTO b VALUES (5, 0, '')")
         with _in_thread(task.run_once):
-            eventually(
-                lambda: _is_waiting(target_server),
-                every_s=INNODB_LOOK_S,
-                what="apply waits for a row of b",
-            )
+            until_locked_out(target_server, what="apply waits for a row of b")
             other.query("INSERT INTO a VALUES (5, 0, '')")
             eventually(lambda: len(settled) == 1, what="apply is the victim")
             other.rollback()

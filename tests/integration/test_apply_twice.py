@@ -26,7 +26,7 @@ from millrace.errors import Fatal, Fenced, Retryable
 from tests.apply_local import LaneCall, LocalRecords, WatchedRecords, apply_task, ignore, started
 from tests.apply_tables import integer, table
 from tests.apply_topic import RecordStream
-from tests.waiting import eventually
+from tests.waiting import until_locked_out
 
 ROWS = 40
 
@@ -121,16 +121,11 @@ class _TwiceAtOnce(LocalRecords):
             first = tasks.submit(work)
             assert self.gate.reached.wait(30)
             second = tasks.submit(work)
-            # what INNODB_TRX says stays the same while it is read within 0.1 s again
-            eventually(self._waits, every_s=0.15, what="the second waits for the first")
+            assert self.server is not None
+            until_locked_out(self.server, what="the second waits for the first")
             self.gate.opened.set()
             done = [self._ended(task) for task in (first, second)]
         return next(outcome for outcome in done if outcome is not None)
-
-    def _waits(self) -> bool:
-        assert self.server is not None
-        waiting = "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
-        return bool(self.server.execute(waiting))
 
     def _ended(self, task: "Future[Outcome]") -> Outcome | None:
         try:
