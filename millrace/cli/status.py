@@ -1,5 +1,9 @@
-"""``millrace status [-w] [--json]``: what every task does, and why it waits."""
+"""``millrace status [-w] [--json]``: what every task does, and why it waits.
 
+A watch outlives an ensemble that is away: it says so in its place, with ``--json`` on standard error, and goes on.
+"""
+
+import sys
 import time
 
 import typer
@@ -36,7 +40,10 @@ def status(
             print_json(as_plain(now.tree.cluster, *read()))
             while watch:
                 time.sleep(WATCH_S)
-                print_json(as_plain(now.tree.cluster, *read()))
+                try:
+                    print_json(as_plain(now.tree.cluster, *read()))
+                except Retryable as error:
+                    print(f"{error}\n  {error.fix}", file=sys.stderr)
             return
 
         def again() -> RenderableType:

@@ -1,17 +1,23 @@
 """The command line: commands are found late, errors end in a code and a fix."""
 
+import contextlib
+import json
 import subprocess
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import typer
 
 from millrace import cli
+from millrace.cli import status
 from millrace.cli.topic import _registry_for
 from millrace.codes import CATALOGUE
-from millrace.errors import Fatal
+from millrace.errors import Fatal, Retryable
+from zk.tree import Tree
+from zk.view import Cluster
 
 
 def _give(monkeypatch: pytest.MonkeyPatch, module: types.ModuleType) -> None:
@@ -120,6 +126,36 @@ def test_every_code_of_the_catalogue_is_explained_with_cause_and_fix(
     assert CATALOGUE[code].fix
     assert cli.run(["explain", code.removeprefix("MR-")]) == 0
     assert capsys.readouterr().out == told
+
+
+@pytest.mark.parametrize("options", [["--json"], []], ids=["json", "pipe"])
+def test_a_watched_status_outlives_an_ensemble_that_is_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    """It says so and goes on when it is back; what a program reads is JSON and nothing else."""
+    empty = Cluster(tasks={}, workers={}, assigned={}, owners={}, standings={}, leader="s1")
+    away = Retryable("MR-4001", "the connection is lost")
+    answers: Iterator[Cluster | BaseException] = iter(
+        [empty, away, away, empty, KeyboardInterrupt()]
+    )
+
+    def read_cluster(*_: object) -> Cluster:
+        answer = next(answers)
+        if isinstance(answer, Cluster):
+            return answer
+        raise answer
+
+    now = types.SimpleNamespace(session=None, tree=Tree("shop"))
+    monkeypatch.setattr(status, "control", lambda: contextlib.nullcontext(now))
+    monkeypatch.setattr(status, "read_cluster", read_cluster)
+    monkeypatch.setattr(status, "WATCH_S", 0.0)
+    assert cli.run(["status", "-w", *options]) == 130
+    told = capsys.readouterr()
+    assert (told.err if options else told.out).count("MR-4001 the connection is lost\n  ") == 2
+    if options:
+        assert [json.loads(line)["cluster"] for line in told.out.splitlines()] == ["shop", "shop"]
+    else:
+        assert told.out.count("cluster shop") == 2
 
 
 @pytest.mark.parametrize(
