@@ -44,9 +44,10 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-5007",
-        "the account may not do what apply needs",
-        "A privilege is missing on the target.",
-        "GRANT what the message names: all on the replicated databases and on `millrace`, and PROCESS.",
+        "the account may not do what is needed of it",
+        "A privilege is missing: on the target for apply, on the source or the target for `millrace compare`.",
+        "GRANT what the message names: apply needs, on the target, all on the replicated databases and on `millrace`, and"
+        " PROCESS; `millrace compare` needs SELECT on both sides.",
     ),
     Code(
         "MR-5008",
