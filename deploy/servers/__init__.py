@@ -5,8 +5,9 @@
 the process that started it.
 """
 
-from deploy.servers.database import Account, DatabaseServer, ServerOptions
+from deploy.servers.database import DatabaseServer, ServerOptions
 from deploy.servers.database_set import DatabaseSet, start_set
+from deploy.servers.dialect import Account
 from deploy.servers.kafka import KafkaServer
 from deploy.servers.kafka_cluster import KafkaCluster
 from deploy.servers.zookeeper import ZooKeeperServer

@@ -20,9 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 from deploy.servers import sql
+from deploy.servers.dialect import Account, Dialect
+from deploy.servers.mariadb import MariadbDialect
+from deploy.servers.mysql import MysqlDialect
 from deploy.servers.process import ProcessSpec, free_port
 from deploy.servers.server import Server
 from deploy.servers.templates import database_template
@@ -43,39 +46,6 @@ class ServerOptions:
     durable: bool = False
     dies_with_parent: bool = True
     extra: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A login over TCP from loopback."""
-
-    user: str
-    password: str
-
-
-class Dialect(Protocol):
-    """What differs between the two servers; no state."""
-
-    flavour: Flavour
-    source_privileges: str
-
-    def command(self) -> Sequence[str]:
-        """The program with what this flavour needs; the common options are added."""
-
-    def initialise(self, data_dir: Path, log: Path) -> None:
-        """Make an empty data directory a fresh one."""
-
-    def stamp(self) -> str:
-        """Names the program's version: a template of another one is not used."""
-
-    def follow(self, *, port: int, account: Account) -> Sequence[str]:
-        """Statements that make a fresh server replicate by GTID from 127.0.0.1:port."""
-
-    def position_query(self) -> str:
-        """A query for the GTID position that has been executed."""
-
-    def wait_query(self) -> str:
-        """A query with (position, seconds) that waits until it is executed; 0 when it is."""
 
 
 class DatabaseServer(Server):
@@ -100,15 +70,11 @@ class DatabaseServer(Server):
     @classmethod
     def mariadb(cls, folder: Path, options: ServerOptions | None = None) -> Self:
         """A MariaDB from the cache."""
-        from deploy.servers.mariadb import MariadbDialect
-
         return cls(MariadbDialect(), folder, options or ServerOptions())
 
     @classmethod
     def mysql(cls, folder: Path, options: ServerOptions | None = None) -> Self:
         """A MySQL from MILLRACE_MYSQLD or the cache."""
-        from deploy.servers.mysql import MysqlDialect
-
         return cls(MysqlDialect(), folder, options or ServerOptions())
 
     @property

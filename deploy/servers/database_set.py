@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Self
 
 from deploy.servers import sql
-from deploy.servers.database import Account, DatabaseServer, ServerOptions
+from deploy.servers.database import DatabaseServer, ServerOptions
+from deploy.servers.dialect import Account
 from deploy.servers.process import POLL_S
 from millrace.errors import Fatal
 from schemas.gtid import Flavour

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from deploy.servers.database import Account
+from deploy.servers.dialect import Account
 from deploy.servers.process import last_lines
 from deploy.servers.programs import mariadb_folder
 from millrace.errors import Fatal
@@ -22,7 +22,7 @@ _SYSTEM_TABLES = (
 
 
 class MariadbDialect:
-    """See ``deploy.servers.database.Dialect``."""
+    """See ``deploy.servers.dialect.Dialect``."""
 
     flavour = Flavour.MARIADB
     # SLAVE MONITOR is what MySQL's REPLICATION CLIENT gives for SHOW SLAVE STATUS

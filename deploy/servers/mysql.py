@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from deploy.servers.database import Account
+from deploy.servers.dialect import Account
 from deploy.servers.process import last_lines
 from deploy.servers.programs import MYSQLD_ENVIRONMENT, MysqlPrograms, mysql_programs
 from millrace.errors import Fatal
@@ -14,7 +14,7 @@ from schemas.gtid import Flavour
 
 
 class MysqlDialect:
-    """See ``deploy.servers.database.Dialect``."""
+    """See ``deploy.servers.dialect.Dialect``."""
 
     flavour = Flavour.MYSQL
     source_privileges = "REPLICATION SLAVE, REPLICATION CLIENT, SELECT"

@@ -11,15 +11,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING
 
+from deploy.servers.dialect import Dialect
 from millrace.home import home
 
-if TYPE_CHECKING:
-    from deploy.servers.database import Dialect
 
-
-def database_template(dialect: "Dialect") -> Path:
+def database_template(dialect: Dialect) -> Path:
     """A data directory that ``dialect`` initialised; copy it, never start a server in it."""
     log = home() / "templates" / f"{dialect.flavour}.log"
     return template(
