@@ -52,7 +52,8 @@ _LENGTH_BYTES = {  # what the one byte of metadata may be
     TypeCode.TIMESTAMP2: (0, 1, 2, 3, 4, 5, 6),
 }
 _PACK_LENGTHS = {TypeCode.ENUM: (1, 2), TypeCode.SET: (1, 2, 3, 4, 8)}
-_KNOWN = frozenset(map(int, TypeCode)) - {TypeCode.VAR_STRING}
+_MEASURED = frozenset(map(int, TypeCode))
+_KNOWN = _MEASURED - {TypeCode.VAR_STRING}
 _OLD_TEMPORAL = frozenset({TypeCode.TIMESTAMP, TypeCode.TIME, TypeCode.DATETIME})
 
 
@@ -85,6 +86,14 @@ def parse_table_map(body: bytes | memoryview, *, flavour: Flavour) -> tuple[int,
         tuple(index for index, _ in key),
         tuple(prefix for _, prefix in key),
     )
+
+
+def is_unmeasured(code: int, flavour: Flavour) -> bool:
+    """Whether no table map tells what values of this type measure in a row.
+
+    Nobody knows the type; or a fraction of it is in the rows alone, as of MariaDB's times before 10.1.
+    """
+    return code not in _MEASURED or (flavour is Flavour.MARIADB and code in _OLD_TEMPORAL)
 
 
 def _name(reader: ByteReader) -> str:

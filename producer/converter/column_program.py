@@ -2,7 +2,8 @@
 alone.
 
 A table that is not published needs no names, labels or charsets: only what the values measure, so that its rows can
-be counted.
+be counted. Where not even that is told (MariaDB's times of before 10.1 have a fraction in the row that is not in the
+table map; a type that nobody knows has any size) its rows can't be counted either, and need not be.
 """
 
 import numpy as np
@@ -13,7 +14,9 @@ from producer.kernel import charsets
 from producer.kernel import program as p
 from schemas.avro import column_branches
 from schemas.byte_reader import ByteReader
+from schemas.gtid import Flavour
 from schemas.table import Column, TableSchema, TypeCode
+from schemas.table_map import is_unmeasured
 
 _FIXED = {
     TypeCode.FLOAT: (p.RAW, 4),
@@ -134,8 +137,10 @@ class ColumnProgram:
         self.reserve_bytes += longest if is_enum else total
 
 
-def sizes_only(body: bytes) -> Numbers:
-    """SIZE and IS_PREFIXED of every column of a TABLE_MAP event's body; Fatal MR-6003 for a type nobody knows."""
+def sizes_only(body: bytes, *, flavour: Flavour) -> Numbers:
+    """SIZE and IS_PREFIXED of every column of a TABLE_MAP event's body; SIZE is -1 from the first one on that it does
+    not tell. Fatal MR-6003 for a damaged body.
+    """
     reader = ByteReader(body, "table map")
     reader.take(8)
     for _ in range(2):
@@ -143,12 +148,15 @@ def sizes_only(body: bytes) -> Numbers:
     codes = reader.take(reader.packed())
     metadata = ByteReader(reader.take(reader.packed()), "metadata of a table map")
     rows: Numbers = np.zeros((len(codes), p.COLUMN_WIDTH), np.int64)
+    rows[:, p.SIZE] = -1
     for row, code in zip(rows, codes, strict=True):
-        row[p.SIZE], row[p.IS_PREFIXED] = _size(code, metadata, reader)
+        if is_unmeasured(code, flavour):
+            break
+        row[p.SIZE], row[p.IS_PREFIXED] = _size(code, metadata)
     return rows
 
 
-def _size(code: int, metadata: ByteReader, reader: ByteReader) -> tuple[int, bool]:
+def _size(code: int, metadata: ByteReader) -> tuple[int, bool]:
     if code in _PLAIN_SIZES:
         return _PLAIN_SIZES[code], False
     if code in (TypeCode.FLOAT, TypeCode.DOUBLE):
@@ -164,8 +172,6 @@ def _size(code: int, metadata: ByteReader, reader: ByteReader) -> tuple[int, boo
         return _decimal_bytes(first, second), False
     if code == TypeCode.BIT:
         return second + (first + 7) // 8, False
-    if code not in (TypeCode.STRING, TypeCode.ENUM, TypeCode.SET):
-        reader.refuse(f"column type {code}")
     if first in (TypeCode.ENUM, TypeCode.SET):
         return second, False
     # bits 8 and 9 of a CHAR's length are bits 4 and 5 of its type, inverted

@@ -100,7 +100,8 @@ class TableBook:
         if self._outlet.filter.admits(database, table):
             schema = self._fill_included(row, body, seq)
         else:
-            columns = sizes_only(body)
+            columns = sizes_only(body, flavour=self._origin.connector)
+            row[p.IS_UNMEASURED] = (columns[:, p.SIZE] < 0).any()
             row[p.FIRST_COLUMN], row[p.COLUMN_COUNT] = arrays.add_columns(columns), len(columns)
         structure = body[_TABLE_ID_BYTES:]
         row[p.BODY_START], row[p.BODY_SIZE] = arrays.add_blob(structure), len(structure)

@@ -20,6 +20,7 @@
     BODY_START, BODY_SIZE           the table map behind its table id, in ``blob``
     SCHEMA_ID, KEY_SCHEMA_ID        KEY_COUNT columns, -1 and 0: no key
     IS_INCLUDED                     0: rows are counted, not written
+    IS_UNMEASURED                   1: no table map tells where a row of it ends: its rows are not even counted
     MAPPED_IN                       the source transaction (by count) that mapped it last
 
 ``labels[l]`` = start and end in ``blob``: for ENUM the encoded value with its branch, for SET the label's text.
@@ -28,7 +29,7 @@
 COLUMN_WIDTH = 12
 OP, NULLABLE, BRANCH, OTHER, SIZE, IS_PREFIXED, KEY, A, B, C, D = range(11)
 
-TABLE_WIDTH = 12
+TABLE_WIDTH = 13
 (
     FIRST_COLUMN,
     COLUMN_COUNT,
@@ -41,6 +42,7 @@ TABLE_WIDTH = 12
     KEY_SCHEMA_ID,
     KEY_COUNT,
     IS_INCLUDED,
+    IS_UNMEASURED,
     MAPPED_IN,
 ) = range(TABLE_WIDTH)
 

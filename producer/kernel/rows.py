@@ -82,6 +82,8 @@ def convert_rows(
 
     On OUT_FULL, ROW_POS (as an offset in `buf`) and ROW_INDEX say where to go on.
     """
+    if tables[slot, p.IS_UNMEASURED] != 0:
+        return s.NEED_EVENTS
     first_column, column_count = tables[slot, p.FIRST_COLUMN], tables[slot, p.COLUMN_COUNT]
     reserve = tables[slot, p.RESERVE_BYTES]
     images = 2 if op == UPDATE else 1

@@ -4,11 +4,14 @@ Whatever the server does to log it: savepoints, XA, CREATE … SELECT, compresse
 """
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from deploy.servers import DatabaseServer
+from millrace.errors import Fatal
 from schemas.control import DdlRecord
+from schemas.documents import TableFilter
 from schemas.gtid import Flavour
 from schemas.record import Record, RowRecord
 from tests.binlog_session import LoggedSession, logged, session
@@ -192,6 +195,48 @@ def test_tagged_transactions_are_named_in_full(mysql_server: DatabaseServer) -> 
     uuid, tag, number = row.transaction.gtid.split(":")
     assert uuid in str(executed)
     assert (tag, number) == ("blue", "1")
+
+
+@pytest.mark.parametrize("compress", ["OFF", "ON"], ids=["plain", "compressed"])
+def test_rows_that_no_table_map_measures_are_left_out(
+    mariadb_server: DatabaseServer, compress: str
+) -> None:
+    """MariaDB's old times with a fraction: MR-6005 says exclude them; then all others come, numbered as if alone."""
+    with logged(mariadb_server, "old_times") as source:
+        source.run(
+            f"SET GLOBAL log_bin_compress={compress}", "SET GLOBAL mysql56_temporal_format=OFF"
+        )
+        try:
+            source.run(
+                "CREATE TABLE old (id INT PRIMARY KEY, t TIME(3), d DATETIME(6), s TIMESTAMP(2), v VARCHAR(99))"
+            )
+        finally:
+            source.run("SET GLOBAL mysql56_temporal_format=ON")
+        source.run(
+            "CREATE TABLE kept (id INT PRIMARY KEY)",
+            "BEGIN",
+            "INSERT INTO kept VALUES (1)",
+            *(
+                f"INSERT INTO old VALUES ({n}, '12:34:56.789', '2026-11-22 03:04:05.678901', '2026-11-22 01:02:03.45', "
+                f"REPEAT('{n}', {n}))"
+                for n in range(99)
+            ),
+            "UPDATE old SET t = '-838:59:59', d = '9999-12-31 23:59:59.999999', v = NULL",
+            "INSERT INTO kept VALUES (2)",
+            "DELETE FROM old",
+            "COMMIT",
+            "INSERT INTO kept VALUES (3)",
+            "SET GLOBAL log_bin_compress=OFF",
+        )
+        conversion = source.conversion()
+    with pytest.raises(Fatal, match="MR-6005 TIME in the format before"):
+        conversion.rows()
+    rows = replace(conversion, filter=TableFilter(("old_times.*",), ("*.old",))).rows()
+    assert [(row.key, row.transaction.total_order) for row in rows] == [
+        ({"id": 1}, 1),
+        ({"id": 2}, 2),
+        ({"id": 3}, 1),
+    ]
 
 
 def test_statement_format_stops_with_its_code(server: DatabaseServer) -> None:

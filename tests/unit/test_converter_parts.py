@@ -201,6 +201,27 @@ def test_sizes_are_the_same_with_and_without_the_names(body: bytes, flavour: Fla
     """A table that is not published is measured like one that is."""
     arrays = KernelArrays()
     program = ColumnProgram(parse_table_map(body, flavour=flavour)[1], arrays, CharsetTables())
-    alone = sizes_only(body)
+    alone = sizes_only(body, flavour=flavour)
     for which in (p.SIZE, p.IS_PREFIXED):
         assert np.array_equal(program.columns[:, which], alone[:, which])
+
+
+@pytest.mark.parametrize(
+    ("flavour", "code", "is_told"),
+    [
+        *((Flavour.MYSQL, code, True) for code in (7, 11, 12)),  # TIMESTAMP, TIME, DATETIME
+        *((Flavour.MARIADB, code, False) for code in (7, 11, 12)),
+        *((flavour, code, False) for flavour in Flavour for code in (0, 6, 20, 99)),
+    ],
+)
+def test_a_size_that_no_table_map_tells_is_none(flavour: Flavour, code: int, is_told: bool) -> None:
+    """Neither of what nobody knows nor of MariaDB's times with a fraction; of what stands behind it, neither."""
+    sizes = sizes_only(_a_table(code), flavour=flavour)[:, p.SIZE].tolist()
+    assert (sizes[0], len(sizes)) == (4, 3)
+    assert (min(sizes[1:]) > 0) == is_told
+    assert is_told or sizes[1:] == [-1, -1]
+
+
+def _a_table(code: int) -> bytes:
+    """The body of the map of an INT, a column of this type, and an INT."""
+    return bytes(8) + b"\1d\0\1t\0" + bytes([3, 3, code, 3, 0, 0])
