@@ -10,7 +10,7 @@ says yes to it); ``advanced`` refuses to go back, so a caller that advances with
 The binary forms of binlog events are in ``schemas.gtid_binary``.
 """
 
-from schemas.gtid_mariadb import MariadbGtid, MariadbGtidSet
+from schemas.gtid_mariadb import MariadbGtid, MariadbGtidSet, is_logged, parse_binlog_state
 from schemas.gtid_mysql import Gtid, GtidSet
 from schemas.gtid_position import AnyGtid, Flavour, GtidPosition
 
@@ -22,6 +22,8 @@ __all__ = [
     "GtidSet",
     "MariadbGtid",
     "MariadbGtidSet",
+    "is_logged",
+    "parse_binlog_state",
     "parse_gtid",
     "parse_gtid_set",
     "unite",

@@ -7,8 +7,8 @@ when a dump starts), but not to the order.
     Gtid:     0-1-23
     Position: 0-1-23,1-2-5      one GTID for each domain, printed sorted by domain
 
-Not done here: telling apart two servers that gave the same sequence in one domain (``gtid_strict_mode`` forbids it).
-Import these names from ``schemas.gtid``.
+Two servers that went on from one place give the same sequences in one domain: a position does not tell them apart, a
+server's binlog state does (``parse_binlog_state``, ``is_logged``). Import these names from ``schemas.gtid``.
 """
 
 import re
@@ -128,3 +128,19 @@ class MariadbGtidSet:
 
     def __str__(self) -> str:
         return ",".join(map(str, self._last))
+
+
+def parse_binlog_state(text: str) -> tuple[MariadbGtid, ...]:
+    """The text of ``@@gtid_binlog_state``: the last GTID of each domain *and server*; Fatal MR-6001."""
+    return tuple(MariadbGtid.parse(item) for item in text.split(",") if item.strip())
+
+
+def is_logged(gtid: MariadbGtid, state: Iterable[MariadbGtid], brought: MariadbGtidSet) -> bool:
+    """Whether a server of this binlog state logged exactly this transaction.
+
+    Also true where nobody can tell: in what a backup ``brought``, by a server of which nothing was logged since.
+    """
+    of_server = [
+        last.sequence for last in state if (last.domain, last.server) == (gtid.domain, gtid.server)
+    ]
+    return gtid.sequence <= max(of_server) if of_server else brought.covers(gtid)

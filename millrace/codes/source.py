@@ -145,7 +145,7 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-1033",
         "the primary lacks transactions that were published",
-        "It lost its tail in a crash, was restored from a backup, or RESET its binlog.",
+        "It lost its tail in a crash, was promoted or restored without them, or RESET its binlog; others may have their numbers.",
         "Find out which member has them; after repair of the targets start a new topic at the primary's GTID set.",
     ),
     Code(

@@ -26,6 +26,10 @@ _PLAIN = {
     s.ENCRYPTED: ("MR-6509", "an encrypted binlog"),
     s.COMPRESSED_BROKEN: ("MR-6003", "compressed rows that can't be inflated"),
     s.GTID_BROKEN: ("MR-6003", "a GTID that can't be read"),
+    s.OTHER_HISTORY: (
+        "MR-1033",
+        "another server's transaction has the number of the last one that is done",
+    ),
 }
 
 

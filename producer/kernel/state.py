@@ -93,7 +93,8 @@ NO_GROUP, STARTED, OPEN = 0, 1, 2
     ENCRYPTED,
     COMPRESSED_BROKEN,
     GTID_BROKEN,
-) = range(16)
+    OTHER_HISTORY,  # MariaDB: another server's transaction in the place of the last one that is behind us
+) = range(17)
 
 # ---- places in the small byte arrays
 SID_STRIDE = 128  # 16 bytes uuid | tag length | tag (32) | text length | text "uuid:tag:"

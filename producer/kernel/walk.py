@@ -110,6 +110,9 @@ def begin_transaction(
         row = st[s.SID]
         if st[s.NUMBER] <= intervals[row, s.I_SEEN]:
             return _fail(st, s.BACKWARDS, intervals[row, s.I_SEEN])
+        is_last = st[s.NUMBER] == intervals[row, s.I_SEQUENCE]
+        if is_last and st[s.SERVER] != intervals[row, s.I_SERVER]:
+            return _fail(st, s.OTHER_HISTORY, intervals[row, s.I_SERVER])
         intervals[row, s.I_SEEN] = st[s.NUMBER]
         st[s.GROUP] = s.STARTED if st[s.IS_STANDALONE] else s.OPEN
         if st[s.IS_XA] != 0:  # passed over until its XA COMMIT

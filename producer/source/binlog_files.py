@@ -11,7 +11,8 @@ What a server was given without its binlog (a dump, xtrabackup, a clone) no file
 | MariaDB | ``SET GLOBAL gtid_slave_pos``     | a domain that the file's list lacks: what precedes its first GTID that |
 |         |                                   | is logged; one that is not logged at all: the same variable            |
 
-Guarantees: never a file that begins later than what is wanted; Fatal MR-1031 names what is not there instead.
+Guarantees: never a file that begins later than what is wanted; Fatal MR-1031 names what is not there instead, Fatal
+MR-1033 a last transaction of what is wanted in whose place a MariaDB logged another.
 Not done here: reading the file; a MariaDB that was given a later position over a binlog that it kept.
 Asking needs REPLICATION SLAVE (MariaDB: and BINLOG MONITOR), some milliseconds a file.
 """
@@ -28,6 +29,8 @@ from schemas.gtid import (
     GtidSet,
     MariadbGtid,
     MariadbGtidSet,
+    is_logged,
+    parse_binlog_state,
     parse_gtid_set,
     unite,
 )
@@ -75,7 +78,9 @@ def find_file(
         before = unite(before, _variable(connection, flavour, "gtid_purged"))
     else:
         assert isinstance(before, MariadbGtidSet)
-        before = _with_unlogged(connection, files[index:], before, page_events)
+        told, before = before, _with_unlogged(connection, files[index:], before, page_events)
+        if isinstance(wanted, MariadbGtidSet):
+            _refuse_other_history(connection, wanted, told=told, before=before)
     if wanted is not None and not wanted.includes(before):
         raise Fatal(
             "MR-1031",
@@ -109,7 +114,7 @@ def parse_gtid_list(text: str) -> MariadbGtidSet:
 
 def _with_unlogged(
     connection: SourceConnection, files: Sequence[str], before: MariadbGtidSet, page_events: int
-) -> GtidPosition:
+) -> MariadbGtidSet:
     """``before`` and what precedes the first GTID of each domain that it lacks; ``files``: from the first one on."""
     executed = _variable(connection, Flavour.MARIADB, "gtid_slave_pos")  # may grow: asked first
     logged = _variable(connection, Flavour.MARIADB, "gtid_binlog_pos")
@@ -129,7 +134,40 @@ def _with_unlogged(
                 found = unite(found, MariadbGtidSet.of([earlier]))
     assert isinstance(executed, MariadbGtidSet)
     unlogged = [gtid for gtid in executed.gtids() if gtid.domain not in _domains(logged)]
-    return unite(found, MariadbGtidSet.of(unlogged))
+    whole = unite(found, MariadbGtidSet.of(unlogged))
+    assert isinstance(whole, MariadbGtidSet)
+    return whole
+
+
+def _refuse_other_history(
+    connection: SourceConnection,
+    wanted: MariadbGtidSet,
+    *,
+    told: MariadbGtidSet,
+    before: MariadbGtidSet,
+) -> None:
+    """A server that is behind ``wanted`` may still get there; one that logged another transaction in its place may not.
+
+    ``told``: what the file to begin with says of itself; what ``before`` has of other domains came with a backup.
+    """
+    state = ask_binlog_state(connection)
+    brought = MariadbGtidSet.of(g for g in before.gtids() if told.last(g.domain) is None)
+    for gtid in wanted.gtids():
+        is_passed = any(
+            last.domain == gtid.domain and last.sequence >= gtid.sequence for last in state
+        )
+        if is_passed and not is_logged(gtid, state, brought):
+            raise Fatal(
+                "MR-1033",
+                f"{connection.member} logged another transaction in the place of {gtid}, which is done already",
+                member=connection.member,
+            )
+
+
+def ask_binlog_state(connection: SourceConnection) -> tuple[MariadbGtid, ...]:
+    """A MariaDB's last GTID of each domain and server."""
+    (row,) = connection.query("SELECT @@GLOBAL.gtid_binlog_state AS gtids")
+    return parse_binlog_state(str(row["gtids"] or ""))
 
 
 def _first_of_domains(

@@ -6,6 +6,7 @@
 | its settings hide or cut changes                                                           | MR-1010 … 1021  |
 | it purged what is wanted, or (start: first) its binlog begins later than another member's  | MR-1031         |
 | it holds transactions that the primary lacks                                               | MR-1032         |
+| it logged another transaction in the place of one that is done (MariaDB)                   | MR-1033         |
 
 Lag is counted in transactions that the primary has and the member lacks. Asking takes milliseconds in which a busy
 primary goes on, so replicas up to ``LAG_TRANSACTIONS_MAX`` behind count as caught up, and only when none is, the
@@ -15,14 +16,22 @@ Pure and without a clock: the same answers give the same choice. Not done here: 
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from producer.source.inventory import Holdings, MemberFacts
 from producer.source.preflight import PERSIST, Finding, check_settings
 from schemas.documents.model import Member
-from schemas.gtid import Flavour, GtidPosition, GtidSet, MariadbGtidSet, unite
+from schemas.gtid import (
+    Flavour,
+    GtidPosition,
+    GtidSet,
+    MariadbGtid,
+    MariadbGtidSet,
+    is_logged,
+    unite,
+)
 
 LAG_TRANSACTIONS_MAX = 1000
 
@@ -82,9 +91,8 @@ def choose(
     flavour = _common_flavour(facts)
     reference = _reference(facts)
     _refuse_lost_tail(facts, wanted)
-    verdicts = tuple(
-        _judge(fact, reference, others=facts if wanted is None else ()) for fact in facts
-    )
+    others = facts if wanted is None else ()
+    verdicts = tuple(_judge(fact, reference, others=others) for fact in facts)
     admissible = [verdict for verdict in verdicts if verdict.is_admissible]
     if not admissible or flavour is None:
         raise _none_admissible(verdicts)
@@ -106,7 +114,7 @@ def _rank(verdict: Verdict) -> tuple[bool, bool, int, float]:
 
 
 def _judge(
-    fact: MemberFacts, reference: GtidPosition | None, *, others: Sequence[MemberFacts]
+    fact: MemberFacts, reference: Holdings | None, *, others: Sequence[MemberFacts]
 ) -> Verdict:
     if fact.error is not None:
         reason = Finding(fact.error.code, fact.error.message, fact.error.fix)
@@ -117,7 +125,7 @@ def _judge(
     if holdings is not None:
         reasons += _check_holdings(holdings, others)
         if reference is not None:
-            missing = count_missing(reference, holdings.position)
+            missing = count_missing(reference.position, holdings.position)
             if errant := find_errant(holdings.position, reference):
                 fix = (
                     "rebuild the member, or commit empty transactions of these GTIDs on the primary"
@@ -155,19 +163,26 @@ def count_missing(reference: GtidPosition, position: GtidPosition) -> int:
     return missing
 
 
-def find_errant(position: GtidPosition, reference: GtidPosition) -> str:
-    """What ``position`` has and ``reference``, asked later, lacks; "" when there is nothing."""
-    if isinstance(position, GtidSet) and isinstance(reference, GtidSet):
-        return str(position - reference)
+def find_errant(position: GtidPosition, reference: Holdings) -> str:
+    """What ``position`` has and ``reference``, asked later, lacks; "" when there is nothing.
+
+    Of a MariaDB only the last GTID of each domain is known, and looked for.
+    """
+    known = reference.position
+    if isinstance(position, GtidSet) and isinstance(known, GtidSet):
+        return str(position - known)
     assert isinstance(position, MariadbGtidSet)
-    assert isinstance(reference, MariadbGtidSet)
-    errant = []
-    for gtid in position.gtids():
-        last = reference.last(gtid.domain)
-        is_same = last is not None and gtid.sequence == last.sequence
-        if last is None or gtid.sequence > last.sequence or (is_same and gtid != last):
-            errant.append(gtid)
-    return ",".join(map(str, errant))
+    return ",".join(str(gtid) for gtid in position.gtids() if not _has(reference, gtid))
+
+
+def _has(reference: Holdings, gtid: MariadbGtid) -> bool:
+    known, brought = reference.position, reference.oldest_before
+    assert isinstance(known, MariadbGtidSet)
+    assert isinstance(brought, MariadbGtidSet)
+    last = known.last(gtid.domain)
+    if last is None or last.sequence <= gtid.sequence:
+        return last == gtid
+    return not reference.state or is_logged(gtid, reference.state, brought)
 
 
 def _common_flavour(facts: Sequence[MemberFacts]) -> Flavour | None:
@@ -180,8 +195,8 @@ def _common_flavour(facts: Sequence[MemberFacts]) -> Flavour | None:
     return next(iter(flavours), None)
 
 
-def _reference(facts: Sequence[MemberFacts]) -> GtidPosition | None:
-    """The primary's position; without one, everything that any member has."""
+def _reference(facts: Sequence[MemberFacts]) -> Holdings | None:
+    """What the primary has; without one, everything that any member has."""
     primaries = [fact for fact in facts if fact.is_primary]
     if len(primaries) > 1:
         names = ", ".join(str(fact.member) for fact in primaries)
@@ -191,15 +206,21 @@ def _reference(facts: Sequence[MemberFacts]) -> GtidPosition | None:
             fix="wait until the switchover has ended, or name only members of one replication set",
         )
     if primaries and primaries[0].holdings is not None:
-        return primaries[0].holdings.position
-    positions = [fact.holdings.position for fact in facts if fact.holdings is not None]
-    return reduce(unite, positions) if positions else None
+        return primaries[0].holdings
+    held = [fact.holdings for fact in facts if fact.holdings is not None]
+    if not held:
+        return None
+    united = reduce(unite, (holdings.position for holdings in held))
+    return replace(held[0], position=united, state=())  # nobody's state has it all
 
 
 def _refuse_lost_tail(facts: Sequence[MemberFacts], wanted: GtidPosition | None) -> None:
     for fact in facts:
         if not fact.is_primary or fact.holdings is None or wanted is None:
             continue
+        error = fact.holdings.wanted_error
+        if error is not None and error.code == "MR-1033":
+            raise error
         if not fact.holdings.position.includes(wanted):
             raise Fatal(
                 "MR-1033",

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from millrace.errors import Fatal, MillraceError
-from producer.source.binlog_files import find_file, list_binlog_files
+from producer.source.binlog_files import ask_binlog_state, find_file, list_binlog_files
 from producer.source.connection import Login, Row, SourceConnection, Value
 from producer.source.identity import Identity, ask_identity
 from schemas.documents.model import Member
-from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet, parse_gtid_set
+from schemas.gtid import Flavour, GtidPosition, MariadbGtid, MariadbGtidSet, parse_gtid_set
 
 VARIABLES = (
     "log_bin",
@@ -49,6 +49,9 @@ class Holdings:
     files: Mapping[str, int]
     oldest_before: GtidPosition
     wanted_error: MillraceError | None  # why the first wanted transaction can't be had here
+    state: tuple[
+        MariadbGtid, ...
+    ] = ()  # MariaDB: the last GTID of each domain and server in its binlog
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +123,10 @@ def _ask_position_again(fact: MemberFacts, login: Login) -> MemberFacts:
     try:
         with SourceConnection.connect(fact.member, login) as connection:
             position = ask_position(connection, fact.identity.flavour)
+            state = _ask_state(connection, fact.identity.flavour)
     except MillraceError as error:
         return MemberFacts(fact.member, error=error)
-    return replace(fact, holdings=replace(fact.holdings, position=position))
+    return replace(fact, holdings=replace(fact.holdings, position=position, state=state))
 
 
 def ask_position(connection: SourceConnection, flavour: Flavour) -> GtidPosition:
@@ -137,6 +141,10 @@ def ask_position(connection: SourceConnection, flavour: Flavour) -> GtidPosition
     executed = MariadbGtidSet.parse(_text(row["executed"])).gtids()
     quiet = (gtid for gtid in executed if logged.last(gtid.domain) is None)  # since it was rebuilt
     return MariadbGtidSet.of([*logged.gtids(), *quiet])
+
+
+def _ask_state(connection: SourceConnection, flavour: Flavour) -> tuple[MariadbGtid, ...]:
+    return ask_binlog_state(connection) if flavour is Flavour.MARIADB else ()
 
 
 def _ask_variables(connection: SourceConnection) -> dict[str, str]:
@@ -156,7 +164,8 @@ def _ask_holdings(
             find_file(connection, flavour=flavour, wanted=wanted)
     except MillraceError as error:
         wanted_error = error
-    return Holdings(ask_position(connection, flavour), files, oldest.before, wanted_error)
+    position, state = ask_position(connection, flavour), _ask_state(connection, flavour)
+    return Holdings(position, files, oldest.before, wanted_error, state)
 
 
 def _ask_replication(connection: SourceConnection, flavour: Flavour) -> Replication | None:

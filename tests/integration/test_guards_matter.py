@@ -115,6 +115,11 @@ def statements_are_passed_over(patch: Patch) -> None:
     patch.setattr(events, "classify", careless)
 
 
+def a_sequence_is_enough(patch: Patch) -> None:
+    """Whose transaction stands at the last sequence of what is done is not asked."""
+    patch.setattr(binlog_files, "_refuse_other_history", lambda *_, **__: None)
+
+
 def servers_without_tls_are_talked_to(patch: Patch) -> None:
     """A connection goes on in the clear where the server offers nothing else."""
     patch.setattr(sources, "_tls_context", lambda _: None)
@@ -310,6 +315,16 @@ def overwriting(at: Place) -> None:
 
 
 GUARDS = [
+    Guard(
+        "a MariaDB's last GTID is its own",
+        a_sequence_is_enough,
+        lambda at: (
+            members.test_a_member_that_logged_another_in_the_place_of_what_is_done_is_refused(
+                at.source
+            )
+        ),
+        NOT_TOLD,
+    ),
     Guard(
         "a phase of an ALTER is refused",
         phases_are_statements,

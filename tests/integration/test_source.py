@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -490,3 +491,29 @@ def test_a_domain_that_begins_deep_in_a_file_is_complete(new_server: NewServer) 
         for page in (2, 3, 1000):
             found = find_file(connection, flavour=server.flavour, wanted=None, page_events=page)
             assert str(found.before) == "6-1-30,8-1-80"
+
+
+DOMAINS = count(4711)
+
+
+def test_a_member_that_logged_another_in_the_place_of_what_is_done_is_refused(
+    mariadb_server: DatabaseServer,
+) -> None:
+    """Promoted without the last one, it gave the number again, under its own id, and went on behind it."""
+    server, login, domain = mariadb_server, login_of(mariadb_server), next(DOMAINS)
+    before = str(position_of(server))
+    for number, statement in ((1, "CREATE"), (2, "DROP"), (2, "CREATE"), (2, "DROP")):
+        session = [f"SET gtid_domain_id = {domain}", f"SET server_id = {number}"]
+        run_in_session(server, [*session, f"{statement} DATABASE other_history"])
+
+    def asked(last: str) -> Member:
+        wanted = parse_gtid_set(Flavour.MARIADB, f"{before},{domain}-{last}")
+        return choose(ask_members([member_of(server)], login, wanted=wanted), wanted=wanted).member
+
+    for done in ("1-1", "2-2", "2-4"):
+        assert asked(done) == member_of(server)
+    for lost in ("1-2", "1-4", "3-1", "2-5"):
+        with pytest.raises(Fatal) as caught:
+            asked(lost)
+        assert caught.value.code == "MR-1033"
+        assert f"{domain}-{lost}" in caught.value.message

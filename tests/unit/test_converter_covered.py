@@ -30,3 +30,26 @@ def test_damage_in_a_transaction_that_is_passed_over_keeps_its_code() -> None:
         list(run.batches())
     assert raised.value.code == "MR-2004"
     assert "gtid" not in raised.value.context
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_another_servers_transaction_in_the_place_of_the_last_one_is_not_passed_over(
+    number: int,
+) -> None:
+    """MariaDB's new primary gave the number again that the lost one had given: its rows are in nobody's topic."""
+    file = BinlogFile(mariadb=True)
+    for _ in range(3):
+        file.transaction(ending="ddl")
+    files = {"mysql-bin.000001": file.data}
+
+    def convert(server: int) -> int:
+        done = parse_gtid_set(Flavour.MARIADB, f"0-{server}-{number}")
+        progress = Progress(done, None, 0)
+        run = Conversion(FileReader(files), progress=progress, flavour=Flavour.MARIADB)
+        return len(run.statements())
+
+    assert convert(1) == 3 - number
+    with pytest.raises(Fatal) as raised:
+        convert(2)
+    assert raised.value.code == "MR-1033"
+    assert f"mysql-bin.000001:{file.ends[number - 1]}" in str(raised.value.context["coordinates"])

@@ -21,6 +21,7 @@ from producer.publisher.audit import Audit
 from producer.relay import layout, reader
 from producer.relay.log import RelayLog
 from producer.relay.reader import RelayReader
+from producer.source import choice
 from schemas.coordinates import Coordinates
 from schemas.documents import text as document_text
 from schemas.registry import service
@@ -32,6 +33,7 @@ from tests.unit import test_publisher as publisher
 from tests.unit import test_registry_requests as requests
 from tests.unit import test_relay_damage as damage
 from tests.unit import test_relay_log as relay
+from tests.unit import test_source_choice as choosing
 from tests.unit import test_topic_verify as verifying
 from zk.election import Reign
 from zk.session import Change
@@ -110,6 +112,11 @@ def holds_are_not_asked(patch: Patch) -> None:
 
 
 # ---- who decides -------------------------------------------------------------------------------------
+
+
+def a_sequence_is_enough(patch: Patch) -> None:
+    """Of a MariaDB member that is behind its primary only how far is asked."""
+    patch.setattr(choice, "is_logged", lambda *_: True)
 
 
 def a_reign_is_not_checked(patch: Patch) -> None:
@@ -229,6 +236,12 @@ GUARDS = [
         holds_are_not_asked,
         relay.test_purge_deletes_a_prefix_and_never_what_is_held,
         "held files were deleted",
+    ),
+    Guard(
+        "a member's last GTID is its primary's",
+        a_sequence_is_enough,
+        lambda _: choosing.test_mariadb_positions_are_compared_by_domain(),
+        "0-2-90",
     ),
     Guard(
         "an assignment is committed under its reign",

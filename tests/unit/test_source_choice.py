@@ -12,7 +12,7 @@ from producer.source.identity import Identity
 from producer.source.inventory import Holdings, MemberFacts, Replication, ask_flavour
 from producer.source.preflight import check_settings
 from schemas.documents.model import Member, Tls, TlsMode
-from schemas.gtid import Flavour, parse_gtid_set
+from schemas.gtid import Flavour, parse_binlog_state, parse_gtid_set
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 OTHER = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -215,12 +215,27 @@ def test_the_flavour_is_waited_for_while_a_member_may_come_back(
 
 def test_mariadb_positions_are_compared_by_domain() -> None:
     """Missing sequences are counted; a sequence beyond the primary's, or another server's at its place, is errant."""
-    primary = gtids("0-1-100,1-1-50", Flavour.MARIADB)
-    assert count_missing(primary, gtids("0-1-90", Flavour.MARIADB)) == 60
-    assert find_errant(gtids("0-1-90", Flavour.MARIADB), primary) == ""
-    assert find_errant(gtids("0-2-101", Flavour.MARIADB), primary) == "0-2-101"
-    assert find_errant(gtids("0-2-100", Flavour.MARIADB), primary) == "0-2-100"
-    assert find_errant(gtids("7-1-1", Flavour.MARIADB), primary) == "7-1-1"
+    primary = mariadb("0-1-100,1-1-50", state="0-3-80,0-1-100,1-1-50")
+    assert count_missing(primary.position, gtids("0-1-90", Flavour.MARIADB)) == 60
+    for text, errant in (
+        ("0-1-90", ""),
+        ("0-3-80", ""),
+        ("0-2-101", "0-2-101"),
+        ("0-2-100", "0-2-100"),
+        ("7-1-1", "7-1-1"),
+        ("0-2-90,1-1-50", "0-2-90"),
+        ("0-3-81", "0-3-81"),
+    ):
+        assert find_errant(gtids(text, Flavour.MARIADB), primary) == errant
+    rebuilt = mariadb("0-1-100", state="0-1-100", before="0-4-90")
+    assert find_errant(gtids("0-2-90", Flavour.MARIADB), rebuilt) == ""  # nobody can tell
+    assert find_errant(gtids("0-2-91", Flavour.MARIADB), rebuilt) == "0-2-91"
+
+
+def mariadb(position: str, *, state: str, before: str = "") -> Holdings:
+    """What a MariaDB has."""
+    known, earlier = gtids(position, Flavour.MARIADB), gtids(before, Flavour.MARIADB)
+    return Holdings(known, {"b.000001": 1}, earlier, None, parse_binlog_state(state))
 
 
 @pytest.mark.parametrize(
