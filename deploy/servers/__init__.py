@@ -1,8 +1,8 @@
 """Real servers on loopback for tests, demonstration and the local stack.
 
 ``DatabaseServer`` (either flavour), ``start_set`` (primary and replicas), ``KafkaServer``, ``KafkaCluster``,
-``ZooKeeperServer``: each is started in a folder that the caller gives, on ports that the system chose, and dies with
-the process that started it.
+``ZooKeeperServer``, ``ZooKeeperEnsemble``: each is started in a folder that the caller gives, on ports that the
+system chose, and dies with the process that started it.
 """
 
 from deploy.servers.database import DatabaseServer, ServerOptions
@@ -11,6 +11,7 @@ from deploy.servers.dialect import Account
 from deploy.servers.kafka import KafkaServer
 from deploy.servers.kafka_cluster import KafkaCluster
 from deploy.servers.zookeeper import ZooKeeperServer
+from deploy.servers.zookeeper_ensemble import ZooKeeperEnsemble
 
 __all__ = [
     "Account",
@@ -19,6 +20,7 @@ __all__ = [
     "KafkaCluster",
     "KafkaServer",
     "ServerOptions",
+    "ZooKeeperEnsemble",
     "ZooKeeperServer",
     "start_set",
 ]

@@ -1,0 +1,146 @@
+"""An ensemble of three: any of its servers may go, the leader too; without a majority tasks go on DEGRADED."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deploy.servers import ZooKeeperEnsemble, ZooKeeperServer
+from millrace.errors import Retryable
+from schemas.documents import TaskDocument
+from schemas.status import TaskState
+from tests.control import ScriptedRunner, a_capture, ensemble_of, scheduled, supervised
+from tests.waiting import eventually
+from zk import lease
+from zk.ensemble import Ensemble
+from zk.epoch import COUNTER_BITS, epoch_of
+from zk.runner import HeldLease
+from zk.session import Session
+from zk.store import Store
+
+pytestmark = pytest.mark.chaos
+
+PATIENT_S = 60.0  # three JVMs beside everything else
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
+    """Servers of this test's own."""
+    made = ZooKeeperEnsemble(tmp_path)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.discard()
+
+
+@pytest.fixture
+def ensemble(three: ZooKeeperEnsemble) -> Ensemble:
+    """Sessions that outlive an election."""
+    return replace(ensemble_of(three.hosts), session_timeout_s=10.0)
+
+
+def _leader(three: ZooKeeperEnsemble) -> ZooKeeperServer | None:
+    leaders = [server for server in three.servers.values() if server.mode() == "leader"]
+    return leaders[0] if leaders else None
+
+
+def _create(session: Session, ensemble: Ensemble, name: str) -> bool:
+    try:
+        Store(session, ensemble.tree).create_task(a_capture(name))
+    except Retryable:
+        return False  # its server went with its leader; creating the same again is fine
+    return True
+
+
+def _each_leader_goes(session: Session, ensemble: Ensemble, three: ZooKeeperEnsemble) -> list[int]:
+    """The epoch of a task that runs, then of one that is created after each leader's death; none is disturbed."""
+    runner = ScriptedRunner()
+    names = ["shop-capture"]
+    with (
+        ensemble.session() as own,
+        ensemble.session() as of_scheduler,
+        supervised(own, ensemble.tree, runner),
+        scheduled(of_scheduler, ensemble.tree),
+    ):
+        eventually(lambda: runner.alive == set(names), timeout_s=PATIENT_S)
+        for number in three.servers:
+            gone = _leader(three)
+            assert gone is not None
+            gone.kill()
+            eventually(lambda: _leader(three) is not None, timeout_s=PATIENT_S, what="a new leader")
+            names.append(f"shop-{number}")
+            eventually(lambda: _create(session, ensemble, names[-1]), timeout_s=PATIENT_S)
+            eventually(lambda: runner.alive == set(names), timeout_s=PATIENT_S)
+            gone.start()
+        assert own.incarnation == 0
+        assert runner.ends == []
+    assert [name for name, _ in runner.starts] == names
+    return [epoch for _, epoch in runner.starts]
+
+
+def test_any_server_of_an_ensemble_may_go_and_no_task_is_disturbed(
+    session: Session, ensemble: Ensemble, three: ZooKeeperEnsemble
+) -> None:
+    """Each leader is killed in turn: what runs goes on under its epoch, what is new gets a greater one."""
+    epochs = _each_leader_goes(session, ensemble, three)
+    assert epochs == sorted(set(epochs))
+
+
+def test_without_the_elections_in_it_an_epoch_is_no_greater_behind_one(
+    session: Session,
+    ensemble: Ensemble,
+    three: ZooKeeperEnsemble,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each leader numbers its changes anew: the counter alone says nothing."""
+    counter_max = 2**COUNTER_BITS - 1
+
+    def counter_alone(czxid: int, *, generation: int) -> int:
+        return epoch_of(czxid & counter_max, generation=generation)
+
+    monkeypatch.setattr(lease, "epoch_of", counter_alone)
+    epochs = _each_leader_goes(session, ensemble, three)
+    assert epochs != sorted(set(epochs))
+
+
+def test_without_a_majority_tasks_go_on_degraded_and_recover(
+    session: Session, ensemble: Ensemble, three: ZooKeeperEnsemble
+) -> None:
+    """Two of three are gone: the third serves nobody. They come back: the task runs under the epoch it has."""
+    ticks = 0
+
+    def script(_task: TaskDocument, held: HeldLease, stop: threading.Event) -> None:
+        nonlocal ticks
+        while not stop.wait(0.01):
+            assert held.is_held()
+            ticks += 1
+
+    runner = ScriptedRunner(script)
+    with (
+        ensemble.session() as own,
+        ensemble.session() as of_scheduler,
+        supervised(own, ensemble.tree, runner) as supervisor,
+        scheduled(of_scheduler, ensemble.tree),
+    ):
+
+        def is_(state: TaskState) -> bool:
+            report = supervisor.reports().get("shop-capture")
+            return report is not None and report.state is state
+
+        eventually(lambda: is_(TaskState.RUNNING), timeout_s=PATIENT_S)
+        gone = [three.servers[1], three.servers[2]]
+        for server in gone:
+            server.kill()
+        eventually(lambda: is_(TaskState.DEGRADED), timeout_s=PATIENT_S)
+        assert supervisor.reports()["shop-capture"].code == "MR-4001"
+        during = ticks
+        eventually(lambda: ticks > during + 50, timeout_s=PATIENT_S)
+        eventually(lambda: not three.servers[3].mode(), timeout_s=PATIENT_S, what="it gives up")
+        for server in gone:
+            server.launch()
+        eventually(lambda: is_(TaskState.RUNNING), timeout_s=PATIENT_S)
+        assert runner.overlaps == []
+        assert len(runner.starts) == 1
