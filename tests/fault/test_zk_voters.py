@@ -22,6 +22,7 @@ from zk.store import Store
 
 pytestmark = pytest.mark.chaos
 
+CHANGES = 1000
 PATIENT_S = 60.0  # three JVMs beside everything else
 
 
@@ -101,6 +102,8 @@ def test_without_the_elections_in_it_an_epoch_is_no_greater_behind_one(
     def counter_alone(czxid: int, *, generation: int) -> int:
         return epoch_of(czxid & counter_max, generation=generation)
 
+    for number in range(CHANGES):  # the first leader counts far
+        session.create(f"{ensemble.tree.root}/changes/{number}", b"")
     monkeypatch.setattr(lease, "epoch_of", counter_alone)
     epochs = _each_leader_goes(session, ensemble, three)
     assert epochs != sorted(set(epochs))
