@@ -449,13 +449,19 @@ class RelayLog:
         except (OSError, Retryable):
             self._distrust(file)
             raise
+        except Fatal:  # what the bytes say, not the disk: they stay as they came
+            self._let_go(file)
+            raise
         try:
             self._write_meta(file, self.position(), is_durable=True)
         finally:
-            with self.condition, self._fd_lock:
-                self._closed_ends[str(file.subdir), file.name] = file.end
-                self._file = None
-                self.disk.close(file.fd)
+            self._let_go(file)
+
+    def _let_go(self, file: OpenFile) -> None:
+        with self.condition, self._fd_lock:
+            self._closed_ends[str(file.subdir), file.name] = file.end
+            self._file = None
+            self.disk.close(file.fd)
 
     def _distrust(self, file: OpenFile) -> None:
         """After a failed fsync the kernel may drop what it could not write: keep only what was synced before."""

@@ -5,16 +5,18 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.relay import layout
 from producer.relay import log as relay_log
 from producer.relay.log import RelayLog
+from producer.relay.runs import new_runs
 from schemas.gtid import Flavour
 from tests.relay import read_everything
 from tests.relay_disk import Fault, FaultyFiles, Op, Tree, crash_states, lay_tree
-from tests.relay_writer import StepSync, Writer, three_files, whole_ends
+from tests.relay_writer import NAMES, StepSync, Writer, three_files, whole_ends
 
 FILES = three_files()
 ENDS = {name: whole_ends(content) for name, content in FILES.items()}
@@ -107,6 +109,30 @@ def test_any_operation_of_the_disk_may_fail(memory_path: Path, is_lasting: bool)
             assert_goes_on(root)
     assert open_files(memory_path) == []
     assert told > (30 if is_lasting else 100)
+
+
+def test_a_log_that_ends_by_what_its_bytes_say_leaves_no_descriptor(memory_path: Path) -> None:
+    """A sequence that goes back ends the sync thread with a Fatal; the file stays as it came."""
+    disk = FaultyFiles(memory_path)
+    files = {NAMES[0]: three_files(mariadb=True)[NAMES[0]]}
+    writer = Writer(memory_path, files, disk, mariadb=True, is_split=False)
+    relay = RelayLog.open(memory_path, flavour=Flavour.MARIADB, disk=disk)
+    writer.go_on(relay)
+    end = relay.end()
+    assert end is not None
+    goes_back = new_runs()[:1]  # sequence 0 of domain 0
+
+    def go_back() -> None:
+        for _ in range(4):  # at every third the sync thread looks, and the next write is told
+            relay.append(np.zeros(1, np.uint8), end=end.pos, last_group_at=0, runs=goes_back)
+
+    with pytest.raises(Fatal, match="MR-6002"):
+        go_back()
+    with suppress(Fatal):
+        relay.close()
+    assert not disk.open_fds
+    assert open_files(memory_path) == []
+    assert relay.path(end).read_bytes().startswith(files[NAMES[0]])
 
 
 def error_of(writer: Writer) -> MillraceError | None:
