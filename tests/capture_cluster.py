@@ -38,8 +38,9 @@ from schemas.documents import (
 )
 from schemas.record import RowRecord, SchemaBook, decode_record
 from schemas.status import TaskReport, TaskState
-from tests.control import supervised
+from tests.control import QUICK, supervised
 from tests.waiting import eventually
+from zk.backoff import Pace
 from zk.ensemble import Ensemble
 from zk.runner import HeldLease, Report, TaskRunner
 from zk.session import Session, SessionState
@@ -126,6 +127,7 @@ class Source:
         wanted = len(self.followed.look().ids) + rows
         eventually(
             lambda: len(self.followed.look().ids) >= wanted,
+            timeout_s=120,
             every_s=0.05,
             what=f"{rows} more rows of {self.name}, after {len(self.followed.ids)}",
         )
@@ -138,6 +140,7 @@ class Source:
         """Everything written stands in the topic, in order, once."""
         eventually(
             lambda: len(self.followed.look().ids) >= self.written,
+            timeout_s=120,
             every_s=0.05,
             what=f"{self.written} rows of {self.name}, not {len(self.followed.ids)}",
         )
@@ -253,7 +256,7 @@ class CaptureCluster:
             store.create_task(task)
 
     @contextmanager
-    def worker(self, session: Session, name: str) -> Iterator["Worker"]:
+    def worker(self, session: Session, name: str, *, pace: Pace = QUICK) -> Iterator["Worker"]:
         """A capture worker in this process, over this session."""
         tree = self.ensemble.tree
         runner = CaptureRunner(
@@ -262,7 +265,7 @@ class CaptureCluster:
             name,
         )
         witness = Witness(runner, session)
-        with supervised(session, tree, witness, name=name) as supervisor:
+        with supervised(session, tree, witness, name=name, pace=pace) as supervisor:
             yield Worker(supervisor, witness)
 
     @contextmanager
@@ -293,7 +296,7 @@ class CaptureCluster:
         """What `millrace status` would say."""
         return {v.name: v.report for v in views(read_cluster(session, self.ensemble.tree))}
 
-    def run_all(self, session: Session, *, timeout_s: float = 90.0) -> dict[str, TaskReport]:
+    def run_all(self, session: Session, *, timeout_s: float = 180.0) -> dict[str, TaskReport]:
         """Until every task runs; the reports."""
 
         def all_run() -> bool:

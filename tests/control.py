@@ -1,6 +1,9 @@
 """Control without rows: documents, a runner that moves nothing, and workers as threads or processes.
 
 A ``ScriptedRunner`` does what a test tells it and keeps a journal of what it saw.
+
+Sessions outlive whatever a busy machine does to them: a test that wants one to end says so (``end_session_at``), or
+gives it the brief timeout, and then nothing may depend on its not having ended before.
 """
 
 import threading
@@ -32,8 +35,11 @@ from zk.session import Session
 from zk.supervisor import Supervisor
 from zk.tree import Tree
 
-QUICK = Pace(first_try_s=0.05, longest_try_s=0.4, steady_s=5.0, report_s=0.1, stop_s=5.0)
-SESSION_TIMEOUT_S = 2.0
+QUICK = Pace(first_try_s=0.05, longest_try_s=0.4, steady_s=5.0, report_s=0.1, stop_s=60.0)
+SESSION_TIMEOUT_S = 30.0
+BRIEF_S = (
+    4.0  # of a session that has to find out for itself that nobody answers, or that it is over
+)
 
 
 def ensemble_of(hosts: str) -> Ensemble:
@@ -142,8 +148,15 @@ def _looping(run: Callable[[threading.Event], bool], wake: Callable[[], None]) -
     finally:
         stop.set()
         wake()
-        thread.join(timeout=20)
+        thread.join(timeout=120)
     assert results == [True], "the loop did not end in order"
+
+
+def end_session_at(ensemble: Ensemble, session: Session, path: str) -> None:
+    """As if whoever made this node had been silent for a session timeout; ``session`` is for looking."""
+    node = session.get(path)
+    if node is not None:
+        end_session(ensemble.hosts, node.ephemeral_owner)
 
 
 def end_session(hosts: str, session_id: int) -> None:
@@ -153,7 +166,7 @@ def end_session(hosts: str, session_id: int) -> None:
     constant of the source (ZooKeeperServer.generatePasswd).
     """
     twin = KazooClient(hosts=hosts, client_id=(session_id, _secret_of(session_id)))
-    twin.start(timeout=10)
+    twin.start(timeout=30)
     twin.stop()
     twin.close()
 

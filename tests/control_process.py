@@ -4,7 +4,7 @@
     python -m tests.control_process scheduler NAME
 
 The runner writes a line to the journal (one ``write`` each) when it starts, ends, and sees its lease lost:
-``start TASK EPOCH``, ``end TASK EPOCH``. ``MILLRACE_TEST_STUCK=1`` makes it ignore its stop.
+``start TASK EPOCH``, ``end TASK EPOCH``. ``MILLRACE_TEST_STUCK=1`` makes it ignore its stop, which is soon told then.
 """
 
 import os
@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millrace import log
@@ -40,7 +40,7 @@ class JournalRunner:
         self._note(f"start {task.name} {lease.epoch}")
         report(TaskReport(TaskState.RUNNING))
         stop.wait()
-        if os.environ.get("MILLRACE_TEST_STUCK"):
+        if _is_stuck():
             threading.Event().wait()
         self._note(f"end {task.name} {lease.epoch}")
 
@@ -56,7 +56,12 @@ def main(arguments: list[str]) -> int:
     if what == "scheduler":
         return run_scheduler(name=name)
     runner = JournalRunner(Path(rest[0]))
-    return run_worker(TaskKind.CAPTURE, lambda _store: runner, name=name, pace=QUICK)
+    pace = replace(QUICK, stop_s=1.0) if _is_stuck() else QUICK
+    return run_worker(TaskKind.CAPTURE, lambda _store: runner, name=name, pace=pace)
+
+
+def _is_stuck() -> bool:
+    return bool(os.environ.get("MILLRACE_TEST_STUCK"))
 
 
 @dataclass
@@ -82,7 +87,7 @@ class ControlProcess:
     def end(self) -> int:
         """SIGTERM, and its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=120)
 
 
 @contextmanager

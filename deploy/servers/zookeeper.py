@@ -1,6 +1,7 @@
 """A ZooKeeper server of our own (3.9, from PySpark's jars), loopback only: standalone, or one of an ensemble.
 
 The tick is half a second, so that a session may be as short as one second: a test of a lost worker need not wait long.
+It may be as long as a minute, too: no pause of a busy machine ends it then.
 After ``kill``, ``start`` goes on with the same data and port: sessions survive it.
 """
 
@@ -19,8 +20,10 @@ from millrace.java import ClassData, java_program
 START_S = 60.0
 HEAP_MB = 96
 TICK_MS = 500
+SESSION_MS_MAX = 60_000  # ZooKeeper itself would grant 20 ticks at most
 _CONFIGURATION = """\
 tickTime={tick_ms}
+maxSessionTimeout={session_ms_max}
 dataDir={data_dir}
 clientPort={port}
 clientPortAddress=127.0.0.1
@@ -86,7 +89,10 @@ class ZooKeeperServer(Server):
         data_dir.mkdir(parents=True, exist_ok=True)
         configuration = self.folder / "zoo.cfg"
         text = _CONFIGURATION.format(
-            tick_ms=TICK_MS, data_dir=property_value(data_dir), port=self.port
+            tick_ms=TICK_MS,
+            session_ms_max=SESSION_MS_MAX,
+            data_dir=property_value(data_dir),
+            port=self.port,
         )
         if self._voters is not None:
             (data_dir / "myid").write_text(str(self._voters.number))

@@ -10,6 +10,7 @@ import pytest
 
 from deploy.servers import DatabaseServer, KafkaServer
 from tests.capture_cluster import CaptureCluster, Fence
+from tests.control import end_session_at
 from tests.control_process import launched
 from tests.waiting import eventually
 from zk.election import leader_of
@@ -43,17 +44,18 @@ def test_a_scheduler_killed_between_two_assignments_moves_no_task_and_a_killed_w
         cluster.create(session)
         doomed = enter(cluster.worker_process("c"))
         others = [enter(cluster.worker(enter(ensemble.session()), name)) for name in "ab"]
-        eventually(lambda: len(_workers(session, ensemble)) == 3, timeout_s=60)
+        eventually(lambda: len(_workers(session, ensemble)) == 3)
 
         armed = {"MILLRACE_FAULT": "zk.scheduler.between_commits:kill@2"}
         first = enter(
             launched(ensemble, "scheduler", name="s1", folder=tmp_path, environment=armed)
         )
-        assert first.process.wait(timeout=40) == -signal.SIGKILL
+        assert first.process.wait(timeout=120) == -signal.SIGKILL
         early = dict(read_cluster(session, ensemble.tree).assigned)
         assert len(early) == 2
+        end_session_at(ensemble, session, ensemble.tree.leader)
         enter(launched(ensemble, "scheduler", name="s2", folder=tmp_path))
-        eventually(lambda: leader_of(session, ensemble.tree) == "s2", timeout_s=40)
+        eventually(lambda: leader_of(session, ensemble.tree) == "s2")
 
         cluster.run_all(session)
         before = dict(read_cluster(session, ensemble.tree).assigned)
@@ -65,6 +67,8 @@ def test_a_scheduler_killed_between_two_assignments_moves_no_task_and_a_killed_w
         assert all(len(found) == 1 for found in fences.values())
 
         doomed.send_signal(signal.SIGKILL)
+        doomed.wait()
+        end_session_at(ensemble, session, ensemble.tree.worker("c"))
         eventually(lambda: all(len(worker.witness.starts) == 3 for worker in others))
         after = cluster.run_all(session)
         for name, source in cluster.sources.items():

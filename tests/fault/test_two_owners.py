@@ -20,7 +20,7 @@ from schemas.documents import CaptureTask
 from schemas.gtid import Flavour
 from schemas.status import TaskState
 from tests.capture_cluster import CaptureCluster, Fence, Source
-from tests.control import end_session, scheduled
+from tests.control import BRIEF_S, QUICK, end_session, end_session_at, scheduled
 from tests.line import Line
 from tests.waiting import eventually
 from zk.ensemble import Ensemble
@@ -59,9 +59,11 @@ def test_a_worker_cut_off_from_zookeeper_alone_is_fenced_by_kafka_and_lets_its_s
     held; when its line heals it is a worker again, and writes nothing more."""
     ensemble = cluster.ensemble
     cluster.create(session)
+    # a reset line is known at once to be down, one that swallows only by silence
+    timeout_s = ensemble.session_timeout_s if how == "cut" else BRIEF_S
     with (
         Line(int(ensemble.hosts.rpartition(":")[2])) as line,
-        replace(ensemble, hosts=line.hosts).session() as cut_off,
+        replace(ensemble, hosts=line.hosts, session_timeout_s=timeout_s).session() as cut_off,
         ensemble.session() as of_second,
         ensemble.session() as of_scheduler,
         scheduled(of_scheduler, ensemble.tree),
@@ -71,6 +73,7 @@ def test_a_worker_cut_off_from_zookeeper_alone_is_fenced_by_kafka_and_lets_its_s
         source.goes_on()
         line.cut() if how == "cut" else line.swallow()
         eventually(lambda: first.supervisor.reports()[source.name].state is TaskState.DEGRADED)
+        end_session_at(ensemble, session, ensemble.tree.owner(source.name))
         eventually(lambda: session.get(ensemble.tree.owner(source.name)) is None)
         source.goes_on()
         assert first.witness.ends == []
@@ -84,7 +87,7 @@ def test_a_worker_cut_off_from_zookeeper_alone_is_fenced_by_kafka_and_lets_its_s
             assert set(_codes(fenced.error)) & {"MR-3003", "MR-3010", "MR-3002"}
             assert isinstance(fenced.error, Fenced) or _codes(fenced.error)[0] == "MR-4001"
             assert (fenced.is_held, fenced.session) == (True, SessionState.SUSPENDED)
-            assert "waits for its lease" in first.supervisor.reports()[source.name].why
+            eventually(lambda: "waits for its lease" in first.supervisor.reports()[source.name].why)
 
             line.heal()
             eventually(lambda: session.get(ensemble.tree.worker("first")) is not None)
@@ -125,6 +128,7 @@ def test_without_one_transactional_id_a_cut_off_owner_writes_behind_its_successo
         cluster.run_all(session)
         source.goes_on()
         line.cut()
+        end_session_at(ensemble, session, ensemble.tree.owner(source.name))
         eventually(lambda: session.get(ensemble.tree.owner(source.name)) is None)
         with cluster.worker(of_second, "second"):
             eventually(lambda: _harms(source) & {Check.OWNER, Check.SEQ, Check.ONCE})
@@ -137,6 +141,7 @@ def test_two_tasks_that_meet_on_one_topic_fence_each_other_and_harm_no_record(
     topic stays whole, and when one task is deleted the other goes on."""
     ensemble = cluster.ensemble
     cluster.create(session)
+    tireless = replace(QUICK, fenced_max=10_000)  # neither is blocked before the test has looked
     _, task = cluster.documents(source)
     bootstrap = task.output.bootstrap.replace("127.0.0.1", "127.1")
     assert bootstrap != task.output.bootstrap
@@ -145,12 +150,14 @@ def test_two_tasks_that_meet_on_one_topic_fence_each_other_and_harm_no_record(
         ensemble.session() as own,
         ensemble.session() as of_scheduler,
         scheduled(of_scheduler, ensemble.tree),
-        cluster.worker(own, "only") as worker,
+        cluster.worker(own, "only", pace=tireless) as worker,
     ):
         cluster.run_all(session)
         source.goes_on()
         Store(session, ensemble.tree).create_task(twin)
-        eventually(lambda: len(source.fences()) >= 3, timeout_s=60, what="each has owned the topic")
+        eventually(
+            lambda: len(source.fences()) >= 3, timeout_s=120, what="each has owned the topic"
+        )
         assert {name for name, _ in worker.witness.starts} == {task.name, twin.name}
         Store(session, ensemble.tree).delete(twin.name)
         source.goes_on()
@@ -194,9 +201,10 @@ def test_after_the_loss_of_the_ensemble_no_older_epoch_wins(
     ensemble = cluster.ensemble
     raise_generation(session, ensemble.tree)
     cluster.create(session)
+    brief = replace(ensemble, session_timeout_s=BRIEF_S)
     with (
-        ensemble.session() as own,
-        ensemble.session() as of_scheduler,
+        brief.session() as own,
+        brief.session() as of_scheduler,
         scheduled(of_scheduler, ensemble.tree),
         cluster.worker(own, "only"),
     ):

@@ -14,7 +14,7 @@ from millrace.errors import Retryable
 from schemas.documents import TaskDocument
 from schemas.status import TaskState
 from tests.control import (
-    SESSION_TIMEOUT_S,
+    BRIEF_S,
     ScriptedRunner,
     a_capture,
     a_set,
@@ -60,11 +60,8 @@ def test_tasks_go_on_degraded_while_the_ensemble_is_away_and_recover(
             ticks += 1
 
     runner = ScriptedRunner(script)
-    patient = replace(
-        ensemble, session_timeout_s=10.0
-    )  # however slow the machine, it is back in time
     with (
-        patient.session() as own,
+        ensemble.session() as own,
         ensemble.session() as of_scheduler,
         supervised(own, ensemble.tree, runner) as supervisor,
         scheduled(of_scheduler, ensemble.tree),
@@ -133,24 +130,31 @@ def test_a_frozen_ensemble_disturbs_nothing_for_good(
     """Frozen for longer than every session: afterwards the task goes on undisturbed, or was ended and begun anew under
     a greater epoch, as the ensemble decides who came first; never both."""
     runner = ScriptedRunner()
+    brief = replace(ensemble, session_timeout_s=BRIEF_S)
     with (
-        ensemble.session() as own,
-        ensemble.session() as of_scheduler,
+        brief.session() as own,
+        brief.session() as of_scheduler,
         supervised(own, ensemble.tree, runner) as supervisor,
         scheduled(of_scheduler, ensemble.tree),
     ):
         eventually(lambda: _seen_running(session, ensemble))
+        before = list(runner.ends)
         frozen_at_s = time.monotonic()
         new_zookeeper.pause()
         eventually(lambda: _is(supervisor, TaskState.DEGRADED))
-        eventually(lambda: time.monotonic() - frozen_at_s > 2 * SESSION_TIMEOUT_S)
-        assert runner.ends == []
+        eventually(lambda: time.monotonic() - frozen_at_s > 1.2 * BRIEF_S)
+        assert runner.ends == before
         new_zookeeper.resume()
-        eventually(lambda: _seen_running(session, ensemble), timeout_s=30)
+
+        def all_but_the_last_have_ended() -> bool:
+            """A status of before may still say that it runs when its run is about to end."""
+            ended = [epoch for _, epoch in runner.ends]
+            return ended == runner.epochs("shop-capture")[:-1] and _seen_running(session, ensemble)
+
+        eventually(all_but_the_last_have_ended)
         assert runner.overlaps == []
         epochs = runner.epochs("shop-capture")
         assert epochs == sorted(set(epochs))
-        assert [epoch for _, epoch in runner.ends] == epochs[:-1]
 
 
 def test_a_rebuilt_ensemble_is_joined_by_who_knew_the_former_one(
@@ -160,25 +164,27 @@ def test_a_rebuilt_ensemble_is_joined_by_who_knew_the_former_one(
     gives are smaller epochs: see `test_after_the_loss_of_the_ensemble_no_older_epoch_wins`."""
     runner = ScriptedRunner()
     raise_generation(session, ensemble.tree)
+    brief = replace(ensemble, session_timeout_s=BRIEF_S)
     with (
-        ensemble.session() as own,
-        ensemble.session() as of_scheduler,
+        brief.session() as own,
+        brief.session() as of_scheduler,
         supervised(own, ensemble.tree, runner) as supervisor,
         scheduled(of_scheduler, ensemble.tree),
     ):
         eventually(lambda: _seen_running(session, ensemble))
+        first, ends = runner.epochs("shop-capture")[-1], list(runner.ends)
         new_zookeeper.lose_everything()
-        assert runner.ends == []
+        incarnation = own.incarnation
+        assert runner.ends == ends
         new_zookeeper.start()
-        eventually(lambda: own.incarnation == 1 and supervisor.reports() == {})
+        eventually(lambda: own.incarnation > incarnation and supervisor.reports() == {})
         with ensemble.session() as fresh:
             store = Store(fresh, ensemble.tree)
             store.create_set(a_set())
             store.create_task(a_capture())
             eventually(lambda: _seen_running(fresh, ensemble))
-        first, second = runner.epochs("shop-capture")
-        assert second < first
-        assert runner.ends == [("shop-capture", first)]
+        assert runner.ends[len(ends)] == ("shop-capture", first)
+        assert runner.epochs("shop-capture")[-1] < first
 
 
 def test_a_worker_started_without_an_ensemble_waits_for_it(
@@ -190,13 +196,13 @@ def test_a_worker_started_without_an_ensemble_waits_for_it(
         launched(ensemble, "worker", name="w1", folder=tmp_path) as worker,
         launched(ensemble, "worker", name="w2", folder=tmp_path) as impatient,
     ):
-        eventually(lambda: "waits for ZooKeeper" in (tmp_path / "w2.log").read_text(), timeout_s=40)
+        eventually(lambda: "waits for ZooKeeper" in (tmp_path / "w2.log").read_text())
         impatient.send(signal.SIGTERM)
-        assert impatient.process.wait(timeout=30) == 0
+        assert impatient.process.wait(timeout=120) == 0
         new_zookeeper.start()
         with ensemble.session() as session:
             store = Store(session, ensemble.tree)
             store.create_set(a_set())
             store.create_task(a_capture())
             with scheduled(session, ensemble.tree):
-                eventually(lambda: len(worker.epochs("shop-capture")) == 1, timeout_s=30)
+                eventually(lambda: len(worker.epochs("shop-capture")) == 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millrace.faults import registered
-from tests.control import a_capture, a_set, scheduled
+from tests.control import BRIEF_S, a_capture, a_set, end_session_at, scheduled
 from tests.control_process import ControlProcess, launched
 from tests.waiting import eventually
 from zk.ensemble import Ensemble
@@ -67,7 +67,8 @@ def test_a_killed_workers_tasks_move_and_no_other_is_disturbed(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
     """After kill -9 the tasks run elsewhere under greater epochs within the session timeout and a little."""
-    workers = [launch("worker", name) for name in ("w1", "w2", "w3")]
+    brief = {"MILLRACE_ZOOKEEPER_TIMEOUT_S": str(BRIEF_S)}
+    workers = [launch("worker", "w1", **brief), launch("worker", "w2"), launch("worker", "w3")]
     eventually(lambda: _workers(session, ensemble) == 3)
     _tasks(session, ensemble, 6)
     with scheduled(session, ensemble.tree):
@@ -76,7 +77,7 @@ def test_a_killed_workers_tasks_move_and_no_other_is_disturbed(
         assert [len(lines) for lines in before] == [2, 2, 2]
         lost = {line.split()[1]: int(line.split()[2]) for line in before[0]}
         workers[0].send(signal.SIGKILL)
-        eventually(lambda: all(len(worker.lines()) == 3 for worker in workers[1:]), timeout_s=15)
+        eventually(lambda: all(len(worker.lines()) == 3 for worker in workers[1:]))
         eventually(_run(session, ensemble, 6))
     for worker, lines in zip(workers[1:], before[1:], strict=True):
         assert worker.lines()[:2] == lines
@@ -88,7 +89,7 @@ def test_a_killed_workers_tasks_move_and_no_other_is_disturbed(
 def test_a_frozen_worker_is_succeeded_and_stops_when_it_thaws(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
-    """SIGSTOP past the session timeout: the successor's epoch is greater; after SIGCONT the old one joins its
+    """SIGSTOP past the end of its session: the successor's epoch is greater; after SIGCONT the old one joins its
     runner, does not start it again, and does not disturb the successor."""
     store = _tasks(session, ensemble, 1)
     old = launch("worker", "w1")
@@ -97,7 +98,8 @@ def test_a_frozen_worker_is_succeeded_and_stops_when_it_thaws(
         new = launch("worker", "w2")
         eventually(lambda: _workers(session, ensemble) == 2)
         old.send(signal.SIGSTOP)
-        eventually(lambda: len(new.lines()) == 1, timeout_s=20)
+        end_session_at(ensemble, session, ensemble.tree.worker("w1"))
+        eventually(lambda: len(new.lines()) == 1)
         assert new.epochs("t0")[0] > old.epochs("t0")[0]
         old.send(signal.SIGCONT)
         eventually(lambda: old.lines()[-1] == f"end t0 {old.epochs('t0')[0]}")
@@ -129,13 +131,14 @@ def test_an_ended_worker_gives_its_tasks_up_at_once(
 def test_a_task_that_does_not_stop_keeps_its_lease_until_the_process_is_gone(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
-    """The process ends hard with a code of its own; the ensemble frees the lease after the session timeout."""
+    """The process ends hard with a code of its own; the ensemble frees the lease when the session is over."""
     _tasks(session, ensemble, 1)
     worker = launch("worker", "w1", MILLRACE_TEST_STUCK="1")
     with scheduled(session, ensemble.tree):
         eventually(_run(session, ensemble, 1))
         assert worker.end() == 70
         assert session.children(ensemble.tree.folder("owners")) == ("t0",)
+        end_session_at(ensemble, session, ensemble.tree.owner("t0"))
         eventually(lambda: session.children(ensemble.tree.folder("owners")) == ())
 
 
@@ -155,11 +158,13 @@ def test_a_process_killed_at_a_fault_point_is_replaced(
         store.resume("t0")
         store.pause("t1", by="ann")
     victim = scheduler if is_scheduler else worker
-    assert victim.process.wait(timeout=20) == -signal.SIGKILL
+    assert victim.process.wait(timeout=120) == -signal.SIGKILL
+    tree = ensemble.tree
+    end_session_at(ensemble, session, tree.leader if is_scheduler else tree.worker("w1"))
     if point == "zk.slot.before_release":
         store.resume("t1")
     launch("scheduler" if is_scheduler else "worker", "next")
-    eventually(_run(session, ensemble, 3), timeout_s=30)
+    eventually(_run(session, ensemble, 3))
     assert set(read_cluster(session, ensemble.tree).assigned.values()) == {
         "w1" if is_scheduler else "next"
     }
