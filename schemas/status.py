@@ -1,7 +1,8 @@
 """What a task reports, and what it may become.
 
 Layout in ZooKeeper (``status/<task>``, canonical JSON, written by the task's owner at most twice a second):
-``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, figures, revision, work``.
+``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, figures, revision, work,
+brokers``.
 
 ``figures`` are for people and dashboards (lag, rows/s, the replica chosen and why); no decision rests on them.
 ``gtid_set`` is what has been published (capture) or applied (apply). The truth is in the topic and on the target. Only

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.documents import SetDocument
+from schemas.documents import SetDocument, address_of
 from schemas.status import TaskReport, TaskState
 from zk.backoff import Pace, Tries, after
 from zk.entries import TaskEntry
@@ -88,6 +88,7 @@ class Slot:
         self._name = wanted.entry.document.name
         self._ending = threading.Event()
         self._report = TaskReport(TaskState.ASSIGNED, "starting", worker=place.worker)
+        self._brokers = address_of(wanted.entry.document).bootstrap
         self._ending_since_s = float("inf")
         self._running_since_s: float | None = None
         self._incarnation: int | None = None  # of the session that the last lease was taken in
@@ -133,6 +134,11 @@ class Slot:
     def report(self) -> TaskReport:
         """As known here, whether or not ZooKeeper could be told."""
         return self._report
+
+    @property
+    def brokers(self) -> str:
+        """Where the progress of ``report`` was made: the document's, once its runner has told any."""
+        return self._brokers
 
     def _live(self) -> None:
         try:
@@ -211,7 +217,7 @@ class Slot:
         standing = read_status(self._place.session, self._place.tree, self._name)
         entry = self.wanted.entry
         if standing is not None and standing.is_of(entry.document, created=entry.created):
-            known = standing.report
+            known, self._brokers = standing.report, standing.brokers
             self._report = replace(
                 self._report,
                 gtid_set=known.gtid_set,
@@ -222,6 +228,7 @@ class Slot:
 
     def _heard(self, report: TaskReport, lease: Lease) -> None:
         """A runner's report; only RUNNING and DEGRADED are its to say."""
+        self._brokers = address_of(self.wanted.entry.document).bootstrap
         if report.state is TaskState.RUNNING and self._running_since_s is None:
             self._running_since_s = time.monotonic()
             log.info("task running", task=self._name, epoch=lease.epoch)
@@ -262,6 +269,7 @@ class Slot:
             report,
             revision=self.wanted.entry.revision,
             work=work_of(self.wanted.entry.document),
+            brokers=self._brokers,
             # that an operator has to act is true whatever becomes of the session
             incarnation=None if report.state is TaskState.BLOCKED else self._incarnation,
         )

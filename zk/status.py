@@ -2,8 +2,9 @@
 
 Layout of ``status/<task>``: the fields of ``schemas/status.py``; ``revision``, the task node's mzxid that the report
 is about: a task that was blocked under a revision stays blocked until an operator makes a new one, whichever worker it
-goes to; and ``work``, whose progress it tells: a task of the same name that was created anew, or has another topic or
-set by now, has made none of it.
+goes to; ``work``, whose progress it tells: a task of the same name that was created anew, or has another topic or
+set by now, has made none of it; and ``brokers``, where that was: elsewhere it is shown to nobody, as long as nobody has
+looked there, but kept, since a topic that lost its tail is the same at another address.
 
 Guarantees: the latest report wins and at most one is written every ``report_s`` for a task; an unchanged one is
 repeated every ``REPEAT_S`` (its age tells a hung worker); a report never replaces one of a greater epoch. While the
@@ -15,7 +16,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
@@ -36,15 +37,23 @@ class Standing:
     report: TaskReport
     revision: int
     modified_ms: int
-    work: str = ""  # empty: written before reports told it
+    work: str = ""  # empty: written before reports told it; so are the brokers
+    brokers: str = ""
 
     def is_of(self, document: TaskDocument, *, created: int) -> bool:
         """Whether its progress is that of the task that was ``created`` (the node's czxid) and reads so now."""
         return self.revision >= created and self.work in ("", work_of(document))
 
+    def told_of(self, document: TaskDocument) -> TaskReport:
+        """The report; without its progress where that was made at brokers that have no address in common with these."""
+        here = address_of(document)
+        if not self.brokers or here.is_same_topic(replace(here, bootstrap=self.brokers)):
+            return self.report
+        return replace(self.report, gtid_set="", seq=0, topic="", topic_end=0, figures={})
+
 
 def work_of(document: TaskDocument) -> str:
-    """What progress is of. Not the brokers: a topic that lost its tail is the same at another address."""
+    """What progress is of, wherever its brokers are."""
     return f"{document.kind.value} {set_of(document)} {address_of(document).topic}"
 
 
@@ -53,6 +62,7 @@ class _Offer:
     report: TaskReport
     revision: int
     work: str = ""
+    brokers: str = ""
     incarnation: int | None = None
     written: TaskReport | None = None
     written_at_s: float = float("-inf")
@@ -78,17 +88,18 @@ class StatusWriter:
         *,
         revision: int,
         work: str = "",
+        brokers: str = "",
         incarnation: int | None = None,
     ) -> None:
         """Make this the task's report; returns at once. Reports without a lease (epoch 0) are not for the tree.
 
-        ``work``: see ``work_of``. ``incarnation``: of the session it is true in; ``None`` for one that outlives
-        sessions.
+        ``work``: see ``work_of``; ``brokers``: where its progress was made. ``incarnation``: of the session it is true
+        in; ``None`` for one that outlives sessions.
         """
         with self._lock:
             known = self._offers.setdefault(task, _Offer(report, revision))
             known.report, known.revision, known.incarnation = report, revision, incarnation
-            known.work = work
+            known.work, known.brokers = work, brokers
 
     def latest(self, task: str) -> TaskReport | None:
         """The report offered last."""
@@ -118,7 +129,7 @@ class StatusWriter:
     def _write(self, task: str, offer: _Offer, *, is_due: bool) -> bool:
         with self._writing:
             report, now_s = offer.report, time.monotonic()
-            content = _content(report, offer.revision, offer.work)
+            content = _content(offer)
             age_s = now_s - offer.written_at_s
             if report.epoch == 0 or offer.incarnation not in (None, self._session.incarnation):
                 return True
@@ -161,14 +172,16 @@ def standing_of(node: Node, task: str) -> Standing | None:
     try:
         report = report_from_json(node.content, origin=f"status/{task}")
         plain = json.loads(node.content)
-        revision, work = _revision(plain), str(plain.get("work", ""))
+        revision = _revision(plain)
     except (Fatal, ValueError):
         return None
-    return Standing(report, revision, node.modified_ms, work)
+    work, brokers = str(plain.get("work", "")), str(plain.get("brokers", ""))
+    return Standing(report, revision, node.modified_ms, work, brokers)
 
 
-def _content(report: TaskReport, revision: int, work: str) -> bytes:
-    plain = {**report_to_plain(report), "revision": revision, "work": work}
+def _content(offer: _Offer) -> bytes:
+    about = {"revision": offer.revision, "work": offer.work, "brokers": offer.brokers}
+    plain = {**report_to_plain(offer.report), **about}
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode()
 
 

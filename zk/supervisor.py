@@ -247,7 +247,7 @@ class Supervisor:
                 next_try_s=0,
             )
             revision, work = assigned.entry.revision, work_of(ran.document)
-            self._status.offer(name, paused, revision=revision, work=work)
+            self._status.offer(name, paused, revision=revision, work=work, brokers=slot.brokers)
             self._status.flush(name)
         self._status.forget(name)
         log.info("task ended", task=name)

@@ -2,7 +2,7 @@
 
 What an owner reports is only part of it: a task that nobody owns has nobody to report. ``seen`` puts together what
 was asked for, who is alive, who should own, who does, and what was reported last; a report of a task of this name
-that was deleted, or of another topic or set than it has now, is none.
+that was deleted, or of another topic or set than it has now, is none, and one of other brokers tells no progress.
 
     it is …                                             state
     unreadable                                          blocked, or degraded while the last good document runs
@@ -106,6 +106,8 @@ def seen(name: str, entry: TaskEntry | Refused, cluster: Cluster) -> TaskReport:
         is_known = standing.is_of(entry.document, created=entry.created)
         standing = standing if is_known else None
     last = standing.report if standing else TaskReport(TaskState.PENDING)
+    if standing and isinstance(entry, TaskEntry):
+        last = standing.told_of(entry.document)
     if isinstance(entry, Refused):
         return _refused(entry, last, is_owned=owner is not None)
     if entry.desired.paused_by:

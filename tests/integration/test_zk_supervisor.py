@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 import zk.lease
 from deploy.servers import ZooKeeperServer
 from millrace.errors import Fatal, Fenced, Retryable
-from schemas.documents import TaskDocument, TaskKind
+from schemas.documents import TaskDocument, TaskKind, address_of
 from schemas.status import TaskReport, TaskState
 from tests.control import (
     QUICK,
@@ -26,7 +26,7 @@ from tests.control import (
 from tests.waiting import eventually
 from zk.ensemble import Ensemble
 from zk.lease import Lease
-from zk.runner import HeldLease
+from zk.runner import HeldLease, Report
 from zk.session import Session
 from zk.status import read_status
 from zk.store import Store
@@ -361,6 +361,48 @@ def test_the_progress_of_other_work_is_no_tasks_own(stage: Stage, how: str) -> N
         standing = read_status(stage.session, stage.tree, task.name)
         assert standing is not None
         assert standing.report.gtid_set == ""
+
+
+def test_progress_at_other_brokers_is_kept_but_shown_to_nobody(stage: Stage) -> None:
+    """A wait believed it of the new brokers' topic; what remembers where a topic ended needs it at any address."""
+    before = a_capture()
+    name, here = before.name, before.output.bootstrap
+    both, there = (
+        replace(before, output=replace(before.output, bootstrap=bootstrap))
+        for bootstrap in (f"127.0.0.1:9192,{here}", "127.0.0.1:9192")
+    )
+    runner = Reaching(reached=here)
+    stage.worker(runner)
+    stage.session.create(stage.tree.assignment(name), b'{"format":1,"worker":"w1"}')
+    stage.store.create_task(before)
+    stage.reaches(name, TaskState.RUNNING)
+    runner.reached = ""
+    for task, shown in ((both, "0-1-7"), (there, "")):
+        stage.store.create_task(task, replace=True)
+        stage.reaches(name, TaskState.DEGRADED, f"{task.output.bootstrap} is away")
+        assert stage.report(name).gtid_set == shown
+        remembered = stage.store.last_report(task)
+        assert remembered is not None
+        assert remembered.gtid_set == "0-1-7"
+    runner.reached = there.output.bootstrap
+    stage.reaches(name, TaskState.RUNNING)
+    assert stage.report(name).gtid_set == "0-1-7"
+
+
+@dataclass
+class Reaching(ScriptedRunner):
+    """Reports nothing before it has reached its brokers."""
+
+    reached: str = ""
+
+    def run(
+        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
+    ) -> None:
+        """As scripted, at the brokers that answer."""
+        brokers = address_of(task).bootstrap
+        if brokers != self.reached:
+            raise Retryable("MR-3501", f"{brokers} is away")
+        super().run(task, lease=lease, stop=stop, report=report)
 
 
 def _unreachable(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:

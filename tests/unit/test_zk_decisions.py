@@ -310,6 +310,28 @@ def test_progress_is_told_of_the_work_that_made_it_alone(
         assert (seen(name, entry, cluster).gtid_set == "0-1-7") == is_told
 
 
+@pytest.mark.parametrize(
+    ("brokers", "is_told"),
+    [
+        ("127.0.0.1:9092", True),
+        ("k2:9092,127.0.0.1:9092", True),  # in another order, one more
+        ("", True),  # written before reports told them
+        ("127.0.0.1:9093", False),
+        ("k2:9092", False),
+    ],
+)
+def test_progress_at_other_brokers_is_told_to_nobody(brokers: str, is_told: bool) -> None:
+    """A topic of the same name elsewhere has none of it; state and reason are told all the same."""
+    name, entry = "shop-capture", an_entry()
+    for standing in (replace(RUNS, brokers=brokers), replace(BLOCKS, brokers=brokers)):
+        cluster = replace(
+            READY, assigned={name: "w1"}, owners={name: "w1"}, standings={name: standing}
+        )
+        report = seen(name, entry, cluster)
+        told = standing.report if is_told else replace(standing.report, gtid_set="")
+        assert report == told
+
+
 def test_an_owner_that_does_not_report_is_shown_as_silent() -> None:
     """A hung worker looks running in the tree; the age of its report tells."""
     name = "shop-capture"
