@@ -18,7 +18,7 @@ Asking needs REPLICATION SLAVE (MariaDB: and BINLOG MONITOR), some milliseconds 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from millrace.errors import Fatal, Retryable
@@ -76,11 +76,11 @@ def find_file(
         before = previous_gtids(connection, flavour=flavour, file=files[index])
     if flavour is Flavour.MYSQL:
         before = unite(before, _variable(connection, flavour, "gtid_purged"))
-    else:
+    brought: Iterable[MariadbGtid] = ()
+    if flavour is Flavour.MARIADB:
         assert isinstance(before, MariadbGtidSet)
         told, before = before, _with_unlogged(connection, files[index:], before, page_events)
-        if isinstance(wanted, MariadbGtidSet):
-            _refuse_other_history(connection, wanted, told=told, before=before)
+        brought = (gtid for gtid in before.gtids() if told.last(gtid.domain) is None)
     if wanted is not None and not wanted.includes(before):
         raise Fatal(
             "MR-1031",
@@ -89,6 +89,8 @@ def find_file(
             member=connection.member,
             oldest_file=files[0],
         )
+    if isinstance(wanted, MariadbGtidSet):
+        _refuse_other_history(connection, wanted, MariadbGtidSet.of(brought))
     return Begin(files[index], before)
 
 
@@ -140,18 +142,13 @@ def _with_unlogged(
 
 
 def _refuse_other_history(
-    connection: SourceConnection,
-    wanted: MariadbGtidSet,
-    *,
-    told: MariadbGtidSet,
-    before: MariadbGtidSet,
+    connection: SourceConnection, wanted: MariadbGtidSet, brought: MariadbGtidSet
 ) -> None:
     """A server that is behind ``wanted`` may still get there; one that logged another transaction in its place may not.
 
-    ``told``: what the file to begin with says of itself; what ``before`` has of other domains came with a backup.
+    ``brought``: what came with a backup, in domains of which the file to begin with says nothing.
     """
     state = ask_binlog_state(connection)
-    brought = MariadbGtidSet.of(g for g in before.gtids() if told.last(g.domain) is None)
     for gtid in wanted.gtids():
         is_passed = any(
             last.domain == gtid.domain and last.sequence >= gtid.sequence for last in state

@@ -398,7 +398,7 @@ REBUILT = {  # what a backup brings without a binlog, what was done before it, a
     Flavour.MARIADB: (
         "SET GLOBAL gtid_slave_pos = '0-1-1000,7-1-50'",
         ("0-1-500,7-1-50", "0-1-999,7-1-50", "0-1-1000,7-1-40", "0-1-1000"),
-        ("0-1-1000,7-1-50", "0-1-1001,7-1-50"),
+        ("0-1-1000,7-1-50", "0-1-1001,7-1-50", "0-3-1000,7-1-50"),
         ["SET gtid_domain_id = 0", "SET server_id = 1", "SET gtid_seq_no = 1001"],
     ),
 }
@@ -453,6 +453,16 @@ def test_a_member_rebuilt_from_a_backup_gives_only_what_it_logged(
         with RelayReader(reception.relay) as reader:
             assert reader.seek(stale) is None
             assert reader.seek(brought) is not None
+
+    for statement in ("FLUSH BINARY LOGS", "CREATE DATABASE behind", "FLUSH BINARY LOGS"):
+        server.execute(statement)
+    (newest, *_), *_ = reversed(server.execute("SHOW BINARY LOGS"))
+    server.execute(f"PURGE BINARY LOGS TO '{newest}'")
+    before_all = parse_gtid_set(flavour, history[2][-1])
+    (asked,) = ask_members([member_of(server)], login, wanted=before_all)
+    assert asked.holdings is not None
+    assert asked.holdings.wanted_error is not None
+    assert asked.holdings.wanted_error.code == "MR-1031", "another member may have what is wanted"
 
 
 def _leave_relay_log(directory: Path, file: Path, *, before: GtidPosition) -> None:
