@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from deploy.servers.programs import MYSQL_HINT, mysql_programs
 
@@ -38,7 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The same examples in every run, but for ``make chaos``, which looks for new ones.
+    """The same examples in every run, but for ``make chaos``, which looks for new ones; on a slow machine, too: neither
+    an example nor the making of one has a limit of time.
 
     Java's second compiler is for processes that live longer than those of tests; without it a driver starts with half
     the CPU.
@@ -46,9 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     # a shell lets what runs in its background ignore Ctrl-C, and so would all that is started from here
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    settings.register_profile("same", derandomize=True)
-    if not config.option.chaos:
-        settings.load_profile("same")
+    slow = [HealthCheck.too_slow]
+    settings.register_profile("any", deadline=None, suppress_health_check=slow)
+    settings.register_profile("same", settings.get_profile("any"), derandomize=True)
+    settings.load_profile("any" if config.option.chaos else "same")
 
 
 def pytest_report_header() -> Sequence[str]:
