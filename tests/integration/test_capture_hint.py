@@ -48,22 +48,23 @@ from zk.store import Outcome, Store
 from zk.tree import Tree
 
 TASK = "shop-capture"
-SESSION_TIMEOUT_S = 8.0
+SESSION_TIMEOUT_S = 30.0
 
 
-class FailsFirst:
-    """A runner that can't begin a number of times."""
+class AwayAtFirst:
+    """A runner that can't begin while its source is away."""
 
-    def __init__(self, runner: TaskRunner, failures: int) -> None:
+    def __init__(self, runner: TaskRunner, *, is_away: bool) -> None:
         self._runner = runner
-        self.failures = failures
+        self.is_away = is_away
+        self.failures = 0
 
     def run(
         self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
     ) -> None:
         """Retryable, then the real one."""
-        if self.failures > 0:
-            self.failures -= 1
+        if self.is_away:
+            self.failures += 1
             raise Retryable("MR-1001", "the source is away")
         self._runner.run(task, lease=lease, stop=stop, report=report)
 
@@ -102,7 +103,7 @@ class Stage:
         return self._stack.enter_context(self._ensemble.session())
 
     @contextmanager
-    def worker(self, name: str, *, failures: int = 0) -> Iterator[None]:
+    def worker(self, name: str, *, is_away: bool = False) -> Iterator[AwayAtFirst]:
         """A capture worker while the block runs."""
         with self._ensemble.session() as session:
             runner = CaptureRunner(
@@ -110,10 +111,10 @@ class Stage:
                 SetStreams(self._folder / name),
                 name,
             )
-            failing = FailsFirst(runner, failures)
+            away = AwayAtFirst(runner, is_away=is_away)
             kind = TaskKind.CAPTURE
-            with supervised(session, self.tree, failing, name=name, kind=kind, pace=QUICK):
-                yield
+            with supervised(session, self.tree, away, name=name, kind=kind, pace=QUICK):
+                yield away
 
     def write(self, rows: int) -> None:
         """So many source transactions of one row."""
@@ -131,7 +132,7 @@ class Stage:
             return bool(found and claim(found[0]))
 
         try:
-            eventually(is_so, timeout_s=90, what=what)
+            eventually(is_so, timeout_s=180, what=what)
         except AssertionError:
             raise AssertionError(f"never {what}: {found}") from None
         return found[0]
@@ -142,7 +143,7 @@ class Stage:
         def stands() -> bool:
             return self.rig.exists() and (self.rig.verdict().last_seq or 0) >= seq
 
-        eventually(stands, timeout_s=90, what=f"seq {seq}")
+        eventually(stands, timeout_s=180, what=f"seq {seq}")
 
     def run_once(self, name: str, rows: int) -> TaskReport:
         """A worker publishes so many rows and ends in order; what it leaves in the status."""
@@ -194,8 +195,10 @@ def test_what_the_status_remembers_leads_on_after_retention_took_everything(
     low = stage.rig.remove_before()
     assert (left.seq, left.topic_end) == (5, low)
     stage.write(3)
-    with stage.worker("w2", failures=2):
+    with stage.worker("w2", is_away=True) as away:
         stage.wait(lambda report: report.state is TaskState.DEGRADED, "degraded")
+        eventually(lambda: away.failures >= 2, what="two tries")
+        away.is_away = False
         stage.wait_seq(8)
     found = stage.rig.verdict()
     assert (found.violations, found.first_seq, found.last_seq) == ([], 6, 8)
@@ -270,7 +273,7 @@ def test_a_status_that_can_not_be_read_is_not_written_over(
         return read_status(session, tree, task)
 
     monkeypatch.setattr(zk.slot, "read_status", away_at_first)
-    with stage.worker("w2", failures=10**6):
+    with stage.worker("w2", is_away=True):
         told = stage.wait(lambda report: report.code == "MR-1001", "its runner is tried")
     assert len(tries) == 3
     assert (told.seq, told.topic_end) == (left.seq, left.topic_end)

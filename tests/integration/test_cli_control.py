@@ -210,12 +210,12 @@ def test_a_watched_status_is_told_again_until_ctrl_c(shell: Shell, way: str) -> 
     shell("task", "create", "-f", shell.file(CAPTURE))
     options = ["--json"] if way == "json" else []
     with _watched([*options, "-w"], on_terminal=way == "terminal") as (process, seen):
-        eventually(lambda: b"no capture worker is running" in seen, timeout_s=30)
+        eventually(lambda: b"no capture worker is running" in seen, timeout_s=120)
         assert b"running: " not in seen
         with _running(shell, ScriptedRunner()):
             eventually(lambda: b"rows=1" in seen or b'"figures": {"rows": 1}' in seen)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 130
+        assert process.wait(timeout=120) == 130
     if way == "terminal":
         assert seen.count(ALTERNATE_SCREEN) == 1
         assert seen.partition(ALTERNATE_SCREEN)[2].count(NORMAL_SCREEN) == 1
@@ -313,7 +313,7 @@ def test_wait_returns_when_the_primary_of_then_is_reached(
     captures, applies = ReportingRunner(gtid_set=""), ReportingRunner(gtid_set="")
     captures.gtid_set = source_set.primary.gtid_position()
     with _running(shell, captures), _running(shell, applies, kind=TaskKind.APPLY):
-        assert "has reached" in shell("task", "wait", "shop-capture", "--timeout", "20")
+        assert "has reached" in shell("task", "wait", "shop-capture", "--timeout", "60")
         _commit(source_set)
         behind = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
         assert behind.startswith("MR-4201 ")
@@ -322,7 +322,7 @@ def test_wait_returns_when_the_primary_of_then_is_reached(
             "MR-4201"
         )
         applies.gtid_set = source_set.primary.gtid_position()
-        done = json.loads(shell("task", "wait", "shop-apply", "--timeout", "20", "--json"))
+        done = json.loads(shell("task", "wait", "shop-apply", "--timeout", "60", "--json"))
         assert done["task"] == "shop-apply"
         assert done["gtid_set"]
 

@@ -116,8 +116,7 @@ def test_a_set_that_can_not_be_read_ends_none_of_its_tasks_and_mended_starts_tho
         assert node is not None
         stage.session.put(path, b'{"name":"sh', version=node.version)
     stage.store.resume("waits")
-    stage.reaches("waits", TaskState.DEGRADED, "shop")
-    report = stage.report("waits")
+    report = stage.reaches("waits", TaskState.DEGRADED, "shop")
     assert report.code == ("MR-4104" if damage == "gone" else "MR-4011")
     assert report.fix
     assert stage.report("runs").state is TaskState.RUNNING
