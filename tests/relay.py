@@ -57,7 +57,7 @@ class Reception:
     def finish(self) -> None:
         """End it in order; the relay log is still open then."""
         self.stop.set()
-        self.thread.join(30)
+        self.thread.join(120)
 
     def wait_for(self, server: DatabaseServer, *, timeout_s: float = 60.0) -> None:
         """Until everything that the server has executed is in the relay log."""
@@ -90,8 +90,12 @@ def receiving(
     wanted: GtidPosition | None = None,
     from_first: bool = False,
     set_name: str = "",
+    heartbeat_s: float = 10.0,
 ) -> Iterator[Reception]:
-    """A receiver of ``server`` into ``directory`` while the block runs: from the current file on, unless ``wanted``."""
+    """A receiver of ``server`` into ``directory`` while the block runs: from the current file on, unless ``wanted``.
+
+    Three heartbeats of silence are a lost connection: rare enough by default that a machine's stall is none.
+    """
     relay = RelayLog.open(directory, flavour=server.flavour)
     if not from_first and wanted is None:
         wanted = relay.position() if relay.end() is not None else position_of(server)
@@ -101,7 +105,7 @@ def receiving(
         member=member or member_of(server),
         login=login_of(server, tls=tls),
         reader=Reader.for_set(set_name or str(directory)),
-        heartbeat_s=1.0,
+        heartbeat_s=heartbeat_s,
     )
     reception = Reception(Receiver(source, relay, wanted=wanted), relay)
     try:

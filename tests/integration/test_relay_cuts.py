@@ -51,7 +51,7 @@ def test_a_connection_cut_at_every_event_of_a_transaction_is_resumed(
             server, tmp_path / "relay", member=proxy.member, tls=PLAIN, wanted=before
         ) as reception,
     ):
-        eventually(lambda: not proxy.cuts or reception.error, timeout_s=120, what="every cut")
+        eventually(lambda: not proxy.cuts or reception.error, timeout_s=300, what="every cut")
         reception.wait_for(server)
         assert_identical(server, reception, flush_and_wait(server, reception))
         assert len({subdir for subdir, _ in reception.relay.list_files()}) == 1
@@ -81,7 +81,7 @@ def test_an_event_that_is_damaged_each_time_is_not_asked_for_for_ever(
             server, tmp_path / "relay", member=proxy.member, tls=PLAIN, wanted=before
         ) as reception,
     ):
-        eventually(lambda: reception.error is not None, timeout_s=60, what="an end")
+        eventually(lambda: reception.error is not None, timeout_s=180, what="an end")
         assert isinstance(reception.error, Retryable)
         assert reception.error.code == "MR-2006"
         assert reception.receiver.status().connects == len(RECONNECT_DELAYS_S) + 1
