@@ -45,7 +45,8 @@ class Rig:
         self.bootstrap = bootstrap
         self.topic = topic
         self.ids = Ids()
-        self.limits = PublisherLimits(publish_timeout_s=10.0, stable_timeout_s=3.0)
+        # no test waits for them without saying so: a slow machine may
+        self.limits = PublisherLimits(publish_timeout_s=60.0, stable_timeout_s=60.0)
         self.client: Mapping[str, str] = {}
 
     def config(self, epoch: int) -> PublisherConfig:
@@ -95,12 +96,12 @@ class Rig:
         foreign = Producer(
             {"bootstrap.servers": self.bootstrap, "transactional.id": f"foreign-{self.topic}"}
         )
-        foreign.init_transactions(10)
+        foreign.init_transactions(60)
         foreign.begin_transaction()
         foreign.produce(self.topic, b"hello", None, 0)
-        assert foreign.flush(10) == 0
+        assert foreign.flush(60) == 0
         yield
-        foreign.abort_transaction(10)
+        foreign.abort_transaction(60)
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -109,11 +110,11 @@ class Rig:
 
     def exists(self) -> bool:
         """Whether the topic is there."""
-        return self.topic in self.admin.list_topics(timeout=10).topics
+        return self.topic in self.admin.list_topics(timeout=60).topics
 
     def delete(self) -> None:
         """`kafka-topics --delete`; returns when the broker knows the topic no more."""
-        self.admin.delete_topics([self.topic])[self.topic].result(10)
+        self.admin.delete_topics([self.topic])[self.topic].result(60)
         eventually(lambda: not self.exists(), what="the topic is gone")
 
     def make_anew(self, config: dict[str, str] | None = None) -> None:
@@ -122,7 +123,7 @@ class Rig:
 
         def made() -> bool:
             try:
-                self.admin.create_topics([topic])[self.topic].result(10)
+                self.admin.create_topics([topic])[self.topic].result(60)
             except KafkaException:
                 return False
             return True
@@ -133,14 +134,14 @@ class Rig:
     def remove_before(self, offset: int = -1) -> int:
         """`kafka-delete-records` up to ``offset`` (-1: everything); the first offset that is kept."""
         cut = TopicPartition(self.topic, 0, offset)
-        low: int = self.admin.delete_records([cut])[cut].result(10).low_watermark
+        low: int = self.admin.delete_records([cut])[cut].result(60).low_watermark
         return low
 
     def high_end(self) -> int:
         """Where the log ends, whatever is open in it."""
         partition = TopicPartition(self.topic, 0)
         asked = self.admin.list_offsets({partition: OffsetSpec.latest()})[partition]  # type: ignore[no-untyped-call]
-        end: int = asked.result(10).offset
+        end: int = asked.result(60).offset
         return end
 
     def verdict(self) -> Summary:

@@ -88,7 +88,7 @@ def test_verify_names_the_offset_of_a_violation(
         end = publisher.hint.end_offset
     foreign = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap})
     foreign.produce(rig.topic, b"hello", None, 0)
-    assert foreign.flush(10) == 0
+    assert foreign.flush(60) == 0
     assert run(["topic", "verify", rig.topic, "--kafka", rig.bootstrap]) == 1
     said = capsys.readouterr()
     assert f"offset {end}: one stream: MR-6007" in said.out
