@@ -99,10 +99,10 @@ def run_ledger(
 ) -> None:
     """Runs the ledger for ``duration_s``, or until ``stop``, at about ``rate`` transactions a second in all; blocks.
 
+    Counted from when each connection stands, and paced by what is due: however slow the machine, the same is tried.
     The connections must have the ledger's database selected. Raises what a writer or the DDL raised.
     """
     failures: list[BaseException] = []
-    deadline = time.monotonic() + duration_s
     ending = stop or threading.Event()
 
     def work(run: Callable[[Connection], None]) -> None:
@@ -116,11 +116,12 @@ def run_ledger(
 
     def write(connection: Connection, number: int) -> None:
         _Writer(connection, number=number, seed=seed, counts=counts).run(
-            deadline, WRITERS / rate, ending
+            time.monotonic() + duration_s, WRITERS / rate, ending
         )
 
     def change(connection: Connection) -> None:
-        LedgerDdl(connection, seed=seed, counts=counts).run(deadline, ddl_interval_s, ending)
+        end_s = time.monotonic() + duration_s
+        LedgerDdl(connection, seed=seed, counts=counts).run(end_s, ddl_interval_s, ending)
 
     jobs: list[Callable[[Connection], None]] = [
         lambda connection, number=number: write(connection, number)  # type: ignore[misc]
