@@ -13,8 +13,8 @@ from zk.status import read_status
 from zk.tree import Tree
 
 POLL_S = 0.2
-REGISTRY_S = 60.0
-TASKS_S = 180.0
+REGISTRY_S = 180.0
+TASKS_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class RunningTask:
     def _hear(self, report: TaskReport) -> None:
         self.reported = report
 
-    def wait_until_at(self, seq: int, *, timeout_s: float = 120.0) -> None:
+    def wait_until_at(self, seq: int, *, timeout_s: float = 300.0) -> None:
         """Until the mark is at ``seq``."""
         deadline = time.monotonic() + timeout_s
         while self.reported is None or self.reported.seq < seq:
@@ -106,7 +106,7 @@ class RunningTask:
             assert time.monotonic() < deadline, f"at {self.reported}, not at seq {seq}"
             time.sleep(0.05)
 
-    def wait_until_it_fails(self, *, timeout_s: float = 60.0) -> MillraceError:
+    def wait_until_it_fails(self, *, timeout_s: float = 300.0) -> MillraceError:
         """With an error that blocks it."""
         eventually(lambda: self.failure is not None, timeout_s=timeout_s, what="the task fails")
         assert self.failure is not None
@@ -134,7 +134,7 @@ def running(
         yield made
     finally:
         made.stop.set()
-        thread.join(60)
+        thread.join(180)
         if thread.is_alive():
             raise Fatal("MR-4013", f"{name} does not stop")
 

@@ -32,7 +32,7 @@ from deploy.servers.templates import database_template
 from deploy.servers.tls import TlsFiles, tls_files
 from schemas.gtid import Flavour
 
-START_S = 90.0
+START_S = 180.0
 SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108
 BINLOG_NAME = "mysql-bin"
 

@@ -17,7 +17,7 @@ from deploy.servers.process import POLL_S
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 
-CATCH_UP_S = 30.0
+CATCH_UP_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

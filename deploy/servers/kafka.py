@@ -22,7 +22,7 @@ from deploy.servers.templates import template
 from millrace.errors import Fatal
 from millrace.java import ClassData, java_program
 
-START_S = 60.0
+START_S = 180.0
 NODE_ID = 1
 HEAP_MB = 384
 STARTED = b"Kafka Server started"

@@ -17,7 +17,7 @@ from deploy.servers.properties import property_value
 from deploy.servers.server import Server
 from millrace.java import ClassData, java_program
 
-START_S = 60.0
+START_S = 180.0
 HEAP_MB = 96
 TICK_MS = 500
 SESSION_MS_MAX = 60_000  # ZooKeeper itself would grant 20 ticks at most

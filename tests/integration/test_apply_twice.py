@@ -91,7 +91,7 @@ class _Gate:
     def __call__(self, point: str) -> None:
         if point == executor.BEFORE_LANE_COMMIT and not self.reached.is_set():
             self.reached.set()
-            assert self.opened.wait(30)
+            assert self.opened.wait(120)
             if self._dies:
                 raise Retryable("MR-9002", "it dies here")
 
@@ -119,7 +119,7 @@ class _TwiceAtOnce(LocalRecords):
     def _twice(self, work: Callable[[], Outcome]) -> Outcome:
         with ThreadPoolExecutor(2) as tasks:
             first = tasks.submit(work)
-            assert self.gate.reached.wait(30)
+            assert self.gate.reached.wait(120)
             second = tasks.submit(work)
             assert self.server is not None
             until_locked_out(self.server, what="the second waits for the first")
@@ -129,7 +129,7 @@ class _TwiceAtOnce(LocalRecords):
 
     def _ended(self, task: "Future[Outcome]") -> Outcome | None:
         try:
-            outcome = task.result(60)
+            outcome = task.result(120)
         except Retryable as exc:
             self.ends.append(exc.code)
             return None

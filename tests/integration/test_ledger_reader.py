@@ -72,7 +72,7 @@ def test_a_stranger_sees_what_is_committed_and_names_what_is_wrong(
     records, words = HARMS[harm]
     name = f"ledger-reader-{harm}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": name})
     producer.init_transactions()
     with _registry() as url:

@@ -106,7 +106,7 @@ def _without_tls() -> Iterator[tuple[int, list[bytes]]]:
         thread = threading.Thread(target=greet)
         thread.start()
         yield listening.getsockname()[1], heard
-        thread.join(10)
+        thread.join(60)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])

@@ -86,7 +86,7 @@ def dump(tmp_path: Path) -> Iterator[Dump]:
 
 def end_of(dump: Dump, thread: threading.Thread) -> MillraceError:
     """What the stream ended with."""
-    thread.join(30)
+    thread.join(120)
     assert dump.error is not None
     return dump.error
 

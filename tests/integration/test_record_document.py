@@ -25,7 +25,7 @@ def checked(bootstrap: str, topic: str, folder: Path) -> subprocess.CompletedPro
     program = folder / "checker.py"
     program.write_text(code)
     command = [sys.executable, str(program), bootstrap, topic]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def values(rig: Rig) -> list[bytes]:
     )
     consumer.assign([TopicPartition(rig.topic, 0, 0)])
     found = []
-    while (message := consumer.poll(20)) is not None and message.error() is None:
+    while (message := consumer.poll(60)) is not None and message.error() is None:
         found.append(message.value() or b"")
     consumer.close()
     return found
@@ -74,7 +74,7 @@ def test_the_checker_sees_every_harm(rig: Rig, tmp_path: Path, harm: str) -> Non
     Rig(rig.bootstrap, topic).open().close()  # makes the topic; begins it with a fence
     for value in copied:
         producer.produce(topic, value, partition=0)
-    producer.flush(20)
+    producer.flush(60)
     result = checked(rig.bootstrap, topic, tmp_path)
     assert result.returncode == (0 if harm == "none" else 1), result.stderr
     assert ("AssertionError: offset" in result.stderr) == (harm != "none")

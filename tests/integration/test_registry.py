@@ -31,7 +31,7 @@ def asking(address: str) -> Ask:
     parts = urlsplit(address)
 
     def ask(method: str, path: str, body: Json = None) -> tuple[int, Json]:
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=20)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
         connection.request(method, path, None if body is None else json.dumps(body))
         response = connection.getresponse()
         assert response.getheader("content-type") == "application/vnd.schemaregistry.v1+json"
@@ -63,7 +63,7 @@ def running(kafka: KafkaServer, topic: str) -> Iterator[str]:
             yield json.loads(process.stdout.readline())["registry"]
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_a_registry_that_starts_fences_the_one_before_it(kafka: KafkaServer, top
 def test_a_topic_with_other_settings_is_refused(kafka: KafkaServer, topic: str) -> None:
     """A registry whose topic forgets by age would give ids twice."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(60)
     with pytest.raises(Fatal, match="MR-6022"):
         KafkaSchemaStore(kafka.bootstrap, topic=topic).load()
 
@@ -193,10 +193,10 @@ def test_something_else_in_the_topic_is_named(kafka: KafkaServer, topic: str) ->
     """A record that no registry wrote stops the start, with its offset."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     compacted = NewTopic(topic, num_partitions=1, config={"cleanup.policy": "compact"})
-    admin.create_topics([compacted])[topic].result(20)
+    admin.create_topics([compacted])[topic].result(60)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(topic, key=b"k", value=b"not a schema")
-    producer.flush(20)
+    producer.flush(60)
     with pytest.raises(Fatal, match="offset 0"):
         KafkaSchemaStore(kafka.bootstrap, topic=topic).load()
 
@@ -210,7 +210,7 @@ def test_no_broker_is_worth_another_try() -> None:
 def test_a_registry_without_a_broker_ends_with_a_code_and_never_looks_ready() -> None:
     """In some seconds; what the Kafka client says on its own is a line or two among ours, not twenty a second."""
     command = (sys.executable, "-m", "millrace", "registry", "--port", "0", "--kafka", "nonsense")
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert ended.returncode == 1
     assert ended.stdout == ""
     assert "MR-6020" in ended.stderr

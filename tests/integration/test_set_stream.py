@@ -258,8 +258,9 @@ def test_relay_files_are_purged_by_hand_up_to_what_is_published(
 
         (stream.relay.root / "purge.request").write_text("{garbage")
         stream.purge_now_and_then()
+        before_it = stream.status().connects
         _end_dump(source_set)
-        eventually(lambda: stream.status().connects == 2, what="a second connection")
+        eventually(lambda: stream.status().connects > before_it, what="a second connection")
         source_set.execute("FLUSH BINARY LOGS")
         eventually(lambda: len(stream.relay.list_files()) > len(names) - 3, what="a file more")
         assert {subdir for subdir, _ in stream.relay.list_files()} == {files[0][0]}

@@ -96,6 +96,7 @@ def test_a_caught_up_replica_is_chosen_with_reasons(source_set: DatabaseSet) -> 
 
 def test_a_lagging_replica_yields_to_a_caught_up_one(source_set: DatabaseSet) -> None:
     """Lag is what is missing, also while the replica says it is zero seconds behind."""
+    source_set.wait_for_replicas()  # else it lacks more than these two
     lagging = source_set.replicas[0]
     stop, start = (
         ("STOP SLAVE", "START SLAVE")

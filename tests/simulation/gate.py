@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
 
-TURN_S = 60.0  # nothing here takes a second
+TURN_S = 300.0  # nothing here takes a second, but for a kernel that is compiled first
 
 
 class Fate(StrEnum):

@@ -191,7 +191,7 @@ def test_a_terminal_of_another_encoding_sees_escapes() -> None:
         env={"PATH": "", "PYTHONIOENCODING": "latin-1"},
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=180,
     )
     assert found.returncode == 2
     assert b"Traceback" not in found.stderr

@@ -112,7 +112,7 @@ def test_tests_without_mysql_say_first_and_last_what_they_did_not_run(tmp_path: 
     environment = {**os.environ, "MILLRACE_HOME": str(tmp_path), "MILLRACE_MYSQLD": ""}
     command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", NEITHER)
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     head, _, rest = done.stdout.partition("collected ")

@@ -134,7 +134,7 @@ def test_commits_that_can_not_be_read_back_end_the_publisher(
     topic, answered = ModelTopic(), threading.Event()
     publisher = _opened(topic)
     monkeypatch.setattr("producer.publisher.publisher.JUDGEMENT_S", 0.0)
-    monkeypatch.setattr(ModelPartition, "next_record", lambda *_, **__: answered.wait(20) and None)
+    monkeypatch.setattr(ModelPartition, "next_record", lambda *_, **__: answered.wait(60) and None)
     publisher.publish(batch_after(publisher.progress, 3))
     with pytest.raises(Retryable) as caught:
         publisher._drain()

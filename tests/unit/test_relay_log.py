@@ -191,10 +191,12 @@ def test_a_reader_sees_only_whole_transactions(tmp_path: Path) -> None:
         assert len(reader.read(at, bytes_max=100).payload) == 0
         written = len(file.data)
         file.add(16, bytes(8))
-        threading.Timer(
+        grows = threading.Timer(
             0.05, grow_file, (relay, file.data[written:]), {"end": len(file.data)}
-        ).start()
-        assert reader.wait(at, 10)
+        )
+        grows.start()
+        assert reader.wait(at, 60)
+        grows.join()
         assert bytes(reader.read(at, bytes_max=1 << 20).payload) == file.data[half:]
     relay.close()
 

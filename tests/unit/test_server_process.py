@@ -30,8 +30,8 @@ from tests.waiting import eventually
 # a leader with a child in a process group of its own, as Spark's Python daemon is
 FAMILY = (
     "import os, subprocess, sys, time\n"
-    "subprocess.Popen([sys.executable, '-c', 'import os, time; os.setpgid(0, 0); time.sleep(60)'])\n"
-    "time.sleep(60)\n"
+    "subprocess.Popen([sys.executable, '-c', 'import os, time; os.setpgid(0, 0); time.sleep(600)'])\n"
+    "time.sleep(600)\n"
 )
 
 
@@ -72,7 +72,7 @@ def test_a_ctrl_c_while_a_process_is_born_finds_it_on_record(
         return born
 
     monkeypatch.setattr(subprocess, "Popen", interrupted)
-    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(60)"))
+    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"))
     with pytest.raises(KeyboardInterrupt):
         process.launch()
     record = ProcessRecord.read(tmp_path / "sample" / RECORD_NAME)
@@ -83,7 +83,7 @@ def test_a_ctrl_c_while_a_process_is_born_finds_it_on_record(
 
 def test_a_pid_that_was_given_again_is_nobody_of_ours(tmp_path: Path) -> None:
     """The start time tells; nobody is signalled."""
-    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(60)"))
+    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"))
     process.launch()
     other = replace(process.identity, start_ticks=process.identity.start_ticks - 1)
     assert session_members(other) == ()
@@ -105,9 +105,9 @@ def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     """A killed test run leaves no server behind."""
     program = (
         "import sys, time; from pathlib import Path; from deploy.servers.process import *\n"
-        "command = (sys.executable, '-c', 'import time; time.sleep(60)')\n"
+        "command = (sys.executable, '-c', 'import time; time.sleep(600)')\n"
         f"spec = ProcessSpec('sample', command, Path({str(tmp_path)!r}) / 'log')\n"
-        "process = ServerProcess(spec); process.launch(); print('up', flush=True); time.sleep(60)\n"
+        "process = ServerProcess(spec); process.launch(); print('up', flush=True); time.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
@@ -120,7 +120,7 @@ def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
 
 def test_the_keeper_starts_again_what_was_killed(tmp_path: Path) -> None:
     """Same command, new process, recorded."""
-    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(60)"), dies_with_parent=True)
+    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"), dies_with_parent=True)
     process.launch()
     first = process.identity
     stop = threading.Event()
@@ -154,7 +154,7 @@ def test_a_program_that_does_not_exist_is_reported_as_a_failed_start(tmp_path: P
 # a session without a leader, as a daemon that forked twice is; the member that is left tells its session's number
 DAEMON = (
     "import os, subprocess, sys\n"
-    "program = 'import os, time; print(os.getsid(0), flush=True); time.sleep(60)'\n"
+    "program = 'import os, time; print(os.getsid(0), flush=True); time.sleep(600)'\n"
     "subprocess.Popen([sys.executable, '-c', program])\n"
 )
 
@@ -202,7 +202,7 @@ def _sid(pid: int) -> int | None:
 
 def test_a_record_of_another_boot_is_of_nobody(tmp_path: Path) -> None:
     """Ticks are counted from the boot: after the next, pid and start time may both be a stranger's."""
-    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(60)"))
+    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"))
     process.launch()
     path = tmp_path / "sample" / RECORD_NAME
     try:
@@ -260,7 +260,7 @@ def test_a_full_disk_does_not_end_the_keeper(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the record nor its own log can be written for a while; then the process is started again."""
-    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(60)"))
+    process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"))
     process.launch()
     first = process.identity
     process.kill()

@@ -12,7 +12,7 @@ from producer.set_stream import SetStreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument
 from schemas.documents.model import Member, Tls, TlsMode
 
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 
 
 class _ModelStream:

@@ -42,7 +42,7 @@ def _setup_with(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=180,
         check=False,
     )
 
@@ -126,7 +126,7 @@ def test_make_bench_has_its_figures_alone_on_standard_output(tmp_path: Path) -> 
             env=environment,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=180,
             check=True,
         )
         assert json.loads(done.stdout) == figure
