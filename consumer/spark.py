@@ -2,7 +2,8 @@
 
 One ``SparkDriver`` a process; one Structured Streaming query a task, over partition 0 of its topic,
 ``read_committed``, from the offset that the *target* says. Its checkpoint is scratch, on a memory file system where
-there is one (what is shuffled and spilled, too, if there is room): with each start it is made anew.
+there is one (what is shuffled and spilled, too, if there is room): with each start it is made anew. What a killed
+driver left, in memory or among the temporary files, goes at the next one's start.
 A Spark task is never repeated by Spark (``spark.task.maxFailures=1``,
 no speculation): a failure ends the query, the runner raises the fence and starts again from the target.
 
@@ -10,6 +11,7 @@ Not done here: any decision about records (``consumer.batch``).
 """
 
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -82,9 +84,9 @@ class SparkDriver:
         if master.startswith("local"):
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         self._scratch = _scratch_folder()
-        self._local = _local_folder(self._scratch)
+        self._disk = _folder_in(Path(tempfile.gettempdir()))
         builder = SparkSession.builder.master(master).appName("millrace-apply")
-        given = {**_settings(self._scratch, self._local, master), **(settings or {})}
+        given = {**_settings(self._scratch, self._disk, master), **(settings or {})}
         for name, value in given.items():
             builder = builder.config(name, value)
         try:
@@ -99,7 +101,7 @@ class SparkDriver:
         self.jvm.release()
         with suppress(*_FAILURES):  # the JVM may be gone
             self.session.stop()
-        for folder in {self._scratch, self._local}:
+        for folder in (self._scratch, self._disk):
             shutil.rmtree(folder, ignore_errors=True)
 
     def query(
@@ -153,11 +155,9 @@ def _scratch_folder() -> Path:
     return _folder_in(memory if memory.is_dir() else Path(tempfile.gettempdir()))
 
 
-def _local_folder(scratch: Path) -> Path:
-    """Where Spark shuffles and spills: the scratch folder where there is room, else a temporary one."""
-    if shutil.disk_usage(scratch).free >= LOCAL_FREE_MIN_BYTES:
-        return scratch
-    return _folder_in(Path(tempfile.gettempdir()))
+def _local_folder(scratch: Path, disk: Path) -> Path:
+    """Where Spark shuffles and spills: the scratch folder where there is room."""
+    return scratch if shutil.disk_usage(scratch).free >= LOCAL_FREE_MIN_BYTES else disk
 
 
 def _folder_in(parent: Path) -> Path:
@@ -169,7 +169,7 @@ def _folder_in(parent: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-", dir=parent))
 
 
-def _settings(scratch: Path, local: Path, master: str) -> dict[str, str]:
+def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
     jars = sorted((home() / "jars" / "spark").glob("*.jar"))
     if not jars:
         raise Fatal("MR-5051", f"there is no Kafka connector in {home() / 'jars' / 'spark'}")
@@ -182,8 +182,12 @@ def _settings(scratch: Path, local: Path, master: str) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "consumer.spark",
+        "spark.executorEnv.PYTHONSAFEPATH": "1",  # not what lies about where a driver was started
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": " ".join(class_data().options()),
+        "spark.driver.extraJavaOptions": " ".join(
+            # on disk: libraries that are unpacked there may not be loaded from memory
+            (*class_data().options(), shlex.quote(f"-Djava.io.tmpdir={disk}"))
+        ),
         "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than these plans can gain
         "spark.sql.shuffle.partitions": "4",
         "spark.shuffle.compress": "false",  # what is written is read at once, from memory
@@ -196,7 +200,7 @@ def _settings(scratch: Path, local: Path, master: str) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.local.dir": str(local / "local"),
+        "spark.local.dir": str(_local_folder(scratch, disk) / "local"),
         "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith("local"):

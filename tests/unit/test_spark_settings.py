@@ -1,5 +1,10 @@
 """What a driver tells Spark when it starts its session."""
 
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Self
 
@@ -52,3 +57,23 @@ def test_an_operators_setting_has_the_last_word(builder: _Builder) -> None:
     SparkDriver(master="local[2]", settings={"spark.speculation": "true"}).stop()
     assert builder.told["spark.speculation"] == "true"
     assert builder.told["spark.task.maxFailures"] == "1"
+
+
+def test_what_a_jvm_leaves_lies_in_a_folder_that_the_next_driver_removes(
+    builder: _Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark empties its temporary folders when it ends in order. A killed driver's are known by its process."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen(["/bin/true"]) as ended:
+        ended.wait()
+    left = tmp_path / f"{spark._SCRATCH}{ended.pid}-x"
+    (left / "artifacts-y").mkdir(parents=True)
+    driver = SparkDriver(master="local[2]")
+    assert not left.exists()
+    (option,) = shlex.split(builder.told["spark.driver.extraJavaOptions"])[-1:]
+    folder = Path(option.removeprefix("-Djava.io.tmpdir="))
+    assert folder.is_dir()
+    assert folder.parent == tmp_path
+    assert folder.name.startswith(f"{spark._SCRATCH}{os.getpid()}-")
+    driver.stop()
+    assert not folder.exists()

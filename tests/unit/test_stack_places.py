@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections import namedtuple
 from pathlib import Path
 
@@ -72,7 +71,5 @@ def test_spark_spills_into_memory_only_where_there_is_room(
     memory.mkdir()
     usual.mkdir()
     monkeypatch.setattr(shutil, "disk_usage", lambda _: _Usage(free, 0, free))
-    monkeypatch.setattr(tempfile, "tempdir", str(usual))
-    local = spark._local_folder(memory)
-    assert local == memory if room else local.parent == usual
-    assert spark._settings(memory, local, "local[1]")["spark.local.dir"] == str(local / "local")
+    local = memory if room else usual
+    assert spark._settings(memory, usual, "local[1]")["spark.local.dir"] == str(local / "local")
