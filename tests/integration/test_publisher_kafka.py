@@ -32,7 +32,10 @@ from tests.waiting import eventually
 def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
     """A topic named after the test."""
     name = re.sub(r"[^a-z0-9_]", "-", request.node.name)[:120]
-    return Rig(kafka.bootstrap, f"pub-{name}-{time.time_ns()}")
+    rig = Rig(kafka.bootstrap, f"pub-{name}-{time.time_ns()}")
+    # nobody waits for them without saying so: a slow machine may
+    rig.limits = replace(rig.limits, publish_timeout_s=60.0, stable_timeout_s=60.0)
+    return rig
 
 
 def test_batches_of_two_owners_stand_in_order_exactly_once(rig: Rig) -> None:
