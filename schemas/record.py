@@ -72,6 +72,7 @@ class SchemaBook:
     def __init__(self, look_up: LookUp | None = None) -> None:
         self._look_up = look_up
         self._texts: dict[int, str] = {}
+        self._names: dict[int, str] = {}  # of the records whose schemas were learned
         self._layouts: dict[int, RowLayout] = {}
 
     def learn(self, record: SchemaRecord) -> None:
@@ -79,6 +80,7 @@ class SchemaBook:
         for registered in (record.value, record.key):
             if registered is not None and self._texts.get(registered.id) != registered.schema.text:
                 self._texts[registered.id] = registered.schema.text
+                self._names[registered.id] = registered.schema.full_name
                 self._layouts.pop(registered.id, None)
 
     def text(self, schema_id: int) -> str:
@@ -100,8 +102,10 @@ class SchemaBook:
         return found
 
     def control_text(self, kind: RecordKind, schema_id: int) -> str:
-        """The schema of a control record, known or not."""
-        return self._texts.get(schema_id, CONTROL_SCHEMAS[kind].text)
+        """The schema of a control record, known or not; what the id meant before it may have been another's."""
+        fixed = CONTROL_SCHEMAS[kind]
+        is_known = self._names.get(schema_id) == fixed.full_name
+        return self._texts[schema_id] if is_known else fixed.text
 
 
 def encode_control(record: ControlRecord, *, schema_id: int) -> bytes:

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +25,7 @@ Registry = Annotated[
     str,
     typer.Option(
         "--registry",
-        help="Asked for schemas that the records read don't explain; else the topic is searched.",
+        help="Asked for schemas that the topic does not explain any more.",
         envvar="MILLRACE_REGISTRY",
     ),
 ]
@@ -69,10 +69,10 @@ def tail(
     reader = TopicReader(bootstrap, topic)
     ends = reader.ends()
     start = ends.low if from_beginning else offset_of_last(reader, count or _LAST_ROWS)
-    look_up: Callable[[int], str] = (
-        RegistryClient(registry).schema_by_id
-        if registry
-        else TopicLookUp(lambda: TopicReader(bootstrap, topic))
+    look_up = TopicLookUp(
+        lambda: TopicReader(bootstrap, topic),
+        start,
+        registry=RegistryClient(registry).schema_by_id if registry else None,
     )
     book = SchemaBook(look_up)
     shown = 0

@@ -9,7 +9,10 @@ import pytest
 
 from deploy.servers import KafkaServer
 from millrace.cli import run
+from schemas.control import CONTROL_SCHEMAS, RecordKind
+from schemas.registry.client import RegistryClient
 from tests.publisher_rig import Rig
+from tests.topic_rows import Ids
 
 ROWS = 25
 
@@ -52,6 +55,33 @@ def test_tail_gives_every_row_as_json_from_the_beginning(
     assert rows[4]["key"] == {"id": 5}
     assert rows[4]["before"] is None
     assert rows[4]["after"] == {"id": 5, "state": "paid"}
+
+
+def test_tail_reads_each_row_by_what_its_id_meant_there(
+    kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A registry that lost its store gives the ids of rows to control records, and of keys to rows."""
+    rig = Rig(kafka.bootstrap, f"cli-replaced-{time.time_ns()}")
+    for epoch, foreign in ((7, 0), (8, 4), (9, 1)):
+        rig.ids = Ids()
+        for number in range(foreign):
+            rig.ids("foreign", str(number))
+        with rig.running(epoch) as publisher:
+            publisher.publish(rig.stream(publisher).next_batch(6))
+    now = CONTROL_SCHEMAS[RecordKind.FENCE].text
+    monkeypatch.setattr(RegistryClient, "schema_by_id", lambda *_: now)
+    command = ["topic", "tail", rig.topic, "--kafka", rig.bootstrap, "--no-follow", "--json"]
+    asking = [*command, "--registry", "http://127.0.0.1:1"]
+    for words, first in (
+        ([*asking, "-n", "15"], 4),
+        ([*command, "-n", "2"], 17),
+        ([*command, "--from-beginning"], 1),
+    ):
+        assert run(words) == 0, words
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [row["after"] for row in rows] == [
+            {"id": seq, "state": "paid"} for seq in range(first, 19)
+        ]
 
 
 def test_tail_shows_control_records_when_asked(

@@ -1,0 +1,101 @@
+"""What a schema id meant where a reader of a topic begins: in front of it, behind it, in the registry."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from consumer.topic.decode import TopicLookUp
+from consumer.topic.kafka import TopicEnds, TopicReader, TopicRecord
+from millrace.errors import Fatal
+from schemas.avro import AvroSchema, envelope_schema
+from schemas.control import RegisteredSchema, SchemaRecord
+from schemas.record import encode_control
+from tests.topic_rows import SET, TABLE
+
+REGISTRY = envelope_schema(SET, replace(TABLE, table="of_the_registry"))
+
+
+def a_schema(meaning: str) -> AvroSchema:
+    """Of a table of this name."""
+    return envelope_schema(SET, replace(TABLE, table=meaning))
+
+
+class KeptTopic:
+    """A reader of a topic in which id 5 is explained at these offsets; before ``low`` nothing is kept."""
+
+    def __init__(self, explained: dict[int, str], low: int = 0) -> None:
+        self.explained, self.low, self.stable = explained, low, 100_000
+        self.read_count = self.open_count = 0
+
+    def ends(self) -> TopicEnds:
+        return TopicEnds(self.low, self.stable)
+
+    def chunks(self, start: int, stop: int) -> Iterator[list[TopicRecord]]:
+        assert self.low <= start <= stop <= self.stable
+        for offset in range(start, stop, 16):
+            chunk = range(offset, min(offset + 16, stop))
+            self.read_count += len(chunk)
+            yield [
+                TopicRecord(at, 0, None, explanation(meaning))
+                for at, meaning in self.explained.items()
+                if at in chunk
+            ]
+
+    def close(self) -> None:
+        self.open_count -= 1
+
+    def look_up(self, at: int, *, asks_registry: bool) -> TopicLookUp:
+        """For a reader that begins there."""
+
+        def opened() -> TopicReader:
+            self.open_count += 1
+            return cast(TopicReader, self)
+
+        return TopicLookUp(
+            opened, at, registry=(lambda _: REGISTRY.text) if asks_registry else None
+        )
+
+
+def explanation(meaning: str) -> bytes:
+    """The schema record that says it of id 5."""
+    registered = RegisteredSchema("t", 5, a_schema(meaning))
+    return encode_control(SchemaRecord(registered, None, "shop", meaning, 0), schema_id=1)
+
+
+@pytest.mark.parametrize("asks_registry", [False, True])
+@pytest.mark.parametrize(
+    ("at", "low", "meaning", "read_max"),
+    [
+        (50_000, 0, "second", 100),  # not far back
+        (49_990, 0, "first", 100_000),  # the last in front of it, however far
+        (49_991, 0, "second", 100),  # that stands directly in front
+        (100_000, 0, "third", 50_000),
+        (49_990, 40_000, "second", 11_000),  # retention took the first
+        (99_999, 99_000, "", 1_000),  # and all of them: the registry, if one is named
+    ],
+)
+def test_an_id_means_what_was_said_last_in_front_of_the_reader(
+    at: int, low: int, meaning: str, read_max: int, asks_registry: bool
+) -> None:
+    """Where nothing is left there, what is said next; a registry is asked last, it may have given the id anew."""
+    topic = KeptTopic({10: "first", 49_990: "second", 70_000: "third"}, low)
+    look_up = topic.look_up(at, asks_registry=asks_registry)
+    if meaning or asks_registry:
+        wanted = a_schema(meaning) if meaning else REGISTRY
+        assert look_up(5) == wanted.text
+        assert look_up(5) == wanted.text
+    else:
+        with pytest.raises(Fatal, match="MR-6009 schema id 5"):
+            look_up(5)
+    assert topic.read_count <= 2 * read_max
+    assert topic.open_count == 0
+
+
+def test_what_is_read_for_another_id_tells_no_older_meaning() -> None:
+    """All of the topic is searched for one that nobody explains."""
+    look_up = KeptTopic({10: "first", 49_990: "second"}).look_up(50_000, asks_registry=False)
+    with pytest.raises(Fatal, match="MR-6009 schema id 6"):
+        look_up(6)
+    assert look_up(5) == a_schema("second").text
