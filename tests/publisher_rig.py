@@ -1,6 +1,7 @@
 """A topic of a test's own on a real broker, its registry, publishers on it, and the verifier's verdict."""
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,12 +15,17 @@ from confluent_kafka.cimpl import NewTopic
 import producer.publisher.publisher as publishing
 from consumer.topic.kafka import TopicReader
 from consumer.topic.verify import Summary, TopicVerifier
+from millrace.errors import Retryable
 from producer.publisher.config import PublisherConfig, PublisherLimits, transactional_id
 from producer.publisher.opening import TailHint
 from producer.publisher.publisher import Publisher
 from schemas.gtid import Flavour
 from tests.topic_rows import SET, Ids, RowStream, start_of
 from tests.waiting import eventually
+
+ANSWER_S = 60.0  # of a broker that is there
+PATIENT = PublisherLimits(publish_timeout_s=60.0, stable_timeout_s=30.0, audit_timeout_s=60.0)
+GIVE_UP_S = 150.0
 
 
 def topic_named(prefix: str, test_name: str) -> str:
@@ -39,13 +45,13 @@ def once_at(patch: pytest.MonkeyPatch, point: str, act: Callable[[], None]) -> N
 
 
 class Rig:
-    """One topic."""
+    """One topic. ``limits`` are patient: a test that waits for one to run out makes it short where that is certain."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
         self.ids = Ids()
-        self.limits = PublisherLimits(publish_timeout_s=10.0, stable_timeout_s=3.0)
+        self.limits = PATIENT
         self.client: Mapping[str, str] = {}
 
     def config(self, epoch: int) -> PublisherConfig:
@@ -95,12 +101,12 @@ class Rig:
         foreign = Producer(
             {"bootstrap.servers": self.bootstrap, "transactional.id": f"foreign-{self.topic}"}
         )
-        foreign.init_transactions(60)
+        foreign.init_transactions(ANSWER_S)
         foreign.begin_transaction()
         foreign.produce(self.topic, b"hello", None, 0)
-        assert foreign.flush(60) == 0
+        assert foreign.flush(ANSWER_S) == 0
         yield
-        foreign.abort_transaction(60)
+        foreign.abort_transaction(ANSWER_S)
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -109,11 +115,11 @@ class Rig:
 
     def exists(self) -> bool:
         """Whether the topic is there."""
-        return self.topic in self.admin.list_topics(timeout=60).topics
+        return self.topic in self.admin.list_topics(timeout=ANSWER_S).topics
 
     def delete(self) -> None:
         """`kafka-topics --delete`; returns when the broker knows the topic no more."""
-        self.admin.delete_topics([self.topic])[self.topic].result(60)
+        self.admin.delete_topics([self.topic])[self.topic].result(ANSWER_S)
         eventually(lambda: not self.exists(), what="the topic is gone")
 
     def make_anew(self, config: dict[str, str] | None = None) -> None:
@@ -122,7 +128,7 @@ class Rig:
 
         def made() -> bool:
             try:
-                self.admin.create_topics([topic])[self.topic].result(60)
+                self.admin.create_topics([topic])[self.topic].result(ANSWER_S)
             except KafkaException:
                 return False
             return True
@@ -133,14 +139,14 @@ class Rig:
     def remove_before(self, offset: int = -1) -> int:
         """`kafka-delete-records` up to ``offset`` (-1: everything); the first offset that is kept."""
         cut = TopicPartition(self.topic, 0, offset)
-        low: int = self.admin.delete_records([cut])[cut].result(60).low_watermark
+        low: int = self.admin.delete_records([cut])[cut].result(ANSWER_S).low_watermark
         return low
 
     def high_end(self) -> int:
         """Where the log ends, whatever is open in it."""
         partition = TopicPartition(self.topic, 0)
         asked = self.admin.list_offsets({partition: OffsetSpec.latest()})[partition]  # type: ignore[no-untyped-call]
-        end: int = asked.result(60).offset
+        end: int = asked.result(ANSWER_S).offset
         return end
 
     def verdict(self) -> Summary:
@@ -159,3 +165,58 @@ class Rig:
         found = self.verdict()
         assert found.violations == [], "; ".join(wrong.what for wrong in found.violations)
         assert (found.last_seq, found.counts.rows) == (last_seq, last_seq)
+
+
+class Load:
+    """A publisher at work in a thread, opened again after whatever may be tried again, as the supervisor does."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._stood_at_s = time.monotonic()
+        self.seq = 0
+        self.failures: list[str] = []
+        self.fatal: BaseException | None = None
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_through():
+                assert time.monotonic() - self._stood_at_s < GIVE_UP_S, self.failures
+        except BaseException as error:  # noqa: BLE001 - raised again in ``finish``
+            self.fatal = error
+
+    def _is_through(self) -> bool:
+        """Asked to stop, and every batch known to stand."""
+        try:
+            publisher = self._rig.open(7)
+            stream = self._rig.stream(publisher)
+            self.seq = publisher.progress.seq
+            while not self._stop.is_set():
+                publisher.publish(stream.next_batch(10))
+                self.seq, self._stood_at_s = publisher.progress.seq, time.monotonic()
+            publisher.close()
+        except Retryable as error:
+            self.failures.append(str(error))
+            return False
+        return True
+
+    def wait_rows(self, count: int) -> None:
+        """Until so many more stand."""
+        wanted = self.seq + count
+        eventually(
+            lambda: self.fatal or self.seq >= wanted,
+            timeout_s=GIVE_UP_S,
+            what=f"rows go on after {self.failures}",
+        )
+        if self.fatal is not None:
+            raise self.fatal
+
+    def finish(self) -> int:
+        """Stop; the last seq that stands."""
+        self._stop.set()
+        self._thread.join()
+        if self.fatal is not None:
+            raise self.fatal
+        return self.seq

@@ -1,6 +1,5 @@
 """Three brokers, each partition on all of them: one that leads goes under load; no record is lost or doubled."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,13 +9,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin._metadata import PartitionMetadata
 
 from deploy.servers import KafkaCluster, KafkaServer
-from millrace.errors import Retryable
-from producer.publisher.publisher import Publisher
-from tests.publisher_rig import Rig, topic_named
+from tests.publisher_rig import Load, Rig, topic_named
 from tests.waiting import eventually
 
 TRANSACTION_STATE = "__transaction_state"
-GIVE_UP_S = 150.0
 
 
 @pytest.fixture(scope="module")
@@ -66,56 +62,6 @@ def transaction_coordinator(rig: Rig) -> int:
     for letter in rig.config(7).transactional_id:
         code = (31 * code + ord(letter)) & 0xFFFFFFFF  # Java's String.hashCode
     return partitions[(code & 0x7FFFFFFF) % len(partitions)].leader
-
-
-class Load:
-    """A publisher at work in a thread, opened again after whatever may be tried again, as the supervisor does."""
-
-    def __init__(self, rig: Rig) -> None:
-        self._rig = rig
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.seq = 0
-        self.failures: list[str] = []
-        self.fatal: BaseException | None = None
-        self._thread.start()
-
-    def _run(self) -> None:
-        deadline = time.monotonic() + GIVE_UP_S
-        try:
-            while not self._stop.is_set() and time.monotonic() < deadline:
-                try:
-                    self._publish(self._rig.open(7))
-                except Retryable as error:
-                    self.failures.append(str(error))
-        except BaseException as error:  # noqa: BLE001 - raised again in ``finish``
-            self.fatal = error
-
-    def _publish(self, publisher: Publisher) -> None:
-        stream = self._rig.stream(publisher)
-        while not self._stop.is_set():
-            publisher.publish(stream.next_batch(10))
-            self.seq = publisher.progress.seq
-        publisher.close()
-
-    def wait_rows(self, count: int) -> None:
-        """Until so many more stand."""
-        wanted = self.seq + count
-        eventually(
-            lambda: self.fatal or self.seq >= wanted,
-            timeout_s=GIVE_UP_S,
-            what=f"rows go on after {self.failures}",
-        )
-        if self.fatal is not None:
-            raise self.fatal
-
-    def finish(self) -> int:
-        """Stop; the last seq that was confirmed."""
-        self._stop.set()
-        self._thread.join()
-        if self.fatal is not None:
-            raise self.fatal
-        return self.seq
 
 
 def killed(server: KafkaServer) -> None:

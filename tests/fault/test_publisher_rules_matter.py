@@ -29,7 +29,7 @@ from tests.late_requests import (
     a_commit_is_slow,
     no_late_request_ends_what_is_under_way,
 )
-from tests.publisher_rig import Rig, once_at, topic_named
+from tests.publisher_rig import ANSWER_S, Rig, once_at, topic_named
 from tests.topic_rows import RowStream
 
 Patch = pytest.MonkeyPatch
@@ -187,7 +187,7 @@ def a_foreign_record_stops_the_task(rig: Rig, _: Patch) -> None:
     publisher.publish(stream.next_batch(3))
     foreign = confluent_kafka.Producer({"bootstrap.servers": rig.bootstrap})
     foreign.produce(rig.topic, b"hello", None, 0)
-    assert foreign.flush(10) == 0
+    assert foreign.flush(ANSWER_S) == 0
     assert _is_stopped(publisher, stream), "nobody was told of a foreign record"
 
 
@@ -203,9 +203,9 @@ def _is_stopped(publisher: Publisher, stream: RowStream) -> bool:
 
 def nothing_is_written_behind_an_open_transaction(rig: Rig, _: Patch) -> None:
     """Somebody else's, found by who starts: what is written behind it, nobody would see."""
-    rig.limits = replace(rig.limits, stable_timeout_s=0.3)
     with rig.running(7) as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
+    rig.limits = replace(rig.limits, stable_timeout_s=0.3)
     with rig.foreign_transaction():
         before = rig.high_end()
         with suppress(Fatal):
@@ -220,11 +220,11 @@ def ends_not_compared(patch: Patch) -> None:
 
 def what_an_open_transaction_hides_is_missed(rig: Rig, _: Patch) -> None:
     """Somebody else's begins between two commits: the second returns OK, and nobody sees its rows."""
-    rig.limits = replace(rig.limits, stable_timeout_s=0.3, audit_timeout_s=0.3)
     publisher = rig.open(7)
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(3))
     publisher._drain()
+    publisher._audit._limits = replace(rig.limits, audit_timeout_s=0.3)
     with rig.foreign_transaction():
         is_told = _is_stopped(publisher, stream)
         assert rig.verdict().last_seq == 3

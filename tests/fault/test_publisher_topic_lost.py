@@ -15,17 +15,17 @@ import producer.publisher.publisher as publishing
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.publisher.opening import NO_END, TailHint
-from producer.publisher.publisher import MID_PRODUCE
-from tests.publisher_rig import Rig, topic_named
+from producer.publisher.publisher import MID_PRODUCE, Publisher
+from tests.publisher_rig import ANSWER_S, PATIENT, Rig, topic_named
 from tests.waiting import eventually
+
+GIVEN_UP_S = 45.0  # however slow the machine; the client itself would try for a minute
 
 
 @pytest.fixture
 def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
-    """A topic named after the test; a topic that is not there is found out soon."""
-    rig = Rig(kafka.bootstrap, topic_named("lost", request.node.name))
-    rig.limits = replace(rig.limits, stable_timeout_s=1.0)
-    return rig
+    """A topic named after the test."""
+    return Rig(kafka.bootstrap, topic_named("lost", request.node.name))
 
 
 def published(rig: Rig, rows: int) -> TailHint:
@@ -36,8 +36,9 @@ def published(rig: Rig, rows: int) -> TailHint:
 
 
 def assert_refused(rig: Rig, hint: TailHint | None, code: str = "MR-3017") -> None:
-    """A start is refused for good, and changes nothing that a reader sees."""
+    """A start is refused for good, and changes nothing that a reader sees; that there is no topic is found out soon."""
     existed = rig.exists()
+    rig.limits = PATIENT if existed else replace(PATIENT, stable_timeout_s=1.0)
     seen = rig.verdict().counts if existed else None
     with pytest.raises(Fatal) as raised:
         rig.open(9, hint=hint)
@@ -45,6 +46,16 @@ def assert_refused(rig: Rig, hint: TailHint | None, code: str = "MR-3017") -> No
     assert raised.value.fix
     assert rig.exists() == existed
     assert not existed or rig.verdict().counts == seen
+
+
+def reopened(rig: Rig) -> Publisher:
+    """As the supervisor does: open until it succeeds in the time that it has."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return rig.open(7)
+        except Retryable:
+            assert time.monotonic() < deadline
 
 
 # ---- deleted ---------------------------------------------------------------------------------------------
@@ -70,19 +81,17 @@ def test_an_empty_topic_of_the_same_name_is_not_taken_for_the_former_one(rig: Ri
 @pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
 def test_a_topic_deleted_under_a_publisher_stops_it_in_bounded_time(rig: Rig, busy: bool) -> None:
     """Whether it sends rows or only says how far it is: Retryable; the next start decides, and refuses."""
+    published(rig, 9)
     rig.limits = replace(rig.limits, publish_timeout_s=4.0)
     if not busy:
         rig.limits = replace(rig.limits, resolved_interval_s=0.0)
-    publisher = rig.open(7)
-    stream = rig.stream(publisher)
-    publisher.publish(stream.next_batch(9))
-    publisher._drain()
+    publisher = reopened(rig)
     rig.delete()
-    batch = stream.next_batch(9)
+    batch = rig.stream(publisher).next_batch(9)
     began = time.monotonic()
     with pytest.raises(Retryable):
         publisher.publish(batch) if busy else publisher.idle()
-    assert time.monotonic() - began < 3 * rig.limits.publish_timeout_s
+    assert time.monotonic() - began < GIVEN_UP_S
     assert_refused(rig, publisher.hint)
 
 
@@ -91,11 +100,11 @@ def test_a_topic_made_anew_under_a_publisher_is_found_out(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """Kafka takes our records into the new topic without a word. Audit and next start don't."""
-    rig.limits = replace(rig.limits, audit_timeout_s=3.0)
     publisher = rig.open(7)
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(9))
     publisher._drain()
+    publisher._audit._limits = replace(PATIENT, audit_timeout_s=3.0)
     hint = publisher.hint
 
     def make_anew() -> None:
@@ -175,7 +184,7 @@ def test_records_removed_under_a_busy_publisher_stop_nothing(rig: Rig) -> None:
     cutting = threading.Thread(target=cut)
     cutting.start()
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while len(cuts) < 20 and time.monotonic() < deadline:
             publisher.publish(stream.next_batch(20))
     finally:
@@ -193,7 +202,7 @@ def test_retention_past_the_tail_of_a_paused_task_is_resumed_by_its_hint(rig: Ri
     """The broker's own retention, not an operator: the segment with the tail is gone, the hint leads on."""
     hint = published(rig, 9)
     _set_retention(rig, 1)
-    eventually(lambda: rig.verdict().counts.records == 0, timeout_s=30.0, what="retention")
+    eventually(lambda: rig.verdict().counts.records == 0, timeout_s=120.0, what="retention")
     _set_retention(rig, 3_600_000)
     assert_refused(rig, None)
     publisher = rig.open(9, hint=hint)
@@ -208,4 +217,4 @@ def _set_retention(rig: Rig, retention_ms: int) -> None:
         "retention.ms", str(retention_ms), incremental_operation=AlterConfigOpType.SET
     )
     resource = ConfigResource(ConfigResource.Type.TOPIC, rig.topic, incremental_configs=[entry])
-    rig.admin.incremental_alter_configs([resource])[resource].result(10)
+    rig.admin.incremental_alter_configs([resource])[resource].result(ANSWER_S)
