@@ -38,6 +38,9 @@ from schemas.status import TaskReport, TaskState
 from zk.runner import HeldLease, Report
 
 LOOK_S = 0.2  # how soon a stop is seen
+# What the driver itself applies may wait for a row that somebody has locked, LOCK_TRIES_MAX times LOCK_WAIT_S. At a
+# stop its connection is cut after this long: fence and mark tell the next run what became of it.
+CUT_AFTER_S = 2.0
 # A broker that does not say where the topic ends for so long is away. A query without work asks most of the time, and
 # what it does is only sampled: fifty samples in a row don't fall on questions that were answered.
 SILENCE_S = 10.0
@@ -221,8 +224,17 @@ class _Run:
     def end(self) -> None:
         """No micro-batch runs and none begins after this."""
         self._ended = True
+        over = threading.Event()
+        cutting = threading.Thread(target=self._cut_until, args=(over,), name="cut", daemon=True)
+        cutting.start()
         try:
             self._query.stop()
         finally:
             with self._busy:
+                over.set()
+                cutting.join()
                 self._applier.close()
+
+    def _cut_until(self, over: threading.Event) -> None:
+        while not over.wait(CUT_AFTER_S):
+            self._applier.cut()

@@ -21,7 +21,7 @@ from consumer.book import Book, Ints
 from consumer.ddl import DdlPlace, apply_ddl
 from consumer.executor import Order, Outcome, Plan
 from consumer.kernel.order import pack_lanes
-from consumer.sessions import close_session, session_for
+from consumer.sessions import close_session, cut_session, session_for
 from consumer.stretch import Barrier, advanced, check_follows, check_statement_begin
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.inventory import Inventory, read_inventory
@@ -147,6 +147,10 @@ class BatchApplier:
                 progressed(self.mark)
         finally:
             records.release()
+
+    def cut(self) -> None:
+        """From another thread: whatever ``process`` waits for on the driver's own session ends, Retryable."""
+        cut_session(self.assignment.owner)
 
     def close(self) -> None:
         """Close the driver's own session."""

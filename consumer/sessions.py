@@ -43,6 +43,13 @@ def close_session(owner: Owner) -> None:
         kept[2].close()
 
 
+def cut_session(owner: Owner) -> None:
+    """From another thread: what this process waits for in a run ends as a lost connection does."""
+    kept = _sessions.get(owner.task)
+    if kept is not None and kept[0] == owner:
+        kept[2].cut()
+
+
 def _answers(session: TargetConnection) -> bool:
     try:
         return session.is_open and bool(session.query("SELECT 1"))

@@ -12,6 +12,7 @@ import re
 import socket
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -161,6 +162,12 @@ class TargetConnection:
             self._connection.rollback()
         except (pymysql.Error, OSError):
             self.close()
+
+    def cut(self) -> None:
+        """From any thread: what waits for the server's answer ends in Retryable MR-5001, outcome unknown."""
+        if wire := getattr(self._connection, "_sock", None):
+            with suppress(OSError):  # not TLS's own, which changes under whom it waits
+                socket.socket.shutdown(wire, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close; never raises."""

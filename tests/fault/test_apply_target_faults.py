@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import cast
 
 import pymysql
 import pytest
 
-from consumer import ddl, executor
+from consumer import apply, ddl, executor
 from consumer.batch import AFTER_MARK
+from consumer.spark import SparkDriver
 from consumer.target import connection as connections
 from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
 from consumer.writer import RowWriter
@@ -27,7 +29,7 @@ from schemas.gtid import Flavour
 from schemas.statement import Statement
 from schemas.table import Column, ColumnType, TypeCode
 from tests.apply_faults import Supervised
-from tests.apply_local import apply_task, endpoint_of
+from tests.apply_local import LocalRecords, apply_task, endpoint_of, run_once, started
 from tests.apply_tables import integer, table, text
 from tests.apply_topic import RecordStream
 from tests.campaign import POINTS
@@ -195,6 +197,71 @@ def test_a_lock_that_is_held_too_long_is_told_and_waited_for(
         other.rollback()
     task.run()
     _check(target_server, name)
+
+
+class _Query:
+    """One micro-batch in a thread; as Spark's, it can be stopped, not interrupted."""
+
+    def __init__(self, process: Callable[[LocalRecords], None], records: LocalRecords) -> None:
+        self._thread = threading.Thread(target=self._run, args=(process, records), daemon=True)
+        self._thread.start()
+
+    def _run(self, process: Callable[[LocalRecords], None], records: LocalRecords) -> None:
+        with suppress(Retryable):
+            process(records)
+
+    def wait(self, timeout_s: float) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def is_asking(self) -> bool:
+        return False
+
+    def stop(self) -> None:
+        self._thread.join()
+
+
+@dataclass
+class _Driver:
+    """Spark's, as far as a run asks it."""
+
+    records: LocalRecords
+
+    def query(self, *_: object, process: Callable[[LocalRecords], None], **__: object) -> _Query:
+        return _Query(process, self.records)
+
+
+def test_a_stop_does_not_wait_for_a_row_that_somebody_has_locked(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a statement the driver applies rows itself: no Spark job is there to be cancelled. Nothing is lost."""
+    monkeypatch.setattr(connections, "LOCK_WAIT_S", 300)
+    monkeypatch.setattr(apply, "CUT_AFTER_S", 0.1)
+    stream = RecordStream()
+    made = table(name, "b", integer("id"), integer("n"), text("note"))
+    stream.insert(made, {"id": 4, "n": 0, "note": ""})
+    stream.ddl("CREATE TABLE late (id INT PRIMARY KEY)", database=name)
+    for number in (5, 6):
+        stream.insert(made, {"id": number, "n": 0, "note": ""})
+    stream.commit()
+    task, stop = apply_task(name), threading.Event()
+    driver = cast(SparkDriver, _Driver(LocalRecords(stream.values, is_large=False)))
+    with _session(target_server, name) as other:
+        other.query("INSERT INTO b VALUES (6, 0, '')")
+        run = apply._Run(driver, task, started(target_server, task), lambda _: None)
+        until_locked_out(target_server, what="the row behind the statement is waited for")
+        stop.set()
+        run.until(stop)
+        ending = threading.Thread(target=run.end)
+        ending.start()
+        ending.join(30)
+        is_over = not ending.is_alive()
+        other.rollback()
+        ending.join()
+    assert is_over, "the stop waits for the row"
+    assert target_server.execute("SELECT id FROM b", db=name) == [(4,)]
+    run_once(target_server, task, stream, is_large=False).close()
+    assert target_server.execute("SELECT id FROM b ORDER BY id", db=name) == [(4,), (5,), (6,)]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pymysql
 import pytest
 
 from consumer import batch, ddl, templates, workshop, writer
+from consumer.batch import BatchApplier
 from consumer.binding import Binding, bind, quoted
 from consumer.target import connection as connections
 from consumer.target import fence
@@ -246,6 +247,21 @@ def a_value_is_refused(at: Place) -> None:
     )
 
 
+def no_connection_is_cut(patch: Patch) -> None:
+    """A stop waits for what the driver itself waits for."""
+    patch.setattr(BatchApplier, "cut", lambda _: None)
+
+
+def stopping_behind_a_lock(at: Place) -> None:
+    """The test, with a patch of its own."""
+    at.target.execute(f"DROP DATABASE {at.name}")
+    refusals._create_tables(at.target, at.name)
+    with pytest.MonkeyPatch.context() as patch:
+        refusals.test_a_stop_does_not_wait_for_a_row_that_somebody_has_locked(
+            at.name, at.target, patch
+        )
+
+
 def equal_values_are_told_apart(at: Place) -> None:
     """The test, from a server of its own."""
     at.target.execute(f"CREATE DATABASE {types.DATABASE}")  # which the test drops
@@ -393,6 +409,13 @@ GUARDS = [
         checks_stay_off,
         overwriting,
         "children",
+        is_chaos=True,
+    ),
+    Guard(
+        "a stop cuts what the driver waits for",
+        no_connection_is_cut,
+        stopping_behind_a_lock,
+        "the stop waits for the row",
         is_chaos=True,
     ),
     Guard(
