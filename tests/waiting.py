@@ -23,4 +23,4 @@ def eventually(
 def until_locked_out(server: DatabaseServer, *, what: str) -> None:
     """Return when a session of the server waits for a row that another has locked."""
     ask = "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
-    eventually(lambda: server.execute(ask), every_s=INNODB_LOOK_S, what=what)
+    eventually(lambda: server.execute(ask), timeout_s=180, every_s=INNODB_LOOK_S, what=what)

@@ -32,7 +32,7 @@ def test_a_task_whose_broker_is_silent_is_degraded_and_runs_when_it_answers(
             stream.commit()
             writer.publish()
             task.wait_until_at(stream.seq)
-            assert _state(task) is TaskState.RUNNING
+            eventually(lambda: _state(task) is TaskState.RUNNING)  # a slow batch is silent, too
             if number == 1:
                 new_kafka.pause()
                 eventually(lambda: _state(task) is TaskState.DEGRADED)

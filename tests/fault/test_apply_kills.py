@@ -94,7 +94,7 @@ def test_a_killed_driver_is_taken_over(
         [sys.executable, "-m", "tests.fault.apply_process", *arguments],
         cwd=_ROOT,
         env=_environment("apply.before_mark:kill"),
-        timeout=180,
+        timeout=400,
         check=False,
     )
     assert process.returncode == -signal.SIGKILL

@@ -143,7 +143,8 @@ def _in_thread(work: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     finally:
-        thread.join(60)
+        thread.join(240)
+        assert not thread.is_alive()
         if failures:
             raise failures[0]
 
@@ -163,9 +164,13 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> list[RowWriter]:
 
 
 def test_a_deadlock_is_tried_again_at_once(
-    name: str, target_server: DatabaseServer, settled: list[RowWriter]
+    name: str,
+    target_server: DatabaseServer,
+    settled: list[RowWriter],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Somebody else waits for our row while we wait for his: we are the victim, and lose nothing."""
+    monkeypatch.setattr(connections, "LOCK_WAIT_S", 600)  # nobody's wait ends otherwise
     task = _supervised(endpoint_of(target_server), name, is_large=False)
     with _session(target_server, name) as other:
         heavy = ", ".join(f"({number})" for number in range(-500, 0))
@@ -335,9 +340,7 @@ def test_a_target_without_a_connection_left_is_waited_for(
     with sql.root_connection(target_server.socket) as root, root.cursor() as cursor:
         cursor.execute("SET GLOBAL max_connections = 10")
         try:
-            with suppress(Retryable):
-                while True:
-                    others.append(connect(task.endpoint))
+            eventually(lambda: _has_them_all(cursor, task.endpoint, others), what="none is left")
             _refused(task, Retryable, "MR-5004")
         finally:  # by a connection that stands already: a closed one may count for a while
             cursor.execute(f"SET GLOBAL max_connections = {before}")
@@ -358,6 +361,17 @@ def test_a_target_without_a_connection_left_is_waited_for(
         others.pop().close()
     task.run()
     _check(target_server, name)
+
+
+def _has_them_all(
+    cursor: pymysql.cursors.Cursor, endpoint: Endpoint, others: list[TargetConnection]
+) -> bool:
+    """We, and root who asks: a closed connection of somebody before may count for a while, and then be free."""
+    while _connects(endpoint, others):
+        pass
+    cursor.execute("SHOW GLOBAL STATUS LIKE 'Threads_connected'")
+    ((_, connected),) = cursor.fetchall()
+    return int(str(connected)) == len(others) + 1
 
 
 def _connects(endpoint: Endpoint, others: list[TargetConnection]) -> bool:

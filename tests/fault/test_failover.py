@@ -53,7 +53,7 @@ class Load:
         """Returns when nothing is being written any more."""
         self._is_idle.clear()
         self._go.clear()
-        assert self._is_idle.wait(30)
+        assert self._is_idle.wait(120)
 
     def stop(self) -> None:
         """For good."""
@@ -104,7 +104,7 @@ def assert_complete(capture: MemoryCapture, load: Load) -> None:
         assert capture.error is None, capture.error
         return len(capture.rows) >= load.count
 
-    eventually(is_there, timeout_s=60, what=f"{load.count} rows")
+    eventually(is_there, timeout_s=120, what=f"{load.count} rows")
     ids = [dict(row.change.after or {})["id"] for row in capture.rows]
     assert ids == list(range(1, load.count + 1))
     assert [row.source.seq for row in capture.rows] == ids
@@ -119,7 +119,7 @@ def grown(capture: MemoryCapture, rows: int = 40) -> None:
         assert capture.error is None, capture.error
         return len(capture.rows) >= wanted
 
-    eventually(is_there, timeout_s=60, what=f"{wanted} rows")
+    eventually(is_there, timeout_s=120, what=f"{wanted} rows")
 
 
 def promote(new: DatabaseServer, other: DatabaseServer) -> None:
@@ -189,7 +189,7 @@ def test_a_failover_of_the_primary_costs_no_row(
     with load_on(servers) as load, capturing(servers, servers.members, tmp_path) as capture:
         load.resume()
         grown(capture)
-        read = first if capture.members == [str(member_of(first))] else second
+        read = first if capture.members[-1] == str(member_of(first)) else second
         new = second if read is first else first
         load.pause()
         servers.wait_for_replicas()
