@@ -325,7 +325,8 @@ def test_a_failed_fsync_is_never_trusted_again(tmp_path: Path) -> None:
     synced = len(file.data)
     eventually(lambda: relay._file is not None and relay._file.synced_end == synced)
     file.transaction()
-    disk.fail_at = len(disk.ops) + 1  # the write, then the fsync
+    with relay._fd_lock:  # relay.meta comes behind what was synced
+        disk.fail_at = len(disk.ops) + 1  # the write, then the fsync
     grow_file(relay, file.data[synced:], end=len(file.data))
 
     def is_refused() -> bool:
@@ -367,8 +368,8 @@ def test_a_file_that_a_failed_fsync_cut_back_is_not_taken_for_damaged(
 def test_a_full_disk_stops_the_writer_and_loses_nothing(tmp_path: Path) -> None:
     """Retryable, and for good: half of what was written is cut, and only a log opened anew goes on."""
     file = BinlogFile().transaction()
-    disk = FaultyFiles(tmp_path)
-    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL, disk=disk)
+    disk, never = FaultyFiles(tmp_path), SyncPolicy(delay_ms=100_000)  # the next is the write
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL, policy=never, disk=disk)
     relay.begin_subdir("server-a")
     write_file(relay, NAME, file)
     whole = len(file.data)
