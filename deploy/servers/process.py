@@ -21,6 +21,7 @@ Not done here: no restart, no health: the owner of the server asks it.
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -38,8 +39,11 @@ from millrace.errors import Fatal
 POLL_S = 0.02
 STOP_S = 20.0
 LOG_LINES = 12
+PORT_FIRST = 10_000
+PORT_TRIES = 200
 RECORD_NAME = "process.json"
 MARK = "MILLRACE_RECORD"  # in the environment of all that a session starts
+_SYSTEMS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
 
@@ -274,11 +278,37 @@ def session_members(identity: ProcessIdentity) -> tuple[int, ...]:
 
 
 def free_port() -> int:
-    """A loopback TCP port that nobody listens on now, chosen by the system."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A loopback TCP port that nobody listens on now, given to nobody else while this process lives.
+
+    A server listens on it seconds later, and again after it was killed. So it is none of those that the system itself
+    gives to whoever connects or asks for any, and a name that the kernel keeps as long as we live holds it against
+    everybody who comes here.
+    """
+    given_from = _systems_first_port()
+    for _ in range(PORT_TRIES):
+        is_narrow = given_from <= PORT_FIRST
+        wanted = 0 if is_narrow else PORT_FIRST + secrets.randbelow(given_from - PORT_FIRST)
+        with suppress(OSError):  # somebody listens there, or has chosen it and does not listen yet
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", wanted))
+                port: int = probe.getsockname()[1]
+            _hold(port)
+            return port
+    raise Fatal("MR-8004", f"no free port was found in {PORT_TRIES} tries")
+
+
+def _systems_first_port() -> int:
+    """The lowest that it gives by itself; 0 where it does not say."""
+    with suppress(OSError):
+        return int(_SYSTEMS_PORTS.read_text().split()[0])
+    return 0
+
+
+def _hold(port: int) -> None:
+    """OSError when another process has; ends with this one."""
+    with socket.socket(socket.AF_UNIX) as held:
+        held.bind(f"\0millrace-port-{port}")
+        held.detach()  # left open
 
 
 def last_lines(log: Path, *, count: int = LOG_LINES) -> str:

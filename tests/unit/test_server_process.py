@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ import pytest
 from deploy.background import end_background
 from deploy.keeper import CALM_S, PAUSE_FIRST_S, PAUSE_MAX_S, Keeper, next_death
 from deploy.servers.process import (
+    PORT_FIRST,
     RECORD_NAME,
     ProcessRecord,
     ProcessSpec,
     ServerProcess,
     end_session,
+    free_port,
     is_running,
     session_members,
 )
@@ -149,6 +152,16 @@ def test_a_program_that_does_not_exist_is_reported_as_a_failed_start(tmp_path: P
     with pytest.raises(Fatal, match="/nonexistent/program") as caught:
         process.launch()
     assert caught.value.code == "MR-8004"
+
+
+def test_a_port_that_was_chosen_is_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server does not listen yet: neither who chooses next gets it, nor whoever asks the system for any."""
+    drawn = (number // 2 for number in count())  # each twice
+    monkeypatch.setattr("deploy.servers.process.secrets.randbelow", lambda _: next(drawn))
+    first, second = free_port(), free_port()
+    assert first != second
+    of_system = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert max(first, second) < of_system or of_system <= PORT_FIRST
 
 
 # a session without a leader, as a daemon that forked twice is; the member that is left tells its session's number
