@@ -56,7 +56,7 @@ SERVICE_USER = "millrace"
 ADMIN_USER = "admin"
 ADMIN_PRIVILEGES = "ALL PRIVILEGES"
 TARGET_SERVER_ID = 101
-COMMAND_S = 120.0
+COMMAND_S = 360.0  # above what a command is told to wait
 SERVICE_STOP_S = 15.0
 Say = Callable[[str], object]
 

@@ -59,6 +59,12 @@ class Watcher:
         self._watch = watch
         self._thread = threading.Thread(target=self._run, name=name)
 
+    def wait_seen(self, timeout_s: float) -> None:
+        """Until it has seen a pulse: a short demonstration may be over before the first is through."""
+        deadline = time.monotonic() + timeout_s
+        while not self.seen.ages_ms and self._thread.is_alive() and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self

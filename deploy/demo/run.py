@@ -36,7 +36,7 @@ from zk.status import read_status
 from zk.tree import Tree
 
 DURATION_S = 20.0
-WAIT_S = 90
+WAIT_S = 300
 SHOWN_CUSTOMER = 7
 
 
@@ -100,8 +100,11 @@ def _work(stack: LocalStack, console: Console, *, duration_s: float, seed: int) 
                 _stage("target", apply, target_watcher.seen),
             ]
 
-        with topic_watcher, target_watcher, Pulse(source), LiveView(console, look):
-            run_shop(source, duration_s=duration_s, seed=seed, counts=counts)
+        with topic_watcher, target_watcher:
+            with Pulse(source), LiveView(console, look):
+                run_shop(source, duration_s=duration_s, seed=seed, counts=counts)
+            for watcher in (topic_watcher, target_watcher):
+                watcher.wait_seen(WAIT_S)
     return Course(counts, topic_watcher.seen, target_watcher.seen)
 
 

@@ -20,8 +20,8 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.stack
 
-START_S = 120
-END_S = 60
+START_S = 300
+END_S = 180
 SERVERS = 6  # source primary and two replicas, target, Kafka, ZooKeeper
 SERVICES = 4  # registry, scheduler, worker, apply
 
@@ -70,14 +70,14 @@ def test_the_demo_ends_with_zero_and_says_what_it_did(tmp_path: Path) -> None:
     log, found = tmp_path / "log", dict[str, ProcessRecord]()
     with _demo(log, "--duration", "3") as (process, folder):
         eventually(lambda: _started(folder, found) == SERVERS + SERVICES, timeout_s=START_S)
-        assert process.wait(timeout=300) == 0, log.read_text()
+        assert process.wait(timeout=900) == 0, log.read_text()
     told = log.read_text()
     for command in (
         "set create -f .*shop.yaml",
         "set create -f .*warehouse.yaml",
         "task create -f .*shop-capture.yaml",
         "task create -f .*shop-to-warehouse.yaml",
-        "task wait shop-to-warehouse --timeout 90",
+        "task wait shop-to-warehouse --timeout 300",
         "compare shop-to-warehouse",
         "topic verify shop",
     ):
@@ -87,8 +87,7 @@ def test_the_demo_ends_with_zero_and_says_what_it_did(tmp_path: Path) -> None:
     assert re.search(r"^target> \(7, 'Grace', ", told, re.MULTILINE)
     rows = re.search(r"^source   ([\d,]+) transactions, ([\d,]+) row changes", told, re.MULTILINE)
     done = re.findall(
-        # in three seconds a busy machine's target may not have been seen with anything new
-        r"^(topic|target) +([\d,]+) changes (captured|applied), visible after (?:p50 [\d,]+ ms, p99|- )",
+        r"^(topic|target) +([\d,]+) changes (captured|applied), visible after p50 [\d,]+ ms, p99 ",
         told,
         re.MULTILINE,
     )
@@ -97,7 +96,6 @@ def test_the_demo_ends_with_zero_and_says_what_it_did(tmp_path: Path) -> None:
         ("topic", "captured"),
         ("target", "applied"),
     ]
-    assert re.search(r"^topic .* visible after p50 ", told, re.MULTILINE)
     assert done[0][1] == done[1][1]
     assert int(done[0][1].replace(",", "")) > int(rows[2].replace(",", "")) > 100
     assert "differences  none: every row of every table is equal" in told
