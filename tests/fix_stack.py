@@ -38,8 +38,8 @@ from zk.session import Session
 from zk.tree import Tree
 from zk.view import read_cluster, views
 
-SETTLE_S = 100
-PASS_S = 90
+SETTLE_S = 240
+PASS_S = 240
 SESSION_TIMEOUT_S = (
     4  # a dead worker's tasks move after this; a busy machine's live one keeps its session
 )
@@ -220,7 +220,7 @@ class FaultStack:
                 report = self.report(session, task)
                 return report.state is TaskState.RUNNING and report.epoch > epoch
 
-            eventually(is_there, timeout_s=90, every_s=LOOK_S, what=f"{task} under a new epoch")
+            eventually(is_there, timeout_s=PASS_S, every_s=LOOK_S, what=f"{task} under a new epoch")
 
     def wait_report(self, task: str, state: TaskState, *codes: str) -> TaskReport:
         """Until a task is in this state with one of these codes (any, if none is given)."""
@@ -247,7 +247,7 @@ class FaultStack:
                 return report.state in states and (not codes or report.code in codes)
 
             try:
-                eventually(is_told, timeout_s=120, every_s=LOOK_S)
+                eventually(is_told, timeout_s=PASS_S, every_s=LOOK_S)
             except AssertionError:
                 told = "\n".join(dict.fromkeys(f"{r.state.value} {r.code} {r.why}" for r in seen))
                 raise AssertionError(f"{task} was never {states} {codes}:\n{told}") from None

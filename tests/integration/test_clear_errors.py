@@ -6,12 +6,14 @@ wrong password · no row format · no full metadata · a replica that does not l
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from deploy.servers import DatabaseServer
 from deploy.services import APPLY_TASK, CAPTURE_TASK, SOURCE_SET, TARGET_SET
 from schemas.gtid import Flavour
 from schemas.status import TaskReport, TaskState
 from tests.fix_stack import FaultStack, on
+from tests.waiting import eventually
 from zk.tree import Tree
 
 
@@ -120,11 +122,16 @@ def test_a_broken_task_document_is_refused_and_one_broken_in_the_tree_stops_noth
 
 def _stands(fault_stack: FaultStack, task: str, code: str) -> TaskReport:
     """The task waits for an operator or tries again, naming this code, with a fix."""
-    told = fault_stack.wait_unwell(task)
-    plain = fault_stack.status(task)
-    assert told.code == code, told
-    assert plain["state"] in ("blocked", "degraded")
-    assert plain["fix"]
+    told = fault_stack.wait_unwell(task, code)
+    seen: list[dict[str, Any]] = []
+
+    def is_shown() -> bool:
+        """It may be trying again just when it is looked at."""
+        seen[:] = [fault_stack.status(task)]
+        return seen[0]["code"] == code and seen[0]["state"] in ("blocked", "degraded")
+
+    eventually(is_shown, what=f"the status shows {code}")
+    assert seen[0]["fix"]
     return told
 
 

@@ -37,7 +37,7 @@ def _millrace(*arguments: str, **environment: str) -> subprocess.CompletedProces
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
 
@@ -79,7 +79,7 @@ def test_a_killed_server_is_started_again(stack: dict[str, Any]) -> None:
     )
     os.kill(record.identity.pid, signal.SIGKILL)
     eventually(lambda: not is_running(record.identity))
-    eventually(lambda: _answers(login), timeout_s=60)
+    eventually(lambda: _answers(login), timeout_s=180)
     with pymysql.connect(**login) as connection, connection.cursor() as cursor:
         assert cursor.execute("SHOW DATABASES LIKE 'kept'") == 1
 
@@ -103,7 +103,7 @@ def test_every_database_that_a_user_creates_is_replicated(stack: dict[str, Any])
     ):
         _asked(stack["source"][0], statement)
     address = {"MILLRACE_ZOOKEEPER": stack["zookeeper"], "MILLRACE_CLUSTER": "default"}
-    waited = _millrace("task", "wait", "shop-to-warehouse", "--timeout", "120", **address)
+    waited = _millrace("task", "wait", "shop-to-warehouse", "--timeout", "300", **address)
     assert waited.returncode == 0, waited.stderr + _millrace("status", **address).stdout
     target = stack["targets"][0]
     assert _asked(target, "SELECT * FROM mine.t ORDER BY id") == [(1, "one"), (2, "two")]
@@ -139,7 +139,7 @@ def test_up_prints_where_everything_is_and_down_ends_it(stack: dict[str, Any]) -
     with closing(Session.open(stack["zookeeper"])) as session:
         views = read_cluster(session, Tree("default")).tasks
     assert sorted(views) == sorted(name for names in stack["tasks"].values() for name in names)
-    with urllib.request.urlopen(f"{stack['registry']}/subjects", timeout=10) as answer:
+    with urllib.request.urlopen(f"{stack['registry']}/subjects", timeout=60) as answer:
         assert any("millrace" in subject for subject in json.load(answer))
     assert list(Path(stack["relay_dir"]).glob("*.000001/mysql-bin.000001"))
     assert stack["home"] == str(home())
@@ -161,12 +161,12 @@ def test_an_interrupted_up_ends_what_it_started(tmp_path: Path) -> None:
             folder = local_stack_folder(name)
             eventually(
                 lambda: any(record.spec.name == "millrace registry" for record in records(folder)),
-                timeout_s=120,
+                timeout_s=300,
                 what="the service is being started",
             )
             standing = records(folder)
             os.killpg(process.pid, signal.SIGINT)
-            assert process.wait(timeout=60) == 130
+            assert process.wait(timeout=180) == 130
             assert not any(session_members(record.identity) for record in standing)
             assert not _programs_in(folder)
         finally:
