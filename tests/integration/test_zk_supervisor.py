@@ -182,8 +182,8 @@ def test_a_fatal_error_blocks_until_an_operator_acts(stage: Stage, error: Except
     broken = threading.Event()
     broken.set()
 
-    def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
-        if broken.is_set():
+    def script(task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+        if broken.is_set() and task.name == "shop-capture":
             raise error
         stop.wait()
 
@@ -199,8 +199,11 @@ def test_a_fatal_error_blocks_until_an_operator_acts(stage: Stage, error: Except
         eventually(
             lambda: read_cluster(stage.session, stage.tree).assigned == {"shop-capture": "w2"}
         )
+    stage.store.create_set(a_set("crm"))
+    stage.store.create_task(a_capture("taken-behind-it", of="crm"))
+    stage.reaches("taken-behind-it", TaskState.RUNNING)
     stage.reaches("shop-capture", TaskState.BLOCKED)
-    assert second.starts == []
+    assert [name for name, _ in second.starts] == ["taken-behind-it"]
     broken.clear()
     stage.store.resume("shop-capture")
     stage.reaches("shop-capture", TaskState.RUNNING)
