@@ -1,6 +1,7 @@
 """Comparison of real servers: equal is equal, every kind of difference is found and named."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -28,13 +29,22 @@ def sides(
     target_server: DatabaseServer, mariadb_server: DatabaseServer
 ) -> Iterator[tuple[DatabaseServer, DatabaseServer]]:
     """Two servers with equal tables; the source of each flavour in turn."""
-    for server in (target_server, mariadb_server):
+    with equal_tables(target_server, mariadb_server) as made:
+        yield made
+
+
+@contextmanager
+def equal_tables(
+    *servers: *tuple[DatabaseServer, DatabaseServer],
+) -> Iterator[tuple[DatabaseServer, DatabaseServer]]:
+    """Gone behind the block."""
+    for server in servers:
         server.execute("DROP DATABASE IF EXISTS compared")
         server.execute("CREATE DATABASE compared DEFAULT CHARSET utf8mb4")
         for statement in TABLES:
             server.execute(statement.replace("%", "%%"), db="compared")
-    yield target_server, mariadb_server
-    for server in (target_server, mariadb_server):
+    yield servers
+    for server in servers:
         server.execute("DROP DATABASE compared")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from consumer import batch, ddl, templates, workshop, writer
+from consumer import batch, compare, ddl, templates, workshop, writer
 from consumer.batch import BatchApplier
 from consumer.binding import Binding, bind, quoted
 from consumer.target import connection as connections
@@ -23,7 +23,7 @@ from consumer.target.inventory import Inventory
 from consumer.writer import RowWriter
 from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.converter import events
+from producer.converter import column_program, events
 from producer.converter.events import EventDesk
 from producer.kernel import state as s
 from producer.receiver import Receiver
@@ -40,8 +40,10 @@ from tests.binlog_session import LoggedSession, logged
 from tests.fault import test_apply_target_faults as refusals
 from tests.fix_servers import NewServer
 from tests.integration import test_apply_conflicts as conflicts
+from tests.integration import test_apply_ddl as statements
 from tests.integration import test_apply_left_out as leaving_out
 from tests.integration import test_apply_target as applying
+from tests.integration import test_compare as comparing
 from tests.integration import test_converter_servers as converting
 from tests.integration import test_provoked as provoked
 from tests.integration import test_relay_receiver as receivers
@@ -133,6 +135,11 @@ def nothing_is_heard(_: Place) -> None:
     with provoked._without_tls() as (port, heard), suppress(MillraceError):
         SourceConnection.connect(Member("127.0.0.1", port), login)
     assert b"someone" not in heard[0], "the user's name was sent in the clear"
+
+
+def old_times_are_of_one_size(patch: Patch) -> None:
+    """What a MariaDB's time of before 10.1 measures is taken for told."""
+    patch.setattr(column_program, "is_unmeasured", lambda *_: False)
 
 
 # ---- rows --------------------------------------------------------------------------------------------
@@ -302,6 +309,31 @@ def views_and_triggers_are_made(patch: Patch) -> None:
     patch.setattr(ddl, "_leave_out", executed)
 
 
+def times_are_those_of_the_session(patch: Patch) -> None:
+    """The statement's time zone is not taken over."""
+    patch.setattr(ddl, "_ANYWHERE", tuple(name for name in ddl._ANYWHERE if name != "time_zone"))
+
+
+def the_session_is_the_sources(at: Place) -> None:
+    """The test, which makes its database."""
+    at.target.execute(f"DROP DATABASE {at.name}")
+    statements.test_the_session_of_the_statement_is_the_source_s(at.name, at.target)
+
+
+def what_is_not_shown_is_not_there(patch: Patch) -> None:
+    """A table that one side does not show is not asked for."""
+    patch.setattr(compare, "_refuse_hidden", lambda *_: None)
+
+
+def a_grant_lacks(at: Place) -> None:
+    """The test, of the target's account."""
+    shown = (
+        comparing.test_a_table_that_an_account_may_not_read_is_a_grant_that_lacks_not_a_difference
+    )
+    with comparing.equal_tables(at.source, at.target) as sides:
+        shown(sides, 1)
+
+
 def what_is_no_table_is_left_out(at: Place) -> None:
     """The test; its accounts go, too."""
     try:
@@ -352,6 +384,12 @@ GUARDS = [
         statements_are_passed_over,
         lambda at: converting.test_statement_format_stops_with_its_code(at.source),
         NOT_TOLD,
+    ),
+    Guard(
+        "who is left out need not be measured",
+        old_times_are_of_one_size,
+        lambda at: converting.test_rows_that_no_table_map_measures_are_left_out(at.source, "OFF"),
+        "MR-6003",
     ),
     Guard(
         "no word without TLS",
@@ -428,6 +466,18 @@ GUARDS = [
         "a statement follows the mark",
         the_seq_of_a_statement_may_be_any,
         lambda at: applying.test_a_hole_in_front_of_a_statement_stops_the_task(at.name, at.target),
+        NOT_TOLD,
+    ),
+    Guard(
+        "a statement has the time zone of its session",
+        times_are_those_of_the_session,
+        the_session_is_the_sources,
+        "2023-11-14 22:13:20",
+    ),
+    Guard(
+        "a table that is not shown is asked for",
+        what_is_not_shown_is_not_there,
+        a_grant_lacks,
         NOT_TOLD,
     ),
     Guard(

@@ -15,7 +15,9 @@ import pytest
 import yaml
 
 from consumer import stretch
+from consumer.topic.decode import TopicLookUp
 from consumer.topic.verify import Check, TopicVerifier
+from deploy.servers import process
 from millrace.errors import Fatal
 from producer.publisher.audit import Audit
 from producer.relay import layout, reader
@@ -33,10 +35,14 @@ from tests.unit import test_publisher as publisher
 from tests.unit import test_registry_requests as requests
 from tests.unit import test_relay_damage as damage
 from tests.unit import test_relay_log as relay
+from tests.unit import test_server_process as processes
 from tests.unit import test_source_choice as choosing
+from tests.unit import test_topic_look_up as meaning
 from tests.unit import test_topic_verify as verifying
+from tests.unit import test_zk_decisions as deciding
 from zk.election import Reign
 from zk.session import Change
+from zk.status import Standing
 
 Patch = pytest.MonkeyPatch
 
@@ -139,7 +145,42 @@ def overtaken(_: Path) -> None:
     inner(OVERTAKEN)
 
 
+def any_work_is_the_tasks(patch: Patch) -> None:
+    """A report of the task's name is of the task."""
+    patch.setattr(Standing, "is_of", lambda *_, **__: True)
+
+
+def brokers_are_all_one(patch: Patch) -> None:
+    """Where progress was made is not asked."""
+    patch.setattr(Standing, "told_of", lambda self, _: self.report)
+
+
+class AnyText(str):
+    """Equal to each text."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def boots_are_all_one(patch: Patch) -> None:
+    """Of a recorded process only pid and start time are asked."""
+    patch.setattr(process, "_boot_id", AnyText)
+
+
 # ---- records, requests, documents --------------------------------------------------------------------
+
+
+def what_stands_in_front_is_not_asked(patch: Patch) -> None:
+    """A schema id means what is said of it next."""
+    patch.setattr(TopicLookUp, "_before", lambda *_: None)
 
 
 def removed_commits_are_lost_ones(patch: Patch) -> None:
@@ -248,6 +289,35 @@ GUARDS = [
         a_reign_is_not_checked,
         overtaken,
         "an overtaken leader changed assignments",
+    ),
+    Guard(
+        "progress is of the task's work",
+        any_work_is_the_tasks,
+        lambda _: deciding.test_progress_is_told_of_the_work_that_made_it_alone(
+            deciding.an_entry(9), "capture shop other", False
+        ),
+        "0-1-7",
+    ),
+    Guard(
+        "progress is of the task's brokers",
+        brokers_are_all_one,
+        lambda _: deciding.test_progress_at_other_brokers_is_told_to_nobody("k2:9092", False),
+        "0-1-7",
+    ),
+    Guard(
+        "a recorded process is of this boot",
+        boots_are_all_one,
+        # what it records, and would signal, is a child of its own
+        processes.test_a_record_of_another_boot_is_of_nobody,
+        "is_running",
+    ),
+    Guard(
+        "an id means what was said in front",
+        what_stands_in_front_is_not_asked,
+        lambda _: meaning.test_an_id_means_what_was_said_last_in_front_of_the_reader(
+            50_000, 0, "second", 100, asks_registry=False
+        ),
+        "third",
     ),
     Guard(
         "a removed commit is not a lost one",

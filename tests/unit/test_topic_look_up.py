@@ -12,6 +12,7 @@ from millrace.errors import Fatal
 from schemas.avro import AvroSchema, envelope_schema
 from schemas.control import RegisteredSchema, SchemaRecord
 from schemas.record import encode_control
+from schemas.row_layout import parse_row_layout
 from tests.topic_rows import SET, TABLE
 
 REGISTRY = envelope_schema(SET, replace(TABLE, table="of_the_registry"))
@@ -20,6 +21,11 @@ REGISTRY = envelope_schema(SET, replace(TABLE, table="of_the_registry"))
 def a_schema(meaning: str) -> AvroSchema:
     """Of a table of this name."""
     return envelope_schema(SET, replace(TABLE, table=meaning))
+
+
+def meaning_of(text: str) -> str:
+    """The table of a schema."""
+    return parse_row_layout(text).table.table
 
 
 class KeptTopic:
@@ -83,9 +89,8 @@ def test_an_id_means_what_was_said_last_in_front_of_the_reader(
     topic = KeptTopic({10: "first", 49_990: "second", 70_000: "third"}, low)
     look_up = topic.look_up(at, asks_registry=asks_registry)
     if meaning or asks_registry:
-        wanted = a_schema(meaning) if meaning else REGISTRY
-        assert look_up(5) == wanted.text
-        assert look_up(5) == wanted.text
+        for _ in range(2):
+            assert meaning_of(look_up(5)) == (meaning or "of_the_registry")
     else:
         with pytest.raises(Fatal, match="MR-6009 schema id 5"):
             look_up(5)
@@ -98,4 +103,4 @@ def test_what_is_read_for_another_id_tells_no_older_meaning() -> None:
     look_up = KeptTopic({10: "first", 49_990: "second"}).look_up(50_000, asks_registry=False)
     with pytest.raises(Fatal, match="MR-6009 schema id 6"):
         look_up(6)
-    assert look_up(5) == a_schema("second").text
+    assert meaning_of(look_up(5)) == "second"
