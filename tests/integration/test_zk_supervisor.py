@@ -363,13 +363,40 @@ def test_the_progress_of_other_work_is_no_tasks_own(stage: Stage, how: str) -> N
     stage.store.create_task(task, replace=True)
     assert stage.store.last_report(task) is None
     assert stage.report(task.name).gtid_set == ""
-    away = ScriptedRunner(_unreachable, gtid_set="")
-    with supervised(stage.new_session(), stage.tree, away):
-        stage.reaches(task.name, TaskState.DEGRADED, "the source is away")
+    with supervised(stage.new_session(), stage.tree, Reaching()):
+        stage.reaches(task.name, TaskState.DEGRADED, "is away")
         assert stage.report(task.name).gtid_set == ""
         standing = read_status(stage.session, stage.tree, task.name)
         assert standing is not None
         assert standing.report.gtid_set == ""
+
+
+def test_a_task_created_again_while_its_former_self_ends_has_none_of_its_progress(
+    stage: Stage,
+) -> None:
+    """Paused, it is said so by who ran the former one, whose report would be the new one's from then on."""
+    asked, may_end = threading.Event(), threading.Event()
+
+    def slow(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+        stop.wait()
+        asked.set()
+        may_end.wait()
+
+    task = a_capture()
+    stage.store.create_task(task)
+    with supervised(stage.new_session(), stage.tree, ScriptedRunner(slow)) as supervisor:
+        stage.session.create(stage.tree.assignment(task.name), b'{"format":1,"worker":"w1"}')
+        stage.reaches(task.name, TaskState.RUNNING)
+        try:
+            stage.store.delete(task.name)
+            stage.store.create_task(task)
+            stage.store.pause(task.name, by="ann")
+            assert asked.wait(30)
+        finally:
+            may_end.set()
+        eventually(lambda: task.name not in supervisor.reports(), what="the former one is dropped")
+        assert stage.store.last_report(task) is None
+        assert stage.report(task.name).gtid_set == ""
 
 
 def test_progress_at_other_brokers_is_kept_but_shown_to_nobody(stage: Stage) -> None:
@@ -412,10 +439,6 @@ class Reaching(ScriptedRunner):
         if brokers != self.reached:
             raise Retryable("MR-3501", f"{brokers} is away")
         super().run(task, lease=lease, stop=stop, report=report)
-
-
-def _unreachable(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
-    raise Retryable("MR-1001", "the source is away")
 
 
 @pytest.mark.parametrize("where", ["its release", "the generation's reading"])
