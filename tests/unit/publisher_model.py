@@ -15,6 +15,7 @@ from millrace.errors import Fatal, Fenced, Retryable
 from producer.publisher.config import PublisherConfig, PublisherLimits
 from producer.publisher.driver import Bounds, Ends, Octets, TopicRecord, TopicSettings
 from producer.publisher.marks import Mark, Step
+from producer.publisher.publisher import Publisher
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
 
@@ -321,6 +322,12 @@ def batch_after(progress: Progress, count: int, *, filler: str = "") -> Batch:
     bounds = np.full((count, 4), -1, np.int64)
     bounds[:, 2], bounds[:, 3] = ends[:-1], ends[1:]
     return Batch(np.frombuffer(b"".join(values), np.uint8), bounds, Progress(gtid_set, opened, seq))
+
+
+def publish_and_close(publisher: Publisher, count: int) -> None:
+    """What the audit finds is told by the one or the other, as its thread comes to it."""
+    publisher.publish(batch_after(publisher.progress, count))
+    publisher.close()
 
 
 def model_config(epoch: int = 7) -> PublisherConfig:

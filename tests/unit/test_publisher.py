@@ -20,6 +20,7 @@ from tests.unit.publisher_model import (
     Outcome,
     batch_after,
     model_config,
+    publish_and_close,
 )
 
 
@@ -102,9 +103,8 @@ def test_an_abort_that_was_reported_as_a_commit_stops_the_task() -> None:
     """Rule 4: the audit reads every commit back; the first disagreement is fatal."""
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.ABORTED_OK]
-    publisher.publish(batch_after(publisher.progress, 3))
     with pytest.raises(Fatal) as raised:
-        publisher.close()
+        publish_and_close(publisher, 3)
     assert raised.value.code == "MR-3014"
 
 
@@ -112,9 +112,8 @@ def test_an_end_that_is_not_behind_the_marker_stops_the_task() -> None:
     """Rule 4: the stable end must have advanced by exactly the records and the marker."""
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.FOREIGN]
-    publisher.publish(batch_after(publisher.progress, 3))
     with pytest.raises(Fatal) as raised:
-        publisher.close()
+        publish_and_close(publisher, 3)
     assert raised.value.code == "MR-3015"
 
 
@@ -138,9 +137,8 @@ def test_a_foreign_record_beside_a_marker_that_came_again_stops_the_task() -> No
     publisher.publish(batch_after(publisher.progress, 3))
     publisher._drain()
     topic.entries.append(Entry(b'{"kind": "schema"}', KafkaTransaction("foreign", "committed")))
-    publisher.publish(batch_after(publisher.progress, 3))
     with pytest.raises(Fatal) as raised:
-        publisher.close()
+        publish_and_close(publisher, 3)
     assert raised.value.code == "MR-3014"
 
 
@@ -151,9 +149,8 @@ def test_a_foreign_record_between_commits_stops_the_task() -> None:
     publisher.publish(batch_after(publisher.progress, 3))
     publisher._drain()
     topic.entries.append(Entry(b'{"kind": "schema"}', foreign))
-    publisher.publish(batch_after(publisher.progress, 3))
     with pytest.raises(Fatal) as raised:
-        publisher.close()
+        publish_and_close(publisher, 3)
     assert raised.value.code == "MR-3014"
     with pytest.raises(Fatal):
         publisher.publish(batch_after(publisher.progress, 1))
@@ -345,9 +342,8 @@ def test_a_topic_that_begins_in_the_middle_of_a_run_is_not_gone_on_with() -> Non
     publisher.publish(batch_after(publisher.progress, 3))
     publisher._drain()
     topic.entries.clear()
-    publisher.publish(batch_after(publisher.progress, 3))
     with pytest.raises(Fatal):
-        publisher.close()
+        publish_and_close(publisher, 3)
     with pytest.raises(Fatal) as raised:
         opened(topic)
     assert raised.value.code == "MR-3017"

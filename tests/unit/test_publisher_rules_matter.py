@@ -27,6 +27,7 @@ from tests.unit.publisher_model import (
     Outcome,
     batch_after,
     model_config,
+    publish_and_close,
 )
 
 Patch = pytest.MonkeyPatch
@@ -181,8 +182,9 @@ def a_broker_that_lies_stops_the_task() -> None:
     topic = ModelTopic()
     with spent(opened(topic)) as publisher:
         topic.outcomes = [Outcome.ABORTED_OK]
-        publisher.publish(batch_after(publisher.progress, 3))
-        assert _is_stopped(publisher.close), "nobody was told that committed rows are gone"
+        assert _is_stopped(lambda: publish_and_close(publisher, 3)), (
+            "nobody was told that committed rows are gone"
+        )
 
 
 def a_foreign_record_at_the_end_stops_the_task() -> None:
@@ -190,8 +192,9 @@ def a_foreign_record_at_the_end_stops_the_task() -> None:
     topic = ModelTopic()
     with spent(opened(topic)) as publisher:
         topic.outcomes = [Outcome.FOREIGN]
-        publisher.publish(batch_after(publisher.progress, 3))
-        assert _is_stopped(publisher.close), "nobody was told of a foreign record"
+        assert _is_stopped(lambda: publish_and_close(publisher, 3)), (
+            "nobody was told of a foreign record"
+        )
 
 
 def ends_not_audited(patch: Patch) -> None:
@@ -209,8 +212,7 @@ def another_writers_open_transaction_under_way_stops_the_task() -> None:
     topic = ModelTopic()
     with spent(opened(topic)) as publisher:
         topic.entries.append(Entry(b"{}", KafkaTransaction("foreign")))
-        publisher.publish(batch_after(publisher.progress, 3))
-        assert _is_stopped(publisher.close), "nobody was told"
+        assert _is_stopped(lambda: publish_and_close(publisher, 3)), "nobody was told"
 
 
 def commits_not_read_back(patch: Patch) -> None:
