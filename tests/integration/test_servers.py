@@ -1,6 +1,7 @@
 """The local servers themselves: each kind starts, serves, survives a kill, and leaves nothing behind."""
 
 import socket
+from pathlib import Path
 
 import pymysql
 import pytest
@@ -13,6 +14,7 @@ from deploy.servers import (
     ZooKeeperServer,
     sql,
 )
+from deploy.servers import kafka as broker
 from deploy.servers.process import session_members
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -133,3 +135,22 @@ def test_a_stopped_server_leaves_no_process_of_its_session(new_zookeeper: ZooKee
     new_zookeeper.stop()
     eventually(lambda: not session_members(identity))
     assert not new_zookeeper.is_alive()
+
+
+@pytest.mark.chaos
+def test_what_runs_on_java_starts_in_a_folder_of_any_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home may be named in any language; and nothing lies where Java would have read another name."""
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")  # Java names files as the user's locale does
+    folder = tmp_path / "zo\u00eb \u0159\\u0041"
+    formatted = folder / "formatted"
+    formatted.mkdir(parents=True)
+    broker._format(formatted)
+    assert (formatted / "meta.properties").is_file()
+    for server in (ZooKeeperServer(folder / "zookeeper"), KafkaServer(folder / "kafka")):
+        server.start()
+        server.kill()
+    assert list(tmp_path.iterdir()) == [folder]
+    assert any((folder / "zookeeper" / "data").glob("version-*"))
+    assert any((folder / "kafka" / "data").glob("__cluster_metadata-*"))
