@@ -22,6 +22,7 @@ from millrace.errors import Fatal
 from schemas.documents import TaskDocument, TaskKind, parse_set
 from schemas.status import TaskReport, TaskState
 from tests.control import ScriptedRunner, ensemble_of, scheduled, supervised
+from tests.proxy import Proxy
 from tests.waiting import eventually
 from zk.ensemble import Ensemble
 from zk.runner import HeldLease, Report
@@ -226,15 +227,46 @@ def test_a_watched_status_is_told_again_until_ctrl_c(shell: Shell, way: str) -> 
         assert "running" in states
 
 
+class Door(Proxy):
+    """Nobody comes in while it is shut."""
+
+    is_open = True
+
+    def takes(self) -> bool:
+        return self.is_open
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("options", [["-w"], ["-w", "--json"]], ids=["pipe", "json"])
+def test_a_watched_status_goes_on_behind_a_lost_connection(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    """It says so meanwhile."""
+    host, _, port = shell.ensemble.hosts.partition(":")
+    with Door(host, int(port)) as door:
+        monkeypatch.setenv("MILLRACE_ZOOKEEPER", f"127.0.0.1:{door.port}")
+        with _watched(options, on_terminal=False, stderr=subprocess.STDOUT) as (process, seen):
+            eventually(lambda: b"cluster" in seen, timeout_s=30)
+            door.is_open = False
+            door.cut()
+            eventually(lambda: b"MR-4001" in seen)
+            door.is_open = True
+            eventually(lambda: b"cluster" in seen.rpartition(b"MR-4001")[2])
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=20) == 130
+
+
 @contextmanager
 def _watched(
-    options: list[str], *, on_terminal: bool
+    options: list[str], *, on_terminal: bool, stderr: int | None = None
 ) -> Iterator[tuple["subprocess.Popen[bytes]", bytearray]]:
     """`millrace status` as a process of its own, and what it has printed so far; ended with the block."""
     ours, its = pty.openpty() if on_terminal else os.pipe()
     command = (sys.executable, "-m", "millrace", "status", *options)
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "40"}
-    process = subprocess.Popen(command, stdout=its, stdin=subprocess.DEVNULL, env=environment)
+    process = subprocess.Popen(
+        command, stdout=its, stderr=stderr, stdin=subprocess.DEVNULL, env=environment
+    )
     os.close(its)
     seen = bytearray()
 

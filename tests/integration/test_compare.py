@@ -8,6 +8,7 @@ import pytest
 
 from consumer.compare import Comparison, Difference, compare_sets
 from deploy.servers import DatabaseServer
+from millrace.codes import CATALOGUE
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from tests.apply_local import apply_task, endpoint_of, run_once
@@ -189,6 +190,9 @@ def test_a_table_that_an_account_may_not_read_is_a_grant_that_lacks_not_a_differ
         with pytest.raises(Fatal) as caught:
             compared()
         assert caught.value.code == "MR-5007"
+        told = CATALOGUE["MR-5007"]
+        assert "`millrace compare`" in told.cause
+        assert "SELECT" in told.fix
         grant = caught.value.fix.partition(";")[0]
         assert grant == "GRANT SELECT ON `compared`.* TO `reader`"
         server.execute(grant)
