@@ -31,10 +31,11 @@ def _succeeded(fault_stack: FaultStack, name: str, *, task: str) -> None:
         fault_stack.wait_stopped(name)
         fault_stack.services[name].pause()
         stale = fault_stack.report(session, task)
+        fault_stack.expire(fault_stack.services[name])
         fault_stack.launch(name, called=second)
         eventually(
             lambda: _runs_anew(fault_stack.report(session, task), stale),
-            timeout_s=60,
+            timeout_s=240,
             every_s=0.1,
             what=f"{second} takes {task} over",
         )
@@ -42,7 +43,7 @@ def _succeeded(fault_stack: FaultStack, name: str, *, task: str) -> None:
         fault_stack.services[name].resume()
         eventually(
             lambda: {stale.worker, successor.worker} <= _workers(session),
-            timeout_s=60,
+            timeout_s=240,
             every_s=0.1,
             what="the stale owner is a worker again",
         )
