@@ -27,7 +27,7 @@ from schemas.documents.model import Member, Tls, TlsMode
 CONNECT_TIMEOUT_S = 10
 QUERY_TIMEOUT_S = 30
 
-Value: TypeAlias = str | int | float | bytes | None
+Value: TypeAlias = str | int | float | None
 Row: TypeAlias = dict[str, Value]
 
 # Errors of the server that mean "not now": too many connections, shutting down, starting up, blocked host, killed;
@@ -83,6 +83,7 @@ class SourceConnection:
                     write_timeout=QUERY_TIMEOUT_S,
                     autocommit=True,
                     charset="utf8mb4",
+                    use_unicode=False,
                     cursorclass=pymysql.cursors.DictCursor,
                 ),
                 member,
@@ -110,10 +111,16 @@ class SourceConnection:
         return int(self._inside.thread_id())
 
     def query(self, statement: str, arguments: Sequence[Value] = ()) -> list[Row]:
-        """The rows of a statement, by column name."""
+        """The rows of a statement, by column name.
+
+        What is no UTF-8 has U+FFFD in its place: where a server shows statements (its binlog, the last error of a
+        replica), they are in whatever bytes somebody's client sent.
+        """
         with _driver_errors(self.member, user=self._user), self._connection.cursor() as cursor:
             cursor.execute(statement, tuple(arguments) or None)
-            return [dict(row) for row in cursor.fetchall()]
+            return [
+                {name: _decoded(value) for name, value in row.items()} for row in cursor.fetchall()
+            ]
 
     def command(self, number: int, payload: bytes) -> None:
         """Send a protocol command that is answered by an OK packet."""
@@ -129,6 +136,10 @@ class SourceConnection:
         with _driver_errors(self.member, user=self._user):
             self._inside._execute_command(number, payload)
         return cast(socket.socket, self._inside._sock)
+
+
+def _decoded(value: Any) -> Value:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext | None:

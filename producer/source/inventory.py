@@ -204,6 +204,4 @@ def _seconds(row: Row) -> float | None:
 
 
 def _text(value: Value) -> str:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
     return "" if value is None else str(value)

@@ -53,7 +53,7 @@ from tests.integration import test_types_whole_way as types
 
 Patch = pytest.MonkeyPatch
 
-SEEN = (AssertionError, Fatal, Retryable, pytest.fail.Exception)
+SEEN = (AssertionError, Fatal, Retryable, UnicodeDecodeError, pytest.fail.Exception)
 NOT_TOLD = "DID NOT RAISE (Fatal|Retryable|Exception)"
 
 
@@ -121,6 +121,12 @@ def statements_are_passed_over(patch: Patch) -> None:
 def a_sequence_is_enough(patch: Patch) -> None:
     """Whose transaction stands at the last sequence of what is done is not asked."""
     patch.setattr(binlog_files, "_refuse_other_history", lambda *_, **__: None)
+
+
+def what_a_server_shows_is_utf8(patch: Patch) -> None:
+    """The driver decodes each text that is answered, and refuses what is no UTF-8."""
+    connect = pymysql.connect
+    patch.setattr(pymysql, "connect", lambda **how: connect(**{**how, "use_unicode": True}))
 
 
 def servers_without_tls_are_talked_to(patch: Patch) -> None:
@@ -363,6 +369,12 @@ def overwriting(at: Place) -> None:
 
 
 GUARDS = [
+    Guard(
+        "a server shows statements in any bytes",
+        what_a_server_shows_is_utf8,
+        lambda at: members.test_statements_in_any_bytes_do_not_hide_where_to_begin(at.target),
+        "codec can't decode byte 0xfc",
+    ),
     Guard(
         "a MariaDB's last GTID is its own",
         a_sequence_is_enough,

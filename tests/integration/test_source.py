@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from consumer.target.connection import Endpoint, TlsChoice, connect
-from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
+from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions, sql
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.relay.log import RelayLog
 from producer.relay.reader import RelayReader
@@ -505,6 +505,25 @@ def test_a_domain_that_begins_deep_in_a_file_is_complete(new_server: NewServer) 
 
 
 DOMAINS = count(4711)
+
+
+def test_statements_in_any_bytes_do_not_hide_where_to_begin(target_server: DatabaseServer) -> None:
+    """A client of latin1 wrote: what the server shows of its binlog is no UTF-8, and is no matter of ours."""
+    server = target_server
+    server.execute("FLUSH BINARY LOGS")
+    done = position_of(server)
+    connection = sql.open_root(server.socket)
+    if server.flavour is Flavour.MARIADB:
+        connection.query(f"SET gtid_domain_id = {next(DOMAINS)}")
+    connection.query("SET NAMES latin1")
+    for text in ("CREATE DATABASE any_bytes /* ü */", "DROP DATABASE any_bytes"):
+        connection.query(text.encode("latin-1"))
+    connection.close()
+    for wanted in (None, done):
+        (fact,) = ask_members([member_of(server)], login_of(server), wanted=wanted)
+        assert fact.error is None
+        assert fact.holdings is not None
+        assert fact.holdings.wanted_error is None
 
 
 def test_a_member_that_logged_another_in_the_place_of_what_is_done_is_refused(
