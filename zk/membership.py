@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 
 from millrace.errors import Fatal, Retryable
-from schemas.documents import TaskKind
+from schemas.documents import NAME_WANTED, TaskKind, is_name
 from zk.session import Node, Session
 from zk.tree import Tree, decode, encode
 
@@ -44,6 +44,17 @@ def kinds_of(nodes: Mapping[str, Node]) -> dict[str, TaskKind]:
         except (Fatal, ValueError):
             continue
     return found
+
+
+def process_name(given: str) -> str:
+    """What this process is called: as ``given``, ``default_name()`` when that is empty; Fatal MR-4101 for no name."""
+    if given and not is_name(given):
+        raise Fatal(
+            "MR-4101",
+            f"the name of this process is {given[:60]!r}, wanted {NAME_WANTED}",
+            fix="Give --name such a name, or none: host-pid is taken then.",
+        )
+    return given or default_name()
 
 
 def default_name() -> str:

@@ -1,8 +1,8 @@
 """Sets and tasks in the tree: create, read, replace, pause, resume, delete.
 
 Guarantees: every change is a compare-and-set on the version that was read (Retryable MR-4007 when somebody was
-faster); creating the same document twice is no error. Two capture tasks for one topic are refused here, and once
-more by the scheduler, which decides by order of creation.
+faster); creating the same document twice is no error; what can't be a name reaches no node (MR-4104). Two capture
+tasks for one topic are refused here, and once more by the scheduler, which decides by order of creation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from schemas.documents import (
     SetDocument,
     TaskDocument,
     address_of,
+    is_name,
     set_of,
 )
 from schemas.status import TaskReport
@@ -63,10 +64,7 @@ class Store:
 
     def set_entry(self, name: str) -> SetEntry:
         """One set; Fatal MR-4104 when there is none, or the error of a node that can't be read."""
-        node = self._session.get(self._tree.set(name))
-        if node is None:
-            raise Fatal("MR-4104", f"there is no set {name!r} in cluster {self._tree.cluster}")
-        entry = set_entry(node, name=name)
+        entry = set_entry(self._node(self._tree.set(name), "set", name), name=name)
         if isinstance(entry, Refused):
             raise entry.error
         return entry
@@ -167,9 +165,13 @@ class Store:
         self._session.put(self._tree.task(name), task_content(desired), version=version)
 
     def _task_node(self, name: str) -> Node:
-        node = self._session.get(self._tree.task(name))
+        return self._node(self._tree.task(name), "task", name)
+
+    def _node(self, path: str, what: str, name: str) -> Node:
+        """Fatal MR-4104 when there is none. What can't be a name is not asked for: ``path`` would be another node's."""
+        node = self._session.get(path) if is_name(name) else None
         if node is None:
-            raise Fatal("MR-4104", f"there is no task {name!r} in cluster {self._tree.cluster}")
+            raise Fatal("MR-4104", f"there is no {what} {name!r} in cluster {self._tree.cluster}")
         return node
 
     def _folder(self, folder: str) -> dict[str, Node]:

@@ -14,17 +14,15 @@ Never on the data path: all of it can be lost without losing a row.
 """
 
 import json
-import re
 from dataclasses import dataclass
 
 from millrace.errors import Fatal
+from schemas.documents import NAME_WANTED, is_name
 from schemas.plain_json import load_json
 from zk.session import Session
 
 TREE_FORMAT = 1
 ROOT = "/millrace"
-
-_CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +32,10 @@ class Tree:
     cluster: str = "default"
 
     def __post_init__(self) -> None:
-        if not _CLUSTER.fullmatch(self.cluster):
+        if not is_name(self.cluster):
             raise Fatal(
                 "MR-4101",
-                f"the name of the cluster is {self.cluster[:60]!r}, "
-                "wanted 1 to 63 letters, digits, '.', '_', '-'",
+                f"the name of the cluster is {self.cluster[:60]!r}, wanted {NAME_WANTED}",
                 fix="Set MILLRACE_CLUSTER to such a name.",
             )
 

@@ -19,7 +19,7 @@ from millrace.log import get_logger
 from schemas.documents import TaskKind
 from zk.backoff import Pace
 from zk.ensemble import Ensemble
-from zk.membership import default_name
+from zk.membership import process_name
 from zk.runner import TaskRunner
 from zk.scheduler import Scheduler
 from zk.session import Session
@@ -41,8 +41,8 @@ def run_worker(
     pace: Pace | None = None,
 ) -> int:
     """Run tasks of one kind until a signal; 0 after an orderly end. Call it from the main thread."""
+    worker = process_name(name)
     where = ensemble or Ensemble.from_environment()
-    worker = name or default_name()
     stop = _stopped_by_signals()
     session = _opened(where, stop)
     if session is None:
@@ -63,12 +63,13 @@ def run_worker(
 
 def run_scheduler(*, name: str = "", ensemble: Ensemble | None = None) -> int:
     """Lead or stand by until a signal. Call it from the main thread."""
+    called = process_name(name)
     where = ensemble or Ensemble.from_environment()
     stop = _stopped_by_signals()
     session = _opened(where, stop)
     if session is None:
         return 0
-    scheduler = Scheduler(session, where.tree, name=name or default_name())
+    scheduler = Scheduler(session, where.tree, name=called)
 
     def run(stop: threading.Event) -> bool:
         scheduler.run(stop)

@@ -23,8 +23,10 @@ def apply(*, master: Master = "local[2]", name: Name = "", conf: Conf = []) -> N
     from millrace.errors import Retryable
     from millrace.log import get_logger
     from schemas.documents import TaskKind
+    from zk.membership import process_name
     from zk.worker import run_worker
 
+    called = process_name(name)  # before a JVM is started
     settings = dict(setting.partition("=")[::2] for setting in conf)
     driver = SparkDriver(master=master, settings=settings)
 
@@ -34,7 +36,7 @@ def apply(*, master: Master = "local[2]", name: Name = "", conf: Conf = []) -> N
 
     driver.jvm.watch(end)
     try:
-        status = run_worker(TaskKind.APPLY, lambda store: ApplyRunner(driver, store), name=name)
+        status = run_worker(TaskKind.APPLY, lambda store: ApplyRunner(driver, store), name=called)
     finally:
         driver.stop()
     sys.exit(EXIT_NO_JVM if driver.jvm.is_lost else status)

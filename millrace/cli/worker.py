@@ -18,11 +18,11 @@ def worker(*, relay_dir: RelayDir, name: Name = "") -> None:
     from producer.set_stream import SetStreams
     from schemas.documents import TaskKind
     from zk.ensemble import Ensemble
-    from zk.membership import default_name
+    from zk.membership import process_name
     from zk.worker import run_worker
 
+    called = process_name(name)
     ensemble = Ensemble.from_environment()
-    called = name or default_name()
     streams = SetStreams(relay_dir)
     sys.exit(
         run_worker(

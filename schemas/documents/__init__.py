@@ -28,10 +28,12 @@ from schemas.documents.model import (
     set_of,
 )
 from schemas.documents.parse import parse_set, parse_task
+from schemas.documents.readers import NAME_WANTED, is_name
 from schemas.documents.secret import SecretPlace, SecretReference, resolve_secret
 from schemas.documents.text import plain_from_yaml, yaml_from_plain
 
 __all__ = [
+    "NAME_WANTED",
     "Account",
     "ApplyRules",
     "ApplyTask",
@@ -51,6 +53,7 @@ __all__ = [
     "TopicAddress",
     "address_of",
     "canonical_json",
+    "is_name",
     "parse_set",
     "parse_task",
     "plain_from_yaml",

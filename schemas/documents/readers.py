@@ -29,9 +29,14 @@ _MARIADB_POSITION = re.compile(r"\d+-\d+-\d+(?:,\d+-\d+-\d+)*")
 E = TypeVar("E", bound=StrEnum)
 
 
+def is_name(text: str) -> bool:
+    """Whether a set, task, cluster or process can be called so: safe as a znode, a file and a part of a Kafka id."""
+    return _NAME.fullmatch(text) is not None
+
+
 def name(value: object) -> str:
-    """The name of a set or task: safe as a znode, a file and a part of a Kafka id."""
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
+    """The name of a set or task."""
+    if not isinstance(value, str) or not is_name(value):
         raise Unreadable(NAME_WANTED)
     return value
 

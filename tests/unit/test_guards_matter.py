@@ -31,6 +31,7 @@ from tests.campaign import POINTS
 from tests.property import test_zk_order as order
 from tests.unit import test_apply_stretch as holes
 from tests.unit import test_faults as points
+from tests.unit import test_names as names
 from tests.unit import test_publisher as publisher
 from tests.unit import test_registry_requests as requests
 from tests.unit import test_relay_damage as damage
@@ -173,6 +174,12 @@ class AnyText(str):
 def boots_are_all_one(patch: Patch) -> None:
     """Of a recorded process only pid and start time are asked."""
     patch.setattr(process, "_boot_id", AnyText)
+
+
+def anything_is_a_name(patch: Patch) -> None:
+    """Paths are made of whatever was typed."""
+    patch.setattr("zk.store.is_name", lambda _: True)
+    patch.setattr("zk.membership.is_name", lambda _: True)
 
 
 # ---- records, requests, documents --------------------------------------------------------------------
@@ -330,6 +337,18 @@ GUARDS = [
         no_marker_comes_again,
         lambda _: publisher.test_a_marker_that_comes_again_is_no_disagreement(),
         "MR-3014",
+    ),
+    Guard(
+        "a name is one before its node is asked",
+        anything_is_a_name,
+        lambda _: names.test_what_is_no_name_reaches_no_node(),
+        "the ensemble is asked",
+    ),
+    Guard(
+        "a process has a name",
+        anything_is_a_name,
+        lambda _: names.test_a_process_is_called_by_a_name(),
+        NOT_TOLD,
     ),
     Guard("an id has few digits", numbers_of_any_length, a_long_id, "5000 digits"),
     Guard("an alias is refused", aliases_are_read, an_alias, NOT_TOLD),

@@ -1,0 +1,127 @@
+"""Names from outside: what no set, task or process can be called reaches no node and starts nothing."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+
+from millrace import cli
+from millrace.errors import Fatal
+from zk import membership
+from zk.ensemble import Ensemble
+from zk.store import Store
+from zk.tree import Tree
+
+NO_NAMES = (
+    ".",
+    "..",
+    "../x",
+    "./shop",
+    "/",
+    "shop/",
+    "a/b",
+    ".a",
+    " a",
+    "a\n",
+    "ä",
+    "a\udcff",
+    "a" * 64,
+)
+COMMANDS = (
+    "set show",
+    "task show",
+    "task pause",
+    "task resume",
+    "task delete",
+    "task wait",
+    "compare",
+    "compare --now",
+    "apply-ddl --seq 1 --done",
+)
+
+
+class Unasked:
+    """A session that is asked for nothing."""
+
+    def __getattr__(self, call: str) -> None:
+        raise AssertionError(f"the ensemble is asked: {call}")
+
+
+def test_what_is_no_name_reaches_no_node() -> None:
+    """'' would be the folder of all, 'a/' the node of a; at '..' the driver raises what nobody expects."""
+    store = Store(cast(Any, Unasked()), Tree())
+    for name in ("", *NO_NAMES):
+        for call in (store.set_entry, store.task_entry, store.resume, store.delete):
+            with pytest.raises(Fatal, match=r"there is no (set|task)") as caught:
+                call(name)
+            assert caught.value.code == "MR-4104"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_no_name_is_the_name_of_no_set_or_task(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MR-4104 from each command, and nothing is asked for."""
+
+    @contextmanager
+    def session(_: Ensemble) -> Iterator[Unasked]:
+        yield Unasked()
+
+    monkeypatch.setenv("MILLRACE_ZOOKEEPER", "127.0.0.1:1")
+    monkeypatch.setattr(Ensemble, "session", session)
+    for name in ("", *NO_NAMES):
+        assert cli.run([*command.split(), name]) == 1
+        assert capsys.readouterr().err.startswith(f"MR-4104 there is no {_kind(command)} {name!r} ")
+
+
+def _kind(command: str) -> str:
+    return "set" if command.startswith("set") else "task"
+
+
+@pytest.mark.parametrize("command", ["worker --relay-dir relay", "scheduler", "apply"])
+def test_a_process_that_can_not_be_called_so_is_not_started(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MR-4101 with the fix, before a JVM or a session."""
+    started: list[object] = []
+    monkeypatch.setenv("MILLRACE_ZOOKEEPER", "127.0.0.1:1")
+    monkeypatch.setattr(
+        "consumer.spark.SparkDriver.__init__", lambda *_, **__: started.append("a JVM")
+    )
+    monkeypatch.setattr("consumer.spark.SparkDriver.stop", lambda _: None)
+    monkeypatch.setattr("zk.worker._stopped_by_signals", threading.Event)
+    monkeypatch.setattr("zk.worker._opened", lambda *_: started.append("a session"))
+    for name in NO_NAMES:
+        assert cli.run([*command.split(), f"--name={name}"]) == 1
+        told = capsys.readouterr().err
+        assert told.startswith(
+            f"MR-4101 the name of this process is {name[:60]!r}, wanted a name of 1 to 63"
+        )
+        assert "--name" in told
+    assert started == []
+
+
+def test_a_process_is_called_by_a_name() -> None:
+    """Under 'a/b' a worker would stand where nobody looks."""
+    for name in NO_NAMES:
+        with pytest.raises(Fatal, match="the name of this process is"):
+            membership.process_name(name)
+
+
+def test_a_process_is_called_as_asked_or_by_its_host() -> None:
+    """What it calls itself is a name, too."""
+    host = membership.default_name()
+    assert membership.process_name("w-1.of_2") == "w-1.of_2"
+    assert membership.process_name("") == membership.process_name(host) == host
+
+
+@pytest.mark.parametrize("name", ["", *NO_NAMES])
+def test_a_cluster_is_called_by_the_same_rule(name: str) -> None:
+    """MR-4101: its name is a node's, too."""
+    assert Tree("c" * 63).root == "/millrace/" + "c" * 63
+    with pytest.raises(Fatal) as caught:
+        Tree(name)
+    assert caught.value.code == "MR-4101"
+    assert "MILLRACE_CLUSTER" in caught.value.fix
