@@ -72,8 +72,12 @@ class Fields:
         default: Sequence[T] | None = None,
         count_max: int,
     ) -> tuple[T, ...]:
-        """A list of values; absent gives ``default`` (a problem when that is ``None``)."""
-        items = self._items(name, needed=default is None, count_max=count_max)
+        """A list of values; absent gives ``default`` (a problem when that is ``None``).
+
+        An empty list is a problem unless the default is one.
+        """
+        count_min = 0 if default == () else 1
+        items = self._items(name, needed=default is None, count_min=count_min, count_max=count_max)
         if items is None:
             return tuple(default or ())
         marker = object()
@@ -98,7 +102,7 @@ class Fields:
 
     def parts(self, name: str, *, count_max: int) -> "tuple[Fields, ...]":
         """A list of mappings, at least one."""
-        items = self._items(name, needed=True, count_max=count_max) or []
+        items = self._items(name, needed=True, count_min=1, count_max=count_max) or []
         return tuple(
             Fields(item, f"{self._at(name)}[{index}]", self.problems)
             for index, item in enumerate(items)
@@ -121,11 +125,17 @@ class Fields:
             )
             self.problems.append(Problem(self._at(shortened(str(name))), "an unknown field", hint))
 
-    def _items(self, name: str, *, needed: bool, count_max: int) -> list[object] | None:
+    def _items(
+        self, name: str, *, needed: bool, count_min: int, count_max: int
+    ) -> list[object] | None:
         self._taken.add(name)
         known = self.plain if isinstance(self.plain, dict) else {}
         items = known.get(name)
-        wanted = f"a list of 1 to {count_max}" if needed else f"a list of at most {count_max}"
+        wanted = (
+            f"a list of {count_min} to {count_max}"
+            if count_min
+            else f"a list of at most {count_max}"
+        )
         if items is None:
             if needed and isinstance(self.plain, dict):
                 self.refuse(name, "nothing", wanted)
@@ -133,7 +143,7 @@ class Fields:
         if not isinstance(items, list):
             self.refuse(name, shown(items), wanted)
             return None
-        if len(items) > count_max or (needed and not items):
+        if not count_min <= len(items) <= count_max:
             self.refuse(name, f"{len(items)} entries", wanted)
             return None
         return items

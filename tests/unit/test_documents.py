@@ -148,6 +148,16 @@ def test_a_wrong_field_is_named_with_what_is_wanted(changed: str, told: str) -> 
     assert told in _problems("\n".join([*kept, changed]))
 
 
+def test_a_capture_of_no_table_is_refused() -> None:
+    """It would run, caught up, and publish nothing; no field at all is every table, and nothing need be excluded."""
+    assert "include: found 0 entries, wanted a list of 1 to 1000" in _problems(
+        CAPTURE + "include: []\n"
+    )
+    task = parse_task(plain_from_yaml(CAPTURE.replace('["shop.tmp*"]', "[]")))
+    assert isinstance(task, CaptureTask)
+    assert task.tables == TableFilter(("*.*",), ())
+
+
 @pytest.mark.parametrize("text", ["", "just text", "- a\n- b", "5"])
 def test_a_document_must_be_a_mapping(text: str) -> None:
     """Anything else is one clear problem, not a crash."""
