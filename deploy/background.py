@@ -68,6 +68,8 @@ def start_background(name: str, options: StackOptions, *, say: Say = print) -> S
 def end_background(name: str, *, keep: bool = False) -> int:
     """End everything of the stack; how many processes there were. Its files go too, unless ``keep``."""
     folder = local_stack_folder(name)
+    if not folder.exists() and not _lock_of(folder).exists():
+        return 0  # no `up` has begun; a lock made here would stay
     with _alone(folder):
         return _end_all(folder, keep=keep)
 
@@ -81,9 +83,13 @@ def records(folder: Path) -> Sequence[ProcessRecord]:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
+    with _lock_of(folder).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _lock_of(folder: Path) -> Path:
+    return folder.with_suffix(".lock")
 
 
 def _running(folder: Path) -> StackDescription | None:

@@ -119,3 +119,25 @@ def test_what_is_no_name_is_a_wrong_use(
     assert cli.run([command, f"--name={name}"]) == 2
     assert "is no name" in " ".join(capsys.readouterr().err.replace("│", "").split())
     assert asked == []
+
+
+def test_the_end_of_a_stack_that_never_was_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not even a lock. What ends a stack is not the real one: it removes folders."""
+    ended: list[Path] = []
+
+    def end_all(folder: Path, *, keep: bool) -> int:
+        ended.append(folder)
+        return 0
+
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    monkeypatch.setattr("deploy.background._end_all", end_all)
+    assert cli.run(["down", "--name=nosuch"]) == 0
+    assert capsys.readouterr().out == "nothing was running\n"
+    assert list(tmp_path.rglob("*")) == []
+    (tmp_path / "run" / "killed").mkdir(parents=True)
+    assert cli.run(["down", "--name=killed"]) == 0
+    (tmp_path / "run" / "begun.lock").touch()  # by an `up` that has no folder yet
+    assert cli.run(["down", "--name=begun"]) == 0
+    assert [folder.name for folder in ended] == ["killed", "begun"]
