@@ -19,6 +19,8 @@ _SYSTEM_TABLES = (
     "mariadb_system_tables_data.sql",
     "mariadb_sys_schema.sql",
 )
+# They bring root without a password for TCP, too: whoever is on this machine could be it.
+_NO_OTHERS = b"DELETE FROM mysql.global_priv WHERE host <> 'localhost' OR user NOT IN ('root', 'mariadb.sys');"
 
 
 class MariadbDialect:
@@ -46,7 +48,7 @@ class MariadbDialect:
         """``mariadbd --bootstrap`` with the scripts that come with it."""
         share = mariadb_folder() / "share"
         scripts = [(share / name).read_bytes() for name in _SYSTEM_TABLES]
-        text = b"\n".join([b"create database mysql;", b"use mysql;", *scripts])
+        text = b"\n".join([b"create database mysql;", b"use mysql;", *scripts, _NO_OTHERS])
         user = ("--user=root",) if os.geteuid() == 0 else ()
         options = (
             f"--datadir={data_dir}",
@@ -63,8 +65,9 @@ class MariadbDialect:
             raise Fatal("MR-8004", f"mariadbd --bootstrap failed; its log ends:\n{last_lines(log)}")
 
     def stamp(self) -> str:
-        """The name of the jar it came in."""
-        return sha256((mariadb_folder() / "stamp").read_bytes()).hexdigest()[:12]
+        """Of the jar it came in, and of what is made of it."""
+        jar = (mariadb_folder() / "stamp").read_bytes()
+        return sha256(jar + _NO_OTHERS).hexdigest()[:12]
 
     def follow(self, *, port: int, account: Account) -> Sequence[str]:
         """From an empty ``gtid_slave_pos``: the first binlog on."""

@@ -103,6 +103,15 @@ def test_a_server_that_can_not_start_says_why(
     assert "no-such-option" in caught.value.message
 
 
+def test_nobody_is_root_over_tcp(target_server: DatabaseServer) -> None:
+    """Not without a password, from this machine: over the socket alone."""
+    hosts = target_server.execute("SELECT DISTINCT host FROM mysql.user WHERE user IN ('root', '')")
+    assert hosts == [("localhost",)]
+    for host in ("127.0.0.1", "::1", "localhost"):
+        with pytest.raises(pymysql.OperationalError):
+            pymysql.connect(host=host, port=target_server.port, user="root")
+
+
 def test_the_target_account_may_do_everything(target_server: DatabaseServer) -> None:
     """The account of a target creates, writes and drops."""
     connection = pymysql.connect(
