@@ -68,7 +68,7 @@ TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
         set_name=NAMES,
         output=ADDRESSES,
         start=STARTS,
-        tables=st.builds(TableFilter, PATTERNS, PATTERNS),
+        tables=st.builds(TableFilter, PATTERNS.filter(bool), PATTERNS),
     ),
     st.builds(
         ApplyTask,
