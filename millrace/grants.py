@@ -1,11 +1,13 @@
 """From a server's refusal, the GRANT that mends it: pure text, for the fix of an error.
 
-    you need (at least one of) the SUPER, SLAVE MONITOR privilege(s) …     GRANT SLAVE MONITOR ON *.* TO `millrace`;
-    Access denied for user 'a'@'%' to database 'shop'                       GRANT ALL PRIVILEGES ON `shop`.* TO 'a'@'%';
-    SELECT command denied to user 'a'@'h' for table `shop`.`t`              GRANT SELECT ON `shop`.`t` TO `a`;
+    you need (at least one of) the SUPER, SLAVE MONITOR privilege(s) …     GRANT SLAVE MONITOR ON *.* TO `a`@`%`;
+    Access denied for user 'a'@'h' to database 'shop'                       GRANT ALL PRIVILEGES ON `shop`.* TO `a`@`%`;
+    SHOW command denied to user 'a'@'h' for table `shop`.`t`                GRANT SELECT ON `shop`.* TO `a`@`%`;
 
-The host is told only where the server names that of the account; else it names the client's. Nothing is guessed: a
-text of another form, or a table without its database, gives no statement.
+The account is what CURRENT_USER() says: the host of a refusal may be the client's, and no account of it may be there.
+Where nobody could ask, the name goes without a host, which means '%'. A table's database is granted on: a table need
+not be there, and only CREATE is granted on one that is not. Nothing is guessed: a text of another form, a table
+without its database, or a right that is no privilege of tables, gives no statement.
 """
 
 import re
@@ -13,34 +15,56 @@ import re
 from millrace.codes import CATALOGUE
 
 _NEEDED = re.compile(r"you need \(at least one of\) the (?P<rights>[A-Z_, ]+?) privilege\(s\)")
-_DATABASE = re.compile(
-    r"Access denied for user (?P<account>'.*'@'.*') to database '(?P<database>.*)'"
-)
+_DATABASE = re.compile(r"Access denied for user '(?P<user>.*)'@'.*' to database '(?P<database>.*)'")
 _TABLE = re.compile(
-    r"(?P<right>[A-Z ]+) command denied to user '(?P<user>.*)'@'.*' for table (?P<table>`.*`\.`.*`)"
+    r"(?P<rights>[A-Z][A-Z, ]*) command denied to user '(?P<user>.*)'@'.*' for table (?P<database>`.*`)\.`.*`"
 )
 _TOO_MUCH = ("SUPER", "ALL PRIVILEGES")  # would do, and far more
+# as a refusal names them, and as GRANT does
+_SAME: tuple[str, ...] = (
+    "SELECT",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "INDEX",
+)
+_SAME += ("REFERENCES", "TRIGGER", "LOCK TABLES", "CREATE VIEW", "SHOW VIEW")
+_OF_TABLES = {right: right for right in _SAME} | {"SHOW": "SELECT"}
 
 
-def privilege_fix(code: str, text: str, *, user: str = "") -> str:
+def privilege_fix(code: str, text: str, *, account: str = "", user: str = "") -> str:
     """The fix of ``code`` for a refusal in these words: the GRANT of what lacks, then all that is needed.
 
-    ``user`` is the account's name, for texts that tell none.
+    ``account`` is what CURRENT_USER() said, like ``a@%``; ``user`` the name alone, for texts that tell none.
     """
-    grant, needed = _grant_for(text, user), CATALOGUE[code].fix
-    return f"{grant} (In all: {needed.rstrip('.')}.)" if grant else needed
+    grant, needed = _grant_for(text, account_quoted(account), user), CATALOGUE[code].fix
+    return f"{grant} (In all: {needed.rstrip('.')})" if grant else needed
 
 
-def _grant_for(text: str, user: str) -> str:
+def account_quoted(account: str) -> str:
+    """What CURRENT_USER() said, as GRANT takes it; empty for nothing. A name may hold an @, a host none."""
+    name, at, host = account.rpartition("@")
+    return f"{_quoted(name)}@{_quoted(host)}" if at else ""
+
+
+def _grant_for(text: str, account: str, user: str) -> str:
     if (found := _NEEDED.search(text)) is not None:
         rights = [right.strip() for right in found["rights"].split(",")]
         right = next((right for right in rights if right not in _TOO_MUCH), rights[0])
-        account = _quoted(user) if user else "the account of the set document"
-        return f"GRANT {right} ON *.* TO {account};"
+        known = account or (_quoted(user) if user else "the account of the set document")
+        return f"GRANT {right} ON *.* TO {known};"
     if (found := _DATABASE.search(text)) is not None:
-        return f"GRANT ALL PRIVILEGES ON {_quoted(found['database'])}.* TO {found['account']};"
+        whom = account or _quoted(found["user"])
+        return f"GRANT ALL PRIVILEGES ON {_quoted(found['database'])}.* TO {whom};"
     if (found := _TABLE.search(text)) is not None:
-        return f"GRANT {found['right']} ON {found['table']} TO {_quoted(found['user'])};"
+        lacking = [right.strip() for right in found["rights"].split(",")]
+        if all(right in _OF_TABLES for right in lacking):
+            rights = [_OF_TABLES[right] for right in lacking]
+            whom = account or _quoted(found["user"])
+            return f"GRANT {', '.join(rights)} ON {found['database']}.* TO {whom};"
     return ""
 
 

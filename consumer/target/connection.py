@@ -108,6 +108,10 @@ class TargetConnection:
         """The server's number of this session, as KILL takes it."""
         return int(self._connection.thread_id())  # type: ignore[no-untyped-call]
 
+    def account(self) -> str:
+        """Who we are to the server, like ``millrace@%``; empty when it does not answer."""
+        return _account(self._connection)
+
     @property
     def is_open(self) -> bool:
         """False once it was closed or found broken by the driver."""
@@ -120,7 +124,7 @@ class TargetConnection:
                 cursor.execute(cast(str, sql), arguments)
                 return list(cursor.fetchall())
         except (pymysql.Error, OSError) as exc:
-            raise translated(exc) from exc
+            raise _answered(exc, self._connection) from exc
 
     def query_named(
         self, sql: str, arguments: Sequence[object] | None = None
@@ -131,7 +135,7 @@ class TargetConnection:
                 cursor.execute(sql, arguments)
                 return [column[0] for column in cursor.description or ()], list(cursor.fetchall())
         except (pymysql.Error, OSError) as exc:
-            raise translated(exc) from exc
+            raise _answered(exc, self._connection) from exc
 
     def stream(self, sql: str, arguments: Sequence[object] | None = None) -> "RowStream":
         """Run one statement whose rows are read as they come."""
@@ -147,14 +151,14 @@ class TargetConnection:
         try:
             return self._connection.query(cast(str, sql))
         except (pymysql.Error, OSError) as exc:
-            raise translated(exc) from exc
+            raise _answered(exc, self._connection) from exc
 
     def commit(self) -> None:
         """Commit. Retryable MR-5001 means that the outcome is unknown."""
         try:
             self._connection.commit()
         except (pymysql.Error, OSError) as exc:
-            raise translated(exc) from exc
+            raise _answered(exc, self._connection) from exc
 
     def rollback(self) -> None:
         """Roll back; a broken connection has done so already."""
@@ -185,14 +189,14 @@ class RowStream:
         try:
             cursor.execute(sql, arguments)
         except (pymysql.Error, OSError) as exc:
-            raise translated(exc) from exc
+            raise _answered(exc, self._cursor.connection) from exc
 
     def take(self, count: int) -> list[Row]:
         """The next ``count`` rows; fewer at the end."""
         try:
             return list(self._cursor.fetchmany(count))
         except (pymysql.Error, OSError) as exc:
-            raise translated(exc) from exc
+            raise _answered(exc, self._cursor.connection) from exc
 
     def close(self) -> None:
         """Read what is left and close."""
@@ -275,9 +279,27 @@ def _tls_arguments(endpoint: Endpoint) -> dict[str, Any]:
     return {"ssl": context}
 
 
-def translated(exc: Exception, **context: Any) -> MillraceError:
+def _answered(exc: Exception, connection: "pymysql.connections.Connection[Any]") -> MillraceError:
+    """``translated``; a refusal's GRANT names the account as the server does, not the client's host."""
+    if not isinstance(exc, pymysql.Error) or not exc.args or exc.args[0] not in _PRIVILEGE:
+        return translated(exc)
+    return translated(exc, account=_account(connection))
+
+
+def _account(connection: "pymysql.connections.Connection[Any]") -> str:
+    try:
+        with connection.cursor(Cursor) as cursor:
+            cursor.execute("SELECT CURRENT_USER()")
+            ((account,),) = cursor.fetchall()
+    except (pymysql.Error, OSError):
+        return ""
+    return str(account)
+
+
+def translated(exc: Exception, *, account: str = "", **context: Any) -> MillraceError:
     """The branch and code for a driver's error; ``errno`` goes into the context.
 
+    ``account`` is what CURRENT_USER() said, where that was asked.
     The server's text stays without the value that it refused; a key that is taken is named.
     """
     number = exc.args[0] if exc.args and isinstance(exc.args[0], int) else 0
@@ -303,6 +325,6 @@ def translated(exc: Exception, **context: Any) -> MillraceError:
         (_PACKET, "MR-5014"),
     ):
         if number in numbers:
-            fix = privilege_fix(code, text) if code == "MR-5007" else ""
+            fix = privilege_fix(code, text, account=account) if code == "MR-5007" else ""
             return Fatal(code, text, fix=fix, **context)
     return Fatal("MR-5011", text, **context)

@@ -110,13 +110,23 @@ class SourceConnection:
         """The server's number of this connection, for KILL."""
         return int(self._inside.thread_id())
 
+    def account(self) -> str:
+        """Who we are to the server, like ``millrace@%``; empty when it does not answer."""
+        try:
+            with self._connection.cursor(pymysql.cursors.Cursor) as cursor:
+                cursor.execute("SELECT CURRENT_USER()")
+                ((account,),) = cursor.fetchall()
+        except (pymysql.MySQLError, OSError):
+            return ""
+        return str(_decoded(account))
+
     def query(self, statement: str, arguments: Sequence[Value] = ()) -> list[Row]:
         """The rows of a statement, by column name.
 
         What is no UTF-8 has U+FFFD in its place: where a server shows statements (its binlog, the last error of a
         replica), they are in whatever bytes somebody's client sent.
         """
-        with _driver_errors(self.member, user=self._user), self._connection.cursor() as cursor:
+        with _driver_errors(self.member, asked=self), self._connection.cursor() as cursor:
             cursor.execute(statement, tuple(arguments) or None)
             return [
                 {name: _decoded(value) for name, value in row.items()} for row in cursor.fetchall()
@@ -124,7 +134,7 @@ class SourceConnection:
 
     def command(self, number: int, payload: bytes) -> None:
         """Send a protocol command that is answered by an OK packet."""
-        with _driver_errors(self.member, user=self._user):
+        with _driver_errors(self.member, asked=self):
             self._inside._execute_command(number, payload)
             self._inside._read_packet()
 
@@ -133,7 +143,7 @@ class SourceConnection:
 
         Nothing can be left in the driver's buffer: the server sends only after a command. Keep this object alive.
         """
-        with _driver_errors(self.member, user=self._user):
+        with _driver_errors(self.member, asked=self):
             self._inside._execute_command(number, payload)
         return cast(socket.socket, self._inside._sock)
 
@@ -157,11 +167,14 @@ def _tls_context(tls: Tls) -> ssl.SSLContext | None:
 
 
 @contextmanager
-def _driver_errors(member: Member, login: Login | None = None, *, user: str = "") -> Iterator[None]:
+def _driver_errors(
+    member: Member, login: Login | None = None, *, asked: SourceConnection | None = None
+) -> Iterator[None]:
     try:
         yield
     except pymysql.MySQLError as error:
-        _translate(error, member, login.user if login is not None else user)
+        user = login.user if login is not None else asked._user if asked is not None else ""
+        _translate(error, member, user, asked)
     except ssl.SSLCertVerificationError as error:
         raise Fatal("MR-1003", f"{member}: {error.verify_message}", member=member) from error
     except (OSError, pymysql.err.MySQLError) as error:
@@ -174,7 +187,9 @@ def _driver_errors(member: Member, login: Login | None = None, *, user: str = ""
         raise Fatal("MR-1008", f"{member}: {error}", member=member) from error
 
 
-def _translate(error: "pymysql.MySQLError", member: Member, user: str) -> NoReturn:
+def _translate(
+    error: "pymysql.MySQLError", member: Member, user: str, asked: SourceConnection | None
+) -> NoReturn:
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     cause = getattr(error, "original_exception", None)
@@ -193,7 +208,7 @@ def _translate(error: "pymysql.MySQLError", member: Member, user: str) -> NoRetu
         raise Fatal(
             "MR-1005",
             f"{member}: {text}",
-            fix=privilege_fix("MR-1005", text, user=user),
+            fix=privilege_fix("MR-1005", text, account=asked.account() if asked else "", user=user),
             member=member,
         ) from error
     if number in _LOST:

@@ -194,7 +194,7 @@ def test_a_table_that_an_account_may_not_read_is_a_grant_that_lacks_not_a_differ
         assert "`millrace compare`" in told.cause
         assert "SELECT" in told.fix
         grant = caught.value.fix.partition(";")[0]
-        assert grant == "GRANT SELECT ON `compared`.* TO `reader`"
+        assert grant == "GRANT SELECT ON `compared`.* TO `reader`@`%`"
         server.execute(grant)
         assert compared().is_equal
     finally:

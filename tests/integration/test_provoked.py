@@ -31,6 +31,7 @@ from schemas.documents import (
     Tls,
     TlsMode,
 )
+from schemas.gtid import Flavour
 from tests.apply_local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
 from tests.apply_tables import integer, table, text
 from tests.apply_topic import RecordStream
@@ -216,6 +217,33 @@ def test_a_target_that_refuses_us_says_why(name: str, target_server: DatabaseSer
         assert code_of(lambda unverified=unverified: connect(unverified)) == "MR-5009"  # type: ignore[misc]
     nobody = replace(endpoint_of(target_server), port=1)
     assert code_of(lambda: connect(nobody)) == "MR-5001"
+
+
+def test_a_grant_that_is_told_is_one_that_the_server_takes(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """Typed literally, it mends: for an account of another host than the client, a SHOW, a table that is not there."""
+    run, account = target_server.execute, "'mrt'@'127.%'"
+    run(f"DROP USER IF EXISTS {account}")
+    run(f"CREATE USER {account} IDENTIFIED BY 'mrt-secret'")
+    mrt = replace(endpoint_of(target_server), user="mrt", password="mrt-secret")
+    told = []
+    statements = ["CREATE DATABASE of_mrt", "SHOW BINARY LOGS"]
+    if target_server.flavour is Flavour.MARIADB:  # MySQL does not say of which database a table is
+        statements += [f"SHOW CREATE TABLE {name}.t", f"DROP TABLE IF EXISTS {name}.nowhere"]
+    try:
+        for statement in statements:
+            with _session(target_server, mrt) as session, pytest.raises(Fatal) as refused:
+                session.query(statement)
+            assert refused.value.code == "MR-5007", statement
+            told.append(refused.value.fix.partition(" (In all")[0])
+            run(told[-1])
+            with _session(target_server, mrt) as session:
+                session.query(statement)
+    finally:
+        run("DROP DATABASE IF EXISTS of_mrt")
+        run(f"DROP USER {account}")
+    assert all(grant.endswith(" TO `mrt`@`127.%`;") for grant in told)
 
 
 def _set_of(server: DatabaseServer) -> SetDocument:

@@ -337,9 +337,9 @@ def test_the_grants_that_are_told_are_those_that_lack(
             assert statement not in told
             told.append(statement)
             server.execute(statement)
-        assert all(" ON *.* TO `bare`;" in statement for statement in told)
+        assert all(" ON *.* TO `bare`@`%`;" in statement for statement in told)
         if server.flavour is Flavour.MARIADB:
-            assert "GRANT SLAVE MONITOR ON *.* TO `bare`;" in told
+            assert "GRANT SLAVE MONITOR ON *.* TO `bare`@`%`;" in told
 
 
 def test_plain_text_is_possible_when_asked_for(source_set: DatabaseSet, tmp_path: Path) -> None:
