@@ -140,7 +140,7 @@ class _Pump:
 
     def run(self, converter: Converter, stop: threading.Event) -> None:
         with Handoff(converter, rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX) as handoff:
-            self.tell(why="caught up: waits for changes")
+            self.tell(why="begins")
             try:
                 self._publish_all(handoff, stop)
             finally:
@@ -154,7 +154,8 @@ class _Pump:
             if batch is None:
                 self._stream.check()
                 self._publisher.idle()
-                self._tell_now_and_then(why="caught up: waits for changes")
+                member = self._stream.status().member
+                self._tell_now_and_then(why=f"caught up with {member}: waits for changes")
                 continue
             self._publisher.publish(batch)
             self._rows += batch.counts.rows
