@@ -11,6 +11,7 @@ Not done here: any decision about records (``consumer.batch``).
 """
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -65,6 +66,9 @@ REHEARSAL_S = 120.0
 LOCAL_FREE_MIN_BYTES = 3 << 30  # Docker's memory file system has 64 MB
 FIRST_OFFSET = -2  # Kafka's word for the beginning
 
+MASTERS = "local[N], spark://HOST:PORT, yarn, k8s://HOST:PORT"
+_MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|spark://.+|yarn|k8s://.+")
+
 # what a call into the JVM raises; without a JVM also the socket's own word
 _FAILURES = (PySparkException, Py4JError, ConnectionError)
 
@@ -92,7 +96,9 @@ class SparkDriver:
         try:
             self.session = builder.getOrCreate()
         except (PySparkException, Py4JError, OSError, RuntimeError) as exc:
-            raise Fatal("MR-5051", f"Spark does not start: {_first_line(exc)}") from exc
+            told = f"Spark does not start with master {master!r}: {_first_line(exc)}"
+            fix = "" if _MASTER.fullmatch(master) else f"Give one of these masters: {MASTERS}."
+            raise Fatal("MR-5051", told, fix=fix) from exc
         # PySpark shows it nowhere else
         self.jvm = Jvm(getattr(self.session.sparkContext._gateway, "proc", None))
 

@@ -35,6 +35,10 @@ _READER_SETTINGS: Settings = {
     "queued.max.messages.kbytes": 32 * 1024,
     "receive.message.max.bytes": 1024 * 1024 * 1024,
 }
+_SILENT = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"}
+_NO_ANSWER = (
+    "Check that a broker answers at the address of --kafka, or of the task's document, from here."
+)
 _MISSING = {
     "UNKNOWN_TOPIC_OR_PART",
     "_UNKNOWN_TOPIC",
@@ -182,5 +186,7 @@ def _asking(doing: str, ask: Callable[[], T]) -> T:
 
 
 def _error(name: str, detail: str) -> MillraceError:
-    branch = Fatal if name in _MISSING else Retryable
-    return branch("MR-3501", f"Kafka answered {name}: {detail}")
+    told = f"Kafka answered {name}: {detail}"
+    if name in _MISSING:
+        return Fatal("MR-3501", told)
+    return Retryable("MR-3501", told, fix=_NO_ANSWER if name in _SILENT else "")

@@ -46,7 +46,10 @@ Keep = Annotated[bool, typer.Option("--keep", help="Leave its data and logs wher
 def up(
     *, flavour: Flavour = "", mysqld: Mysqld = None, as_json: Json = False, name: Name = "local"
 ) -> None:
-    """Start servers and service in the background; return when everything runs. A running stack is left as it is."""
+    """Start servers and service in the background; return when everything runs. A running stack is left as it is.
+
+    A keeper starts again whichever of its processes dies or is killed; `millrace down` ends all of them.
+    """
     from deploy.background import start_background
     from deploy.servers.programs import MYSQLD_ENVIRONMENT
     from deploy.stack import StackOptions

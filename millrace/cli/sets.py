@@ -18,7 +18,7 @@ def create(
     ),
     replace: bool = typer.Option(False, help="Put it in the place of another one of its name."),
 ) -> None:
-    """Put a set document in place; tasks that use it start again with it."""
+    """Put a set document in place; tasks that run with it start again, blocked ones with `millrace task resume`."""
     document = parse_set(plain_from_file(file), origin=origin_of(file))
     with control() as now:
         outcome = now.store.create_set(document, replace=replace)

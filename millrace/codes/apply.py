@@ -191,7 +191,7 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-5051",
         "Spark can't be started",
-        "Java, PySpark or the Kafka connector is missing, or the JVM was killed while it started.",
+        "Java, PySpark or the Kafka connector is missing, the JVM was killed while it started, or there is no such master.",
         "Run `make setup`; MILLRACE_HOME must hold jars/spark.",
     ),
     Code(

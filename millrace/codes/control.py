@@ -117,7 +117,8 @@ CODES: tuple[Code, ...] = (
         "MR-4106",
         "a secret can't be read",
         "The environment variable or file that a document refers to is missing, empty or not readable here.",
-        "Set the variable or put the file in place on every worker; only references are kept in ZooKeeper.",
+        "Set the variable or put the file in place on every worker, or refer to another one (`millrace set create -f FILE"
+        " --replace`), then `millrace task resume NAME`; only references are kept in ZooKeeper.",
     ),
     Code(
         "MR-4107",

@@ -85,7 +85,7 @@ CODES: tuple[Code, ...] = (
         "MR-6023",
         "another registry has taken over",
         "A second built-in registry was started on the same topic, so this one may write no more.",
-        "Keep one of the two; clients only need the address of the one that runs.",
+        "Keep one of the two, or give one a `--topic` of its own; clients only need the address of the one that runs.",
     ),
     Code(
         "MR-6024",

@@ -10,11 +10,14 @@ from typing import Any, cast
 
 import pymysql
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from consumer import spark
 from consumer.spark import SparkDriver, TopicQuery
 from consumer.target.connection import translated
+from consumer.topic.kafka import _asking
 from deploy import background, fetch
 from deploy.servers import programs
 from millrace.cli import tasks
@@ -210,6 +213,35 @@ def test_a_cut_connection_is_an_away_target() -> None:
     assert (type(error), error.code) == (Retryable, "MR-5001")
 
 
+# ---- Kafka ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("number", "branch", "begins"),
+    [
+        (KafkaError._TRANSPORT, Retryable, "Check that a broker answers"),
+        (KafkaError._ALL_BROKERS_DOWN, Retryable, "Check that a broker answers"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Fatal, "Check the topic's name"),
+        (KafkaError._UNKNOWN_TOPIC, Fatal, "Check the topic's name"),
+    ],
+)
+def test_a_broker_that_does_not_answer_is_no_wrong_name(
+    number: int, branch: type[MillraceError], begins: str
+) -> None:
+    """MR-3501 of a reader: what to look at first depends on who answered."""
+    with pytest.raises(branch) as caught:
+        _asking("asking for the topic", _raises(KafkaException(KafkaError(number))))
+    assert caught.value.code == "MR-3501"
+    assert caught.value.fix.startswith(begins)
+
+
+def _raises(error: Exception) -> Callable[[], object]:
+    def fail() -> object:
+        raise error
+
+    return fail
+
+
 # ---- Spark ---------------------------------------------------------------------------------------
 
 
@@ -225,6 +257,37 @@ def test_spark_without_its_connector_says_where_it_belongs(
         SparkDriver(master="local[1]")
     assert caught.value.code == "MR-5051"
     assert str(tmp_path / "jars" / "spark") in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("master", "is_blamed"),
+    [
+        ("bogus", True),
+        ("local[many]", True),
+        ("spark://", True),
+        ("local", False),
+        ("local[2]", False),
+        ("local[*,4]", False),
+        ("spark://a:7077,b:7077", False),
+        ("yarn", False),
+        ("k8s://https://a:443", False),
+    ],
+)
+def test_a_master_that_is_none_is_told_of_with_those_that_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, is_blamed: bool
+) -> None:
+    """Spark says that its gateway ended, and why to its own standard error alone; `make setup` mends another cause."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(spark, "_folder_in", lambda _: tmp_path)
+    monkeypatch.setattr(spark, "_settings", lambda *_: {})
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", _fails("gateway exited"))
+    with pytest.raises(Fatal) as caught:
+        SparkDriver(master=master)
+    assert caught.value.code == "MR-5051"
+    assert repr(master) in caught.value.message
+    assert ("spark://HOST:PORT" in caught.value.fix) == is_blamed
+    assert ("make setup" in caught.value.fix) != is_blamed
 
 
 class _Anything:
