@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 
 import pytest
 
@@ -22,6 +21,7 @@ from tests.apply_local import (
 )
 from tests.apply_tables import integer, table, text
 from tests.apply_topic import RecordStream
+from tests.fix_servers import NewServer
 
 _names = count(1)
 
@@ -263,27 +263,23 @@ def test_a_parent_that_moves_keeps_its_children_in_order(
 
 
 def test_capital_letters_in_a_statement_are_not_other_tables_where_the_server_folds_them(
-    tmp_path: Path,
+    new_server: NewServer,
 ) -> None:
     """The rows behind it meet the structure it made: `lower_case_table_names=1`."""
     name = "folded"
     folds = ServerOptions(extra=("--lower-case-table-names=1",))
-    server = DatabaseServer.of(Flavour.MARIADB, tmp_path, folds)
-    server.start()
-    try:
-        stream = RecordStream()
-        stream.ddl("CREATE DATABASE Folded")
-        stream.ddl("CREATE TABLE Folded.T (id INT PRIMARY KEY)")
-        stream.insert(table(name, "t", integer("id")), {"id": 1})
-        stream.commit()
-        stream.ddl("ALTER TABLE Folded.T ADD n INT", database=name)
-        new = table(name, "t", integer("id"), integer("n", nullable=True))
-        stream.insert(new, {"id": 2, "n": 3})
-        stream.commit()
-        run_once(server, apply_task(name), stream)
-        assert server.execute("SELECT * FROM folded.t ORDER BY id") == [(1, None), (2, 3)]
-    finally:
-        server.discard()
+    server = new_server(Flavour.MARIADB, options=folds)
+    stream = RecordStream()
+    stream.ddl("CREATE DATABASE Folded")
+    stream.ddl("CREATE TABLE Folded.T (id INT PRIMARY KEY)")
+    stream.insert(table(name, "t", integer("id")), {"id": 1})
+    stream.commit()
+    stream.ddl("ALTER TABLE Folded.T ADD n INT", database=name)
+    new = table(name, "t", integer("id"), integer("n", nullable=True))
+    stream.insert(new, {"id": 2, "n": 3})
+    stream.commit()
+    run_once(server, apply_task(name), stream)
+    assert server.execute("SELECT * FROM folded.t ORDER BY id") == [(1, None), (2, 3)]
 
 
 def test_create_table_select_gets_its_rows_from_the_records(
