@@ -322,14 +322,14 @@ class FaultStack:
         )
 
     def fill(self, database: str, *, rows: int) -> None:
-        """One source transaction of so many rows, in a database of its own."""
+        """One source transaction of so many rows of 400 bytes, in a database of its own."""
         connection = self.connect()
         cursor = connection.cursor()
         cursor.execute(f"CREATE DATABASE {database}")
         self.databases.append(database)
-        cursor.execute(f"CREATE TABLE {database}.t (id INT NOT NULL PRIMARY KEY, v VARCHAR(20))")
+        cursor.execute(f"CREATE TABLE {database}.t (id INT NOT NULL PRIMARY KEY, v VARCHAR(400))")
         for start in range(0, rows, 20_000):
-            values = ",".join(f"({n},'row {n}')" for n in range(start, min(start + 20_000, rows)))
+            values = ",".join(f"({n},'{n:0400}')" for n in range(start, min(start + 20_000, rows)))
             cursor.execute(f"INSERT INTO {database}.t VALUES {values}")
         connection.commit()
         connection.close()

@@ -2,7 +2,11 @@
 
 import pytest
 
+from consumer.topic.kafka import TopicReader
+from deploy.services import TOPIC
+from schemas.control import ResolvedRecord
 from schemas.gtid import Flavour
+from schemas.record import SchemaBook, decode_record
 from tests.fix_stack import FaultStack, on
 
 
@@ -14,7 +18,28 @@ def test_a_worker_killed_between_the_commits_of_one_large_source_transaction_goe
     """A source transaction of more rows than a Kafka transaction holds is neither repeated nor cut."""
     fault_stack.services["worker"].stop()
     fault_stack.fill(f"large_{passage}", rows=130_000)
-    fault_stack.launch("worker", fault=f"publisher.after_commit:kill@{passage + 1}")
-    fault_stack.wait_dead("worker")
+    for _ in range(passage):
+        _die_inside(fault_stack)
     fault_stack.restart("worker")
     fault_stack.settle()
+
+
+def _die_inside(stack: FaultStack) -> None:
+    """After one commit more, and another: the first may hold no more than the tables that are made."""
+    for _ in range(4):
+        stack.restart("worker", fault="publisher.after_commit:kill@2")
+        stack.wait_dead("worker")
+        if _ends_inside(stack):
+            return
+    raise AssertionError("no commit ended inside of the large source transaction")
+
+
+def _ends_inside(stack: FaultStack) -> bool:
+    """Whether the topic's last record says that a source transaction is open."""
+    reader = TopicReader(stack.stack.endpoints.kafka, TOPIC)
+    stable = reader.ends().stable
+    last = [found for chunk in reader.chunks(max(stable - 2, 0), stable) for found in chunk][-1]
+    reader.close()
+    record = decode_record(last.key, last.value, SchemaBook())
+    assert isinstance(record, ResolvedRecord)
+    return record.progress.open is not None
