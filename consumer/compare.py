@@ -26,7 +26,7 @@ from consumer.target.connection import Endpoint, Row, TargetConnection, connect
 from consumer.target.inventory import TableKey, TargetColumn, TargetTable, read_inventory
 from consumer.target.progress import read_schemas
 from millrace.errors import Fatal
-from millrace.grants import account_quoted
+from millrace.grants import grantee
 
 FETCH_ROWS = 5_000
 SHOWN_MAX = 20  # differing rows named for each table
@@ -106,7 +106,7 @@ def _refuse_hidden(session: TargetConnection, key: TableKey) -> None:
         if exc.code != "MR-5007":
             raise
         at = session.endpoint
-        needed = f"GRANT SELECT ON {database}.* TO {account_quoted(session.account()) or _quoted(at.user)};"
+        needed = f"GRANT SELECT ON {database}.* TO {grantee(session.account(), at.user)};"
         raise Fatal(
             exc.code,
             f"{at.host}:{at.port}: {exc.message}",

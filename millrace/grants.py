@@ -21,18 +21,22 @@ _TABLE = re.compile(
 )
 _TOO_MUCH = ("SUPER", "ALL PRIVILEGES")  # would do, and far more
 # as a refusal names them, and as GRANT does
-_SAME: tuple[str, ...] = (
-    "SELECT",
-    "INSERT",
-    "UPDATE",
-    "DELETE",
-    "CREATE",
-    "DROP",
-    "ALTER",
-    "INDEX",
-)
-_SAME += ("REFERENCES", "TRIGGER", "LOCK TABLES", "CREATE VIEW", "SHOW VIEW")
-_OF_TABLES = {right: right for right in _SAME} | {"SHOW": "SELECT"}
+_OF_TABLES = {
+    "SELECT": "SELECT",
+    "INSERT": "INSERT",
+    "UPDATE": "UPDATE",
+    "DELETE": "DELETE",
+    "CREATE": "CREATE",
+    "DROP": "DROP",
+    "ALTER": "ALTER",
+    "INDEX": "INDEX",
+    "REFERENCES": "REFERENCES",
+    "TRIGGER": "TRIGGER",
+    "LOCK TABLES": "LOCK TABLES",
+    "CREATE VIEW": "CREATE VIEW",
+    "SHOW VIEW": "SHOW VIEW",
+    "SHOW": "SELECT",
+}
 
 
 def privilege_fix(code: str, text: str, *, account: str = "", user: str = "") -> str:
@@ -40,30 +44,33 @@ def privilege_fix(code: str, text: str, *, account: str = "", user: str = "") ->
 
     ``account`` is what CURRENT_USER() said, like ``a@%``; ``user`` the name alone, for texts that tell none.
     """
-    grant, needed = _grant_for(text, account_quoted(account), user), CATALOGUE[code].fix
+    grant, needed = _grant_for(text, account, user), CATALOGUE[code].fix
     return f"{grant} (In all: {needed.rstrip('.')})" if grant else needed
 
 
-def account_quoted(account: str) -> str:
-    """What CURRENT_USER() said, as GRANT takes it; empty for nothing. A name may hold an @, a host none."""
+def grantee(account: str, user: str) -> str:
+    """Whom to grant: what CURRENT_USER() said, where it was asked; else ``user``, whose host is '%' then.
+
+    A name may hold an @, a host none.
+    """
     name, at, host = account.rpartition("@")
-    return f"{_quoted(name)}@{_quoted(host)}" if at else ""
+    return f"{_quoted(name)}@{_quoted(host)}" if at else _quoted(user)
 
 
 def _grant_for(text: str, account: str, user: str) -> str:
     if (found := _NEEDED.search(text)) is not None:
         rights = [right.strip() for right in found["rights"].split(",")]
         right = next((right for right in rights if right not in _TOO_MUCH), rights[0])
-        known = account or (_quoted(user) if user else "the account of the set document")
-        return f"GRANT {right} ON *.* TO {known};"
+        whom = grantee(account, user) if account or user else "the account of the set document"
+        return f"GRANT {right} ON *.* TO {whom};"
     if (found := _DATABASE.search(text)) is not None:
-        whom = account or _quoted(found["user"])
+        whom = grantee(account, found["user"])
         return f"GRANT ALL PRIVILEGES ON {_quoted(found['database'])}.* TO {whom};"
     if (found := _TABLE.search(text)) is not None:
         lacking = [right.strip() for right in found["rights"].split(",")]
         if all(right in _OF_TABLES for right in lacking):
             rights = [_OF_TABLES[right] for right in lacking]
-            whom = account or _quoted(found["user"])
+            whom = grantee(account, found["user"])
             return f"GRANT {', '.join(rights)} ON {found['database']}.* TO {whom};"
     return ""
 

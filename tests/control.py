@@ -27,6 +27,7 @@ from schemas.documents import (
     TopicAddress,
 )
 from schemas.status import TaskReport, TaskState
+from tests.waiting import eventually
 from zk.backoff import Pace
 from zk.ensemble import Ensemble
 from zk.runner import HeldLease, Report, TaskRunner
@@ -104,6 +105,29 @@ class ScriptedRunner:
     def epochs(self, task: str) -> list[int]:
         """The epochs under which a task was started, in order."""
         return [epoch for name, epoch in tuple(self.starts) if name == task]
+
+
+@dataclass
+class Ticking:
+    """A script for ``ScriptedRunner`` that counts while it may go on, and is red when its lease is lost."""
+
+    count: int = 0
+
+    def __call__(self, _task: TaskDocument, lease: HeldLease, stop: threading.Event) -> None:
+        while not stop.wait(0.01):
+            assert lease.is_held()
+            self.count += 1
+
+    def wait_for_more(self) -> None:
+        """Until it has gone on for a while from now."""
+        during = self.count
+        eventually(lambda: self.count > during + 50, what="the task goes on")
+
+
+def is_in_state(supervisor: Supervisor, state: TaskState) -> bool:
+    """Whether the task of ``a_capture()`` is, as its worker knows it."""
+    report = supervisor.reports().get("shop-capture")
+    return report is not None and report.state is state
 
 
 @contextmanager

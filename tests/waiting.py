@@ -20,7 +20,12 @@ def eventually(
         time.sleep(every_s)
 
 
+def is_locked_out(server: DatabaseServer) -> bool:
+    """Whether a session of the server waits for a row that another has locked; ask every ``INNODB_LOOK_S``."""
+    ask = "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
+    return bool(server.execute(ask))
+
+
 def until_locked_out(server: DatabaseServer, *, what: str) -> None:
     """Return when a session of the server waits for a row that another has locked."""
-    ask = "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
-    eventually(lambda: server.execute(ask), timeout_s=180, every_s=INNODB_LOOK_S, what=what)
+    eventually(lambda: is_locked_out(server), timeout_s=180, every_s=INNODB_LOOK_S, what=what)

@@ -18,7 +18,7 @@ Asking needs REPLICATION SLAVE (MariaDB: and BINLOG MONITOR), some milliseconds 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from millrace.errors import Fatal, Retryable
@@ -74,13 +74,13 @@ def find_file(
     while wanted is not None and index and not wanted.includes(before):
         index -= 1
         before = previous_gtids(connection, flavour=flavour, file=files[index])
+    brought = MariadbGtidSet.of(())
     if flavour is Flavour.MYSQL:
         before = unite(before, _variable(connection, flavour, "gtid_purged"))
-    brought: Iterable[MariadbGtid] = ()
-    if flavour is Flavour.MARIADB:
+    else:
         assert isinstance(before, MariadbGtidSet)
         told, before = before, _with_unlogged(connection, files[index:], before, page_events)
-        brought = (gtid for gtid in before.gtids() if told.last(gtid.domain) is None)
+        brought = MariadbGtidSet.of(g for g in before.gtids() if told.last(g.domain) is None)
     if wanted is not None and not wanted.includes(before):
         raise Fatal(
             "MR-1031",
@@ -90,7 +90,7 @@ def find_file(
             oldest_file=files[0],
         )
     if isinstance(wanted, MariadbGtidSet):
-        _refuse_other_history(connection, wanted, MariadbGtidSet.of(brought))
+        _refuse_other_history(connection, wanted, brought)
     return Begin(files[index], before)
 
 

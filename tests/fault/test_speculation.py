@@ -30,7 +30,7 @@ from tests.apply_tables import integer, table
 from tests.apply_topic import RecordStream, TopicWriter
 from tests.fix_spark import PASSWORD_VARIABLE
 from tests.fix_stack import stopped_in
-from tests.waiting import eventually
+from tests.waiting import INNODB_LOOK_S, eventually, is_locked_out
 
 LANES = 4
 WAIT_S = 150  # a cluster starts, on two cores
@@ -165,8 +165,7 @@ class Bag:
 
     def waits(self) -> bool:
         """A second execution waits for what the first has claimed."""
-        ask = "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
-        return bool(self.target.execute(ask))
+        return is_locked_out(self.target)
 
     def end_first(self) -> None:
         """The server ends the connection that holds what the other waits for."""
@@ -219,7 +218,7 @@ def test_a_lane_that_spark_executes_twice_at_once_is_applied_once(
 
 def _wait(claim: Callable[[], bool], driver: ServerProcess, what: str) -> None:
     try:
-        eventually(claim, timeout_s=WAIT_S, every_s=0.15, what=what)
+        eventually(claim, timeout_s=WAIT_S, every_s=INNODB_LOOK_S, what=what)
     except AssertionError as failure:
         failure.add_note(last_lines(driver.spec.log, count=30))
         raise

@@ -16,8 +16,10 @@ from schemas.status import TaskState
 from tests.control import (
     BRIEF_S,
     ScriptedRunner,
+    Ticking,
     a_capture,
     a_set,
+    is_in_state,
     scheduled,
     supervised,
 )
@@ -28,15 +30,9 @@ from zk.epoch import raise_generation
 from zk.runner import HeldLease
 from zk.session import Session, SessionState
 from zk.store import Store
-from zk.supervisor import Supervisor
 from zk.view import read_cluster, views
 
 pytestmark = pytest.mark.usefixtures("new_zookeeper")
-
-
-def _is(supervisor: Supervisor, state: TaskState) -> bool:
-    report = supervisor.reports().get("shop-capture")
-    return report is not None and report.state is state
 
 
 def _seen_running(session: Session, ensemble: Ensemble) -> bool:
@@ -51,15 +47,8 @@ def test_tasks_go_on_degraded_while_the_ensemble_is_away_and_recover(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:
     """Killed and started again within the session timeout: not one runner is disturbed; the log says both, by name."""
-    ticks = 0
-
-    def script(_task: TaskDocument, lease: HeldLease, stop: threading.Event) -> None:
-        nonlocal ticks
-        while not stop.wait(0.01):
-            assert lease.is_held()
-            ticks += 1
-
-    runner = ScriptedRunner(script)
+    ticking = Ticking()
+    runner = ScriptedRunner(ticking)
     with (
         ensemble.session() as own,
         ensemble.session() as of_scheduler,
@@ -80,12 +69,11 @@ def test_tasks_go_on_degraded_while_the_ensemble_is_away_and_recover(
         runs = ("task running", "shop-capture", None, epoch)
         assert told() == [runs]
         new_zookeeper.kill()
-        eventually(lambda: _is(supervisor, TaskState.DEGRADED))
+        eventually(lambda: is_in_state(supervisor, TaskState.DEGRADED))
         assert supervisor.reports()["shop-capture"].code == "MR-4001"
-        during = ticks
-        eventually(lambda: ticks > during + 50)
+        ticking.wait_for_more()
         new_zookeeper.start()
-        eventually(lambda: _is(supervisor, TaskState.RUNNING))
+        eventually(lambda: is_in_state(supervisor, TaskState.RUNNING))
         eventually(lambda: _seen_running(session, ensemble))
         assert len(runner.starts) == 1
         degraded = ("task degraded", "shop-capture", "MR-4001", None)
@@ -116,7 +104,7 @@ def test_a_task_that_fails_while_the_ensemble_is_away_waits_for_it(
         eventually(lambda: own.state is not SessionState.CONNECTED)
         fail.set()
         eventually(lambda: "waits for its lease" in supervisor.reports()["shop-capture"].why)
-        assert _is(supervisor, TaskState.DEGRADED)
+        assert is_in_state(supervisor, TaskState.DEGRADED)
         new_zookeeper.start()
         eventually(lambda: len(runner.starts) == 2)
         first, second = runner.epochs("shop-capture")
@@ -141,7 +129,7 @@ def test_a_frozen_ensemble_disturbs_nothing_for_good(
         before = list(runner.ends)
         frozen_at_s = time.monotonic()
         new_zookeeper.pause()
-        eventually(lambda: _is(supervisor, TaskState.DEGRADED))
+        eventually(lambda: is_in_state(supervisor, TaskState.DEGRADED))
         eventually(lambda: time.monotonic() - frozen_at_s > 1.2 * BRIEF_S)
         assert runner.ends == before
         new_zookeeper.resume()

@@ -1,6 +1,5 @@
 """An ensemble of three: any of its servers may go, the leader too; without a majority tasks go on DEGRADED."""
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +8,20 @@ import pytest
 
 from deploy.servers import ZooKeeperEnsemble, ZooKeeperServer
 from millrace.errors import Retryable
-from schemas.documents import TaskDocument
 from schemas.status import TaskState
-from tests.control import ScriptedRunner, a_capture, ensemble_of, scheduled, supervised
+from tests.control import (
+    ScriptedRunner,
+    Ticking,
+    a_capture,
+    ensemble_of,
+    is_in_state,
+    scheduled,
+    supervised,
+)
 from tests.waiting import eventually
 from zk import lease
 from zk.ensemble import Ensemble
 from zk.epoch import COUNTER_BITS, epoch_of
-from zk.runner import HeldLease
 from zk.session import Session
 from zk.store import Store
 
@@ -113,37 +118,24 @@ def test_without_a_majority_tasks_go_on_degraded_and_recover(
     session: Session, ensemble: Ensemble, three: ZooKeeperEnsemble
 ) -> None:
     """Two of three are gone: the third serves nobody. They come back: the task runs under the epoch it has."""
-    ticks = 0
-
-    def script(_task: TaskDocument, held: HeldLease, stop: threading.Event) -> None:
-        nonlocal ticks
-        while not stop.wait(0.01):
-            assert held.is_held()
-            ticks += 1
-
-    runner = ScriptedRunner(script)
+    ticking = Ticking()
+    runner = ScriptedRunner(ticking)
     with (
         ensemble.session() as own,
         ensemble.session() as of_scheduler,
         supervised(own, ensemble.tree, runner) as supervisor,
         scheduled(of_scheduler, ensemble.tree),
     ):
-
-        def is_(state: TaskState) -> bool:
-            report = supervisor.reports().get("shop-capture")
-            return report is not None and report.state is state
-
-        eventually(lambda: is_(TaskState.RUNNING), timeout_s=PATIENT_S)
+        eventually(lambda: is_in_state(supervisor, TaskState.RUNNING), timeout_s=PATIENT_S)
         gone = [three.servers[1], three.servers[2]]
         for server in gone:
             server.kill()
-        eventually(lambda: is_(TaskState.DEGRADED), timeout_s=PATIENT_S)
+        eventually(lambda: is_in_state(supervisor, TaskState.DEGRADED), timeout_s=PATIENT_S)
         assert supervisor.reports()["shop-capture"].code == "MR-4001"
-        during = ticks
-        eventually(lambda: ticks > during + 50, timeout_s=PATIENT_S)
+        ticking.wait_for_more()
         eventually(lambda: not three.servers[3].mode(), timeout_s=PATIENT_S, what="it gives up")
         for server in gone:
             server.launch()
-        eventually(lambda: is_(TaskState.RUNNING), timeout_s=PATIENT_S)
+        eventually(lambda: is_in_state(supervisor, TaskState.RUNNING), timeout_s=PATIENT_S)
         assert runner.overlaps == []
         assert len(runner.starts) == 1

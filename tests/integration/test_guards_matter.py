@@ -37,6 +37,7 @@ from schemas.gtid import Flavour, parse_gtid_set
 from schemas.row_layout import RowLayout
 from schemas.statement import Kind, Statement, classify
 from tests.binlog_session import LoggedSession, logged
+from tests.equal_to_all import AnyCount
 from tests.fault import test_apply_target_faults as refusals
 from tests.fix_servers import NewServer
 from tests.integration import test_apply_conflicts as conflicts
@@ -149,19 +150,6 @@ def old_times_are_of_one_size(patch: Patch) -> None:
 
 
 # ---- rows --------------------------------------------------------------------------------------------
-
-
-class AnyCount(int):
-    """Equal to each number."""
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __ne__(self, other: object) -> bool:
-        return False
-
-    def __hash__(self) -> int:
-        return 0
 
 
 def rows_written_together_are_not_counted(patch: Patch) -> None:

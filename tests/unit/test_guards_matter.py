@@ -28,6 +28,7 @@ from schemas.coordinates import Coordinates
 from schemas.documents import text as document_text
 from schemas.registry import service
 from tests.campaign import POINTS
+from tests.equal_to_all import AnyText
 from tests.property import test_zk_order as order
 from tests.unit import test_apply_stretch as holes
 from tests.unit import test_faults as points
@@ -154,21 +155,6 @@ def any_work_is_the_tasks(patch: Patch) -> None:
 def brokers_are_all_one(patch: Patch) -> None:
     """Where progress was made is not asked."""
     patch.setattr(Standing, "told_of", lambda self, _: self.report)
-
-
-class AnyText(str):
-    """Equal to each text."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __ne__(self, other: object) -> bool:
-        return False
-
-    def __hash__(self) -> int:
-        return 0
 
 
 def boots_are_all_one(patch: Patch) -> None:
