@@ -18,7 +18,8 @@ def test_a_difference_ends_the_demo_with_one(fault_stack: FaultStack) -> None:
     fault_stack.wait_applied()
     course = Course(Counts(), Sightings(), Sightings())
     target = fault_stack.stack.target
-    for value, code in (("other", 1), ("row 7", 0)):
+    ((right,),) = target.execute("SELECT v FROM differs.t WHERE id = 7")
+    for value, code in (("other", 1), (right, 0)):
         target.execute("UPDATE differs.t SET v = %s WHERE id = 7", (value,))
         output = io.StringIO()
         console = Console(file=output, width=200, highlight=False)
