@@ -22,6 +22,7 @@ __all__ = [
     "GtidSet",
     "MariadbGtid",
     "MariadbGtidSet",
+    "gives_other_servers",
     "is_logged",
     "parse_binlog_state",
     "parse_gtid",
@@ -38,6 +39,14 @@ def parse_gtid_set(flavour: Flavour, text: str) -> GtidPosition:
 def parse_gtid(flavour: Flavour, text: str) -> Gtid | MariadbGtid:
     """One transaction of this flavour; Fatal MR-6001."""
     return Gtid.parse(text) if flavour is Flavour.MYSQL else MariadbGtid.parse(text)
+
+
+def gives_other_servers(position: GtidPosition, other: GtidPosition) -> bool:
+    """Whether both end a domain with one sequence that two servers gave (MariaDB): two histories, of equal length."""
+    if not isinstance(position, MariadbGtidSet) or not isinstance(other, MariadbGtidSet):
+        return False
+    pairs = ((gtid, other.last(gtid.domain)) for gtid in position.gtids())
+    return any(last and last.sequence == gtid.sequence and last != gtid for gtid, last in pairs)
 
 
 def unite(known: GtidPosition, other: GtidPosition) -> GtidPosition:

@@ -32,7 +32,7 @@ from producer.relay.log import RelayLog
 from producer.relay.recovery import walk_file
 from producer.relay.walk import scan_events
 from schemas.coordinates import FIRST_POS, Coordinates
-from schemas.gtid import Flavour, GtidPosition
+from schemas.gtid import Flavour, GtidPosition, gives_other_servers
 
 log = get_logger("producer.relay")
 
@@ -100,7 +100,8 @@ class RelayReader:
         """The start of the file that holds the first transaction behind ``gtid_set``.
 
         It is the newest file whose previous GTIDs are all in ``gtid_set``. None when the relay log begins later, or
-        when something is missing between that file and the end.
+        when something is missing between that file and the end. Where another MariaDB gave the last of these numbers
+        than the server of ``gtid_set``, it is the file in front: whoever reads it meets that transaction.
         """
         found = next(self._places(gtid_set), None)
         return self._begin(*found) if found is not None else None
@@ -118,11 +119,18 @@ class RelayReader:
     def _places(self, gtid_set: GtidPosition) -> Iterator[tuple[Subdir, str]]:
         """Files whose previous GTIDs are all in ``gtid_set``, and from which nothing is missing; the newest first."""
         newer: tuple[Subdir, str] | None = None
-        for file in reversed(self._files()):
+        files = self._files()
+        for index, file in reversed(list(enumerate(files))):
             if newer is not None and not self._is_joined(file, newer):
                 return
             before = self._relay.position_before(Coordinates(str(file[0]), file[1], FIRST_POS))
-            if before is not None and gtid_set.includes(before):
+            # what precedes a sub-directory's first file is a guess, of its server too (``source.binlog_files``)
+            is_told = index > 0 and files[index - 1][0] == file[0]
+            if (
+                before is not None
+                and gtid_set.includes(before)
+                and not (is_told and gives_other_servers(before, gtid_set))
+            ):
                 yield file
             newer = file
 

@@ -263,6 +263,23 @@ def test_seek_finds_the_file_of_the_first_wanted_transaction(tmp_path: Path) -> 
     relay.close()
 
 
+def test_seek_goes_back_to_a_number_that_another_server_gave_again(tmp_path: Path) -> None:
+    """Behind it nothing would be noticed: that transaction is in the file in front, where it is refused (MR-1033).
+
+    In front of a sub-directory's first file the server is guessed: there it is no reason.
+    """
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MARIADB)
+    relay.begin_subdir("server-a")
+    for number, first in enumerate((3, 5, 7), 1):  # transactions 3-4, 5-6, 7-8 of server 1
+        file = BinlogFile(mariadb=True, first_number=first).transaction().transaction()
+        write_file(relay, f"mysql-bin.{number:06d}", file)
+    with RelayReader(relay) as reader:
+        for done, found in (("0-1-6", 3), ("0-2-6", 2), ("0-2-7", 3), ("0-2-4", 1), ("0-2-2", 1)):
+            at = reader.seek(parse_gtid_set(Flavour.MARIADB, done))
+            assert at == Coordinates("server-a.000001", f"mysql-bin.{found:06d}", 4), done
+    relay.close()
+
+
 def test_seek_does_not_cross_a_gap_between_sub_directories(tmp_path: Path) -> None:
     """The older one ends before the newer begins: reading on would skip transactions silently."""
     for newer, is_found in ((3, True), (4, False)):
