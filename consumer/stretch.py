@@ -21,7 +21,7 @@ from consumer.kernel import walk
 from consumer.rows import Rows, Values, walk_values
 from consumer.target.progress import Mark
 from consumer.workshop import Workshop
-from millrace.errors import Fatal
+from millrace.errors import Fatal, MillraceError
 from schemas.control import (
     ControlRecord,
     DdlRecord,
@@ -189,10 +189,19 @@ def _walked(
                 offset=offset,
                 schema_id=number,
             )
-        text = look_up(number)
-        layout_of(text)
+        text = _looked_up(look_up, number, offset)
         learned[number] = text
         workshop.learn(workshop.book.learned(number, text))
+
+
+def _looked_up(look_up: LookUp, number: int, offset: int) -> str:
+    try:
+        text = look_up(number)
+        layout_of(text)
+    except MillraceError as exc:
+        context = {**exc.context, "schema_id": number, "offset": offset}
+        raise type(exc)(exc.code, exc.message, fix=exc.fix, **context) from exc
+    return text
 
 
 def _check_epoch(record: ResolvedRecord | FenceRecord, before: int, offset: int) -> None:

@@ -424,6 +424,7 @@ def test_what_stands_in_the_topic_and_is_no_record_is_told_with_its_offset(
         run_once(target_server, apply_task(f"{name}-2"), unexplained)
     assert caught.value.code == "MR-5033"
     assert caught.value.context["schema_id"] == "100"
+    assert caught.value.context["offset"] == "0"
 
 
 def test_a_statement_that_does_not_wait_can_not_be_decided(
