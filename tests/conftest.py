@@ -13,6 +13,7 @@ from deploy.servers.programs import MYSQL_HINT, mysql_programs
 pytest_plugins = [
     "tests.fix_control",
     "tests.fix_disk",
+    "tests.fix_hang",
     "tests.fix_servers",
     "tests.fix_spark",
     "tests.fix_stack",
