@@ -122,9 +122,9 @@ class Rig:
         self.admin.delete_topics([self.topic])[self.topic].result(ANSWER_S)
         eventually(lambda: not self.exists(), what="the topic is gone")
 
-    def make_anew(self, config: dict[str, str] | None = None) -> None:
+    def make_anew(self, config: dict[str, str] | None = None, *, partition_count: int = 1) -> None:
         """A topic of the same name; asked for until the broker has let go of the former one."""
-        topic = NewTopic(self.topic, 1, 1, config=config or {})
+        topic = NewTopic(self.topic, partition_count, 1, config=config or {})
 
         def made() -> bool:
             try:

@@ -18,8 +18,9 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from producer.publisher import failures, kafka, opening, tail
 from producer.publisher.audit import Audit
 from producer.publisher.config import PublisherLimits
-from producer.publisher.driver import Bounds, Octets, Transactions
+from producer.publisher.driver import Bounds, Octets, TopicSettings, Transactions
 from producer.publisher.failures import BRANCHES
+from producer.publisher.kafka import KafkaTopicAdmin
 from producer.publisher.marks import Step, stepped
 from producer.publisher.opening import NO_END, Opener
 from producer.publisher.publisher import MID_PRODUCE, Publisher
@@ -69,6 +70,30 @@ def an_id_for_every_owner(patch: Patch) -> None:
         "config",
         lambda rig, epoch: replace(config(rig, epoch), transactional_id=f"{rig.topic}/{epoch}"),
     )
+
+
+def a_foreign_record_in_another_partition_stops_the_task(rig: Rig, _: Patch) -> None:
+    """Somebody else's partitioner chooses it; subscribers read what they find in the topic."""
+    rig.make_anew(partition_count=2)
+    foreign = confluent_kafka.Producer({"bootstrap.servers": rig.bootstrap})
+    foreign.produce(rig.topic, b"hello", None, 1)
+    assert foreign.flush(ANSWER_S) == 0
+    is_told = True
+    with suppress(Fatal):
+        publisher = rig.open(7)
+        is_told = _is_stopped(publisher, rig.stream(publisher))
+    assert is_told, "nobody was told of a foreign record"
+
+
+def any_partition_count_will_do(patch: Patch) -> None:
+    """Rule 1 off: we write to the first partition, and look at no other."""
+    settings = KafkaTopicAdmin.settings
+
+    def one(self: KafkaTopicAdmin) -> TopicSettings | None:
+        found = settings(self)
+        return None if found is None else replace(found, partition_count=1)
+
+    patch.setattr(KafkaTopicAdmin, "settings", one)
 
 
 def rows_of_a_dead_owner_are_not_progress(rig: Rig, patch: Patch) -> None:
@@ -366,6 +391,12 @@ RULES = [
         an_id_for_every_owner,
         a_stale_owner_writes_nothing,
         "epoch 7 writes behind epoch 8",
+    ),
+    Rule(
+        "1 the topic has one partition",
+        any_partition_count_will_do,
+        a_foreign_record_in_another_partition_stops_the_task,
+        "nobody was told of a foreign record",
     ),
     Rule(
         "2 the tail is read with read_committed",

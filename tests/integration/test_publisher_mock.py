@@ -22,6 +22,7 @@ from schemas.gtid import Flavour
 PRODUCE, INIT, ADD_PARTITIONS, END = 0, 22, 24, 26
 NAMES = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
 TRANSPORT = -195
+BROKER = 1  # the cluster's only one
 TOPIC = "mock"
 
 
@@ -46,10 +47,10 @@ class MockCluster:
         library.rd_kafka_destroy.argtypes = [ctypes.c_void_p]
         library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
         library.rd_kafka_mock_cluster_bootstraps.argtypes = [ctypes.c_void_p]
-        library.rd_kafka_mock_push_request_errors_array.argtypes = [
+        library.rd_kafka_mock_broker_error_stack_cnt.argtypes = [
             ctypes.c_void_p,
+            ctypes.c_int32,
             ctypes.c_int16,
-            ctypes.c_size_t,
             ctypes.c_void_p,
         ]
         error = ctypes.create_string_buffer(512)
@@ -57,24 +58,34 @@ class MockCluster:
         self._cluster = library.rd_kafka_mock_cluster_new(self._client, 1)
         self.bootstrap: str = library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
 
-    def answer(self, api: int, *errors: int) -> None:
-        """The next answers to requests of this kind; TRANSPORT drops the connection instead."""
-        codes = (ctypes.c_int * len(errors))(*errors)
-        self._library.rd_kafka_mock_push_request_errors_array(
-            self._cluster, api, len(errors), ctypes.cast(codes, ctypes.c_void_p)
-        )
+    def answer(self, api: int, error: int) -> None:
+        """The next answer to a request of this kind; TRANSPORT drops the connection instead."""
+        self._push(api, error, 0)
 
     def answer_late(self, api: int, delay_ms: int) -> None:
         """The next answer to a request of this kind is right, but takes so long."""
+        self._push(api, 0, delay_ms)
+
+    def _push(self, api: int, error: int, delay_ms: int) -> None:
         push = self._library.rd_kafka_mock_broker_push_request_error_rtts
-        push(
+        failed = push(
             ctypes.c_void_p(self._cluster),
-            ctypes.c_int32(1),
+            ctypes.c_int32(BROKER),
             ctypes.c_int16(api),
             ctypes.c_size_t(1),
-            ctypes.c_int(0),
+            ctypes.c_int(error),
             ctypes.c_int(delay_ms),
         )
+        assert not failed, f"the mock takes no answer: {failed}"
+
+    def count_left(self, api: int) -> int:
+        """How many of the answers that it was told to give were not asked for yet."""
+        left = ctypes.c_size_t()
+        failed = self._library.rd_kafka_mock_broker_error_stack_cnt(
+            self._cluster, BROKER, api, ctypes.byref(left)
+        )
+        assert not failed, f"the mock does not say what is left: {failed}"
+        return left.value
 
     def count_records(self) -> int:
         """How many stand in the partition."""
@@ -202,6 +213,7 @@ class Tried:
     outcome: str
     took_s: float  # its commit
     count: int  # of records in the partition
+    left: int  # of the disturbing answers: not given, so nothing was tried
 
 
 def tried(api: int, disturb: Callable[[MockCluster], None], *, timeout_s: float = 60.0) -> Tried:
@@ -220,9 +232,10 @@ def tried(api: int, disturb: Callable[[MockCluster], None], *, timeout_s: float 
         outcome = f"{type(error).__name__} {error.code}"
     finally:
         instance.discard()
+    left = cluster.count_left(api)
     count = cluster.count_records() if outcome == OK else 0
     cluster.close()
-    return Tried(outcome, took_s, count)
+    return Tried(outcome, took_s, count, left)
 
 
 @pytest.mark.parametrize(
@@ -239,6 +252,7 @@ def test_every_error_at_every_request_ends_in_its_branch(column: int, api: int) 
         found = dict(zip(OUTCOMES, pool.map(of, OUTCOMES), strict=True))
     expected = {name: row[column] for name, row in OUTCOMES.items()}
     assert {name: case.outcome for name, case in found.items()} == expected
+    assert [name for name, case in found.items() if case.left] == [], "these were never answered"
     assert api != END or {case.outcome.split()[-1] for case in found.values()} == {
         "OK",
         "MR-3001",
@@ -272,7 +286,7 @@ def test_an_answer_that_comes_too_late_is_not_waited_for() -> None:
         assert [case.outcome for case in given_up] == [AWAY] * 4
         assert time.monotonic() - began < NEVER_MS / 1000
         taken = list(slow)
-    assert [(case.outcome, case.count) for case in taken] == [(OK, 1)] * 4
+    assert [(case.outcome, case.count, case.left) for case in taken] == [(OK, 1, 0)] * 4
     assert taken[-1].took_s >= LIMITS.suspicious_s
 
 
@@ -295,4 +309,4 @@ def test_a_record_that_the_broker_calls_a_duplicate_counts_as_delivered() -> Non
     """librdkafka believes it, so a broker that is wrong loses a record behind an OK: that is what the audit is for."""
     duplicate = confluent_kafka.KafkaError.DUPLICATE_SEQUENCE_NUMBER
     found = tried(PRODUCE, lambda cluster: cluster.answer(PRODUCE, duplicate))
-    assert (found.outcome, found.count) == (OK, 0)
+    assert (found.outcome, found.count, found.left) == (OK, 0, 0)
