@@ -15,6 +15,7 @@ Guarantees: the bytes written up to state[POS] are whole events that carried a r
 Not done here: sockets, files.
 """
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,11 @@ OPAQUE_BYTES_MAX = (
 )  # error packets, artificial rotates and format descriptions are far smaller
 
 
-@lowered
+def _plain_copy(target: int, source: int, length: int) -> None:
+    ctypes.memmove(int(target), int(source), int(length))
+
+
+@lowered(_plain_copy)
 def _copy(_typing: Any, _target: Any, _source: Any, _length: Any) -> Any:
     """Copy ``length`` bytes between addresses that don't overlap."""
 

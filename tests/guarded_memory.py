@@ -1,4 +1,7 @@
-"""Memory between two pages that nobody may touch: machine code that reaches beyond it ends the process, in any mode."""
+"""Memory between two pages that nobody may touch: machine code that reaches beyond it ends the process, in any mode.
+
+Plain Python is stopped by the arrays themselves; ``Guarded`` are those that count no index from their end.
+"""
 
 import ctypes
 import mmap
@@ -37,8 +40,33 @@ class Area:
         self._octets[mmap.PAGESIZE + self.size_bytes if is_behind else mmap.PAGESIZE - 1].sum()
 
 
+class Guarded(np.ndarray[Any, Any]):
+    """Refuses an index below zero."""
+
+    def __getitem__(self, key: Any) -> Any:
+        refuse_below_zero(key)
+        return super().__getitem__(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        refuse_below_zero(key)
+        super().__setitem__(key, value)
+
+
+def refuse_below_zero(key: Any) -> None:
+    """IndexError."""
+    for one in key if isinstance(key, tuple) else (key,):
+        if isinstance(one, int | np.integer) and one < 0:
+            raise IndexError(f"an access at {key}")
+
+
 def assert_seeing(area: Area) -> None:
-    """Who touches a forbidden page dies."""
+    """Who touches a forbidden page dies; a guarded array counts nothing from its end."""
+    try:
+        np.zeros(8, np.uint8).view(Guarded)[-1]
+    except IndexError:
+        pass
+    else:
+        raise AssertionError("an index below zero is not seen")
     for is_behind in (False, True):
         child = os.fork()
         if child == 0:

@@ -22,8 +22,7 @@ import numpy as np
 
 from producer.kernel.compiled import INTERPRETED
 from producer.kernel.json_binary import BROKEN, FULL, STACK, write_json
-from tests.guarded_memory import Area, assert_seeing
-from tests.kernel_fuzz import Guarded
+from tests.guarded_memory import Area, Guarded, assert_seeing
 
 EDGE_BYTES = 64  # at the start of a document: its counts, sizes and offsets
 SMALL_BYTES, SMALLEST_BYTES = 150, 20

@@ -36,6 +36,7 @@ from schemas.byte_reader import ByteReader
 from schemas.coordinates import Coordinates
 from schemas.gtid import Flavour
 from tests.converter_rig import Conversion, FileReader, FileSpan
+from tests.guarded_memory import Guarded
 
 _GTIDS = (33, 42, 162)
 STORED = b"\2\3\xfc\xff\0\0"  # field 2 of 3 bytes: 255; the end of the fields
@@ -137,25 +138,6 @@ class CuttingReader(FileReader):
                 break
             end += size
         return FileSpan(at, memoryview(content)[at.pos : end])
-
-
-class Guarded(np.ndarray[Any, Any]):
-    """Refuses an index below zero."""
-
-    def __getitem__(self, key: Any) -> Any:
-        refuse_below_zero(key)
-        return super().__getitem__(key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        refuse_below_zero(key)
-        super().__setitem__(key, value)
-
-
-def refuse_below_zero(key: Any) -> None:
-    """IndexError."""
-    for one in key if isinstance(key, tuple) else (key,):
-        if isinstance(one, int | np.integer) and one < 0:
-            raise IndexError(f"an access at {key}")
 
 
 def guarded_walk(*given: Any) -> Any:

@@ -3,7 +3,8 @@
     python -m tests.relay_fuzz SEED ROUNDS
 
 A read or write in front of a buffer or behind it ends the process (SIGSEGV), also one by address, which no check of
-indexes would see, and in the machine code of every day. With MILLRACE_KERNEL_CHECKED=1 indexes are compared as well.
+indexes would see, and in the machine code of every day. With MILLRACE_KERNEL_CHECKED=1 indexes are compared as well;
+with NUMBA_DISABLE_JIT=1 the kernels run as plain Python, where an index below zero is an error too.
 Events are cut to any length, their types, lengths, positions, flags and bodies changed; checksums, and mostly places,
 are made right again, for else nothing but a wrong sum would be found. Prints how often each status came.
 """
@@ -13,9 +14,11 @@ import struct
 import sys
 import zlib
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
+from millrace.compiled import IS_INTERPRETED
 from producer import packets
 from producer.relay import groups
 from producer.relay.crc import TABLES
@@ -24,7 +27,7 @@ from producer.relay.runs import new_runs
 from producer.relay.walk import scan_events, walk_events
 from schemas.coordinates import FIRST_POS
 from tests.binlog_bytes import BinlogFile, packet
-from tests.guarded_memory import Area, assert_seeing
+from tests.guarded_memory import Area, Guarded, assert_seeing
 
 PIECE_BYTES_MAX = 500
 # The body of a GTID_TAGGED event (a small number is twice itself): version, size, last field; flags 0, uuid, 5, "ab".
@@ -64,6 +67,11 @@ def damaged(events: list[bytes], chance: random.Random) -> list[bytes]:
     return made
 
 
+def watched(array: Any) -> Any:
+    """Plain Python refuses an index of it that is below zero."""
+    return array.view(Guarded) if IS_INTERPRETED else array
+
+
 class Round:
     """One file in guarded memory."""
 
@@ -77,8 +85,8 @@ class Round:
     def walk(self) -> int:
         """As the start of a relay log does."""
         content = b"".join(self.events)
-        octets = self._wire.lay(content, is_at_end=self._is_at_end)
-        state, runs, folded = np.zeros(groups.SLOTS, np.int64), new_runs(), np.zeros(16, np.uint8)
+        octets = self._lay(self._wire, content)
+        state, runs, folded = _scratch(groups.SLOTS)
         state[groups.POS] = state[groups.BOUNDARY] = FIRST_POS
         status, at = walk_events(
             octets, 0, len(content), state, runs, TABLES, folded, self.mariadb, True
@@ -90,7 +98,7 @@ class Round:
     def scan(self) -> int:
         """As a reader does, from any byte on."""
         content = b"".join(self.events)[self._chance.randrange(40) :]
-        octets = self._wire.lay(content, is_at_end=self._is_at_end)
+        octets = self._lay(self._wire, content)
         folded = np.zeros(16, np.uint8)
         status, at = scan_events(octets, len(content), FIRST_POS, TABLES, folded, self.mariadb)
         assert 0 <= at <= len(content)
@@ -101,23 +109,30 @@ class Round:
         stream = b"".join(
             packet(b"\0" + event, number & 255) for number, event in enumerate(self.events)
         )
-        state, runs = np.zeros(packets.STATE_SLOTS, np.int64), new_runs()
+        state, runs, folded = _scratch(packets.STATE_SLOTS)
         state[groups.POS] = state[groups.BOUNDARY] = FIRST_POS
         left, status, written = b"", groups.OK, 0
         while status == groups.OK and stream:
             count = self._chance.randint(1, PIECE_BYTES_MAX)
             left, stream = left + stream[:count], stream[count:]
-            octets = self._wire.lay(left, is_at_end=self._is_at_end)
-            room = self._out.lay(bytes(len(left)), is_at_end=self._is_at_end)
+            octets = self._lay(self._wire, left)
+            room = self._lay(self._out, bytes(len(left)))
             status, at, more = packets.strip_packets(
-                octets, 0, len(left), room, state, runs, TABLES, np.zeros(16, np.uint8),
-                self.mariadb, -1,
-            )  # fmt: skip
+                octets, 0, len(left), room, state, runs, TABLES, folded, self.mariadb, -1
+            )
             assert 0 <= at <= len(left)
             assert more <= len(left)
             left, written = left[at:], written + more
         assert state[groups.POS] <= FIRST_POS + written
         return int(status)
+
+    def _lay(self, area: Area, octets: bytes) -> Any:
+        return watched(area.lay(octets, is_at_end=self._is_at_end))
+
+
+def _scratch(slots: int) -> tuple[Any, Any, Any]:
+    """State, runs, and the bytes that a checksum is folded into."""
+    return watched(np.zeros(slots, np.int64)), watched(new_runs()), np.zeros(16, np.uint8)
 
 
 def main() -> int:

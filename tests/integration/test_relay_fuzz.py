@@ -1,13 +1,28 @@
 """Damaged events through the kernels of receiver and relay log: a status, and no foreign memory."""
 
+import ast
 import os
 import subprocess
 import sys
 
 import pytest
 
-CHECKED = {"MILLRACE_KERNEL_CHECKED": "1"}
+from producer.packets import ARTIFICIAL
+from producer.relay import groups
+
 EVERY_DAY = {"MILLRACE_KERNEL_CHECKED": ""}
+CHECKED = {"MILLRACE_KERNEL_CHECKED": "1"}
+UNCOMPILED = {"NUMBA_DISABLE_JIT": "1"}
+ROUNDS = 2_000
+ROUNDS_UNCOMPILED = 20  # as plain Python a round takes a hundred times as long
+FOUND_SOON = {groups.OK, groups.BAD_BODY, groups.BAD_LENGTH, groups.BAD_POSITION}
+FOUND = FOUND_SOON | {
+    ARTIFICIAL,
+    groups.GROUP_NOT_ENDED,
+    groups.ROWS_OUTSIDE,
+    groups.NO_CHECKSUM,
+    groups.BAD_CHECKSUM,
+}
 
 
 def _run(*words: str, **mode: str) -> str:
@@ -23,18 +38,38 @@ def _run(*words: str, **mode: str) -> str:
     return done.stdout
 
 
+def _fuzzed(seed: int, rounds: int, **mode: str) -> dict[int, int]:
+    """How often each status came."""
+    counts: dict[int, int] = ast.literal_eval(
+        _run("tests.relay_fuzz", f"{seed}", f"{rounds}", **mode)
+    )
+    assert sum(counts.values()) == 3 * rounds  # walked, scanned, stripped
+    return counts
+
+
 def test_damaged_events_end_in_a_status_and_touch_no_foreign_memory() -> None:
     """The machine code of every day, between two forbidden pages: cut, flipped, of another length, type or place."""
-    _run("tests.relay_fuzz", "1", "2000", **EVERY_DAY)
+    assert _fuzzed(1, ROUNDS, **EVERY_DAY).keys() >= FOUND
+
+
+def test_damaged_events_end_in_the_same_statuses_as_plain_python() -> None:
+    """Whose arrays refuse each index outside of them; what the machine code says of the same events is no other."""
+    uncompiled = _fuzzed(2, ROUNDS_UNCOMPILED, **UNCOMPILED)
+    assert uncompiled.keys() >= FOUND_SOON
+    assert uncompiled == _fuzzed(2, ROUNDS_UNCOMPILED, **EVERY_DAY)
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("mode", [EVERY_DAY, CHECKED], ids=["every day", "checked"])
+@pytest.mark.parametrize(
+    ("mode", "rounds"),
+    [(EVERY_DAY, 60_000), (CHECKED, 60_000), (UNCOMPILED, 2_000)],
+    ids=["every day", "checked", "uncompiled"],
+)
 def test_many_damaged_events_end_in_a_status_and_touch_no_foreign_memory(
-    mode: dict[str, str],
+    mode: dict[str, str], rounds: int
 ) -> None:
-    """The same for longer, by another seed each time; and with every index compared."""
-    _run("tests.relay_fuzz", str(int.from_bytes(os.urandom(3))), "60000", **mode)
+    """The same for longer, by another seed each time; with every index compared, and as plain Python."""
+    assert _fuzzed(int.from_bytes(os.urandom(3)), rounds, **mode).keys() >= FOUND
 
 
 @pytest.mark.chaos
