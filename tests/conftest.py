@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.fix_control",
     "tests.fix_disk",
     "tests.fix_hang",
+    "tests.fix_publisher",
     "tests.fix_servers",
     "tests.fix_spark",
     "tests.fix_stack",

@@ -66,7 +66,7 @@ def late_end(rig: Rig, instance: tuple[int, int], *, commit: bool) -> int:
 def a_commit_is_slow(patch: Patch) -> None:
     """Its EndTxn may have been sent twice."""
     commit = KafkaTransactions.commit
-    patch.setattr(KafkaTransactions, "commit", lambda self: commit(self) + 1.0)
+    patch.setattr(KafkaTransactions, "commit", lambda self: commit(self) + 100.0)
 
 
 def a_commit_is_not_heard_of(patch: Patch) -> None:

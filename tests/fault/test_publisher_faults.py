@@ -17,7 +17,6 @@ import producer.publisher.publisher as publishing
 from deploy.servers import KafkaServer
 from millrace.errors import Fenced, Retryable
 from millrace.faults import registered
-from producer.publisher.config import PublisherLimits
 from producer.publisher.publisher import BEFORE_COMMIT, MID_PRODUCE, Publisher
 from tests.late_requests import Identity, late_end, listening
 from tests.publisher_rig import PATIENT, Load, Rig
@@ -235,12 +234,6 @@ def test_a_slow_commit_makes_the_instance_anew(
 
 
 AtPoint = Callable[[str, Callable[[], None]], None]
-
-
-@pytest.fixture
-def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rule 3 does not make an instance anew where a slow machine makes a slow commit."""
-    monkeypatch.setattr(PublisherLimits, "suspicious_s", float("inf"))
 
 
 @pytest.fixture

@@ -33,6 +33,8 @@ from tests.late_requests import (
 from tests.publisher_rig import ANSWER_S, Rig, once_at, topic_named
 from tests.topic_rows import RowStream
 
+pytestmark = pytest.mark.usefixtures("trusting")
+
 Patch = pytest.MonkeyPatch
 
 

@@ -19,6 +19,8 @@ from producer.publisher.publisher import MID_PRODUCE, Publisher
 from tests.publisher_rig import ANSWER_S, PATIENT, Rig, topic_named
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("trusting")
+
 GIVEN_UP_S = 45.0  # however slow the machine; the client itself would try for a minute
 
 

@@ -27,6 +27,8 @@ from schemas.suffix import read_suffix
 from tests.publisher_rig import Rig
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("trusting")
+
 
 @pytest.fixture
 def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
