@@ -1,10 +1,11 @@
 """A soak: processes and servers killed again and again by a seed, several at once, also while they come up again.
 
 Each victim has lives of its own in a thread, decided by a random sequence of its own made from the seed and its name
-(``lives``): it is started (a service's process half of the time with a random fault point armed), lives for a while,
-and is killed, again and again before its task runs. Servers (broker, replica, target, ZooKeeper) and the registry are
-killed more rarely; the primary is not: the ledger's writers stand on it. Now and then two die in one instant.
-The same seed gives each victim the same sequence of decisions; where in the stream they fall is the machine's affair.
+(``lives``, ``absences``, ``pairs``): it is started (a service's process half of the time with a random fault point
+armed), lives for a while, and is killed, again and again before its task runs. Servers (broker, replica, target,
+ZooKeeper) and the registry are killed more rarely; the primary is not: the ledger's writers stand on it. Now and then
+two die in one instant. The same seed gives each victim the same sequence of decisions; where in the stream they fall is
+the machine's affair.
 
 ``history`` holds a line for every death by SIGKILL: when, who, how. It is written as it happens, so it survives the
 test. A process that ends in any other way fails the soak.
@@ -17,7 +18,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,41 @@ def lives(seed: int, name: str) -> Iterator[Life]:
         lives_s = chance.uniform(*LIVES_S[name])
         fault = _random_fault(chance, points) if chance.random() < 0.5 else ""
         yield Life(lives_s, fault, chance.random())
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Of a server, or of the registry: how long it lives before, and how long it is away."""
+
+    lives_s: float
+    away_s: float
+
+
+def absences(seed: int, name: str) -> Iterator[Absence]:
+    """Without end; the same for the same seed and name."""
+    chance = random.Random(f"{seed}/{name}")
+    while True:
+        yield Absence(chance.uniform(*SERVER_LIVES_S), chance.uniform(*SERVER_AWAY_S))
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two that die in one instant, ``wait_s`` behind the pair before; a server among them is away for ``away_s``."""
+
+    wait_s: float
+    first: str
+    second: str
+    away_s: float
+
+
+def pairs(seed: int, servers: Collection[str]) -> Iterator[Pair]:
+    """Without end; at least one of them is a process of the service. The same for the same seed and servers."""
+    chance = random.Random(f"{seed}/{PAIRS}")
+    while True:
+        wait_s = chance.uniform(*PAIR_EVERY_S)
+        first = chance.choice(list(LIVES_S))
+        second = chance.choice([name for name in (*LIVES_S, *servers) if name != first])
+        yield Pair(wait_s, first, second, chance.uniform(*SERVER_AWAY_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +159,8 @@ class Soak:
             name: server for name, server in stack.servers.items() if name != "primary"
         }
         self._lives = {name: lives(seed, name) for name in LIVES_S}
-        self._random = {
-            name: random.Random(f"{seed}/{name}") for name in (REGISTRY, PAIRS, *self._servers)
-        }
+        self._absences = {name: absences(seed, name) for name in (REGISTRY, *self._servers)}
+        self._pairs = pairs(seed, self._servers)
         self._logs: dict[str, Callable[[], list[str]]] = {}  # of each life, from its begin
         self._shot: list[ServerProcess] = []  # with another, in one instant
         self._killing = threading.Lock()  # around the end of a process, which is told once
@@ -211,20 +246,18 @@ class Soak:
         self._history.add(name, how, is_recovering=is_recovering)
 
     def _kill_pairs(self) -> None:
-        """Two that live, at least one of them a process of the service; a server is started again."""
-        chance = self._random[PAIRS]
-        while not self._stop.wait(chance.uniform(*PAIR_EVERY_S)):
-            first = chance.choice(list(LIVES_S))
-            second = chance.choice([name for name in (*LIVES_S, *self._servers) if name != first])
-            away_s = chance.uniform(*SERVER_AWAY_S)
-            if second not in self._servers:
-                self._kill_pair(first, second)
+        """Two that live; a server is started again."""
+        for pair in self._pairs:
+            if self._stop.wait(pair.wait_s):
+                return
+            if pair.second not in self._servers:
+                self._kill_pair(pair.first, pair.second)
                 continue
-            with self._busy[second]:
-                if self._kill_pair(first, second):
-                    self._stop.wait(away_s)
-                    self._servers[second].start()
-                    self._started.add(second)
+            with self._busy[pair.second]:
+                if self._kill_pair(pair.first, pair.second):
+                    self._stop.wait(pair.away_s)
+                    self._servers[pair.second].start()
+                    self._started.add(pair.second)
 
     def _kill_pair(self, first: str, second: str) -> bool:
         """Whether both lived."""
@@ -244,22 +277,24 @@ class Soak:
 
     def _keep_registry(self) -> None:
         """Killed and started again; also when it ended for want of a broker."""
-        chance = self._random[REGISTRY]
-        while not self._stop.wait(chance.uniform(*SERVER_LIVES_S)):
+        for absence in self._absences[REGISTRY]:
+            if self._stop.wait(absence.lives_s):
+                return
             process = self._stack.services[REGISTRY]
             if process.is_alive():
                 process.kill()
                 self._history.add(REGISTRY, "killed")
-                self._stop.wait(chance.uniform(*SERVER_AWAY_S))
+                self._stop.wait(absence.away_s)
             self._stack.launch(REGISTRY)
 
     def _serve(self, name: str, server: Server) -> None:
-        chance = self._random[name]
-        while not self._stop.wait(chance.uniform(*SERVER_LIVES_S)):
+        for absence in self._absences[name]:
+            if self._stop.wait(absence.lives_s):
+                return
             with self._busy[name]:
                 server.kill()
                 self._history.add(name, "killed")
-                self._stop.wait(chance.uniform(*SERVER_AWAY_S))
+                self._stop.wait(absence.away_s)
                 server.start()
                 self._started.add(name)
 
