@@ -4,8 +4,8 @@
 mends it, and calls ``settle``, which asks everybody: the task's own word, the target (`compare`), the topic (`topic
 verify`). A test says with ``@on(flavour)`` which stack it breaks; ``--chaos`` gives it the other flavour's, too.
 
-A test leaves the stack whole: one that passes and leaves something down is red, and what a failed one leaves is started
-again, so that it fails alone.
+A test leaves the stack whole: one that passes and leaves something down is red, and what a failed one leaves is kept
+(``tests/keeping.py``) and started again, so that it fails alone.
 
 What a dead process held is free at once: its session is ended by force. The session timeout itself outlives the
 pauses of a busy machine.
@@ -34,6 +34,7 @@ from schemas.gtid import Flavour
 from schemas.status import TaskReport, TaskState
 from tests.control import end_session
 from tests.fix_servers import FLAVOURS
+from tests.keeping import keep
 from tests.waiting import eventually
 from zk.election import leader_of
 from zk.session import Session
@@ -188,23 +189,33 @@ class FaultStack:
             "target": stack.target,
         }
 
-    def make_whole(self) -> tuple[str, ...]:
-        """Start everything that is down, end what was started beside; the names of what was not as it should be."""
-        found = []
-        for name, server in self.servers.items():
+    def not_whole(self) -> tuple[str, ...]:
+        """What is down, and what lives that was started beside."""
+        servers = [name for name, server in self.servers.items() if not server.is_alive()]
+        services = self.services.items()
+        wrong = [name for name, process in services if process.is_alive() != (name in SERVICES)]
+        return (*servers, *wrong)
+
+    def make_whole(self) -> None:
+        """Start everything that is down, end what was started beside."""
+        for server in self.servers.values():
             if not server.is_alive():
-                found.append(name)
                 server.start()
         for name, process in tuple(self.services.items()):
             if name not in SERVICES:
-                found += [name] if process.is_alive() else []
                 process.stop()
                 del self.services[name]
             elif not process.is_alive():
-                found.append(name)
                 self.end(name)
                 self.launch(name)
-        return tuple(found)
+
+    def keep(self, failure: BaseException, name: str) -> None:
+        """Keep what is there for who looks into a failure; its note says where."""
+        processes = [
+            *self.services.values(),
+            *(server.process for server in self.servers.values()),
+        ]
+        keep(failure, self.stack.folder, processes, name=name)
 
     # ---- what is told ----------------------------------------------------------------------------------
 
@@ -371,13 +382,18 @@ def _is_stopped(pid: int) -> bool:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
-    """Every test of a stack leaves it whole."""
+    """Every test of a stack leaves it whole; of one that failed, what it left is kept."""
     outcome = yield
     stack = getattr(item, "funcargs", {}).get("fault_stack")
-    if isinstance(stack, FaultStack):
-        down = stack.make_whole()
-        if down and outcome.excinfo is None:
-            outcome.force_exception(AssertionError(f"left down or behind: {', '.join(down)}"))
+    if not isinstance(stack, FaultStack):
+        return
+    failure = outcome.excinfo[1] if outcome.excinfo else None
+    if failure is None and (wrong := stack.not_whole()):
+        failure = AssertionError(f"left down or behind: {', '.join(wrong)}")
+        outcome.force_exception(failure)
+    if failure is not None:
+        stack.keep(failure, item.name)
+    stack.make_whole()
 
 
 @pytest.fixture(scope="session", params=FLAVOURS, ids=str)

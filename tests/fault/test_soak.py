@@ -4,12 +4,12 @@ import random
 import shutil
 import time
 from collections import Counter
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from deploy.services import TOPIC
 from millrace.home import home
 from tests.fix_servers import FLAVOURS
 from tests.fix_stack import FaultStack
@@ -61,10 +61,13 @@ def test_a_soak_of_kills_loses_and_repeats_nothing(
                 fault_stack.services[process].kill()
     except BaseException as failure:
         failure.add_note(f"again with: make soak SEED={seed} MINUTES={whole:g}; see {folder}")
-        keep_data(fault_stack, folder)
+        fault_stack.keep(failure, folder.name)
+        with suppress(OSError):  # the failure is what is told
+            keep_logs(fault_stack.stack.folder, folder)
         raise
-    finally:
+    else:
         keep_logs(fault_stack.stack.folder, folder)
+    finally:
         for name in LIVES_S:
             fault_stack.end(name)
             fault_stack.launch(name)
@@ -98,15 +101,3 @@ def keep_logs(stack_folder: Path, folder: Path) -> None:
     for log in stack_folder.rglob("log"):
         if log.is_file():
             shutil.copy(log, folder / f"{'-'.join(log.parent.relative_to(stack_folder).parts)}.log")
-
-
-def keep_data(stack: FaultStack, folder: Path) -> None:
-    """What is needed to look into a failure: relay log, the members' binlogs, the broker's files of the topic."""
-    found = stack.stack
-    shutil.copytree(found.description.services.relay_dir, folder / "relay")
-    shutil.copytree(found.kafka.folder / "data" / f"{TOPIC}-0", folder / "topic")
-    for member in found.source.members:
-        kept = folder / f"binlog-{member.server_id}"
-        kept.mkdir()
-        for path in member.binlog_dir.glob("mysql-bin.*"):
-            shutil.copy(path, kept)
