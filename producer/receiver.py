@@ -9,6 +9,7 @@ Where it begins:
 | is empty, of another server, or does not reach back | a new sub-directory, from the start of the file that holds the |
 | to what is wanted; or is longer than the server's   | first wanted GTID                                              |
 | file; or the comparison failed                      |                                                                |
+| ends in what this server lacks, as after a failover | the same, and nobody reads the one in front of it any more     |
 
 A lost connection is taken up again at once, a few times; then the supervisor decides. Silence is a lost connection:
 an idle server sends heartbeats, and three periods without a byte end it.
@@ -21,6 +22,7 @@ without a gap in numbers. Not done here: choosing the member (``producer.source.
 """
 
 import threading
+import time
 from dataclasses import dataclass
 
 from millrace.errors import Fatal, Retryable
@@ -28,9 +30,11 @@ from millrace.log import get_logger
 from producer.relay.log import RelayLog, ResumePoint
 from producer.relay.reader import RelayReader
 from producer.source.binlog_files import Begin, find_file, list_binlog_files
+from producer.source.choice import find_errant
 from producer.source.connection import Login, SourceConnection
 from producer.source.dump import POSITION_MAX, Reader, start_dump
 from producer.source.identity import Identity, ask_identity
+from producer.source.inventory import ask_holdings, ask_position
 from producer.stream import DumpStream, StreamFigures
 from schemas.coordinates import FIRST_POS
 from schemas.documents.model import Member
@@ -38,6 +42,8 @@ from schemas.gtid import Flavour, GtidPosition
 
 HEARTBEAT_S = 2.0
 OVERLAP_BYTES_MAX = 64 << 20  # a last transaction beyond this is not read again for comparison
+LATE_S = 5.0  # for a member to get what another one sent us; later it is all read from this one
+POLL_S = 0.1
 RECONNECT_DELAYS_S = (0.0, 0.2, 1.0, 2.0)  # then the supervisor's backoff takes over
 
 _CONTINUITY_CODES = frozenset({"MR-1040", "MR-1041"})
@@ -147,13 +153,15 @@ class Receiver:
                 return
             if not self._is_judged:
                 raise self._doubt("the server does not go on where the relay log ends")
-            begin = self._find_begin(connection, identity.flavour)
-            subdir = self._relay.begin_subdir(identity.server, before=begin.before)
+            lacking = self._lacking(connection, identity, stop)
+            begin = self._find_begin(connection, identity.flavour, lacking=lacking)
+            subdir = self._relay.begin_subdir(identity.server, before=begin.before, lacking=lacking)
             log.info(
                 "relay sub-directory begun",
                 subdir=str(subdir),
                 file=begin.file,
                 wanted=str(self._wanted),
+                lacking=lacking,
             )
             self._relay.begin_file(begin.file)
             self._is_continuous = True
@@ -182,9 +190,23 @@ class Receiver:
         is_older = relay_before is not None and oldest.before.includes(relay_before)
         return resume if is_older else None
 
-    def _find_begin(self, connection: SourceConnection, flavour: Flavour) -> Begin:
+    def _lacking(
+        self, connection: SourceConnection, identity: Identity, stop: threading.Event
+    ) -> str:
+        """What the relay log has and the member lacks: lost in a failover, or late by more than ``LATE_S``."""
+        resume = self._relay.resume_point()
+        if resume is None or resume.server == identity.server:  # of one server two are never joined
+            return ""
+        end = resume.position
+        late_at_s = time.monotonic() + LATE_S
+        while not ask_position(connection, identity.flavour).includes(end):
+            if time.monotonic() > late_at_s or stop.wait(POLL_S):
+                break
+        return find_errant(end, ask_holdings(connection, identity.flavour))
+
+    def _find_begin(self, connection: SourceConnection, flavour: Flavour, *, lacking: str) -> Begin:
         """Where the new sub-directory begins: where the relay log ends, if the source has that, else at ``wanted``."""
-        wanted = self._wanted_of_source()
+        wanted = self._wanted if lacking else self._wanted_of_source()
         try:
             return find_file(connection, flavour=flavour, wanted=wanted)
         except Fatal as error:

@@ -46,6 +46,7 @@ class BinlogFile:
     mariadb: bool = False
     first_number: int = 1
     checksum_algorithm: int = 1
+    server: int = 1
     data: bytes = MAGIC
     events: list[bytes] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -60,7 +61,7 @@ class BinlogFile:
             + bytes([self.checksum_algorithm]),
         )
         if self.mariadb:
-            before = struct.pack("<IQ", 1, self.number)
+            before = struct.pack("<IQ", self.server, self.number)
             count = 1 if self.number else 0
             self.add(163, struct.pack("<I", count) + (struct.pack("<I", 0) + before) * count)
         else:
@@ -75,7 +76,7 @@ class BinlogFile:
 
     def add(self, kind: int, body: bytes, *, is_placed: bool = True) -> None:
         """Append an event; MariaDB leaves those inside a transaction without a place."""
-        made = event(kind, body, pos=len(self.data))
+        made = event(kind, body, pos=len(self.data), server=self.server)
         if not is_placed:
             head = made[:13] + bytes(4) + made[17:-4]
             made = head + struct.pack("<I", zlib.crc32(head))

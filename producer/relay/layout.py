@@ -7,10 +7,12 @@
             mysql-bin.000001            the server's own files under the server's own names
             relay.meta                  TOML: binlog-name, binlog-pos, binlog-gtid
             relay.before                what the server had executed and logged in none of these files, as a GTID set
+            relay.apart                 if it is there: what the sub-directory in front has and this server lacked
 
 Numbers order names, never text: seq and file numbers grow beyond their padding (``mysql-bin.999999``, ``….1000000``).
 The index and relay.meta repeat what the files say: nobody reads them but people, and what is missing or disagrees is
-written anew at start. relay.before is not: a server that was rebuilt from a backup says it, its files don't.
+written anew at start. relay.before is not: a server that was rebuilt from a backup says it, its files don't. Nor is
+relay.apart: what was lost in a failover can't be told later, when the server gave the same numbers to others.
 
 Guarantees: a replaced file is there whole, old or new, after any crash of the process; after a power cut too if it was
 asked to be durable, else it may be one that can't be used. Not done here: binlog contents.
@@ -32,6 +34,7 @@ from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 INDEX_NAME = "server-uuid.index"
 META_NAME = "relay.meta"
 BEFORE_NAME = "relay.before"
+APART_NAME = "relay.apart"
 LOCK_NAME = "lock"
 BESIDE = ".new"  # ends the name of a file that is being written to take another's place
 SEQ_DIGITS = 6
@@ -144,6 +147,16 @@ def read_before(directory: Path, flavour: Flavour, files: Files = DISK) -> GtidP
         raise Fatal("MR-2004", message, directory=directory) from error
 
 
+def write_apart(directory: Path, lacking: str, files: Files = DISK) -> None:
+    """Once, before the first file of a sub-directory that does not go on where the one in front ends."""
+    replace_file(directory / APART_NAME, f"{lacking}\n", is_durable=True, files=files)
+
+
+def is_apart(directory: Path, files: Files = DISK) -> bool:
+    """Whether its server lacked what the sub-directory in front ends with."""
+    return APART_NAME in files.list_files(directory)
+
+
 def replace_file(path: Path, text: str, *, is_durable: bool, files: Files = DISK) -> None:
     """Put ``text`` in the place of ``path`` in one step."""
     beside = path.with_name(path.name + BESIDE)
@@ -161,8 +174,9 @@ def replace_file(path: Path, text: str, *, is_durable: bool, files: Files = DISK
 
 def remove_subdir(directory: Path, files: Files = DISK) -> bool:
     """Remove a sub-directory without binlog files; False when it holds what is not ours, which stays."""
-    for name in (META_NAME, META_NAME + BESIDE, BEFORE_NAME, BEFORE_NAME + BESIDE):
+    for name in (META_NAME, BEFORE_NAME, APART_NAME):
         files.unlink(directory / name)
+        files.unlink(directory / (name + BESIDE))
     try:
         files.remove_directory(directory)
     except OSError as error:

@@ -5,7 +5,7 @@ transaction, whatever else has been written. The order of steps, and what a cras
 
 | step                                     | a crash behind it leaves                                             |
 |------------------------------------------|----------------------------------------------------------------------|
-| new sub-directory, relay.before, index   | an empty sub-directory: removed at the next start                    |
+| new sub-directory, relay.before, .apart  | an empty sub-directory: removed at the next start                    |
 | new file with its magic                  | a file without a head: removed at the next start (``recovery``)      |
 | write of event bytes, whole or in part   | a torn tail: cut back to the last whole transaction                  |
 | fsync (other thread)                     | at most what ``SyncPolicy`` names is gone: fetched again             |
@@ -23,7 +23,7 @@ the lock excludes a second writer. Not done here: the network, purge.
 
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -96,6 +96,7 @@ class RelayLog:
         self._befores: dict[
             str, GtidPosition
         ] = {}  # by sub-directory: what none of its files tells
+        self._apart: set[Subdir] = set()
         self._lock_fd = lock_fd
         self._file: OpenFile | None = None
         self._subdir: Subdir | None = None
@@ -198,6 +199,10 @@ class RelayLog:
         before = self._befores.get(subdir)
         return told if before is None else unite(told, before)
 
+    def is_apart(self, subdir: Subdir) -> bool:
+        """Whether nobody may come to it from the one in front, which has what its server lacked."""
+        return subdir in self._apart
+
     def list_files(self) -> list[tuple[Subdir, str]]:
         """Every file, oldest first."""
         with self.condition:
@@ -244,10 +249,13 @@ class RelayLog:
 
     # ---- what the receiver does --------------------------------------------------------------------
 
-    def begin_subdir(self, server: str, *, before: GtidPosition | None = None) -> Subdir:
+    def begin_subdir(
+        self, server: str, *, before: GtidPosition | None = None, lacking: str = ""
+    ) -> Subdir:
         """Open the next seq for ``server``; the next ``begin_file`` goes there.
 
-        ``before``: what it has executed and logged neither in that file nor behind it.
+        ``before``: what it has executed and logged neither in that file nor behind it. ``lacking``: what the relay log
+        has and it does not.
         """
         self._check_usable()
         with disk_errors(self.root):
@@ -260,6 +268,9 @@ class RelayLog:
             if before is not None:
                 layout.write_before(self.root / str(subdir), before, self.disk)
                 self._befores[str(subdir)] = before
+            if lacking:
+                layout.write_apart(self.root / str(subdir), lacking, self.disk)
+                self._apart.add(subdir)
             with self.condition:
                 self.files[subdir] = []
                 self._subdir, self._position = subdir, None
@@ -328,6 +339,8 @@ class RelayLog:
             before = layout.read_before(directory, self.flavour, self.disk)
             if before is not None:
                 self._befores[str(subdir)] = before
+            if layout.is_apart(directory, self.disk):
+                self._apart.add(subdir)
         try:
             for subdir in sorted(self.files, key=lambda known: -known.seq):
                 self._load_subdir(subdir)
@@ -450,7 +463,8 @@ class RelayLog:
             self._distrust(file)
             raise
         except Fatal:  # what the bytes say, not the disk: they stay as they came
-            self._let_go(file)
+            with suppress(OSError):
+                self._let_go(file)
             raise
         try:
             self._write_meta(file, self.position(), is_durable=True)

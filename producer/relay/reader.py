@@ -205,11 +205,12 @@ class RelayReader:
     def _is_joined(self, older: tuple[Subdir, str], newer: tuple[Subdir, str]) -> bool:
         """True if nothing is missing between two files that follow each other in the list.
 
-        Two sub-directories of one server are never joined: the second was begun because the first was in doubt.
+        Two sub-directories of one server are never joined: the second was begun because the first was in doubt. Nor is
+        one to that whose server lacked what it ends with: those source transactions may be nowhere else any more.
         """
         if older[0] == newer[0]:
             return _is_next(older[1], newer[1])
-        if older[0].server == newer[0].server:
+        if older[0].server == newer[0].server or self._relay.is_apart(newer[0]):
             return False
         known = self._joined.get((older, newer))
         if known is not None:

@@ -29,6 +29,7 @@ from schemas.gtid import (
     GtidSet,
     MariadbGtid,
     MariadbGtidSet,
+    gives_other_servers,
     is_logged,
     parse_binlog_state,
     parse_gtid_set,
@@ -74,12 +75,12 @@ def find_file(
     while wanted is not None and index and not wanted.includes(before):
         index -= 1
         before = previous_gtids(connection, flavour=flavour, file=files[index])
-    brought = MariadbGtidSet.of(())
+    brought, told = MariadbGtidSet.of(()), before
     if flavour is Flavour.MYSQL:
         before = unite(before, _variable(connection, flavour, "gtid_purged"))
     else:
-        assert isinstance(before, MariadbGtidSet)
-        told, before = before, _with_unlogged(connection, files[index:], before, page_events)
+        assert isinstance(told, MariadbGtidSet)
+        before = _with_unlogged(connection, files[index:], told, page_events)
         brought = MariadbGtidSet.of(g for g in before.gtids() if told.last(g.domain) is None)
     if wanted is not None and not wanted.includes(before):
         raise Fatal(
@@ -91,6 +92,8 @@ def find_file(
         )
     if isinstance(wanted, MariadbGtidSet):
         _refuse_other_history(connection, wanted, brought)
+        if gives_other_servers(told, wanted):  # which its state has forgotten
+            raise _other_history(connection, wanted)
     return Begin(files[index], before)
 
 
@@ -154,11 +157,15 @@ def _refuse_other_history(
             last.domain == gtid.domain and last.sequence >= gtid.sequence for last in state
         )
         if is_passed and not is_logged(gtid, state, brought):
-            raise Fatal(
-                "MR-1033",
-                f"{connection.member} logged another transaction in the place of {gtid}, which is done already",
-                member=connection.member,
-            )
+            raise _other_history(connection, gtid)
+
+
+def _other_history(connection: SourceConnection, done: object) -> Fatal:
+    return Fatal(
+        "MR-1033",
+        f"{connection.member} logged another transaction in the place of {done}, which is done already",
+        member=connection.member,
+    )
 
 
 def ask_binlog_state(connection: SourceConnection) -> tuple[MariadbGtid, ...]:

@@ -99,7 +99,7 @@ def ask_member(connection: SourceConnection, *, wanted: GtidPosition | None) -> 
     variables = _ask_variables(connection)
     holdings = None
     if variables.get("log_bin") == "ON":
-        holdings = _ask_holdings(connection, identity.flavour, wanted)
+        holdings = ask_holdings(connection, identity.flavour, wanted=wanted)
     return MemberFacts(
         connection.member,
         identity=identity,
@@ -153,9 +153,10 @@ def _ask_variables(connection: SourceConnection) -> dict[str, str]:
     return {_text(row["Variable_name"]).lower(): _text(row["Value"]) for row in rows}
 
 
-def _ask_holdings(
-    connection: SourceConnection, flavour: Flavour, wanted: GtidPosition | None
+def ask_holdings(
+    connection: SourceConnection, flavour: Flavour, *, wanted: GtidPosition | None = None
 ) -> Holdings:
+    """What a member has in its binlog files and had before. Errors: see ``connection``, but for ``wanted``'s own."""
     files = list_binlog_files(connection)
     oldest = find_file(connection, flavour=flavour, wanted=None)
     wanted_error: MillraceError | None = None

@@ -119,6 +119,11 @@ def statements_are_passed_over(patch: Patch) -> None:
     patch.setattr(events, "classify", careless)
 
 
+def heads_are_not_asked(patch: Patch) -> None:
+    """Who gave the last number before a file."""
+    patch.setattr(binlog_files, "gives_other_servers", lambda *_: False)
+
+
 def a_sequence_is_enough(patch: Patch) -> None:
     """Whose transaction stands at the last sequence of what is done is not asked."""
     patch.setattr(binlog_files, "_refuse_other_history", lambda *_, **__: None)
@@ -374,6 +379,16 @@ GUARDS = [
         NOT_TOLD,
     ),
     Guard(
+        "a file's head says whose number was the last",
+        heads_are_not_asked,
+        lambda at: (
+            members.test_a_number_given_again_is_told_by_a_files_head_when_the_state_has_forgotten(
+                at.source
+            )
+        ),
+        NOT_TOLD,
+    ),
+    Guard(
         "a phase of an ALTER is refused",
         phases_are_statements,
         lambda at: provoked.test_an_alter_that_is_logged_in_two_phases_is_refused(at.source),
@@ -582,4 +597,15 @@ def test_without_its_guard_a_rebuilt_member_gives_what_it_lacks(
     with pytest.raises(SEEN, match=harm):
         members.test_a_member_rebuilt_from_a_backup_gives_only_what_it_logged(
             new_server, tmp_path, flavour
+        )
+
+
+def test_without_its_guard_a_lost_tail_is_read_or_refused_for_good(
+    target_server: DatabaseServer, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """What the relay log has and the member lacks is not asked for: MySQL's is read, MariaDB's blocks the task."""
+    monkeypatch.setattr(Receiver, "_lacking", lambda *_: "")
+    with pytest.raises(SEEN, match=r"MR-1033|old-primary"):
+        receivers.test_a_tail_that_another_member_lost_is_neither_read_nor_refused(
+            target_server, tmp_path
         )

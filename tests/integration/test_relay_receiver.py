@@ -14,9 +14,11 @@ from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import Fenced, Retryable
 from producer.relay import layout
 from producer.relay.event_types import GTID, MARIADB_GTID
+from producer.relay.log import RelayLog
 from producer.relay.reader import RelayReader
 from producer.relay.runs import new_runs
-from schemas.gtid import Flavour, parse_gtid_set
+from schemas.gtid import Flavour, MariadbGtidSet, parse_gtid_set
+from tests.binlog_bytes import BinlogFile
 from tests.fix_servers import FLAVOURS, NewServer
 from tests.relay import (
     PLAIN,
@@ -33,6 +35,7 @@ from tests.relay import (
 )
 from tests.waiting import eventually
 
+NAME = "mysql-bin.000001"
 _NAMES = iter(f"relay_{number}" for number in range(1000))
 
 
@@ -308,6 +311,43 @@ def test_a_server_that_was_reset_gets_a_new_sub_directory(
             begin = reader.first()
         assert begin is not None
         assert begin.subdir.endswith(".000002")
+
+
+def test_a_tail_that_another_member_lost_is_neither_read_nor_refused(
+    target_server: DatabaseServer, tmp_path: Path
+) -> None:
+    """A failover without the last transactions of the old primary: what stands in the relay log alone is nobody's."""
+    server = target_server
+    mariadb = server.flavour is Flavour.MARIADB
+    server.execute("FLUSH BINARY LOGS")
+    done = position_of(server)
+    here = done.last(0) if isinstance(done, MariadbGtidSet) else None
+    number = here.sequence + 1 if here is not None else 1  # in MySQL's, a source id of its own
+    lost = BinlogFile(mariadb=mariadb, first_number=number, server=server.server_id + 1)
+    relay = RelayLog.open(tmp_path, flavour=server.flavour)
+    relay.begin_subdir("old-primary", before=done)
+    relay.begin_file(NAME)
+    data = lost.transaction().transaction().data
+    relay.append(
+        np.frombuffer(data[4:], np.uint8), end=len(data), last_group_at=0, runs=new_runs()[:0]
+    )
+    relay.close()
+
+    for _ in range(3):
+        server.execute("CREATE DATABASE after_failover")
+        server.execute("DROP DATABASE after_failover")
+    server.execute("FLUSH BINARY LOGS")
+    published = position_of(server)
+    for wanted in (published, done):
+        with receiving(server, tmp_path, wanted=wanted) as reception:
+            reception.wait_for(server)
+            with RelayReader(reception.relay) as reader:
+                for place in (reader.seek(wanted), reader.first()):
+                    assert place is not None
+                    assert not place.subdir.startswith("old-primary")
+                assert {at.subdir for at in reader.seek_all(wanted)}.isdisjoint(
+                    {"old-primary.000001"}
+                )
 
 
 @pytest.mark.parametrize("count", [1, 2])

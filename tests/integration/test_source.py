@@ -558,3 +558,24 @@ def test_a_member_that_logged_another_in_the_place_of_what_is_done_is_refused(
             asked(gone)
         assert caught.value.code == "MR-1033"
         assert f"{domain}-{gone}" in caught.value.message
+
+
+def test_a_number_given_again_is_told_by_a_files_head_when_the_state_has_forgotten(
+    mariadb_server: DatabaseServer,
+) -> None:
+    """Its server came back and gave later ones; the file to begin with says who gave the last one before it."""
+    server, login, domain = mariadb_server, login_of(mariadb_server), next(DOMAINS)
+    own, lost = server.server_id, server.server_id + 1
+    run_in_session(server, [f"SET gtid_domain_id = {domain}", "CREATE DATABASE given_again"])
+    server.execute("FLUSH BINARY LOGS")
+    before = position_of(server)
+    for number, statement in ((lost, "DROP"), (own, "CREATE"), (own, "DROP")):
+        session = [f"SET gtid_domain_id = {domain}", f"SET server_id = {number}"]
+        run_in_session(server, [*session, f"{statement} DATABASE given_again"])
+    assert f"{domain}-{own}-1" in str(before)
+
+    wanted = parse_gtid_set(
+        Flavour.MARIADB, str(before).replace(f"{domain}-{own}-1", f"{domain}-{lost}-1")
+    )
+    with pytest.raises(Fatal, match="MR-1033"):
+        choose(ask_members([member_of(server)], login, wanted=wanted), wanted=wanted)

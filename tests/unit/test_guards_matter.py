@@ -94,6 +94,16 @@ def files_are_joined_unasked(patch: Patch) -> None:
     patch.setattr(RelayReader, "_is_joined", lambda *_: True)
 
 
+def all_sub_directories_are_read_on(patch: Patch) -> None:
+    """Also from one into that whose server lacked its end."""
+    patch.setattr(RelayLog, "is_apart", lambda *_: False)
+
+
+def a_number_is_a_number(patch: Patch) -> None:
+    """Whichever server gave it."""
+    patch.setattr(reader, "gives_other_servers", lambda *_: False)
+
+
 def the_next_file_is_any(patch: Patch) -> None:
     """Who has read a file to its end goes on in the next one there is."""
     is_next = reader._is_next
@@ -258,6 +268,18 @@ GUARDS = [
         the_next_file_is_any,
         damage.test_a_file_that_is_missing_in_the_middle_is_not_read_over,
         NOT_TOLD,
+    ),
+    Guard(
+        "nobody comes from a lost tail",
+        all_sub_directories_are_read_on,
+        relay.test_nobody_comes_from_a_tail_that_the_next_server_lacked,
+        "server-a",
+    ),
+    Guard(
+        "a number that was given again is met",
+        a_number_is_a_number,
+        relay.test_seek_goes_back_to_a_number_that_another_server_gave_again,
+        "0-2-6",
     ),
     Guard(
         "foreign names are no files",

@@ -280,6 +280,29 @@ def test_seek_goes_back_to_a_number_that_another_server_gave_again(tmp_path: Pat
     relay.close()
 
 
+def test_nobody_comes_from_a_tail_that_the_next_server_lacked(tmp_path: Path) -> None:
+    """Those transactions were lost in a failover: who needs earlier ones has them sent by the server that is read."""
+    for lacking, is_reached in (("", True), (f"{SERVER}:2", False)):
+        root = tmp_path / (lacking or "joined")
+        relay = RelayLog.open(root, flavour=Flavour.MYSQL)
+        relay.begin_subdir("server-a")
+        write_file(relay, NAME, BinlogFile().transaction().transaction())
+        relay.begin_subdir("server-b", lacking=lacking)
+        write_file(relay, NAME, BinlogFile(first_number=2).transaction())
+        for _ in range(2):
+            with RelayReader(relay) as reader:
+                at = reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1"))
+                assert at == Coordinates("server-b.000002", NAME, 4)
+                first = reader.first()
+                assert first is not None
+                assert (first.subdir == "server-a.000001") is is_reached
+                earlier = reader.seek(parse_gtid_set(Flavour.MYSQL, ""))
+                assert (earlier is not None) is is_reached
+            relay.close()
+            relay = RelayLog.open(root, flavour=Flavour.MYSQL)  # knows it, too
+        relay.close()
+
+
 def test_seek_does_not_cross_a_gap_between_sub_directories(tmp_path: Path) -> None:
     """The older one ends before the newer begins: reading on would skip transactions silently."""
     for newer, is_found in ((3, True), (4, False)):
