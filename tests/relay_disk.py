@@ -78,6 +78,8 @@ class FaultyFiles(DiskFiles):
         op = self.ops[number]
         if op.name == "sync" and not _is_dirty(op.path, self.ops[:number]):
             return OTHERWISE
+        if op.name == "write" and len(op.payload) == 1:  # of one byte there is no half
+            return (Fault.NO_SPACE, Fault.IO_ERROR)
         return FAULTS_OF.get(op.name, OTHERWISE)
 
     def lock(self, path: Path) -> int:
@@ -111,6 +113,8 @@ class FaultyFiles(DiskFiles):
             self._note("write", self.open_fds[fd], payload=bytes(half), number=offset)
             if self.fault is Fault.HALF:
                 self.fail_at, self.fault = len(self.ops), Fault.NO_SPACE
+            else:
+                self.has_failed = True
             return super().write(fd, half, offset)
         self._pass("write", self.open_fds[fd], payload=bytes(payload), number=offset)
         return super().write(fd, payload, offset)

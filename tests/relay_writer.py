@@ -88,6 +88,9 @@ class Writer:
     mariadb: bool = False
     piece_bytes: int = 131  # cuts events and transactions everywhere
     is_split: bool = True
+    is_interrupted: bool = (
+        False  # in each file once: what was written of a transaction is cut, and comes again
+    )
 
     @property
     def flavour(self) -> Flavour:
@@ -117,7 +120,11 @@ class Writer:
                 if name == names[-1] and self.is_split:
                     relay.begin_subdir("server-b")
                 relay.begin_file(name)
-            self._append(relay, self.files[name])
+            content = self.files[name]
+            if self.is_interrupted:
+                self._append(relay, content[: len(content) * 3 // 4])
+                relay.cut_back()
+            self._append(relay, content)
 
     def _append(self, relay: RelayLog, content: bytes) -> None:
         end = relay.end()

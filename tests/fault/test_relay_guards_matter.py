@@ -91,22 +91,21 @@ def relay_meta_comes_before_the_sync(patch: Patch, *, is_durable: bool) -> None:
 
 def after_a_power_cut(folder: Path) -> None:
     """The body of ``test_after_a_power_cut_a_prefix_is_left_that_goes_on``."""
-    power.check_crash_states(folder, power.recorded(folder / "record").ops, go_on_every=1000)
+    power.check_crash_states(folder, power.WRITTEN.record(folder / "record").ops, go_on_every=1000)
 
 
 def after_a_failed_sync(folder: Path, *, number: int) -> None:
     """That of ``test_after_a_failed_fsync_and_a_power_cut_a_prefix_is_left``; ``number`` of the sync that fails."""
     disk = FaultyFiles(folder / "run", fail_at=number)
-    writer = Writer(disk.root, power.FILES, disk)
-    power.error_of(writer)
+    power.error_of(power.WRITTEN, disk)
     assert disk.has_failed
-    writer.run()
+    Writer(disk.root, power.FILES, disk).run()
     power.check_crash_states(folder / "cut", disk.ops, begin=number, go_on_every=1000)
 
 
 def syncs_of_binlogs(folder: Path) -> list[int]:
     """Which operations of a run in which nothing goes wrong are fsyncs of binlog files."""
-    ops = power.recorded(folder).ops
+    ops = power.WRITTEN.record(folder).ops
     return [at for at, op in enumerate(ops) if op.name == "sync" and power.is_binlog(op.path)]
 
 
