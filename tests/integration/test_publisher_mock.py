@@ -13,7 +13,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from millrace.errors import MillraceError
+from millrace.errors import MillraceError, Retryable
 from producer.publisher.config import PublisherConfig, PublisherLimits
 from producer.publisher.driver import Transactions
 from producer.publisher.kafka import KafkaDriver
@@ -22,7 +22,7 @@ from schemas.gtid import Flavour
 PRODUCE, INIT, ADD_PARTITIONS, END = 0, 22, 24, 26
 NAMES = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
 TRANSPORT = -195
-BROKER = 1  # the cluster's only one
+BROKER, NOBODY = 1, -1  # the cluster's only one; who leads a partition that has no leader
 TOPIC = "mock"
 
 
@@ -87,6 +87,12 @@ class MockCluster:
         assert not failed, f"the mock does not say what is left: {failed}"
         return left.value
 
+    def lose_leader(self) -> None:
+        """The topic is there, and its partition has no leader."""
+        cluster, topic = ctypes.c_void_p(self._cluster), TOPIC.encode()
+        assert not self._library.rd_kafka_mock_topic_create(cluster, topic, 1, 1)
+        assert not self._library.rd_kafka_mock_partition_set_leader(cluster, topic, 0, NOBODY)
+
     def count_records(self) -> int:
         """How many stand in the partition."""
         reader = confluent_kafka.Consumer(
@@ -117,8 +123,8 @@ def cluster() -> Iterator[MockCluster]:
     made.close()
 
 
-def instance_on(cluster: MockCluster, limits: PublisherLimits) -> Transactions:
-    """A client's instance that has sent nothing yet."""
+def driver_on(cluster: MockCluster, limits: PublisherLimits) -> KafkaDriver:
+    """A client's."""
     config = PublisherConfig(
         bootstrap=cluster.bootstrap,
         topic=TOPIC,
@@ -129,7 +135,12 @@ def instance_on(cluster: MockCluster, limits: PublisherLimits) -> Transactions:
         flavour=Flavour.MARIADB,
         limits=limits,
     )
-    return KafkaDriver(config).transactions(1_000_000)
+    return KafkaDriver(config)
+
+
+def instance_on(cluster: MockCluster, limits: PublisherLimits) -> Transactions:
+    """A client's instance that has sent nothing yet."""
+    return driver_on(cluster, limits).transactions(1_000_000)
 
 
 @pytest.fixture
@@ -310,3 +321,16 @@ def test_a_record_that_the_broker_calls_a_duplicate_counts_as_delivered() -> Non
     duplicate = confluent_kafka.KafkaError.DUPLICATE_SEQUENCE_NUMBER
     found = tried(PRODUCE, lambda cluster: cluster.answer(PRODUCE, duplicate))
     assert (found.outcome, found.count, found.left) == (OK, 0, 0)
+
+
+def test_a_partition_without_a_leader_is_asked_again(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while a broker comes back: of its end the admin client says that there is none to ask, _NOENT."""
+    partition = driver_on(cluster, LIMITS).partition()
+    monkeypatch.setattr(partition, "_watermarks", lambda: (0, 0))  # asked before, in another way
+    cluster.lose_leader()
+    with pytest.raises(Retryable, match="_NOENT while asking for the end") as raised:
+        partition.ends()
+    assert raised.value.code == "MR-3001"
+    partition.close()
