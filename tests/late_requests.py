@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 Patch = pytest.MonkeyPatch
 
-_END_TXN = 26
+_END_TXN, _WRITE_MARKERS = 26, 27
 
 
 class Identity(logging.Handler):
@@ -51,16 +51,34 @@ def listening(rig: Rig) -> Iterator[Identity]:
 
 def late_end(rig: Rig, instance: tuple[int, int], *, commit: bool) -> int:
     """Send EndTxn (version 1) for what ``instance`` has open now; the broker's error code."""
-    host, port = rig.bootstrap.split(":")
     name = rig.config(7).transactional_id.encode()
     header = struct.pack(">hhih", _END_TXN, 1, 7, 4) + b"late"
     body = struct.pack(">h", len(name)) + name + struct.pack(">qh?", *instance, commit)
+    code: int = struct.unpack(">h", _answer(rig, header + body)[8:10])[0]
+    return code
+
+
+def write_abort_marker(rig: Rig, instance: tuple[int, int]) -> int:
+    """As `kafka-transactions.sh abort` does: WriteTxnMarkers (version 1) for ``instance``; the broker's error code."""
+    header = struct.pack(">hhih", _WRITE_MARKERS, 1, 7, 4) + b"late" + b"\0"
+    name = rig.topic.encode()
+    partitions = b"\2" + struct.pack(">i", 0)
+    topics = b"\2" + bytes((len(name) + 1,)) + name + partitions + b"\0"
+    coordinator_epoch = struct.pack(">i", 0)
+    marker = struct.pack(">qh?", *instance, False) + topics + coordinator_epoch + b"\0"
+    answer = _answer(rig, header + b"\2" + marker + b"\0")
+    # correlation id, tags, one marker: producer id; one topic: its name; one partition: its number, the code
+    code: int = struct.unpack_from(">h", answer, 4 + 1 + 1 + 8 + 1 + 1 + len(name) + 1 + 4)[0]
+    return code
+
+
+def _answer(rig: Rig, request: bytes) -> bytes:
+    host, port = rig.bootstrap.split(":")
     with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
+        connection.sendall(struct.pack(">i", len(request)) + request)
         answer = connection.makefile("rb")
         size = struct.unpack(">i", answer.read(4))[0]
-        code: int = struct.unpack(">h", answer.read(size)[8:10])[0]
-    return code
+        return answer.read(size)
 
 
 def a_commit_is_slow(patch: Patch) -> None:

@@ -241,7 +241,11 @@ def settled_ends(partition: Partition, config: PublisherConfig) -> Ends:
             writer = open_writer(config.bootstrap, config.topic, offset=ends.stable)
             if writer == config.transactional_id:  # a broker that has just started takes its time
                 raise Retryable(
-                    "MR-3001", f"what we left open at offset {ends.stable} was not ended yet"
+                    "MR-3001",
+                    f"what we left open at offset {ends.stable} was not ended yet",
+                    fix=f"The task goes on by itself. If this lasts, the broker lost the marker of what was committed:"
+                    f" `kafka-transactions.sh abort --topic {config.topic} --partition 0 --start-offset {ends.stable}`"
+                    " takes the records away, and they are sent again.",
                 )
             raise _hidden_by(writer or "not found out", ends.stable)
         time.sleep(_LOOK_AGAIN_S)

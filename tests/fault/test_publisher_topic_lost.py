@@ -2,7 +2,9 @@
 
 import threading
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -16,7 +18,9 @@ from deploy.servers import KafkaServer
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.publisher.opening import NO_END, TailHint
 from producer.publisher.publisher import MID_PRODUCE, Publisher
+from tests.late_requests import Identity, listening, write_abort_marker
 from tests.publisher_rig import ANSWER_S, PATIENT, Rig, topic_named
+from tests.topic_rows import RowStream
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("trusting")
@@ -48,6 +52,14 @@ def assert_refused(rig: Rig, hint: TailHint | None, code: str = "MR-3017") -> No
     assert raised.value.fix
     assert rig.exists() == existed
     assert not existed or rig.verdict().counts == seen
+
+
+def assert_found_out(rig: Rig, publisher: Publisher, hint: TailHint) -> None:
+    """What it sent before stands in the middle of nothing; no start goes on there, whatever is remembered."""
+    assert publisher._transactions is None
+    assert rig.verdict().violations
+    for remembered in (hint, publisher.hint, None):
+        assert_refused(rig, remembered)
 
 
 def reopened(rig: Rig) -> Publisher:
@@ -131,10 +143,7 @@ def test_a_topic_made_anew_under_a_publisher_is_found_out(
 
     with pytest.raises(MillraceError):
         go_on()
-    assert publisher._transactions is None
-    assert rig.verdict().violations  # the records that came through stand in the middle of nothing
-    for remembered in (hint, publisher.hint, None):
-        assert_refused(rig, remembered)
+    assert_found_out(rig, publisher, hint)
 
 
 # ---- cut from the front ----------------------------------------------------------------------------------
@@ -221,3 +230,118 @@ def _set_retention(rig: Rig, retention_ms: int) -> None:
     )
     resource = ConfigResource(ConfigResource.Type.TOPIC, rig.topic, incremental_configs=[entry])
     rig.admin.incremental_alter_configs([resource])[resource].result(ANSWER_S)
+
+
+# ---- cut from the end ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Of a topic: it committed nine rows, and nine more behind ``first_end``."""
+
+    rig: Rig
+    publisher: Publisher
+    stream: RowStream
+    identity: Identity
+    first_end: int
+    hint: TailHint
+
+
+def owner_of(rig: Rig, identity: Identity) -> Owner:
+    """It has audited what it committed, and goes on."""
+    publisher = rig.open(7)
+    stream = rig.stream(publisher)
+    publisher.publish(stream.next_batch(9))
+    first_end = publisher.hint.end_offset
+    publisher.publish(stream.next_batch(9))
+    publisher._drain()
+    return Owner(rig, publisher, stream, identity, first_end, publisher.hint)
+
+
+def cut(kafka: KafkaServer, topic: str, offset: int) -> None:
+    """The log of a broker that is down ends in front of the batch at ``offset``: its disk did not have the rest."""
+    log = kafka.folder / "data" / f"{topic}-0" / f"{0:020}.log"
+    octets = log.read_bytes()
+    at = 0
+    while (
+        int.from_bytes(octets[at : at + 8], "big") < offset
+    ):  # each begins with its offset and the size behind it
+        at += 12 + int.from_bytes(octets[at + 8 : at + 12], "big")
+    assert 0 <= at < len(octets)
+    log.write_bytes(octets[:at])
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Owner]]:
+    """Owners at work on a broker that crashed, and came back without an end of their topics: which, is their name."""
+    kafka = KafkaServer(tmp_path_factory.mktemp("crashed") / "kafka")
+    with ExitStack() as ended:
+        ended.callback(kafka.discard)
+        kafka.start()
+        owners: dict[str, Owner] = {}
+        for lost in ("a batch", "everything", "a marker"):
+            rig = Rig(kafka.bootstrap, topic_named("crashed", lost.replace(" ", "-")))
+            with listening(rig) as identity:
+                owners[lost] = owner_of(rig, identity)
+            ended.callback(owners[lost].publisher._let_go)
+        kafka.kill()
+        cut(kafka, owners["a batch"].rig.topic, owners["a batch"].first_end)
+        cut(kafka, owners["everything"].rig.topic, 0)
+        cut(kafka, owners["a marker"].rig.topic, owners["a marker"].hint.end_offset - 1)
+        kafka.start()
+        yield owners
+
+
+def test_a_batch_that_a_broker_lost_is_told_and_stands_in_its_place_again(
+    crashed: dict[str, Owner],
+) -> None:
+    """The owner stops in front of the hole; the next start sends what is missing, with the seq that it had."""
+    owner = crashed["a batch"]
+    rig, publisher = owner.rig, owner.publisher
+    with pytest.raises(MillraceError) as raised:
+        publisher.publish(owner.stream.next_batch(9))
+    # the client whose reader has not heard of the leader's new epoch can't be told how far the topic goes
+    assert raised.value.code in ("MR-3001", "MR-3018")
+    assert publisher._transactions is None
+    rig.assert_whole(9)
+    again = rig.open(8, hint=owner.hint)
+    again.publish(rig.stream(again).next_batch(18))
+    again.close()
+    rig.assert_whole(27)
+
+
+def test_a_topic_of_which_a_broker_lost_everything_is_found_out(crashed: dict[str, Owner]) -> None:
+    """Kafka takes what is sent behind the hole without a word. Audit and next start don't."""
+    owner = crashed["everything"]
+    publisher = owner.publisher
+
+    def go_on() -> None:
+        for _ in range(4):
+            publisher.publish(owner.stream.next_batch(9))
+        publisher.close()
+
+    with pytest.raises(MillraceError):
+        go_on()
+    assert_found_out(owner.rig, publisher, owner.hint)
+
+
+def test_nothing_is_sent_behind_a_batch_whose_marker_a_broker_lost(
+    crashed: dict[str, Owner],
+) -> None:
+    """Nobody sees it, and Kafka ends it no more. The fix does: what nobody saw is sent again."""
+    owner = crashed["a marker"]
+    rig = owner.rig
+    end = rig.high_end()
+    rig.limits = replace(PATIENT, stable_timeout_s=1.0)
+    with pytest.raises(Retryable, match="was not ended yet") as raised:
+        rig.open(8, hint=owner.hint)
+    assert raised.value.code == "MR-3001"
+    assert "kafka-transactions.sh abort" in raised.value.fix
+    assert rig.high_end() == end
+    rig.assert_whole(9)
+    assert write_abort_marker(rig, owner.identity.found) == 0
+    rig.limits = PATIENT
+    again = rig.open(8, hint=owner.hint)
+    again.publish(rig.stream(again).next_batch(18))
+    again.close()
+    rig.assert_whole(27)
