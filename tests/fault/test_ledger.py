@@ -15,13 +15,17 @@ def test_a_ledger_is_whole_wherever_a_stranger_looks(fault_stack: FaultStack) ->
     """Worker and apply's driver killed under load: topic, binlog and target tell one ledger, without ghosts."""
     with ledger_load(fault_stack, SEED) as ledger:
         _wait_committed(ledger, KILL_AT)
+        ledger.wait_seen()
         _wait_applied(ledger)
         for name in ("worker", "apply"):
             fault_stack.services[name].kill()
             fault_stack.end(name)
             fault_stack.launch(name)
+        before = ledger.seen
+        ledger.wait_seen()
         _wait_committed(ledger, COMMITTED)
         verdict = ledger.check()
+    assert verdict.seen_in_load > before > 0
     assert verdict.transactions >= COMMITTED
     assert verdict.rows > verdict.transactions
     has_program = fault_stack.stack.source.flavour is Flavour.MYSQL  # MariaDB's is not there

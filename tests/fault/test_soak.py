@@ -55,6 +55,7 @@ def test_a_soak_of_kills_loses_and_repeats_nothing(
                 soak.begin()
                 time.sleep(min(ROUND_S, max(1.0, end_s - time.monotonic())))  # the faults' time
                 soak.calm()
+                ledger.wait_seen()
                 verdict = ledger.check()
             say(f"round {rounds}: {verdict} after {_by_kind(history)}")
             for process in LIVES_S:

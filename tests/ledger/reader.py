@@ -172,6 +172,11 @@ class Subscriber:
         """Until ``stop``, ``abandon`` or a failure."""
         return self._until is None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it reads no more, and ``stop`` says why."""
+        return self._failure is not None
+
     def abandon(self) -> None:
         """End at once; ``reading`` stays."""
         if self._until is None:

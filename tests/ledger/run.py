@@ -2,6 +2,7 @@
 
     with ledger_load(fault_stack, seed) as ledger:
         …                                            # break things
+        ledger.wait_seen()                           # the subscriber reads while the load runs
         ledger.check()                               # the load ends; AssertionError names seed, database and place
 
 ``check`` may also come behind the block; then the subscriber has not seen what was published after the block.
@@ -26,9 +27,11 @@ from tests.ledger.reader import Reading, Subscriber, Topic, end_of, read_again
 from tests.ledger.record import Message
 from tests.ledger.tables import check_replayed, check_sums, sums_of
 from tests.ledger.topic_oracle import TopicOracle
+from tests.waiting import eventually
 
 FOREVER_S = 86_400.0
 SETTLED_S = 400  # a ledger is much DDL: a Spark job and more for each, which a busy machine makes in a second
+LOOK_S = 0.1
 _numbers = count(1)
 
 
@@ -69,6 +72,7 @@ class Verdict:
     sums: int
     ddl: int
     told_by_mysqlbinlog: int
+    seen_in_load: int  # records that the subscriber had read when the load ended
 
 
 @dataclass(slots=True)
@@ -85,6 +89,7 @@ class Ledger:
     _thread: threading.Thread | None = None
     _subscriber: Subscriber | None = None
     _streams: Streams | None = None
+    _seen_in_load: int | None = None
 
     @property
     def topic(self) -> Topic:
@@ -97,6 +102,23 @@ class Ledger:
         """Whether the load ended before its time: ``check`` says why."""
         return bool(self._failures)
 
+    @property
+    def seen(self) -> int:
+        """Records that the subscriber has read."""
+        assert self._subscriber is not None
+        return len(self._subscriber.reading.seen)
+
+    def wait_seen(self) -> None:
+        """Until the subscriber has read more than by now, while the load runs."""
+        assert self._subscriber is not None
+        subscriber, before = self._subscriber, self.seen
+        eventually(
+            lambda: self.seen > before or self.has_failed or subscriber.has_failed,
+            timeout_s=SETTLED_S,
+            every_s=LOOK_S,
+            what=f"the subscriber reads on behind {before} records",
+        )
+
     def begin(self) -> None:
         """Start the load and the subscriber."""
         self._streams = self._new_streams()
@@ -107,17 +129,13 @@ class Ledger:
 
     def end_load(self) -> None:
         """No more source transactions; raises what ended the load before its time."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._end()
         if self._failures:
             raise self._failures[0]
 
     def leave(self) -> None:
         """End what runs, whatever happened."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._end()
         if self._subscriber is not None:
             self._subscriber.abandon()
 
@@ -125,15 +143,25 @@ class Ledger:
         """End the load, wait until all is applied, ask every oracle; AssertionError with coordinates."""
         try:
             self.end_load()
+            assert self._seen_in_load, "the subscriber read nothing while the load ran"
             self.stack.settle(timeout_s=SETTLED_S)
             return self._ask()
         except BaseException as failure:
             failure.add_note(f"seed {self.seed}, {self.database}, {self.start}")
             raise
 
+    def _end(self) -> None:
+        """What the subscriber has read is counted once, before the load is told to end."""
+        if self._seen_in_load is None:
+            self._seen_in_load = self.seen
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
     def _ask(self) -> Verdict:
         assert self._subscriber is not None
         assert self._streams is not None
+        assert self._seen_in_load is not None
         acknowledged = self.counts.acknowledged
         if self._subscriber.is_reading:
             self._subscriber.stop(end_of(self.topic))
@@ -160,6 +188,7 @@ class Ledger:
             again.books.sums_checked,
             self.counts.ddl,
             0 if text is None else text.rows_compared,
+            self._seen_in_load,
         )
 
     def _new_streams(self) -> Streams:
