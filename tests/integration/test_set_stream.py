@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from producer import set_stream
 from producer.capture import first_coordinates
 from producer.converter.xa import XaGroups
+from producer.receiver import ReceiverSource
 from producer.set_stream import SetStream, SetStreams
 from schemas.coordinates import Coordinates
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
@@ -23,6 +25,8 @@ from tests.capture_rig import MemoryCapture
 from tests.fix_servers import FLAVOURS, NewServer
 from tests.relay import UNVERIFIED, member_of, position_of, read_everything
 from tests.waiting import eventually
+
+PATIENT_S = 10.0
 
 
 @pytest.fixture
@@ -44,9 +48,14 @@ def _wait_for_source(stream: SetStream, source_set: DatabaseSet) -> None:
 
 
 def test_two_tasks_of_a_set_share_one_connection(
-    source_set: DatabaseSet, document: SetDocument, tmp_path: Path
+    source_set: DatabaseSet,
+    document: SetDocument,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The second task gets the first one's stream; the last to go closes it."""
+    patient = partial(ReceiverSource, heartbeat_s=PATIENT_S)  # a stall loses no connection
+    monkeypatch.setattr(set_stream, "ReceiverSource", patient)
     streams = SetStreams(tmp_path / "relay")
     with streams.attach("a", document, wanted=None) as first:
         with streams.attach("b", document, wanted=None) as second:
