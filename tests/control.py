@@ -39,7 +39,7 @@ from zk.tree import Tree
 QUICK = Pace(first_try_s=0.05, longest_try_s=0.4, steady_s=5.0, report_s=0.1, stop_s=60.0)
 SESSION_TIMEOUT_S = 30.0
 BRIEF_S = (
-    4.0  # of a session that has to find out for itself that nobody answers, or that it is over
+    10.0  # of a session that has to find out for itself that nobody answers, or that it is over
 )
 
 

@@ -1,7 +1,6 @@
 """An ensemble of three: any of its servers may go, the leader too; without a majority tasks go on DEGRADED."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,8 +43,8 @@ def three(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
 
 @pytest.fixture
 def ensemble(three: ZooKeeperEnsemble) -> Ensemble:
-    """Sessions that outlive an election."""
-    return replace(ensemble_of(three.hosts), session_timeout_s=10.0)
+    """Its sessions outlive an election."""
+    return ensemble_of(three.hosts)
 
 
 def _leader(three: ZooKeeperEnsemble) -> ZooKeeperServer | None:
