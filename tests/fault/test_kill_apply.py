@@ -125,7 +125,11 @@ def java(stack: FaultStack, word: str) -> list[int]:
     """The JVMs of the apply driver whose command line has this word."""
     found = []
     for pid in session_members(stack.services["apply"].identity):
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        try:
+            said = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue  # it has ended
+        command = said.decode(errors="replace").split("\0")
         if command[0].endswith("java") and any(word in part for part in command):
             found.append(pid)
     return found

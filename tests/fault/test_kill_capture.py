@@ -9,6 +9,8 @@ from schemas.gtid import Flavour
 from schemas.record import SchemaBook, decode_record
 from tests.fix_stack import FaultStack, on
 
+MARKERS_MAX = 8  # behind the last record: one, and again for each change of the coordinator
+
 
 @on(Flavour.MARIADB)
 @pytest.mark.parametrize("passage", [1, pytest.param(2, marks=pytest.mark.chaos)])
@@ -18,6 +20,7 @@ def test_a_worker_killed_between_the_commits_of_one_large_source_transaction_goe
     """A source transaction of more rows than a Kafka transaction holds is neither repeated nor cut."""
     fault_stack.services["worker"].stop()
     fault_stack.fill(f"large_{passage}", rows=130_000)
+    fault_stack.stack.source.wait_for_replicas()
     for _ in range(passage):
         _die_inside(fault_stack)
     fault_stack.restart("worker")
@@ -38,7 +41,9 @@ def _ends_inside(stack: FaultStack) -> bool:
     """Whether the topic's last record says that a source transaction is open."""
     reader = TopicReader(stack.stack.endpoints.kafka, TOPIC)
     stable = reader.ends().stable
-    last = [found for chunk in reader.chunks(max(stable - 2, 0), stable) for found in chunk][-1]
+    last = [
+        found for chunk in reader.chunks(max(stable - MARKERS_MAX, 0), stable) for found in chunk
+    ][-1]
     reader.close()
     record = decode_record(last.key, last.value, SchemaBook())
     assert isinstance(record, ResolvedRecord)
