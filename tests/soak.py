@@ -19,12 +19,16 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
+from kazoo.handlers.threading import KazooTimeoutError
+
 from deploy.servers.process import ServerProcess, session_members
 from deploy.servers.server import Server
+from millrace.errors import Retryable
 from tests.campaign import IN_A_LANE, POINTS, PROVOCATIONS, victim_of
 from tests.fix_stack import RUNNING_WORDS, FaultStack
 
@@ -221,6 +225,8 @@ class Soak:
             if is_half:
                 self._stop.wait(life.lives_s)
             process.kill()
+            with suppress(Retryable, KazooTimeoutError):  # while ZooKeeper is away nobody needs it
+                self._stack.expire(process)
 
     def _end(self, name: str, process: ServerProcess, life: Life, how: str) -> bool:
         """Kill it, unless something else did; True where only a part of it was."""
