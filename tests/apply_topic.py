@@ -166,7 +166,7 @@ class TopicWriter:
         self._sent = 0
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         for done in self._admin.create_topics([NewTopic(self.topic, 1, 1)]).values():
-            done.result(30)
+            done.result(60)
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "transactional.id": f"test/{self.topic}"}
         )
@@ -188,4 +188,4 @@ class TopicWriter:
     def remove_everything(self) -> None:
         """As retention does."""
         end = TopicPartition(self.topic, 0, -1)
-        self._admin.delete_records([end])[end].result(30)
+        self._admin.delete_records([end])[end].result(60)

@@ -30,8 +30,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 def rig(cluster: KafkaCluster, request: pytest.FixtureRequest) -> Rig:
     """A topic of the test's own, on all brokers."""
     rig = Rig(cluster.bootstrap, topic_named("cluster", request.node.name))
-    rig.limits = replace(rig.limits, publish_timeout_s=8.0, stable_timeout_s=8.0)
     rig.open(7).close()
+    rig.limits = replace(rig.limits, publish_timeout_s=8.0, stable_timeout_s=8.0)
     eventually(lambda: _insync(rig, rig.topic, 0) == 3, timeout_s=60, what="three replicas")
     return rig
 

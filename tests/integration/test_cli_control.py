@@ -246,14 +246,14 @@ def test_a_watched_status_goes_on_behind_a_lost_connection(
     with Door(host, int(port)) as door:
         monkeypatch.setenv("MILLRACE_ZOOKEEPER", f"127.0.0.1:{door.port}")
         with _watched(options, on_terminal=False, stderr=subprocess.STDOUT) as (process, seen):
-            eventually(lambda: b"cluster" in seen, timeout_s=30)
+            eventually(lambda: b"cluster" in seen, timeout_s=120)
             door.is_open = False
             door.cut()
             eventually(lambda: b"MR-4001" in seen)
             door.is_open = True
             eventually(lambda: b"cluster" in seen.rpartition(b"MR-4001")[2])
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=20) == 130
+            assert process.wait(timeout=120) == 130
 
 
 @contextmanager
