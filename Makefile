@@ -3,6 +3,7 @@
 # make test    setup, check, then every test; MYSQLD=PATH runs the MySQL half against a server of yours
 # make demo    setup, then the main job: real servers, a workload, rows arriving, a comparison
 # make bench   figures beside peers, as JSON lines          make chaos   long fault campaigns: what `make test` leaves out
+# a stack whose test failed is kept in $MILLRACE_HOME/failed, the last three
 # make soak    kills by seed: MINUTES=30, SEED=N replays one; its history is kept in $MILLRACE_HOME/soak
 
 SHELL := /bin/bash
