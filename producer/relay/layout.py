@@ -10,9 +10,10 @@
             relay.apart                 if it is there: what the sub-directory in front has and this server lacked
 
 Numbers order names, never text: seq and file numbers grow beyond their padding (``mysql-bin.999999``, ``….1000000``).
-The index and relay.meta repeat what the files say: nobody reads them but people, and what is missing or disagrees is
-written anew at start. relay.before is not: a server that was rebuilt from a backup says it, its files don't. Nor is
-relay.apart: what was lost in a failover can't be told later, when the server gave the same numbers to others.
+The index and relay.meta repeat what the files say: people read them (and ``recovery``, what relay.meta knows to be
+durable), and what is missing or disagrees is written anew at start. relay.before is not: a server that was rebuilt
+from a backup says it, its files don't. Nor is relay.apart: what was lost in a failover can't be told later, when the
+server gave the same numbers to others.
 
 Guarantees: a replaced file is there whole, old or new, after any crash of the process; after a power cut too if it was
 asked to be durable, else it may be one that can't be used. Not done here: binlog contents.

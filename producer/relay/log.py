@@ -9,7 +9,7 @@ transaction, whatever else has been written. The order of steps, and what a cras
 | new file with its magic                  | a file without a head: removed at the next start (``recovery``)      |
 | write of event bytes, whole or in part   | a torn tail: cut back to the last whole transaction                  |
 | fsync (other thread)                     | at most what ``SyncPolicy`` names is gone: fetched again             |
-| relay.meta replaced                      | a hint, never trusted over the file                                  |
+| relay.meta replaced                      | a hint: of what the file has, it names what was durable              |
 | next file: fsync, close, meta, new file  | only the newest file can have a torn tail                             |
 
 A power cut leaves less, never other: a name is durable before bytes are written to the file, a file is durable before
@@ -17,8 +17,8 @@ the next one is begun, and relay.meta names nothing that is not durable. The ind
 where they disagree with the files; on a full disk they may lag behind, and the log opens all the same.
 
 After a failed write or fsync this object is spent: every further write fails, the file is cut back (after a failed
-fsync to what was synced before), and ``RelayLog.open`` walks it anew. Guarantees: bytes are never rewritten in place;
-the lock excludes a second writer. Not done here: the network, purge.
+fsync to what was synced before), and ``RelayLog.open`` walks it anew. Guarantees: bytes never change in place; the
+lock excludes a second writer. Not done here: the network, purge.
 """
 
 import threading

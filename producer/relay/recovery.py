@@ -9,11 +9,15 @@
 | damage further in front                             | cut there; what followed is fetched again                 |
 
 Every byte is checked (CRC-32, gigabytes a second), so nothing rests on relay.meta, which may be older or younger. What
-stands is made durable once: whoever wrote it may have died before.
+stands is made durable once: whoever wrote it may have died before, or have seen an fsync fail and died before the cut.
+The system shows what a failed fsync was for as if it were there, and has forgotten that it must be written. So what
+relay.meta does not name as durable, usually of the last second, is first written again as it is; only where there is no
+room for that (copy-on-write) is it believed, for the log of a full disk opens, so that a purge can make room.
 Guarantees: idempotent; a crash inside it leaves one of the states above. Not done here: closed files, which were
 whole and durable before the next one was begun; who reads one walks it first.
 """
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,10 +26,10 @@ import numpy as np
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.relay import groups
+from producer.relay import groups, layout
 from producer.relay.crc import TABLES
 from producer.relay.event_types import HEADER_BYTES, MAGIC_BYTES
-from producer.relay.files import DISK, Files, fill
+from producer.relay.files import DISK, Files, fill, write_all
 from producer.relay.prelude import read_file_prelude
 from producer.relay.runs import advance_position, new_runs
 from producer.relay.walk import walk_events
@@ -59,6 +63,9 @@ class Walked:
 def recover_file(path: Path, flavour: Flavour, files: Files = DISK) -> Walked | None:
     """Walk ``path`` and cut what is not whole; None when nothing could be kept and the file was removed."""
     walked = walk_file(path, flavour, files)
+    durable_end = _durable_end(path, files)
+    if durable_end > (walked.end if walked is not None else 0):  # what comes there is not durable
+        files.unlink(path.with_name(layout.META_NAME))
     if walked is None:
         log.warning("relay file removed: its head is not whole", file=str(path))
         files.unlink(path)
@@ -75,12 +82,35 @@ def recover_file(path: Path, flavour: Flavour, files: Files = DISK) -> Walked | 
             )
             fault_point(BEFORE_CUT)
             files.truncate(fd, walked.end)
+        _write_again(files, fd, durable_end, walked.end)
         files.sync(fd)
     finally:
         files.close(fd)
     if walked.end < walked.size:
         fault_point(AFTER_CUT)
     return walked
+
+
+def _durable_end(path: Path, files: Files) -> int:
+    """As relay.meta says; 0 when it says nothing of this file."""
+    try:
+        meta = layout.read_meta(path.parent, files)
+    except OSError as error:
+        log.warning("relay.meta can't be read", directory=str(path.parent), error=error)
+        return 0
+    return max(0, meta.binlog_pos) if meta is not None and meta.binlog_name == path.name else 0
+
+
+def _write_again(files: Files, fd: int, begin: int, end: int) -> None:
+    """The same bytes, so that the next fsync is for them."""
+    try:
+        for at in range(begin, end, WINDOW_BYTES):
+            window = memoryview(bytearray(min(WINDOW_BYTES, end - at)))
+            write_all(files, fd, window[: fill(files, fd, window, at)], at)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        log.warning("no room to write the end of a relay file again", begin=begin, end=end)
 
 
 def walk_file(

@@ -176,7 +176,7 @@ def test_any_operation_of_the_disk_may_fail(
                 ), (op, fault, error)
                 told[op.name] += 1
             else:
-                assert not must_tell(record.ops, number, opening=opening), (op, fault)
+                assert not must_tell(record.ops, number, fault, opening=opening), (op, fault)
             assert not disk.open_fds, (op, fault)
             if root.exists():
                 seen = visible(root)
@@ -233,11 +233,17 @@ def is_binlog(path: str) -> bool:
     return path.rpartition("/")[2] in FILES
 
 
-def must_tell(ops: list[Op], number: int, *, opening: int) -> bool:
-    """At once, or at the next write, but for hints at the start; behind the last write the log is only closed."""
+def must_tell(ops: list[Op], number: int, fault: Fault, *, opening: int) -> bool:
+    """At once, or at the next write; behind the last write the log is only closed.
+
+    But for hints at the start, and for room there: a full disk can be opened.
+    """
     last = max(at for at, op in enumerate(ops) if op.name == "write" and is_binlog(op.path))
     hints = next(at for at, op in enumerate(ops) if op.path == layout.INDEX_NAME)
-    return number < hints or opening <= number <= last
+    op = ops[number]
+    is_hint_read = op.path.endswith(layout.META_NAME) and op.name != "unlink"
+    is_for_room = op.name == "write" and fault is not Fault.IO_ERROR
+    return opening <= number <= last or (number < hints and not is_hint_read and not is_for_room)
 
 
 def test_after_a_power_cut_a_prefix_is_left_that_goes_on(memory_path: Path) -> None:
@@ -260,6 +266,68 @@ def test_after_a_failed_fsync_and_a_power_cut_a_prefix_is_left(
     assert disk.has_failed
     Writer(root, FILES, disk).run()
     check_crash_states(memory_path / "cut", disk.ops, begin=disk.fail_at or 0, go_on_every=50)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_after_an_fsync_that_failed_and_could_not_be_cut_back_a_prefix_is_left(
+    memory_path: Path, number: int
+) -> None:
+    """The same where the disk fails on, or the process dies: who opens the file next believes relay.meta alone."""
+    ops = WRITTEN.record(memory_path / "record").ops
+    syncs = [at for at, op in enumerate(ops) if op.name == "sync" and is_binlog(op.path)]
+    root = memory_path / "run"
+    disk = FaultyFiles(root, fail_at=syncs[number + 1], is_lasting=True)
+    error_of(WRITTEN, disk)
+    assert disk.ops[syncs[number + 1]].name == "sync_failed"
+    disk.heal()
+    begin = len(disk.ops)
+    Writer(root, FILES, disk).run()
+    check_crash_states(memory_path / "cut", disk.ops, begin=begin, go_on_every=50)
+
+
+def test_after_an_fsync_that_failed_at_the_start_and_a_power_cut_a_prefix_is_left(
+    memory_path: Path,
+) -> None:
+    """What a killed process had not made durable yet is lost, however right the file looks: it is written again."""
+    record = killed(memory_path / "record")
+    killed_at = len(record.ops)
+    RelayLog.open(record.root, flavour=Flavour.MYSQL, disk=record).close()
+    sync = next(at for at, op in enumerate(record.ops) if at >= killed_at and op.name == "sync")
+    disk = killed(memory_path / "run")
+    disk.fail_at = sync
+    with pytest.raises(Retryable, match="MR-2002"):
+        RelayLog.open(disk.root, flavour=Flavour.MYSQL, disk=disk)
+    assert disk.ops[sync] == Op("sync_failed", f"server-a.000001/{NAMES[1]}")
+    disk.heal()
+    begin = len(disk.ops)
+    Writer(disk.root, FILES, disk).run()
+    check_crash_states(memory_path / "cut", disk.ops, begin=begin, go_on_every=50)
+
+
+def test_relay_meta_claims_no_more_than_a_file_that_was_cut(memory_path: Path) -> None:
+    """Whatever fails of opening it: else what comes there next would be taken for durable."""
+    path = f"server-a.000001/{layout.META_NAME}"
+    claim = f'binlog-name = "{NAMES[1]}"\nbinlog-pos = {WHOLE_TO + 50}\nbinlog-gtid = ""\n'
+    work = Work(
+        lambda disk: RelayLog.open(disk.root, flavour=Flavour.MYSQL, disk=disk).close(),
+        {**LEFT_BY_CRASHES, path: claim.encode()},
+    )
+    for number in range(len(work.record(memory_path / "record").ops)):
+        disk = work.begin(memory_path / f"{number}", fail_at=number)
+        error_of(work, disk)
+        meta = layout.read_meta((disk.root / path).parent)
+        size_bytes = (disk.root / path).with_name(NAMES[1]).stat().st_size
+        assert meta is None or meta.binlog_pos <= size_bytes, disk.ops[number]
+
+
+def killed(root: Path) -> FaultyFiles:
+    """Behind the last source transaction of the second file, which is not durable yet."""
+    disk = FaultyFiles(root)
+    files = {NAMES[0]: FILES[NAMES[0]], NAMES[1]: FILES[NAMES[1]][: ENDS[NAMES[1]][-2]]}
+    relay = RelayLog.open(root, flavour=Flavour.MYSQL, disk=disk)
+    Writer(root, files, disk, is_split=False).go_on(relay)
+    disk.abandon()
+    return disk
 
 
 def check_crash_states(folder: Path, ops: list[Op], *, go_on_every: int, begin: int = 0) -> int:

@@ -172,6 +172,22 @@ def test_without_its_guard_a_failed_fsync_does_harm(
             after_a_failed_sync(memory_path / str(number), number=number)
 
 
+@pytest.mark.usefixtures("one_thread")
+def test_without_writing_again_what_is_not_known_to_be_durable_a_failed_fsync_does_harm(
+    memory_path: Path, monkeypatch: Patch
+) -> None:
+    """One that failed at the start, and one behind which the file could not be cut back."""
+    monkeypatch.setattr(recovery, "_write_again", lambda *_: None)
+    with pytest.raises(AssertionError, match=f"{DAMAGE}|{LIE}"):
+        power.test_after_an_fsync_that_failed_at_the_start_and_a_power_cut_a_prefix_is_left(
+            memory_path / "start"
+        )
+    with pytest.raises(AssertionError, match=f"{DAMAGE}|{LIE}"):
+        power.test_after_an_fsync_that_failed_and_could_not_be_cut_back_a_prefix_is_left(
+            memory_path / "cut", 0
+        )
+
+
 # ---- checksums, the overlap, the cut, the lock -------------------------------------------------------
 
 
