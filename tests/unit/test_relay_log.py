@@ -2,6 +2,8 @@
 
 import os
 import threading
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -301,6 +303,33 @@ def test_nobody_comes_from_a_tail_that_the_next_server_lacked(tmp_path: Path) ->
             relay.close()
             relay = RelayLog.open(root, flavour=Flavour.MYSQL)  # knows it, too
         relay.close()
+
+
+def test_no_file_is_begun_apart_whose_sub_directory_does_not_say_so(tmp_path: Path) -> None:
+    """Whatever operation fails while it is begun: nobody comes into it from the tail in front of it."""
+    begun = 0
+    for fail_at in count():
+        disk = FaultyFiles(tmp_path / str(fail_at))
+        relay = RelayLog.open(disk.root, flavour=Flavour.MYSQL, disk=disk)
+        relay.begin_subdir("server-a")
+        write_file(relay, NAME, BinlogFile().transaction().transaction())
+        disk.fail_at = len(disk.ops) + fail_at
+        with suppress(Retryable):
+            relay.begin_subdir("server-b", lacking=f"{SERVER}:2")
+            write_file(relay, NAME, BinlogFile(first_number=2).transaction())
+        has_failed = disk.has_failed
+        disk.heal()
+        relay.close()
+        relay = RelayLog.open(disk.root, flavour=Flavour.MYSQL)
+        with RelayReader(relay) as reader:
+            is_begun = len(relay.list_files()) == 2
+            begun += is_begun
+            at = reader.seek(parse_gtid_set(Flavour.MYSQL, ""))
+            assert at is None or not is_begun, "it is come to from a lost tail"
+        relay.close()
+        if not has_failed:
+            break
+    assert fail_at > 10 > begun > 0, "each operation failed once, and then none"
 
 
 def test_seek_does_not_cross_a_gap_between_sub_directories(tmp_path: Path) -> None:
