@@ -151,7 +151,7 @@ def test_zeros_take_no_room(stack: Stack) -> None:
     big.write_bytes(b"\0" * 16 * PIECE_BYTES)
     stack.keep(AssertionError())
     kept = (stack.kept[0] / "target/data/undo").stat()
-    assert (kept.st_size, kept.st_blocks) == (16 * PIECE_BYTES, 0)
+    assert kept.st_size == 16 * PIECE_BYTES > 512 * 8 * kept.st_blocks
 
 
 def test_the_last_failures_are_kept_and_each_once(stack: Stack) -> None:
