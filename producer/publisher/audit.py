@@ -79,7 +79,7 @@ class Audit:
             end  # behind the Kafka transaction under way; the last commit's when there is none
         )
         self._shift = 0  # markers more than expected, so far
-        self._found_end: int | None = end  # everything was found up to here; None: not known
+        self._found_end: int | None = end  # what readers see was found up to here; None: not known
         self._commits: deque[Commit] = deque()
         self._is_reading = False
         self._is_stopped = False
@@ -169,7 +169,8 @@ class Audit:
             return
         if record.offset != expected or record.value != commit.mark:
             self._look_further(commit)
-        self._found_end = commit.end + self._shift
+        # somebody else's record may stand in front of the marker, which lands after the commit returned
+        self._found_end = commit.mark_offset + self._shift + 1
         self._compare_end(commit, deadline)
 
     def _look_further(self, commit: Commit) -> None:
@@ -207,7 +208,7 @@ class Audit:
             expected = commit.end + self._shift
             if stable == expected or self._planned_end != commit.end:
                 return
-            if stable > expected and not self._partition.read(expected, stable):
+            if stable > expected and not self._partition.read(expected - 1, stable):
                 self._move(stable - expected)
                 return
             if stable > expected or time.monotonic() > deadline:

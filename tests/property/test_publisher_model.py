@@ -22,7 +22,11 @@ from tests.unit.publisher_model import (
 )
 
 # what a broker and a network may do; a broker that lies (Outcome.ABORTED_OK) is for the audit, not for healing
-HONEST = [outcome for outcome in Outcome if outcome not in (Outcome.ABORTED_OK, Outcome.FOREIGN)]
+HONEST = [
+    outcome
+    for outcome in Outcome
+    if outcome not in (Outcome.ABORTED_OK, Outcome.FOREIGN, Outcome.FOREIGN_INSIDE)
+]
 
 
 class Owners(RuleBasedStateMachine):

@@ -35,6 +35,9 @@ class Outcome(StrEnum):
     )
     LATE_ABORT = "late abort"  # half of the records are aborted by a late request; then an error
     FOREIGN = "foreign"  # OK, and another writer's record stands right behind it
+    FOREIGN_INSIDE = (
+        "foreign inside"  # OK, and another writer's record stands in front of its marker
+    )
     ABORTED_OK = (
         "aborted, said OK"  # what must never happen: the answer is OK and the records are aborted
     )
@@ -177,6 +180,8 @@ class ModelTransactions:
             raise Retryable("MR-3001", "no answer")
         if outcome is Outcome.LOST_BEFORE:
             raise Retryable("MR-3002", "no answer")
+        if outcome is Outcome.FOREIGN_INSIDE:
+            self._topic.entries.append(Entry(b'{"kind": "schema"}', None))
         self._topic.end(
             self._transaction, "aborted" if outcome is Outcome.ABORTED_OK else "committed"
         )

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
+from producer.publisher.audit import Audit
 from producer.publisher.opening import NO_END, TailHint
 from producer.publisher.publisher import Publisher
 from schemas.gtid import Flavour, parse_gtid_set
@@ -140,6 +141,21 @@ def test_a_foreign_record_beside_a_marker_that_came_again_stops_the_task() -> No
     with pytest.raises(Fatal) as raised:
         publish_and_close(publisher, 3)
     assert raised.value.code == "MR-3014"
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_foreign_record_in_front_of_a_marker_stops_the_task(
+    is_followed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was written when the commit had returned and its marker had not landed: no marker that came again."""
+    publisher = opened(topic := ModelTopic())
+    topic.outcomes = [Outcome.FOREIGN_INSIDE]
+    if is_followed:  # by the next commit, before the end is compared
+        monkeypatch.setattr(Audit, "_compare_end", lambda *_: None)
+        publisher.publish(batch_after(publisher.progress, 3))
+    with pytest.raises(Fatal) as raised:
+        publish_and_close(publisher, 3)
+    assert raised.value.code == ("MR-3014" if is_followed else "MR-3015")
 
 
 def test_a_foreign_record_between_commits_stops_the_task() -> None:
