@@ -157,14 +157,15 @@ class Audit:
         deadline = time.monotonic() + self._limits.audit_timeout_s
         record = None
         while record is None and not self._is_stopped:
-            if time.monotonic() > deadline:
-                self._explain_absence(commit)
+            is_late = time.monotonic() > deadline  # this process may have been stopped meanwhile
             expected = commit.mark_offset + self._shift
             record = self._partition.next_record(expected, timeout_s=_LOOK_S)
             if (record is None or record.offset > expected) and self._is_removed(expected):
                 self._found_end = None
                 self._compare_end(commit, deadline)
                 return
+            if record is None and is_late:
+                self._explain_absence(commit)
         if record is None:
             return
         if record.offset != expected or record.value != commit.mark:
@@ -204,6 +205,7 @@ class Audit:
     def _compare_end(self, commit: Commit, deadline: float) -> None:
         """When nothing follows: the stable end is exactly behind the marker."""
         while self._planned_end == commit.end and not self._is_stopped:
+            is_late = time.monotonic() > deadline
             stable = self._partition.stable_end()
             expected = commit.end + self._shift
             if stable == expected or self._planned_end != commit.end:
@@ -211,7 +213,7 @@ class Audit:
             if stable > expected and not self._partition.read(expected - 1, stable):
                 self._move(stable - expected)
                 return
-            if stable > expected or time.monotonic() > deadline:
+            if stable > expected or is_late:
                 if (fenced := self._find_successor()) is not None:
                     raise fenced
                 if stable < expected and (hidden := self._find_hider(stable)) is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -107,6 +108,21 @@ def test_an_abort_that_was_reported_as_a_commit_stops_the_task() -> None:
     with pytest.raises(Fatal) as raised:
         publish_and_close(publisher, 3)
     assert raised.value.code == "MR-3014"
+
+
+def test_a_commit_whose_time_passed_while_nobody_looked_is_looked_for_once_more() -> None:
+    """A worker that was stopped for as long wakes up behind it: what stands is no disagreement."""
+    config = model_config()
+    config = replace(config, limits=replace(config.limits, audit_timeout_s=-1.0))
+    publisher = Publisher.open_with(
+        ModelDriver(topic := ModelTopic()),
+        config,
+        marks=ModelMarks(7),
+        verify_lease=lambda: None,
+        start=START,
+    )
+    publish_and_close(publisher, 3)
+    assert topic.seqs() == [1, 2, 3]
 
 
 def test_an_end_that_is_not_behind_the_marker_stops_the_task() -> None:
