@@ -2,10 +2,13 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pymysql
+from pymysql.constants import ER
 
 from deploy.servers import DatabaseServer
 from millrace.errors import MillraceError
@@ -32,6 +35,27 @@ def login_of(server: DatabaseServer, *, tls: Tls = UNVERIFIED) -> Login:
 def member_of(server: DatabaseServer) -> Member:
     """Its address."""
     return Member(server.host, server.port)
+
+
+def dump_threads(server: DatabaseServer) -> set[int]:
+    """Connection ids of dumps of the service's account, also of one whose reader has just gone."""
+    rows = server.execute("SHOW PROCESSLIST")
+    ours = (row for row in rows if row[1] == server.user and "Binlog Dump" in str(row[4]))
+    return {int(str(row[0])) for row in ours}
+
+
+def kill_dumps(server: DatabaseServer, *, but: Collection[int] = ()) -> set[int]:
+    """End them; those that did not end by themselves meanwhile."""
+    killed = set()
+    for thread in dump_threads(server).difference(but):
+        try:
+            server.execute(f"KILL {thread}")
+        except pymysql.Error as error:
+            if error.args[0] != ER.NO_SUCH_THREAD:
+                raise
+        else:
+            killed.add(thread)
+    return killed
 
 
 @dataclass

@@ -259,7 +259,7 @@ def test_a_stop_does_not_wait_for_a_row_that_somebody_has_locked(
         run.until(stop)
         ending = threading.Thread(target=run.end)
         ending.start()
-        ending.join(30)
+        ending.join(120)
         is_over = not ending.is_alive()
         other.rollback()
         ending.join()

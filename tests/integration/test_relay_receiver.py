@@ -25,7 +25,9 @@ from tests.relay import (
     CuttingProxy,
     Reception,
     assert_identical,
+    dump_threads,
     flush_and_wait,
+    kill_dumps,
     member_of,
     position_of,
     read_everything,
@@ -101,17 +103,15 @@ def test_a_dump_that_the_server_kills_is_resumed(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
     """KILL of the dump thread while rows arrive: the same files in the end, in one sub-directory."""
-    killed: set[int] = set()
     server = source_set.primary
     server.execute(f"CREATE DATABASE {database}")
     server.execute(f"CREATE TABLE {database}.k (id INT PRIMARY KEY AUTO_INCREMENT, a VARCHAR(300))")
+    others, killed = dump_threads(server), set[int]()  # the test before has others
     with receiving(server, tmp_path / "relay") as reception:
         for _ in range(4):
             reception.wait_for(server)
-            eventually(lambda: set(dump_threads(server)) - killed, what="a dump that lives")
-            for thread in set(dump_threads(server)) - killed:
-                server.execute(f"KILL {thread}")
-                killed.add(thread)
+            eventually(lambda: dump_threads(server) - killed - others, what="a dump that lives")
+            killed.update(kill_dumps(server, but=killed | others))
             for _ in range(20):
                 server.execute(f"INSERT INTO {database}.k (a) VALUES (REPEAT('k', 300))")
         reception.wait_for(server)
@@ -399,8 +399,7 @@ def test_a_tail_that_is_lost_under_way_ends_the_stream(
             last_group_at=0,
             runs=new_runs()[:0],
         )
-        for thread in dump_threads(server):
-            server.execute(f"KILL {thread}")
+        kill_dumps(server)
 
         def subdirs() -> int:
             return len(layout.list_subdirs(tmp_path / "relay"))
@@ -456,10 +455,3 @@ def wait_for_bytes(
         return proxy.connections >= connections and figures.received_bytes > received
 
     eventually(has_come, what=f"bytes on connection {connections}")
-
-
-def dump_threads(server: DatabaseServer) -> list[int]:
-    """Connection ids of dumps of the service's account."""
-    rows = server.execute("SHOW PROCESSLIST")
-    ours = (row for row in rows if row[1] == server.user and "Binlog Dump" in str(row[4]))
-    return [int(str(row[0])) for row in ours]

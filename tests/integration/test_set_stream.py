@@ -23,7 +23,7 @@ from schemas.progress import Progress
 from tests.binlog_session import session
 from tests.capture_rig import MemoryCapture
 from tests.fix_servers import FLAVOURS, NewServer
-from tests.relay import UNVERIFIED, member_of, position_of, read_everything
+from tests.relay import UNVERIFIED, kill_dumps, member_of, position_of, read_everything
 from tests.waiting import eventually
 
 PATIENT_S = 10.0
@@ -268,22 +268,12 @@ def test_relay_files_are_purged_by_hand_up_to_what_is_published(
         (stream.relay.root / "purge.request").write_text("{garbage")
         stream.purge_now_and_then()
         before_it = stream.status().connects
-        _end_dump(source_set)
+        kill_dumps(source_set.primary)
         eventually(lambda: stream.status().connects > before_it, what="a second connection")
         source_set.execute("FLUSH BINARY LOGS")
         eventually(lambda: len(stream.relay.list_files()) > len(names) - 3, what="a file more")
         assert {subdir for subdir, _ in stream.relay.list_files()} == {files[0][0]}
         assert [name for _, name in stream.relay.list_files()][: len(names) - 3] == names[3:]
-
-
-def _end_dump(source_set: DatabaseSet) -> None:
-    """The connection that a dump of ours goes over."""
-    found = source_set.execute(
-        "SELECT ID FROM information_schema.PROCESSLIST"
-        f" WHERE COMMAND LIKE 'Binlog Dump%' AND USER = '{source_set.user}'"
-    )
-    for (number,) in found:
-        source_set.execute(f"KILL {number}")
 
 
 def test_a_relay_file_that_goes_away_makes_all_open_the_log_anew(

@@ -218,10 +218,10 @@ def test_a_block_stands_in_the_tree_before_the_lease_goes(stage: Stage) -> None:
         raise Fatal("MR-5010", "a row is not there", key="7", seq=9, gtid="0-1-9")
 
     stage.scheduler()
-    session = stage.new_session()
-    with supervised(session, stage.tree, ScriptedRunner(script), pace=replace(QUICK, report_s=1.0)):
+    session, runner = stage.new_session(), ScriptedRunner(script)
+    with supervised(session, stage.tree, runner, pace=replace(QUICK, report_s=1.0)):
         stage.store.create_task(a_capture())
-        eventually(lambda: stage.session.get(stage.tree.owner("shop-capture")) is not None)
+        eventually(lambda: runner.ends)
         eventually(lambda: stage.session.get(stage.tree.owner("shop-capture")) is None)
         assert stage.report("shop-capture").state is TaskState.BLOCKED
         assert stage.report("shop-capture").why == "a row is not there (key=7, seq=9, gtid=0-1-9)"
@@ -391,7 +391,7 @@ def test_a_task_created_again_while_its_former_self_ends_has_none_of_its_progres
             stage.store.delete(task.name)
             stage.store.create_task(task)
             stage.store.pause(task.name, by="ann")
-            assert asked.wait(30)
+            assert asked.wait(60)
         finally:
             may_end.set()
         eventually(lambda: task.name not in supervisor.reports(), what="the former one is dropped")
