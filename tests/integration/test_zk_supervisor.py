@@ -219,7 +219,7 @@ def test_a_block_stands_in_the_tree_before_the_lease_goes(stage: Stage) -> None:
 
     stage.scheduler()
     session, runner = stage.new_session(), ScriptedRunner(script)
-    with supervised(session, stage.tree, runner, pace=replace(QUICK, report_s=1.0)):
+    with supervised(session, stage.tree, runner, pace=replace(QUICK, report_s=3.0)):
         stage.store.create_task(a_capture())
         eventually(lambda: runner.ends)
         eventually(lambda: stage.session.get(stage.tree.owner("shop-capture")) is None)
