@@ -34,7 +34,7 @@ class BadLine(Proxy):
     """A proxy to a server on loopback."""
 
     def __init__(self, server: DatabaseServer) -> None:
-        self.lost = 0
+        self.lost: list[Loss] = []
         self._next: Loss | None = None
         super().__init__(server.host, server.port)
         self.endpoint: Endpoint = replace(endpoint_of(server), port=self.port)
@@ -46,9 +46,10 @@ class BadLine(Proxy):
     def carry(self, source: socket.socket, target: socket.socket, *, is_answer: bool) -> None:
         """Until it is lost."""
         while chunk := source.recv(CHUNK_BYTES):
-            if self._next is (Loss.ANSWER if is_answer else Loss.REQUEST):
+            kind = Loss.ANSWER if is_answer else Loss.REQUEST
+            if self._next is kind:
                 self._next = None
-                self.lost += 1
+                self.lost.append(kind)
                 return
             target.sendall(chunk)
 
