@@ -21,6 +21,7 @@ from millrace import log
 from schemas.documents import TaskDocument, TaskKind
 from schemas.status import TaskReport, TaskState
 from tests.control import QUICK
+from tests.waiting import is_stopped
 from zk.ensemble import Ensemble
 from zk.runner import HeldLease, Report
 from zk.worker import run_scheduler, run_worker
@@ -83,6 +84,10 @@ class ControlProcess:
     def send(self, number: signal.Signals) -> None:
         """A signal."""
         self.process.send_signal(number)
+
+    def is_stopped(self) -> bool:
+        """Whether SIGSTOP has come."""
+        return is_stopped(self.process.pid)
 
     def end(self) -> int:
         """SIGTERM, and its exit code."""

@@ -35,7 +35,7 @@ from schemas.status import TaskReport, TaskState
 from tests.control import end_session
 from tests.fix_servers import FLAVOURS
 from tests.keeping import keep
-from tests.waiting import eventually
+from tests.waiting import eventually, is_stopped
 from zk.election import leader_of
 from zk.session import Session
 from zk.tree import Tree
@@ -370,14 +370,7 @@ class FaultStack:
 
 def stopped_in(process: ServerProcess) -> tuple[int, ...]:
     """The processes of its session that are stopped."""
-    return tuple(pid for pid in session_members(process.identity) if _is_stopped(pid))
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except OSError:
-        return False
+    return tuple(pid for pid in session_members(process.identity) if is_stopped(pid))
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from deploy.servers import DatabaseServer
 
@@ -18,6 +19,14 @@ def eventually(
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout_s:.0f} s: {what or claim}")
         time.sleep(every_s)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether SIGSTOP has come to a process, and no SIGCONT behind it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
 
 
 def is_locked_out(server: DatabaseServer) -> bool:

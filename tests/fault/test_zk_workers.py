@@ -113,6 +113,34 @@ def test_a_frozen_worker_is_succeeded_and_stops_when_it_thaws(
     assert new.lines() == [f"start t0 {new.epochs('t0')[0]}"]
 
 
+def test_a_worker_frozen_past_its_session_timeout_is_succeeded_and_does_nothing_more(
+    session: Session, ensemble: Ensemble, launch: Launch
+) -> None:
+    """Nobody ends its session by force: the ensemble does, by the clock. After SIGCONT the old one joins its runner,
+    is a worker again in another session, and neither starts the task nor disturbs its successor."""
+    tree = ensemble.tree
+    _tasks(session, ensemble, 1)
+    old = launch("worker", "w1", MILLRACE_ZOOKEEPER_TIMEOUT_S=str(BRIEF_S))
+    with scheduled(session, tree):
+        eventually(lambda: old.epochs("t0"))
+        old.send(signal.SIGSTOP)
+        eventually(old.is_stopped)
+        started = old.epochs("t0")
+        new = launch("worker", "w2")
+        eventually(lambda: session.get(tree.worker("w1")) is None, timeout_s=120)
+        eventually(lambda: new.epochs("t0"), timeout_s=120)
+        owner = session.get(tree.owner("t0"))
+        assert new.epochs("t0")[0] > started[-1]
+        old.send(signal.SIGCONT)
+        eventually(lambda: old.lines()[-1] == f"end t0 {started[-1]}", timeout_s=120)
+        eventually(lambda: session.get(tree.worker("w1")) is not None, timeout_s=120)
+        assert old.end() == 0
+        eventually(_run(session, ensemble, 1))
+        assert session.get(tree.owner("t0")) == owner
+    assert old.epochs("t0") == started
+    assert new.lines() == [f"start t0 {new.epochs('t0')[0]}"]
+
+
 def test_an_ended_worker_gives_its_tasks_up_at_once(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
