@@ -1,8 +1,9 @@
 """Real servers as fixtures. A server that can't be started fails the test; none is skipped silently.
 
 Session scope, shared (make databases and topics of your own in them): ``source_set``, ``target_server`` (each flavour
-in turn), ``mariadb_server``, ``mysql_server``, ``kafka``, ``zookeeper``, ``registry``, ``mysqlbinlog``. To break
-servers, make your own with ``new_set``, ``new_server``, ``new_kafka``, ``new_zookeeper``: they end with the test.
+in turn), ``single_server`` (MySQL's turn comes in chaos), ``mariadb_server``, ``mysql_server``, ``kafka``,
+``zookeeper``, ``registry``, ``mysqlbinlog``. To break servers, make your own with ``new_set``, ``new_server``,
+``new_kafka``, ``new_zookeeper``: they end with the test.
 
 Where there is no MySQL, its half of the tests is left out and the run says so, first and last.
 """
@@ -73,6 +74,20 @@ def mariadb_server(servers_folder: Path) -> Iterator[DatabaseServer]:
 def mysql_server(servers_folder: Path) -> Iterator[DatabaseServer]:
     """A single MySQL; ``user`` may do everything."""
     yield from _single(Flavour.MYSQL, servers_folder / "mysql", server_id=202)
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(each, marks=() if each is Flavour.MARIADB else pytest.mark.chaos)
+        for each in FLAVOURS
+    ],
+    ids=str,
+)
+def single_server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """``mariadb_server``; with ``--chaos`` ``mysql_server``, too."""
+    server: DatabaseServer = request.getfixturevalue(f"{request.param}_server")
+    return server
 
 
 @pytest.fixture(scope="session")
