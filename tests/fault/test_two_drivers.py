@@ -3,9 +3,8 @@
 Two workers with a session each, on one Spark driver: it is no part of the fence.
 """
 
-import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
@@ -13,10 +12,9 @@ from consumer.apply import ApplyRunner
 from consumer.spark import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fenced
-from schemas.documents import ApplyTask, TaskKind, TopicAddress
+from schemas.documents import TaskKind
 from schemas.status import TaskReport, TaskState
-from tests.apply_tables import integer, table
-from tests.apply_topic import RecordStream, TopicWriter
+from tests.apply_bag import Bag
 from tests.capture_cluster import Witness
 from tests.control import BRIEF_S, end_session_at, scheduled, supervised
 from tests.fix_spark import OneSet
@@ -30,60 +28,11 @@ from zk.view import read_cluster, views
 pytestmark = pytest.mark.usefixtures("target_password")
 
 
-@dataclass
-class Bag:
-    """A topic that fills a table without a key, in which a repetition would show; the task has its name."""
-
-    kafka: KafkaServer
-    target: DatabaseServer
-    name: str = field(default_factory=lambda: f"bag_{uuid.uuid4().hex[:8]}")
-    published: int = 0
-
-    def __post_init__(self) -> None:
-        self._table = table(self.name, "bag", integer("n"), key=())
-        self._stream = RecordStream()
-        self.target.execute(f"CREATE DATABASE {self.name}")
-        self.target.execute(f"CREATE TABLE {self.name}.bag (n INT)")
-        self._writer = TopicWriter(self.kafka.bootstrap, self._stream)
-
-    def task(self) -> ApplyTask:
-        """Reads the topic, writes the table."""
-        address = TopicAddress(topic=self._writer.topic, bootstrap=self.kafka.bootstrap)
-        return ApplyTask(name=self.name, source=address, target="target")
-
-    def publish(self, rows: int = 50) -> None:
-        """So many rows more, one source transaction each."""
-        for _ in range(rows):
-            self.published += 1
-            self._stream.insert(self._table, {"n": self.published})
-            self._stream.commit()
-        self._writer.publish()
-
-    def wait_applied(self) -> None:
-        """Until the target has as many rows as were published; then they are the same."""
-        ask = f"SELECT COUNT(*) FROM {self.name}.bag"
-        eventually(
-            lambda: self.target.execute(ask) >= [(self.published,)],
-            timeout_s=120,
-            every_s=0.1,
-            what=f"{self.published} rows applied",
-        )
-        found = self.target.execute(f"SELECT n FROM {self.name}.bag ORDER BY n")
-        assert found == [(n,) for n in range(1, self.published + 1)]
-
-    def fence(self) -> tuple[int, int]:
-        """Epoch and run in the target's fence row."""
-        ask = "SELECT epoch, run FROM millrace.fence WHERE task = %s"
-        (row,) = self.target.execute(ask, (self.name,))
-        return int(str(row[0])), int(str(row[1]))
-
-
 @pytest.fixture
-def bag(kafka: KafkaServer, mariadb_server: DatabaseServer) -> Iterator[Bag]:
+def bag(kafka: KafkaServer, target_server: DatabaseServer) -> Iterator[Bag]:
     """Gone from the target at the end."""
-    made = Bag(kafka, mariadb_server)
-    yield made
-    mariadb_server.execute(f"DROP DATABASE {made.name}")
+    with Bag(kafka, target_server) as made:
+        yield made
 
 
 @pytest.fixture
