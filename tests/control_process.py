@@ -1,9 +1,10 @@
 """A worker or scheduler as a process of its own, to be killed, stopped and continued.
 
     python -m tests.control_process worker NAME JOURNAL     a capture worker whose runner moves nothing
+    python -m tests.control_process apply NAME              an apply worker that moves rows, without Spark
     python -m tests.control_process scheduler NAME
 
-The runner writes a line to the journal (one ``write`` each) when it starts, ends, and sees its lease lost:
+The first one's runner writes a line to the journal (one ``write`` each) when it starts, ends, and sees its lease lost:
 ``start TASK EPOCH``, ``end TASK EPOCH``. ``MILLRACE_TEST_STUCK=1`` makes it ignore its stop, which is soon told then.
 """
 
@@ -51,11 +52,15 @@ class JournalRunner:
 
 
 def main(arguments: list[str]) -> int:
-    """One of the two; its exit code."""
+    """One of them; its exit code."""
     log.configure(json=True, level="info")
     what, name, *rest = arguments
     if what == "scheduler":
         return run_scheduler(name=name)
+    if what == "apply":
+        from tests.apply_reader import runner_without_spark
+
+        return run_worker(TaskKind.APPLY, runner_without_spark, name=name, pace=QUICK)
     runner = JournalRunner(Path(rest[0]))
     pace = replace(QUICK, stop_s=1.0) if _is_stuck() else QUICK
     return run_worker(TaskKind.CAPTURE, lambda _store: runner, name=name, pace=pace)

@@ -1,4 +1,7 @@
-"""Three workers, six real tasks under load: who dies takes only its own along, read from the fences in the topics."""
+"""Three workers, six real tasks under load: who dies takes only its own along, read from the fences that stand.
+
+Capture's stand in the topics, apply's in the target.
+"""
 
 import signal
 from collections import Counter
@@ -9,13 +12,18 @@ from pathlib import Path
 import pytest
 
 from deploy.servers import DatabaseServer, KafkaServer
-from tests.capture_cluster import CaptureCluster, Fence
-from tests.control import end_session_at
+from schemas.documents import TaskKind
+from tests.apply_bag import Bag
+from tests.apply_reader import runner_without_spark
+from tests.capture_cluster import CaptureCluster, Fence, Witness
+from tests.control import end_session_at, supervised
 from tests.control_process import launched
+from tests.fix_spark import OneSet
 from tests.waiting import eventually
 from zk.election import leader_of
 from zk.ensemble import Ensemble
 from zk.session import Session
+from zk.store import Store
 from zk.view import read_cluster
 
 WRITE_EVERY_S = 0.05  # six sources on one server
@@ -31,31 +39,20 @@ def cluster(
 
 
 def test_a_scheduler_killed_between_two_assignments_moves_no_task_and_a_killed_worker_only_its_own(
-    cluster: CaptureCluster, mariadb_server: DatabaseServer, tmp_path: Path
+    cluster: CaptureCluster, single_server: DatabaseServer, tmp_path: Path
 ) -> None:
     """The first leader dies when two of six tasks are assigned; the second completes the plan, two tasks a worker.
     Then a worker dies: its two go to the others, one each; four tasks have one owner in their whole life."""
     ensemble = cluster.ensemble
     for _ in range(6):
-        cluster.add_source(mariadb_server, every_s=WRITE_EVERY_S)
+        cluster.add_source(single_server, every_s=WRITE_EVERY_S)
     with ExitStack() as stack:
         enter = stack.enter_context
         session = enter(ensemble.session())
         cluster.create(session)
         doomed = enter(cluster.worker_process("c"))
         others = [enter(cluster.worker(enter(ensemble.session()), name)) for name in "ab"]
-        eventually(lambda: len(_workers(session, ensemble)) == 3)
-
-        armed = {"MILLRACE_FAULT": "zk.scheduler.between_commits:kill@2"}
-        first = enter(
-            launched(ensemble, "scheduler", name="s1", folder=tmp_path, environment=armed)
-        )
-        assert first.process.wait(timeout=120) == -signal.SIGKILL
-        early = dict(read_cluster(session, ensemble.tree).assigned)
-        assert len(early) == 2
-        end_session_at(ensemble, session, ensemble.tree.leader)
-        enter(launched(ensemble, "scheduler", name="s2", folder=tmp_path))
-        eventually(lambda: leader_of(session, ensemble.tree) == "s2")
+        early = _planned_by_two(ensemble, session, tmp_path, stack)
 
         cluster.run_all(session)
         before = dict(read_cluster(session, ensemble.tree).assigned)
@@ -88,5 +85,74 @@ def test_a_scheduler_killed_between_two_assignments_moves_no_task_and_a_killed_w
         cluster.assert_whole()
 
 
-def _workers(session: Session, ensemble: Ensemble) -> tuple[str, ...]:
-    return session.children(ensemble.tree.folder("workers"))
+@pytest.mark.usefixtures("target_password")
+def test_of_apply_tasks_too_a_killed_scheduler_moves_none_and_a_killed_worker_only_its_own(
+    ensemble: Ensemble, kafka: KafkaServer, single_server: DatabaseServer, tmp_path: Path
+) -> None:
+    """As above. The worker dies with rows on their way: each stands once; the fences of four tasks were raised once in
+    their whole life, those of its two once more."""
+    tree = ensemble.tree
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        bags = [enter(Bag(kafka, single_server)) for _ in range(6)]
+        session = enter(ensemble.session())
+        store = Store(session, tree)
+        store.create_set(OneSet(single_server).set_document("target"))
+        for bag in bags:
+            store.create_task(bag.task())
+            bag.publish(20)
+        doomed = enter(launched(ensemble, "apply", name="c", folder=tmp_path))
+        others = []
+        for name in "ab":
+            own = enter(ensemble.session())
+            witness = Witness(runner_without_spark(Store(own, tree)), own)
+            enter(supervised(own, tree, witness, name=name, kind=TaskKind.APPLY))
+            others.append(witness)
+        early = _planned_by_two(ensemble, session, tmp_path, stack)
+
+        for bag in bags:
+            bag.wait_applied()
+        before = dict(read_cluster(session, tree).assigned)
+        assert Counter(before.values()) == {"a": 2, "b": 2, "c": 2}
+        assert before.items() >= early.items()
+        fences = {bag.name: bag.fence() for bag in bags}
+        assert {run for _, run in fences.values()} == {1}
+
+        for bag in bags:
+            bag.publish(200)
+        doomed.send(signal.SIGKILL)
+        doomed.process.wait()
+        end_session_at(ensemble, session, tree.worker("c"))
+        eventually(lambda: all(len(witness.starts) == 3 for witness in others))
+        for bag in bags:
+            bag.wait_applied()
+        for bag in bags:
+            epoch, run = fences[bag.name]
+            if before[bag.name] == "c":
+                assert bag.fence()[0] > epoch
+                assert bag.fence()[1] == run + 1
+            else:
+                assert bag.fence() == (epoch, run)
+        after = dict(read_cluster(session, tree).assigned)
+        assert after.items() >= {name: by for name, by in before.items() if by != "c"}.items()
+        assert {after[name] for name, by in before.items() if by == "c"} == {"a", "b"}
+        assert [witness.ends for witness in others] == [[], []]
+
+
+def _planned_by_two(
+    ensemble: Ensemble, session: Session, folder: Path, stack: ExitStack
+) -> dict[str, str]:
+    """Three workers are there; a leader dies when two tasks are assigned, and another leads. What the first said."""
+    tree = ensemble.tree
+    eventually(lambda: len(session.children(tree.folder("workers"))) == 3, timeout_s=120)
+    armed = {"MILLRACE_FAULT": "zk.scheduler.between_commits:kill@2"}
+    first = stack.enter_context(
+        launched(ensemble, "scheduler", name="s1", folder=folder, environment=armed)
+    )
+    assert first.process.wait(timeout=120) == -signal.SIGKILL
+    early = dict(read_cluster(session, tree).assigned)
+    assert len(early) == 2
+    end_session_at(ensemble, session, tree.leader)
+    stack.enter_context(launched(ensemble, "scheduler", name="s2", folder=folder))
+    eventually(lambda: leader_of(session, tree) == "s2")
+    return early
