@@ -40,6 +40,7 @@ from schemas.gtid import Flavour
 from schemas.sql_tokens import SqlMode
 from schemas.statement import APPLIED_KINDS, RECORDED_KINDS, Kind, Statement, classify
 
+BEFORE_INTENT = register("apply.ddl_before_intent")
 AFTER_INTENT = register("apply.ddl_after_intent")
 AFTER_EXECUTE = register("apply.ddl_after_execute")
 
@@ -129,6 +130,7 @@ def _once(
     now = read_state(session, statement)
     told = str(found[0][1]) if found else ""
     if not found or told == REFUSED:
+        fault_point(BEFORE_INTENT)
         _intend(session, owner, record, now)
         decision = EXECUTE if _is_understood(statement) else UNDECIDED
     else:

@@ -224,6 +224,7 @@ PROVOCATIONS = {
     "apply.after_lane_commit": Provocation(after=_fill),
     "apply.before_mark": Provocation(after=_fill),
     "apply.after_mark": Provocation(after=_fill),
+    "apply.ddl_before_intent": Provocation(after=_fill),
     "apply.ddl_after_intent": Provocation(after=_fill),
     "apply.ddl_after_execute": Provocation(after=_fill),
 }

@@ -3,152 +3,65 @@
 The oracle is a database in which the same statements were executed in turn, by hand.
 """
 
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from consumer import ddl
-from consumer.target.connection import TargetConnection
 from deploy.servers import DatabaseServer
 from millrace.errors import MillraceError, Retryable
-from schemas.control import DdlRecord
 from schemas.gtid import Flavour
-from schemas.statement import Statement
 from tests.apply_faults import BadLine, Supervised
 from tests.apply_local import apply_task, endpoint_of
-from tests.apply_tables import integer, table
 from tests.apply_topic import RecordStream
+from tests.fault.ddl_process import INSERT, script_for
 from tests.fix_servers import FLAVOURS, NewServer
 from tests.waiting import eventually
 
-BOTH = [
-    "CREATE TABLE a (id INT PRIMARY KEY, v INT) AUTO_INCREMENT=7",
-    "INSERT",
-    "CREATE TABLE b LIKE a",
-    "CREATE TABLE IF NOT EXISTS a (other INT)",
-    "RENAME TABLE a TO x, b TO a, x TO b",
-    "ALTER TABLE b ADD COLUMN s VARCHAR(9) DEFAULT 'x', ADD INDEX (v)",
-    "ALTER TABLE b ADD INDEX (v)",
-    "ALTER TABLE b CHANGE s t VARCHAR(30), DEFAULT CHARSET latin1",
-    "CREATE UNIQUE INDEX u ON b (id, v)",
-    "DROP INDEX v ON b",
-    "ALTER TABLE b RENAME TO c, COMMENT 'was b'",
-    "ALTER TABLE a ADD FOREIGN KEY f (v) REFERENCES c (id)",
-    "ALTER TABLE c ENGINE=InnoDB",
-    "CREATE TABLE p (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (9))",
-    "ALTER TABLE p ADD PARTITION (PARTITION p1 VALUES LESS THAN (99))",
-    "CREATE TABLE q (id INT PRIMARY KEY)",
-    "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE q",
-    "ALTER TABLE p TRUNCATE PARTITION p1",
-    "TRUNCATE TABLE a",
-    "DROP TABLE p, q",
-    "DROP TABLE IF EXISTS nowhere",
-    "CREATE DATABASE {name}_2 DEFAULT CHARSET latin1",
-    "RENAME TABLE a TO {name}_2.a",
-    "ALTER DATABASE {name}_2 DEFAULT CHARSET utf8mb4",
-    "CREATE TABLE {name}_2.`d e` (id INT)",
-    "DROP DATABASE {name}_2",
-]
-ONLY = {
-    Flavour.MARIADB: ["CREATE OR REPLACE TABLE c (id INT PRIMARY KEY, n INT)"],
-    Flavour.MYSQL: ["ALTER TABLE c RENAME COLUMN t TO w", "ALTER TABLE c ALTER INDEX u INVISIBLE"],
-}
 REPEATABLE = (
     "IF NOT EXISTS",
     "IF EXISTS",
 )  # their state tells nothing, and a repetition changes nothing
-POINTS = ("before its intent", ddl.AFTER_INTENT, ddl.AFTER_EXECUTE)
-SOON = [
-    (Flavour.MARIADB, ddl.AFTER_EXECUTE),
-    (Flavour.MYSQL, ddl.AFTER_INTENT),
-]  # the others are chaos
-
+POINTS = (ddl.BEFORE_INTENT, ddl.AFTER_INTENT, ddl.AFTER_EXECUTE)
+_ROOT = Path(__file__).parents[2]
 _names = count(1)
 
 
-class _KilledError(Exception):
-    """Stands for kill -9."""
-
-
-@dataclass
-class _Death:
-    """Dies once a statement at one point; counts executions."""
-
-    point: str
-    patch: pytest.MonkeyPatch
-
-    def __post_init__(self) -> None:
-        self.executed: Counter[int] = Counter()
-        self._died: set[int] = set()
-        self._seq = 0
-        execute, intend = ddl._execute, ddl._intend
-
-        def intending(
-            session: TargetConnection, owner: object, record: DdlRecord, state: object
-        ) -> None:
-            self._seq = record.source.seq
-            self("before its intent")
-            intend(session, owner, record, state)  # type: ignore[arg-type]
-
-        def executing(session: TargetConnection, record: DdlRecord, statement: Statement) -> None:
-            self.executed[record.source.seq] += 1
-            execute(session, record, statement)
-
-        self.patch.setattr(ddl, "_intend", intending)
-        self.patch.setattr(ddl, "_execute", executing)
-        self.patch.setattr(ddl, "fault_point", self)
-
-    def __call__(self, point: str) -> None:
-        if point == self.point and self._seq not in self._died:
-            self._died.add(self._seq)
-            raise _KilledError
-
-
 @pytest.mark.parametrize(
-    ("flavour", "point"),
+    "points",
     [
-        pytest.param(flavour, point, marks=[] if (flavour, point) in SOON else pytest.mark.chaos)
-        for flavour in FLAVOURS
-        for point in POINTS
+        pytest.param(POINTS, id="each"),
+        *(pytest.param((point,), id=point, marks=pytest.mark.chaos) for point in POINTS),
     ],
 )
+@pytest.mark.parametrize("flavour", FLAVOURS)
 def test_ddl_of_every_kind_is_executed_once_wherever_the_driver_dies(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, flavour: Flavour, point: str
+    request: pytest.FixtureRequest, flavour: Flavour, points: tuple[str, ...]
 ) -> None:
-    """Each statement's run is killed at the point; the next finds out by the state of what the statement names."""
+    """A process dies by SIGKILL at each point of each statement; the next finds out by the state of what it names."""
     server: DatabaseServer = request.getfixturevalue(f"{flavour}_server")
-    name = f"kinds{next(_names)}"
-    stream, script = RecordStream(flavour=flavour), [*BOTH, *ONLY[flavour]]
-    made = table(name, "a", integer("id"), integer("v"))
-    stream.ddl(f"CREATE DATABASE {name}")
-    for sql in script:
-        if sql == "INSERT":
-            stream.insert(made, {"id": 1, "v": 1})
-            stream.commit()
-        else:
-            stream.ddl(sql.format(name=name), database=name)
-    death = _Death(point, monkeypatch)
-    task = Supervised(endpoint_of(server), apply_task(name), stream)
-    deaths = 0
-    while True:
-        try:
-            task.run()
-            break
-        except _KilledError:
-            deaths += 1
-    assert deaths == len(script)  # one line is a row, and there is the database
+    name, script = f"kinds{next(_names)}", script_for(flavour)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fault.ddl_process", str(server.port), name, flavour, *points],
+        cwd=_ROOT,
+        capture_output=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    executed = Counter(map(int, done.stdout.split()))
     harmless = {
         2 + number for number, sql in enumerate(script) if any(word in sql for word in REPEATABLE)
     }
-    wrong = {
-        seq: times for seq, times in death.executed.items() if times != 1 and seq not in harmless
-    }
+    wrong = {seq: times for seq, times in executed.items() if times != 1 and seq not in harmless}
     assert wrong == {}
-    assert len(death.executed) == len(script)
+    assert len(executed) == len(script)  # one line is a row, and there is the database
     assert _tables(server, name) == _by_hand(server, name, script)
 
 
@@ -156,7 +69,7 @@ def _by_hand(server: DatabaseServer, name: str, script: list[str]) -> dict[str, 
     hand = f"{name}_hand"
     server.execute(f"CREATE DATABASE {hand}")
     for sql in script:
-        text = "INSERT INTO a VALUES (1, 1)" if sql == "INSERT" else sql.format(name=hand)
+        text = "INSERT INTO a VALUES (1, 1)" if sql == INSERT else sql.format(name=hand)
         server.execute(text, db=hand)
     return _tables(server, hand)
 
