@@ -1,18 +1,21 @@
 """The register of provoked errors at work: a test that says it provokes a code must make the product raise it.
 
-While a test of ``PROVOCATIONS`` runs, every error that is made outside of ``tests/`` is noted by its code. At the end
+While a test of ``PROVOCATIONS`` runs, every error, and every finding about a member of a source set, that is made
+outside of ``tests/`` is noted by its code. At the end
 of a session the codes of each such test that ran (with all its parameters) must be among the noted ones.
 """
 
 import sys
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from millrace.errors import MillraceError
-from tests.provocations import PROVOCATIONS, TOLD_OF_A_MEMBER
+from producer.source.preflight import Finding
+from tests.provocations import PROVOCATIONS
 
 _made: defaultdict[str, set[str]] = defaultdict(set)  # by test
 _failed: set[str] = set()
@@ -25,7 +28,7 @@ def missed(made: dict[str, set[str]]) -> list[str]:
     return [
         f"{code} {test}"
         for code, test in PROVOCATIONS.items()
-        if test in made and code not in made[test] and code not in TOLD_OF_A_MEMBER
+        if test in made and code not in made[test]
     ]
 
 
@@ -36,20 +39,25 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     if test not in _WATCHED:
         yield
         return
-    made, real = _made[test], MillraceError.__init__
+    with _noted(MillraceError, _made[test]), _noted(Finding, _made[test]):
+        outcome = yield
+    if outcome.excinfo is not None:
+        _failed.add(test)
 
-    def noting(self: MillraceError, code: str, *args: Any, **kwargs: Any) -> None:
+
+@contextmanager
+def _noted(kind: type, made: set[str]) -> Iterator[None]:
+    """Inside the block the code of each one that the product makes is put into ``made``."""
+    real = vars(kind)["__init__"]
+
+    def noting(self: object, code: str, *args: Any, **kwargs: Any) -> None:
         if "/tests/" not in sys._getframe(1).f_code.co_filename:
             made.add(code)
         real(self, code, *args, **kwargs)
 
-    MillraceError.__init__ = noting  # type: ignore[method-assign]
-    try:
-        outcome = yield
-    finally:
-        MillraceError.__init__ = real  # type: ignore[method-assign]
-    if outcome.excinfo is not None:
-        _failed.add(test)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "__init__", noting)
+        yield
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

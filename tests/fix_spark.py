@@ -74,12 +74,13 @@ class OneSet:
 
 @dataclass
 class RunningTask:
-    """A task in a thread: errors that may be tried again are, at once, and counted."""
+    """A task in a thread: errors that may be tried again are, at once, and counted; ``codes`` are theirs."""
 
     runner: ApplyRunner
     task: ApplyTask
     epoch: int = 1
     retries: int = 0
+    codes: set[str] = field(default_factory=set)
     failure: MillraceError | None = None
     reported: TaskReport | None = None
     stop: threading.Event = field(default_factory=threading.Event)
@@ -89,8 +90,9 @@ class RunningTask:
             try:
                 lease = FixedLease(self.task.name, self.epoch)
                 self.runner.run(self.task, lease=lease, stop=self.stop, report=self._hear)
-            except Retryable:
+            except Retryable as exc:
                 self.retries += 1
+                self.codes.add(exc.code)
             except MillraceError as exc:
                 self.failure = exc
                 return

@@ -19,6 +19,7 @@ from consumer.target.members import primary_member
 from consumer.target.progress import decide_intent, move_mark
 from deploy.servers import DatabaseServer
 from deploy.servers.sql import execute_unlogged
+from millrace.cli import tasks
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.source.connection import Login, SourceConnection
 from schemas.documents import (
@@ -40,6 +41,7 @@ from tests.binlog_session import logged
 from tests.integration.test_cli_control import CAPTURE, SHOP, Shell, shell
 from tests.integration.test_receiver_stream import NAME, Dump, dump, end_of, rotate_to
 from tests.relay import login_of, member_of
+from zk.lease import acquire
 
 __all__ = ["dump", "shell"]  # fixtures
 _names = count(1)
@@ -447,6 +449,18 @@ def test_a_rule_that_is_not_there_yet_is_refused() -> None:
 
 
 # ---- commands, local servers -----------------------------------------------------------------------
+
+
+def test_a_task_that_does_not_stop_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pause` and `delete` wait for the owner to let go, and not for ever."""
+    monkeypatch.setattr(tasks, "STOP_TIMEOUT_S", 0.3)
+    shell("set", "create", "-f", shell.file(SHOP))
+    shell("task", "create", "-f", shell.file(CAPTURE))
+    with shell.ensemble.session() as session:
+        acquire(session, shell.ensemble.tree, task="shop-capture", worker="w1")
+        for word in ("pause", "delete"):
+            told = shell("task", word, "shop-capture", exit_code=1)
+            assert told.startswith("MR-4013 ")
 
 
 def test_commands_for_apply_tasks_refuse_a_capture_task(shell: Shell) -> None:

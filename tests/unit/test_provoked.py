@@ -18,10 +18,14 @@ from consumer import spark
 from consumer.spark import SparkDriver, TopicQuery
 from consumer.target.connection import translated
 from consumer.topic.kafka import _asking
-from deploy import background, fetch
+from deploy import fetch
+from deploy.background import start_background
+from deploy.description import ServiceAddresses, StackDescription
 from deploy.servers import programs
-from millrace.cli import tasks
+from deploy.servers.process import ProcessSpec, ServerProcess
+from deploy.stack import StackOptions
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.home import local_stack_folder
 from millrace.java import java_program
 from producer.publisher.failures import error_of
 from producer.publisher.publisher import Publisher
@@ -43,7 +47,6 @@ from tests.unit.publisher_model import (
     batch_after,
     model_config,
 )
-from zk.tree import Tree
 
 # ---- relay, converter --------------------------------------------------------------------------
 
@@ -161,19 +164,6 @@ def test_committed_records_that_have_gone_stop_the_task() -> None:
     assert caught.value.code == "MR-3018"
     assert caught.value.context["committed_seq"] == "6"
     assert caught.value.context["seq"] == "3"
-
-
-# ---- control -------------------------------------------------------------------------------------
-
-
-def test_a_deleted_task_that_does_not_stop_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`millrace task delete` waits for the owner to let go, and not for ever."""
-    monkeypatch.setattr(tasks, "STOP_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(tasks, "POLL_S", 0.0)
-    owned = SimpleNamespace(get=lambda _path: object())
-    with pytest.raises(Retryable) as caught:
-        tasks._wait_until_free(cast(Any, SimpleNamespace(session=owned, tree=Tree())), "shop")
-    assert caught.value.code == "MR-4013"
 
 
 # ---- target --------------------------------------------------------------------------------------
@@ -395,10 +385,19 @@ def test_a_stack_whose_keeper_has_ended_is_in_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server of it runs on, and nobody would restart it."""
-    record = SimpleNamespace(identity=1, spec=SimpleNamespace(name="mariadb"))
-    monkeypatch.setattr(background, "records", lambda _folder: [record])
-    monkeypatch.setattr(background, "is_running", lambda _identity: True)
-    monkeypatch.setattr("deploy.background.StackDescription.read", lambda _folder: object())
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    folder = local_stack_folder()
+    command = (sys.executable, "-c", "import time; time.sleep(600)")
+    server = ServerProcess(ProcessSpec("mariadb", command, folder / "mariadb" / "log"))
+    server.launch()
+    addresses = ServiceAddresses(
+        kafka="", zookeeper="", registry="", home="", relay_dir="", topic=""
+    )
+    StackDescription(
+        source=(), targets=(), services=addresses, capture_tasks=(), apply_tasks=()
+    ).write(folder)
     with pytest.raises(Fatal) as caught:
-        background._running(tmp_path)
+        start_background("local", StackOptions())
     assert caught.value.code == "MR-8006"
+    assert server.is_alive()
+    server.kill()
