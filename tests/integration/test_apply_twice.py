@@ -255,7 +255,7 @@ def test_of_two_first_starts_at_once_the_later_owns_the_mark(
     _check(target_server, name)
 
 
-@pytest.mark.parametrize("guard", ["check_fence", "check_mark"])
+@pytest.mark.parametrize("guard", ["check_fence", "check_mark"], ids=["fence", "mark"])
 def test_without_its_guard_a_late_lane_does_harm(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, guard: str
 ) -> None:

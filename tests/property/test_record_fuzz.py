@@ -101,17 +101,50 @@ def test_the_images_must_be_those_of_the_operation(
     assert _status(_record(op, before=before, after=after)) == status
 
 
-def test_a_decimal_longer_than_any_is_torn() -> None:
-    """Its digits had no room in the kernel, and were written past the end of an array."""
+def _with_a_decimal_of(length: int) -> bytes:
+    """A record whose `big` has this many bytes."""
     value = _record("c", before=False, after=True, big=Decimal(2**64 - 1))
     digits = b"\0" + b"\xff" * 8  # of `big`, behind their length
     place = value.index(b"\x12" + digits)
+    prefix = (
+        bytes([2 * length & 127 | 128, 2 * length >> 7]) if length > 63 else bytes([2 * length])
+    )
+    return value[:place] + prefix + b"\x11" * length + value[place + 10 :]
+
+
+def test_a_decimal_longer_than_any_is_torn() -> None:
+    """Its digits had no room in the kernel, and were written past the end of an array."""
     for length, status in ((32, walk.OK), (33, walk.TORN), (400, walk.TORN)):
-        prefix = (
-            bytes([2 * length & 127 | 128, 2 * length >> 7]) if length > 63 else bytes([2 * length])
-        )
-        longer = value[:place] + prefix + b"\x11" * length + value[place + 10 :]
-        assert _status(longer) == status, length
+        assert _status(_with_a_decimal_of(length)) == status, length
+
+
+def long_decimal_is_read() -> None:
+    """As an executor reads it, behind the schema."""
+    stream = RecordStream()
+    stream.introduce(EVERYTHING, schema_id=100)
+    with pytest.raises(Fatal, match="it is cut, or not of its schema"):
+        read([*stream.values, _with_a_decimal_of(400)])
+
+
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_without_its_bound_a_decimal_is_written_past_an_array(is_bound: bool) -> None:
+    """As plain Python, where that is seen; with the bound it is refused."""
+    program = (
+        "from consumer.kernel import walk\n"
+        f"walk.DECIMAL_BYTES_MAX = {'walk.DECIMAL_BYTES_MAX' if is_bound else 1 << 20}\n"
+        "from tests.property.test_record_fuzz import long_decimal_is_read\n"
+        "long_decimal_is_read()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={**os.environ, **UNCOMPILED},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    last = done.stderr.strip().rpartition("\n")[2]
+    assert (last == "") if is_bound else ("IndexError" in last and "size 40" in last), done.stderr
 
 
 @pytest.mark.parametrize("head", [1, 3, 255])
