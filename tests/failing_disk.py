@@ -10,11 +10,15 @@ from producer.relay.files import DiskFiles
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """``operation`` of ``Files``: ends with ``code``; a write leaves ``half`` of it, and with no code that is all."""
+    """``operation`` of ``Files``: ends with ``code``; a write leaves ``half`` of it, and with no code that is all.
+
+    ``is_at_start``: each write ends behind a half as well (EIO), for what is done only where a log is opened or cut.
+    """
 
     operation: str
     code: int = 0
     half: bool = False
+    is_at_start: bool = False
 
     def __str__(self) -> str:
         what = errno.errorcode.get(self.code, "short")
@@ -28,6 +32,10 @@ class FailingDisk(DiskFiles):
         self.trouble: Trouble | None = None
         self.met_count = 0
 
+    def lock(self, path: Path) -> int:
+        self._meet("lock")
+        return super().lock(path)
+
     def open(self, path: Path, *, is_new: bool = False, is_read_only: bool = False) -> int:
         self._meet("create" if is_new else "open")
         return super().open(path, is_new=is_new, is_read_only=is_read_only)
@@ -35,6 +43,10 @@ class FailingDisk(DiskFiles):
     def close(self, fd: int) -> None:
         super().close(fd)
         self._meet("close")
+
+    def size(self, fd: int) -> int:
+        self._meet("size")
+        return super().size(fd)
 
     def read_into(self, fd: int, target: memoryview, offset: int) -> int:
         self._meet("read_into")
@@ -48,6 +60,9 @@ class FailingDisk(DiskFiles):
             if trouble.code == 0:
                 self.met_count += 1
                 return count
+        if trouble is not None and trouble.is_at_start and count > 1:
+            super().write(fd, payload[: count // 2], offset)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._meet("write")
         return super().write(fd, payload, offset)
 
@@ -66,6 +81,18 @@ class FailingDisk(DiskFiles):
     def replace(self, path: Path, onto: Path) -> None:
         self._meet("replace")
         super().replace(path, onto)
+
+    def make_directory(self, directory: Path) -> None:
+        self._meet("make_directory")
+        super().make_directory(directory)
+
+    def list_files(self, directory: Path) -> list[str]:
+        self._meet("list_files")
+        return super().list_files(directory)
+
+    def list_directories(self, directory: Path) -> list[str]:
+        self._meet("list_directories")
+        return super().list_directories(directory)
 
     def _meet(self, operation: str) -> None:
         trouble = self.trouble
