@@ -46,21 +46,29 @@ def shop_table_map(name: str, table_id: int, *, database: str = "shop") -> bytes
     return table_id.to_bytes(6, "little") + b"\1\0" + names + columns + metadata + b"\2" + optional
 
 
+def format_body(version: str) -> bytes:
+    """The body of a FORMAT_DESCRIPTION: with checksums."""
+    return struct.pack("<H50sIB", 4, version.encode(), 0, 19) + bytes(44) + b"\1"
+
+
 @dataclass
 class BinlogBuilder:
-    """``content`` is the file so far."""
+    """``content`` is the file so far; of the next event are ``server``, and ``is_placed``: it tells its place."""
 
+    version: str = "9.7.4"
     content: bytearray = field(default_factory=lambda: bytearray(MAGIC))
+    server: int = SERVER_ID
+    is_placed: bool = True
 
     def __post_init__(self) -> None:
-        body = struct.pack("<H50sIB", 4, b"9.7.4", 0, 19) + bytes(44) + b"\1"
-        self.event(15, body)
+        self.event(15, format_body(self.version))
 
     def event(self, kind: int, body: bytes, *, flags: int = 0, time_s: int = TIME_S) -> int:
         """Any event; its offset."""
         start = len(self.content)
         size = 19 + len(body) + 4
-        head = struct.pack("<IBIIIH", time_s, kind, SERVER_ID, size, start + size, flags)
+        next_pos = start + size if self.is_placed else 0
+        head = struct.pack("<IBIIIH", time_s, kind, self.server, size, next_pos, flags)
         self.content += head + body + struct.pack("<I", zlib.crc32(head + body))
         return start
 

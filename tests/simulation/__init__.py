@@ -1,7 +1,7 @@
 """A world in one process: the real code of both halves over models of what it talks to.
 
 gate             a process: every request it makes may be its last, may wait, may fail
-source           a source server: binlog files, and what they mean
+source           a source server: binlog files, and what they mean; binlog: how each flavour writes and tells them
 model_kafka      one partition and its transaction coordinator
 model_zookeeper  an ensemble: sessions, ephemeral nodes
 disk             what a crash leaves of a relay directory

@@ -40,7 +40,6 @@ from tests.simulation.source import ModelSource
 from zk.lease import Lease, acquire
 
 TASK, TOPIC, SET = "shop-capture", "shop", "shop"
-START = Progress(parse_gtid_set(Flavour.MYSQL, ""), None, 0)
 LIMITS = PublisherLimits(
     resolved_interval_s=1e9,  # no clock decides here: only progress without records makes an idle resolved
     progress_interval_s=0.0,
@@ -62,6 +61,11 @@ class Surroundings:
     registry: MemoryRegistry
     root: Path
     hint: TailHint | None = None
+
+    @property
+    def flavour(self) -> Flavour:
+        """The source's."""
+        return self.source.binlog.flavour
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ class CaptureProcess:
             epoch=self.lease.epoch,
             worker=self.process.name,
             set=SET,
-            flavour=Flavour.MYSQL,
+            flavour=world.flavour,
             limits=LIMITS,
         )
         ids = {
@@ -139,14 +143,14 @@ class CaptureProcess:
             config,
             marks=RecordMarks(config, ids),
             verify_lease=self.lease.verify,
-            start=START,
+            start=Progress(parse_gtid_set(world.flavour, ""), None, 0),
             hint=world.hint,
         )
         self._report()
         progress = self._publisher.progress
         is_first = progress.gtid_set.is_empty and progress.open is None
         self._wanted = None if is_first else progress.gtid_set
-        self._relay = RelayLog.open(self.directory, flavour=Flavour.MYSQL, policy=_SYNC)
+        self._relay = RelayLog.open(self.directory, flavour=world.flavour, policy=_SYNC)
         self._reader = RelayReader(self._relay)
         self._is_agreed = False
 
@@ -194,7 +198,7 @@ class CaptureProcess:
         if progress.gtid_set.is_empty and progress.open is None:
             progress = _from_first_file(stream, at, progress)
         source = ConverterSource(
-            SET, TASK, Flavour.MYSQL, TOPIC, TableFilter(exclude=("shop.hidden",))
+            SET, TASK, self._world.flavour, TOPIC, TableFilter(exclude=("shop.hidden",))
         )
         convert = converting(source, self._reader, self._world.registry)
         if progress.open is None:

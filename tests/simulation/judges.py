@@ -5,22 +5,27 @@
     the target, each commit    I6 the mark never goes back, and is honest   I8 the rows are those of a causal
                                prefix: exactly the changes at or below the mark and in the bitmaps, and the sum of all
                                money holds
+    a relay log                I5 a prefix of the source's files, ending with a whole source transaction
+    the target at rest         I7 source = target
 
 ``published`` is the list of all changes that the topic owes, in the order of their commits; it grows.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from consumer.applied import from_bitmaps
 from consumer.topic.verify import TopicVerifier
 from producer.publisher.driver import TopicRecord
 from schemas.control import DdlRecord, FenceRecord, ResolvedRecord
+from schemas.coordinates import Coordinates
 from schemas.record import RowRecord, SchemaBook, decode_record
+from tests.simulation.binlog import Binlog, last_number
 from tests.simulation.model_kafka import ModelTopic
 from tests.simulation.model_target import Contents, ModelServer
-from tests.simulation.source import SERVER, TOTAL, Change, Rows
+from tests.simulation.source import TOTAL, Change, ModelSource, Rows
 
 NOTHING_APPLIED = (0, -3)
 
@@ -35,12 +40,27 @@ def hold(claim: object, what: str) -> None:
         raise ViolationError(what)
 
 
+def check_relay(source: ModelSource, files: Iterable[Path], end: Coordinates) -> None:
+    """``files`` are all that a relay log has, ``end`` is how far its readers may read."""
+    for path in files:
+        theirs = bytes(source.files[path.name].content)
+        hold(theirs.startswith(path.read_bytes()), f"I5: {path} differs from the source's file")
+    hold((end.file, end.pos) in source.ends, f"I5: {end} is inside a source transaction")
+
+
+def check_rows(source: ModelSource, target: ModelServer) -> None:
+    """At rest."""
+    found, wanted = target.plain(), source.rows.plain(hidden=False)
+    hold(found == wanted, f"I7: {found}\nnot\n{wanted}")
+
+
 class TopicJudge:
     """Reads each committed record once."""
 
-    def __init__(self, topic: ModelTopic, published: Sequence[Change]) -> None:
+    def __init__(self, topic: ModelTopic, published: Sequence[Change], binlog: Binlog) -> None:
         self.delivered = 0  # records that are changes
         self._topic = topic
+        self._binlog = binlog
         self._published = published
         self._next_offset = 0
         self._epoch = 0
@@ -76,7 +96,7 @@ class TopicJudge:
                 )
                 hold(source.seq == self.delivered, f"I2: seq {source.seq} is no. {self.delivered}")
                 hold(
-                    (at.gtid, at.total_order) == (f"{SERVER}:{wanted.number}", wanted.row),
+                    (at.gtid, at.total_order) == (self._binlog.gtid(wanted.number), wanted.row),
                     f"I3: offset {record.offset} is row {at.total_order} of {at.gtid}, not {wanted}",
                 )
                 hold(at.is_last == self._is_last(), f"I3: the last row of {at.gtid} is not told")
@@ -106,7 +126,9 @@ class TopicJudge:
 
     def _check_resolved(self, gtid_set: str, is_open: bool) -> None:
         """Everything in the GTID set is delivered; what is delivered is in it, but for the open one."""
-        number = int(gtid_set.rpartition(":")[2].rpartition("-")[2]) if gtid_set else 0
+        number = last_number(gtid_set)
+        whole = self._binlog.executed(number)
+        hold(gtid_set == whole, f"I6: {gtid_set} is resolved, and the source had executed {whole}")
         last = self._published[self.delivered - 1].number if self.delivered else 0
         behind = self._published[self.delivered : self.delivered + 1]
         hold(not behind or behind[0].number > number, f"I6: {gtid_set} is resolved too early")

@@ -13,6 +13,7 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from schemas.gtid import Flavour
 from tests.simulation import apply, capture
 from tests.simulation.apply import Cut
 from tests.simulation.capture import Portion
@@ -59,12 +60,14 @@ _CUTS = st.builds(
 class _Machine(RuleBasedStateMachine):
     """A world; at the end it comes to rest, unless something was violated before."""
 
+    flavour: ClassVar[Flavour] = Flavour.MYSQL
+
     def __init__(self) -> None:
         super().__init__()
         self._stack = ExitStack()
         folder = tempfile.mkdtemp(prefix="millrace-", dir=MEMORY if MEMORY.exists() else None)
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        self._world = World(Path(folder))
+        self._world = World(Path(folder), self.flavour)
         self._stack.callback(self._world.close)
         self._stack.enter_context(self._world.running())
         self._is_broken = False
@@ -267,6 +270,24 @@ class RelayMachine(_EmitRules):
     def crash(self, loss: Loss, seed: int) -> None:
         with self.world() as world:
             world.crash(CAPTURE_WORKERS[0], loss=loss, seed=seed, hangs=False)
+
+
+class FilesMachine(_Machine):
+    """A process that dies while what it publishes is in the file before."""
+
+    @rule(kinds=_KINDS, more=_KINDS, seed=_SEEDS, batches=st.integers(1, 4))
+    def fall_behind(self, kinds: list[str], more: list[str], seed: int, batches: int) -> None:
+        with self.world() as world:
+            world.emit(kinds, seed)
+            world.source.rotate()
+            world.emit(more, seed)
+            world.step_capture(CAPTURE_WORKERS[0], Portion(1 << 20, 100, batches))
+            world.crash(CAPTURE_WORKERS[0], hangs=False)
+
+    @rule()
+    def catch_up(self) -> None:
+        with self.world() as world:
+            world.step_capture(CAPTURE_WORKERS[0], EVERYTHING)
 
 
 class PartsMachine(_Machine):

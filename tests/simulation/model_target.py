@@ -2,7 +2,8 @@
 
     isolation     READ COMMITTED: a session sees what is committed and what it wrote itself
     row locks     a row that another open transaction wrote is refused at once (error 1205), where a server would wait
-    fence row     ``FOR SHARE`` and ``FOR UPDATE`` are real locks; FOR UPDATE waits until they are free
+    fence row     ``FOR SHARE`` (``LOCK IN SHARE MODE``) and ``FOR UPDATE`` are real locks; FOR UPDATE waits until they
+                  are free
     unique keys   error 1062, also inside one statement
     DDL           commits what is open; a table's id rises when it is truncated
     commit        may take effect and lose its answer, or be lost before it takes effect
@@ -23,8 +24,9 @@ import pymysql
 from pymysql.converters import escape_item
 
 from consumer.target.progress import DATABASE as OURS
+from tests.simulation.binlog import DATABASE
 from tests.simulation.gate import Process, current
-from tests.simulation.source import DATABASE, Table, make_tables
+from tests.simulation.source import Table, make_tables
 
 Values = tuple[Any, ...]
 Place = tuple[str, Values]  # table, identity
@@ -87,8 +89,11 @@ class Contents:
 class ModelServer:
     """The server; ``endpoint.user`` names the process that connects."""
 
-    def __init__(self, statements: Sequence[tuple[re.Pattern[str], "Method"]]) -> None:
+    def __init__(
+        self, statements: Sequence[tuple[re.Pattern[str], "Method"]], *, version: str
+    ) -> None:
         self.statements = statements
+        self.version = version
         self.tables: dict[str, TargetTable] = {}
         self.rows: dict[Place, Values] = {}
         self.sessions: dict[int, ModelSession] = {}

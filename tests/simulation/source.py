@@ -9,23 +9,24 @@
 say what the binlog means.
 """
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
-from uuid import UUID
 
-from tests.binlog_builder import SOURCE_UUID, BinlogBuilder
+from schemas.gtid import Flavour
+from tests.binlog_builder import BinlogBuilder, format_body
 from tests.binlog_bytes import artificial, packet
+from tests.simulation.binlog import BINLOGS, DATABASE, Answer
 
-SERVER = str(UUID(bytes=SOURCE_UUID))
-DATABASE = "shop"
 ACCOUNTS = 6
 CODES = 5
 TOTAL = 1000 * ACCOUNTS
 EVENT_ROWS_MAX = 10
 LARGE_ROWS = 60
-_FORMAT_BODY = struct.pack("<H50sIB", 4, b"9.7.4", 0, 19) + bytes(44) + b"\1"
+
+_SHOW_EVENTS = re.compile(r"SHOW BINLOG EVENTS IN '(?P<file>[^']*)'(?: FROM (?P<pos>\d+))? LIMIT")
 
 Row = dict[str, int | None]
 
@@ -127,12 +128,14 @@ class Rows:
 class ModelSource:
     """The primary: ``files`` by name, ``changes`` in commit order."""
 
-    def __init__(self) -> None:
+    def __init__(self, flavour: Flavour) -> None:
+        self.binlog = BINLOGS[flavour]
         self.rows = Rows()
         self.changes: list[Change] = []
         self.number = 0  # of the last GTID
         self.files: dict[str, BinlogBuilder] = {}
         self._befores: dict[str, int] = {}
+        self._begins: dict[str, list[Answer]] = {}  # of source transactions, as SHOW BINLOG EVENTS
         self._version = 0
         self._lines = 0
         self._columns = 0
@@ -156,13 +159,13 @@ class ModelSource:
         if self.files:
             self._file.event(4, struct.pack("<Q", 4) + name.encode())
             self._note_end()
-        self.files[name] = BinlogBuilder()
+        self.files[name] = BinlogBuilder(self.binlog.version)
         self.ends.add((name, 4))
-        self._note_end()  # behind the format description, which stands alone
-        self._befores[name] = self.number
-        head = struct.pack("<Q", 1) + SOURCE_UUID + struct.pack("<QQQ", 1, 1, self.number + 1)
-        self._file.event(35, head if self.number else struct.pack("<Q", 0))
-        self._note_end()
+        self._note_end()  # what a file begins with stands alone, event by event
+        self._befores[name], self._begins[name] = self.number, []
+        for kind, body in self.binlog.head(self.number):
+            self._file.event(kind, body)
+            self._note_end()
 
     def _transfer(self, chance: Random) -> None:
         accounts = self.rows.of("accounts")
@@ -299,10 +302,15 @@ class ModelSource:
         name = f"mysql-bin.{len(self.files):06d}"
         self.ends.add((name, len(self.files[name].content)))
 
-    def _state(self, sql: str) -> None:
+    def _begin(self) -> BinlogBuilder:
+        """The next GTID is written to this file."""
         self.number += 1
-        self._file.gtid(self.number)
-        self._file.query(sql, database=DATABASE)
+        told: Answer = {"Event_type": "Gtid", "Info": f"BEGIN GTID {self.binlog.gtid(self.number)}"}
+        self._begins[next(reversed(self.files))].append(told | {"Pos": len(self._file.content)})
+        return self._file
+
+    def _state(self, sql: str) -> None:
+        self.binlog.state(self._begin(), self.number, sql)
         self._note_end()
         change = Change(self.number, 1, "", sql=sql)
         self.rows.apply(change)
@@ -311,39 +319,48 @@ class ModelSource:
     def _commit(self) -> None:
         if not self._pending:
             return
-        self.number += 1
-        file = self._file
-        file.gtid(self.number)
-        file.query("BEGIN", database=DATABASE)
+        file = self._begin()
+        self.binlog.begin(file, self.number)
         for run in _runs(self._pending):
             table = self.rows.tables[run[0].table]
             file.event(19, _table_map(table))
-            file.event(*_rows_event(table, run))
-        file.xid()
+            file.event(*self._rows_event(table, run))
+        self.binlog.commit(file)
         self._note_end()
         self.changes += self._pending
         self._pending = []
 
+    def _rows_event(self, table: Table, run: list[Change]) -> tuple[int, bytes]:
+        """(type, body) of a WRITE, UPDATE or DELETE event."""
+        count = len(table.columns)
+        present = b"\xff" * ((count + 7) // 8)
+        is_update = run[0].before is not None and run[0].after is not None
+        write, update, delete = self.binlog.row_types
+        kind = update if is_update else write if run[0].before is None else delete
+        body = table.id.to_bytes(6, "little") + struct.pack("<H", 1) + self.binlog.row_extra
+        body += bytes([count]) + present * (2 if is_update else 1)
+        for change in run:
+            for image in (change.before, change.after):
+                if image is not None:
+                    body += _image(table, image)
+        return kind, body
+
     # ---- what a dump connection asks ---------------------------------------------------------------
 
-    def answer(self, sql: str) -> list[dict[str, object]]:
+    def answer(self, sql: str) -> list[Answer]:
         """The queries of ``producer.source`` and of the receiver."""
         if sql.startswith("SELECT VERSION()"):
-            return [{"version": "9.7.4"}]
-        if "server_uuid" in sql:
-            return [{"Value": SERVER}]
-        if "gtid_purged" in sql:
-            return [{"gtids": ""}]
+            return [{"version": self.binlog.version}]
         if sql == "SHOW BINARY LOGS":
             return [
                 {"Log_name": name, "File_size": len(file.content)}
                 for name, file in self.files.items()
             ]
-        if sql.startswith("SHOW BINLOG EVENTS IN"):
-            before = self._befores[sql.split("'")[1]]
-            text = f"{SERVER}:1-{before}" if before else ""
-            return [{"Event_type": "Previous_gtids", "Info": text}]
-        return []
+        if found := _SHOW_EVENTS.match(sql):
+            head = self.binlog.told_before(self._befores[found["file"]])
+            return self._begins[found["file"]] if found["pos"] else [head]
+        answers = self.binlog.answers(self.number)
+        return [answer for word, answer in answers.items() if word in sql]
 
     def dump(self, file: str, pos: int) -> bytes:
         """Everything from there on, as packets."""
@@ -353,7 +370,7 @@ class ModelSource:
             content = bytes(self.files[name].content)
             payloads.append(artificial(4, struct.pack("<Q", pos) + name.encode()))
             if pos > 4:
-                payloads.append(artificial(15, _FORMAT_BODY))
+                payloads.append(artificial(15, format_body(self.binlog.version)))
             while pos < len(content):
                 size = int.from_bytes(content[pos + 9 : pos + 13], "little")
                 payloads.append(content[pos : pos + size])
@@ -413,21 +430,6 @@ def _table_map(table: Table) -> bytes:
         + nullable.to_bytes((count + 7) // 8, "little")
         + optional
     )
-
-
-def _rows_event(table: Table, run: list[Change]) -> tuple[int, bytes]:
-    """(type, body) of a WRITE, UPDATE or DELETE event."""
-    count = len(table.columns)
-    present = b"\xff" * ((count + 7) // 8)
-    is_update = run[0].before is not None and run[0].after is not None
-    kind = 31 if is_update else 30 if run[0].before is None else 32
-    body = table.id.to_bytes(6, "little") + struct.pack("<HH", 1, 2) + bytes([count])
-    body += present * (2 if is_update else 1)
-    for change in run:
-        for image in (change.before, change.after):
-            if image is not None:
-                body += _image(table, image)
-    return kind, body
 
 
 def _image(table: Table, row: Row) -> bytes:

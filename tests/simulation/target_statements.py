@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from consumer.target import inventory
 from consumer.target.fence import _HOLDERS
 from consumer.target.progress import DATABASE as OURS
+from tests.simulation.binlog import DATABASE
 from tests.simulation.model_target import (
     Found,
     Method,
@@ -20,7 +21,6 @@ from tests.simulation.model_target import (
     Values,
     error,
 )
-from tests.simulation.source import DATABASE
 
 LOCK_WAIT_S = 5.0
 STATEMENTS: list[tuple[re.Pattern[str], Method]] = []
@@ -89,13 +89,13 @@ def _delete_rows(session: ModelSession, found: Found, _: Values) -> tuple[list[V
 
 
 @statement(
-    rf"UPDATE \(VALUES (?P<rows>.*)\) AS v \((?P<names>[^)]*)\) STRAIGHT_JOIN {_NAME} AS t ON (?P<on>.*?)"
-    r" SET (?P<sets>.*)$"
+    r"UPDATE \((?:SELECT (?P<columns>.*?) FROM DUAL WHERE 0 UNION ALL )?VALUES (?P<rows>.*)\) AS v"
+    rf"(?: \((?P<names>[^)]*)\))? STRAIGHT_JOIN {_NAME} AS t ON (?P<on>.*?) SET (?P<sets>.*)$"
 )
 def _update_rows(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
     session.meet_statement_error()
     table = session.server.tables[_table(found)]
-    names = found["names"].split(",")
+    names = re.findall(r"\b[kc]\d+\b", found["names"] or found["columns"])
     on = dict(re.findall(r"t\.`(\w+)` = v\.(\w+)", found["on"]))
     sets = dict(re.findall(r"t\.`(\w+)` = v\.(\w+)", found["sets"]))
     assert tuple(on) == table.key
@@ -137,7 +137,7 @@ def _change_one(session: ModelSession, found: Found, _: Values) -> tuple[list[Va
 
 @statement(
     r"SELECT (?P<columns>[\w, ]+) FROM millrace\.(?P<table>fence|progress) WHERE task = %s"
-    r"(?P<lock> FOR SHARE| FOR UPDATE|) ?$"
+    r"(?P<lock> FOR SHARE| LOCK IN SHARE MODE| FOR UPDATE|) ?$"
 )
 def _read_locked(
     session: ModelSession, found: Found, arguments: Values
@@ -146,7 +146,7 @@ def _read_locked(
     with server.changed:
         if found["lock"]:
             session.is_in_transaction = True
-        if found["lock"] == " FOR SHARE":
+        if "SHARE" in found["lock"]:
             _wait(session, lambda: server.exclusive.get(place, session.number) == session.number)
             server.shared.setdefault(place, set()).add(session.number)
         elif found["lock"] == " FOR UPDATE":
@@ -296,7 +296,7 @@ def _holders(session: ModelSession, _: Found, arguments: Values) -> tuple[list[V
 
 @statement(r"SELECT VERSION\(\)$")
 def _version(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
-    return [("9.7.4",)], 0
+    return [(session.server.version,)], 0
 
 
 @statement(r"SELECT 1$")
@@ -374,7 +374,7 @@ def _show_table(session: ModelSession, found: Found, _: Values) -> tuple[list[Va
     return [(found["table"], json.dumps(table.columns))], 0
 
 
-@statement(r"SELECT NAME, TABLE_ID FROM information_schema\.INNODB_TABLES")
+@statement(r"SELECT NAME, TABLE_ID FROM information_schema\.INNODB_(SYS_)?TABLES")
 def _table_ids(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
     name = str(arguments[0])
     return [(name, session.server.tables[name.replace("/", ".")].id)], 0
