@@ -18,6 +18,7 @@ from consumer.target.inventory import (
     TargetTable,
     UniqueKey,
 )
+from schemas.gtid import Flavour
 from schemas.table import Column, TableSchema
 from tests.apply_tables import ACCOUNTS_SQL, accounts, integer, table, text
 from tests.apply_topic import RecordStream
@@ -122,10 +123,12 @@ def schemas(database: str) -> dict[str, TableSchema]:
     }
 
 
-def make_history(database: str, *, seed: int, steps: int, about: str = "") -> History:
+def make_history(
+    database: str, *, seed: int, steps: int, about: str = "", flavour: Flavour = Flavour.MYSQL
+) -> History:
     """A valid history; the same for the same arguments. ``about`` one of the tables, or of all."""
     chance = random.Random(seed)
-    history = History(RecordStream())
+    history = History(RecordStream(flavour))
     made = schemas(database)
 
     def change(name: str, before: Row | None, after: Row | None) -> None:

@@ -60,6 +60,11 @@ class ModelTarget:
     state: State = field(default_factory=State)
     calls: list[Callable[[], object]] = field(default_factory=list)
 
+    @property
+    def flavour(self) -> Flavour:
+        """The history's."""
+        return self.history.stream.flavour
+
     def happens(self) -> bool:
         """Whether something goes wrong now."""
         return self.chance.random() < self.faults
@@ -68,12 +73,12 @@ class ModelTarget:
 class ModelSession:
     """A connection: what ``consumer`` calls of ``TargetConnection``."""
 
-    flavour = Flavour.MYSQL
     is_open = True
     id = 1
 
     def __init__(self, target: ModelTarget) -> None:
         self.target = target
+        self.flavour = target.flavour
         self._work: State | None = None
 
     @property
@@ -232,7 +237,9 @@ def start(target: ModelTarget, *, task: str, lanes: int) -> BatchApplier:
     owner = Owner(task, 1, state.run)
     standing = Standing(state.mark, from_bitmaps(state.applied.values()), Book(dict(state.schemas)))
     given = Assignment(owner, ENDPOINT, ConflictPolicy.STOP, lanes)
-    return BatchApplier.at(given, standing, inventory("bank"), state.mark)
+    return BatchApplier.at(
+        given, standing, replace(inventory("bank"), flavour=target.flavour), state.mark
+    )
 
 
 def run_anyhow(target: ModelTarget, *, task: str) -> None:
