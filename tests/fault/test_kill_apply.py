@@ -1,10 +1,13 @@
 """Parts of Spark killed under load: a Python worker around a lane's commit, an executor's JVM, the driver's JVM.
 
+A Python worker that has stopped itself before the commit of a lane shows that one is under way when a JVM is killed.
+
 The driver and everything that belongs to it is killed at each of apply's points in test_kill_campaign.
 """
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
@@ -20,6 +23,8 @@ from tests.fix_stack import FaultStack, on
 from tests.waiting import eventually
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
+BEFORE_LANE_COMMIT, _ = IN_A_LANE
+_CLUSTER = ("--master", "local-cluster[1,2,1024]")
 
 
 @pytest.mark.chaos  # one Spark query under the same kills is in test_apply_kills
@@ -31,8 +36,7 @@ def test_a_killed_python_worker_costs_a_restart_of_the_query_and_no_row(
     with fault_stack.load("python_worker"):
         for point in IN_A_LANE:
             fault_stack.end("apply")
-            armed = f"spark.executorEnv.MILLRACE_FAULT={point}:kill@3"  # the driver passes it, too
-            fault_stack.launch("apply", options=("--conf", armed))
+            fault_stack.launch("apply", options=_armed(f"{point}:kill@3"))
             told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050")
             assert told.fix
         fault_stack.restart("apply")
@@ -41,17 +45,20 @@ def test_a_killed_python_worker_costs_a_restart_of_the_query_and_no_row(
 
 @on(Flavour.MYSQL)
 def test_a_killed_jvm_ends_the_driver_whose_successor_goes_on(fault_stack: FaultStack) -> None:
-    """A process has one JVM in its life: the driver says so, gives its lease up and ends, to be started again."""
+    """A process has one JVM in its life: the driver says so, gives its lease up and ends, to be started again. The
+    lane that was under way goes on orphaned: it is committed, or not, before the next run reads."""
     with fault_stack.load("jvm"):
-        before = fault_stack.epoch(APPLY_TASK)
-        process = fault_stack.restart("apply")
-        fault_stack.wait_epoch_after(APPLY_TASK, before)
+        fault_stack.end("apply")
+        process = fault_stack.launch("apply", options=_armed(f"{BEFORE_LANE_COMMIT}:stop@3"))
+        fault_stack.wait_stopped("apply")
+        frozen = fault_stack.stopped("apply")
         (jvm,) = java(fault_stack, "SparkSubmit")
         log = fault_stack.log_from_here("apply")
         os.kill(jvm, signal.SIGKILL)
         eventually(lambda: not process.is_alive(), timeout_s=240, what="the driver ends")
         assert process.exit_status == EXIT_NO_JVM
         assert any("MR-5053" in line for line in log())
+        _wake(fault_stack, frozen)
         fault_stack.restart("apply")
     fault_stack.settle()
 
@@ -61,23 +68,19 @@ def test_a_killed_jvm_ends_the_driver_whose_successor_goes_on(fault_stack: Fault
 def test_a_killed_executor_costs_time_and_no_row(
     fault_stack: FaultStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Executors in JVMs of their own, as a cluster has them: killed one after the other, another takes over."""
+    """Executors in JVMs of their own, as a cluster has them, die one after the other with a Python worker that stands
+    before the commit of a lane, as when a machine is gone; lanes before it were committed. Another takes over."""
     monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
     with fault_stack.load("executor"):
         fault_stack.end("apply")
-        fault_stack.launch("apply", options=("--master", "local-cluster[1,2,1024]"))
-        killed: list[int] = []
+        options = (*_CLUSTER, *_armed(f"{BEFORE_LANE_COMMIT}:stop@3"))
+        fault_stack.launch("apply", options=options)
         for _ in range(3):
-            fault_stack.wait_applied()  # of a load that goes on: there is always work under way
+            fault_stack.wait_stopped("apply")
             (executor,) = java(fault_stack, EXECUTOR)
-            os.kill(executor, signal.SIGKILL)
-            killed.append(executor)
-            eventually(
-                lambda: set(java(fault_stack, EXECUTOR)) - set(killed),
-                timeout_s=240,
-                what="another executor",
-            )
-        fault_stack.wait_applied()
+            for pid in (executor, *fault_stack.stopped("apply")):
+                os.kill(pid, signal.SIGKILL)
+            _wait_for_another(fault_stack, executor)
         fault_stack.restart("apply")
     fault_stack.settle()
 
@@ -90,11 +93,9 @@ def test_an_executor_killed_around_a_lanes_commit_costs_time_and_no_row(
 ) -> None:
     """Its Python worker stands before or behind the commit and wakes up orphaned: it ends, another does the rest."""
     monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
-    armed = f"spark.executorEnv.MILLRACE_FAULT={point}:stop@1"  # the driver passes it, too
     with fault_stack.load("frozen"):
         fault_stack.end("apply")
-        options = ("--master", "local-cluster[1,2,1024]", "--conf", armed)
-        fault_stack.launch("apply", options=options)
+        fault_stack.launch("apply", options=(*_CLUSTER, *_armed(f"{point}:stop@1")))
         for _ in range(2):  # the next executor's workers stop there, too
             fault_stack.wait_stopped("apply")
             _kill_executor(fault_stack)
@@ -104,14 +105,28 @@ def test_an_executor_killed_around_a_lanes_commit_costs_time_and_no_row(
     fault_stack.settle()
 
 
+def _armed(fault: str) -> tuple[str, ...]:
+    """Python workers are; not the driver, which passes the points of a lane, too."""
+    return "--conf", f"spark.executorEnv.MILLRACE_FAULT={fault}"
+
+
 def _kill_executor(stack: FaultStack) -> None:
     """While its Python workers are stopped: another takes over, and when they go on they end."""
     (executor,) = java(stack, EXECUTOR)
     frozen = stack.stopped("apply")
     os.kill(executor, signal.SIGKILL)
+    _wait_for_another(stack, executor)
+    _wake(stack, frozen)
+
+
+def _wait_for_another(stack: FaultStack, executor: int) -> None:
     eventually(
         lambda: set(java(stack, EXECUTOR)) - {executor}, timeout_s=240, what="another executor"
     )
+
+
+def _wake(stack: FaultStack, frozen: Sequence[int]) -> None:
+    """Python workers whose JVM is gone go on, and end."""
     for pid in set(frozen) & set(stack.stopped("apply")):
         os.kill(pid, signal.SIGCONT)
     eventually(
