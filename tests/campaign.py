@@ -149,7 +149,11 @@ def _let_files_age(stack: FaultStack) -> None:
     _begin_new_files(stack)
     stack.wait_published()
     stack.end("worker")
-    for path in _relay(stack).rglob("*bin.*"):
+    _age_all(_relay(stack))
+
+
+def _age_all(root: Path) -> None:
+    for path in root.rglob("*bin.*"):
         os.utime(path, (time.time() - OLD_S,) * 2)
 
 
@@ -164,8 +168,7 @@ def _leave_a_sub_directory(stack: FaultStack) -> None:
     stack.launch("worker")
     stack.wait_published()
     stack.end("worker")
-    for path in (root / other).glob("*bin.*"):
-        os.utime(path, (time.time() - OLD_S,) * 2)
+    _age_all(root)  # also what others left in front of it: the oldest goes first
 
 
 def _delete_the_relay_log(stack: FaultStack) -> None:
