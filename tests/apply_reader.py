@@ -24,19 +24,39 @@ class _Driver:
     """Spark's, as far as a run asks it."""
 
     def query(self, task: str, address: TopicAddress, *, offset: int, process: Process) -> "_Query":
-        return _Query(task, address, max(offset, 0), process)
+        return _Query(address, max(offset, 0), process)
 
 
-class _Query:
-    """A topic read in a thread; whatever has come is a micro-batch."""
+class ThreadQuery:
+    """Micro-batches in a thread; as Spark's, it can be stopped, not interrupted."""
 
-    def __init__(self, task: str, address: TopicAddress, offset: int, process: Process) -> None:
+    def __init__(self, target: Callable[[], None]) -> None:
+        self._thread = threading.Thread(target=target, name="query", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def is_asking(self) -> bool:
+        """Of a broker that does not answer: never."""
+        return False
+
+    def stop(self) -> None:
+        """Wait for its end."""
+        self._thread.join()
+
+
+class _Query(ThreadQuery):
+    """A topic read; whatever has come is a micro-batch."""
+
+    def __init__(self, address: TopicAddress, offset: int, process: Process) -> None:
         self._address = address
         self._offset = offset
         self._process = process
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._read, name=f"query {task}", daemon=True)
-        self._thread.start()
+        super().__init__(self._read)
 
     def _read(self) -> None:
         """Until it is stopped, or a micro-batch fails: that its run knows."""
@@ -52,16 +72,9 @@ class _Query:
         finally:
             reader.close()
 
-    def wait(self, timeout_s: float) -> bool:
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def is_asking(self) -> bool:
-        return False
-
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join()
+        super().stop()
 
 
 def _without_gaps(chunk: Sequence[TopicRecord]) -> Iterator[list[TopicRecord]]:

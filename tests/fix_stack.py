@@ -217,6 +217,17 @@ class FaultStack:
         ]
         keep(failure, self.stack.folder, processes, name=name)
 
+    def lose_member(self, read: Server, other: Server) -> None:
+        """Kill the member that capture reads; until that was told there is nobody to go on with."""
+        other.pause()
+        try:
+            read.kill()
+            lost = ("MR-1006", "MR-1001", "MR-1030")
+            told = self.wait_report(CAPTURE_TASK, TaskState.DEGRADED, *lost)
+            assert told.fix
+        finally:
+            other.resume()
+
     # ---- what is told ----------------------------------------------------------------------------------
 
     def report(self, session: Session, task: str) -> TaskReport:

@@ -3,6 +3,8 @@
 MySQL 9.7.4 and MariaDB 11.4.5 with binlog_row_metadata=FULL; the CREATE TABLE is beside each.
 """
 
+from schemas.gtid import Flavour
+
 # CREATE TABLE tnum (a TINYINT UNSIGNED, y YEAR, b SMALLINT UNSIGNED, f FLOAT UNSIGNED, c MEDIUMINT, bb BIT(3),
 #   d INT UNSIGNED, e BIGINT, g DOUBLE, h DECIMAL(10,2) UNSIGNED, i BIGINT UNSIGNED, dt DATE, PRIMARY KEY (d, a))
 _NUMBERS = bytes.fromhex(
@@ -109,4 +111,14 @@ MARIADB_LONG_UNIQUE = bytes.fromhex(
     "01 01 60"  # both unsigned
     "02 01 2d"
     "04 20 0161 0162 0d 44425f524f575f484153485f31 0d 44425f524f575f484153485f32"
+)
+
+LOGGED = (  # each by a server of its flavour
+    (Flavour.MYSQL, MYSQL_NUMBERS),
+    (Flavour.MYSQL, MYSQL_TEXTS),
+    (Flavour.MYSQL, MYSQL_CHARSETS),
+    (Flavour.MARIADB, MARIADB_NUMBERS),
+    (Flavour.MARIADB, MARIADB_TEXTS),
+    (Flavour.MARIADB, MARIADB_COMPRESSED),
+    (Flavour.MARIADB, MARIADB_LONG_UNIQUE),
 )

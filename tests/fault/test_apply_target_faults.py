@@ -30,6 +30,7 @@ from schemas.statement import Statement
 from schemas.table import Column, ColumnType, TypeCode
 from tests.apply_faults import Supervised
 from tests.apply_local import LocalRecords, apply_task, endpoint_of, run_once, started
+from tests.apply_reader import ThreadQuery
 from tests.apply_tables import integer, table, text
 from tests.apply_topic import RecordStream
 from tests.campaign import POINTS
@@ -204,36 +205,20 @@ def test_a_lock_that_is_held_too_long_is_told_and_waited_for(
     _check(target_server, name)
 
 
-class _Query:
-    """One micro-batch in a thread; as Spark's, it can be stopped, not interrupted."""
-
-    def __init__(self, process: Callable[[LocalRecords], None], records: LocalRecords) -> None:
-        self._thread = threading.Thread(target=self._run, args=(process, records), daemon=True)
-        self._thread.start()
-
-    def _run(self, process: Callable[[LocalRecords], None], records: LocalRecords) -> None:
-        with suppress(Retryable):
-            process(records)
-
-    def wait(self, timeout_s: float) -> bool:
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def is_asking(self) -> bool:
-        return False
-
-    def stop(self) -> None:
-        self._thread.join()
-
-
 @dataclass
 class _Driver:
-    """Spark's, as far as a run asks it."""
+    """Spark's, as far as a run asks it: one micro-batch."""
 
     records: LocalRecords
 
-    def query(self, *_: object, process: Callable[[LocalRecords], None], **__: object) -> _Query:
-        return _Query(process, self.records)
+    def query(
+        self, *_: object, process: Callable[[LocalRecords], None], **__: object
+    ) -> ThreadQuery:
+        def apply_once() -> None:
+            with suppress(Retryable):
+                process(self.records)
+
+        return ThreadQuery(apply_once)
 
 
 def test_a_stop_does_not_wait_for_a_row_that_somebody_has_locked(

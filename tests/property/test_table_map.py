@@ -7,15 +7,7 @@ from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.table import TableSchema
 from schemas.table_map import parse_table_map
-from tests.table_map_vectors import (
-    MARIADB_COMPRESSED,
-    MARIADB_LONG_UNIQUE,
-    MARIADB_NUMBERS,
-    MARIADB_TEXTS,
-    MYSQL_CHARSETS,
-    MYSQL_NUMBERS,
-    MYSQL_TEXTS,
-)
+from tests.table_map_vectors import LOGGED
 
 REFUSALS = ("MR-6003", "MR-6004", "MR-6005", "MR-6006")
 
@@ -29,25 +21,15 @@ def read(body: bytes, flavour: Flavour) -> TableSchema | str:
     return table
 
 
-bodies = st.sampled_from(
-    [
-        (MYSQL_NUMBERS, Flavour.MYSQL),
-        (MYSQL_TEXTS, Flavour.MYSQL),
-        (MYSQL_CHARSETS, Flavour.MYSQL),
-        (MARIADB_NUMBERS, Flavour.MARIADB),
-        (MARIADB_TEXTS, Flavour.MARIADB),
-        (MARIADB_COMPRESSED, Flavour.MARIADB),
-        (MARIADB_LONG_UNIQUE, Flavour.MARIADB),
-    ]
-)
+bodies = st.sampled_from(LOGGED)
 
 
 @given(bodies, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4))
 def test_a_damaged_body_is_read_or_refused(
-    logged: tuple[bytes, Flavour], damage: list[tuple[int, int]]
+    logged: tuple[Flavour, bytes], damage: list[tuple[int, int]]
 ) -> None:
     """Some damage gives another table (the checksum is there for that); the rest is Fatal with a code of ours."""
-    body, flavour = logged
+    flavour, body = logged
     damaged = bytearray(body)
     for at, value in damage:
         damaged[at % len(damaged)] = value
