@@ -25,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from millrace.errors import Retryable
+from millrace.native import unhidden
 from producer.publisher.bulk import BulkDoor
 from producer.publisher.config import PublisherConfig
 from producer.publisher.driver import (
@@ -85,7 +86,8 @@ _driver_log.propagate = False
 def _asking(doing: str, ask: Callable[[], T]) -> T:
     """Run ``ask``; a driver error, or silence, becomes ours."""
     try:
-        return ask()
+        with unhidden(KafkaException):
+            return ask()
     except KafkaException as failure:
         reported = failure.args[0]
         raise error_of(reported.name(), reported.str(), doing=doing) from failure

@@ -33,6 +33,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.log import get_logger
+from millrace.native import unhidden
 from schemas.registry.catalog import Entry
 
 TOPIC = "_millrace_schemas"
@@ -93,7 +94,8 @@ class KafkaSchemaStore:
             logger=_driver_log,
         )
         try:
-            self._producer.init_transactions(self._timeout_s)
+            with unhidden(KafkaException):
+                self._producer.init_transactions(self._timeout_s)
         except KafkaException as error:
             raise _translated(error, "the registry's topic can't be taken over") from error
         return iter(self._read())
@@ -103,9 +105,12 @@ class KafkaSchemaStore:
         if self._producer is None:
             raise Fatal("MR-9001", "the registry's store was not loaded")
         try:
-            self._producer.begin_transaction()
-            self._producer.produce(self._topic, key=_key(entry), value=_value(entry), partition=0)
-            self._producer.commit_transaction(self._timeout_s)
+            with unhidden(KafkaException):
+                self._producer.begin_transaction()
+                self._producer.produce(
+                    self._topic, key=_key(entry), value=_value(entry), partition=0
+                )
+                self._producer.commit_transaction(self._timeout_s)
         except KafkaException as error:
             raise _translated(error, f"the schema of {entry.subject} was not stored") from error
 

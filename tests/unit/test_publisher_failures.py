@@ -1,15 +1,20 @@
 """Every error of the Kafka client in use has a branch."""
 
+import ctypes
 from concurrent.futures import Future
+from pathlib import Path
 from types import SimpleNamespace
 
+import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from producer.publisher.bulk import _OBJECT_HEADER_BYTES, _library
 from producer.publisher.failures import BRANCHES, error_of
-from producer.publisher.kafka import KafkaTopicAdmin, _asking
+from producer.publisher.kafka import KafkaTopicAdmin, KafkaTransactions, Settings, _asking
+from tests.hidden import hide
 
 KNOWN = {
     name
@@ -71,3 +76,53 @@ def test_a_topic_that_not_every_broker_knows_yet_is_not_there_yet() -> None:
         describe_configs=lambda resources, **_: {resources[0]: future},
     )
     assert admin.settings() is None
+
+
+def _fatal_error_while_flushing(log: str) -> None:
+    """A real client, talkative or not, meets a fatal error with a record queued."""
+    settings: Settings = {
+        "client.id": "x",
+        "bootstrap.servers": "127.0.0.1:1",
+        "enable.idempotence": True,
+    }
+    transactions = KafkaTransactions({**settings, "debug": log}, topic="shop", timeout_s=5.0)
+    library = _library(Path(confluent_kafka.__file__).parent)
+    assert library is not None
+    handle = ctypes.c_void_p.from_address(id(transactions._live) + _OBJECT_HEADER_BYTES)
+    library.rd_kafka_test_fatal_error.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_char_p,
+    ]
+    try:
+        transactions.add([(None, b"row")])
+        library.rd_kafka_test_fatal_error(
+            handle.value, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"test"
+        )
+        transactions.flush()
+    finally:
+        transactions.discard()
+
+
+def test_a_fatal_error_is_the_clients_also_where_a_line_for_the_log_comes_behind_it() -> None:
+    """The client sets it as exception and goes on with the log: CPython makes SystemError of that, now and then."""
+    for _ in range(30):
+        with pytest.raises(Retryable) as raised:
+            _fatal_error_while_flushing("all")
+        assert raised.value.code == "MR-3002"
+        assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in raised.value.message
+
+
+@pytest.mark.parametrize("lines", [0, 1, 3])
+def test_a_fatal_error_is_found_behind_any_number_of_lines(lines: int) -> None:
+    """As CPython chains them."""
+    with pytest.raises(Fenced) as raised:
+        _asking("committing", lambda: hide(KafkaException(KafkaError(KafkaError._FENCED)), lines))
+    assert raised.value.code == "MR-3003"
+
+
+@pytest.mark.parametrize("cause", [ValueError(), SystemError()])
+def test_what_is_wrong_inside_the_interpreter_is_no_error_of_kafka(cause: Exception) -> None:
+    """It stays what it is."""
+    with pytest.raises(SystemError):
+        _asking("committing", lambda: hide(cause, 1))

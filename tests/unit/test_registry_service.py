@@ -2,15 +2,19 @@
 
 import json
 import socket
+from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from millrace.errors import Fatal, Retryable
+from millrace.errors import Fatal, Fenced, Retryable
 from schemas.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
 from schemas.registry.catalog import Catalog, Entry
+from schemas.registry.kafka import KafkaSchemaStore
 from schemas.registry.server import RegistryServer
 from schemas.registry.service import Refusal, RegistryService
 from schemas.registry.store import MemoryStore
+from tests.hidden import hide
 
 
 class UncertainStore(MemoryStore):
@@ -107,3 +111,19 @@ def test_a_registry_whose_port_is_taken_says_so() -> None:
     """By a code, before anything else is done."""
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Fatal, match="MR-8009"):
         RegistryServer.listen(MemoryStore(), host="127.0.0.1", port=taken.getsockname()[1])
+
+
+def test_a_registry_that_another_fenced_ends_also_where_a_line_for_the_log_hides_the_error() -> (
+    None
+):
+    """Taken for anything else, it would load its store again, and fence the one that serves now."""
+    store = KafkaSchemaStore("127.0.0.1:1")
+    fenced = KafkaException(KafkaError(KafkaError._FENCED))
+    store._producer = SimpleNamespace(  # type: ignore[assignment]
+        begin_transaction=lambda: None,
+        produce=lambda *_, **__: None,
+        commit_transaction=lambda _: hide(fenced, 2),
+    )
+    with pytest.raises(Fenced) as raised:
+        store.append(Entry("shop", 1, 1, DDL_SCHEMA.text))
+    assert raised.value.code == "MR-6023"
