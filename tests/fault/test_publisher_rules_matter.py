@@ -1,8 +1,9 @@
 """Each rule of the publisher is necessary: with it a scenario passes, without it the same scenario shows the harm.
 
 The rules are those of ``producer.publisher``. A rule is switched off at a seam of its own, and must then do the harm
-that it names: a scenario that breaks in another way is red. Where a real broker can't be made to do the harm on demand (an answer that lies, a lease lost between two steps,
-a hint of the wrong moment) the model does it: ``tests/unit/test_publisher_rules_matter.py``.
+that it names: a scenario that breaks in another way is red. Where a real broker can't be made to do the harm on demand
+(an answer that lies, a lease lost between two steps, a hint of the wrong moment) the model does it:
+``tests/unit/test_publisher_rules_matter.py``.
 """
 
 from collections.abc import Callable
