@@ -19,7 +19,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from millrace.errors import Fatal, MillraceError, Retryable
 from producer.source.inventory import Holdings, MemberFacts
 from producer.source.preflight import PERSIST, Finding, check_settings
 from schemas.documents.model import Member
@@ -117,8 +117,7 @@ def _judge(
     fact: MemberFacts, reference: Holdings | None, *, others: Sequence[MemberFacts]
 ) -> Verdict:
     if fact.error is not None:
-        reason = Finding(fact.error.code, fact.error.message, fact.error.fix)
-        return Verdict(fact.member, "unknown", (reason,), None, None, fact.error)
+        return Verdict(fact.member, "unknown", (_finding(fact.error),), None, None, fact.error)
     reasons = list(check_settings(fact))
     holdings = fact.holdings
     missing = None
@@ -139,8 +138,7 @@ def _judge(
 def _check_holdings(holdings: Holdings, others: Sequence[MemberFacts]) -> list[Finding]:
     """``others``: all members when the start is the first binlog there is, else nobody."""
     if holdings.wanted_error is not None:
-        error = holdings.wanted_error
-        return [Finding(error.code, error.message, error.fix)]
+        return [_finding(holdings.wanted_error)]
     for other in others:
         if other.holdings is not None and not other.holdings.oldest_before.includes(
             holdings.oldest_before
@@ -148,6 +146,10 @@ def _check_holdings(holdings: Holdings, others: Sequence[MemberFacts]) -> list[F
             message = f"its binlog begins later than that of {other.member}: after {holdings.oldest_before}"
             return [Finding("MR-1031", message, "read from the other member")]
     return []
+
+
+def _finding(error: MillraceError) -> Finding:
+    return Finding(error.code, error.message, error.fix, passes=not isinstance(error, Fatal))
 
 
 def count_missing(reference: GtidPosition, position: GtidPosition) -> int:
@@ -230,11 +232,11 @@ def _refuse_lost_tail(facts: Sequence[MemberFacts], wanted: GtidPosition | None)
 
 
 def _none_admissible(verdicts: Sequence[Verdict]) -> MillraceError:
-    """One member: its own error. Several: MR-1030, Retryable if any could only not be reached."""
+    """One member: its own error. Several: MR-1030. Retryable if all that is against one of them may pass."""
     text = "; ".join(map(str, verdicts))
     first = verdicts[0].reasons[0]
     kind: type[MillraceError] = Fatal
-    if any(isinstance(verdict.error, Retryable | Fenced) for verdict in verdicts):
+    if any(all(reason.passes for reason in verdict.reasons) for verdict in verdicts):
         kind = Retryable
     if len(verdicts) == 1:
         return verdicts[0].error or kind(first.code, str(verdicts[0]), fix=_fix_of_all(verdicts))

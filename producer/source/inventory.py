@@ -48,7 +48,7 @@ class Holdings:
     position: GtidPosition
     files: Mapping[str, int]
     oldest_before: GtidPosition
-    wanted_error: MillraceError | None  # why the first wanted transaction can't be had here
+    wanted_error: MillraceError | None  # why what is wanted can't be had here (now)
     state: tuple[
         MariadbGtid, ...
     ] = ()  # MariaDB: the last GTID of each domain and server in its binlog

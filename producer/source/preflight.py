@@ -16,11 +16,12 @@ PERSIST = " (and in the server's configuration; sessions that are open keep the 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that keeps a member from being read. ``fix`` holds the statement."""
+    """One thing that keeps a member from being read. ``fix`` holds the statement; ``passes``: waiting may do."""
 
     code: str
     message: str
     fix: str
+    passes: bool = False
 
     def __str__(self) -> str:
         return f"{self.code} {self.message}"

@@ -121,6 +121,36 @@ def test_purged_transactions_exclude_a_member() -> None:
     assert caught.value.code == "MR-1031"
 
 
+def interrupted(facts: MemberFacts, code: str = "MR-1001") -> MemberFacts:
+    """The member answered all but where the first wanted transaction stands."""
+    assert facts.holdings is not None
+    error = Retryable(code, f"{facts.member}: Query execution was interrupted")
+    return replace(facts, holdings=replace(facts.holdings, wanted_error=error))
+
+
+@pytest.mark.parametrize("code", ["MR-1001", "MR-1040"])
+def test_a_member_that_says_not_now_is_asked_again(code: str) -> None:
+    """Alone it is waited for, beside others it is left out; what it did say about itself still counts."""
+    with pytest.raises(Retryable) as caught:
+        choose([interrupted(PRIMARY, code)], wanted=WANTED)
+    assert caught.value.code == code
+    good, errant = member(2, f"{UUID}:1-5000"), member(2, f"{UUID}:1-5000,{OTHER}:1")
+    assert choose([interrupted(PRIMARY, code), good], wanted=WANTED).member == good.member
+    assert choose([PRIMARY, interrupted(good, code)], wanted=WANTED).member == PRIMARY.member
+    with pytest.raises(Retryable) as caught:
+        choose([interrupted(PRIMARY, code), errant], wanted=WANTED)
+    assert caught.value.code == "MR-1030"
+    assert "MR-1032" in caught.value.message
+
+
+def test_a_member_that_says_not_now_and_is_wrong_for_good_stops_the_task() -> None:
+    """Its settings keep it from being read at the next try, too."""
+    bad = replace(interrupted(PRIMARY), variables={**GOOD, "binlog_row_metadata": "MINIMAL"})
+    with pytest.raises(Fatal) as caught:
+        choose([bad], wanted=WANTED)
+    assert caught.value.code == "MR-1014"
+
+
 def test_a_primary_that_lost_what_was_published_stops_the_task() -> None:
     """Numbers would be given again to other transactions."""
     with pytest.raises(Fatal) as caught:
