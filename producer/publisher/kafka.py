@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
-from millrace.errors import Retryable
+from millrace.errors import MillraceError, Retryable
 from millrace.native import unhidden
 from producer.publisher.bulk import BulkDoor
 from producer.publisher.config import PublisherConfig
@@ -54,6 +54,7 @@ _CHUNK_RECORDS = (
 )
 _CHUNK_BYTES = 32 * 1024 * 1024
 _BACK_PRESSURE_S = 0.05  # one wait while the client's queue is full
+_FATAL_WAIT_S = 5.0  # for the error behind "fatal", which is on its way when that is answered
 # librdkafka's own queue: it is emptied when half of its bytes are used, so that no call finds it full.
 _QUEUE_RECORDS_MAX = 1_000_000
 _QUEUE_KBYTES_MAX = 512 * 1024
@@ -221,8 +222,7 @@ class KafkaTransactions:
             return None
         if refusal.code == KafkaError.MSG_SIZE_TOO_LARGE:
             return refusal.index
-        reported = KafkaError(refusal.code)
-        raise error_of(reported.name(), reported.str(), doing="queueing records")
+        raise self._not_queued(KafkaError(refusal.code))
 
     def _add_rows(self, buffer: Octets, rows: Bounds) -> int | None:
         """One call each, through the binding."""
@@ -269,11 +269,20 @@ class KafkaTransactions:
                 reported = failure.args[0]
                 if reported.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                     return False
-                raise error_of(
-                    reported.name(), reported.str(), doing="queueing a record"
-                ) from failure
+                raise self._not_queued(reported) from failure
             else:
                 return True
+
+    def _not_queued(self, reported: KafkaError) -> MillraceError:
+        """Ours for a refusal. "Fatal" is none: the error behind it (fenced, perhaps) comes with the callbacks."""
+        producer, doing = self._live, "queueing records"
+        deadline = time.monotonic() + _FATAL_WAIT_S
+        while reported.code() == KafkaError._FATAL and time.monotonic() < deadline:
+            try:
+                _asking(doing, lambda: producer.poll(_BACK_PRESSURE_S))
+            except MillraceError as told:
+                return told
+        return error_of(reported.name(), reported.str(), doing=doing)
 
     def flush(self) -> None:
         """Wait for the broker's answers."""

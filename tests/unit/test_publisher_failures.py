@@ -1,16 +1,21 @@
 """Every error of the Kafka client in use has a branch."""
 
 import ctypes
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import confluent_kafka
+import numpy as np
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from producer.publisher import kafka
 from producer.publisher.bulk import _OBJECT_HEADER_BYTES, _library
 from producer.publisher.failures import BRANCHES, error_of
 from producer.publisher.kafka import KafkaTopicAdmin, KafkaTransactions, Settings, _asking
@@ -78,28 +83,25 @@ def test_a_topic_that_not_every_broker_knows_yet_is_not_there_yet() -> None:
     assert admin.settings() is None
 
 
-def _fatal_error_while_flushing(log: str) -> None:
-    """A real client, talkative or not, meets a fatal error with a record queued."""
-    settings: Settings = {
+@contextmanager
+def _client(**settings: str) -> Iterator[tuple[KafkaTransactions, Callable[[int], None]]]:
+    """A real client without a broker, and how to give it a fatal error."""
+    usual: Settings = {
         "client.id": "x",
         "bootstrap.servers": "127.0.0.1:1",
         "enable.idempotence": True,
     }
-    transactions = KafkaTransactions({**settings, "debug": log}, topic="shop", timeout_s=5.0)
     library = _library(Path(confluent_kafka.__file__).parent)
     assert library is not None
-    handle = ctypes.c_void_p.from_address(id(transactions._live) + _OBJECT_HEADER_BYTES)
     library.rd_kafka_test_fatal_error.argtypes = [
         ctypes.c_void_p,
         ctypes.c_int,
         ctypes.c_char_p,
     ]
+    transactions = KafkaTransactions({**usual, **settings}, topic="shop", timeout_s=5.0)
+    handle = ctypes.c_void_p.from_address(id(transactions._live) + _OBJECT_HEADER_BYTES).value
     try:
-        transactions.add([(None, b"row")])
-        library.rd_kafka_test_fatal_error(
-            handle.value, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"test"
-        )
-        transactions.flush()
+        yield transactions, lambda code: library.rd_kafka_test_fatal_error(handle, code, b"test")
     finally:
         transactions.discard()
 
@@ -107,10 +109,46 @@ def _fatal_error_while_flushing(log: str) -> None:
 def test_a_fatal_error_is_the_clients_also_where_a_line_for_the_log_comes_behind_it() -> None:
     """The client sets it as exception and goes on with the log: CPython makes SystemError of that, now and then."""
     for _ in range(30):
-        with pytest.raises(Retryable) as raised:
-            _fatal_error_while_flushing("all")
+        with _client(debug="all") as (transactions, fail):
+            transactions.add([(None, b"row")])
+            fail(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            with pytest.raises(Retryable) as raised:
+                transactions.flush()
         assert raised.value.code == "MR-3002"
         assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in raised.value.message
+
+
+@pytest.mark.parametrize("by", ["add", "add_slices", "add_slices, one by one"])
+def test_an_instance_that_is_fenced_while_it_is_given_records_is_fenced(by: str) -> None:
+    """The client says "fatal" alone; taken for that, a new instance would fence the successor."""
+    bounds = np.array([[-1, -1, 0, 3]])
+    with _client() as (transactions, fail):
+        if by == "add_slices, one by one" and (door := transactions._door):
+            transactions._door = None
+            door.close()
+        give = (
+            partial(transactions.add, [(None, b"row")])
+            if by == "add"
+            else partial(transactions.add_slices, np.frombuffer(b"row", np.uint8), bounds)
+        )
+        fail(KafkaError._FENCED)
+        with pytest.raises(Fenced) as raised:
+            give()
+    assert raised.value.code == "MR-3003"
+
+
+def test_a_fatal_error_that_was_told_before_is_told_as_fatal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody waits for it for long."""
+    monkeypatch.setattr(kafka, "_FATAL_WAIT_S", 0.2)
+    with _client() as (transactions, fail):
+        fail(KafkaError._FENCED)
+        with pytest.raises(Fenced):
+            transactions.add([(None, b"row")])
+        with pytest.raises(Retryable) as raised:
+            transactions.add([(None, b"row")])
+    assert raised.value.code == "MR-3002"
 
 
 @pytest.mark.parametrize("lines", [0, 1, 3])
