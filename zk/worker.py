@@ -4,9 +4,11 @@
 
 Order at the end: tasks asked to stop → their threads joined → leases given up → session closed (the worker's node
 goes at once, so that others take its tasks without waiting for the session timeout). A task that does not stop keeps
-its lease: the process ends hard, and the ensemble frees the lease after the session timeout.
+its lease: the process ends hard, and the ensemble frees the lease after the session timeout. So it ends with whatever
+else holds it up for ``END_S``: its log shows then what each thread was at.
 """
 
+import faulthandler
 import os
 import signal
 import sys
@@ -28,6 +30,10 @@ from zk.supervisor import Supervisor
 
 EXIT_STUCK = 70  # a task did not stop: the process ended around it
 OPEN_TRY_S = 3.0  # one try to reach the ensemble; a signal is heard between two
+HEAR_S = (
+    1.0  # the system may give a signal to any thread, and the main one, which hears it, sleeps on
+)
+END_S = 150.0  # tasks have `Pace.stop_s`, then session and JVM are closed
 
 log = get_logger("zk.worker")
 
@@ -105,7 +111,9 @@ def _in_thread(
 
     thread = threading.Thread(target=body, name="loop")
     thread.start()
-    stop.wait()
+    while not stop.wait(HEAR_S):
+        pass
+    faulthandler.dump_traceback_later(END_S, exit=True)
     loop_stop.set()
     wake()
     thread.join()

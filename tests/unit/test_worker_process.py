@@ -1,0 +1,56 @@
+"""A worker's process hears its signal and ends, whatever its threads are at."""
+
+import subprocess
+import sys
+import textwrap
+
+RUN_S = 60
+
+
+def _ran(body: str) -> "subprocess.CompletedProcess[str]":
+    """A process of its own with ``worker`` at hand."""
+    text = "import os, signal, threading, time\nfrom zk import worker\n" + textwrap.dedent(body)
+    return subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=RUN_S, check=False
+    )
+
+
+def test_a_signal_that_another_thread_was_given_is_heard() -> None:
+    """The system wakes that one, and only the main thread may act on it."""
+    ended = _ran(
+        """
+        stop = worker._stopped_by_signals()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+        def loop(stop):
+            time.sleep(0.1)  # the main thread waits by then
+            os.kill(os.getpid(), signal.SIGTERM)
+            return stop.wait()
+
+        def other():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+            threading.Event().wait()
+
+        threading.Thread(target=other, daemon=True).start()
+        print("ended", worker._in_thread(loop, lambda: None, stop))
+        """
+    )
+    assert ended.stdout == "ended True\n", ended.stderr
+
+
+def test_a_process_that_is_held_up_at_its_end_shows_its_threads_and_ends() -> None:
+    """Whoever started it waits for its end: what holds it up may be code of others."""
+    ended = _ran(
+        """
+        worker.END_S = 0.2
+        stop = threading.Event()
+        stop.set()
+
+        def held_up(_stop):
+            threading.Event().wait()
+
+        worker._in_thread(held_up, lambda: None, stop)
+        """
+    )
+    assert ended.returncode == 1
+    assert "held_up" in ended.stderr
