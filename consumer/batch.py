@@ -35,6 +35,7 @@ from consumer.target.progress import (
     move_mark,
 )
 from consumer.workshop import Catalogue
+from millrace.errors import Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from schemas.control import DdlRecord, SchemaRecord
@@ -171,9 +172,14 @@ class BatchApplier:
         if len(plan.offsets):
             groups = plan.entries.groups(len(plan.offsets))
             lanes = pack_lanes(groups, plan.weights, self.assignment.lane_count)
-            for outcome in records.lanes(
+            done = records.lanes(
                 order, self.catalogue, self.applied, offsets=plan.offsets, lanes=lanes
-            ):
+            )
+            rows = sum(outcome.rows for outcome in done)
+            if rows != len(plan.offsets):  # behind the mark nobody would look for the others
+                told = f"the lanes applied {rows} of {len(plan.offsets)} planned rows"
+                raise Retryable("MR-5050", told)
+            for outcome in done:
                 self._count(outcome)
         assert plan.outcome.mark is not None
         if plan.outcome.mark != self.mark:

@@ -74,7 +74,7 @@ class Outcome:
     """What was done. ``mark``: where a sole lane left it, or how far a plan saw; ``commit_ms``: of the last row.
 
     ``is_cut``: it stopped at ``rows_max``, records are left. ``held``: what a sole lane brings along from behind the
-    barrier.
+    barrier. ``lane``: whose answer it is.
     """
 
     mark: Mark | None = None
@@ -85,6 +85,7 @@ class Outcome:
     commit_ms: int = 0
     is_cut: bool = False
     held: Held | None = None
+    lane: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,11 @@ class Plan:
     offsets: Ints
     weights: Ints
     entries: KeyEntries
+
+    @property
+    def lane(self) -> int:
+        """Whose answer it is: one makes the plan."""
+        return self.outcome.lane
 
 
 _workshops: dict[str, Workshop] = {}
@@ -359,7 +365,7 @@ def apply_lane(
                 statements += _apply_part(order, workshop, rows, numbers, claim)
             part += 1
             rows_done += len(numbers)
-    return Outcome(None, {}, None, rows_done, statements, 0)
+    return Outcome(rows=rows_done, statements=statements, lane=lane)
 
 
 # ---- outcomes as bytes ----------------------------------------------------------------------------
@@ -424,6 +430,7 @@ def unpack(packed: bytes) -> Outcome | Plan:
         header["statements"],
         header["commit_ms"],
         header["is_cut"],
+        lane=header["lane"],
     )
     if not header["arrays"]:
         return outcome

@@ -21,7 +21,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import cast
+from pickle import PickleError
+from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -69,8 +70,8 @@ FIRST_OFFSET = -2  # Kafka's word for the beginning
 MASTERS = "local[N], spark://HOST:PORT, yarn, k8s://HOST:PORT"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|spark://.+|yarn|k8s://.+")
 
-# what a call into the JVM raises; without a JVM also the socket's own word
-_FAILURES = (PySparkException, Py4JError, ConnectionError)
+# what a call into the JVM raises; without a JVM also the socket's own word, without room or folder the file's
+_FAILURES = (PySparkException, Py4JError, OSError, PickleError)
 
 _CHECKPOINT_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -78,6 +79,8 @@ _CHECKPOINT_FILES = (
 _RESULT = "result binary"
 _SCRATCH = "millrace-apply-"
 _KAFKAS_WORDS = ("org.apache.kafka.common.", "KAFKA_DATA_LOSS", "some data may")
+
+Answer = TypeVar("Answer", Outcome, Plan)
 
 
 class SparkDriver:
@@ -333,8 +336,7 @@ class Records:
                 )
             )
 
-        (found,) = self._run(self._from(order).coalesce(1).mapInArrow(work, _RESULT))
-        assert isinstance(found, Outcome)
+        (found,) = self._run(self._from(order).coalesce(1).mapInArrow(work, _RESULT), Outcome)
         return found
 
     @_told()
@@ -358,8 +360,7 @@ class Records:
                 )
             )
 
-        (found,) = self._run(self._from(order).coalesce(1).mapInArrow(work, _RESULT))
-        assert isinstance(found, Plan)
+        (found,) = self._run(self._from(order).coalesce(1).mapInArrow(work, _RESULT), Plan)
         return found
 
     @_told()
@@ -390,8 +391,7 @@ class Records:
                 )
             )
 
-        found = self._run(laid.mapInArrow(work, _RESULT))
-        return [outcome for outcome in found if isinstance(outcome, Outcome)]
+        return self._run(laid.mapInArrow(work, _RESULT), Outcome, lane_count=lane_count)
 
     @_told()
     def release(self) -> None:
@@ -406,8 +406,22 @@ class Records:
             return self._frame
         return self._frame.where(F.col("offset") >= order.mark.next_offset)
 
-    def _run(self, frame: DataFrame) -> list[Outcome | Plan]:
-        return [unpack(bytes(row[0])) for row in frame.collect()]
+    def _run(self, frame: DataFrame, kind: type[Answer], *, lane_count: int = 1) -> list[Answer]:
+        """The answer of each lane, or the first error among them.
+
+        PySpark takes a result socket that breaks for the end of the results. A lane that is not heard may have applied
+        nothing.
+        """
+        try:
+            rows = frame.collect()
+        except Exception as exc:  # its code around the socket: struct.error, UnboundLocalError, …
+            raise _failure(exc) from exc
+        found = [unpack(bytes(row[0])) for row in rows]
+        answers = [answer for answer in found if isinstance(answer, kind)]
+        lanes = sorted(answer.lane for answer in answers)
+        if lanes != list(range(lane_count)):
+            raise Retryable("MR-5050", f"of {lane_count} lanes these answered: {lanes}")
+        return answers
 
 
 def _looked_up(offsets: Ints, lanes: Ints) -> Column:
@@ -441,13 +455,23 @@ def _share(driver: SparkDriver, catalogue: Catalogue) -> Broadcast[Catalogue]:
 
 def _failure(exc: BaseException) -> Retryable:
     """Kafka's own words somewhere in Spark's: look at broker and topic, not at Spark."""
-    is_topic = any(words in str(exc) for words in _KAFKAS_WORDS)
+    is_topic = any(words in _story(exc) for words in _KAFKAS_WORDS)
     return Retryable("MR-5052" if is_topic else "MR-5050", _first_line(exc))
+
+
+def _story(exc: BaseException) -> str:
+    """What it says. Spark's own asks the JVM for that, which may be gone; what is none of Spark's needs its name."""
+    name = type(exc).__name__
+    try:
+        told = str(exc)
+    except Exception:  # noqa: BLE001 - whatever a JVM that is gone raises
+        return f"{name}, and the JVM does not say why"
+    return told if isinstance(exc, (PySparkException, Py4JError)) else f"{name}: {told}"
 
 
 def _first_line(exc: BaseException) -> str:
     """The head of Spark's long stories, and the line that tells the cause."""
-    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    lines = [line.strip() for line in _story(exc).splitlines() if line.strip()]
     cause = [
         line for line in lines if line.startswith(("Caused by", "pyspark.errors", "Exception:"))
     ]

@@ -2,14 +2,17 @@
 
 import subprocess
 import threading
+from collections.abc import Callable
+from pickle import PicklingError
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
 from consumer import spark
 from consumer.jvm import Jvm
-from consumer.spark import Records, SparkDriver
+from consumer.spark import Records, SparkDriver, TopicQuery
 from millrace.errors import Retryable
 from schemas.documents import TopicAddress
 from tests.waiting import eventually
@@ -50,6 +53,77 @@ def test_work_without_a_jvm_is_tried_again_and_blocks_nothing(call: str) -> None
     named = {"offsets": gone, "lanes": gone} if call == "lanes" else {}
     with pytest.raises(Retryable) as raised:
         getattr(records, call)(*[gone] * given, **named)
+    assert raised.value.code == "MR-5050"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        UnboundLocalError("cannot access local variable 'sockfile'"),
+        EOFError(),
+        OSError(28, "No space left on device"),
+        PicklingError("Could not serialize broadcast"),
+        RuntimeError(),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_a_result_that_pyspark_can_not_fetch_is_tried_again_and_blocks_nothing(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    """Its code around the socket raises what happens to come up there; the operator reads what it was."""
+
+    class Frame:
+        def __getattr__(self, name: str) -> Callable[..., "Frame"]:
+            return lambda *_, **__: self
+
+        def collect(self) -> None:
+            raise failure
+
+    monkeypatch.setattr(spark, "_share", lambda *_: None)
+    records = Records(cast(Any, None), cast(Any, Frame()), first=0, end=1)
+    order = SimpleNamespace(mark=SimpleNamespace(next_offset=0), registry="")
+    with pytest.raises(Retryable, match=type(failure).__name__) as raised:
+        records.plan(cast(Any, order), cast(Any, None), cast(Any, None))
+    assert raised.value.code == "MR-5050"
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError(28, "No space left on device"), PicklingError("of a broadcast")]
+)
+def test_a_catalogue_that_can_not_be_sent_is_tried_again_and_blocks_nothing(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    """PySpark writes it into a file first: memory may be full, its folder gone."""
+
+    def fails(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(spark, "_share", fails)
+    gone = cast(Any, None)
+    with pytest.raises(Retryable, match=type(failure).__name__) as raised:
+        Records(gone, gone, first=0, end=1).sole(gone, gone, gone)
+    assert raised.value.code == "MR-5050"
+
+
+def test_an_error_of_a_jvm_that_is_gone_since_is_told_without_its_words() -> None:
+    """Its text is in the JVM: asked for it, the error raises another."""
+
+    class GoneClient:
+        def send_command(self, _: str) -> str:
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    failure = Py4JJavaError(
+        "An error occurred", SimpleNamespace(_target_id="o1", _gateway_client=GoneClient())
+    )
+
+    class Query:
+        def __getattr__(self, name: str) -> None:
+            raise failure
+
+    query = TopicQuery.__new__(TopicQuery)
+    query._query = cast(Any, Query())
+    with pytest.raises(Retryable, match="Py4JJavaError") as raised:
+        query.wait(1.0)
     assert raised.value.code == "MR-5050"
 
 

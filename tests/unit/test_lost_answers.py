@@ -1,0 +1,149 @@
+"""Answers of Spark tasks that don't arrive: PySpark takes a result socket that ended for the end of the results."""
+
+import io
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from pyspark.serializers import BatchedSerializer, CPickleSerializer
+
+from consumer import batch, spark
+from consumer.batch import Assignment, BatchApplier
+from consumer.book import Book, Ints
+from consumer.executor import Order, Outcome, Plan, guarded
+from consumer.rows import KeyEntries
+from consumer.spark import Records
+from consumer.target.connection import Endpoint
+from consumer.target.inventory import Inventory
+from consumer.target.progress import Mark, Owner, Standing
+from consumer.workshop import Catalogue
+from millrace.errors import Fatal, Retryable
+from schemas.documents import ConflictPolicy
+
+_NOTHING: Ints = np.empty(0, np.int64)
+_LANES: Ints = np.array([0, 1, 2, 2])
+_OWNER = Owner("task", 1, 1)
+_TARGET = Endpoint("", 0, "", "")
+_ORDER = Order(_OWNER, _TARGET, ConflictPolicy.STOP, Mark(0, 0), 1)
+_PLAN = Plan(
+    Outcome(Mark(4, 4)),
+    np.arange(4),
+    np.ones(4, np.int64),
+    KeyEntries(np.arange(4), np.arange(4, dtype=np.uint64), np.full(4, 1, np.uint8)),
+)
+
+
+# PySpark's own, one row a batch, as its JVM begins
+_ROWS: Any = cast(Any, BatchedSerializer)(CPickleSerializer(), 1)
+
+
+class _Frame:
+    """A DataFrame whose collected rows PySpark's own code reads out of ``stream``."""
+
+    def __init__(self, stream: bytes) -> None:
+        self._stream = stream
+
+    def __getattr__(self, _: str) -> Callable[..., "_Frame"]:
+        return lambda *_, **__: self
+
+    def collect(self) -> list[Any]:
+        return list(_ROWS.load_stream(io.BytesIO(self._stream)))
+
+
+def _stream(*work: Callable[[], Outcome | Plan]) -> bytes:
+    """What Spark's result server sends when Spark tasks have done that."""
+    sent = io.BytesIO()
+    _ROWS.dump_stream([(guarded(one),) for one in work], sent)
+    return sent.getvalue()
+
+
+def _lane(number: int) -> Callable[[], Outcome]:
+    return lambda: Outcome(lane=number, rows=1)
+
+
+def _asked(call: str, stream: bytes) -> list[Outcome]:
+    frame = cast(Any, _Frame(stream))
+    records = Records(cast(Any, None), frame, first=0, end=4)
+    if call == "lanes":
+        return records.lanes(
+            _ORDER, Catalogue("none"), _NOTHING, offsets=np.arange(4), lanes=_LANES
+        )
+    done = getattr(records, call)(_ORDER, Catalogue("none"), _NOTHING)
+    return [done.outcome if isinstance(done, Plan) else done]
+
+
+@pytest.fixture(autouse=True)
+def _no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is made in a JVM."""
+    monkeypatch.setattr(spark, "_share", lambda *_: None)
+    monkeypatch.setattr(spark, "_looked_up", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("call", "stream", "count"),
+    [
+        ("sole", _stream(lambda: Outcome(Mark(4, 4), rows=4)), 1),
+        ("plan", _stream(lambda: _PLAN), 1),
+        ("lanes", _stream(_lane(0), _lane(1), _lane(2)), 3),
+    ],
+    ids=["sole", "plan", "lanes"],
+)
+def test_a_result_socket_that_breaks_anywhere_is_tried_again(
+    call: str, stream: bytes, count: int
+) -> None:
+    """An answer that is lost may be an error: the mark would move over rows that nobody applied."""
+    assert len(_asked(call, stream)) == count
+    for cut in range(len(stream)):
+        with pytest.raises(Retryable) as caught:
+            _asked(call, stream[:cut])
+        assert caught.value.code == "MR-5050"
+        assert caught.value.message
+
+
+@pytest.mark.parametrize("lanes", [(0, 1), (0, 2), (0, 1, 1), (0, 1, 3), (0, 1, 2, 2)])
+def test_each_lane_answers_once(lanes: tuple[int, ...]) -> None:
+    """The number of answers proves nothing about which lanes they are of."""
+    with pytest.raises(Retryable, match="of 3 lanes") as caught:
+        _asked("lanes", _stream(*map(_lane, lanes)))
+    assert caught.value.code == "MR-5050"
+
+
+def test_an_error_that_a_lane_told_is_heard_though_other_answers_are_lost() -> None:
+    """What blocks the task blocks it now, not after another try."""
+
+    def fails() -> Outcome:
+        raise Fatal("MR-5010", "no such row")
+
+    with pytest.raises(Fatal, match="no such row"):
+        _asked("lanes", _stream(_lane(0), fails))
+
+
+@pytest.mark.parametrize("rows", [(1, 1), (1, 1, 1), ()])
+def test_the_mark_stays_where_lanes_applied_less_than_was_planned(
+    monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...]
+) -> None:
+    """Whoever lost what: an answer, or records on their way to a lane."""
+    moved: list[Mark] = []
+    monkeypatch.setattr(BatchApplier, "_move", lambda _, after, __: moved.append(after))
+    monkeypatch.setattr(batch, "pack_lanes", lambda *_: _LANES)
+
+    def process(done: tuple[int, ...]) -> None:
+        records = SimpleNamespace(
+            span=1 << 20,
+            plan=lambda *_: _PLAN,
+            lanes=lambda *_, **__: [Outcome(lane=lane, rows=n) for lane, n in enumerate(done)],
+            release=lambda: None,
+        )
+        given = Assignment(_OWNER, _TARGET, ConflictPolicy.STOP, 3)
+        standing = Standing(Mark(0, 0), _NOTHING, Book({}))
+        applier = BatchApplier.at(given, standing, Inventory(), Mark(0, 0))
+        applier.process(records, lambda _: None)
+
+    with pytest.raises(Retryable, match="of 4 planned rows") as caught:
+        process(rows)
+    assert caught.value.code == "MR-5050"
+    assert moved == []
+    process((1, 1, 2))
+    assert moved == [Mark(4, 4)]
