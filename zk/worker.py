@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -111,8 +112,10 @@ def _in_thread(
 
     thread = threading.Thread(target=body, name="loop")
     thread.start()
-    while not stop.wait(HEAR_S):
-        pass
+    while (
+        not stop.is_set()
+    ):  # a wait would hold its lock now and then, which the handler of a signal wants
+        time.sleep(HEAR_S)
     faulthandler.dump_traceback_later(END_S, exit=True)
     loop_stop.set()
     wake()
