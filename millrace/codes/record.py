@@ -66,7 +66,7 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-6020",
         "the schema registry can't be reached",
-        "The registry did not answer, or answered that it has trouble of its own.",
+        "The registry did not answer, answered that it has trouble of its own, or something else answered in its place.",
         "Check the address in the task document and that the registry runs: `curl <registry>/subjects`.",
     ),
     Code(

@@ -4,9 +4,10 @@ API.
     register(subject, schema_text) -> id      known pairs are answered from memory
     schema_by_id(id) -> schema_text           the same
 
-Errors: Retryable MR-6020 where asking again may help (no connection, time-out, 408, 429, 5xx), Fatal MR-6021 where it
-won't, Fatal MR-6009 for an id that nobody registered, Retryable MR-6024 when one id was given to two schemas: the
-registry lost what it knew, and this client, who remembers, is of no more use.
+Errors: Retryable MR-6020 where asking again may help (no connection, time-out, an answer that is cut, a proxy's page in
+its place, 408, 429, 5xx), Fatal MR-6021 where it won't, Fatal MR-6009 for an id that nobody registered, Retryable
+MR-6024 when one id was given to two schemas: the registry lost what it knew, and this client, who remembers, is of no
+more use.
 One request is tried once: the caller has the back-off.
 Blocking, for several threads. A user and password in the address become basic authentication; they never stand in
 errors. Not done here: TLS with own certificates, proxies.
@@ -93,7 +94,10 @@ class RegistryClient:
         try:
             connection.request(method, self._parts.path.rstrip("/") + path, content, headers)
             response = connection.getresponse()
-            answer = response.read(_ANSWER_BYTES_MAX)
+            answer = response.read(_ANSWER_BYTES_MAX + 1)
+            if response.length and len(answer) <= _ANSWER_BYTES_MAX:
+                # a read with a limit does not tell by itself
+                raise http.client.IncompleteRead(answer, response.length)
         except (OSError, http.client.HTTPException) as error:
             raise Retryable("MR-6020", f"{self.address} did not answer: {error}") from error
         finally:
@@ -101,11 +105,17 @@ class RegistryClient:
         return self._judged(response.status, answer)
 
     def _judged(self, status: int, answer: bytes) -> Json:
+        is_json = True
         try:
             content: Json = json.loads(answer)
         except (ValueError, RecursionError):
+            is_json = False
             content = answer[:200].decode(errors="replace")
         if status < 300:
+            if len(answer) > _ANSWER_BYTES_MAX:
+                self._refuse(f"its answer has more than {_ANSWER_BYTES_MAX} bytes")
+            if not is_json:
+                raise Retryable("MR-6020", f"{self.address} answered {status}, no JSON: {content}")
             return content
         if status >= 500 or status in _ASK_AGAIN:
             raise Retryable("MR-6020", f"{self.address} answered {status}: {_message(content)}")

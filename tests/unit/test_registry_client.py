@@ -1,0 +1,100 @@
+"""What the registry's client makes of answers that a registry would not give."""
+
+import http.client
+import io
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from consumer.registry import look_up_at
+from millrace.errors import Fatal, Retryable
+from schemas.control import DDL_SCHEMA
+from schemas.registry import client
+
+ADDRESS = "http://registry:8081"
+SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n"
+PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 29\r\n\r\n<html>back in a minute</html>"
+PASSING = {
+    "nothing of the body": SHORT,
+    "half of the body": SHORT + b'{"schema": "half of',
+    "half a body that is JSON by chance": SHORT + b"5",
+    "half of a refusal": b"HTTP/1.1 404 Not Found\r\nContent-Length: 50\r\n\r\n"
+    + b'{"error_code": 40403',
+    "half a chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\nhalf",
+    "a proxy's page": PAGE,
+    "an empty page": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    "no end of brackets": b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000,
+}
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Every request gets these bytes, and then the connection ends."""
+
+    def answer(raw: bytes) -> None:
+        def response() -> http.client.HTTPResponse:
+            socket = SimpleNamespace(makefile=lambda _: io.BytesIO(raw))
+            got = http.client.HTTPResponse(socket)  # type: ignore[arg-type]
+            got.begin()
+            return got
+
+        connection = SimpleNamespace(
+            request=lambda *_: None, getresponse=response, close=lambda: None
+        )
+        monkeypatch.setattr(client, "_connection", lambda *_: connection)
+
+    return answer
+
+
+@pytest.mark.parametrize("raw", PASSING.values(), ids=PASSING.keys())
+def test_an_answer_that_is_cut_or_is_a_page_is_worth_another_try(
+    raw: bytes, answered: Callable[[bytes], None]
+) -> None:
+    """A registry that restarts behind a proxy blocks no task: neither capture's, nor apply's, which looks ids up."""
+    answered(raw)
+    for ask in (
+        lambda: client.RegistryClient(ADDRESS).register("s", DDL_SCHEMA.text),
+        lambda: client.RegistryClient(ADDRESS).schema_by_id(7),
+    ):
+        with pytest.raises(Retryable) as caught:
+            ask()
+        assert caught.value.code == "MR-6020"
+        assert ADDRESS in caught.value.message
+    with pytest.raises(Retryable) as caught:
+        look_up_at(ADDRESS)(7)
+    assert caught.value.code == "MR-5033"
+
+
+def test_a_page_in_place_of_an_answer_is_shown(answered: Callable[[bytes], None]) -> None:
+    """It says who answered."""
+    answered(PAGE)
+    with pytest.raises(Retryable, match=r"200.*back in a minute"):
+        client.RegistryClient(ADDRESS).schema_by_id(7)
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"version": 5}', b"[]", b"null", b'"text"'], ids=lambda content: content.decode()
+)
+def test_an_answer_of_another_kind_of_server_is_for_a_person(
+    content: bytes, answered: Callable[[bytes], None]
+) -> None:
+    """It is whole, and will be the same another time."""
+    answered(b"HTTP/1.1 200 OK\r\n\r\n" + content)
+    with pytest.raises(Fatal) as caught:
+        client.RegistryClient(ADDRESS).schema_by_id(7)
+    assert caught.value.code == "MR-6021"
+
+
+def test_an_answer_over_the_limit_is_not_taken_for_one_that_was_cut(
+    answered: Callable[[bytes], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be read as far again and again; one that fills the limit is whole."""
+    content = b'{"schema": "text"}'
+    answered(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content))
+    monkeypatch.setattr(client, "_ANSWER_BYTES_MAX", len(content))
+    assert client.RegistryClient(ADDRESS).schema_by_id(7) == "text"
+    monkeypatch.setattr(client, "_ANSWER_BYTES_MAX", len(content) - 1)
+    with pytest.raises(Fatal) as caught:
+        client.RegistryClient(ADDRESS).schema_by_id(7)
+    assert caught.value.code == "MR-6021"
