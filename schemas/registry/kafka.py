@@ -5,7 +5,7 @@
 
 One writer: the producer is transactional with the topic's name as its id, so a registry that starts fences the one
 before it (Fenced MR-6023 there, at its next registration) before it reads. Reading is ``read_committed`` to the end.
-The topic is made if it is missing; one with other settings is Fatal MR-6022.
+The topic is made if it is missing; one with other settings is Fatal MR-6022. A broker in trouble is Retryable MR-6020.
 
     a crash …                     leaves
     before the commit is sent     nothing: the client asks again
@@ -17,7 +17,8 @@ Keys never change their values, so compaction loses nothing. Not done here: Conf
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -36,6 +37,8 @@ from millrace.log import get_logger
 from millrace.native import unhidden
 from schemas.registry.catalog import Entry
 
+T = TypeVar("T")
+
 TOPIC = "_millrace_schemas"
 
 _TIMEOUT_S = 20.0
@@ -43,6 +46,8 @@ _CONTACT_S = 10.0  # for the first answer of a broker: an address that is wrong 
 _TOLD_EVERY_S = (
     10.0  # of the driver's own lines one in this time is told: it says the same 20 times a second
 )
+
+_FIX = "Check --kafka and that the broker runs there, then start the registry again."
 
 log = get_logger("registry.kafka")
 _FENCED = frozenset(
@@ -84,87 +89,81 @@ class KafkaSchemaStore:
     def load(self) -> Iterator[Entry]:
         """Fence the writer before us, then everything in the topic."""
         self._ensure_topic()
-        self._producer = Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "transactional.id": f"registry/{self._topic}",
-                "transaction.timeout.ms": int(self._timeout_s * 1000),
-                "linger.ms": 0,
-            },
-            logger=_driver_log,
-        )
-        try:
-            with unhidden(KafkaException):
-                self._producer.init_transactions(self._timeout_s)
-        except KafkaException as error:
-            raise _translated(error, "the registry's topic can't be taken over") from error
+        settings: dict[str, str | int | float] = {
+            "bootstrap.servers": self._bootstrap,
+            "transactional.id": f"registry/{self._topic}",
+            "transaction.timeout.ms": int(self._timeout_s * 1000),
+            "linger.ms": 0,
+        }
+        what = "the registry's topic can't be taken over"
+        self._producer = producer = _asking(what, lambda: Producer(settings, logger=_driver_log))
+        _asking(what, lambda: producer.init_transactions(self._timeout_s))
         return iter(self._read())
 
     def append(self, entry: Entry) -> None:
         """One Kafka transaction with one record."""
-        if self._producer is None:
+        producer = self._producer
+        if producer is None:
             raise Fatal("MR-9001", "the registry's store was not loaded")
-        try:
-            with unhidden(KafkaException):
-                self._producer.begin_transaction()
-                self._producer.produce(
-                    self._topic, key=_key(entry), value=_value(entry), partition=0
-                )
-                self._producer.commit_transaction(self._timeout_s)
-        except KafkaException as error:
-            raise _translated(error, f"the schema of {entry.subject} was not stored") from error
+
+        def commit() -> None:
+            producer.begin_transaction()
+            producer.produce(self._topic, key=_key(entry), value=_value(entry), partition=0)
+            producer.commit_transaction(self._timeout_s)
+
+        _asking(f"the schema of {entry.subject} was not stored", commit)
 
     def close(self) -> None:
         """Nothing is in flight between two appends."""
         self._producer = None
 
     def _ensure_topic(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._bootstrap}, logger=_driver_log)
-        try:
-            known = admin.list_topics(timeout=min(self._timeout_s, _CONTACT_S)).topics
-            if self._topic not in known:
-                wanted = NewTopic(
-                    self._topic, num_partitions=1, config={"cleanup.policy": "compact"}
-                )
-                admin.create_topics([wanted])[self._topic].result(self._timeout_s)
-                return
-            resource = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
-            settings = admin.describe_configs([resource])[resource].result(self._timeout_s)
-        except KafkaException as error:
-            what = f"the registry's topic can't be looked at on {self._bootstrap}"
-            raise _translated(error, what) from error
-        partitions, policy = len(known[self._topic].partitions), settings["cleanup.policy"].value
-        if partitions != 1 or policy != "compact":
+        what = f"the registry's topic can't be looked at on {self._bootstrap}"
+        found = _asking(what, self._found_topic)
+        if found is not None and found != (1, "compact"):
+            partitions, policy = found
             raise Fatal(
                 "MR-6022",
                 f"topic {self._topic} has {partitions} partitions and cleanup.policy={policy}",
                 topic=self._topic,
             )
 
+    def _found_topic(self) -> tuple[int, str] | None:
+        """Its partitions and cleanup.policy; ``None`` where it was missing and is made now."""
+        admin = AdminClient({"bootstrap.servers": self._bootstrap}, logger=_driver_log)
+        known = admin.list_topics(timeout=min(self._timeout_s, _CONTACT_S)).topics
+        if self._topic not in known:
+            wanted = NewTopic(self._topic, num_partitions=1, config={"cleanup.policy": "compact"})
+            admin.create_topics([wanted])[self._topic].result(self._timeout_s)
+            return None
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
+        settings = admin.describe_configs([resource])[resource].result(self._timeout_s)
+        return len(known[self._topic].partitions), settings["cleanup.policy"].value
+
     def _read(self) -> list[Entry]:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": f"registry-{self._topic}",  # asked for by the library, never used
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-            },
-            logger=_driver_log,
-        )
+        settings: dict[str, str | int | float] = {
+            "bootstrap.servers": self._bootstrap,
+            "group.id": f"registry-{self._topic}",  # asked for by the library, never used
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+        what = "the registry's topic can't be read"
+        consumer = _asking(what, lambda: Consumer(settings, logger=_driver_log))
         entries: list[Entry] = []
         deadline = time.monotonic() + self._timeout_s
         try:
-            consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+            beginning = TopicPartition(self._topic, 0, OFFSET_BEGINNING)
+            _asking(what, lambda: consumer.assign([beginning]))
             while time.monotonic() < deadline:
-                message = consumer.poll(0.2)
+                message = _asking(what, lambda: consumer.poll(0.2))
                 if message is None:
                     continue
                 error = message.error()
                 if error is not None:
                     if error.code() == KafkaError._PARTITION_EOF:
                         return entries
-                    raise _translated(KafkaException(error), "the registry's topic can't be read")
+                    raise _translated(error, what)
                 deadline = time.monotonic() + self._timeout_s
                 entries += self._entry(message.value(), message.offset() or 0)
         finally:
@@ -212,9 +211,18 @@ def _value(entry: Entry) -> bytes:
     ).encode()
 
 
-def _translated(error: KafkaException, what: str) -> MillraceError:
-    cause = error.args[0]
-    if cause.code() in _FENCED:
+def _asking(what: str, ask: Callable[[], T]) -> T:
+    """Run ``ask``; a driver error, or silence, becomes ours: ``what`` did not come of it."""
+    try:
+        with unhidden(KafkaException):
+            return ask()
+    except KafkaException as failure:
+        raise _translated(failure.args[0], what) from failure
+    except TimeoutError as silence:  # of a future: a broker that takes requests and answers none
+        raise Retryable("MR-6020", f"{what}: no broker answered", fix=_FIX) from silence
+
+
+def _translated(error: KafkaError, what: str) -> MillraceError:
+    if error.code() in _FENCED:
         return Fenced("MR-6023", f"{what}: another registry has started on the same topic")
-    fix = "Check --kafka and that the broker runs there, then start the registry again."
-    return Retryable("MR-6020", f"{what}: {cause.str()}", fix=fix)
+    return Retryable("MR-6020", f"{what}: {error.str()}", fix=_FIX)

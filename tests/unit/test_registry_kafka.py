@@ -1,0 +1,130 @@
+"""What the registry's store makes of a broker that is in trouble: asked for anything, it is worth another try."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from millrace.errors import Fenced, Retryable
+from schemas.control import DDL_SCHEMA
+from schemas.registry import kafka
+from schemas.registry.catalog import Entry
+from schemas.registry.kafka import KafkaSchemaStore
+from tests.hidden import hide
+
+TOPIC = "schemas"
+ENTRY = Entry("shop", 1, 1, DDL_SCHEMA.text)
+OF_A_NEW_TOPIC = {"create_topics", "the topic's making"}
+OF_AN_APPEND = {"begin_transaction", "produce", "commit_transaction"}
+QUESTIONS = (
+    "AdminClient",
+    "list_topics",
+    "describe_configs",
+    "the settings",
+    *sorted(OF_A_NEW_TOPIC),
+    "Producer",
+    "init_transactions",
+    *sorted(OF_AN_APPEND),
+    "Consumer",
+    "assign",
+    "poll",
+)
+
+
+class Broker:
+    """One that answers everything, but is in trouble when asked this; its clients all are itself."""
+
+    def __init__(self, asked: str, trouble: Callable[[], object]) -> None:
+        self._asked = asked
+        self._trouble = trouble
+        self._has_topic = asked not in OF_A_NEW_TOPIC
+
+    def __getattr__(self, question: str) -> Callable[..., object]:
+        def ask(*_: object, **__: object) -> object:
+            if question == self._asked:
+                self._trouble()
+            return self._answer(question)
+
+        return ask
+
+    def _answer(self, question: str) -> object:
+        topic = SimpleNamespace(partitions={0: None})
+        compacted = {"cleanup.policy": SimpleNamespace(value="compact")}
+        end = SimpleNamespace(error=lambda: KafkaError(KafkaError._PARTITION_EOF))
+        return {
+            "AdminClient": self,
+            "Producer": self,
+            "Consumer": self,
+            "list_topics": SimpleNamespace(topics={TOPIC: topic} if self._has_topic else {}),
+            "create_topics": {TOPIC: SimpleNamespace(result=getattr(self, "the topic's making"))},
+            "describe_configs": defaultdict(
+                lambda: SimpleNamespace(result=getattr(self, "the settings"))
+            ),
+            "the settings": compacted,
+            "poll": end,
+        }.get(question)
+
+
+def asked_in_trouble(
+    question: str, trouble: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> list[Entry]:
+    """What is loaded before an entry is appended."""
+    broker = Broker(question, trouble)
+    for client in ("AdminClient", "Producer", "Consumer"):
+        monkeypatch.setattr(kafka, client, getattr(broker, client))
+    store = KafkaSchemaStore("127.0.0.1:1", topic=TOPIC)
+    loaded = list(store.load())
+    store.append(ENTRY)
+    return loaded
+
+
+def refused(code: int) -> Callable[[], None]:
+    """The client says so."""
+
+    def trouble() -> None:
+        raise KafkaException(KafkaError(code))
+
+    return trouble
+
+
+def silent() -> None:
+    """A future of a broker that takes requests and answers none."""
+    raise TimeoutError
+
+
+def hidden() -> None:
+    """The client says so while a line for its log is served."""
+    hide(KafkaException(KafkaError(KafkaError._TRANSPORT)), 2)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(
+    "trouble",
+    [refused(KafkaError._TRANSPORT), refused(KafkaError._INVALID_ARG), silent, hidden],
+    ids=["away", "refused", "silent", "hidden"],
+)
+def test_a_broker_in_trouble_is_worth_another_try_whatever_it_was_asked(
+    question: str, trouble: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends as a code with something to do, never as the driver's own error."""
+    with pytest.raises(Retryable) as caught:
+        asked_in_trouble(question, trouble, monkeypatch)
+    assert caught.value.code == "MR-6020"
+    assert "--kafka" in caught.value.fix
+
+
+@pytest.mark.parametrize("question", ["init_transactions", *sorted(OF_AN_APPEND)])
+def test_a_newer_registry_is_told_apart_from_a_broker_in_trouble(
+    question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who goes on asking would fence the one that serves now."""
+    with pytest.raises(Fenced) as caught:
+        asked_in_trouble(question, refused(KafkaError._FENCED), monkeypatch)
+    assert caught.value.code == "MR-6023"
+
+
+def test_a_broker_without_trouble_is_asked_for_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in lets a registry load and append, so what fails above fails for its trouble."""
+    assert asked_in_trouble("nothing", silent, monkeypatch) == []
