@@ -119,7 +119,7 @@ class Session:
         timeout_s: float = SESSION_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
     ) -> "Session":
-        """Connected, or Retryable MR-4001 (nothing is left running then)."""
+        """Connected, or an error of ours, mostly Retryable MR-4001 (nothing is left running then)."""
         session = cls(hosts, timeout_s=timeout_s)
         try:
             session._client.start(timeout=connect_timeout_s)
@@ -128,6 +128,9 @@ class Session:
             raise Retryable(
                 "MR-4001", f"no answer from {hosts} in {connect_timeout_s:g} s", hosts=hosts
             ) from exc
+        except zke.KazooException as exc:  # kazoo has looked for the folder that hosts may name
+            session.close()
+            raise translated(exc, f"opening a session to {hosts}", is_write=False) from exc
         return session
 
     def close(self) -> None:
@@ -292,6 +295,7 @@ _AWAY: tuple[type[zke.KazooException], ...] = (
     zke.ConnectionClosedError,
     zke.ConnectionDropped,
     zke.OperationTimeoutError,
+    zke.RequestTimeoutError,
     zke.SessionExpiredError,
     zke.SessionMovedError,
 )
@@ -304,7 +308,7 @@ _CONTESTED: tuple[type[zke.KazooException], ...] = (
 
 
 def translated(error: zke.KazooException, doing: str, *, is_write: bool) -> MillraceError:
-    """kazoo's error as one of ours: away (retry), unknown outcome (retry), contested (retry), refused (fatal)."""
+    """kazoo's error as one of ours: away, unknown outcome, turned away, contested (all retry), refused (fatal)."""
     kind = type(error).__name__
     if isinstance(error, _AWAY):
         if is_write:
@@ -312,6 +316,9 @@ def translated(error: zke.KazooException, doing: str, *, is_write: bool) -> Mill
                 "MR-4002", f"no answer while {doing}: it may have happened", error=kind
             )
         return Retryable("MR-4001", f"no answer while {doing}", error=kind)
+    if isinstance(error, zke.ThrottledOpError):
+        # the same for a write: it says that nothing was executed
+        return Retryable("MR-4001", f"ZooKeeper is too busy for {doing}", error=kind)
     if isinstance(error, _CONTESTED):
         return Retryable("MR-4007", f"somebody else was faster while {doing}", error=kind)
     return Fatal("MR-4012", f"refused while {doing}", error=kind)

@@ -6,7 +6,7 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-4001",
         "ZooKeeper can't be reached",
-        "No server of the ensemble answers, or the session to it is broken.",
+        "No server of the ensemble answers, it turns requests away, or the session to it is broken.",
         "Check MILLRACE_ZOOKEEPER and the ensemble; running tasks go on and recover by themselves.",
     ),
     Code(

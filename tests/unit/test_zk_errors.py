@@ -1,34 +1,101 @@
-"""Every error of the driver becomes one of ours, by class."""
+"""Every error of the driver becomes one of ours, by class, whoever asked for what."""
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 from kazoo import exceptions as zke
+from kazoo import retry
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from zk.session import translated
+from zk import session as zk_session
+from zk.session import Check, Create, Delete, Put, Session, SessionState, translated
 
 AWAY = {
     "ConnectionLoss",
     "ConnectionClosedError",
     "ConnectionDropped",
     "OperationTimeoutError",
+    "RequestTimeoutError",
     "SessionExpiredError",
     "SessionMovedError",
 }
+TURNED_AWAY = {"ThrottledOpError"}
 CONTESTED = {"BadVersionError", "NoNodeError", "NodeExistsError", "NotEmptyError"}
-ALL = sorted(
-    (e for e in vars(zke).values() if isinstance(e, type) and issubclass(e, zke.KazooException)),
-    key=lambda e: e.__name__,
-)
+REFUSED = {
+    # the request, its rights or its size
+    "AuthFailedError",
+    "BadArgumentsError",
+    "EphemeralOnLocalSessionError",
+    "InvalidACLError",
+    "MarshallingError",
+    "NoAuthError",
+    "NoChildrenForEphemeralsError",
+    "QuotaExceededError",
+    "SASLException",
+    "SessionClosedRequireSaslError",
+    "UnimplementedError",
+    # of a commit's other changes: never its only error
+    "RolledBackError",
+    "RuntimeInconsistency",
+    # of calls that we do not make: read-only sessions, reconfiguration, removal of watches, recipes, the driver's retry
+    "CancelledError",
+    "ConfigurationError",
+    "InterruptedError",
+    "InvalidCallbackError",
+    "LockTimeout",
+    "NewConfigNoQuorumError",
+    "NoWatcherError",
+    "NotReadOnlyCallError",
+    "ReconfigDisabledError",
+    "ReconfigInProcessError",
+    "RetryFailedError",
+    "WriterNotClosedException",
+    # never told to a client, or only the name of a range
+    "APIError",
+    "DataInconsistency",
+    "KazooException",
+    "SystemZookeeperError",
+    "UnknownSessionError",
+    "ZookeeperError",
+    "ZookeeperStoppedError",
+}
+
+
+def _kinds() -> Iterator[type[zke.KazooException]]:
+    """What the driver has a class for, and what it makes of a number that a server answers."""
+    for known in (*vars(zke).values(), *vars(retry).values(), *zke.EXCEPTIONS.values()):
+        if isinstance(known, type) and issubclass(known, zke.KazooException):
+            yield known
+
+
+ALL = sorted(set(_kinds()), key=lambda kind: kind.__name__)
+CALLS: dict[str, Callable[[Session], object]] = {
+    "get": lambda session: session.get("/x"),
+    "get and watch": lambda session: session.get("/x", watch=lambda: None),
+    "children": lambda session: session.children("/x"),
+    "children and watch": lambda session: session.children("/x", watch=lambda: None),
+    "create": lambda session: session.create("/x", b""),
+    "put": lambda session: session.put("/x", b"", version=0),
+    "delete": lambda session: session.delete("/x", version=0),
+    "commit": lambda session: session.commit(
+        Create("/x", b""), Put("/x", b"", 0), Delete("/x", 0), Check("/x", 0)
+    ),
+}
 
 
 @pytest.mark.parametrize("error", ALL, ids=lambda e: e.__name__)
 def test_every_error_of_the_driver_has_a_branch(error: type[zke.KazooException]) -> None:
-    """Away is retryable, and for a write its outcome unknown; contested is retryable; all else is for a person."""
+    """Away is retryable, and for a write its outcome unknown, unless it was turned away; contested is retryable; all
+    else is for a person.
+    """
     read = translated(error(), "reading /x", is_write=False)
     write = translated(error(), "writing /x", is_write=True)
     expected: tuple[type[MillraceError], str, str]
     if error.__name__ in AWAY:
         expected = (Retryable, "MR-4001", "MR-4002")
+    elif error.__name__ in TURNED_AWAY:
+        expected = (Retryable, "MR-4001", "MR-4001")
     elif error.__name__ in CONTESTED:
         expected = (Retryable, "MR-4007", "MR-4007")
     else:
@@ -37,6 +104,74 @@ def test_every_error_of_the_driver_has_a_branch(error: type[zke.KazooException])
     assert (read.code, write.code) == expected[1:]
 
 
-def test_the_driver_still_has_the_errors_we_know() -> None:
-    """A renamed class would fall to another branch unseen."""
-    assert {error.__name__ for error in ALL} >= AWAY | CONTESTED
+def test_every_error_of_the_driver_is_in_one_list() -> None:
+    """A new or renamed class would fall to another branch unseen."""
+    listed = [*AWAY, *TURNED_AWAY, *CONTESTED, *REFUSED]
+    assert sorted(listed) == [error.__name__ for error in ALL]
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda e: e.__name__)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+def test_no_call_lets_an_error_of_the_driver_out(
+    call: Callable[[Session], object], error: type[zke.KazooException]
+) -> None:
+    """A task that meets one by its own name is blocked by it (MR-9001), whatever it says."""
+    session = Session("127.0.0.1:1")
+    session._client = Failing(error())
+    session._state = SessionState.CONNECTED
+    told = ended(lambda: call(session))
+    if isinstance(told, MillraceError):
+        assert told.context["error"] == error.__name__
+    else:  # there is nothing, or it is gone, or it stands already
+        assert error.__name__ in ("NoNodeError", "NodeExistsError")
+        assert not told
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda e: e.__name__)
+def test_a_session_that_fails_while_it_is_opened_is_told_as_any_other_call(
+    error: type[zke.KazooException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver looks for the folder that the hosts name (/path), and the connection may break before it has it."""
+    failing = Failing(error())
+    monkeypatch.setattr(zk_session, "KazooClient", lambda **_: failing)
+    with pytest.raises(MillraceError) as caught:
+        Session.open("127.0.0.1:1/folder")
+    assert caught.value.context["error"] == error.__name__
+    assert failing.is_closed
+
+
+def ended(call: Callable[[], object]) -> object:
+    """The answer, or an error of ours."""
+    try:
+        return call()
+    except MillraceError as ours:
+        return ours
+
+
+class Failing:
+    """A client whose every question ends with this error."""
+
+    def __init__(self, error: zke.KazooException) -> None:
+        self._error = error
+        self.is_closed = False
+
+    def start(self, timeout: float) -> None:
+        raise self._error
+
+    def stop(self) -> None:
+        """As the driver's."""
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def add_listener(self, _listener: object) -> None:
+        """Nothing is heard of."""
+
+    def transaction(self) -> "Failing":
+        return self
+
+    def __getattr__(self, _name: str) -> Callable[..., SimpleNamespace]:
+        return lambda *_, **__: SimpleNamespace(get=self._answer)
+
+    def _answer(self, timeout: float) -> object:
+        raise self._error
