@@ -184,15 +184,20 @@ def end_session_at(ensemble: Ensemble, session: Session, path: str) -> None:
 
 
 def end_session(hosts: str, session_id: int) -> None:
-    """End anybody's session as the ensemble would: join it by its id and secret, and close it.
+    """End anybody's session as the ensemble would: join it by its id and secret, and close it; until nobody can join.
+
+    Its owner, who joins it again meanwhile, may take the connection away before the word to close it has come.
 
     The secret is no secret of a ZooKeeper server's: sixteen bytes of java.util.Random, seeded with the id and a
     constant of the source (ZooKeeperServer.generatePasswd).
     """
-    twin = KazooClient(hosts=hosts, client_id=(session_id, _secret_of(session_id)))
-    twin.start(timeout=30)
-    twin.stop()
-    twin.close()
+    is_over = False
+    while not is_over:
+        twin = KazooClient(hosts=hosts, client_id=(session_id, _secret_of(session_id)))
+        twin.start(timeout=60)
+        is_over = twin.client_id[0] != session_id  # it was given another
+        twin.stop()
+        twin.close()
 
 
 def _secret_of(session_id: int) -> bytes:

@@ -1,5 +1,8 @@
 """Sessions that the ensemble declares over: full starts under new epochs, leases known to be lost, another leader."""
 
+import pytest
+from kazoo.client import KazooClient
+
 from tests.control import (
     ScriptedRunner,
     a_capture,
@@ -33,6 +36,25 @@ def test_an_expired_session_means_a_full_start_under_a_new_epoch(
         assert second > first
         assert runner.ends == [("shop-capture", first)]
         assert runner.overlaps == []
+
+
+def test_a_session_is_ended_though_its_owner_joins_it_again(
+    ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who ends it is slow: its connection is taken away before it closes the session."""
+    states: list[SessionState] = []
+    stop = KazooClient.stop
+
+    def slow_at_first(twin: KazooClient) -> None:
+        monkeypatch.undo()
+        eventually(lambda: SessionState.CONNECTED in states, what="joined again")
+        stop(twin)
+
+    with ensemble.session() as own:
+        own.on_state(states.append)
+        monkeypatch.setattr(KazooClient, "stop", slow_at_first)
+        end_session(ensemble.hosts, own.id)
+        eventually(lambda: own.incarnation == 1, what="it is over")
 
 
 def test_a_lease_is_known_to_be_lost_when_its_session_is(
