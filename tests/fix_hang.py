@@ -2,10 +2,11 @@
 
 import faulthandler
 import os
+from collections.abc import Callable
 
 import pytest
 
-TEST_S_MAX = 1800.0  # the slowest of `make test` takes a few minutes
+TEST_S_MAX = 1800.0  # the slowest of `make test` takes a few minutes, or asks for its time again
 CHAOS_S_MAX = 4 * TEST_S_MAX  # and as long as a soak was asked to take
 
 _stderr = pytest.StashKey[int]()
@@ -26,6 +27,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """For what it leaves; pytest itself takes the bound away from a test that failed."""
     _end_after(item)
+
+
+@pytest.fixture
+def whole_time_again(request: pytest.FixtureRequest) -> Callable[[], None]:
+    """Each call gives the test its whole time from then on: one that does many things, each as long as a test's."""
+    return lambda: _end_after(request.node)
 
 
 def _end_after(item: pytest.Item) -> None:

@@ -6,6 +6,8 @@ kills on a lone relay log, publisher, query or worker are in test_relay_kills, t
 and test_zk_workers.
 """
 
+from collections.abc import Callable
+
 import pytest
 
 from schemas.gtid import Flavour
@@ -29,11 +31,15 @@ def _kills(flavour: Flavour) -> list[object]:
     ]
 
 
-def _kill_and_settle(stack: FaultStack, points: tuple[str, ...]) -> None:
+def _kill_and_settle(
+    stack: FaultStack, points: tuple[str, ...], whole_time_again: Callable[[], None]
+) -> None:
     """Dead by SIGKILL exactly there, each behind what the last one left; started again, everybody is asked."""
     with stack.load(points[0].replace(".", "_")):
         for point in points:
+            whole_time_again()
             kill_at(stack, point)
+        whole_time_again()
         stack.restart(victim_of(points[0]))
         stack.wait_published()
     stack.settle()
@@ -42,19 +48,19 @@ def _kill_and_settle(stack: FaultStack, points: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("fault_stack", [Flavour.MARIADB], indirect=True, scope="session")
 @pytest.mark.parametrize("points", _kills(Flavour.MARIADB))
 def test_killed_at_a_fault_point_mariadb_goes_on_without_loss_or_repeat(
-    fault_stack: FaultStack, points: tuple[str, ...]
+    fault_stack: FaultStack, points: tuple[str, ...], whole_time_again: Callable[[], None]
 ) -> None:
     """Everything published and applied: topic verified, every row equal."""
-    _kill_and_settle(fault_stack, points)
+    _kill_and_settle(fault_stack, points, whole_time_again)
 
 
 @pytest.mark.parametrize("fault_stack", FLAVOURS[1:], indirect=True, scope="session")
 @pytest.mark.parametrize("points", _kills(Flavour.MYSQL))
 def test_killed_at_a_fault_point_mysql_goes_on_without_loss_or_repeat(
-    fault_stack: FaultStack, points: tuple[str, ...]
+    fault_stack: FaultStack, points: tuple[str, ...], whole_time_again: Callable[[], None]
 ) -> None:
     """The other half, and with ``--chaos`` all."""
-    _kill_and_settle(fault_stack, points)
+    _kill_and_settle(fault_stack, points, whole_time_again)
 
 
 def test_every_provocation_is_of_a_registered_point() -> None:
