@@ -16,6 +16,7 @@ from deploy.servers import KafkaServer
 from tests.ledger.reader import Reading, Subscriber, Topic, end_of, read_again
 from tests.ledger.record import Message
 from tests.ledger.topic_oracle import TopicOracle
+from tests.waiting import eventually
 
 SCHEMA = """{"type": "record", "name": "Resolved", "namespace": "millrace.control", "fields": [
  {"name": "control", "type": "string"}, {"name": "seq", "type": "long"}, {"name": "epoch", "type": "long"}]}"""
@@ -86,6 +87,8 @@ def test_a_stranger_sees_what_is_committed_and_names_what_is_wrong(
                 producer.produce(name, _framed(seq, epoch), partition=0)
                 producer.flush()
                 finish()
+        # each was sent twice, and each has a marker, which comes behind its commit
+        eventually(lambda: end_of(topic) >= 4 * len(records), what="the last marker")
         end = end_of(topic)
         if words:
             with pytest.raises(AssertionError, match=words):
