@@ -4,7 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 
 import pytest
@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from confluent_kafka.cimpl import NewTopic
 
 import producer.publisher.publisher as publishing
-from consumer.topic.kafka import TopicReader
+from consumer.topic.kafka import TopicEnds, TopicReader
 from consumer.topic.verify import Summary, TopicVerifier
 from millrace.errors import Retryable
 from producer.publisher.config import PublisherConfig, PublisherLimits, transactional_id
@@ -149,6 +149,11 @@ class Rig:
         end: int = asked.result(ANSWER_S).offset
         return end
 
+    def ends(self) -> TopicEnds:
+        """What is kept, and what readers of committed records may see of it."""
+        with closing(TopicReader(self.bootstrap, self.topic)) as reader:
+            return reader.ends()
+
     def verdict(self) -> Summary:
         """What `millrace topic verify` finds."""
         reader = TopicReader(self.bootstrap, self.topic)
@@ -161,7 +166,12 @@ class Rig:
         return verifier.finish()
 
     def assert_whole(self, last_seq: int) -> None:
-        """Nothing missing, repeated, out of order."""
+        """Nothing missing, repeated, out of order, once all that was begun is ended: markers come behind a commit."""
+        eventually(
+            lambda: self.ends().stable == self.high_end(),
+            timeout_s=GIVE_UP_S,
+            what="all that was begun is ended",
+        )
         found = self.verdict()
         assert found.violations == [], "; ".join(wrong.what for wrong in found.violations)
         assert (found.last_seq, found.counts.rows) == (last_seq, last_seq)

@@ -18,13 +18,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from consumer.topic.kafka import TopicReader
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publisher import bulk, opening
+from producer.publisher import bulk, opening, writers
 from producer.publisher import kafka as kafka_side
 from producer.publisher.config import transactional_id
 from schemas.control import RecordKind
 from schemas.framing import peek_kind
 from schemas.suffix import read_suffix
-from tests.publisher_rig import Rig
+from tests.publisher_rig import ANSWER_S, Rig
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("trusting")
@@ -188,8 +188,11 @@ def test_a_limit_lowered_under_way_is_found_by_the_brokers_refusal(rig: Rig) -> 
     rig.assert_whole(3)
 
 
-def test_another_writers_open_transaction_stops_the_start(rig: Rig) -> None:
+def test_another_writers_open_transaction_stops_the_start(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would hide every record of ours from readers."""
+    monkeypatch.setattr(writers, "_TIMEOUT_S", ANSWER_S)
     patient = rig.limits
     with rig.running(7) as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
@@ -217,14 +220,18 @@ def test_what_a_broker_has_not_ended_yet_of_ours_is_waited_for(
     assert raised.value.code == "MR-3001"
 
 
-def test_another_writers_open_transaction_under_way_stops_the_task(rig: Rig) -> None:
+def test_another_writers_open_transaction_under_way_stops_the_task(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was committed behind it is hidden: said in bounded time, with its name, and nothing is lost."""
+    monkeypatch.setattr(writers, "_TIMEOUT_S", ANSWER_S)
     patient = rig.limits
-    rig.limits = replace(patient, audit_timeout_s=1.0)
+    rig.limits = replace(patient, resolved_interval_s=1000.0)  # asked, it sends nothing
     publisher = rig.open(7)
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(3))
     publisher._drain()
+    publisher._audit._limits = replace(patient, audit_timeout_s=1.0)
     with rig.foreign_transaction():
         publisher.publish(stream.next_batch(3))
         with pytest.raises(Fatal) as raised:
@@ -246,6 +253,7 @@ def test_a_foreign_record_under_way_stops_the_task(rig: Rig) -> None:
     publisher = rig.open()
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(3))
+    publisher._drain()  # the end behind these is as it must be
     foreign = confluent_kafka.Producer({"bootstrap.servers": rig.bootstrap})
     foreign.produce(rig.topic, b"hello", None, 0)
     assert foreign.flush(60) == 0
