@@ -102,6 +102,7 @@ class SparkDriver:
             told = f"Spark does not start with master {master!r}: {_first_line(exc)}"
             fix = "" if _MASTER.fullmatch(master) else f"Give one of these masters: {MASTERS}."
             raise Fatal("MR-5051", told, fix=fix) from exc
+        self._folders = _folders_under(self._scratch, self._disk)
         # PySpark shows it nowhere else
         self.jvm = Jvm(getattr(self.session.sparkContext._gateway, "proc", None))
 
@@ -147,9 +148,14 @@ class SparkDriver:
             raise Fatal("MR-5051", f"Spark's JVM ended with {gateway.proc.returncode}")
 
     def scratch(self, task: str) -> Path:
-        """A new folder for a query's checkpoint. Whoever cleans shared memory takes the one around it away, too."""
+        """A new folder for a query's checkpoint.
+
+        Whoever cleans shared memory or temporary files takes those around it away, too, and Spark's, which it makes
+        once.
+        """
         checkpoints = self._scratch / "checkpoints"
-        checkpoints.mkdir(parents=True, exist_ok=True)
+        for folder in (*self._folders, checkpoints):
+            folder.mkdir(0o700, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=f"{task}-", dir=checkpoints))
 
 
@@ -167,6 +173,15 @@ def _scratch_folder() -> Path:
 def _local_folder(scratch: Path, disk: Path) -> Path:
     """Where Spark shuffles and spills: the scratch folder where there is room."""
     return scratch if shutil.disk_usage(scratch).free >= LOCAL_FREE_MIN_BYTES else disk
+
+
+def _folders_under(*roots: Path) -> tuple[Path, ...]:
+    """These and all in them, and where Spark will put its blocks; the outer ones first."""
+    found = [
+        folder for root in roots for folder in (root, *sorted(root.rglob("*"))) if folder.is_dir()
+    ]
+    blocks = [folder / "00" for folder in found if folder.name.startswith("blockmgr-")]
+    return (*found, *blocks)
 
 
 def _folder_in(parent: Path) -> Path:
@@ -199,6 +214,7 @@ def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
         ),
         "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than these plans can gain
         "spark.sql.shuffle.partitions": "4",
+        "spark.diskStore.subDirectories": "1",  # it is known by its name, to be made anew
         "spark.shuffle.compress": "false",  # what is written is read at once, from memory
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
@@ -251,6 +267,7 @@ class TopicQuery:
         try:
             self._query: StreamingQuery = writer.start()
         except PySparkException as exc:  # it looks for the topic's partition
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
             raise Retryable("MR-5052", _first_line(exc)) from exc
 
     def _on_batch(self, records: DataFrame, number: int) -> None:

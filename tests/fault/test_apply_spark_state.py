@@ -1,10 +1,11 @@
-"""Spark's own state lost: its checkpoint deleted or spoilt. The target says where the task stands."""
+"""Spark's own state lost: a checkpoint deleted or spoilt, all folders gone. The target says where the task stands."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
+from consumer.batch import SOLE_OFFSETS_MAX
 from consumer.spark import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
 from tests.apply_tables import integer, table
@@ -42,7 +43,7 @@ class _Bag:
 
 
 @pytest.mark.chaos  # ten seconds; every start makes its checkpoint anew, which all tests on Spark show
-def test_sparks_checkpoint_may_be_deleted_or_spoilt_at_any_time(
+def test_what_spark_keeps_may_be_deleted_or_spoilt_at_any_time(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer
 ) -> None:
     """While the query runs it costs a restart at most; the next one begins where the target says, with a new one."""
@@ -56,6 +57,11 @@ def test_sparks_checkpoint_may_be_deleted_or_spoilt_at_any_time(
             spoil(next(checkpoints.glob(f"{name}-*")))
             bag.publish(10)
             task.wait_until_at(bag.stream.seq)
+        for root in (spark._scratch, spark._disk):
+            _deleted(root)
+        bag.publish(2 * SOLE_OFFSETS_MAX)  # lanes: Spark writes what it shuffles
+        task.wait_until_at(bag.stream.seq)
+        assert task.codes <= {"MR-5050"}
     assert not list(checkpoints.glob(f"{name}-*")), "a stopped query leaves nothing"
     for is_kept in (True, False):
         if not is_kept:

@@ -307,10 +307,13 @@ def _query(tmp_path: Path, **methods: Callable[..., object]) -> TopicQuery:
 
 
 def test_a_query_that_can_not_start_is_a_topic_that_can_not_be_read(tmp_path: Path) -> None:
-    """Spark looks for the topic's partition when the query starts."""
+    """Spark looks for the topic's partition when the query starts. The next try has a checkpoint of its own."""
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
     with pytest.raises(Retryable) as caught:
-        _query(tmp_path, start=_fails("no broker"))
+        _query(checkpoint, start=_fails("no broker"))
     assert caught.value.code == "MR-5052"
+    assert not checkpoint.exists()
 
 
 @pytest.mark.parametrize(

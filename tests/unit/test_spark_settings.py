@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -77,3 +78,29 @@ def test_what_a_jvm_leaves_lies_in_a_folder_that_the_next_driver_removes(
     assert folder.name.startswith(f"{spark._SCRATCH}{os.getpid()}-")
     driver.stop()
     assert not folder.exists()
+
+
+def test_folders_that_somebody_removed_are_there_for_the_next_query(
+    builder: _Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who cleans shared memory or temporary files: Spark makes its own once, and without them every job fails."""
+    names = ("spark-1/pyspark-2", "spark-1/userFiles-3", "blockmgr-4")
+    start = builder.getOrCreate
+
+    def start_with_folders() -> SimpleNamespace:
+        for name in names:
+            Path(builder.told["spark.local.dir"], name).mkdir(parents=True)
+        return start()
+
+    monkeypatch.setattr(builder, "getOrCreate", start_with_folders)
+    driver = SparkDriver(master="local[2]")
+    local = Path(builder.told["spark.local.dir"])
+    roots = (driver._scratch, driver._disk)
+    for root in roots:
+        shutil.rmtree(root)
+    assert driver.scratch("t").is_dir()
+    assert builder.told["spark.diskStore.subDirectories"] == "1", "or there are more for blocks"
+    assert [name for name in (*names, "blockmgr-4/00") if not (local / name).is_dir()] == []
+    assert [root.stat().st_mode & 0o777 for root in roots] == [0o700, 0o700]
+    driver.stop()
+    assert not any(root.exists() for root in roots)
