@@ -175,10 +175,7 @@ class BatchApplier:
             done = records.lanes(
                 order, self.catalogue, self.applied, offsets=plan.offsets, lanes=lanes
             )
-            rows = sum(outcome.rows for outcome in done)
-            if rows != len(plan.offsets):  # behind the mark nobody would look for the others
-                told = f"the lanes applied {rows} of {len(plan.offsets)} planned rows"
-                raise Retryable("MR-5050", told)
+            _check_rows(done, planned=len(plan.offsets))
             for outcome in done:
                 self._count(outcome)
         assert plan.outcome.mark is not None
@@ -264,3 +261,10 @@ class BatchApplier:
             inventory = read_inventory(session, databases=changed, known=self.catalogue.inventory)
             self._renew(self.catalogue.book, inventory)
             session.commit()
+
+
+def _check_rows(done: list[Outcome], *, planned: int) -> None:
+    """Behind the mark nobody would look for those that are missing."""
+    rows = sum(outcome.rows for outcome in done)
+    if rows != planned:
+        raise Retryable("MR-5050", f"the lanes applied {rows} of {planned} planned rows")

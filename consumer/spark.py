@@ -435,10 +435,13 @@ class Records:
             raise _failure(exc) from exc
         found = [unpack(bytes(row[0])) for row in rows]
         answers = [answer for answer in found if isinstance(answer, kind)]
-        lanes = sorted(answer.lane for answer in answers)
-        if lanes != list(range(lane_count)):
-            raise Retryable("MR-5050", f"of {lane_count} lanes these answered: {lanes}")
+        _check_heard(sorted(answer.lane for answer in answers), lane_count)
         return answers
+
+
+def _check_heard(lanes: list[int], lane_count: int) -> None:
+    if lanes != list(range(lane_count)):
+        raise Retryable("MR-5050", f"of {lane_count} lanes these answered: {lanes}")
 
 
 def _looked_up(offsets: Ints, lanes: Ints) -> Column:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from consumer import stretch
+from consumer import batch, spark, stretch
 from consumer.topic.decode import TopicLookUp
 from consumer.topic.verify import Check, TopicVerifier
 from deploy.servers import process
@@ -32,6 +32,7 @@ from tests.equal_to_all import AnyText
 from tests.property import test_zk_order as order
 from tests.unit import test_apply_stretch as holes
 from tests.unit import test_faults as points
+from tests.unit import test_lost_answers as lost
 from tests.unit import test_names as names
 from tests.unit import test_publisher as publisher
 from tests.unit import test_registry_requests as requests
@@ -84,6 +85,19 @@ def a_resolved_is_believed(patch: Patch) -> None:
 def a_start_needs_no_proof(patch: Patch) -> None:
     """A task that starts at a GTID set takes what the topic begins with for the next."""
     patch.setattr(stretch, "_check_begin", lambda *_: None)
+
+
+# ---- answers of lanes --------------------------------------------------------------------------------
+
+
+def lanes_that_answered_are_all(patch: Patch) -> None:
+    """Nobody asks which they are."""
+    patch.setattr(spark, "_check_heard", lambda *_: None)
+
+
+def what_lanes_did_is_all(patch: Patch) -> None:
+    """Nobody counts their rows."""
+    patch.setattr(batch, "_check_rows", lambda *_, **__: None)
 
 
 # ---- the relay log -----------------------------------------------------------------------------------
@@ -255,6 +269,18 @@ GUARDS = [
         lambda _: holes.test_a_start_at_a_gtid_that_the_topic_does_not_reach_back_to_stops_the_task(
             3, (), 1, "begins behind"
         ),
+        NOT_TOLD,
+    ),
+    Guard(
+        "each lane is heard",
+        lanes_that_answered_are_all,
+        lambda _: lost.test_each_lane_answers_once((0, 2)),
+        NOT_TOLD,
+    ),
+    Guard(
+        "lanes apply all that was planned",
+        what_lanes_did_is_all,
+        lambda _: lost.test_the_mark_stays_where_lanes_applied_less_than_was_planned((1, 1)),
         NOT_TOLD,
     ),
     Guard(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
-from consumer import batch, spark
+from consumer import spark
 from consumer.batch import Assignment, BatchApplier
 from consumer.book import Book, Ints
 from consumer.executor import Order, Outcome, Plan, guarded
@@ -66,19 +66,14 @@ def _lane(number: int) -> Callable[[], Outcome]:
 def _asked(call: str, stream: bytes) -> list[Outcome]:
     frame = cast(Any, _Frame(stream))
     records = Records(cast(Any, None), frame, first=0, end=4)
-    if call == "lanes":
-        return records.lanes(
-            _ORDER, Catalogue("none"), _NOTHING, offsets=np.arange(4), lanes=_LANES
-        )
-    done = getattr(records, call)(_ORDER, Catalogue("none"), _NOTHING)
+    given = (_ORDER, Catalogue("none"), _NOTHING)
+    with pytest.MonkeyPatch.context() as patch:  # what is made in a JVM
+        patch.setattr(spark, "_share", lambda *_: None)
+        patch.setattr(spark, "_looked_up", lambda *_: None)
+        if call == "lanes":
+            return records.lanes(*given, offsets=np.arange(4), lanes=_LANES)
+        done = getattr(records, call)(*given)
     return [done.outcome if isinstance(done, Plan) else done]
-
-
-@pytest.fixture(autouse=True)
-def _no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is made in a JVM."""
-    monkeypatch.setattr(spark, "_share", lambda *_: None)
-    monkeypatch.setattr(spark, "_looked_up", lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -121,29 +116,27 @@ def test_an_error_that_a_lane_told_is_heard_though_other_answers_are_lost() -> N
 
 
 @pytest.mark.parametrize("rows", [(1, 1), (1, 1, 1), ()])
-def test_the_mark_stays_where_lanes_applied_less_than_was_planned(
-    monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...]
-) -> None:
+def test_the_mark_stays_where_lanes_applied_less_than_was_planned(rows: tuple[int, ...]) -> None:
     """Whoever lost what: an answer, or records on their way to a lane."""
-    moved: list[Mark] = []
-    monkeypatch.setattr(BatchApplier, "_move", lambda _, after, __: moved.append(after))
-    monkeypatch.setattr(batch, "pack_lanes", lambda *_: _LANES)
-
-    def process(done: tuple[int, ...]) -> None:
-        records = SimpleNamespace(
-            span=1 << 20,
-            plan=lambda *_: _PLAN,
-            lanes=lambda *_, **__: [Outcome(lane=lane, rows=n) for lane, n in enumerate(done)],
-            release=lambda: None,
-        )
-        given = Assignment(_OWNER, _TARGET, ConflictPolicy.STOP, 3)
-        standing = Standing(Mark(0, 0), _NOTHING, Book({}))
-        applier = BatchApplier.at(given, standing, Inventory(), Mark(0, 0))
-        applier.process(records, lambda _: None)
-
+    assert _moves(1, 1, 2) == [Mark(4, 4)]
     with pytest.raises(Retryable, match="of 4 planned rows") as caught:
-        process(rows)
+        _moves(*rows)
     assert caught.value.code == "MR-5050"
-    assert moved == []
-    process((1, 1, 2))
-    assert moved == [Mark(4, 4)]
+
+
+def _moves(*rows: int) -> list[Mark]:
+    """Where the mark moves when lanes answer that they applied so many rows each."""
+    moved: list[Mark] = []
+    records = SimpleNamespace(
+        span=1 << 20,
+        plan=lambda *_: _PLAN,
+        lanes=lambda *_, **__: [Outcome(lane=lane, rows=count) for lane, count in enumerate(rows)],
+        release=lambda: None,
+    )
+    given = Assignment(_OWNER, _TARGET, ConflictPolicy.STOP, 3)
+    standing = Standing(Mark(0, 0), _NOTHING, Book({}))
+    applier = BatchApplier.at(given, standing, Inventory(), Mark(0, 0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchApplier, "_move", lambda _, after, __: moved.append(after))
+        applier.process(records, lambda _: None)
+    return moved
