@@ -65,6 +65,8 @@ _LOCKS = {1205, 1213, 1689, 3572}
 _LOCKS |= {1020, 1412}  # what the target transaction has seen was changed since
 _LOCKS |= {1964, 3101}  # at commit: the one before it failed, another member was first
 _DISK = {3, 20, 1021, 1026, 1114, 1878, 3675, 3884}
+_FILES = {1, 1030}  # a file can't be made, an engine failed: a full disk by the text alone
+_FULL = re.compile(r"(?:Got error|\(OS errno|\(Errcode:) 28\b|No space left on device")
 CONFLICTS = {1022, 1062, 1169, 1216, 1217, 1451, 1452, 1557, 1586, 1761, 1762}
 _NO_TABLE = {1049, 1051, 1146}
 _NO_COLUMN = {1054}
@@ -307,6 +309,8 @@ def translated(exc: Exception, *, account: str = "", **context: Any) -> Millrace
     if isinstance(exc, OSError):
         number, text = 0, exc.strerror or str(exc)
     context = {**context, "errno": number}
+    if number in _FILES and _FULL.search(text):
+        return Retryable("MR-5006", text, **context)
     for numbers, code in (
         (_AWAY, "MR-5001"),
         (_READ_ONLY, "MR-5003"),

@@ -6,6 +6,7 @@ Driver errors become ours here and nowhere else:
     Fatal     MR-1002 account refused MR-1003 certificate not verified   MR-1004 no TLS offered
               MR-1005 privilege lacks MR-1008 authentication needs TLS   MR-1007 any other answer of the server
 
+Error 1220, a binlog file that can't be shown, has the words and the codes of a dump that ends (``dump_errors``).
 Guarantees: with a verifying mode no password is sent before the certificate was checked. The password is in no text.
 Not done here: what to ask (``inventory``), what the stream means (``producer.receiver``).
 """
@@ -22,6 +23,7 @@ from pymysql.constants import CR, ER
 
 from millrace.errors import Fatal, Retryable
 from millrace.grants import privilege_fix
+from producer.source.dump_errors import explain_dump_error
 from schemas.documents.model import Member, Tls, TlsMode
 
 CONNECT_TIMEOUT_S = 10
@@ -31,10 +33,12 @@ Value: TypeAlias = str | int | float | None
 Row: TypeAlias = dict[str, Value]
 
 # Errors of the server that mean "not now": too many connections, shutting down, starting up, blocked host, killed;
-# no memory or threads left; a packet or a statement that took too long, an interrupted one.
+# no memory or threads left; a packet or a statement that took too long, an interrupted one; no room for a temporary
+# file or table; a node that has left its Galera cluster.
 _NOT_NOW = frozenset({1040, 1053, 1129, 1203, 1205, 1226, 1927, 3032, 3168, 3169, 4031})
 _NOT_NOW |= {5, 1037, 1041, 1135, 3015, 3950, 4081, 4082}
 _NOT_NOW |= {1158, 1159, 1160, 1161, 1317, 1969, 3024}
+_NOT_NOW |= {1, 3, 20, 1021, 1026, 1114, 1047}
 _LOST = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_LOST_EXTENDED})
 _REFUSED = frozenset({ER.ACCESS_DENIED_ERROR, 1130, 1275, 1698, 1820, 1862, 3118, 3955, 4151})
 _NO_PRIVILEGE = frozenset({1044, 1142, 1143, 1227, 3530})
@@ -211,6 +215,8 @@ def _translate(
             fix=privilege_fix("MR-1005", text, account=asked.account() if asked else "", user=user),
             member=member,
         ) from error
+    if number == ER.ERROR_WHEN_EXECUTING_COMMAND:
+        raise explain_dump_error(number, text, member) from error
     if number in _LOST:
         raise Retryable("MR-1006", f"{member}: {text}", member=member) from error
     if (

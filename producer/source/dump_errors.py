@@ -20,6 +20,7 @@ _TEXTS: tuple[tuple[str, type[MillraceError], str], ...] = (
     ("same server_uuid/server_id", Fenced, "MR-1042"),
     ("could not find first log file name", Retryable, "MR-1040"),
     ("could not find next log", Retryable, "MR-1040"),
+    ("could not find target log", Retryable, "MR-1040"),
     ("could not open log file", Retryable, "MR-1040"),
     ("> file size", Retryable, "MR-1041"),
     ("position < 4", Retryable, "MR-1041"),
@@ -52,7 +53,7 @@ def decode_error_packet(payload: bytes, member: Member) -> MillraceError:
 
 
 def explain_dump_error(number: int, text: str, member: Member) -> MillraceError:
-    """The error for a number and text of a server that was asked for a dump."""
+    """The error for a number and text of a server that was asked for a dump, or to show a binlog file."""
     message = f"{member} answers {number}: {text}"
     if number in {1227, 1045, 1044}:
         return Fatal("MR-1005", message, fix=privilege_fix("MR-1005", text), member=member)

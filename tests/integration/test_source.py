@@ -15,7 +15,7 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from producer.relay.log import RelayLog
 from producer.relay.reader import RelayReader
 from producer.relay.runs import new_runs
-from producer.source.binlog_files import find_file
+from producer.source.binlog_files import find_file, previous_gtids
 from producer.source.choice import choose
 from producer.source.connection import Login, SourceConnection
 from producer.source.identity import ask_identity
@@ -307,6 +307,19 @@ def test_purged_transactions_are_named(new_server: NewServer, flavour: Flavour) 
     assert str(late).rpartition(":")[2].rpartition("-")[2] in caught.value.message
     chosen = choose(ask_members([member_of(server)], login, wanted=late), wanted=late)
     assert chosen.member == member_of(server)
+
+
+def test_a_file_that_was_purged_since_it_was_listed_is_looked_up_again(
+    mysql_server: DatabaseServer, mariadb_server: DatabaseServer
+) -> None:
+    """MR-1040, by the server's own words: the next try lists the files anew."""
+    for server in (mysql_server, mariadb_server):
+        with (
+            SourceConnection.connect(member_of(server), login_of(server)) as connection,
+            pytest.raises(Retryable) as caught,
+        ):
+            previous_gtids(connection, flavour=server.flavour, file="purged.000001")
+        assert caught.value.code == "MR-1040"
 
 
 def test_an_account_without_privileges_is_told_which(

@@ -55,3 +55,34 @@ def test_an_error_of_the_driver_has_its_branch_and_code(number: int, code: str) 
 def test_a_value_that_was_refused_is_not_told(text: str, told: str) -> None:
     """Logs and status get the column, never what stood in it."""
     assert translated(pymysql.err.DataError(1366, text)).message == told
+
+
+FULL = (
+    (1, "Can't create/write to file '/t/x' (OS errno 28 - No space left on device)"),
+    (1, "Can't create/write to file '/t/x' (Errcode: 28 \"No space left on device\")"),
+    (1, "Can't create/write to file '/t/x' (Errcode: 28 \"Kein Platz mehr\")"),
+    (1030, "Got error 28 - 'No space left on device' from storage engine"),
+    (1030, 'Got error 28 "No space left on device" from storage engine Aria'),
+)
+
+
+@pytest.mark.parametrize(("number", "text"), FULL)
+def test_a_disk_that_is_full_is_known_by_the_systems_number(number: int, text: str) -> None:
+    """A file that can't be made and an engine that failed have many reasons; this one passes."""
+    found = translated(pymysql.err.OperationalError(number, text))
+    assert (type(found), found.code) == (Retryable, "MR-5006")
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1, "Can't create/write to file '/t/error 28/x' (OS errno 13 - Permission denied)"),
+        (1030, "Got error 128 - 'Out of memory in engine' from storage engine"),
+        (1030, "Got error 168 - 'Unknown (generic) error from engine' from storage engine"),
+        (1264, "Out of range value for column 'error 28' at row 1"),
+    ],
+)
+def test_another_reason_of_the_same_number_stops_the_task(number: int, text: str) -> None:
+    """28 is looked for where the server writes the system's number, in these two errors alone."""
+    found = translated(pymysql.err.OperationalError(number, text))
+    assert (type(found), found.code) == (Fatal, "MR-5011")

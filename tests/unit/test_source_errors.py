@@ -119,10 +119,30 @@ def test_a_gtid_list_is_read_as_the_server_prints_it() -> None:
         *(1040, 1053, 1129, 1203, 1205, 1226, 1927, 3032, 3168, 3169, 4031),
         *(5, 1037, 1041, 1135, 3015, 3950, 4081, 4082),  # memory, threads
         *(1158, 1159, 1160, 1161, 1317, 1969, 3024),  # too slow, interrupted
+        *(1, 3, 20, 1021, 1026, 1114),  # no room for a temporary file or table
+        1047,  # a node that has left its cluster
     ],
 )
 def test_what_passes_by_itself_is_asked_again(number: int) -> None:
-    """A server without memory, threads or time for a question, or one that ends, says nothing about the question."""
+    """A server without memory, threads, room or time for a question, or one that ends, says nothing about the question."""
     with pytest.raises(Retryable) as caught, _driver_errors(HERE):
         raise pymysql.OperationalError(number, "told")
     assert caught.value.code == "MR-1001"
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("Could not find target log", "MR-1040"),
+        ("Could not open log file", "MR-1040"),
+        ("Wrong offset or I/O error", "MR-1045"),
+    ],
+)
+def test_a_binlog_file_that_goes_while_it_is_asked_for_blocks_nothing(said: str, code: str) -> None:
+    """Error 1220 has the words of the dump: a file was purged between two questions."""
+    with pytest.raises(Retryable) as caught, _driver_errors(HERE):
+        raise pymysql.OperationalError(
+            1220, f"Error when executing command SHOW BINLOG EVENTS: {said}"
+        )
+    assert caught.value.code == code
+    assert said in caught.value.message
