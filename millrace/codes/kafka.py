@@ -6,7 +6,8 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-3001",
         "the Kafka broker can't be reached",
-        "No broker answers, or the partition or transaction coordinator has no leader yet.",
+        "No broker answers, the partition or transaction coordinator has no leader yet, or fewer brokers are up than a new"
+        " topic has replicas.",
         "Check `kafka.bootstrap` of the task and that the brokers run; the task goes on by itself.",
     ),
     Code(

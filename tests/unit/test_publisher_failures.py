@@ -45,6 +45,7 @@ def test_every_branch_has_a_code_with_a_fix() -> None:
         ("INVALID_PRODUCER_EPOCH", Fenced, "MR-3003"),
         ("_TRANSPORT", Retryable, "MR-3001"),
         ("_NOENT", Retryable, "MR-3001"),
+        ("INVALID_REPLICATION_FACTOR", Retryable, "MR-3001"),
         ("INVALID_TXN_STATE", Retryable, "MR-3002"),
         ("MSG_SIZE_TOO_LARGE", Fatal, "MR-3004"),
         ("TOPIC_AUTHORIZATION_FAILED", Fatal, "MR-3005"),
