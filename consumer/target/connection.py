@@ -72,6 +72,14 @@ _NO_TABLE = {1049, 1051, 1146}
 _NO_COLUMN = {1054}
 _PACKET = {1153}
 _NO_TLS = 2026
+# Of a CA's file: not there, not ours to read, no file, no certificate in it. What else a disk says may pass.
+_NO_AUTHORITY = (
+    FileNotFoundError,
+    NotADirectoryError,
+    IsADirectoryError,
+    PermissionError,
+    ssl.SSLError,
+)
 _VALUE = re.compile(r"value: '.*'(?= for column |$)", re.DOTALL)  # 1366, 1292: a row's contents
 
 
@@ -234,9 +242,7 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
     except (pymysql.Error, OSError) as exc:
         server = f"{endpoint.host}:{endpoint.port}"
         cause = getattr(exc, "original_exception", exc)
-        if isinstance(cause, ssl.SSLCertVerificationError | FileNotFoundError) or exc.args[:1] == (
-            _NO_TLS,
-        ):
+        if isinstance(cause, ssl.SSLCertVerificationError) or exc.args[:1] == (_NO_TLS,):
             raise Fatal("MR-5009", f"{server}: {cause}", server=server) from exc
         raise translated(exc, server=server) from exc
     except RuntimeError as exc:  # PyMySQL without TLS can't send what caching_sha2_password wants
@@ -276,7 +282,17 @@ def _tls_arguments(endpoint: Endpoint) -> dict[str, Any]:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         return {"ssl": context}
-    context = ssl.create_default_context(cafile=endpoint.tls.ca_path or None)
+    try:
+        context = ssl.create_default_context(cafile=endpoint.tls.ca_path or None)
+    except _NO_AUTHORITY as exc:
+        path, server = endpoint.tls.ca_path, f"{endpoint.host}:{endpoint.port}"
+        raise Fatal(
+            "MR-5009",
+            f"{server}: the CA file {path} can't be used: {exc.strerror}",
+            fix=f"Bring the CA's certificate (PEM) to {path} on the machines of driver and executors, readable to them,"
+            " or name the right file as `tls_ca` in the set document; then `millrace task resume NAME`.",
+            server=server,
+        ) from exc
     context.check_hostname = mode == "verify-identity"
     return {"ssl": context}
 

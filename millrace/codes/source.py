@@ -18,7 +18,8 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-1003",
         "a source server's certificate is not verified",
-        "It is not signed by the CA that the set document names, has ended, or is made out for another name.",
+        "It is not signed by the CA that the set document names, has ended, or is made out for another name, or the CA's"
+        " file can't be read here.",
         "Give the right `tls_ca`, or mend the certificate; `tls: verify-ca` leaves the name unchecked.",
     ),
     Code(

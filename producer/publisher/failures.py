@@ -18,8 +18,8 @@ from types import MappingProxyType
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 
-# _NOENT is what an admin client says of a partition that has no leader; INVALID_REPLICATION_FACTOR what a broker says of
-# a new topic while fewer brokers are up than it would have replicas: we leave their number to the broker
+# _NOENT is what an admin client says of a partition that has no leader; INVALID_REPLICATION_FACTOR what a broker says
+# while fewer are up than its own default wants: we name no number of replicas
 _AWAY = """
 _TRANSPORT _RESOLVE _ALL_BROKERS_DOWN _TIMED_OUT _TIMED_OUT_QUEUE _WAIT_COORD _WAIT_CACHE _NODE_UPDATE _ISR_INSUFF
 _UNKNOWN_BROKER _DESTROY_BROKER _CRIT_SYS_RESOURCE _MSG_TIMED_OUT _RETRY _INTR _OUTDATED

@@ -43,6 +43,15 @@ _LOST = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_LOST
 _REFUSED = frozenset({ER.ACCESS_DENIED_ERROR, 1130, 1275, 1698, 1820, 1862, 3118, 3955, 4151})
 _NO_PRIVILEGE = frozenset({1044, 1142, 1143, 1227, 3530})
 
+# Of a CA's file: not there, not ours to read, no file, no certificate in it. What else a disk says may pass.
+_NO_AUTHORITY = (
+    FileNotFoundError,
+    NotADirectoryError,
+    IsADirectoryError,
+    PermissionError,
+    ssl.SSLError,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
@@ -80,7 +89,7 @@ class SourceConnection:
                     port=member.port,
                     user=login.user,
                     password=login.password.encode(),  # as the mariadb client sends it; a str would go as latin-1
-                    ssl=cast(dict[str, object], _tls_context(login.tls)),
+                    ssl=cast(dict[str, object], _tls_context(login.tls, member)),
                     ssl_disabled=login.tls.mode is TlsMode.DISABLED,
                     connect_timeout=CONNECT_TIMEOUT_S,
                     read_timeout=QUERY_TIMEOUT_S,
@@ -156,7 +165,7 @@ def _decoded(value: Any) -> Value:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def _tls_context(tls: Tls) -> ssl.SSLContext | None:
+def _tls_context(tls: Tls, member: Member) -> ssl.SSLContext | None:
     match tls.mode:
         case TlsMode.DISABLED:
             return None
@@ -165,7 +174,16 @@ def _tls_context(tls: Tls) -> ssl.SSLContext | None:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         case TlsMode.VERIFY_CA | TlsMode.VERIFY_IDENTITY:
-            context = ssl.create_default_context(cafile=tls.ca_path or None)
+            try:
+                context = ssl.create_default_context(cafile=tls.ca_path or None)
+            except _NO_AUTHORITY as error:
+                raise Fatal(
+                    "MR-1003",
+                    f"{member}: the CA file {tls.ca_path} can't be used: {error.strerror}",
+                    fix=f"Bring the CA's certificate (PEM) to {tls.ca_path} on each worker's machine, readable to"
+                    " the worker, or name the right file as `tls_ca` in the set document; then resume.",
+                    member=member,
+                ) from error
             context.check_hostname = tls.mode is TlsMode.VERIFY_IDENTITY
     return context
 
@@ -181,11 +199,7 @@ def _driver_errors(
         _translate(error, member, user, asked)
     except ssl.SSLCertVerificationError as error:
         raise Fatal("MR-1003", f"{member}: {error.verify_message}", member=member) from error
-    except (OSError, pymysql.err.MySQLError) as error:
-        if login is not None and login.tls.ca_path and isinstance(error, FileNotFoundError):
-            raise Fatal(
-                "MR-1003", f"the CA file {login.tls.ca_path} can't be read", member=member
-            ) from error
+    except OSError as error:
         raise Retryable("MR-1001", f"{member}: {error}", member=member) from error
     except RuntimeError as error:  # PyMySQL: 'cryptography' package is required for … auth methods
         raise Fatal("MR-1008", f"{member}: {error}", member=member) from error
@@ -200,10 +214,6 @@ def _translate(
     account = f"'{user}'" if user else "the account"
     if isinstance(cause, ssl.SSLCertVerificationError):
         raise Fatal("MR-1003", f"{member}: {cause.verify_message}", member=member) from error
-    if isinstance(cause, FileNotFoundError):
-        raise Fatal(
-            "MR-1003", f"the CA file can't be read: {cause.filename}", member=member
-        ) from error
     if number == CR.CR_SSL_CONNECTION_ERROR:
         raise Fatal("MR-1004", f"{member}: {text}", member=member) from error
     if number in _REFUSED:

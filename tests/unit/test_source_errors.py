@@ -124,7 +124,7 @@ def test_a_gtid_list_is_read_as_the_server_prints_it() -> None:
     ],
 )
 def test_what_passes_by_itself_is_asked_again(number: int) -> None:
-    """A server without memory, threads, room or time for a question, or one that ends, says nothing about the question."""
+    """A server that lacks memory, threads, room or time, or that ends, says nothing about the question."""
     with pytest.raises(Retryable) as caught, _driver_errors(HERE):
         raise pymysql.OperationalError(number, "told")
     assert caught.value.code == "MR-1001"

@@ -1,0 +1,89 @@
+"""A CA's file that can't be used: both halves name it, before anything is sent."""
+
+import errno
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from consumer.target.connection import Endpoint, TlsChoice, connect
+from millrace.errors import Fatal, Retryable
+from producer.source.connection import Login, SourceConnection
+from schemas.documents.model import Member, Tls, TlsMode
+
+Connect = Callable[[str], object]
+
+
+def _source(ca_path: str) -> object:
+    login = Login(user="someone", password="secret", tls=Tls(TlsMode.VERIFY_CA, ca_path))
+    return SourceConnection.connect(Member("127.0.0.1", 1), login)
+
+
+def _target(ca_path: str) -> object:
+    return connect(Endpoint("127.0.0.1", 1, "someone", "", TlsChoice("verify-ca", ca_path)))
+
+
+SIDES = pytest.mark.parametrize(
+    ("side", "code", "away"),
+    [(_source, "MR-1003", "MR-1001"), (_target, "MR-5009", "MR-5001")],
+    ids=["source", "target"],
+)
+
+
+def _missing(path: Path) -> None:
+    """Nobody brought it to this machine."""
+
+
+def _empty(path: Path) -> None:
+    path.touch()
+
+
+def _key_alone(path: Path) -> None:
+    path.write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+
+
+def _cut(path: Path) -> None:
+    path.write_text("-----BEGIN CERTIFICATE-----\nMIIB")
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+@SIDES
+@pytest.mark.parametrize("make", [_missing, _empty, _key_alone, _cut, _folder])
+def test_a_file_without_a_certificate_of_a_ca_stops_the_task(
+    side: Connect, code: str, away: str, make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """It was tried again for ever, as a server that is away."""
+    path = tmp_path / "authority.pem"
+    make(path)
+    with pytest.raises(Fatal) as caught:
+        side(str(path))
+    assert caught.value.code == code
+    assert str(path) in caught.value.message
+    assert str(path) in caught.value.fix
+
+
+@SIDES
+@pytest.mark.parametrize(
+    ("number", "stops"), [(errno.EACCES, True), (errno.EMFILE, False), (errno.EIO, False)]
+)
+def test_a_file_that_may_not_be_read_stops_the_task_and_one_that_can_not_now_is_tried_again(
+    side: Connect,
+    code: str,
+    away: str,
+    number: int,
+    stops: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rights stay as they are; a machine without free descriptors, or whose disk fails, may come round."""
+
+    def refuse(**_: object) -> None:
+        raise OSError(number, "told")
+
+    monkeypatch.setattr(ssl, "create_default_context", refuse)
+    with pytest.raises(Fatal if stops else Retryable) as caught:
+        side("/ca.pem")
+    assert caught.value.code == (code if stops else away)
