@@ -196,24 +196,28 @@ class RowStream:
 
     def __init__(self, cursor: Cursor, sql: str, arguments: Sequence[object] | None) -> None:
         self._cursor = cursor
+        self._connection = cursor.connection
         try:
             cursor.execute(sql, arguments)
         except (pymysql.Error, OSError) as exc:
-            raise _answered(exc, self._cursor.connection) from exc
+            raise _answered(exc, self._connection) from exc
 
     def take(self, count: int) -> list[Row]:
         """The next ``count`` rows; fewer at the end."""
         try:
             return list(self._cursor.fetchmany(count))
         except (pymysql.Error, OSError) as exc:
-            raise _answered(exc, self._cursor.connection) from exc
+            raise _answered(exc, self._connection) from exc
 
     def close(self) -> None:
-        """Read what is left and close."""
-        try:
-            self._cursor.close()
-        except (pymysql.Error, OSError):
-            return
+        """Read what is left and close; of a connection that broke nothing is left. Never raises."""
+        if self._connection.open:
+            with suppress(pymysql.Error, OSError):
+                self._cursor.close()
+        inside: Any = self._cursor
+        if not self._connection.open and inside._result:
+            # else PyMySQL, when it frees cursor and result, reads on from a socket that it has let go
+            inside._result.unbuffered_active = False
 
 
 def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnection:

@@ -1,6 +1,8 @@
-"""A target that says nothing any more: how long a session waits for it."""
+"""A target that says nothing any more, or that goes in the middle of an answer."""
 
+import gc
 import socket
+import sys
 from time import monotonic
 
 import pytest
@@ -40,3 +42,35 @@ def test_a_target_that_takes_connections_and_says_nothing_is_given_up_soon(
         connect(Endpoint("127.0.0.1", silent.getsockname()[1], "nobody", ""))
     assert caught.value.code == "MR-5001"
     assert monotonic() - began_s < 120
+
+
+LONG = (  # 200 MB: no buffer on the way holds it
+    "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 200)"
+    " SELECT REPEAT('x', 1000000) FROM n"
+)
+
+
+@pytest.mark.parametrize("reads_on", [True, False])
+def test_a_stream_of_a_connection_that_broke_is_closed_without_a_word(
+    reads_on: bool, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it broke by is told, whoever finds it; the driver would read on from a socket that is gone."""
+    unheard: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unheard.append)
+    session = connect(endpoint_of(target_server))
+    stream = session.stream(LONG)
+    assert len(stream.take(1)) == 1
+    session.cut()
+    if reads_on:
+        with pytest.raises(Retryable) as caught:
+            stream.take(200)
+        assert caught.value.code == "MR-5001"
+        del caught
+    assert session.is_open != reads_on
+    stream.close()
+    stream.close()
+    del stream
+    session.close()
+    del session
+    gc.collect()
+    assert unheard == []
