@@ -72,7 +72,7 @@ def text(wanted: str) -> Callable[[object], str]:
 
 def host(value: object) -> str:
     """A host name or an address."""
-    if not isinstance(value, str) or len(value) > 255 or not _HOST.fullmatch(value):
+    if not isinstance(value, str) or len(value) > 255 or not _is_host(value):
         raise Unreadable("a host name or address")
     return value
 
@@ -131,7 +131,7 @@ def bootstrap(value: object) -> str:
         raise Unreadable(wanted)
     for server in value.split(","):
         server_host, colon, port = server.strip().rpartition(":")
-        if not colon or not _HOST.fullmatch(server_host.strip("[]")) or not _is_port(port):
+        if not colon or not _is_host(server_host.strip("[]")) or not _is_port(port):
             raise Unreadable(wanted)
     return ",".join(server.strip() for server in value.split(","))
 
@@ -150,6 +150,8 @@ def url(value: object) -> str:
         raise Unreadable(wanted, found="a URL with a user in it, not shown")
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or " " in value:
         raise Unreadable(wanted)
+    if not _has_labels(parts.hostname):
+        raise Unreadable(wanted)
     return value.rstrip("/")
 
 
@@ -158,6 +160,19 @@ def table_pattern(value: object) -> str:
     if not isinstance(value, str) or len(value) > 200 or not all(value.partition(".")[::2]):
         raise Unreadable("a pattern database.table, such as shop.* or *.*")
     return value
+
+
+def _is_host(text: str) -> bool:
+    return _HOST.fullmatch(text) is not None and _has_labels(text)
+
+
+def _has_labels(host: str) -> bool:
+    """As sockets encode a name: none between two dots is empty or longer than 63 characters."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _is_port(digits: str) -> bool:

@@ -116,6 +116,29 @@ def test_every_problem_of_a_document_is_told_at_once() -> None:
     assert "8 problems" in told
 
 
+LONG = "a" * 64  # a label has 63 characters at most
+
+
+@pytest.mark.parametrize("host", ["a..b", ".a", LONG, f"{LONG}.b", f"a.{LONG}"])
+def test_a_host_that_no_socket_takes_is_refused(host: str) -> None:
+    """Of a member, a broker and a registry: to look such a name up is a UnicodeError, which is none of ours."""
+    told = _problems(SHOP.replace("db2.example.org", host))
+    assert f"members[1].host: found '{host[:40]}" in told
+    assert "wanted a host name or address" in told
+    told = _problems(CAPTURE.replace("127.0.0.1", host))
+    assert f"kafka.bootstrap: found '{host[:40]}" in told
+    assert f"registry: found 'http://{host[:40]}" in told
+
+
+@pytest.mark.parametrize(
+    "host", ["a-b.c_d.e", LONG[1:], f"{LONG[1:]}.{LONG[1:]}", "::1", "fe80::1"]
+)
+def test_a_host_that_a_socket_takes_is_taken(host: str) -> None:
+    """Labels up to their length, addresses of both kinds."""
+    document = _set(SHOP.replace("db2.example.org", f'"{host}"'))
+    assert document.members[1].host == host
+
+
 def test_a_password_in_the_document_is_refused_and_not_repeated() -> None:
     """The error says how to refer to it and does not show it."""
     told = _problems(SHOP.replace("env:MILLRACE_SHOP_PASSWORD", "hunter2:canary"))
