@@ -13,10 +13,10 @@ that is off is no disagreement yet; then what readers see since the last commit 
 and no other, the resolved last, and from there on all places are counted anew (``shift``).
 
 Guarantees: the first disagreement is raised by ``check`` in the stream's thread (MR-3014, MR-3015; MR-3013 where
-another writer's open transaction hides our records) and nothing is audited behind it; records of a newer owner are no
-disagreement: that is Fenced. Records that were removed before they could be read (retention, an operator) are no
-disagreement either. At most ``audit_commits_max`` commits are outstanding, then ``submit`` waits. While the broker is
-away nothing is concluded: that is Retryable.
+another writer's open transaction hides our records), and so is whatever else ends the audit; nothing is audited behind
+it. Records of a newer owner are no disagreement: that is Fenced. Records that were removed before they could be read
+(retention, an operator) are no disagreement either. At most ``audit_commits_max`` commits are outstanding, then
+``submit`` waits. While the broker is away nothing is concluded: that is Retryable.
 Not done here: records before the last of a transaction are not compared (`millrace topic verify` reads all).
 """
 
@@ -83,7 +83,7 @@ class Audit:
         self._commits: deque[Commit] = deque()
         self._is_reading = False
         self._is_stopped = False
-        self._failure: MillraceError | None = None
+        self._failure: BaseException | None = None
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="publisher-audit", daemon=True)
         self._thread.start()
@@ -94,7 +94,7 @@ class Audit:
         return self._shift
 
     def check(self) -> None:
-        """Raise the first disagreement found so far."""
+        """Raise the first disagreement found so far, or what else ended the audit."""
         if self._failure is not None:
             raise self._failure
 
@@ -132,20 +132,19 @@ class Audit:
         self._thread.join()
 
     def _run(self) -> None:
-        while (commit := self._next()) is not None:
-            try:
+        try:
+            while (commit := self._next()) is not None:
                 self._read_back(commit)
-            except MillraceError as failure:
-                self._failure = failure
+        except BaseException as failure:  # noqa: BLE001 - comes out of `check`, in the thread that the supervisor watches
             with self._changed:
-                self._is_reading = False
+                self._failure = failure
                 self._changed.notify_all()
 
     def _next(self) -> Commit | None:
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._is_stopped or (self._commits and self._failure is None)
-            )
+            self._is_reading = False
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._is_stopped or self._commits)
             if self._is_stopped:
                 return None
             self._is_reading = True

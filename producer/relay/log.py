@@ -462,7 +462,7 @@ class RelayLog:
         except (OSError, Retryable):
             self._distrust(file)
             raise
-        except Fatal:  # what the bytes say, not the disk: they stay as they came
+        except BaseException:  # no word of the disk's: the bytes stay as they came
             with suppress(OSError):
                 self._let_go(file)
             raise

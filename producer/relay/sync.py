@@ -32,7 +32,7 @@ class SyncThread:
         self._condition = threading.Condition()
         self._unsynced_bytes = 0
         self._oldest_at_s = 0.0
-        self._error: MillraceError | None = None
+        self._error: BaseException | None = None
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="relay-sync", daemon=True)
         self._thread.start()
@@ -49,10 +49,12 @@ class SyncThread:
                 self._condition.notify()
 
     def raise_failure(self) -> None:
-        """What ``sync`` failed with, if it did: Retryable MR-2003, MR-2002, or what the bytes themselves say."""
+        """What ended the thread, if it did: Retryable MR-2003, MR-2002, what the bytes themselves say, a defect."""
         error = self._error
-        if error is not None:
+        if isinstance(error, MillraceError):
             raise type(error)(error.code, error.message, **error.context) from error
+        if error is not None:
+            raise error
 
     def stop(self) -> None:
         """End the thread; what is not synced yet is left to the caller."""
@@ -62,13 +64,12 @@ class SyncThread:
         self._thread.join()
 
     def _run(self) -> None:
-        while self._wait_until_due():
-            try:
+        try:
+            while self._wait_until_due():
                 self._sync()
-            except MillraceError as error:
-                with self._condition:
-                    self._error = error
-                return
+        except BaseException as error:  # noqa: BLE001 - comes out of `wrote`, in the thread of whoever writes
+            with self._condition:
+                self._error = error
 
     def _wait_until_due(self) -> bool:
         with self._condition:

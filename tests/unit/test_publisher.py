@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publisher.audit import Audit
+from producer.publisher.audit import Audit, Commit
 from producer.publisher.opening import NO_END, TailHint
 from producer.publisher.publisher import Publisher
 from schemas.gtid import Flavour, parse_gtid_set
@@ -123,6 +123,21 @@ def test_a_commit_whose_time_passed_while_nobody_looked_is_looked_for_once_more(
     )
     publish_and_close(publisher, 3)
     assert topic.seqs() == [1, 2, 3]
+
+
+def test_whatever_ends_the_audit_is_told_to_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what nobody accounts for: a thread that ended silently would be waited for without end."""
+    publisher = opened(topic := ModelTopic())
+    unforeseen = ZeroDivisionError("by an audit")
+
+    def fail(*_: object) -> None:
+        raise unforeseen
+
+    monkeypatch.setattr(Audit, "_read_back", fail)
+    with pytest.raises(ZeroDivisionError):
+        publish_and_close(publisher, 3)
+    with pytest.raises(ZeroDivisionError):
+        publisher._audit.submit(Commit(len(topic.entries), b"", 1))
 
 
 def test_an_end_that_is_not_behind_the_marker_stops_the_task() -> None:

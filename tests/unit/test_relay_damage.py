@@ -262,23 +262,52 @@ def test_a_disk_that_can_not_be_read_is_told(memory_path: Path) -> None:
     assert not disk.open_fds
 
 
-def test_whatever_ends_the_sync_thread_is_told_to_the_writer() -> None:
+@pytest.mark.parametrize(
+    "failure", [Fatal("MR-6002", "a sequence goes back"), ZeroDivisionError("by a sync")]
+)
+def test_whatever_ends_the_sync_thread_is_told_to_the_writer(failure: Exception) -> None:
     """Also what is not the disk's: a thread that ended silently would sync nothing for ever."""
 
     def sync() -> None:
-        raise Fatal("MR-6002", "a sequence goes back")
+        raise failure
 
     thread = SyncThread(SyncPolicy(bytes_max=1), sync)
 
     def is_told() -> bool:
         try:
             thread.wrote(1)
-        except Fatal as error:
-            return error.code == "MR-6002"
+        except (Fatal, ZeroDivisionError) as error:
+            return str(error) == str(failure)
         return False
 
     eventually(is_told)
     thread.stop()
+
+
+def test_a_defect_in_the_sync_thread_leaves_no_file_open(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no word of the disk's: the bytes stay as they came, and the directory may be opened again."""
+
+    def sync(_: RelayLog) -> None:
+        raise ZeroDivisionError("by a sync")
+
+    lay(memory_path, FILES[Flavour.MYSQL])
+    disk = FaultyFiles(memory_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(RelayLog, "_sync", sync)
+        relay = RelayLog.open(
+            memory_path, flavour=Flavour.MYSQL, policy=SyncPolicy(bytes_max=1), disk=disk
+        )
+        end = relay.end()
+        relay._sync_thread.wrote(1)
+        eventually(lambda: relay._sync_thread._error)
+        with pytest.raises(ZeroDivisionError):
+            relay.close()
+    assert not disk.open_fds
+    again = open_log(memory_path)
+    assert again.end() == end
+    again.close()
 
 
 def test_a_full_disk_can_be_opened_so_that_purge_can_make_room(memory_path: Path) -> None:
