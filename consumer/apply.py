@@ -11,6 +11,7 @@ runner's contract says.
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -226,13 +227,15 @@ class _Run:
         self._ended = True
         over = threading.Event()
         cutting = threading.Thread(target=self._cut_until, args=(over,), name="cut", daemon=True)
-        cutting.start()
         try:
+            with suppress(RuntimeError):  # no thread for it: what waits for a row waits
+                cutting.start()
             self._query.stop()
         finally:
             with self._busy:
                 over.set()
-                cutting.join()
+                if cutting.is_alive():
+                    cutting.join()
                 self._applier.close()
 
     def _cut_until(self, over: threading.Event) -> None:

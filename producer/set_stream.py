@@ -15,7 +15,7 @@ task still needs is asked of the source. Not done here: publishing, choosing ano
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from millrace.errors import Fatal, Retryable
@@ -69,17 +69,20 @@ class SetStream:
         self.wanted = wanted
         self.is_from_first = wanted is None  # `wanted` moves with what is purged
         self._is_whole = bool(avoided)
-        self._relay = RelayLog.open(root, flavour=self.choice.flavour, disk=disk)
         source = ReceiverSource(
             member=self.choice.member, login=login, reader=Reader.for_set(document.name)
         )
-        self._receiver = Receiver(source, self._relay, wanted=wanted, is_whole=self._is_whole)
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self._purging = threading.Lock()
         self._purge_at_s = self._look_at_s = 0.0
         self._thread = threading.Thread(target=self._receive, name=f"receiver {document.name}")
-        self._thread.start()
+        with ExitStack() as undo:
+            self._relay = RelayLog.open(root, flavour=self.choice.flavour, disk=disk)
+            undo.callback(self._relay.close)
+            self._receiver = Receiver(source, self._relay, wanted=wanted, is_whole=self._is_whole)
+            self._thread.start()
+            undo.pop_all()
 
     @property
     def relay(self) -> RelayLog:

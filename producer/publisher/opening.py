@@ -18,6 +18,7 @@ Not done here: any retry; publishing (``publisher``).
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from millrace.errors import Fatal, Fenced, Retryable
@@ -79,17 +80,16 @@ class Opener:
         """Steps 1 to 7. ``start`` is believed only for a topic that never held a record."""
         self.verify_lease()
         record_bytes_max = ensured_topic(self.driver.admin(), self.config, hint)
-        partition = self.driver.partition()
-        transactions = self.driver.transactions(record_bytes_max)
-        try:
+        with ExitStack() as undo:
+            partition = self.driver.partition()
+            undo.callback(partition.close)
+            transactions = self.driver.transactions(record_bytes_max)
+            undo.callback(transactions.discard)
             ends, tail = self._taken_over(transactions, partition)
             progress = tail.progress if tail is not None else without_tail(ends, start, hint)
             warn_of_lost_tail(tail, hint)
             end, commit_s = self._fence(transactions, partition, progress, ends.stable)
-        except BaseException:
-            transactions.discard()
-            partition.close()
-            raise
+            undo.pop_all()
         return Opened(transactions, partition, progress, end, record_bytes_max, commit_s)
 
     def renew(self, partition: Partition, record_bytes_max: int) -> tuple[Transactions, Tail, int]:

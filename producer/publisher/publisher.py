@@ -127,7 +127,13 @@ class Publisher:
     ) -> Self:
         """``open`` over any side of the seam."""
         opener = Opener(config=config, driver=driver, marks=marks, verify_lease=verify_lease)
-        return cls(opener, opener.open(start, hint))
+        opened = opener.open(start, hint)
+        try:
+            return cls(opener, opened)
+        except BaseException:
+            opened.transactions.discard()
+            opened.partition.close()
+            raise
 
     @property
     def progress(self) -> Progress:

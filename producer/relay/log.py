@@ -108,8 +108,12 @@ class RelayLog:
         self._holds: dict[int, Coordinates] = {}
         self._closed_ends: dict[tuple[str, str], int] = {}
         self._distrusted: tuple[str, str] | None = None
-        self._load()
-        self._sync_thread = SyncThread(policy, self._sync)
+        try:
+            self._load()
+            self._sync_thread = SyncThread(policy, self._sync)
+        except BaseException:
+            self._give_up()
+            raise
 
     @classmethod
     def open(
@@ -341,14 +345,14 @@ class RelayLog:
                 self._befores[str(subdir)] = before
             if layout.is_apart(directory, self.disk):
                 self._apart.add(subdir)
-        try:
-            for subdir in sorted(self.files, key=lambda known: -known.seq):
-                self._load_subdir(subdir)
-        except BaseException:
-            if self._file is not None:
-                self.disk.close(self._file.fd)
-            raise
+        for subdir in sorted(self.files, key=lambda known: -known.seq):
+            self._load_subdir(subdir)
         self._write_hints()
+
+    def _give_up(self) -> None:
+        """Nobody will have this log: close what ``_load`` opened."""
+        if self._file is not None:
+            self.disk.close(self._file.fd)
 
     def _load_subdir(self, subdir: Subdir) -> None:
         names = self.files[subdir]

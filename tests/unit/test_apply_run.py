@@ -13,6 +13,7 @@ from consumer.spark import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark
 from millrace.errors import Retryable
 from schemas.documents import ApplyTask
+from tests.starved import no_thread_left
 
 LONG = "a cause of a cause | " * 10_000
 
@@ -73,6 +74,20 @@ def test_a_failed_micro_batch_ends_the_run_with_its_own_error(error: Exception) 
         run.until(threading.Event())
     assert raised.value is error
     run.end()
+    assert driver.made.stopped
+
+
+def test_a_run_ends_its_query_also_where_there_is_no_thread_to_cut_what_waits() -> None:
+    """A query that went on would read beside the next run's, for nobody."""
+    driver = _Driver()
+    run = _Run(
+        cast(SparkDriver, driver),
+        cast(ApplyTask, _Named()),
+        cast(BatchApplier, _FailingApplier(Retryable("MR-5050", "x"))),
+        _nobody,
+    )
+    with no_thread_left():
+        run.end()
     assert driver.made.stopped
 
 

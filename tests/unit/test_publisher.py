@@ -12,13 +12,16 @@ from producer.publisher.opening import NO_END, TailHint
 from producer.publisher.publisher import Publisher
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
+from tests.starved import no_thread_left
 from tests.unit.publisher_model import (
     START,
     Entry,
     KafkaTransaction,
     ModelDriver,
     ModelMarks,
+    ModelPartition,
     ModelTopic,
+    ModelTransactions,
     Outcome,
     batch_after,
     model_config,
@@ -52,6 +55,25 @@ def test_a_fresh_topic_starts_where_the_task_says_and_bears_the_fence() -> None:
     with running(topic) as publisher:
         assert publisher.progress == START
     assert [b'"fence"' in record.value for record in topic.committed()] == [False, True]
+
+
+def test_a_start_that_fails_keeps_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each holds connections and threads of its own, and the task is tried again, perhaps for days."""
+    topic, closed = ModelTopic(), []
+    monkeypatch.setattr(ModelPartition, "close", lambda _: closed.append("reader"))
+    monkeypatch.setattr(ModelTransactions, "discard", lambda _: closed.append("instance"))
+    with no_thread_left(), pytest.raises(RuntimeError, match="new thread"):
+        opened(topic)
+    assert closed == ["instance", "reader"]
+
+    def away(*_: object) -> ModelTransactions:
+        raise Retryable("MR-3001", "no instance can be made")
+
+    closed.clear()
+    monkeypatch.setattr(ModelDriver, "transactions", away)
+    with pytest.raises(Retryable):
+        opened(topic)
+    assert closed == ["reader"]
 
 
 def test_a_second_start_goes_on_behind_what_stands() -> None:

@@ -21,6 +21,7 @@ from tests.binlog_bytes import SERVER
 from tests.relay import read_everything
 from tests.relay_disk import Fault, FaultyFiles
 from tests.relay_writer import NAMES, Writer, three_files, whole_ends
+from tests.starved import no_thread_left
 from tests.waiting import eventually
 
 FLAVOURS = [Flavour.MYSQL, Flavour.MARIADB]
@@ -282,6 +283,15 @@ def test_whatever_ends_the_sync_thread_is_told_to_the_writer(failure: Exception)
 
     eventually(is_told)
     thread.stop()
+
+
+def test_a_relay_log_without_a_thread_to_sync_it_leaves_no_file_open(memory_path: Path) -> None:
+    """It is tried again for as long as the machine has none, each time with what the last try took."""
+    lay(memory_path, FILES[Flavour.MYSQL])
+    disk = FaultyFiles(memory_path)
+    with no_thread_left(), pytest.raises(RuntimeError, match="new thread"):
+        RelayLog.open(memory_path, flavour=Flavour.MYSQL, disk=disk)
+    assert not disk.open_fds
 
 
 def test_a_defect_in_the_sync_thread_leaves_no_file_open(

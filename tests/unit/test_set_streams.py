@@ -1,6 +1,7 @@
 """Which streams a worker holds: one a set, none that failed before anybody had it, no set that waits for another's."""
 
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,9 +9,12 @@ import pytest
 
 from millrace.errors import Retryable
 from producer import set_stream
-from producer.set_stream import SetStreams
+from producer.relay.log import RelayLog
+from producer.set_stream import SetStream, SetStreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument
 from schemas.documents.model import Member, Tls, TlsMode
+from schemas.gtid import Flavour
+from tests.starved import no_thread_left
 
 DEADLINE_S = 120.0
 
@@ -78,6 +82,25 @@ def test_a_stream_that_fails_before_its_first_task_has_it_is_not_kept(
     assert model.closed == ["shop"]
     with streams.attach("a", document, wanted=None) as stream:
         stream.check()
+
+
+def test_a_stream_that_can_not_begin_leaves_no_lock_on_the_relay_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else every later try of this process would be told that another one holds the directory."""
+    choice = SimpleNamespace(member=Member("db", 1), flavour=Flavour.MYSQL)
+    monkeypatch.setattr(set_stream, "login_of", lambda _: None)
+    monkeypatch.setattr(set_stream, "ask_members", lambda *_, **__: ())
+    monkeypatch.setattr(set_stream, "choose", lambda *_, **__: choice)
+    with ExitStack() as starved:
+
+        def receiver(*_: object, **__: object) -> None:
+            starved.enter_context(no_thread_left())
+
+        monkeypatch.setattr(set_stream, "Receiver", receiver)
+        with pytest.raises(RuntimeError, match="new thread"):
+            SetStream(_document("shop"), tmp_path, wanted=None)
+    RelayLog.open(tmp_path, flavour=Flavour.MYSQL).close()
 
 
 def test_a_set_whose_members_do_not_answer_delays_no_other(
