@@ -88,6 +88,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4011": "test_a_hostile_node_is_refused_alone",
     "MR-4012": "test_a_request_that_zookeeper_refuses_is_for_a_person",
     "MR-4013": "test_a_task_that_does_not_stop_is_told",
+    "MR-4014": "test_a_thread_that_the_system_refuses_degrades_until_there_is_one",
     "MR-4101": "test_a_document_must_be_a_mapping",
     "MR-4102": "test_any_text_is_plain_yaml_or_refused",
     "MR-4103": "test_a_set_is_created_listed_and_shown",

@@ -10,6 +10,7 @@ Guarantees
   task is still ours by what the new session reads.
 - A lease that a slot could not give up at its end is given up as soon as the ensemble answers.
 - A document that can't be read changes nothing about a task that runs (the last good one stays).
+- A task for which the machine has no thread is started as soon as it has one; the others go on.
 - At the end every slot is joined before the session is closed; a slot that does not end within ``stop_s`` is named
   and its lease is left standing: it ends with the process.
 """
@@ -25,7 +26,7 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.documents import TaskKind, set_of
 from schemas.status import TaskReport, TaskState
-from zk.backoff import Pace
+from zk.backoff import Pace, lack_of
 from zk.entries import Refused, SetEntry, set_entries, task_entries
 from zk.lease import give_up
 from zk.membership import Membership
@@ -224,8 +225,15 @@ class Supervisor:
 
     def _start(self, name: str, wanted: Wanted) -> None:
         self._blocked.pop(name, None)
-        slot = self._slots[name] = Slot(wanted, self._place, ended=self._wake.set)
-        slot.start()
+        slot = Slot(wanted, self._place, ended=self._wake.set)
+        try:
+            slot.start()
+        except RuntimeError as error:
+            if (lacking := lack_of(error)) is None:
+                raise
+            log.warning("a task is started later", task=name, error=lacking)
+            return
+        self._slots[name] = slot
         log.info("task started", task=name, kind=self._kind.value)
 
     def _drop(self, name: str, assigned: Wanted | Refused | None) -> None:

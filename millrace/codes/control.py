@@ -84,6 +84,13 @@ CODES: tuple[Code, ...] = (
         "The worker keeps the lease until it ends; if it lasts, end the worker's process.",
     ),
     Code(
+        "MR-4014",
+        "the worker's machine has run out of something",
+        "The system refused memory, a thread, a file descriptor or room on a disk; the error that said so is given.",
+        "Nothing to do at first: the task goes on by itself. If it lasts, look at what else runs there, and at the limits of"
+        " the worker's process (`ulimit -a`).",
+    ),
+    Code(
         "MR-4101",
         "a document is refused",
         "Fields are missing, unknown or wrong; every one is named with what was found and what is wanted.",

@@ -23,11 +23,13 @@ from tests.control import (
     scheduled,
     supervised,
 )
+from tests.starved import no_thread_left
 from tests.waiting import eventually
 from zk.ensemble import Ensemble
 from zk.lease import Lease
 from zk.runner import HeldLease, Report
 from zk.session import Session
+from zk.slot import Slot
 from zk.status import read_status
 from zk.store import Store
 from zk.view import read_cluster, views
@@ -174,6 +176,49 @@ def test_a_retryable_error_degrades_with_code_and_next_try(stage: Stage) -> None
     stage.reaches("shop-capture", TaskState.RUNNING)
     epochs = runner.epochs("shop-capture")
     assert epochs == sorted(set(epochs))
+
+
+def test_a_thread_that_the_system_refuses_degrades_until_there_is_one(stage: Stage) -> None:
+    """Whoever took all of the machine gives some back: no operator has to act for that."""
+    has_some = threading.Event()
+
+    def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
+        with ExitStack() as starved:
+            if not has_some.is_set():
+                starved.enter_context(no_thread_left())
+            threading.Thread(target=stop.wait, name="of a task").start()
+        stop.wait()
+
+    stage.scheduler()
+    stage.worker(ScriptedRunner(script))
+    stage.store.create_task(a_capture())
+    report = stage.reaches("shop-capture", TaskState.DEGRADED, "can't start new thread")
+    assert (report.code, report.next_try_s > 0) == ("MR-4014", True)
+    has_some.set()
+    stage.reaches("shop-capture", TaskState.RUNNING)
+
+
+def test_a_task_for_which_there_is_no_thread_is_started_when_there_is_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker goes on with its other tasks meanwhile."""
+    start, refused = Slot.start, threading.Event()
+
+    def start_starved(slot: Slot) -> None:
+        with ExitStack() as starved:
+            if slot.wanted.entry.document.name == "shop-capture" and not refused.is_set():
+                refused.set()
+                starved.enter_context(no_thread_left())
+            start(slot)
+
+    monkeypatch.setattr(Slot, "start", start_starved)
+    stage.scheduler()
+    stage.worker(ScriptedRunner())
+    stage.store.create_task(a_capture())
+    stage.store.create_task(a_capture("shop-too"))
+    stage.reaches("shop-too", TaskState.RUNNING)
+    stage.reaches("shop-capture", TaskState.RUNNING)
+    assert refused.is_set()
 
 
 @pytest.mark.parametrize("error", [Fatal("MR-4106", "no such secret"), KeyError("x")], ids=repr)

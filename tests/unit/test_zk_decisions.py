@@ -1,5 +1,8 @@
 """The pure parts of control: epochs, next steps, what a worker does with a task, what status says."""
 
+import errno
+import os
+import threading
 from dataclasses import replace
 
 import pytest
@@ -8,6 +11,7 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import SetDocument, TaskDocument, TaskKind, TopicAddress
 from schemas.status import ALLOWED, TaskReport, TaskState, report_from_json
 from tests.control import a_capture, a_set
+from tests.starved import no_thread_left
 from zk.backoff import Pace, Tries, after, wait_s_after
 from zk.entries import Desired, Refused, TaskEntry
 from zk.epoch import epoch_of
@@ -84,6 +88,7 @@ PACE = Pace()
         (Fatal("MR-4106", "x"), Tries(), S.BLOCKED, "MR-4106", 0.0),
         (MillraceError("MR-4106", "x"), Tries(), S.BLOCKED, "MR-4106", 0.0),
         (None, Tries(), S.DEGRADED, "MR-4010", 0.5),
+        (MemoryError(), Tries(failed=1), S.DEGRADED, "MR-4014", 1.0),
         (ZeroDivisionError("x"), Tries(), S.BLOCKED, "MR-9001", 0.0),
     ],
 )
@@ -94,6 +99,41 @@ def test_every_end_of_a_run_has_a_next_step(
     step = after(error, tries, PACE)
     assert (step.state, step.error.code, step.wait_s) == (state, code, wait_s)
     assert step.error.fix
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        *(
+            OSError(number, os.strerror(number))
+            for number in (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOSPC)
+        ),
+        OSError(errno.EMFILE, "Too many open files", "a file"),
+    ],
+)
+def test_what_a_machine_lacks_for_now_blocks_no_task(error: Exception) -> None:
+    """Retryable MR-4014, which names the error: no operator resumes a task that another process starved."""
+    step = after(error, Tries(failed=2), PACE)
+    assert (step.state, step.error.code, step.tries) == (S.DEGRADED, "MR-4014", Tries(failed=3))
+    assert isinstance(step.error, Retryable)
+    assert type(error).__name__ in step.error.message
+
+
+def test_a_thread_that_the_system_refuses_blocks_no_task() -> None:
+    """Python has no class of its own for it: it is known by the words of the interpreter that runs."""
+    with no_thread_left(), pytest.raises(RuntimeError) as caught:
+        threading.Thread(target=print).start()
+    step = after(caught.value, Tries(), PACE)
+    assert (step.state, step.error.code) == (S.DEGRADED, "MR-4014")
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("x"), OSError(errno.EBADF, "x"), OSError("x"), FileNotFoundError(2, "x")]
+)
+def test_what_does_not_pass_by_itself_blocks(error: Exception) -> None:
+    """A file that is gone, a descriptor that is closed, a rule of the interpreter: defects, as before."""
+    assert after(error, Tries(), PACE).error.code == "MR-9001"
 
 
 def test_a_retry_between_ends_a_row_of_fences() -> None:
