@@ -369,11 +369,12 @@ def test_a_relay_file_longer_than_the_servers_gets_a_new_sub_directory(
         path = reception.relay.path(end)
     for _ in range(count):
         path.write_bytes(with_one_more_transaction(path.read_bytes(), server.flavour))
-    size = path.stat().st_size
+    relay = RelayLog.open(tmp_path / "relay", flavour=server.flavour)
+    ours = relay.end()
+    relay.close()
+    assert ours is not None
+    assert ours.pos == path.stat().st_size
     with receiving(server, tmp_path / "relay", wanted=position_of(server)) as reception:
-        ours = reception.relay.end()
-        assert ours is not None
-        assert ours.pos == size
         eventually(lambda: len(layout.list_subdirs(tmp_path / "relay")) == 2)
         server.execute(f"CREATE TABLE {database}.u (id INT PRIMARY KEY)")
         eventually(lambda: reception.relay.position() == position_of(server))
