@@ -36,7 +36,9 @@ from zk.session import Session
 from zk.supervisor import Supervisor
 from zk.tree import Tree
 
-QUICK = Pace(first_try_s=0.05, longest_try_s=0.4, steady_s=5.0, report_s=0.1, stop_s=60.0)
+QUICK = Pace(  # a machine that stalls in a run has not mended it
+    first_try_s=0.05, longest_try_s=0.4, steady_s=600.0, report_s=0.1, stop_s=60.0
+)
 SESSION_TIMEOUT_S = 30.0
 BRIEF_S = (
     10.0  # of a session that has to find out for itself that nobody answers, or that it is over

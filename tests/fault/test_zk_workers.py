@@ -99,6 +99,7 @@ def test_a_frozen_worker_is_succeeded_and_stops_when_it_thaws(
         new = launch("worker", "w2")
         eventually(lambda: _workers(session, ensemble) == 2)
         old.send(signal.SIGSTOP)
+        eventually(old.is_stopped)
         end_session_at(ensemble, session, ensemble.tree.worker("w1"))
         eventually(lambda: len(new.lines()) == 1)
         assert new.epochs("t0")[0] > old.epochs("t0")[0]
