@@ -154,6 +154,14 @@ class Rig:
         with closing(TopicReader(self.bootstrap, self.topic)) as reader:
             return reader.ends()
 
+    def wait_ended(self) -> None:
+        """Until every Kafka transaction is ended: a marker comes behind its commit, an abort behind a timeout."""
+        eventually(
+            lambda: self.ends().stable == self.high_end(),
+            timeout_s=GIVE_UP_S,
+            what="all that was begun is ended",
+        )
+
     def verdict(self) -> Summary:
         """What `millrace topic verify` finds."""
         reader = TopicReader(self.bootstrap, self.topic)
@@ -166,12 +174,8 @@ class Rig:
         return verifier.finish()
 
     def assert_whole(self, last_seq: int) -> None:
-        """Nothing missing, repeated, out of order, once all that was begun is ended: markers come behind a commit."""
-        eventually(
-            lambda: self.ends().stable == self.high_end(),
-            timeout_s=GIVE_UP_S,
-            what="all that was begun is ended",
-        )
+        """Nothing missing, repeated, out of order."""
+        self.wait_ended()
         found = self.verdict()
         assert found.violations == [], "; ".join(wrong.what for wrong in found.violations)
         assert (found.last_seq, found.counts.rows) == (last_seq, last_seq)

@@ -30,8 +30,9 @@ from tests.late_requests import (
     a_commit_is_slow,
     no_late_request_ends_what_is_under_way,
 )
-from tests.publisher_rig import ANSWER_S, Rig, once_at, topic_named
+from tests.publisher_rig import ANSWER_S, GIVE_UP_S, Rig, once_at, topic_named
 from tests.topic_rows import RowStream
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("trusting")
 
@@ -235,9 +236,19 @@ def nothing_is_written_behind_an_open_transaction(rig: Rig, _: Patch) -> None:
     rig.limits = replace(rig.limits, stable_timeout_s=0.3)
     with rig.foreign_transaction():
         before = rig.high_end()
-        with suppress(Fatal):
-            rig.open(8)._let_go()
+        eventually(lambda: _is_decided(rig), timeout_s=GIVE_UP_S, what="an end of the start")
         assert rig.high_end() == before, "somebody wrote behind another writer's open transaction"
+
+
+def _is_decided(rig: Rig) -> bool:
+    """Whether a start succeeds or is refused: in a short time the topic's beginning may not be read."""
+    try:
+        rig.open(8)._let_go()
+    except Retryable:
+        return False
+    except Fatal:
+        pass
+    return True
 
 
 def ends_not_compared(patch: Patch) -> None:
@@ -376,6 +387,7 @@ def nobody_goes_on_in_a_topic_made_anew(rig: Rig, patch: Patch) -> None:
     with suppress(MillraceError):
         publisher.publish(stream.next_batch(9))
     publisher._let_go()
+    rig.wait_ended()
     seen = rig.verdict().counts
     with suppress(Fatal):
         rig.open(8, hint=publisher.hint)._let_go()

@@ -45,6 +45,8 @@ def assert_refused(rig: Rig, hint: TailHint | None, code: str = "MR-3017") -> No
     """A start is refused for good, and changes nothing that a reader sees; that there is no topic is found out soon."""
     existed = rig.exists()
     rig.limits = PATIENT if existed else replace(PATIENT, stable_timeout_s=1.0)
+    if existed:
+        rig.wait_ended()
     seen = rig.verdict().counts if existed else None
     with pytest.raises(Fatal) as raised:
         rig.open(9, hint=hint)
@@ -57,6 +59,7 @@ def assert_refused(rig: Rig, hint: TailHint | None, code: str = "MR-3017") -> No
 def assert_found_out(rig: Rig, publisher: Publisher, hint: TailHint) -> None:
     """What it sent before stands in the middle of nothing; no start goes on there, whatever is remembered."""
     assert publisher._transactions is None
+    rig.wait_ended()
     assert rig.verdict().violations
     for remembered in (hint, publisher.hint, None):
         assert_refused(rig, remembered)
