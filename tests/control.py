@@ -3,7 +3,8 @@
 A ``ScriptedRunner`` does what a test tells it and keeps a journal of what it saw.
 
 Sessions outlive whatever a busy machine does to them: a test that wants one to end says so (``end_session_at``), or
-gives it the brief timeout, and then nothing may depend on its not having ended before.
+gives it the brief timeout, and then nothing may depend on its not having ended before. Nor does a loop lose patience
+with a runner that ends slowly.
 """
 
 import threading
@@ -37,12 +38,11 @@ from zk.supervisor import Supervisor
 from zk.tree import Tree
 
 QUICK = Pace(  # a machine that stalls in a run has not mended it
-    first_try_s=0.05, longest_try_s=0.4, steady_s=600.0, report_s=0.1, stop_s=60.0
+    first_try_s=0.05, longest_try_s=0.4, steady_s=600.0, report_s=0.1, stop_s=240.0
 )
 SESSION_TIMEOUT_S = 30.0
-BRIEF_S = (
-    10.0  # of a session that has to find out for itself that nobody answers, or that it is over
-)
+# of a session that has to find out for itself that nobody answers, or that it is over
+BRIEF_S = 10.0
 
 
 def ensemble_of(hosts: str) -> Ensemble:
@@ -174,7 +174,7 @@ def _looping(run: Callable[[threading.Event], bool], wake: Callable[[], None]) -
     finally:
         stop.set()
         wake()
-        thread.join(timeout=120)
+        thread.join(timeout=1.2 * QUICK.stop_s)
     assert results == [True], "the loop did not end in order"
 
 

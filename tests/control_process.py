@@ -97,7 +97,7 @@ class ControlProcess:
     def end(self) -> int:
         """SIGTERM, and its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=120)
+        return self.process.wait(timeout=1.2 * QUICK.stop_s)
 
 
 @contextmanager

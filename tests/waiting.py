@@ -11,7 +11,11 @@ INNODB_LOOK_S = 0.15  # what INNODB_TRX says stays the same while it is read wit
 
 
 def eventually(
-    claim: Callable[[], object], *, timeout_s: float = 60.0, every_s: float = POLL_S, what: str = ""
+    claim: Callable[[], object],
+    *,
+    timeout_s: float = 120.0,
+    every_s: float = POLL_S,
+    what: str = "",
 ) -> None:
     """Return when ``claim()`` is true; fail when it is not within the time."""
     deadline = time.monotonic() + timeout_s

@@ -16,7 +16,7 @@ from schemas.documents import TaskKind
 from schemas.status import TaskReport, TaskState
 from tests.apply_bag import Bag
 from tests.capture_cluster import Witness
-from tests.control import BRIEF_S, end_session_at, scheduled, supervised
+from tests.control import end_session_at, scheduled, supervised
 from tests.fix_spark import OneSet
 from tests.line import Line
 from tests.waiting import eventually
@@ -51,11 +51,9 @@ def test_a_driver_cut_off_from_zookeeper_alone_is_fenced_by_the_target_and_lets_
 ) -> None:
     """Rows go on while nobody else has the task; the first batch after the successor's start ends the former owner,
     whose lease still seems to be held; when its line heals it does not raise the fence again."""
-    # a reset line is known at once to be down, one that swallows only by silence
-    timeout_s = ensemble.session_timeout_s if how == "cut" else BRIEF_S
     with (
         Line(int(ensemble.hosts.rpartition(":")[2])) as line,
-        replace(ensemble, hosts=line.hosts, session_timeout_s=timeout_s).session() as cut_off,
+        replace(ensemble, hosts=line.hosts).session() as cut_off,
         ensemble.session() as of_second,
         ensemble.session() as of_scheduler,
         scheduled(of_scheduler, ensemble.tree),

@@ -17,7 +17,7 @@ from consumer.topic.verify import Check
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
 from millrace.errors import Fenced, MillraceError
 from producer.capture import CaptureRunner
-from producer.publisher.config import PublisherConfig, PublisherLimits, transactional_id
+from producer.publisher.config import PublisherConfig, transactional_id
 from schemas.documents import CaptureTask
 from schemas.gtid import Flavour
 from schemas.status import TaskState
@@ -53,25 +53,19 @@ def source(cluster: CaptureCluster, single_server: DatabaseServer) -> Source:
     return cluster.add_source(single_server)
 
 
+# a slow commit would end it, too: a new instance wants the lease
+@pytest.mark.usefixtures("trusting")
 @pytest.mark.parametrize("how", ["cut", "swallowed"])
 def test_a_worker_cut_off_from_zookeeper_alone_is_fenced_by_kafka_and_lets_its_successor_be(
-    cluster: CaptureCluster,
-    session: Session,
-    source: Source,
-    how: str,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: CaptureCluster, session: Session, source: Source, how: str
 ) -> None:
     """Rows go on while nobody else has the task; then Kafka ends the former owner, whose lease still seems to be
     held; when its line heals it is a worker again, and writes nothing more."""
-    # a slow commit would end it, too: a new instance wants the lease
-    monkeypatch.setattr(PublisherLimits, "suspicious_s", 60.0)
     ensemble = cluster.ensemble
     cluster.create(session)
-    # a reset line is known at once to be down, one that swallows only by silence
-    timeout_s = ensemble.session_timeout_s if how == "cut" else BRIEF_S
     with (
         Line(int(ensemble.hosts.rpartition(":")[2])) as line,
-        replace(ensemble, hosts=line.hosts, session_timeout_s=timeout_s).session() as cut_off,
+        replace(ensemble, hosts=line.hosts).session() as cut_off,
         ensemble.session() as of_second,
         ensemble.session() as of_scheduler,
         scheduled(of_scheduler, ensemble.tree),
@@ -110,6 +104,7 @@ def test_a_worker_cut_off_from_zookeeper_alone_is_fenced_by_kafka_and_lets_its_s
     assert source.fences() == [Fence(before.epoch, "first"), Fence(after.epoch, "second")]
 
 
+@pytest.mark.usefixtures("trusting")
 def test_without_one_transactional_id_a_cut_off_owner_writes_behind_its_successor(
     cluster: CaptureCluster,
     session: Session,
@@ -204,6 +199,7 @@ def test_a_session_ended_by_force_means_a_full_start_under_a_new_epoch(
     assert source.fences() == [Fence(epoch, "only") for epoch in epochs]
 
 
+@pytest.mark.usefixtures("trusting")
 def test_after_the_loss_of_the_ensemble_no_older_epoch_wins(
     cluster: CaptureCluster, session: Session, source: Source, new_zookeeper: ZooKeeperServer
 ) -> None:
@@ -214,7 +210,7 @@ def test_after_the_loss_of_the_ensemble_no_older_epoch_wins(
     cluster.create(session)
     brief = replace(ensemble, session_timeout_s=BRIEF_S)
     with (
-        brief.session() as own,
+        ensemble.session() as own,  # it lasts until all is lost: each end of it is one fence more
         brief.session() as of_scheduler,
         scheduled(of_scheduler, ensemble.tree),
         cluster.worker(own, "only"),
@@ -225,7 +221,12 @@ def test_after_the_loss_of_the_ensemble_no_older_epoch_wins(
         source.goes_on()
         new_zookeeper.start()
         with ensemble.session() as fresh:
-            eventually(lambda: fresh.get(ensemble.tree.worker("only")) is not None)
+            # a session timeout has to go by until it says that it has seen nothing
+            eventually(
+                lambda: fresh.get(ensemble.tree.worker("only")) is not None,
+                timeout_s=120,
+                what="the worker joins the new ensemble",
+            )
             cluster.create(fresh)
             eventually(lambda: cluster.reports(fresh)[source.name].state is TaskState.BLOCKED)
             blocked = cluster.reports(fresh)[source.name]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millrace.faults import registered
-from tests.control import BRIEF_S, a_capture, a_set, end_session_at, scheduled
+from tests.control import a_capture, a_set, end_session_at, scheduled
 from tests.control_process import ControlProcess, launched
 from tests.waiting import eventually
 from zk.ensemble import Ensemble
@@ -68,8 +68,7 @@ def test_a_killed_workers_tasks_move_and_no_other_is_disturbed(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
     """After kill -9 the tasks run elsewhere under greater epochs within the session timeout and a little."""
-    brief = {"MILLRACE_ZOOKEEPER_TIMEOUT_S": str(BRIEF_S)}
-    workers = [launch("worker", "w1", **brief), launch("worker", "w2"), launch("worker", "w3")]
+    workers = [launch("worker", name) for name in ("w1", "w2", "w3")]
     eventually(lambda: _workers(session, ensemble) == 3)
     _tasks(session, ensemble, 6)
     with scheduled(session, ensemble.tree):
@@ -78,7 +77,7 @@ def test_a_killed_workers_tasks_move_and_no_other_is_disturbed(
         assert [len(lines) for lines in before] == [2, 2, 2]
         lost = {line.split()[1]: int(line.split()[2]) for line in before[0]}
         workers[0].send(signal.SIGKILL)
-        eventually(lambda: all(len(worker.lines()) == 3 for worker in workers[1:]))
+        eventually(lambda: all(len(worker.lines()) == 3 for worker in workers[1:]), timeout_s=120)
         eventually(_run(session, ensemble, 6))
     for worker, lines in zip(workers[1:], before[1:], strict=True):
         assert worker.lines()[:2] == lines

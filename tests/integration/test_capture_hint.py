@@ -35,7 +35,7 @@ from schemas.documents import (
 from schemas.framing import peek_kind
 from schemas.status import TaskReport, TaskState
 from schemas.suffix import read_suffix
-from tests.control import QUICK, scheduled, supervised
+from tests.control import QUICK, SESSION_TIMEOUT_S, scheduled, supervised
 from tests.publisher_rig import Rig, topic_named
 from tests.relay import UNVERIFIED, member_of
 from tests.topic_rows import Batch, Ids
@@ -48,7 +48,6 @@ from zk.store import Outcome, Store
 from zk.tree import Tree
 
 TASK = "shop-capture"
-SESSION_TIMEOUT_S = 30.0
 
 
 class AwayAtFirst:
