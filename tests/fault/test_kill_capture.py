@@ -8,6 +8,8 @@ from schemas.control import ResolvedRecord
 from schemas.gtid import Flavour
 from schemas.record import SchemaBook, decode_record
 from tests.fix_stack import FaultStack, on
+from tests.publisher_rig import Rig
+from tests.waiting import eventually
 
 MARKERS_MAX = 8  # behind the last record: one, and again for each change of the coordinator
 
@@ -39,7 +41,10 @@ def _die_inside(stack: FaultStack) -> None:
 
 def _ends_inside(stack: FaultStack) -> bool:
     """Whether the topic's last record says that a source transaction is open."""
-    reader = TopicReader(stack.stack.endpoints.kafka, TOPIC)
+    bootstrap = stack.stack.endpoints.kafka
+    reader, rig = TopicReader(bootstrap, TOPIC), Rig(bootstrap, TOPIC)
+    # a commit returns before its marker has landed
+    eventually(lambda: reader.ends().stable == rig.high_end(), every_s=0.1, what="no commit is out")
     stable = reader.ends().stable
     last = [
         found for chunk in reader.chunks(max(stable - MARKERS_MAX, 0), stable) for found in chunk
