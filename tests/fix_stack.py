@@ -4,8 +4,8 @@
 mends it, and calls ``settle``, which asks everybody: the task's own word, the target (`compare`), the topic (`topic
 verify`). A test says with ``@on(flavour)`` which stack it breaks; ``--chaos`` gives it the other flavour's, too.
 
-A test leaves the stack whole: one that passes and leaves something down is red, and what a failed one leaves is kept
-(``tests/keeping.py``) and started again, so that it fails alone.
+A test leaves the stack whole: one that passes and leaves something down is red. What a failed one leaves is kept
+(``tests/keeping.py``); then the service begins anew, so that it fails alone.
 
 What a dead process held is free at once: its session is ended by force. The session timeout itself outlives the
 pauses of a busy machine.
@@ -26,13 +26,21 @@ import pytest
 from deploy.servers import sql
 from deploy.servers.process import ServerProcess, last_lines, session_members
 from deploy.servers.server import Server
-from deploy.services import APPLY_TASK, CAPTURE_TASK, SERVICES, TOPIC, service_specs
+from deploy.services import (
+    APPLY_TASK,
+    CAPTURE_TASK,
+    PROGRAM,
+    SERVICES,
+    TOPIC,
+    document_commands,
+    service_specs,
+)
 from deploy.stack import LocalStack, StackOptions
 from deploy.workload.shop import Connection, Counts, create_shop, run_shop
 from millrace.errors import Retryable
 from schemas.gtid import Flavour
 from schemas.status import TaskReport, TaskState
-from tests.control import end_session
+from tests.control import SESSION_TIMEOUT_S, end_session
 from tests.fix_servers import FLAVOURS
 from tests.keeping import keep
 from tests.waiting import eventually, is_stopped
@@ -43,11 +51,11 @@ from zk.view import read_cluster, views
 
 SETTLE_S = 240
 PASS_S = 240
-SESSION_TIMEOUT_S = 10  # as an operator has it
 LOAD_RATE = 100.0
 ROUND_S = 30.0  # of the load: each round has a database of its own, so that its DDL comes anew
 LOOK_S = 0.1
 TREE = Tree("default")
+ROOT = Path(__file__).parent.parent
 RUNNING_WORDS = "task running"  # in the log of a process whose task began to move rows
 
 
@@ -72,9 +80,18 @@ class FaultStack:
     # ---- processes -------------------------------------------------------------------------------------
 
     def launch(
-        self, name: str, *, fault: str = "", called: str = "", options: tuple[str, ...] = ()
+        self,
+        name: str,
+        *,
+        fault: str = "",
+        called: str = "",
+        options: tuple[str, ...] = (),
+        is_trusting: bool = False,
     ) -> ServerProcess:
-        """Start one more process of a kind (``called`` otherwise), with ``MILLRACE_FAULT`` armed if asked for."""
+        """Start one more process of a kind (``called`` otherwise), with ``MILLRACE_FAULT`` armed if asked for.
+
+        One that ``is_trusting`` is of ``tests/trusting.py``: no slow commit makes its publisher anew.
+        """
         specs = service_specs(self.stack.folder, self.stack.endpoints)
         spec = next(spec for spec in specs if spec.name.split()[-1] == name)
         environment = {
@@ -83,6 +100,9 @@ class FaultStack:
             "MILLRACE_ZOOKEEPER_TIMEOUT_S": str(SESSION_TIMEOUT_S),
         }
         command, log = (*spec.command, *options), spec.log
+        if is_trusting:
+            command = (*PROGRAM[:-1], "tests.trusting", *command[len(PROGRAM) :])
+            environment["PYTHONPATH"] = str(ROOT)
         if called:
             log = spec.log.parent.with_name(called) / "log"
             command = tuple(
@@ -116,9 +136,8 @@ class FaultStack:
         process = self.services[name]
         if name == "apply":
             process.kill()
-        if not process.is_alive():
-            self.expire(process)
         process.stop()
+        self.expire(process)  # also of one that was too slow to end in order
 
     def kill_together(self, *names: str) -> None:
         """SIGKILL to all that belongs to processes of the service and servers, in one instant."""
@@ -203,11 +222,24 @@ class FaultStack:
                 server.start()
         for name, process in tuple(self.services.items()):
             if name not in SERVICES:
-                process.stop()
+                self.end(name)
                 del self.services[name]
             elif not process.is_alive():
                 self.end(name)
                 self.launch(name)
+
+    def begin_anew(self) -> None:
+        """Behind a failed test, in whatever way it left them: servers go on, the service's processes are others, the
+        documents are as they were, and no task is paused or blocked."""
+        for server in self.servers.values():
+            server.resume()
+        for process in self.services.values():
+            process.kill()
+        self.make_whole()
+        for command in document_commands(self.stack.folder):
+            self.stack.try_command(*command, "--replace")
+        for task in (CAPTURE_TASK, APPLY_TASK):
+            self.stack.try_command("task", "resume", task)
 
     def keep(self, failure: BaseException, name: str) -> None:
         """Keep what is there for who looks into a failure; its note says where."""
@@ -293,7 +325,7 @@ class FaultStack:
     @contextmanager
     def control(self) -> Iterator[Session]:
         """A session of the test's own."""
-        session = Session.open(self.stack.zookeeper.hosts)
+        session = Session.open(self.stack.zookeeper.hosts, timeout_s=SESSION_TIMEOUT_S)
         try:
             yield session
         finally:
@@ -397,7 +429,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         outcome.force_exception(failure)
     if failure is not None:
         stack.keep(failure, item.name)
-    stack.make_whole()
+        stack.begin_anew()
+    else:
+        stack.make_whole()
 
 
 @pytest.fixture(scope="session", params=FLAVOURS, ids=str)
@@ -414,7 +448,7 @@ def fault_stack(
 
 @pytest.fixture(scope="session")
 def session_timeout() -> Iterator[None]:
-    """The short session timeout for every process that is started from here."""
+    """The session timeout of tests for every process that is started from here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "MILLRACE_ZOOKEEPER_TIMEOUT_S", str(SESSION_TIMEOUT_S))
         yield

@@ -10,8 +10,8 @@ from deploy.servers import DatabaseServer
 from deploy.services import APPLY_TASK, CAPTURE_TASK
 from schemas.gtid import Flavour
 from schemas.status import TaskState
-from tests.control import end_session
-from tests.fix_stack import SESSION_TIMEOUT_S, FaultStack, on
+from tests.control import SESSION_TIMEOUT_S, end_session
+from tests.fix_stack import FaultStack, on
 from tests.waiting import eventually
 
 
@@ -99,9 +99,12 @@ def _goes_on_without(
 ) -> None:
     """New databases arrive for so long without the ensemble; both tasks say DEGRADED, and RUNNING behind it.
 
-    A lease goes with its session: the epoch is the same where that outlived the outage, else greater.
+    A lease goes with its session: the epoch is the same where that outlived the outage, else greater. No slow commit
+    wants a look at the lease meanwhile: what makes a publisher anew waits for the ensemble.
     """
     owners = {CAPTURE_TASK: "worker", APPLY_TASK: "apply"}
+    stack.end("worker")
+    stack.launch("worker", is_trusting=True)
     before = {task: stack.wait_report(task, TaskState.RUNNING).epoch for task in owners}
     with stack.control() as session:
         sessions = [stack.session_of_owner(session, task) for task in owners]
@@ -142,6 +145,8 @@ def _goes_on_without(
             stack.wait_epoch_after(task, before[task])
         assert (stack.wait_report(task, TaskState.RUNNING).epoch > before[task]) is ends_sessions
     stack.fill("is_back", rows=10)  # by owners that hold their leases
+    stack.wait_published()
+    stack.restart("worker")
 
 
 def _says(log: Callable[[], list[str]], task: str, event: str, words: str) -> bool:

@@ -13,20 +13,24 @@ from zk.view import read_cluster
 @on(Flavour.MARIADB)
 def test_a_stale_capture_worker_writes_nothing_to_kafka(fault_stack: FaultStack) -> None:
     """It freezes inside a Kafka transaction, before its commit; its successor goes on; the commit is refused later."""
-    fault_stack.restart("worker", fault="publisher.before_commit:stop@9")
-    _succeeded(fault_stack, "worker", task=CAPTURE_TASK)
+    fault = "publisher.before_commit:stop@9"
+    _succeeded(fault_stack, "worker", task=CAPTURE_TASK, fault=fault)
 
 
 @on(Flavour.MYSQL)
 def test_a_stale_apply_driver_writes_nothing_to_the_target(fault_stack: FaultStack) -> None:
     """It freezes inside a target transaction that holds the fence; its successor ends that one and goes on."""
-    fault_stack.restart("apply", fault="apply.before_lane_commit:stop@3")
-    _succeeded(fault_stack, "apply", task=APPLY_TASK)
+    fault = "apply.before_lane_commit:stop@3"
+    _succeeded(fault_stack, "apply", task=APPLY_TASK, fault=fault)
 
 
-def _succeeded(fault_stack: FaultStack, name: str, *, task: str) -> None:
+def _succeeded(fault_stack: FaultStack, name: str, *, task: str, fault: str) -> None:
     """The frozen one is succeeded, thaws, is a worker again, and the successor still runs in its epoch."""
     second = f"{name}-second"
+    before = fault_stack.epoch(task)
+    fault_stack.restart(name, fault=fault)
+    # frozen earlier it might not have said that it runs
+    fault_stack.wait_epoch_after(task, before)
     with fault_stack.load(f"stale_{name}"), fault_stack.control() as session:
         fault_stack.wait_stopped(name)
         fault_stack.services[name].pause()
@@ -49,13 +53,8 @@ def _succeeded(fault_stack: FaultStack, name: str, *, task: str) -> None:
         )
         fault_stack.fill(f"after_{name}", rows=10)
     fault_stack.settle()
-    with fault_stack.control() as session:
-        now = fault_stack.report(session, task)
-    assert (now.worker, now.epoch, now.state) == (
-        successor.worker,
-        successor.epoch,
-        TaskState.RUNNING,
-    )
+    now = fault_stack.wait_report(task, TaskState.RUNNING)
+    assert (now.worker, now.epoch) == (successor.worker, successor.epoch)
     fault_stack.restart(name)  # new processes of the thawed one would stop at the fault point again
     fault_stack.services.pop(second).stop()
     fault_stack.settle()

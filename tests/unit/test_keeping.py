@@ -9,6 +9,7 @@ from typing import Any, cast
 import pluggy
 import pytest
 
+from deploy.services import APPLY_TASK, CAPTURE_TASK
 from millrace.home import ENVIRONMENT
 from tests import keeping
 from tests.fix_stack import FaultStack, pytest_runtest_call
@@ -25,6 +26,8 @@ KEPT_FILES = {
     "target/data/ib_logfile0": b"\0" * PIECE_BYTES + b"redo" + b"\0" * (PIECE_BYTES + 7),
     "target/data/empty": b"",
 }
+SERVERS = ("kafka", "zookeeper", "source", "target")
+RUNNERS = ("worker", "apply")
 LEFT_OUT_FILES = {
     "secrets/shop": b"password",
     "spark/blockmgr-1/0": b"scratch",
@@ -45,13 +48,13 @@ class Process:
 
     def pause(self) -> None:
         """SIGSTOP."""
-        self._tell("pause")
+        self.tell("pause")
         if self.is_lost:
             raise ProcessLookupError(self.name)
 
     def resume(self) -> None:
         """SIGCONT."""
-        self._tell("resume")
+        self.tell("resume")
 
     def is_alive(self) -> bool:
         """As it was set."""
@@ -59,26 +62,33 @@ class Process:
 
     def start(self) -> None:
         """It was down."""
-        self._tell("start")
+        self.tell("start")
         self.is_up = True
 
     def stop(self) -> None:
-        """It should not be there."""
-        self._tell("stop")
+        """In order."""
+        self.tell("stop")
+        self.is_up = False
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.tell("kill")
+        self.is_up = False
 
     @property
     def process(self) -> "Process":
         """Of a server: itself."""
         return self
 
-    def _tell(self, what: str) -> None:
+    def tell(self, what: str) -> None:
+        """It was done."""
         copied = sum(path.is_file() for path in self.home.rglob("*"))
         self.events.append((what, self.name, copied))
 
 
 @dataclass
 class Stack:
-    """A folder, processes, and the home that is kept in."""
+    """A folder, processes, and the home that is kept in; what is done to a whole stack is told, too."""
 
     folder: Path
     home: Path
@@ -92,6 +102,15 @@ class Stack:
         """Of two processes, the second of which may be lost."""
         processes = [self.process("a"), self.process("b", is_lost=is_lost)]
         keep(failure, self.folder, cast(Any, processes), name=name)
+
+    def tell(self, what: str, name: str) -> None:
+        """As a process does."""
+        self.process(name).tell(what)
+
+    @property
+    def done(self) -> list[tuple[str, str]]:
+        """What, and to whom."""
+        return [(what, name) for what, name, _ in self.events]
 
     @property
     def kept(self) -> list[Path]:
@@ -107,7 +126,15 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
         path = tmp_path / "stack" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(octets)
-    return Stack(tmp_path / "stack", tmp_path / "home")
+    made = Stack(tmp_path / "stack", tmp_path / "home")
+
+    def launch(broken: FaultStack, name: str) -> None:
+        broken.services[name] = cast(Any, made.process(name))
+        made.tell("launch", name)
+
+    monkeypatch.setattr(FaultStack, "launch", launch)
+    monkeypatch.setattr(FaultStack, "expire", lambda _, process: made.tell("expire", process.name))
+    return made
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -192,9 +219,11 @@ def test_what_goes_wrong_with_it_is_a_note_and_the_failure_stays_the_failure(
     assert stopped == resumed
 
 
-def _ran(stack: Stack, failure: BaseException | None, *, is_down: bool) -> pluggy.Result[None]:
-    """A test of a stack of two servers and two services has run."""
-    servers = {name: stack.process(name) for name in ("kafka", "zookeeper", "source", "target")}
+def _ran(
+    stack: Stack, failure: BaseException | None, *, is_down: bool = False, beside: str = ""
+) -> pluggy.Result[None]:
+    """A test of a stack of four servers and two services has run, and one more that it may have started beside."""
+    servers = {name: stack.process(name) for name in SERVERS}
     servers["kafka"].is_up = not is_down
     local = SimpleNamespace(
         folder=stack.folder,
@@ -202,8 +231,9 @@ def _ran(stack: Stack, failure: BaseException | None, *, is_down: bool) -> plugg
         zookeeper=servers["zookeeper"],
         source=SimpleNamespace(primary=servers["source"], replicas=()),
         target=servers["target"],
+        try_command=lambda *words: stack.tell("millrace", " ".join(words)),
     )
-    services = {name: stack.process(name) for name in ("worker", "apply")}
+    services = {name: stack.process(name) for name in (*RUNNERS, *filter(None, [beside]))}
     broken = FaultStack(cast(Any, local), cast(Any, services))
     item = SimpleNamespace(name="test_it", funcargs={"fault_stack": broken})
 
@@ -216,6 +246,7 @@ def _ran(stack: Stack, failure: BaseException | None, *, is_down: bool) -> plugg
     next(hook)
     with pytest.raises(StopIteration):
         hook.send(outcome)
+    assert broken.not_whole() == ()
     return outcome
 
 
@@ -225,16 +256,40 @@ def test_a_failed_test_of_a_stack_leaves_what_was_there_before_it_is_mended(stac
     outcome = _ran(stack, failure, is_down=True)
     assert outcome.exception is failure
     assert _files(stack.kept[0]) == KEPT_FILES
-    assert [(what, name) for what, name, _ in stack.events][-1] == ("start", "kafka")
-    assert [copied for what, _, copied in stack.events if what == "start"] == [len(KEPT_FILES)]
+    mended = [(name, copied) for what, name, copied in stack.events if what in ("start", "launch")]
+    assert mended == [(name, len(KEPT_FILES)) for name in ("kafka", *RUNNERS)]
+
+
+def test_a_stack_serves_the_next_test_whatever_a_failed_one_has_left_running(stack: Stack) -> None:
+    """A driver that hangs is alive and would fail all that follow, and so would a server that stands still, a frozen
+    owner, a wrong document, a paused task."""
+    failure = AssertionError("a row is missing")
+    failure.add_note(
+        "kept in another place"
+    )  # so that nothing is copied, and nobody told to go on for that
+    _ran(stack, failure, beside="worker-second")
+    assert stack.done[: len(SERVERS)] == [("resume", name) for name in SERVERS]
+    for name in RUNNERS:
+        killed, freed, begun = (
+            stack.done.index((what, name)) for what in ("kill", "expire", "launch")
+        )
+        assert killed < freed < begun
+    assert ("kill", "worker-second") in stack.done
+    assert ("expire", "worker-second") in stack.done
+    files = ("set", "shop"), ("set", "warehouse"), ("task", CAPTURE_TASK), ("task", APPLY_TASK)
+    assert [told for what, told in stack.done if what == "millrace"] == [
+        *(f"{kind} create -f {stack.folder}/{name}.yaml --replace" for kind, name in files),
+        *(f"task resume {task}" for task in (CAPTURE_TASK, APPLY_TASK)),
+    ]
 
 
 def test_a_test_that_leaves_something_down_fails_and_is_kept_one_that_does_not_is_not(
     stack: Stack,
 ) -> None:
-    """What died by itself is in a log that a new start may write over."""
-    assert _ran(stack, None, is_down=False).exception is None
+    """What died by itself is in a log that a new start may write over; what runs is left alone."""
+    assert _ran(stack, None).exception is None
     assert not (stack.home / "failed").exists()
+    assert stack.done == []
     failure = _ran(stack, None, is_down=True).exception
     assert str(failure) == "left down or behind: kafka"
     assert failure is not None
