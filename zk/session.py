@@ -3,6 +3,7 @@
 Guarantees
 - Every call ends within the session timeout; while the ensemble is away it ends at once (Retryable MR-4001).
 - A write whose answer did not come is told apart (Retryable MR-4002): it may have happened. Read, then decide.
+- kazoo's thread, which an error that it does not expect ends for good, is started again by whoever asks next.
 - ``incarnation`` grows whenever the session is found to be over. What was made ephemeral under an older
   incarnation is gone, even when ``state`` is CONNECTED again.
 
@@ -15,8 +16,10 @@ flag. Not done here: retries, caching, recipes.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -109,6 +112,7 @@ class Session:
         self._incarnation = 0
         self._state = SessionState.LOST
         self._suspended_at_s = 0.0
+        self._starting = threading.Lock()
         self._client.add_listener(self._heard)
 
     @classmethod
@@ -257,6 +261,7 @@ class Session:
         """The answer, or kazoo's error; waits no longer than the session timeout."""
         if self._state is not SessionState.CONNECTED:
             self._admit_a_rebuilt_ensemble()
+            self._start_what_died()
             # nothing was sent: the same answer for reads and writes
             raise Retryable(
                 "MR-4001", f"ZooKeeper is away (session {self._state.value})", hosts=self._hosts
@@ -274,6 +279,20 @@ class Session:
         is_suspended = self._state is SessionState.SUSPENDED
         if is_suspended and time.monotonic() - self._suspended_at_s > self._timeout_s:
             self._client.last_zxid = 0
+
+    def _start_what_died(self) -> None:
+        """Like a look-up of names without a descriptor left: the session is over, and kazoo makes no other."""
+        if not self._starting.acquire(blocking=False):
+            return
+        try:
+            thread = self._client._connection._connection_routine
+            if self._client._stopped.is_set() or (thread is not None and thread.is_alive()):
+                return
+            # it, too, may find no thread or descriptor: whoever asks next tries again
+            with suppress(OSError, RuntimeError):
+                self._client.start_async()
+        finally:
+            self._starting.release()
 
     def _heard(self, state: str) -> None:
         known = {

@@ -1,5 +1,7 @@
 """Session, store, lease, election and mirror against a real ZooKeeper."""
 
+import errno
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,6 +38,33 @@ def other(ensemble: Ensemble) -> Iterator[Session]:
     """Another session."""
     with ensemble.session() as session:
         yield session
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_session_is_made_anew_also_where_the_drivers_thread_has_died(
+    session: Session, ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a descriptor left it can't look a name up, and that ends it: the worker must not stay away for ever."""
+    connection, incarnation = session._client._connection, session.incarnation
+    thread = connection._connection_routine
+
+    def starved() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "_expand_client_hosts", starved)
+        connection._socket.shutdown(socket.SHUT_RDWR)
+        eventually(lambda: not thread.is_alive())
+    assert session.state is SessionState.LOST
+
+    def is_back() -> bool:
+        try:
+            return bool(session.children(ensemble.tree.root))
+        except Retryable:
+            return False
+
+    eventually(is_back, timeout_s=30)
+    assert session.incarnation > incarnation
 
 
 def test_a_node_is_created_read_written_and_deleted(session: Session, ensemble: Ensemble) -> None:
