@@ -121,13 +121,17 @@ class Supervisor:
         self._laid_in = -1
         self._stuck: set[str] = set()
         self._is_name_taken = False
+        self._failure: BaseException | None = None  # of the thread that writes statuses
         self._away: dict[str, int] = {}  # tasks told of as without the ensemble, under which epoch
         session.on_state(self._state_changed)
 
     def run(self, stop: threading.Event) -> bool:
-        """Until ``stop`` is set (``wake`` makes it look); False when a task's thread did not end in time."""
+        """Until ``stop`` is set (``wake`` makes it look); False when a task's thread did not end in time.
+
+        Raises what ended the thread that writes statuses, once every task has ended: nobody would see them any more.
+        """
         writer_stop = threading.Event()
-        writer = threading.Thread(target=self._status.run, args=(writer_stop,), name="status")
+        writer = threading.Thread(target=self._write, args=(writer_stop,), name="status")
         writer.start()
         is_clean = False
         try:
@@ -136,11 +140,19 @@ class Supervisor:
                 self._tell_away()
                 self._wake.wait(LOOK_S)
                 self._wake.clear()
+                if self._failure is not None:
+                    raise self._failure
         finally:
             is_clean = self._end_all()
             writer_stop.set()
             writer.join()
         return is_clean
+
+    def _write(self, stop: threading.Event) -> None:
+        try:
+            self._status.run(stop)
+        except BaseException as error:  # noqa: BLE001 - comes out of `run`, and ends the process
+            self._failure = error
 
     def wake(self) -> None:
         """Look now."""

@@ -1,11 +1,20 @@
 """What a process says when its surroundings are not as they must be: the ensemble's name, its own name."""
 
+import threading
+from itertools import count
+from typing import cast
+from unittest import mock
+
 import pytest
 
 from millrace import log
 from millrace.errors import Fatal, Retryable
+from schemas.documents import TaskKind
 from zk.ensemble import Ensemble
+from zk.session import Session
+from zk.status import StatusWriter
 from zk.supervisor import Supervisor
+from zk.tree import Tree
 
 
 @pytest.mark.parametrize(
@@ -51,3 +60,28 @@ def test_a_taken_name_is_told_once_for_as_long_as_it_lasts(
     taken = True
     supervisor._look()
     assert "another worker has this name" in capsys.readouterr().err
+
+
+def test_a_worker_whose_statuses_are_written_no_more_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would seem to stand still for ever: whoever starts it again gives it another thread."""
+    stop = threading.Event()
+    looks = count(1)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("by a writer")
+
+    def look() -> None:
+        if next(looks) > 3:  # a second each
+            stop.set()
+
+    supervisor = Supervisor(
+        cast(Session, mock.MagicMock()),
+        Tree("c"),
+        name="w1",
+        kind=TaskKind.CAPTURE,
+        runner=mock.MagicMock(),
+    )
+    monkeypatch.setattr(StatusWriter, "run", fail)
+    monkeypatch.setattr(supervisor, "_look", look)
+    with pytest.raises(ZeroDivisionError):
+        supervisor.run(stop)
