@@ -143,11 +143,20 @@ class Rig:
         return low
 
     def high_end(self) -> int:
-        """Where the log ends, whatever is open in it."""
+        """Where the log ends, whatever is open in it; a broker that has just come back is asked until it leads."""
         partition = TopicPartition(self.topic, 0)
-        asked = self.admin.list_offsets({partition: OffsetSpec.latest()})[partition]  # type: ignore[no-untyped-call]
-        end: int = asked.result(ANSWER_S).offset
-        return end
+        ends: list[int] = []
+
+        def is_told() -> bool:
+            asked = self.admin.list_offsets({partition: OffsetSpec.latest()})[partition]  # type: ignore[no-untyped-call]
+            try:
+                ends.append(asked.result(ANSWER_S).offset)
+            except KafkaException:
+                return False
+            return True
+
+        eventually(is_told, what="the end of the log")
+        return ends[-1]
 
     def ends(self) -> TopicEnds:
         """What is kept, and what readers of committed records may see of it."""
@@ -156,11 +165,14 @@ class Rig:
 
     def wait_ended(self) -> None:
         """Until every Kafka transaction is ended: a marker comes behind its commit, an abort behind a timeout."""
-        eventually(
-            lambda: self.ends().stable == self.high_end(),
-            timeout_s=GIVE_UP_S,
-            what="all that was begun is ended",
-        )
+
+        def is_ended() -> bool:
+            try:
+                return self.ends().stable == self.high_end()
+            except Retryable:
+                return False
+
+        eventually(is_ended, timeout_s=GIVE_UP_S, what="all that was begun is ended")
 
     def verdict(self) -> Summary:
         """What `millrace topic verify` finds."""

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 import producer.publisher.publisher as publishing
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal, MillraceError, Retryable
+from producer.publisher import writers
 from producer.publisher.opening import NO_END, TailHint
 from producer.publisher.publisher import MID_PRODUCE, Publisher
 from tests.late_requests import Identity, listening, write_abort_marker
@@ -329,9 +330,10 @@ def test_a_topic_of_which_a_broker_lost_everything_is_found_out(crashed: dict[st
 
 
 def test_nothing_is_sent_behind_a_batch_whose_marker_a_broker_lost(
-    crashed: dict[str, Owner],
+    crashed: dict[str, Owner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody sees it, and Kafka ends it no more. The fix does: what nobody saw is sent again."""
+    monkeypatch.setattr(writers, "_TIMEOUT_S", ANSWER_S)
     owner = crashed["a marker"]
     rig = owner.rig
     end = rig.high_end()
