@@ -42,6 +42,7 @@ T = TypeVar("T")
 TOPIC = "_millrace_schemas"
 
 _TIMEOUT_S = 20.0
+_TAKE_OVER_S = 120.0  # a broker that has just started loads its coordinator first
 _CONTACT_S = 10.0  # for the first answer of a broker: an address that is wrong is soon told
 _TOLD_EVERY_S = (
     10.0  # of the driver's own lines one in this time is told: it says the same 20 times a second
@@ -97,7 +98,7 @@ class KafkaSchemaStore:
         }
         what = "the registry's topic can't be taken over"
         self._producer = producer = _asking(what, lambda: Producer(settings, logger=_driver_log))
-        _asking(what, lambda: producer.init_transactions(self._timeout_s))
+        _asking(what, lambda: producer.init_transactions(_TAKE_OVER_S))
         return iter(self._read())
 
     def append(self, entry: Entry) -> None:

@@ -125,6 +125,26 @@ def test_a_newer_registry_is_told_apart_from_a_broker_in_trouble(
     assert caught.value.code == "MR-6023"
 
 
+class Starting(Broker):
+    """One that loads its coordinator; until then it says so."""
+
+    LOADS_S = 60.0
+
+    def init_transactions(self, wait_s: float) -> None:
+        """Librdkafka asks again until ``wait_s`` is over."""
+        if wait_s < self.LOADS_S:
+            raise KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS))
+
+
+def test_a_broker_that_has_just_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says that it runs before it has loaded its coordinator, and a busy machine loads for long: a registry that is
+    started beside it would end."""
+    broker = Starting("nothing", silent)
+    for client in ("AdminClient", "Producer", "Consumer"):
+        monkeypatch.setattr(kafka, client, getattr(broker, client))
+    assert list(KafkaSchemaStore("127.0.0.1:1", topic=TOPIC).load()) == []
+
+
 def test_a_broker_without_trouble_is_asked_for_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in lets a registry load and append, so what fails above fails for its trouble."""
     assert asked_in_trouble("nothing", silent, monkeypatch) == []
