@@ -1,5 +1,6 @@
-"""A machine that has no thread left, for as long as a block lasts."""
+"""A machine that has no thread or no descriptor left, for as long as a block lasts."""
 
+import resource
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,3 +16,14 @@ def no_thread_left() -> Iterator[None]:
         yield
     finally:
         threading.stack_size(before)
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """The system itself refuses to open anything for this process; what is open stays so."""
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))

@@ -10,15 +10,12 @@ the machine lacks             have taken
 anything else      blocked    MR-9001: a defect
 """
 
-import errno
 from dataclasses import dataclass
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from millrace.lack import lack_of
 from schemas.status import TaskState
-
-_LACKS = frozenset({errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOSPC})
-_NO_THREAD = "can't start new thread"  # in CPython's words: it has no class of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,18 +65,8 @@ def after(error: BaseException | None, tries: Tries, pace: Pace) -> NextStep:
     if error is None:
         ended = Retryable("MR-4010", "the runner returned although nobody asked it to stop")
         return _degraded(ended, Tries(failed=tries.failed + 1), tries, pace)
-    defect = Fatal("MR-9001", _named(error))
+    defect = Fatal("MR-9001", f"{type(error).__name__}: {str(error)[:300]}")
     return NextStep(state=TaskState.BLOCKED, error=defect, tries=tries)
-
-
-def lack_of(error: BaseException | None) -> Retryable | None:
-    """MR-4014 where the system said that it has not enough of something now; ``None`` for everything else."""
-    is_lack = (
-        isinstance(error, MemoryError)
-        or (isinstance(error, OSError) and error.errno in _LACKS)
-        or (isinstance(error, RuntimeError) and str(error) == _NO_THREAD)
-    )
-    return Retryable("MR-4014", _named(error)) if error is not None and is_lack else None
 
 
 def wait_s_after(failed: int, pace: Pace) -> float:
@@ -88,13 +75,9 @@ def wait_s_after(failed: int, pace: Pace) -> float:
     return float(min(pace.longest_try_s, pace.first_try_s * 2**doublings))
 
 
-def _named(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error)[:300]}"
-
-
 def _degraded(error: MillraceError, counted: Tries, before: Tries, pace: Pace) -> NextStep:
     wait_s = wait_s_after(before.failed, pace)
     return NextStep(state=TaskState.DEGRADED, error=error, tries=counted, wait_s=wait_s)
 
 
-assert {"MR-4006", "MR-4010", "MR-4014", "MR-9001"} <= CATALOGUE.keys()
+assert {"MR-4006", "MR-4010", "MR-9001"} <= CATALOGUE.keys()

@@ -23,10 +23,11 @@ from enum import Enum
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.lack import lack_of
 from millrace.log import get_logger
 from schemas.documents import TaskKind, set_of
 from schemas.status import TaskReport, TaskState
-from zk.backoff import Pace, lack_of
+from zk.backoff import Pace
 from zk.entries import Refused, SetEntry, set_entries, task_entries
 from zk.lease import give_up
 from zk.membership import Membership

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from millrace.errors import Fatal
+from millrace.lack import lack_of
 from producer.converter.arrays import RECORD_BYTES_MAX, Bytes
 from schemas.byte_reader import ByteReader
 from schemas.coordinates import FIRST_POS, Coordinates
@@ -154,7 +155,7 @@ class PayloadFeed(Feed):
         try:
             piece = self._stream.read(wanted)
         except (OSError, pa.ArrowException) as error:
-            raise Fatal(
+            raise lack_of(error) or Fatal(
                 "MR-6003",
                 f"a payload that can't be inflated: {error}",
                 coordinates=self._coordinates,

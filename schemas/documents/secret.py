@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from millrace.errors import Fatal
+from millrace.lack import lack_of
 
 SECRET_BYTES_MAX = 64 * 1024  # a password or key file; more is a wrong path
 
@@ -49,7 +50,7 @@ class SecretReference:
 
 
 def resolve_secret(reference: SecretReference) -> str:
-    """The value, read now. One trailing line end of a file is dropped. Raises Fatal MR-4106."""
+    """The value, read now. One trailing line end of a file is dropped. Fatal MR-4106, Retryable MR-4014."""
     if reference.place is SecretPlace.ENVIRONMENT:
         value = os.environ.get(reference.name)
         if value is None:
@@ -66,7 +67,7 @@ def _file_text(reference: SecretReference) -> str:
         with Path(reference.name).open("rb") as file:
             content = file.read(SECRET_BYTES_MAX + 1)
     except OSError as exc:
-        raise _unreadable(reference, exc.strerror or type(exc).__name__) from exc
+        raise lack_of(exc) or _unreadable(reference, exc.strerror or type(exc).__name__) from exc
     if len(content) > SECRET_BYTES_MAX:
         raise _unreadable(reference, f"it is larger than {SECRET_BYTES_MAX} bytes")
     try:

@@ -3,17 +3,20 @@
 import struct
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from millrace.errors import Fatal
+from millrace.errors import Fatal, Retryable
 from producer.converter.arrays import KernelArrays
 from producer.converter.charset_tables import CharsetTables
 from producer.converter.column_program import ColumnProgram, sizes_only
+from producer.converter.feeds import PayloadFeed
 from producer.converter.position import load_position, read_position
 from producer.converter.query import parse_query, sql_mode_text
 from producer.converter.xa import xid_of_prepare, xid_of_statement
 from producer.kernel import program as p
 from producer.kernel import state as s
+from schemas.coordinates import Coordinates
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.table_map import parse_table_map
@@ -225,3 +228,19 @@ def test_a_size_that_no_table_map_tells_is_none(flavour: Flavour, code: int, is_
 def _a_table(code: int) -> bytes:
     """The body of the map of an INT, a column of this type, and an INT."""
     return bytes(8) + b"\1d\0\1t\0" + bytes([3, 3, code, 3, 0, 0])
+
+
+def test_a_payload_for_which_there_is_no_memory_now_is_no_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Arrow's own error for it is one of memory, too: Retryable MR-4014, and the same bytes are inflated later."""
+
+    class Starved:
+        def read(self, _: int) -> bytes:
+            raise pa.ArrowMemoryError("malloc of size 4194304 failed")
+
+    feed = PayloadFeed(b"\0", Coordinates("a.000001", "b.000001", 4), end_pos=99)
+    monkeypatch.setattr(feed, "_stream", Starved())
+    with pytest.raises(Retryable) as caught:
+        feed.more()
+    assert caught.value.code == "MR-4014"

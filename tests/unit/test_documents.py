@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.errors import Fatal
+from millrace.errors import Fatal, Retryable
 from schemas.documents import (
     ApplyTask,
     CaptureTask,
@@ -22,6 +22,7 @@ from schemas.documents import (
     plain_task,
     resolve_secret,
 )
+from tests.starved import no_descriptor_left
 
 SHOP = """
 set: shop
@@ -305,6 +306,16 @@ def test_a_secret_that_cannot_be_read_is_named_by_its_reference(
         assert caught.value.code == "MR-4106"
         assert text in caught.value.message
         assert "canary" not in repr(caught.value)
+
+
+def test_a_secret_that_this_machine_can_not_open_now_blocks_nobody(tmp_path: Path) -> None:
+    """It is there, and nothing is to be mended where it is: Retryable MR-4014."""
+    (tmp_path / "secret").write_text("s3cret")
+    reference = _reference(f"file:{tmp_path}/secret")
+    with no_descriptor_left(), pytest.raises(Retryable) as caught:
+        resolve_secret(reference)
+    assert caught.value.code == "MR-4014"
+    assert resolve_secret(reference) == "s3cret"
 
 
 def _reference(text: str) -> SecretReference:
