@@ -15,7 +15,8 @@ Guarantees
   its own: new lease, new epoch, and with it a full start from the truth in topic or target.
 - BLOCKED stands in the tree before the lease goes, if the ensemble can be reached; it is remembered here anyway.
 
-The one place where ``except Exception`` is allowed: whatever a runner raises must become a state with a code.
+The one place where ``except Exception`` is allowed: whatever a runner raises, or whatever is raised where its lease is
+taken, must become a state with a code.
 """
 
 import threading
@@ -28,7 +29,7 @@ from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from schemas.documents import SetDocument, address_of
 from schemas.status import TaskReport, TaskState
-from zk.backoff import Pace, Tries, after
+from zk.backoff import NextStep, Pace, Tries, after
 from zk.entries import TaskEntry
 from zk.lease import Lease, acquire
 from zk.runner import TaskRunner
@@ -160,10 +161,8 @@ class Slot:
                 self._tell(TaskState.ASSIGNED, why="stopped by this worker", epoch=lease.epoch)
                 self._release(lease)
                 return
-            step = after(error, tries, self._place.pace)
+            step = self._told(error, tries)
             tries = step.tries
-            self._tell(step.state, why=step.error.told, error=step.error, next_try_s=step.wait_s)
-            self._log_failure(step.state, error, step.error)
             self._release(lease)
             if step.state is TaskState.BLOCKED:
                 return
@@ -189,9 +188,11 @@ class Slot:
                 next_try_s=0.0,
             )
             self._ending.wait(HANDOVER_S)
-        except Fatal as error:
-            self._tell(TaskState.BLOCKED, why=error.told, error=error)
-            self.end()
+        except Exception as error:  # noqa: BLE001  # whatever it is, it becomes a state
+            step = self._told(error, Tries())
+            if step.state is TaskState.BLOCKED:
+                self.end()
+            self._ending.wait(step.wait_s)
         return None
 
     def _run(self, lease: Lease) -> BaseException | None:
@@ -209,6 +210,13 @@ class Slot:
             # asked to stop and failing on the way out is a stop
             return None if self._ending.is_set() and not isinstance(error, Fatal) else error
         return None
+
+    def _told(self, error: BaseException | None, tries: Tries) -> NextStep:
+        """What comes next, once its state and the log say so."""
+        step = after(error, tries, self._place.pace)
+        self._tell(step.state, why=step.error.told, error=step.error, next_try_s=step.wait_s)
+        self._log_failure(step.state, error, step.error)
+        return step
 
     def _remember(self) -> None:
         """Before anything is told: how far this work came under an earlier owner stays in its status."""

@@ -9,6 +9,7 @@ from typing import NoReturn
 import pytest
 
 import zk.lease
+import zk.slot
 from deploy.servers import ZooKeeperServer
 from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import TaskDocument, TaskKind, address_of
@@ -20,6 +21,7 @@ from tests.control import (
     a_set,
     an_apply,
     ensemble_of,
+    is_in_state,
     scheduled,
     supervised,
 )
@@ -196,6 +198,30 @@ def test_a_thread_that_the_system_refuses_degrades_until_there_is_one(stage: Sta
     assert (report.code, report.next_try_s > 0) == ("MR-4014", True)
     has_some.set()
     stage.reaches("shop-capture", TaskState.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "code"),
+    [
+        (MemoryError(), TaskState.DEGRADED, "MR-4014"),
+        (KeyError("x"), TaskState.BLOCKED, "MR-9001"),
+    ],
+    ids=repr,
+)
+def test_what_nobody_foresaw_where_a_lease_is_taken_has_a_next_step(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, error: Exception, state: TaskState, code: str
+) -> None:
+    """A thread that died of it was replaced within a second, again and again, and no state said so."""
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(zk.slot, "acquire", fail)
+    stage.scheduler()
+    with supervised(stage.new_session(), stage.tree, ScriptedRunner()) as supervisor:
+        stage.store.create_task(a_capture())
+        eventually(lambda: is_in_state(supervisor, state), timeout_s=20)
+        assert supervisor.reports()["shop-capture"].code == code
 
 
 def test_a_task_for_which_there_is_no_thread_is_started_when_there_is_one(
