@@ -86,6 +86,7 @@ def shell(
     ensemble = ensemble_of(zookeeper.hosts)
     monkeypatch.setenv("MILLRACE_ZOOKEEPER", ensemble.hosts)
     monkeypatch.setenv("MILLRACE_CLUSTER", ensemble.tree.cluster)
+    monkeypatch.setenv("MILLRACE_ZOOKEEPER_TIMEOUT_S", str(ensemble.session_timeout_s))
     monkeypatch.setenv("MILLRACE_LOG_LEVEL", "error")
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", "canary")
