@@ -181,6 +181,18 @@ class FaultStack:
         """Until a process of the session has stopped itself at its armed fault point."""
         self._wait_passed(name, lambda: bool(self.stopped(name)))
 
+    def wait_ended(self, name: str) -> None:
+        """Until the process of the service has ended by itself; one that does not tells at what its threads are."""
+        process = self.services[name]
+        try:
+            eventually(lambda: not process.is_alive(), timeout_s=PASS_S)
+        except AssertionError:
+            os.kill(process.identity.pid, signal.SIGABRT)
+            eventually(lambda: not process.is_alive())
+            raise AssertionError(
+                f"{name} did not end within {PASS_S} s\n{last_lines(process.spec.log, count=200)}"
+            ) from None
+
     def stopped(self, name: str) -> tuple[int, ...]:
         """The processes of the session that are stopped."""
         return stopped_in(self.services[name])
@@ -448,7 +460,8 @@ def fault_stack(
 
 @pytest.fixture(scope="session")
 def session_timeout() -> Iterator[None]:
-    """The session timeout of tests for every process that is started from here."""
+    """The session timeout of tests for every process that is started from here, which tells its threads in the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "MILLRACE_ZOOKEEPER_TIMEOUT_S", str(SESSION_TIMEOUT_S))
+        patch.setitem(os.environ, "PYTHONFAULTHANDLER", "1")  # an abort shows all threads
         yield

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from deploy.servers.process import session_members
+from deploy.servers.process import last_lines, session_members
 from deploy.services import APPLY_TASK
 from millrace.cli.apply import EXIT_NO_JVM
 from schemas.gtid import Flavour
@@ -55,8 +55,8 @@ def test_a_killed_jvm_ends_the_driver_whose_successor_goes_on(fault_stack: Fault
         (jvm,) = java(fault_stack, "SparkSubmit")
         log = fault_stack.log_from_here("apply")
         os.kill(jvm, signal.SIGKILL)
-        eventually(lambda: not process.is_alive(), timeout_s=240, what="the driver ends")
-        assert process.exit_status == EXIT_NO_JVM
+        fault_stack.wait_ended("apply")
+        assert process.exit_status == EXIT_NO_JVM, last_lines(process.spec.log, count=200)
         assert any("MR-5053" in line for line in log())
         _wake(fault_stack, frozen)
         fault_stack.restart("apply")
