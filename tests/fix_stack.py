@@ -90,7 +90,8 @@ class FaultStack:
     ) -> ServerProcess:
         """Start one more process of a kind (``called`` otherwise), with ``MILLRACE_FAULT`` armed if asked for.
 
-        One that ``is_trusting`` is of ``tests/trusting.py``: no slow commit makes its publisher anew.
+        One that ``is_trusting`` is of ``tests/trusting.py``: no slow commit makes its publisher anew, and it commits
+        nothing without rows.
         """
         specs = service_specs(self.stack.folder, self.stack.endpoints)
         spec = next(spec for spec in specs if spec.name.split()[-1] == name)

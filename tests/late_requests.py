@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 Patch = pytest.MonkeyPatch
 
-_END_TXN, _WRITE_MARKERS = 26, 27
+_END_TXN = 26
 
 
 class Identity(logging.Handler):
@@ -55,20 +55,6 @@ def late_end(rig: Rig, instance: tuple[int, int], *, commit: bool) -> int:
     header = struct.pack(">hhih", _END_TXN, 1, 7, 4) + b"late"
     body = struct.pack(">h", len(name)) + name + struct.pack(">qh?", *instance, commit)
     code: int = struct.unpack(">h", _answer(rig, header + body)[8:10])[0]
-    return code
-
-
-def write_abort_marker(rig: Rig, instance: tuple[int, int]) -> int:
-    """As `kafka-transactions.sh abort` does: WriteTxnMarkers (version 1) for ``instance``; the broker's error code."""
-    header = struct.pack(">hhih", _WRITE_MARKERS, 1, 7, 4) + b"late" + b"\0"
-    name = rig.topic.encode()
-    partitions = b"\2" + struct.pack(">i", 0)
-    topics = b"\2" + bytes((len(name) + 1,)) + name + partitions + b"\0"
-    coordinator_epoch = struct.pack(">i", 0)
-    marker = struct.pack(">qh?", *instance, False) + topics + coordinator_epoch + b"\0"
-    answer = _answer(rig, header + b"\2" + marker + b"\0")
-    # correlation id, tags, one marker: producer id; one topic: its name; one partition: its number, the code
-    code: int = struct.unpack_from(">h", answer, 4 + 1 + 1 + 8 + 1 + 1 + len(name) + 1 + 4)[0]
     return code
 
 

@@ -114,6 +114,10 @@ class Transactions(Protocol):
         """Commit; the seconds it took."""
         ...
 
+    def abort(self) -> None:
+        """Abort, and with it whatever stands open of the transactional id: for ``opening`` alone."""
+        ...
+
     def discard(self) -> None:
         """Throw the instance away as it is: nothing is aborted, nothing waited for."""
         ...

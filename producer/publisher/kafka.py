@@ -303,6 +303,11 @@ class KafkaTransactions:
         _asking("committing", lambda: producer.commit_transaction(self._timeout_s))
         return time.monotonic() - began
 
+    def abort(self) -> None:
+        """Abort."""
+        producer = self._live
+        _asking("aborting", lambda: producer.abort_transaction(self._timeout_s))
+
     def discard(self) -> None:
         """Purge and destroy. Not ``close``: that would abort, and an abort is one more request that can be late."""
         producer, self._producer = self._producer, None

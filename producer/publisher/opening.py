@@ -4,7 +4,8 @@
     1 lease verified            nothing
     2 topic made, checked       an empty topic
     3 init_transactions         the predecessor fenced; what it left open is aborted
-    4 stable end = high end     —   (else another writer's open transaction would hide our records: MR-3013)
+    4 stable end = high end     —   (else another writer's open transaction would hide our records: MR-3013; one of ours
+                                    lost its marker, and is given another: MR-3001)
     5 tail read                 —   (a greater epoch in it: Fenced)
     6 schema records + fence    a fence of our epoch; its owner is gone, the next start reads it as its tail
     7 read back                 the same
@@ -53,6 +54,10 @@ class TailHint:
 
     progress: Progress
     end_offset: int
+
+
+class _LeftOpenError(Retryable):
+    """A Kafka transaction of ours stands open though nobody is left who would end it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,11 @@ class Opener:
     ) -> tuple[Ends, Tail | None]:
         transactions.init()
         fault_point(AFTER_INIT)
-        ends = settled_ends(partition, self.config)
+        try:
+            ends = settled_ends(partition, self.config)
+        except _LeftOpenError:
+            end_left_open(transactions)
+            raise
         tail = read_tail(partition, ends, self.marks)
         fault_point(AFTER_TAIL_READ)
         if (fenced := self._fenced_by(tail)) is not None:
@@ -239,17 +248,27 @@ def settled_ends(partition: Partition, config: PublisherConfig) -> Ends:
     while (ends := partition.ends()).stable != ends.high:
         if time.monotonic() > deadline:
             writer = open_writer(config.bootstrap, config.topic, offset=ends.stable)
-            if writer == config.transactional_id:  # a broker that has just started takes its time
-                raise Retryable(
+            if writer == config.transactional_id:
+                raise _LeftOpenError(
                     "MR-3001",
-                    f"what we left open at offset {ends.stable} was not ended yet",
-                    fix=f"The task goes on by itself. If this lasts, the broker lost the marker of what was committed:"
-                    f" `kafka-transactions.sh abort --topic {config.topic} --partition 0 --start-offset {ends.stable}`"
-                    " takes the records away, and they are sent again.",
+                    f"the broker has lost the marker of what we left open at offset {ends.stable}",
+                    fix="Nothing to do: it is given another, and what nobody could read is sent again.",
                 )
             raise _hidden_by(writer or "not found out", ends.stable)
         time.sleep(_LOOK_AGAIN_S)
     return ends
+
+
+def end_left_open(transactions: Transactions) -> None:
+    """For Kafka the next transaction of our transactional id goes on with what lost its marker, and ends it, too.
+
+    Aborted, for nobody could read it; the instance is thrown away behind that (rule 3). A broker that was only slow
+    has ended it before it takes a record of a greater producer epoch: then the abort is of that record alone.
+    """
+    transactions.begin()
+    transactions.add([(None, b"")])
+    transactions.flush()
+    transactions.abort()
 
 
 def _hidden_by(writer: str, stable_end: int) -> Fatal:

@@ -206,16 +206,16 @@ def test_another_writers_open_transaction_stops_the_start(
         assert publisher.progress.seq == 3
 
 
-def test_what_a_broker_has_not_ended_yet_of_ours_is_waited_for(
+def test_what_a_broker_does_not_end_of_ours_is_asked_for_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Just started, it takes seconds for what a predecessor left open: another's transaction, but for the name."""
+    """What a predecessor left open is no other's: it stops nothing. Here it is another's, but for the name."""
     with rig.running(7) as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
     rig.limits = replace(rig.limits, stable_timeout_s=0.3)
     ours = transactional_id(rig.topic)
     monkeypatch.setattr(opening, "open_writer", lambda *_, **__: ours)
-    with rig.foreign_transaction(), pytest.raises(Retryable, match="was not ended yet") as raised:
+    with rig.foreign_transaction(), pytest.raises(Retryable, match="has lost the marker") as raised:
         rig.open(8)
     assert raised.value.code == "MR-3001"
 

@@ -205,6 +205,11 @@ class ModelTransactions:
             raise _unknown()
         return SLOW_S if answer is Answer.SLOW else FAST_S
 
+    def abort(self) -> None:
+        with self._process.asks(_unknown):
+            self._check_epoch()
+            self._topic.end(State.ABORTED)
+
     def discard(self) -> None:
         self._queued = []
 

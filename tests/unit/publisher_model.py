@@ -193,6 +193,10 @@ class ModelTransactions:
             raise Retryable("MR-3002", "no answer")
         return 0.9 if outcome is Outcome.SLOW else 0.001
 
+    def abort(self) -> None:
+        self._check_epoch()
+        self._topic.end_open(self._owner, "aborted")
+
     def discard(self) -> None:
         self._queued = []
 
