@@ -5,8 +5,9 @@ one. The rules that keep this harmless, by the numbers that code and tests name 
 
 1  The topic has one partition, and the task a transactional id of its own: Kafka transactions never span two.
 2  The truth is the partition's own tail. A start verifies the lease, fences the instance before it, wants the stable
-   end at the high watermark (else another writer's open transaction hides our records), reads the tail, stops at a
-   greater epoch, commits a ``fence`` with its own, and goes on exactly behind what stands.
+   end at the high watermark (else another writer's open transaction hides our records; one of ours that lost its marker
+   is aborted first), reads the tail, stops at a greater epoch, commits a ``fence`` with its own, and goes on exactly
+   behind what stands.
 3  An instance that saw an abort, an error or a slow commit is thrown away and made anew. One that is fenced is not,
    before the lease has been verified again.
 4  Each commit is audited behind the stream: marker and stable end where they should be, the last record readable.
