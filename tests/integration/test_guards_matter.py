@@ -137,7 +137,7 @@ def what_a_server_shows_is_utf8(patch: Patch) -> None:
 
 def servers_without_tls_are_talked_to(patch: Patch) -> None:
     """A connection goes on in the clear where the server offers nothing else."""
-    patch.setattr(sources, "_tls_context", lambda _: None)
+    patch.setattr(sources, "_tls_context", lambda *_: None)
     patch.setattr(connections, "_tls_arguments", lambda _: {"ssl_disabled": True})
 
 
