@@ -20,4 +20,5 @@ def unhidden(kind: type[Exception]) -> Iterator[None]:
             cause = cause.__cause__
         if not isinstance(cause, kind):
             raise
+        hiding.__cause__ = hiding.__context__ = None  # it becomes the context of what it hid: no circle
         raise cause from None

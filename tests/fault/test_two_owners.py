@@ -258,8 +258,8 @@ def _came_into_a_fence(kafka: KafkaServer, source: Source, worker: str) -> bool:
 
 def _causes(error: BaseException | None) -> list[str]:
     """The error's code, those of what led to it, and last what Kafka said."""
-    found = []
-    while error is not None:
+    found: list[str] = []
+    while error is not None and len(found) < 9:
         if isinstance(error, MillraceError):
             found.append(error.code)
         elif isinstance(error, KafkaException):

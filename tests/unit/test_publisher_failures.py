@@ -158,6 +158,12 @@ def test_a_fatal_error_is_found_behind_any_number_of_lines(lines: int) -> None:
     with pytest.raises(Fenced) as raised:
         _asking("committing", lambda: hide(KafkaException(KafkaError(KafkaError._FENCED)), lines))
     assert raised.value.code == "MR-3003"
+    led: list[BaseException] = []
+    error: BaseException | None = raised.value
+    while error is not None:  # whoever looks for causes comes to an end
+        assert error not in led
+        led.append(error)
+        error = error.__cause__ or error.__context__
 
 
 @pytest.mark.parametrize("cause", [ValueError(), SystemError()])
