@@ -20,5 +20,6 @@ def unhidden(kind: type[Exception]) -> Iterator[None]:
             cause = cause.__cause__
         if not isinstance(cause, kind):
             raise
-        hiding.__cause__ = hiding.__context__ = None  # it becomes the context of what it hid: no circle
+        # it becomes the context of what it hid: no circle
+        hiding.__cause__ = hiding.__context__ = None
         raise cause from None
