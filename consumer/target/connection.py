@@ -23,6 +23,7 @@ from pymysql.cursors import Cursor, SSCursor
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.grants import privilege_fix
+from millrace.tls import UnusableAuthorityError, unverified, verifying
 from schemas.gtid import Flavour
 
 Row = tuple[object, ...]
@@ -72,14 +73,6 @@ _NO_TABLE = {1049, 1051, 1146}
 _NO_COLUMN = {1054}
 _PACKET = {1153}
 _NO_TLS = 2026
-# Of a CA's file: not there, not ours to read, no file, no certificate in it. What else a disk says may pass.
-_NO_AUTHORITY = (
-    FileNotFoundError,
-    NotADirectoryError,
-    IsADirectoryError,
-    PermissionError,
-    ssl.SSLError,
-)
 _VALUE = re.compile(r"value: '.*'(?= for column |$)", re.DOTALL)  # 1366, 1292: a row's contents
 
 
@@ -279,26 +272,19 @@ def _tls_arguments(endpoint: Endpoint) -> dict[str, Any]:
     mode = endpoint.tls.mode
     if mode == "disabled":
         return {"ssl_disabled": True}
-    if (
-        mode == "require-unverified"
-    ):  # without the system's certificates, which take longer to load than to log in
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return {"ssl": context}
+    if mode == "require-unverified":
+        return {"ssl": unverified()}
     try:
-        context = ssl.create_default_context(cafile=endpoint.tls.ca_path or None)
-    except _NO_AUTHORITY as exc:
+        return {"ssl": verifying(endpoint.tls.ca_path, checks_name=mode == "verify-identity")}
+    except UnusableAuthorityError as exc:
         path, server = endpoint.tls.ca_path, f"{endpoint.host}:{endpoint.port}"
         raise Fatal(
             "MR-5009",
-            f"{server}: the CA file {path} can't be used: {exc.strerror}",
+            f"{server}: {exc}",
             fix=f"Bring the CA's certificate (PEM) to {path} on the machines of driver and executors, readable to them,"
             " or name the right file as `tls_ca` in the set document; then `millrace task resume NAME`.",
             server=server,
         ) from exc
-    context.check_hostname = mode == "verify-identity"
-    return {"ssl": context}
 
 
 def _answered(exc: Exception, connection: "pymysql.connections.Connection[Any]") -> MillraceError:

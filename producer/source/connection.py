@@ -23,6 +23,7 @@ from pymysql.constants import CR, ER
 
 from millrace.errors import Fatal, Retryable
 from millrace.grants import privilege_fix
+from millrace.tls import UnusableAuthorityError, unverified, verifying
 from producer.source.dump_errors import explain_dump_error
 from schemas.documents.model import Member, Tls, TlsMode
 
@@ -42,15 +43,6 @@ _NOT_NOW |= {1, 3, 20, 1021, 1026, 1114, 1047}
 _LOST = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_LOST_EXTENDED})
 _REFUSED = frozenset({ER.ACCESS_DENIED_ERROR, 1130, 1275, 1698, 1820, 1862, 3118, 3955, 4151})
 _NO_PRIVILEGE = frozenset({1044, 1142, 1143, 1227, 3530})
-
-# Of a CA's file: not there, not ours to read, no file, no certificate in it. What else a disk says may pass.
-_NO_AUTHORITY = (
-    FileNotFoundError,
-    NotADirectoryError,
-    IsADirectoryError,
-    PermissionError,
-    ssl.SSLError,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,22 +162,18 @@ def _tls_context(tls: Tls, member: Member) -> ssl.SSLContext | None:
         case TlsMode.DISABLED:
             return None
         case TlsMode.REQUIRE_UNVERIFIED:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
+            return unverified()
         case TlsMode.VERIFY_CA | TlsMode.VERIFY_IDENTITY:
             try:
-                context = ssl.create_default_context(cafile=tls.ca_path or None)
-            except _NO_AUTHORITY as error:
+                return verifying(tls.ca_path, checks_name=tls.mode is TlsMode.VERIFY_IDENTITY)
+            except UnusableAuthorityError as error:
                 raise Fatal(
                     "MR-1003",
-                    f"{member}: the CA file {tls.ca_path} can't be used: {error.strerror}",
+                    f"{member}: {error}",
                     fix=f"Bring the CA's certificate (PEM) to {tls.ca_path} on each worker's machine, readable to"
                     " the worker, or name the right file as `tls_ca` in the set document; then resume.",
                     member=member,
                 ) from error
-            context.check_hostname = tls.mode is TlsMode.VERIFY_IDENTITY
-    return context
 
 
 @contextmanager
