@@ -1,8 +1,12 @@
 """The runner of apply tasks: from what the target says to what the topic holds, until it is asked to stop.
 
 Start, in this order: the writable member of the target set; our tables; the fence (from here on no earlier run
-writes); a statement of an earlier run is ended; progress and inventory are read; the query begins at the offset of
-the mark, or at the first that retention left.
+writes); a statement of an earlier run is ended; progress and inventory are read; the topic's id is compared with that
+of the mark; the query begins at the offset of the mark, or at the first that retention left.
+
+The topic's id is compared again before a micro-batch, when the last comparison is older than ``SAME_TOPIC_S``. A topic
+that is deleted, created again and longer than the mark in less time is found by ``consumer.stretch``, by seq and GTID
+set.
 
 Reports ``gtid_set`` and ``seq`` as of the mark, and figures; DEGRADED while the broker is silent. Ends when ``stop``
 is set, with the query, its Spark jobs and the micro-batch under way ended; raises Retryable, Fenced, Fatal as the
@@ -11,32 +15,37 @@ runner's contract says.
 
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Protocol
 
-from consumer.batch import Assignment, BatchApplier
+from consumer.batch import Assignment, BatchApplier, Figures
 from consumer.ddl import end_earlier
 from consumer.spark import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQuery
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.fence import raise_fence
-from consumer.target.inventory import read_inventory
+from consumer.target.inventory import read_inventory, read_triggers
 from consumer.target.members import primary_member
 from consumer.target.progress import (
+    DATABASE,
     Mark,
+    MarkTopic,
+    add_missing_columns,
     check_fence,
     create_tables,
     insert_mark,
-    read_standing,
+    read_saved_progress,
 )
-from consumer.topic.kafka import first_offset
+from consumer.topic.kafka import NO_TOPIC, TopicIdentity, first_offset
 from consumer.warm import warm
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.documents import ApplyTask, Consistency, SetDocument, TaskDocument, TopicAddress
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.status import TaskReport, TaskState
-from zk.runner import HeldLease, Report
+from zk.run.runner import HeldLease, Report
 
 LOOK_S = 0.2  # how soon a stop is seen
 # What the driver itself applies may wait for a row that somebody has locked, LOCK_TRIES_MAX times LOCK_WAIT_S. At a
@@ -45,6 +54,9 @@ CUT_AFTER_S = 2.0
 # A broker that does not say where the topic ends for so long is away. A query without work asks most of the time, and
 # what it does is only sampled: fifty samples in a row don't fall on questions that were answered.
 SILENCE_S = 10.0
+# The question takes about 6 ms, a small micro-batch 110. Spark asks where the topic ends every few milliseconds and
+# notices an end that moves back; what it does not notice has to grow past the mark between two of its questions.
+SAME_TOPIC_S = 1.0
 
 _log = get_logger("apply")
 
@@ -81,7 +93,8 @@ class ApplyRunner:
             applier = take_over(session, endpoint, task, epoch=lease.epoch)
         finally:
             session.close()
-        run = _Run(self._driver, task, applier, report)
+        topic = TopicIdentity(task.source.bootstrap, task.source.topic)
+        run = _Run(self._driver, task, applier, report, topic)
         try:
             run.until(stop)
         finally:
@@ -95,59 +108,104 @@ def take_over(
     create_tables(session)
     owner = raise_fence(session, task=task.name, epoch=epoch)
     end_earlier(session, task.name)
-    standing = read_standing(session, task.name)
-    mark = standing.mark
+    add_missing_columns(session)
+    saved = read_saved_progress(session, task.name)
+    mark = saved.mark
     if mark is None:
         mark = first_mark(task)
         check_fence(session, owner)  # two first starts at once: one of them writes it
         insert_mark(session, task.name, mark)
-    elif mark.topic != task.source.topic:
+    elif mark.topic.name != task.source.topic:
         raise Fatal(
-            "MR-5022", f"progress is of topic {mark.topic}, the task names {task.source.topic}"
+            "MR-5022", f"progress is of topic {mark.topic.name}, the task names {task.source.topic}"
         )
     inventory = read_inventory(session)
+    triggers = read_triggers(session)
     session.commit()
     _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)
     given = Assignment(
         owner, endpoint, task.rules.conflict, min(task.rules.lanes, LANES_MAX), task.source.registry
     )
-    return BatchApplier.at(given, standing, inventory, mark)
+    applier = BatchApplier.at(given, saved, inventory, mark)
+    applier.figures.triggers = triggers
+    return applier
 
 
 def first_mark(task: ApplyTask) -> Mark:
     """Where a task begins that has no progress; rows that ``start`` covers will be passed over."""
     if task.start.is_first:
-        return Mark(0, FIRST_OFFSET, topic=task.source.topic)
+        return Mark(0, FIRST_OFFSET, topic=MarkTopic(task.source.topic))
     flavour = Flavour.MYSQL if ":" in task.start.gtid_set else Flavour.MARIADB
     start = parse_gtid_set(flavour, task.start.gtid_set)
-    return Mark(-1, FIRST_OFFSET, str(start), str(flavour), task.source.topic, 0, False)
+    topic = MarkTopic(task.source.topic)
+    return Mark(-1, FIRST_OFFSET, str(start), str(flavour), topic, past_start=False)
+
+
+class Identity(Protocol):
+    """See ``TopicIdentity``."""
+
+    def ask(self) -> str:
+        """The topic's id now."""
+
+
+def same_topic(identity: Identity, mark: Mark, *, source: TopicAddress) -> Mark:
+    """The mark with its topic's id; Fatal MR-5035 when that was another one.
+
+    Progress of an earlier version has no id. It gets one when the mark moves, behind the checks of seq and GTID set.
+    """
+    with _waiting_for(source):
+        found = identity.ask()
+    known = mark.topic
+    if known.id and found and known.id != found:
+        raise Fatal(
+            "MR-5035",
+            f"topic {known.name} has the id {found}; the task has applied topic {known.id}",
+        )
+    return replace(mark, topic=replace(known, id=found or known.id))
 
 
 def _begin(source: TopicAddress, offset: int) -> int:
-    """``first_offset``; a topic that is not there yet is waited for, as a broker is."""
     if offset < 0:
         return offset
-    try:
+    with _waiting_for(source):
         return first_offset(source.bootstrap, source.topic, offset)
+
+
+@contextmanager
+def _waiting_for(source: TopicAddress) -> Iterator[None]:
+    """A topic that does not exist yet is waited for, as a broker is: Retryable MR-5054 and MR-5052."""
+    try:
+        yield
     except MillraceError as exc:
-        if exc.code == "MR-3501":
-            raise Retryable("MR-5052", exc.message) from exc
-        raise
+        if exc.code != "MR-3501":
+            raise
+        place = f"topic {source.topic} at {source.bootstrap}"
+        if exc.context.get("answer") in NO_TOPIC:
+            raise Retryable("MR-5054", f"there is no {place}") from exc
+        raise Retryable("MR-5052", f"{place}: {exc.message}") from exc
 
 
 class _Run:
     """One query and its applier."""
 
     def __init__(
-        self, driver: SparkDriver, task: ApplyTask, applier: BatchApplier, report: Report
+        self,
+        driver: SparkDriver,
+        task: ApplyTask,
+        applier: BatchApplier,
+        report: Report,
+        topic: Identity,
     ) -> None:
         self._applier = applier
         self._report = report
+        self._source = task.source
+        self._topic = topic
         self._busy = threading.Lock()  # held while a micro-batch is under way
         self._ended = False
         self._failure: BaseException | None = None
         self._asked_at_s: float | None = None  # since when the broker owes an answer
         self._is_silent = False
+        self._compare_topic()
         self._progressed(applier.mark)
         self._query: TopicQuery = driver.query(
             task.name,
@@ -161,6 +219,8 @@ class _Run:
             if self._ended:
                 return
             try:
+                if time.monotonic() - self._compared_s > SAME_TOPIC_S:
+                    self._compare_topic()
                 self._applier.process(records, self._moved)
             except BaseException as exc:  # noqa: BLE001 - comes out of `until`, in the thread that the supervisor watches
                 self._failure = exc
@@ -168,6 +228,10 @@ class _Run:
             # failed Spark job's story overflowed the stack of the query's thread, and the query neither ran nor ended.
             if self._failure is not None:
                 raise Retryable("MR-5050", "the micro-batch failed")
+
+    def _compare_topic(self) -> None:
+        self._applier.mark = same_topic(self._topic, self._applier.mark, source=self._source)
+        self._compared_s = time.monotonic()
 
     def _moved(self, mark: Mark) -> None:
         self._progressed(mark)
@@ -178,9 +242,12 @@ class _Run:
         self._report(self._running(mark))
 
     def _running(self, mark: Mark) -> TaskReport:
-        figures = self._applier.figures
+        figures, warning = self._applier.figures, self._applier.warning()
         return TaskReport(
             TaskState.RUNNING,
+            why=warning.message if warning else why_running(mark.next_offset, figures),
+            code=warning.code if warning else "",
+            fix=warning.fix if warning else "",
             gtid_set=mark.gtid_set,
             seq=max(mark.seq, 0),
             figures={
@@ -189,8 +256,8 @@ class _Run:
                 "statements": figures.statements,
                 "micro_batches": figures.batches,
                 "ddl": figures.ddl,
-                "last_commit_ms": figures.commit_ms,
-                "not_applied": figures.left_out,
+                "last_commit": _time(figures.commit_ms),
+                "statements_left_out": figures.left_out,
             },
         )
 
@@ -207,7 +274,10 @@ class _Run:
             raise self._failure
 
     def _look_for_silence(self) -> None:
-        """Say so when the broker does not answer, and when it does again; the query goes on asking."""
+        """Report when the broker does not answer Spark, and when it does again. Spark keeps asking.
+
+        A topic that was deleted looks the same to Spark; Fatal MR-5035 when another was created in its place.
+        """
         now_s = time.monotonic()
         if not self._query.is_asking():
             self._asked_at_s = None
@@ -218,9 +288,17 @@ class _Run:
             self._asked_at_s = now_s
         elif not self._is_silent and now_s - self._asked_at_s > SILENCE_S:
             self._is_silent = True
-            why = Retryable("MR-5052", f"the broker did not answer for {SILENCE_S:g} s")
+            why = self._why_silent()
             told = replace(self._running(self._applier.mark), state=TaskState.DEGRADED)
             self._report(replace(told, why=why.message, code=why.code, fix=why.fix))
+
+    def _why_silent(self) -> Retryable:
+        try:
+            same_topic(self._topic, self._applier.mark, source=self._source)
+        except Retryable as exc:
+            return exc
+        place = f"topic {self._source.topic} at {self._source.bootstrap}"
+        return Retryable("MR-5052", f"{place}: the broker did not answer Spark for {SILENCE_S:g} s")
 
     def end(self) -> None:
         """No micro-batch runs and none begins after this."""
@@ -241,3 +319,21 @@ class _Run:
     def _cut_until(self, over: threading.Event) -> None:
         while not over.wait(CUT_AFTER_S):
             self._applier.cut()
+
+
+def why_running(offset: int, figures: Figures) -> str:
+    """What a running task does; and where the statements are that it does not execute."""
+    why = f"applied up to offset {offset}"
+    if figures.left_out:
+        statements = "1 statement" if figures.left_out == 1 else f"{figures.left_out} statements"
+        where = f"SELECT * FROM {DATABASE}.left_out on the target"
+        why += f"; {statements} about views, routines or the like not executed: {where}"
+    return why
+
+
+def _time(unix_ms: int) -> str:
+    """In UTC, to the millisecond; "" for none."""
+    if not unix_ms:
+        return ""
+    moment = datetime.fromtimestamp(unix_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -12,41 +12,42 @@ offsets, weights and keys. Everything that is decided depends on the records, th
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import uuid4
 
-from consumer.book import Book, Ints
+from consumer.book import Book, Ints, layout_of
 from consumer.ddl import DdlPlace, apply_ddl
 from consumer.executor import Order, Outcome, Plan
 from consumer.kernel.order import pack_lanes
 from consumer.sessions import close_session, cut_session, session_for
 from consumer.stretch import Barrier, advanced, check_follows, check_statement_begin
 from consumer.target.connection import Endpoint, TargetConnection
-from consumer.target.inventory import Inventory, read_inventory
+from consumer.target.inventory import Inventory, TableKey, alter_count, read_inventory
 from consumer.target.progress import (
     Mark,
     Owner,
-    Standing,
+    SavedProgress,
     check_fence,
-    forget_applied,
-    keep_schemas,
+    delete_applied,
     move_mark,
+    save_schemas,
 )
 from consumer.workshop import Catalogue
 from millrace.errors import Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.control import DdlRecord, SchemaRecord
 from schemas.documents import ConflictPolicy
-from schemas.record import decode_control
+from schemas.record.control import DdlRecord, SchemaRecord
+from schemas.record.record import decode_control
 
 BEFORE_MARK = register("apply.before_mark")
 AFTER_MARK = register("apply.after_mark")
 
 _log = get_logger("apply.batch")
 
+TRIGGERS_NAMED = 3  # in a warning
 SOLE_OFFSETS_MAX = 4096  # below, a second Spark job costs more than a second connection gains
 
 
@@ -85,7 +86,7 @@ class Assignment:
 
 @dataclass(slots=True)
 class Figures:
-    """Counts for the status, since the start of the run."""
+    """Counts for the status, since the start of the run; ``triggers``: the target's, as they were at the start."""
 
     batches: int = 0
     orders: int = 0
@@ -94,6 +95,7 @@ class Figures:
     ddl: int = 0
     left_out: int = 0
     commit_ms: int = 0
+    triggers: Mapping[TableKey, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -111,12 +113,12 @@ class BatchApplier:
 
     @classmethod
     def at(
-        cls, assignment: Assignment, standing: Standing, inventory: Inventory, mark: Mark
+        cls, assignment: Assignment, saved: SavedProgress, inventory: Inventory, mark: Mark
     ) -> "BatchApplier":
         """Where the target stands."""
         # of this start alone: another target, or one that was wiped, counts its runs from 1 again
         version = f"{assignment.owner.task}/{assignment.owner.run}/{uuid4().hex}/0"
-        return cls(assignment, mark, standing.applied, Catalogue(version, standing.book, inventory))
+        return cls(assignment, mark, saved.applied, Catalogue(version, saved.book, inventory))
 
     def process(self, records: RecordsLike, progressed: Callable[[Mark], None]) -> None:
         """Apply all of it; ``progressed`` hears each move of the mark. Errors of our branches end the run."""
@@ -149,6 +151,22 @@ class BatchApplier:
         finally:
             records.release()
 
+    def warning(self) -> Retryable | None:
+        """MR-5018 when rows of the topic go to tables with triggers."""
+        triggers, catalogue = self.figures.triggers, self.catalogue
+        if not triggers:
+            return None
+        shown = (layout_of(text).table for text in catalogue.book.texts.values())
+        written = {catalogue.inventory.key(table.database, table.table) for table in shown}
+        fired = [
+            ".".join((*key, name)) for key in sorted(written) for name in triggers.get(key, ())
+        ]
+        if not fired:
+            return None
+        more = f" and {len(fired) - TRIGGERS_NAMED} more" if len(fired) > TRIGGERS_NAMED else ""
+        names = ", ".join(fired[:TRIGGERS_NAMED])
+        return Retryable("MR-5018", f"triggers on the target: {names}{more}")
+
     def cut(self) -> None:
         """From another thread: whatever ``process`` waits for on the driver's own session ends, Retryable."""
         cut_session(self.assignment.owner)
@@ -166,6 +184,7 @@ class BatchApplier:
             self._learn(outcome.learned)
             self._count(outcome)
             return outcome
+        self._look_for_alterations()
         order = self._order()
         plan = records.plan(order, self.catalogue, self.applied)
         self._learn(plan.outcome.learned)
@@ -183,6 +202,13 @@ class BatchApplier:
             self._move(plan.outcome.mark, plan.outcome.learned)
         self.figures.commit_ms = plan.outcome.commit_ms or self.figures.commit_ms
         return plan.outcome
+
+    def _look_for_alterations(self) -> None:
+        """Lanes keep the order of rows that share a key of the target: of a key, too, that an operator has added."""
+        session, known = self._own_session(), self.catalogue.inventory
+        if alter_count(session) != known.alter_count:
+            self._renew(self.catalogue.book, read_inventory(session))
+        session.rollback()
 
     def _order(self, *, rows_max: int = 1 << 62) -> Order:
         given = self.assignment
@@ -219,10 +245,10 @@ class BatchApplier:
         fault_point(BEFORE_MARK)
         check_fence(session, self.assignment.owner)
         move_mark(session, task, before=self.mark, after=after)
-        keep_schemas(session, task, learned)
+        save_schemas(session, task, learned)
         # an earlier run may have cut its micro-batch further on: what it applied there is not passed yet
         is_passed = not len(self.applied) or int(self.applied[-1]) <= after.seq
-        forget_applied(session, task, run=None if is_passed else self.assignment.owner.run)
+        delete_applied(session, task, run=None if is_passed else self.assignment.owner.run)
         session.commit()
         fault_point(AFTER_MARK)
         self.mark = after
@@ -245,11 +271,6 @@ class BatchApplier:
         check_statement_begin(record, self.mark, barrier.offset)
         seq = self.mark.seq if self.mark.is_unproven else record.source.seq
         after = advanced(self.mark, None, seq=seq, next_offset=barrier.offset + 1)
-        if record.source.seq <= self.mark.seq:
-            self._move(
-                advanced(self.mark, None, seq=self.mark.seq, next_offset=barrier.offset + 1), {}
-            )
-            return
         changed = apply_ddl(
             self.assignment.endpoint, self.assignment.owner, record, DdlPlace(self.mark, after)
         )

@@ -3,24 +3,28 @@
     columns written     those of the record that the target has and does not generate; one that is missing is Fatal
                         MR-5013
     row identity        the target's primary key, else a unique key that is never NULL, if the record has all its
-                        columns
-                        and it has no prefix or expression; without one all columns are compared (``identity`` is
-                        empty)
+                        columns and it has no prefix or expression; without one all columns are compared
+                        (``identity`` is empty)
+
+A generated column is never written, but it may be part of the identity: the row image holds its value, also of a
+virtual one, on both flavours. A key without one is preferred, because the target generates by its own expression.
+No UPDATE or DELETE is made that names less than one row: ``check_names_row``.
 
 Statements are made of pieces around what ``kernel.text`` writes: ``lead`` rows ``tail``, a row being ``opening``
 literals ``closing`` after the lines of ``shape``.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from consumer.book import Ints, literal_form
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable
+from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
-from schemas.row_layout import RowLayout
-from schemas.table import Column, TypeCode
+from schemas.record.row_layout import RowLayout
+from schemas.table.structure import INTEGER_CODES, Column, TypeCode
 
 BEFORE, AFTER = 0, 1
 
@@ -76,6 +80,16 @@ class Binding:
         return table_name(self.target.database, self.target.table)
 
     @property
+    def named(self) -> tuple[tuple[int, TargetColumn], ...]:
+        """Columns that an UPDATE or DELETE of one row compares: the identity, else all that are written."""
+        return _key_columns(self.layout, self.target, self.identity) or self.columns
+
+    @property
+    def is_identity_generated(self) -> bool:
+        """True where the target computes a part of the identity: what it computes is checked."""
+        return bool(self.identity) and any(column.generated for _, column in self.named)
+
+    @property
     def documents(self) -> tuple[int, ...]:
         """Columns of the record that a MySQL target keeps as JSON; MariaDB's JSON is text."""
         return tuple(index for index, column in self.columns if column.base_type == "json")
@@ -98,7 +112,7 @@ def table_name(database: str, table: str) -> bytes:
 def bind(layout: RowLayout, inventory: Inventory) -> Binding:
     """Fatal MR-5012 without the table, MR-5013 without a column of the record, MR-5015 if rows can't be rolled back."""
     table = layout.table
-    target = inventory.tables.get((table.database, table.table))
+    target = inventory.tables.get(inventory.key(table.database, table.table))
     if target is None:
         names = {column.name for column in table.columns}
         what, fix = table.full_name, ""
@@ -157,12 +171,49 @@ def record_indexes(layout: RowLayout, names: tuple[str, ...]) -> tuple[int, ...]
     return None if None in found else tuple(index for index in found if index is not None)
 
 
+def check_names_row(target: TargetTable, named: Sequence[str], *, is_limited: bool = False) -> None:
+    """Fatal MR-5019 unless these columns of the target hold a whole unique key that is never NULL.
+
+    ``is_limited``: the statement ends in LIMIT 1, then any columns will do, but none will not.
+    """
+    keys = (key.columns for key in target.unique_keys if _is_never_null(target, key))
+    if not (named if is_limited else any(set(key) <= set(named) for key in keys)):
+        name = f"{target.database}.{target.table}"
+        raise Fatal(
+            "MR-5019",
+            f"{name}: ({', '.join(named)}) is no whole unique key of the table",
+            table=name,
+        )
+
+
+def _is_never_null(target: TargetTable, key: UniqueKey) -> bool:
+    return key.is_whole and not any(target.columns[name].nullable for name in key.columns)
+
+
 def _identity(layout: RowLayout, target: TargetTable) -> tuple[int, ...]:
-    for key in target.unique_keys:
-        indexes = record_indexes(layout, key.columns) if key.is_whole else None
-        if indexes and not any(target.columns[name].nullable for name in key.columns):
+    def is_generated(key: UniqueKey) -> bool:
+        return any(target.columns[name].generated for name in key.columns)
+
+    usable = [key for key in target.unique_keys if _is_never_null(target, key)]
+    columns = layout.table.columns
+    for key in sorted(usable, key=is_generated):
+        indexes = record_indexes(layout, key.columns) or ()
+        pairs = _key_columns(layout, target, indexes)
+        if pairs and not any(_is_loose(columns[index], column) for index, column in pairs):
             return indexes
     return ()
+
+
+def _is_loose(source: Column, column: TargetColumn) -> bool:
+    """True where the server compares the record's number with a text: ``05`` and ``5a`` equal 5 then."""
+    return source.type.code in _NUMBER_CODES and column.base_type in _STRINGS
+
+
+def _key_columns(
+    layout: RowLayout, target: TargetTable, identity: tuple[int, ...]
+) -> tuple[tuple[int, TargetColumn], ...]:
+    found = ((index, target_column(target, layout.table.columns[index].name)) for index in identity)
+    return tuple((index, column) for index, column in found if column is not None)
 
 
 def make_shape(layout: RowLayout, places: list[tuple[int, int]]) -> Ints:
@@ -188,7 +239,9 @@ def _insert(
 
 
 def _delete(layout: RowLayout, target: TargetTable, identity: tuple[int, ...]) -> Pieces:
-    names = [quoted(layout.table.columns[index].name) for index in identity]
+    key = [column.name for _, column in _key_columns(layout, target, identity)]
+    check_names_row(target, key)
+    names = [quoted(name) for name in key]
     shape = make_shape(layout, [(BEFORE, index) for index in identity])
     lead = b"DELETE FROM " + table_name(target.database, target.table) + b" WHERE "
     if len(names) == 1:
@@ -204,10 +257,10 @@ def _update(
     flavour: Flavour,
 ) -> Pieces | None:
     """Rows as a derived table, joined first so that the target is never scanned."""
+    key = _key_columns(layout, target, identity)
+    check_names_row(target, [column.name for _, column in key])
     matches = []
-    for place, index in enumerate(identity):
-        found = target_column(target, layout.table.columns[index].name)
-        assert found is not None
+    for place, (index, found) in enumerate(key):
         matched = _join_operand(layout.table.columns[index], found, b"v.k%d" % place)
         if matched is None:
             return None
@@ -239,6 +292,12 @@ def _update(
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "year"}
 _BINARIES = {"binary", "varbinary"}
 _TEXTS = {"char", "varchar"}
+_STRINGS = _TEXTS | _BINARIES
+_STRINGS |= {
+    f"{size}{kind}" for size in ("tiny", "", "medium", "long") for kind in ("text", "blob")
+}
+_NUMBER_CODES = INTEGER_CODES | {TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.NEWDECIMAL}
+_NUMBER_CODES |= {TypeCode.YEAR, TypeCode.BIT}
 
 
 def _join_operand(column: Column, target: TargetColumn, operand: bytes) -> bytes | None:

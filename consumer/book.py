@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import text, walk
-from schemas.row_layout import RowLayout, parse_row_layout
-from schemas.table import Column, TypeCode
+from schemas.record.row_layout import RowLayout, parse_row_layout
+from schemas.table.structure import Column, TypeCode
 
 Ints = npt.NDArray[np.int64]
 
@@ -43,13 +43,13 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """What ``kernel.walk`` needs: slot ``s`` is ``layouts[s]``, its lines begin at ``lines[s]``."""
+    """What ``kernel.walk`` needs, see there: slot ``s`` is ``layouts[s]``, of the schema ``ids[s]``."""
 
     ids: Ints
-    slots: Ints
-    lines: Ints
     widths: Ints
+    starts: Ints
     program: Ints
+    names: npt.NDArray[np.uint8]
     layouts: tuple[RowLayout, ...]
 
 
@@ -58,14 +58,17 @@ def make_programs(book: Book) -> Programs:
     ids = sorted(book.texts)
     layouts = tuple(layout_of(book.texts[schema_id]) for schema_id in ids)
     widths = np.array([len(layout.branches) for layout in layouts], np.int64)
-    lines = np.concatenate([np.zeros(1, np.int64), np.cumsum(widths)])[:-1].astype(np.int64)
+    names = [_names(layout) for layout in layouts]
+    starts = np.zeros((len(ids) + 1, 2), np.int64)
+    starts[1:, 0] = np.cumsum(widths)
+    starts[1:, 1] = np.cumsum([len(name) for name in names])
     program = [_line(column, branches) for at in layouts for column, branches in _columns(at)]
     return Programs(
         np.array(ids, np.int64),
-        np.arange(len(ids), dtype=np.int64),
-        lines,
         widths,
+        starts,
         np.array(program or [[0] * walk.PROGRAM_WIDTH], np.int64),
+        np.frombuffer(b"".join(names), np.uint8),
         layouts,
     )
 
@@ -74,6 +77,20 @@ def make_programs(book: Book) -> Programs:
 def layout_of(schema_text: str) -> RowLayout:
     """The layout of one schema; Fatal MR-6010."""
     return parse_row_layout(schema_text)
+
+
+def _names(layout: RowLayout) -> bytes:
+    """db, table and set as ``source`` of a row has them."""
+    found = (layout.table.database, layout.table.table, layout.set_name)
+    return b"".join(_avro_string(name.encode()) for name in found)
+
+
+def _avro_string(text: bytes) -> bytes:
+    length, left = bytearray(), 2 * len(text)
+    while left > 0x7F:
+        length.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*length, left]) + text
 
 
 def _columns(layout: RowLayout) -> list[tuple[Column, tuple[str, ...]]]:

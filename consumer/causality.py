@@ -4,6 +4,7 @@ For each table of the target:
 
     its row identity                 ROW        the row itself; a table without one: BAG, one token for all
     each further unique key          UNIQUE     whole columns that compare well; else its token (coarse)
+    a key WITHOUT OVERLAPS           ROW        its columns but the period's: which periods overlap is not decided here
     a foreign key, the child's side  REFERENCE  the parent's columns that it refers to
     the same, the parent's side      UNIQUE     over just those columns, under the same seed
     cascades                         CASCADE    a parent's delete or key change holds the token of every table it can
@@ -26,7 +27,7 @@ from consumer.binding import Binding, record_indexes, target_column
 from consumer.book import Ints, is_decimal
 from consumer.kernel import keys
 from consumer.target.inventory import ForeignKey, Inventory, TableKey, TargetColumn
-from schemas.table import INTEGER_CODES, TEMPORAL_CODES, Column, TypeCode
+from schemas.table.structure import INTEGER_CODES, TEMPORAL_CODES, Column, TypeCode
 
 # Printable ASCII differs in these only by case (and trailing blanks); other characters make the value coarse.
 _FOLDABLE = (
@@ -106,7 +107,10 @@ def key_lines(binding: Binding, inventory: Inventory) -> tuple[KeyLine, ...]:
     else:
         lines.append(KeyLine(keys.BAG, 0, _hash("bag", *place)))
     for key in target.unique_keys:
-        if tuple(map(str.casefold, key.columns)) != tuple(map(str.casefold, names)):
+        if key.has_period:
+            shared = key.columns[:-2]
+            lines.append(_line(keys.ROW, place, shared, binding, list(shared)))
+        elif tuple(map(str.casefold, key.columns)) != tuple(map(str.casefold, names)):
             wanted = [name if key.is_whole else "" for name in key.columns]
             lines.append(_line(keys.UNIQUE, place, key.columns, binding, wanted))
     lines.extend(_foreign_lines(place, binding, inventory))

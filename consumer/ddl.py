@@ -35,10 +35,10 @@ from consumer.target.structure import NO_IDS, read_state
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.control import DdlRecord
 from schemas.gtid import Flavour
-from schemas.sql_tokens import SqlMode
-from schemas.statement import APPLIED_KINDS, RECORDED_KINDS, Kind, Statement, classify
+from schemas.record.control import DdlRecord
+from schemas.sql.statement import APPLIED_KINDS, RECORDED_KINDS, Kind, Statement, classify
+from schemas.sql.tokens import SqlMode
 
 BEFORE_INTENT = register("apply.ddl_before_intent")
 AFTER_INTENT = register("apply.ddl_after_intent")
@@ -82,7 +82,7 @@ def _statement(record: DdlRecord) -> Statement:
 
 def _named_here(session: TargetConnection, statement: Statement) -> Statement:
     ((folds,),) = session.query("SELECT @@lower_case_table_names")
-    return statement.in_small_letters() if folds == 1 else statement
+    return statement.in_lower_case() if folds == 1 else statement
 
 
 def _pass_over(session: TargetConnection, owner: Owner, place: DdlPlace) -> set[str]:

@@ -84,7 +84,7 @@ def is_read_exactly(token: bytes) -> bool:
 
 
 def _printed(value: float) -> str:
-    """A DOUBLE as MySQL prints it in JSON; the rule stands in ``producer.kernel.doubles``."""
+    """A DOUBLE as MySQL prints it in JSON; the rule stands in ``producer.convert.kernel.doubles``."""
     if value == 0:
         return str(value)
     shortest = Decimal(repr(value)).normalize()

@@ -37,11 +37,12 @@ from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import (
     DATABASE,
     Mark,
+    MarkTopic,
     Owner,
     check_fence,
     check_mark,
-    keep_schemas,
     move_mark,
+    save_schemas,
 )
 from consumer.workshop import Catalogue, Workshop, slots_of
 from consumer.writer import Deciding, RowWriter
@@ -203,7 +204,7 @@ class _Move:
 
     def make(self, connection: TargetConnection, owner: Owner) -> bool:
         move_mark(connection, owner.task, before=self.before, after=self.after)
-        keep_schemas(connection, owner.task, self.learned)
+        save_schemas(connection, owner.task, self.learned)
         return True
 
 
@@ -423,7 +424,7 @@ def unpack(packed: bytes) -> Outcome | Plan:
         raise kind(header["code"], header["message"], fix=header["fix"], **header["context"])
     barrier = header["barrier"]
     outcome = Outcome(
-        Mark(**header["mark"]) if header["mark"] else None,
+        _mark(header["mark"]) if header["mark"] else None,
         {int(number): text for number, text in header["learned"].items()},
         Barrier(barrier[0], bytes.fromhex(barrier[1])) if barrier else None,
         header["rows"],
@@ -442,6 +443,10 @@ def unpack(packed: bytes) -> Outcome | Plan:
     if "held_is_all" in header:
         return replace(outcome, held=Held.of_arrays(arrays, is_all=header["held_is_all"]))
     return Plan(outcome, arrays[0], arrays[1], KeyEntries(arrays[2], arrays[3], arrays[4]))
+
+
+def _mark(plain: dict[str, Any]) -> Mark:
+    return Mark(**{**plain, "topic": MarkTopic(**plain["topic"])})
 
 
 def results(packed: bytes) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from millrace.errors import Fatal, Retryable
-from schemas.registry.client import RegistryClient
+from registry.client import RegistryClient
 
 
 def look_up_at(address: str) -> Callable[[int], str]:

@@ -184,12 +184,12 @@ class KeyEntries:
 def walk_values(values: Values, programs: Programs) -> Rows:
     """Walk until the end or the first value that can't be walked."""
     count = len(values)
-    arguments = (values.payload, values.offsets, 0, count, programs.ids, programs.slots)
-    room = walk.count_cells(*arguments, programs.widths)
+    arguments = (values.payload, values.offsets, 0, count, programs.ids, programs.widths)
+    room = walk.count_cells(*arguments)
     records = np.zeros((count, walk.RECORD_WIDTH), np.int64)
     cells = np.zeros((room, CELL_WIDTH), np.int64)
     done, status = walk.walk(
-        *arguments, programs.lines, programs.widths, programs.program, records, cells
+        *arguments, programs.starts, programs.program, programs.names, records, cells
     )
     return Rows(values, programs, records[:done], cells, int(status))
 

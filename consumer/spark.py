@@ -52,8 +52,8 @@ from consumer.sole import SoleLane
 from consumer.warm import warm
 from consumer.workshop import Catalogue
 from millrace.errors import Fatal, Retryable
-from millrace.home import home
-from millrace.java import ORDERLY, ClassData
+from millrace.home_folder import home
+from millrace.jvm import CLEAN_EXITS, JvmArchive
 from schemas.documents import TopicAddress
 
 ARROW_ROWS_MAX = 20_000  # measured: of 100,000 a quarter slower
@@ -144,7 +144,7 @@ class SparkDriver:
             raise Fatal("MR-5051", f"Spark does not work: {failure}")
         gateway.shutdown()
         gateway.proc.stdin.close()
-        if gateway.proc.wait(REHEARSAL_S) not in ORDERLY:
+        if gateway.proc.wait(REHEARSAL_S) not in CLEAN_EXITS:
             raise Fatal("MR-5051", f"Spark's JVM ended with {gateway.proc.returncode}")
 
     def scratch(self, task: str) -> Path:
@@ -159,9 +159,9 @@ class SparkDriver:
         return Path(tempfile.mkdtemp(prefix=f"{task}-", dir=checkpoints))
 
 
-def class_data() -> ClassData:
+def jvm_archive() -> JvmArchive:
     """What a driver's JVM loads."""
-    return ClassData("spark", sorted(Path(pyspark.__file__).parent.glob("jars/*.jar")))
+    return JvmArchive("spark", sorted(Path(pyspark.__file__).parent.glob("jars/*.jar")))
 
 
 def _scratch_folder() -> Path:
@@ -210,7 +210,7 @@ def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": " ".join(
             # on disk: libraries that are unpacked there may not be loaded from memory
-            (*class_data().options(), shlex.quote(f"-Djava.io.tmpdir={disk}"))
+            (*jvm_archive().options(), shlex.quote(f"-Djava.io.tmpdir={disk}"))
         ),
         "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than these plans can gain
         "spark.sql.shuffle.partitions": "4",

@@ -5,13 +5,16 @@
     resolved        the last ``resolved`` or ``fence`` before a record, for the mark
     barrier         the first record that all lanes wait for: a DDL, or a schema whose id meant another one before
 
-Guarantees: a value that is no record of ours is Fatal with its offset (MR-5032); every row that is not behind the mark
-has the next seq (a hole or a step back is Fatal MR-5030); the epoch of the control records never goes down (MR-5034).
+Guarantees: a value that is no record of ours is Fatal with its offset (MR-5032), and so is a row of another table or
+set than that of its schema id (MR-5036). Every row and DDL record has the next
+seq and every other control record repeats the last one: a hole is Fatal MR-5030 or MR-5031, a step back MR-5035. The
+GTID set of each ``resolved`` includes that of the one before (MR-5035). The epoch of control records never goes down
+(MR-5034). The caller gives records at or above the mark's ``next_offset`` only, so none of them is a replay.
 Not done here: I/O, but for the look-up of a schema that the caller gives.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,15 +25,17 @@ from consumer.rows import Rows, Values, walk_values
 from consumer.target.progress import Mark
 from consumer.workshop import Workshop
 from millrace.errors import Fatal, MillraceError
-from schemas.control import (
+from schemas.gtid import Flavour, GtidPosition, parse_gtid, parse_gtid_set
+from schemas.record.avro_codec import decode
+from schemas.record.control import (
     ControlRecord,
     DdlRecord,
     FenceRecord,
     ResolvedRecord,
     SchemaRecord,
 )
-from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
-from schemas.record import decode_control
+from schemas.record.framing import unframe
+from schemas.record.record import decode_control
 
 LookUp = Callable[[int], str]
 
@@ -71,29 +76,26 @@ def advanced(
     before: Mark, resolved: ResolvedRecord | FenceRecord | None, *, seq: int, next_offset: int
 ) -> Mark:
     """The mark moved to ``seq`` and ``next_offset``, with what a ``resolved`` record on the way said."""
-    gtid_set, flavour, epoch, past_start = (
-        before.gtid_set,
-        before.flavour,
-        before.topic_epoch,
-        before.past_start,
-    )
+    gtid_set, flavour, past_start = before.gtid_set, before.flavour, before.past_start
+    topic = before.topic
     if resolved is not None:
         position = resolved.progress.gtid_set
-        epoch, seq = resolved.epoch, max(seq, resolved.progress.seq)
+        topic = replace(topic, epoch=resolved.epoch)
+        seq = max(seq, resolved.progress.seq)
         if (
             past_start
             or before.gtid_set == ""
             or position.includes(parse_gtid_set(position.flavour, before.gtid_set))
         ):
             gtid_set, flavour, past_start = str(position), str(position.flavour), True
-    return Mark(seq, next_offset, gtid_set, flavour, before.topic, epoch, past_start)
+    return Mark(seq, next_offset, gtid_set, flavour, topic, past_start)
 
 
 def read_stretch(
     values: Values, offsets: Ints, *, workshop: Workshop, seen: Mark, applied: Ints, look_up: LookUp
 ) -> Stretch:
     """Read records up to the first barrier. ``seen`` is the mark as of the record before: its seq is what comes before.
-    Rows at or below ``applied`` or covered by the start are passed over."""
+    Rows that are in ``applied`` or covered by the start are passed over."""
     short = np.flatnonzero(values.sizes() <= _BODY)
     if len(short):
         raise Fatal(
@@ -106,11 +108,14 @@ def read_stretch(
     controls = np.flatnonzero((heads != 0) & (heads != 2))
     learned: dict[int, str] = {}
     resolved: list[tuple[int, ResolvedRecord | FenceRecord]] = []
+    repeating: list[tuple[int, SchemaRecord | ResolvedRecord | FenceRecord]] = []
     barrier = None
     end = len(values)
     for number in map(int, controls):
         value, offset = values.value(number), int(offsets[number])
         record = _control(value, offset)
+        if not isinstance(record, DdlRecord):
+            repeating.append((number, record))
         match record:
             case DdlRecord():
                 barrier = Barrier(offset, value)
@@ -123,7 +128,7 @@ def read_stretch(
                     learned[record.value.id] = record.value.schema.text
             case ResolvedRecord() | FenceRecord():
                 _check_epoch(
-                    record, resolved[-1][1].epoch if resolved else seen.topic_epoch, offset
+                    record, resolved[-1][1].epoch if resolved else seen.topic.epoch, offset
                 )
                 resolved.append((number, record))
         if barrier is not None:
@@ -134,10 +139,8 @@ def read_stretch(
     numbers = np.flatnonzero(rows.column(walk.SLOT) >= 0)
     seqs = rows.column(walk.SEQ)[numbers]
     _check_seqs(seqs, seen.seq, offsets[numbers])
-    for number, passed in resolved:
-        before = int(np.searchsorted(numbers, number))
-        last = max(seen.seq, int(seqs[before - 1])) if before else seen.seq
-        _check_resolved(passed, last, int(offsets[number]))
+    _check_repeated(repeating, seen.seq, rows, offsets)
+    _check_positions(resolved, seen, offsets)
     waiting = _waiting(rows, seen, applied)
     if seen.is_unproven:
         _check_begin(seen, resolved, rows, waiting, offsets)
@@ -182,6 +185,8 @@ def _walked(
             return rows
         value, offset = values.value(len(rows)), int(offsets[len(rows)])
         number = int.from_bytes(value[1:5], "big")
+        if rows.status == walk.OTHER_TABLE:
+            raise _other_table(value, workshop.book.texts[number], offset)
         if rows.status != walk.UNKNOWN_SCHEMA:
             raise Fatal(
                 "MR-5032",
@@ -192,6 +197,17 @@ def _walked(
         text = _looked_up(look_up, number, offset)
         learned[number] = text
         workshop.learn(workshop.book.learned(number, text))
+
+
+def _other_table(value: bytes, schema_text: str, offset: int) -> Fatal:
+    number, body = unframe(value)
+    source = decode(schema_text, body)["source"]
+    assert isinstance(source, dict)
+    layout = layout_of(schema_text)
+    of_row = f"{source['db']}.{source['table']} of set {source['set']}"
+    of_schema = f"{layout.table.full_name} of set {layout.set_name}"
+    what = f"a row of {of_row} has schema id {number}, which is known as {of_schema}"
+    return Fatal("MR-5036", what, offset=offset, schema_id=number)
 
 
 def _looked_up(look_up: LookUp, number: int, offset: int) -> str:
@@ -210,34 +226,69 @@ def _check_epoch(record: ResolvedRecord | FenceRecord, before: int, offset: int)
 
 
 def _check_seqs(seqs: Ints, seen: int, offsets: Ints) -> None:
-    """``seen`` -1: any first seq. A replay may begin at or before what was seen; from there on no hole."""
+    """``seen`` -1: any first seq. From there on each is the next one."""
     if not len(seqs):
         return
     check_follows(int(seqs[0]), seen, int(offsets[0]))
     wrong = np.flatnonzero(np.diff(seqs) != 1)
     if len(wrong):
         before, after = (int(seq) for seq in seqs[wrong[0] : wrong[0] + 2])
-        raise Fatal(
-            "MR-5030",
-            f"seq {after} follows seq {before}",
-            seq=after,
-            offset=int(offsets[wrong[0] + 1]),
-        )
+        check_follows(after, before, int(offsets[wrong[0] + 1]))
 
 
 def check_follows(seq: int, seen: int, offset: int) -> None:
-    """Nothing may be missing between ``seen`` (-1: nothing was seen) and the record at ``offset``."""
-    if seen >= 0 and seq > seen + 1:
-        code = "MR-5031" if seen == 0 else "MR-5030"
-        raise Fatal(code, f"seq {seq} follows seq {seen}", seq=seq, offset=offset)
+    """A row or DDL record has the seq behind ``seen`` (-1: nothing was seen); MR-5030, MR-5031, MR-5035."""
+    if seen >= 0 and seq != seen + 1:
+        raise _out_of_order(f"seq {seq} follows seq {seen}", seq, seen, offset)
 
 
-def _check_resolved(record: ResolvedRecord | FenceRecord, seen: int, offset: int) -> None:
-    """It repeats the last seq: a greater one says that records in front of it are gone (retention)."""
-    seq = record.progress.seq
-    if 0 <= seen < seq:
-        code = "MR-5031" if seen == 0 else "MR-5030"
-        raise Fatal(code, f"seq {seq} is resolved behind seq {seen}", seq=seq, offset=offset)
+def _check_repeated(
+    repeating: list[tuple[int, SchemaRecord | ResolvedRecord | FenceRecord]],
+    seen: int,
+    rows: Rows,
+    offsets: Ints,
+) -> None:
+    """Control records other than DDL have the last seq: a greater one means that records are gone (retention).
+
+    While ``seen`` is -1 the first ``resolved`` or ``fence`` record tells it; a schema record does not.
+    """
+    numbers = np.flatnonzero(rows.column(walk.SLOT) >= 0)
+    for number, record in repeating:
+        before = int(np.searchsorted(numbers, number))
+        if before:
+            seen = max(seen, int(rows.column(walk.SEQ)[numbers[before - 1]]))
+        seq = record.seq if isinstance(record, SchemaRecord) else record.progress.seq
+        if 0 <= seen != seq:
+            what = f"a control record of seq {seq} follows seq {seen}"
+            raise _out_of_order(what, seq, seen, int(offsets[number]))
+        if seen >= 0 or not isinstance(record, SchemaRecord):
+            seen = seq
+
+
+def _out_of_order(what: str, seq: int, seen: int, offset: int) -> Fatal:
+    if seq <= seen:
+        return Fatal("MR-5035", what, seq=seq, offset=offset)
+    return Fatal("MR-5031" if seen == 0 else "MR-5030", what, seq=seq, offset=offset)
+
+
+def _check_positions(
+    resolved: list[tuple[int, ResolvedRecord | FenceRecord]], seen: Mark, offsets: Ints
+) -> None:
+    """GTID sets only grow, from that of the mark on. That of a start may be ahead of the topic."""
+    before: GtidPosition | None = None
+    if seen.past_start and seen.gtid_set:
+        before = parse_gtid_set(Flavour(seen.flavour), seen.gtid_set)
+    for number, record in resolved:
+        position = record.progress.gtid_set
+        if before is not None and not (
+            position.flavour is before.flavour and position.includes(before)
+        ):
+            raise Fatal(
+                "MR-5035",
+                f"GTID set {position} follows {before}, which it does not include",
+                offset=int(offsets[number]),
+            )
+        before = position
 
 
 def _check_begin(

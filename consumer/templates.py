@@ -7,11 +7,11 @@ Without a key every column is compared, null-safe, as bytes where a collation wo
 LIMIT 1 takes one of several equal rows: which one does not matter, they are equal.
 """
 
-from consumer.binding import AFTER, BEFORE, Binding, make_shape, quoted
+from consumer.binding import AFTER, BEFORE, Binding, check_names_row, make_shape, quoted
 from consumer.rows import Template
 from consumer.target.inventory import TargetColumn
 from schemas.gtid import Flavour
-from schemas.table import Column
+from schemas.table.structure import Column
 
 
 def insert_template(binding: Binding, *, replace: bool = False) -> Template:
@@ -19,16 +19,16 @@ def insert_template(binding: Binding, *, replace: bool = False) -> Template:
     indexes = [index for index, _ in binding.columns]
     names = b",".join(quoted(column.name) for _, column in binding.columns)
     verb = b"REPLACE INTO " if replace else b"INSERT INTO "
-    texts = [
-        verb + binding.name + b" (" + names + b") VALUES (",
-        *[b","] * (len(indexes) - 1),
-        b")",
-    ]
+    texts = [verb + binding.name + b" (" + names + b") VALUES ("]
+    for place in range(len(indexes)):
+        texts[-1] += b"," if place else b""
+        texts.append(b"")
+    texts[-1] += b")"
     return Template.of(texts, make_shape(binding.layout, [(AFTER, index) for index in indexes]))
 
 
 def update_template(binding: Binding, flavour: Flavour) -> Template:
-    """UPDATE of the row that the before image tells, to the after image."""
+    """UPDATE of the row that the before image names, to the after image. Fatal MR-5019 if it names none."""
     texts = [b"UPDATE " + binding.name + b" SET "]
     for place, (_, column) in enumerate(binding.columns):
         texts[-1] += (b"," if place else b"") + quoted(column.name) + b"="
@@ -38,30 +38,39 @@ def update_template(binding: Binding, flavour: Flavour) -> Template:
 
 
 def delete_template(binding: Binding, flavour: Flavour) -> Template:
-    """DELETE of the row that the before image tells."""
+    """DELETE of the row that the before image names. Fatal MR-5019 if it names none."""
     return _where(binding, flavour, [b"DELETE FROM " + binding.name], [])
 
 
+def find_template(binding: Binding, flavour: Flavour) -> Template:
+    """SELECT of the row that the after image names, to see what the target generated for it."""
+    return _where(binding, flavour, [b"SELECT 1 FROM " + binding.name], [], image=AFTER)
+
+
 def _where(
-    binding: Binding, flavour: Flavour, texts: list[bytes], places: list[tuple[int, int]]
+    binding: Binding,
+    flavour: Flavour,
+    texts: list[bytes],
+    places: list[tuple[int, int]],
+    *,
+    image: int = BEFORE,
 ) -> Template:
-    compared = [
-        (index, column)
-        for index, column in binding.columns
-        if not binding.identity or index in binding.identity
-    ]
-    for number, (index, column) in enumerate(compared):
+    """The statement with the condition that one row alone meets, or one of several equal ones."""
+    is_limited = not binding.identity
+    names = [column.name for _, column in binding.named]
+    check_names_row(binding.target, names, is_limited=is_limited)
+    for number, (index, column) in enumerate(binding.named):
         texts[-1] += b" AND " if number else b" WHERE "
-        if binding.identity:
-            before, behind = _found(binding.layout.table.columns[index], column)
-        else:
+        if is_limited:
             before, behind = _same(column, flavour)
+        else:
+            before, behind = _found(binding.layout.table.columns[index], column)
         texts[-1] += before
         texts.append(behind)
-    if not binding.identity:
+    if is_limited:
         texts[-1] += b" LIMIT 1"
-    shape = make_shape(binding.layout, [*places, *((BEFORE, index) for index, _ in compared)])
-    return Template.of(texts, shape)
+    places = [*places, *((image, index) for index, _ in binding.named)]
+    return Template.of(texts, make_shape(binding.layout, places))
 
 
 def _found(source: Column, column: TargetColumn) -> tuple[bytes, bytes]:

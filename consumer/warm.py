@@ -14,13 +14,13 @@ from consumer.kernel.order import pack_lanes
 from consumer.rows import find_keys, walk_values
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from consumer.workshop import Catalogue, Workshop
-from schemas.avro import envelope_schema
-from schemas.avro_codec import encode
-from schemas.control import EventPlace, Origin, RecordSource, RecordTransaction
-from schemas.control_plain import source_to_plain, transaction_to_plain
-from schemas.framing import frame
 from schemas.gtid import Flavour
-from schemas.table import Column, ColumnType, TableSchema, TypeCode
+from schemas.record.avro_codec import encode
+from schemas.record.avro_schema import envelope_schema
+from schemas.record.control import EventPlace, Origin, RecordSource, RecordTransaction
+from schemas.record.control_fields import source_to_plain, transaction_to_plain
+from schemas.record.framing import frame
+from schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
 
 _TABLE = TableSchema(
     "warm",

@@ -15,7 +15,7 @@ from consumer.book import Book, make_programs
 from consumer.causality import KeyLine, KeyPrograms, key_lines, make_key_programs
 from consumer.rows import Template
 from consumer.target.inventory import Inventory
-from consumer.templates import delete_template, insert_template, update_template
+from consumer.templates import delete_template, find_template, insert_template, update_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,15 @@ class Workshop:
         self._bindings: dict[str, Binding] = {}
         self._key_lines: dict[str, tuple[KeyLine, ...]] = {}
         self._templates: dict[tuple[str, str], Template] = {}
-        self._key_programs: dict[frozenset[int], KeyPrograms] = {}
+        self._asked: set[int] = set()  # slots whose keys were asked for: those in ``_key_programs``
+        self._key_programs: KeyPrograms | None = None
         self.programs = make_programs(self.book)
 
     def learn(self, book: Book) -> None:
         """Go on with a larger book."""
         self.book = book
-        self._key_programs.clear()
+        self._asked.clear()
+        self._key_programs = None
         self.programs = make_programs(book)
 
     def binding(self, slot: int) -> Binding:
@@ -56,33 +58,38 @@ class Workshop:
         return self.book.texts[int(self.programs.ids[slot])]
 
     def template(self, slot: int, which: str) -> Template:
-        """``insert``, ``replace``, ``update`` or ``delete`` of one row."""
+        """``insert``, ``replace``, ``update``, ``delete`` or ``find`` of one row."""
         place = (self._text(slot), which)
         if place not in self._templates:
             binding, flavour = self.binding(slot), self.inventory.flavour
-            if which == "update":
-                self._templates[place] = update_template(binding, flavour)
-            elif which == "delete":
-                self._templates[place] = delete_template(binding, flavour)
+            if (make := _MAKERS.get(which)) is not None:
+                self._templates[place] = make(binding, flavour)
             else:
                 self._templates[place] = insert_template(binding, replace=which == "replace")
         return self._templates[place]
 
     def key_programs(self, slots: Iterable[int]) -> KeyPrograms:
-        """The keys of these slots; all others have none."""
-        wanted = frozenset(slots)
-        if wanted not in self._key_programs:
-            self._key_programs[wanted] = make_key_programs(
+        """The keys of these slots, and of those that were asked for before; all others have none.
+
+        One set of programs is kept: one for each combination of tables would fill the memory.
+        """
+        wanted = self._asked.union(slots)
+        if self._key_programs is None or wanted != self._asked:
+            self._key_programs = make_key_programs(
                 self._lines(slot) if slot in wanted else ()
                 for slot in range(len(self.programs.ids))
             )
-        return self._key_programs[wanted]
+            self._asked = wanted
+        return self._key_programs
 
     def _lines(self, slot: int) -> tuple[KeyLine, ...]:
         text = self._text(slot)
         if text not in self._key_lines:
             self._key_lines[text] = key_lines(self.binding(slot), self.inventory)
         return self._key_lines[text]
+
+
+_MAKERS = {"update": update_template, "delete": delete_template, "find": find_template}
 
 
 def slots_of(column: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> list[int]:

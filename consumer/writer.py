@@ -12,6 +12,12 @@ rolls back and uses ``write_carefully``, which finds the row, and decides it by 
     DELETE finds no row      MR-5010    nothing to delete                    the same
     a foreign key forbids    MR-5010    as above                             left as it is
 
+Before anything is decided, the table is read again: one that was altered since the task read it is Retryable MR-5023,
+because rows may only seem to disagree that shared a key which the plan of lanes did not know.
+
+A statement that changed more than one row where one was meant, or left a row that its generated key does not find,
+is Fatal under any policy (MR-5019, MR-5017): the target's table is not what it seems.
+
 What was decided is written to ``millrace.conflict`` in the same target transaction: the record and why, not the rows
 that were in its way. A table without a key has no row to overwrite: the policy ``overwrite`` refuses it, MR-5010.
 
@@ -29,12 +35,18 @@ import numpy.typing as npt
 from consumer.binding import BEFORE, Binding, Pieces, make_shape
 from consumer.book import Ints
 from consumer.documents import filled_exactly
-from consumer.kernel.walk import FLAGS, IS_ODD, OP, OP_CREATE, OP_DELETE, OP_UPDATE, SEQ, SLOT
+from consumer.kernel.walk import FLAGS, HAS_FALLBACK, OP, OP_CREATE, OP_DELETE, OP_UPDATE, SEQ, SLOT
 from consumer.rows import Rows, Template, find_keys
-from consumer.target.connection import LENIENT_MODE, STRICT_MODE, TargetConnection
+from consumer.target.connection import (
+    FOREIGN_KEY_ERRORS,
+    LENIENT_MODE,
+    STRICT_MODE,
+    TargetConnection,
+)
+from consumer.target.inventory import has_changed
 from consumer.target.progress import DATABASE
 from consumer.workshop import Workshop, slots_of
-from millrace.errors import Fatal, MillraceError
+from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour
 
@@ -67,6 +79,7 @@ class RowWriter:
         self._workshop = workshop
         self._deciding = deciding
         self._checks_foreign_keys = True
+        self._compared: set[tuple[str, str, bool]] = set()  # in this target transaction
         self.statement_count = 0
 
     def write(self, rows: Rows, numbers: Ints) -> None:
@@ -74,7 +87,7 @@ class RowWriter:
         programs = self._workshop.key_programs(slots_of(rows.records[numbers, SLOT]))
         levels = find_keys(rows, programs, numbers).levels(len(numbers))
         about = rows.records[numbers]
-        mixed = about[:, IS_ODD] | ((about[:, FLAGS] & NO_FOREIGN_KEY_CHECKS) << 1)
+        mixed = about[:, HAS_FALLBACK] | ((about[:, FLAGS] & NO_FOREIGN_KEY_CHECKS) << 1)
         sorted_places = np.lexsort((mixed, about[:, OP], about[:, SLOT], levels))
         marks = np.stack((levels, about[:, SLOT], about[:, OP], mixed), axis=1)[sorted_places]
         cuts = np.flatnonzero((marks[1:] != marks[:-1]).any(axis=1)) + 1
@@ -94,7 +107,7 @@ class RowWriter:
                 self._write_singly(rows, run)
                 return
             pieces = found
-        if rows.records[run[0], IS_ODD]:
+        if rows.records[run[0], HAS_FALLBACK] or binding.is_identity_generated:
             self._write_singly(rows, run)
             return
         alone = self._alone(rows, run, binding, pieces)
@@ -158,9 +171,31 @@ class RowWriter:
                 raise Fatal("MR-5010", "the row is not there")
 
     def _write_one(self, rows: Rows, number: int, which: str = "") -> int:
+        """How many rows it matched: 0 or 1, and of REPLACE one more for each that was in its way."""
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
-        sql = self._filled(rows, number, self._workshop.template(slot, which or _OPS[op]))
-        if not (rows.records[number, IS_ODD] and self._has_index_zero(rows, number)):
+        what = which or _OPS[op]
+        sql = self._filled(rows, number, self._workshop.template(slot, what))
+        matched = self._run_one(rows, number, sql)
+        if matched:
+            self._check_one(rows, number, what, matched)
+        return matched
+
+    def _check_one(self, rows: Rows, number: int, what: str, matched: int) -> None:
+        """Fatal MR-5019 where more rows were changed than one, MR-5017 where its key does not find what was written."""
+        slot = int(rows.records[number, SLOT])
+        binding = self._workshop.binding(slot)
+        table = binding.layout.table.full_name
+        if what != "replace" and matched > 1:
+            raise Fatal("MR-5019", f"{what} of a row of {table} matched {matched}", table=table)
+        if what == "delete" or not binding.is_identity_generated:
+            return
+        if self._run(self._filled(rows, number, self._workshop.template(slot, "find"))) != 1:
+            names = ", ".join(column.name for _, column in binding.named if column.generated)
+            why = f"what the target generates for {names} of {table} is not the record's value"
+            raise Fatal("MR-5017", why, table=table)
+
+    def _run_one(self, rows: Rows, number: int, sql: bytes) -> int:
+        if not (rows.records[number, HAS_FALLBACK] and self._has_index_zero(rows, number)):
             return self._run(sql)
         # an ENUM's index 0 can't be written in a strict mode
         self._connection.run(b"SET SESSION sql_mode='" + LENIENT_MODE.encode() + b"'")
@@ -195,18 +230,36 @@ class RowWriter:
 
     def write_carefully(self, rows: Rows, numbers: Ints) -> None:
         """Apply these records one by one in the order given; Fatal names the row."""
+        self._compared.clear()
         for number in map(int, numbers):
             self._check_foreign_keys(rows, number)
+            refused: Fatal | None = None
             try:
                 matched = self._write_one(rows, number)
                 why = "" if matched == 1 else "the row is not there"
             except Fatal as exc:
-                if exc.code != "MR-5010":
-                    raise self._named(rows, number, exc.message, code=exc.code) from exc
-                why = exc.message
+                refused, why = exc, exc.message
             if why:
+                self._check_unchanged(rows, number, refused)
+                if refused is not None and refused.code != "MR-5010":
+                    raise self._named(rows, number, why, code=refused.code) from refused
                 self._decide(rows, number, why)
         self._set_foreign_key_checks(wanted=True)
+
+    def _check_unchanged(self, rows: Rows, number: int, refused: Fatal | None) -> None:
+        """Retryable MR-5023 where the table is not what rows were planned by; asked once in a target transaction."""
+        if refused is not None and refused.code not in ("MR-5010", "MR-5019"):
+            return
+        target = self._workshop.binding(int(rows.records[number, SLOT])).target
+        errno = refused.context.get("errno", "") if refused is not None else ""
+        compared = (target.database, target.table, errno in FOREIGN_KEY_ERRORS)
+        if compared in self._compared:
+            return
+        self._compared.add(compared)
+        inventory, with_foreign = self._workshop.inventory, compared[2]
+        if has_changed(self._connection, inventory, target, with_foreign=with_foreign):
+            name = f"{target.database}.{target.table}"
+            raise Retryable("MR-5023", f"{name} was altered on the target", table=name)
 
     def _decide(self, rows: Rows, number: int, why: str) -> None:
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))

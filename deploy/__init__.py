@@ -1,1 +1,1 @@
-"""Running it: fetching servers, the local stack, the demonstration."""
+"""Everything that runs Millrace on one machine: servers, the local stack, workloads, demonstration, benchmark."""

@@ -1,14 +1,13 @@
-"""How kernels are compiled: numba's ``njit`` without the GIL, and a cache on disk that can not go stale.
+"""Compiles kernels: numba's ``njit`` without the GIL, with a cache on disk that cannot go stale.
 
-    compiled = kernel_compiler("relay", Path(__file__).parent)      # once for a folder of kernels
+    compiled = kernel_compiler("relay", Path(__file__).parent)      # once per folder of kernels
 
     @compiled
     def walk(buffer, …): …
 
-Machine code is kept below ``$MILLRACE_HOME/kernels/<name>-<key>``, where the key is a digest of the code (not of the
-comments) of every file that the compiler was told of, and of numba's version: numba itself looks at the file of the
-outermost function alone, so an edited helper would go unnoticed. ``NUMBA_DISABLE_JIT=1`` leaves plain Python, for a
-debugger.
+Machine code is kept in ``$MILLRACE_HOME/kernels/<name>-<key>``. The key is a digest of numba's version and of the code
+(without comments) of every source file. numba itself checks only the file of the outermost function, and would miss an
+edited helper. ``NUMBA_DISABLE_JIT=1`` runs plain Python, for a debugger.
 """
 
 import ast
@@ -19,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-from millrace.home import home
+from millrace.home_folder import home
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -28,11 +27,11 @@ IS_INTERPRETED = bool(_CONFIG.DISABLE_JIT)
 
 
 def kernel_compiler(name: str, *sources: Path, is_checked: bool = False) -> Callable[[F], F]:
-    """The decorator of the kernels in ``sources`` (files and folders). ``is_checked``: every index is compared."""
+    """A decorator for the kernels in ``sources`` (files and folders). ``is_checked`` adds bounds checks."""
     cache_dir = home() / "kernels" / f"{name}-{_key(sources, is_checked=is_checked)}"
 
     def compiled(function: F) -> F:
-        """``function`` as machine code, on its first call or from the cache."""
+        """``function`` as machine code, compiled at its first call or read from the cache."""
         if IS_INTERPRETED:
             return function
         _CONFIG.CACHE_DIR = str(cache_dir)
@@ -42,7 +41,7 @@ def kernel_compiler(name: str, *sources: Path, is_checked: bool = False) -> Call
         template = made.get_call_template
 
         def of_plain_types(args: Sequence[Any], kws: Mapping[str, Any]) -> Any:
-            """A constant argument is a number like any other: else each constant would make a version of its own."""
+            """Treat a constant argument as a plain number: otherwise each constant compiles its own version."""
             return template(tuple(map(numba.types.unliteral, args)), dict(kws))
 
         made.get_call_template = of_plain_types

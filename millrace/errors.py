@@ -1,15 +1,15 @@
-"""Every error we raise, and what the supervisor does about it.
+"""Every error that Millrace raises, and what the supervisor does about it.
 
 MillraceError
-├── Retryable   nothing was lost: back off, run the same step again (task: DEGRADED)
-├── Fenced      someone newer owns the task: stop, write nothing, ask ZooKeeper
-└── Fatal       going on would lose, duplicate or corrupt rows: a human decides (task: BLOCKED)
+├── Retryable   nothing was lost: back off and retry the step (task: DEGRADED)
+├── Fenced      a newer owner has the task: stop, write nothing, ask ZooKeeper
+└── Fatal       continuing would lose, duplicate or corrupt rows: an operator decides (task: BLOCKED)
 
-The class that is raised says what happens next; the code says what happened. Codes live in one catalogue
-(``millrace.codes``), and a code that is not in it can't be raised. Adapters translate driver errors at the edge
-with ``raise Retryable("MR-1001", …) from exc``; everybody else catches a *branch*.
+The class says what happens next. The code says what happened. All codes are in one catalogue (``millrace.codes``); no
+other code can be raised. Adapters translate driver errors at the edge with ``raise Retryable("MR-1001", …) from exc``.
+All other code catches one of the three branches.
 
-Not done here: no retry policy, no logging. The context must never hold a secret.
+Not done here: retry policy, logging. The context must never hold a secret.
 """
 
 import re
@@ -19,11 +19,11 @@ from types import MappingProxyType
 from millrace.codes import CATALOGUE
 
 URL_CREDENTIALS = re.compile(r"(?<=://)[^/@\s:]+:[^@\s]*(?=@)")
-CONTEXT_CHARACTERS_MAX = 1000  # beside a message: a quarter of what a status holds of a reason
+CONTEXT_CHARACTERS_MAX = 1000  # a quarter of the reason that a status can hold
 
 
 class MillraceError(Exception):
-    """A condition with a stable code, a message for this occurrence, and what the operator can do."""
+    """An error with a stable code, a message for this occurrence, and a fix for the operator."""
 
     code: str
     message: str
@@ -40,18 +40,18 @@ class MillraceError(Exception):
         self.context = MappingProxyType({name: str(value) for name, value in context.items()})
 
     @property
-    def told(self) -> str:
-        """For a status, which shows code and fix beside it: the message, and what it lacks of the context.
+    def full_message(self) -> str:
+        """The message, and the values of the context that it does not mention. For a status, which adds code and fix.
 
-        Credentials in URLs are cut out. Never longer than the message by more than ``CONTEXT_CHARACTERS_MAX``.
+        Credentials in URLs are cut out. At most ``CONTEXT_CHARACTERS_MAX`` characters are added to the message.
         """
-        said = [
+        values = [
             f"{name}={value}"
             for name, value in self.context.items()
             if value
-            and (len(value) < 8 or value not in self.message)  # a short one stands there by chance
+            and (len(value) < 8 or value not in self.message)  # a short one may match by chance
         ]
-        details = URL_CREDENTIALS.sub("[redacted]", ", ".join(said))
+        details = URL_CREDENTIALS.sub("[redacted]", ", ".join(values))
         if len(details) > CONTEXT_CHARACTERS_MAX:
             details = details[: CONTEXT_CHARACTERS_MAX - 1] + "…"
         return self.message + (f" ({details})" if details else "")
@@ -63,12 +63,12 @@ class MillraceError(Exception):
 
 
 class Retryable(MillraceError):
-    """Nothing was lost; the same step may be tried again."""
+    """Nothing was lost. The same step may be retried."""
 
 
 class Fenced(MillraceError):
-    """This process is no longer the owner; any further write is a bug."""
+    """This process no longer owns the task. Any further write is a bug."""
 
 
 class Fatal(MillraceError):
-    """Going on would lose, duplicate or corrupt rows."""
+    """Continuing would lose, duplicate or corrupt rows."""

@@ -1,17 +1,17 @@
-"""Named fault points: where a test may kill, stop or fail this process, by name.
+"""Named fault points: places where a test can kill, stop or fail this process.
 
-    AFTER_WRITE = register("relay.after_write")     # at module level: the name exists once the module is imported
-    fault_point(AFTER_WRITE)                        # in the code, between two steps a crash may separate
+    AFTER_WRITE = register("relay.after_write")     # at module level: importing the module registers the name
+    fault_point(AFTER_WRITE)                        # in the code, between two steps that a crash can separate
 
-``MILLRACE_FAULT`` in the environment arms points, as ``name:action`` or ``name:action@N``, several by commas:
+The environment variable ``MILLRACE_FAULT`` arms points: ``name:action`` or ``name:action@N``, separated by commas.
 
     kill     SIGKILL to this process: nothing is flushed, no handler runs
-    stop     SIGSTOP to this process: a stale owner that wakes up later
+    stop     SIGSTOP to this process: makes a stale owner that wakes up later
     raise    Retryable MR-9002, as if the step had failed
-    @N       only at the N-th passage of this process (from 1); without it, at the first
+    @N       act at the N-th passage in this process, counted from 1; without it, at the first
 
-Guarantees: unset, a passage costs one check of a global; an armed point acts exactly once a process.
-Not done here: arming by network or file; it is read once, when this module is imported (and by ``arm``).
+Guarantees: while nothing is armed, a passage costs one check of a global. An armed point acts exactly once per process.
+Not done here: arming over network or file. The variable is read once, when this module is imported (and by ``arm``).
 """
 
 import os
@@ -35,7 +35,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ArmedFault:
-    """``action`` at passage number ``passage`` of the point ``name``."""
+    """``action`` is due at passage number ``passage`` of the point ``name``."""
 
     name: str
     action: Action
@@ -49,7 +49,7 @@ _lock = threading.Lock()
 
 
 def register(name: str) -> str:
-    """Declare a fault point; returns the name. The same name from two modules is a defect."""
+    """Declare a fault point and return its name. ValueError if the name is taken."""
     if name in _names:
         raise ValueError(f"fault point {name} is registered twice")
     _names.add(name)
@@ -62,18 +62,18 @@ def registered() -> tuple[str, ...]:
 
 
 def fault_point(name: str) -> None:
-    """Pass the point ``name``: nothing happens unless it is armed."""
+    """Pass the point ``name``. Nothing happens unless it is armed."""
     if _armed is not None:
         _pass_armed(name)
 
 
 def is_armed(name: str) -> bool:
-    """True if a test armed this point: for a step that has to be taken apart to be interrupted in its middle."""
+    """True if this point is armed. For a step that must be split to be interrupted in its middle."""
     return _armed is not None and name in _armed
 
 
 def arm(text: str) -> None:
-    """Arm the points named in ``text`` (the form of MILLRACE_FAULT); an empty text disarms all."""
+    """Arm the points in ``text``, written as in MILLRACE_FAULT. An empty text disarms all."""
     global _armed
     faults = parse_faults(text)
     with _lock:
@@ -82,7 +82,7 @@ def arm(text: str) -> None:
 
 
 def parse_faults(text: str) -> tuple[ArmedFault, ...]:
-    """``name:action[@N]``, several by commas; ValueError says what is wrong."""
+    """Parse ``name:action[@N]``, separated by commas. ValueError says what is wrong."""
     return tuple(_parse_fault(item.strip()) for item in text.split(",") if item.strip())
 
 

@@ -1,11 +1,11 @@
-"""Structured logs: one event name and named values a line, secrets redacted, to standard error.
+"""Structured logs on standard error: one event with named values per line, secrets redacted.
 
-    log = get_logger("producer.receiver")
+    log = get_logger("producer.upstream.receiver")
     log.info("dump started", host=host, port=port, gtid_set=str(wanted))
 
-Guarantees: a value whose name speaks of a secret (password, token, …) is never printed, also inside nested mappings;
-credentials in URLs are cut out. An error of ours is printed with its code and fix.
-Not done here: no files, no rotation: the process' owner collects standard error.
+Guarantees: a value under a secret name (password, token, …) is never printed, also inside nested mappings. Credentials
+in URLs are cut out. A MillraceError is printed with its code and fix.
+Not done here: files and rotation. The owner of the process collects standard error.
 """
 
 import logging
@@ -23,16 +23,16 @@ _SECRET_NAME = re.compile(r"passw(or)?d|secret|token|credential|private_key|auth
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """A logger whose lines carry ``component=name``; works before ``configure`` too."""
+    """A logger whose lines carry ``component=name``. Works before ``configure`` too."""
     logger: FilteringBoundLogger = structlog.get_logger(component=name)
     return logger
 
 
 def configure(*, json: bool, level: str) -> None:
-    """Set up logging for this process; ``level`` is debug, info, warning or error."""
+    """Set up logging for this process. ``level`` is debug, info, warning or error."""
     numbers = logging.getLevelNamesMapping()
     if level.upper() not in numbers:
-        raise ValueError(f"log level {level!r} is none of debug, info, warning, error")
+        raise ValueError(f"log level {level!r} is not one of debug, info, warning, error")
     renderer = (
         structlog.processors.JSONRenderer(default=str)
         if json
@@ -49,7 +49,7 @@ def configure(*, json: bool, level: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(numbers[level.upper()]),
-        # asked for at each line: whoever captures standard error (a test, a daemon) is heard
+        # looked up for each line, so that a test or a daemon may replace standard error
         logger_factory=lambda *_: structlog.PrintLogger(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
@@ -72,7 +72,7 @@ def explain_error(
 def redact(
     _logger: object, _method: str, event: MutableMapping[str, object]
 ) -> MutableMapping[str, object]:
-    """Processor: values under secret names and credentials in URLs are replaced."""
+    """Processor: replaces values under secret names, and credentials in URLs."""
     for name, value in event.items():
         event[name] = _redacted(name, value)
     return event

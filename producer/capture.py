@@ -1,8 +1,8 @@
 """One capture task at work: the set's relay log becomes records of its topic.
 
-    receiver's thread     source → relay log            one per set, shared by its tasks (producer.set_stream)
-    converter's thread    relay log → batches           (producer.handoff)
-    this thread           batches → Kafka transactions  (producer.publisher)
+    receiver's thread     source → relay log            one per set, shared by its tasks (producer.upstream.upstream)
+    converter's thread    relay log → batches           (producer.pipeline)
+    this thread           batches → Kafka transactions  (producer.publish)
 
 Every start is a full start: the lease is verified, the topic's tail says where to go on, the member is chosen anew.
 
@@ -14,7 +14,7 @@ Every start is a full start: the lease is verified, the topic's tail says where 
     4 report                       a status that is older than the topic; nothing is resumed from it
 
 Guarantees: those of the publisher; when ``run`` returns or raises, every thread of this task is joined and its
-Kafka instance closed. Not done here: retries, leases, states (``zk.supervisor``).
+Kafka instance closed. Not done here: retries, leases, states (``zk.run.supervisor``).
 """
 
 import threading
@@ -22,31 +22,35 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
-from millrace.errors import Fatal
+from millrace.errors import Fatal, MillraceError
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.converter.converter import Converter, ConverterSource
-from producer.handoff import Handoff
-from producer.publisher.config import PublisherConfig, transactional_id
-from producer.publisher.opening import NO_END, TailHint
-from producer.publisher.publisher import Publisher
+from producer.convert.converter import Converter, ConverterSource
+from producer.pipeline import BatchSource, Pipeline
+from producer.publish.config import PublisherConfig, transactional_id
+from producer.publish.kafka import KafkaDriver
+from producer.publish.opening import NO_END, TailHint
+from producer.publish.publisher import Publisher
+from producer.publish.topic_schemas import SchemaIds
+from producer.relay.purge import Positions
 from producer.relay.reader import RelayReader
 from producer.resume import Resumed, resume_inside
-from producer.set_stream import SetStream, SetStreams, login_of
-from producer.source.inventory import ask_flavour
-from schemas.coordinates import Coordinates
+from producer.upstream.members import ask_flavour
+from producer.upstream.upstream import Upstream, Upstreams, login_of
+from registry.client import RegistryClient
 from schemas.documents import CaptureTask, TaskDocument
 from schemas.gtid import Flavour, parse_gtid_set
+from schemas.place import Coordinates
 from schemas.progress import Progress
-from schemas.registry.client import RegistryClient
 from schemas.status import Figure, TaskReport, TaskState
-from zk.runner import HeldLease, Report, SetSource
+from zk.run.runner import HeldLease, Report, SetSource
 
 # One Kafka transaction while catching up: more amortises the commit (2 to 25 ms) no further.
 BATCH_ROWS_MAX = 50_000
 BATCH_BYTES_MAX = 16 << 20
-TAKE_S = 0.1  # how long an empty hand-off is waited for before the publisher may write a resolved
+TAKE_S = 0.1  # how long the loop waits for a batch before the publisher may write a resolved
 POLL_S = 0.05  # how often the first file of the relay log is looked for
 REPORT_S = 0.25  # the supervisor writes at most two a second
 
@@ -56,9 +60,9 @@ log = get_logger("producer.capture")
 
 
 class CaptureRunner:
-    """Runs the capture tasks of one worker, which every fence record names; see ``zk.runner.TaskRunner``."""
+    """Runs the capture tasks of one worker, which every fence record names; see ``zk.run.runner.TaskRunner``."""
 
-    def __init__(self, sets: SetSource, streams: SetStreams, worker: str) -> None:
+    def __init__(self, sets: SetSource, streams: Upstreams, worker: str) -> None:
         self._sets = sets
         self._streams = streams
         self._worker = worker
@@ -71,13 +75,14 @@ class CaptureRunner:
             raise Fatal("MR-9001", f"{task.name} is not a capture task")
         document = self._sets.set_document(task.set_name)
         flavour = ask_flavour(document.members, login_of(document))
-        registry = RegistryClient(task.output.registry)
         start = Progress(parse_gtid_set(flavour, task.start.gtid_set), None, 0)
         config = self._publisher_config(task, flavour, lease.epoch)
+        registry = RegistryClient(task.output.registry)
+        schemas = SchemaIds(registry, KafkaDriver(config).partition)
         publisher = Publisher.open(
             config,
             verify_lease=lease.verify,
-            register=registry.register,
+            register=schemas.register,
             start=start,
             hint=hint_of(self._sets.last_report(task), task.output.topic, flavour=flavour),
         )
@@ -101,15 +106,27 @@ class CaptureRunner:
                         filter=task.tables,
                         folds_names=stream.choice.folds_names,
                     )
-                    pump = _Pump(stream, reader, publisher, report)
-                    convert = converting(source, reader, registry.register)
+                    needed = partial(self._needed, task.set_name, flavour)
+                    loop = PublishLoop(stream, reader, publisher, report, needed)
+                    convert = converting(source, reader, schemas.register)
                     if progress.open is not None:
-                        pump.tell(why=f"compares the rows of {progress.open.gtid} with the topic's")
+                        loop.report(
+                            why=f"compares the rows of {progress.open.gtid} with the topic's"
+                        )
                         resumed = _resumed(publisher, stream, reader, convert=convert, stop=stop)
                         if resumed is None:
                             return
                         at, progress = resumed.at, resumed.progress
-                    pump.run(convert(progress, at), stop)
+                    loop.run(convert(progress, at), stop)
+
+    def _needed(self, set_name: str, flavour: Flavour) -> Positions | None:
+        """What the set's tasks have published; None while ZooKeeper does not tell. Nobody needs what is before all."""
+        try:
+            texts = self._sets.positions_of(set_name)
+            return [parse_gtid_set(flavour, text) for text in texts if text]
+        except MillraceError as error:
+            log.warning("no relay file is purged now: tasks are not known", error=str(error))
+            return None
 
     def _publisher_config(self, task: CaptureTask, flavour: Flavour, epoch: int) -> PublisherConfig:
         topic = task.output.topic
@@ -121,58 +138,67 @@ class CaptureRunner:
             worker=self._worker,
             set=task.set_name,
             flavour=flavour,
+            options=task.topic_options,
         )
 
 
-class _Pump:
-    """Takes batches, publishes them, reports."""
+class PublishLoop:
+    """Takes batches, publishes them, reports. A stream that failed ends it, also while there is more to publish."""
 
     def __init__(
-        self, stream: SetStream, reader: RelayReader, publisher: Publisher, report: Report
+        self,
+        stream: Upstream,
+        reader: RelayReader,
+        publisher: Publisher,
+        report: Report,
+        needed: Callable[[], Positions | None],
     ) -> None:
         self._stream = stream
+        self._needed = needed
         self._reader = reader
         self._publisher = publisher
-        self._report = report
+        self._send_report = report
         self._reported_at_s = 0.0
         self._rows = 0
         self._at: Coordinates | None = None
 
-    def run(self, converter: Converter, stop: threading.Event) -> None:
-        with Handoff(converter, rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX) as handoff:
-            self.tell(why="begins")
+    def run(self, converter: BatchSource, stop: threading.Event) -> None:
+        """Publish until ``stop``. Raises what the stream, the converter or the publisher ends with."""
+        with Pipeline(converter, rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX) as pipeline:
+            self.report(why="begins")
             try:
-                self._publish_all(handoff, stop)
+                self._publish_all(pipeline, stop)
             finally:
                 # where the topic ends now is what a start after retention took everything has to know
-                self.tell(why="ends")
+                self.report(why="ends")
 
-    def _publish_all(self, handoff: Handoff, stop: threading.Event) -> None:
+    def _publish_all(self, pipeline: Pipeline, stop: threading.Event) -> None:
         while not stop.is_set():
-            self._stream.purge_now_and_then()
-            batch = handoff.take(timeout_s=TAKE_S)
+            self._stream.check()
+            self._stream.purge_if_due(self._needed)
+            batch = pipeline.take(timeout_s=TAKE_S)
             if batch is None:
-                self._stream.check()
                 self._publisher.idle()
                 member = self._stream.status().member
-                self._tell_now_and_then(why=f"caught up with {member}: waits for changes")
+                self._report_if_due(why=f"caught up with {member}: waits for changes")
                 continue
             self._publisher.publish(batch)
-            self._rows += batch.counts.rows
+            self._rows += batch.rows
             self._at = batch.coordinates
             self._reader.release(batch.coordinates)
-            self._tell_now_and_then(why="publishes")
+            batch.release()
+            self._report_if_due(why="publishes")
 
-    def _tell_now_and_then(self, *, why: str) -> None:
+    def _report_if_due(self, *, why: str) -> None:
         if time.monotonic() - self._reported_at_s >= REPORT_S:
-            self.tell(why=why)
+            self.report(why=why)
 
-    def tell(self, *, why: str) -> None:
-        """Report."""
+    def report(self, *, why: str) -> None:
+        """Report progress and figures now."""
         self._reported_at_s = time.monotonic()
         hint = self._publisher.hint
         progress = hint.progress
-        self._report(
+        self._send_report(
             TaskReport(
                 TaskState.RUNNING,
                 why=why,
@@ -195,8 +221,10 @@ class _Pump:
             "relay_end": str(end or ""),
             "converted_to": str(self._at or ""),
             "rows": self._rows,
-            "commit_ms": round(self._publisher.commit_s * 1000, 1),
+            "kafka_commit_ms": round(self._publisher.commit_s * 1000, 1),
             "instances_renewed": self._publisher.renewed_count,
+            **({"topic_warning": lossy} if (lossy := self._publisher.topic_warning) else {}),
+            **({"slow_path": slow} if (slow := self._publisher.slow_path) else {}),
         }
 
 
@@ -209,7 +237,7 @@ def hint_of(report: TaskReport | None, topic: str, *, flavour: Flavour) -> TailH
 
 
 def first_coordinates(
-    stream: SetStream, reader: RelayReader, *, progress: Progress, stop: threading.Event
+    stream: Upstream, reader: RelayReader, *, progress: Progress, stop: threading.Event
 ) -> Coordinates | None:
     """Where in the relay log the first wanted source transaction is, once it is there; None when stopped."""
     is_first = stream.wanted is None and progress.gtid_set.is_empty
@@ -240,7 +268,7 @@ def converting(
 
 def _resumed(
     publisher: Publisher,
-    stream: SetStream,
+    stream: Upstream,
     reader: RelayReader,
     *,
     convert: Callable[[Progress, Coordinates], Converter],
@@ -261,7 +289,7 @@ def _resumed(
     return resumed
 
 
-def _from_first_file(stream: SetStream, at: Coordinates, progress: Progress) -> Progress:
+def _from_first_file(stream: Upstream, at: Coordinates, progress: Progress) -> Progress:
     """Everything in front of the first binlog there is counts as done: nobody can have it."""
     before = stream.relay.position_before(at)
     assert before is not None, "waited for in first_coordinates"

@@ -19,14 +19,14 @@ from typing import Protocol
 
 from millrace.errors import Retryable
 from millrace.log import get_logger
-from producer.converter.batch import RecordBatch
-from schemas.control import DdlRecord, RecordKind
-from schemas.coordinates import Coordinates
-from schemas.framing import HEADER_BYTES, peek_kind
+from producer.convert.batch import RecordBatch
 from schemas.gtid import parse_gtid
+from schemas.place import Coordinates
 from schemas.progress import OpenTransaction, Progress
-from schemas.record import decode_control
-from schemas.suffix import read_content, read_suffix
+from schemas.record.control import DdlRecord, RecordKind
+from schemas.record.framing import HEADER_BYTES, peek_kind
+from schemas.record.record import decode_control
+from schemas.record.row_end import read_content, read_row_end
 
 # What is compared is dropped at once: as large as the batches of a run, so that the converter's buffers are.
 ROWS_MAX = 50_000
@@ -144,7 +144,7 @@ def is_same(known: bytes, fresh: bytes) -> bool:
     if kind is not peek_kind(fresh) or _place_of(known) != _place_of(fresh):
         return False
     if kind is RecordKind.ROW:
-        ours, theirs = read_suffix(known), read_suffix(fresh)
+        ours, theirs = read_row_end(known), read_row_end(fresh)
         return ours.op == theirs.op and read_content(known, ours) == read_content(fresh, theirs)
     statements = [decode_control(value) for value in (known, fresh)]
     texts = [found.statement.sql for found in statements if isinstance(found, DdlRecord)]
@@ -160,7 +160,7 @@ class _Place:
 
 def _place_of(value: bytes) -> _Place:
     if peek_kind(value) is RecordKind.ROW:
-        suffix = read_suffix(value)
+        suffix = read_row_end(value)
         return _Place(suffix.gtid, suffix.total_order, suffix.seq)
     record = decode_control(value)
     assert isinstance(record, DdlRecord)

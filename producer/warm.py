@@ -17,15 +17,15 @@ from pathlib import Path
 import numpy as np
 
 from millrace.errors import Retryable
-from producer.converter.converter import Converter, ConverterSource
-from producer.relay.event_types import FORMAT_DESCRIPTION, PREVIOUS_GTIDS
-from producer.relay.log import RelayLog
+from producer.binlog.events import FORMAT_DESCRIPTION, PREVIOUS_GTIDS
+from producer.binlog.gtid_runs import new_runs
+from producer.convert.converter import Converter, ConverterSource
 from producer.relay.reader import RelayReader
-from producer.relay.runs import new_runs
-from producer.stream import DumpStream, StreamFigures
-from schemas.coordinates import FIRST_POS, Coordinates
+from producer.relay.writer import RelayLog
+from producer.upstream.dump_stream import DumpStream, StreamFigures
 from schemas.documents import Member
 from schemas.gtid import Flavour, parse_gtid_set
+from schemas.place import FIRST_POS, Coordinates
 from schemas.progress import Progress
 
 _FILE = "mysql-bin.000001"

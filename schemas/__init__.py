@@ -1,4 +1,4 @@
-"""Every value that crosses a process boundary, pure: GTID sets, table structure, record formats, documents.
+"""Every value that crosses a process boundary: GTID sets, table structure, records, documents, status. No I/O.
 
-Only ``schemas.registry`` does I/O.
+One exception: ``documents/secret.py`` reads a secret in the process that uses it.
 """

@@ -1,7 +1,7 @@
-"""Reads numbers and lengths from the front of some bytes, and never past their end.
+"""Reads numbers and byte strings from the start of a buffer, and never past its end.
 
-Everything the binlog says is checked here: a length that points outside, a packed integer cut short, bytes left over.
-What is wrong is Fatal MR-6003 with the offset. Packed integers are MySQL's length-encoded ones:
+Every length in a binlog event is checked here. A length beyond the end, a truncated packed integer and trailing bytes
+raise Fatal MR-6003 with the offset. Packed integers are MySQL's length-encoded integers:
 
     0x00-0xfa        the number itself
     0xfc             2 bytes follow, little-endian
@@ -18,7 +18,7 @@ _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 
 
 class ByteReader:
-    """A cursor over ``content``; ``what`` names it in errors."""
+    """A cursor over ``content``; errors name it as ``what``."""
 
     def __init__(self, content: bytes, what: str) -> None:
         self._content = content
@@ -33,7 +33,7 @@ class ByteReader:
     def take(self, count: int) -> bytes:
         """The next ``count`` bytes."""
         if count > self.left:
-            self.refuse(f"{count} bytes wanted, {self.left} left")
+            self.refuse(f"{count} bytes needed, {self.left} left")
         taken = self._content[self._at : self._at + count]
         self._at += count
         return taken
@@ -48,16 +48,16 @@ class ByteReader:
         if first < 0xFB:
             return first
         if first not in _WIDTHS:
-            self.refuse(f"{first:#x} starts no packed integer")
+            self.refuse(f"{first:#x} does not start a packed integer")
         return self.uint(_WIDTHS[first])
 
     def end(self) -> None:
-        """Refuse bytes that are left over."""
+        """Raise Fatal MR-6003 if bytes are left over."""
         if self.left:
             self.refuse(f"{self.left} bytes too many")
 
     def refuse(self, why: str) -> NoReturn:
-        """Fatal MR-6003 for what stands here."""
+        """Raise Fatal MR-6003 at the current offset."""
         raise Fatal(
             "MR-6003", f"{self._what} of {len(self._content)} bytes at offset {self._at}: {why}"
         )

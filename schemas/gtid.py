@@ -1,18 +1,26 @@
-"""What a server has executed, as a value: GTID sets of both flavours behind one Protocol.
+"""What a server has executed, as a value: the GTID sets of both flavours share one Protocol.
 
     flavour   one transaction               a position, as the server prints it
     mysql     uuid:[tag:]number             3e11fa47-…-9562:1-5:8:blue:1-3   exact intervals, with tags
     mariadb   domain-server-sequence        0-1-23,1-2-5                     the last GTID of each domain
 
-Guarantees: values are immutable and hashable; equal positions compare equal and print the same text; text round trips.
-Not done here: asking servers, and noticing that a MariaDB source reused a sequence below the position (``covers``
-says yes to it); ``advanced`` refuses to go back, so a caller that advances with what it did not skip finds out.
-The binary forms of binlog events are in ``schemas.gtid_binary``.
+Guarantees: values are immutable and hashable. Equal positions compare equal and print the same text. Text round trips.
+Not done here: querying servers, and detecting that a MariaDB source reused a sequence below the position, for which
+``covers`` returns True. ``advanced`` refuses to move back, so a caller that advances by every transaction that it
+does not skip detects the reuse. The binary forms of binlog events are in ``schemas.binary_gtid``.
 """
 
-from schemas.gtid_mariadb import MariadbGtid, MariadbGtidSet, is_logged, parse_binlog_state
-from schemas.gtid_mysql import Gtid, GtidSet
+from dataclasses import dataclass, field
+
 from schemas.gtid_position import AnyGtid, Flavour, GtidPosition
+from schemas.mariadb_gtid import (
+    MariadbGtid,
+    MariadbGtidSet,
+    is_logged,
+    parse_binlog_state,
+    unproven,
+)
+from schemas.mysql_gtid import Gtid, GtidSet
 
 __all__ = [
     "AnyGtid",
@@ -20,10 +28,12 @@ __all__ = [
     "Gtid",
     "GtidPosition",
     "GtidSet",
+    "History",
     "MariadbGtid",
     "MariadbGtidSet",
-    "gives_other_servers",
+    "has_same_sequence_from_other_server",
     "is_logged",
+    "missing",
     "parse_binlog_state",
     "parse_gtid",
     "parse_gtid_set",
@@ -32,17 +42,17 @@ __all__ = [
 
 
 def parse_gtid_set(flavour: Flavour, text: str) -> GtidPosition:
-    """The position that a server of this flavour prints ("" is the beginning); Fatal MR-6001."""
+    """The position from the text that a server of this flavour prints; "" is the beginning. Fatal MR-6001."""
     return GtidSet.parse(text) if flavour is Flavour.MYSQL else MariadbGtidSet.parse(text)
 
 
 def parse_gtid(flavour: Flavour, text: str) -> Gtid | MariadbGtid:
-    """One transaction of this flavour; Fatal MR-6001."""
+    """The GTID of one transaction of this flavour; Fatal MR-6001."""
     return Gtid.parse(text) if flavour is Flavour.MYSQL else MariadbGtid.parse(text)
 
 
-def gives_other_servers(position: GtidPosition, other: GtidPosition) -> bool:
-    """Whether both end a domain with one sequence that two servers gave (MariaDB): two histories, of equal length."""
+def has_same_sequence_from_other_server(position: GtidPosition, other: GtidPosition) -> bool:
+    """Whether both end a domain at the same sequence from different servers (MariaDB), so their histories differ."""
     if not isinstance(position, MariadbGtidSet) or not isinstance(other, MariadbGtidSet):
         return False
     pairs = ((gtid, other.last(gtid.domain)) for gtid in position.gtids())
@@ -50,7 +60,7 @@ def gives_other_servers(position: GtidPosition, other: GtidPosition) -> bool:
 
 
 def unite(known: GtidPosition, other: GtidPosition) -> GtidPosition:
-    """Everything that is in one of the two; both are of one flavour."""
+    """The union of two positions of one flavour."""
     if isinstance(known, GtidSet) and isinstance(other, GtidSet):
         return known | other
     assert isinstance(known, MariadbGtidSet)
@@ -58,3 +68,24 @@ def unite(known: GtidPosition, other: GtidPosition) -> GtidPosition:
     for gtid in other.gtids():
         known = known if known.covers(gtid) else known.advanced(gtid)
     return known
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A primary's position at one moment; ``state`` and ``slave_pos`` are empty for MySQL (see ``unproven``)."""
+
+    position: GtidPosition
+    state: tuple[MariadbGtid, ...] = ()
+    slave_pos: MariadbGtidSet = field(default_factory=MariadbGtidSet)
+
+
+def missing(wanted: GtidPosition, reached: GtidPosition, history: History) -> str:
+    """The part of ``wanted`` that is not proven to be in ``reached``, as text; "" if all of it is.
+
+    ``history`` is the primary's, read after ``reached``.
+    """
+    if isinstance(wanted, GtidSet) and isinstance(reached, GtidSet):
+        return str(wanted - reached)
+    assert isinstance(wanted, MariadbGtidSet)
+    assert isinstance(reached, MariadbGtidSet)
+    return ",".join(map(str, unproven(wanted, reached, history.state, history.slave_pos)))

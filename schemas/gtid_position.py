@@ -1,7 +1,7 @@
-"""What both flavours' positions have in common: the words that the rest of the project uses.
+"""What the positions of both flavours have in common.
 
-A position says which source transactions are behind us. Everything that reads, converts, publishes or applies
-holds a ``GtidPosition`` and never asks which flavour it is. Import these names from ``schemas.gtid``.
+A position says which source transactions are done. Code that reads, converts, publishes or applies holds a
+``GtidPosition`` and does not depend on its flavour. Import these names from ``schemas.gtid``.
 """
 
 from enum import StrEnum
@@ -9,7 +9,7 @@ from typing import Protocol, Self
 
 
 class Flavour(StrEnum):
-    """Whose server it is; also the ``connector`` of a record."""
+    """The kind of server; also the ``connector`` of a record."""
 
     MYSQL = "mysql"
     MARIADB = "mariadb"
@@ -22,28 +22,28 @@ class AnyGtid(Protocol):
 
 
 class GtidPosition(Protocol):
-    """Which source transactions are behind us. ``GtidSet``, ``MariadbGtidSet``."""
+    """Which source transactions are done: ``GtidSet`` or ``MariadbGtidSet``."""
 
     @property
     def flavour(self) -> Flavour:
-        """Whose position it is; positions of two flavours are never compared."""
+        """The kind of server; positions of different flavours are never compared."""
         ...
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing is behind us."""
+        """True if no transaction is done."""
         ...
 
     def covers(self, gtid: AnyGtid) -> bool:
-        """True if this transaction is behind us."""
+        """True if this transaction is done."""
         ...
 
     def advanced(self, gtid: AnyGtid) -> Self:
-        """This position and one transaction more."""
+        """This position plus one transaction."""
         ...
 
     def includes(self, other: "GtidPosition") -> bool:
-        """True if everything behind ``other`` is behind us (reflexive)."""
+        """True if every transaction in ``other`` is in this position; a position includes itself."""
         ...
 
     def __str__(self) -> str: ...

@@ -1,9 +1,9 @@
-"""How far a stream of rows has come, at a place where it can be taken up again.
+"""How far a stream of rows has been delivered, at a point from which it can resume.
 
-A source transaction larger than one batch leaves ``open`` set between its parts: its GTID is not in ``gtid_set``
-before its last row is in. ``rows`` counts the rows of it in binlog order before any filter, so that the count
-means the same under any filter and any cut. Another server need not log these rows in the same order: before a count
-is believed, the rows are compared (``producer.resume``).
+A source transaction larger than one batch leaves ``open`` set between its parts. Its GTID enters ``gtid_set`` only
+with its last row. ``rows`` counts its rows in binlog order before any filter, so the count does not depend on the
+filter or on where batches end. Another server may log these rows in another order, so ``producer.resume`` compares
+the rows before it relies on the count.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Whole source transactions delivered, the one under way if any, and the ``seq`` of the last row or DDL record."""
+    """The delivered source transactions, the one in progress if any, and the ``seq`` of the last row or DDL record."""
 
     gtid_set: GtidPosition
     open: OpenTransaction | None

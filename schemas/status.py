@@ -1,13 +1,13 @@
-"""What a task reports, and what it may become.
+"""The report of a task, and the allowed changes of its state.
 
 Layout in ZooKeeper (``status/<task>``, canonical JSON, written by the task's owner at most twice a second):
 ``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, figures, revision, work,
 brokers``.
 
-``figures`` are for people and dashboards (lag, rows/s, the replica chosen and why); no decision rests on them.
-``gtid_set`` is what has been published (capture) or applied (apply). The truth is in the topic and on the target. Only
-when retention has taken everything from a topic are ``gtid_set`` and ``seq`` believed, and only while the partition
-``topic`` still ends at ``topic_end`` (0: not known, as in the middle of a source transaction).
+``figures``, such as counts and the chosen replica, are for people and dashboards. No decision depends on them.
+``gtid_set`` is what has been published (capture) or applied (apply). The authoritative progress is in the topic and on
+the target. ``gtid_set`` and ``seq`` are used only if retention has removed every record of a topic, and only while the
+partition ``topic`` still ends at ``topic_end`` (0: unknown, as inside a source transaction).
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from millrace.errors import Fatal
-from schemas.plain_json import load_json
+from schemas.json_input import load_json
 
 STATUS_FORMAT = 1
 WHY_CHARACTERS_MAX = 4000  # keeps a node far below ZooKeeper's 1 MiB
@@ -26,17 +26,17 @@ Figure = int | float | str
 
 
 class TaskState(Enum):
-    """One word for where a task stands."""
+    """The state of a task."""
 
-    PENDING = "pending"  # created, nobody owns it
-    ASSIGNED = "assigned"  # the scheduler chose an owner; it is starting or waits for the lease
-    RUNNING = "running"  # the owner moves rows
-    DEGRADED = "degraded"  # retrying by itself; says why and when next
-    PAUSED = "paused"  # an operator asked for it
-    BLOCKED = "blocked"  # a Fatal error; only an operator leaves this state
+    PENDING = "pending"  # created, no worker owns it
+    ASSIGNED = "assigned"  # the scheduler chose a worker; it is starting or waits for the lease
+    RUNNING = "running"  # the owner processes rows
+    DEGRADED = "degraded"  # retrying automatically; the report says why and when
+    PAUSED = "paused"  # an operator paused it
+    BLOCKED = "blocked"  # a Fatal error; only an operator can end this state
 
     def to(self, target: "TaskState") -> "TaskState":
-        """``target``, or ValueError when the change is not allowed (staying always is)."""
+        """Returns ``target``; ValueError if the change is not allowed. Staying in a state always is."""
         if target is not self and target not in ALLOWED[self]:
             raise ValueError(f"a task cannot go from {self.value} to {target.value}")
         return target
@@ -46,7 +46,7 @@ _S = TaskState
 ALLOWED: Mapping[TaskState, frozenset[TaskState]] = MappingProxyType(
     {
         _S.PENDING: frozenset({_S.ASSIGNED, _S.PAUSED}),
-        # a start can fail before a row moved: the source is away (DEGRADED) or refused for good (BLOCKED)
+        # a start can fail before the first row: the source is unavailable (DEGRADED) or unusable (BLOCKED)
         _S.ASSIGNED: frozenset({_S.RUNNING, _S.DEGRADED, _S.BLOCKED, _S.PENDING, _S.PAUSED}),
         _S.RUNNING: frozenset({_S.DEGRADED, _S.ASSIGNED, _S.PENDING, _S.PAUSED, _S.BLOCKED}),
         _S.DEGRADED: frozenset({_S.RUNNING, _S.ASSIGNED, _S.PENDING, _S.PAUSED, _S.BLOCKED}),
@@ -61,8 +61,9 @@ assert set(ALLOWED) == set(TaskState)
 class TaskReport:
     """One report. A runner fills ``state`` (RUNNING or DEGRADED), ``why``, its progress and figures.
 
-    The supervisor adds ``epoch`` and ``worker``. ``next_try_s`` counts from the report on; 0 when nothing is
-    being waited for. ``code`` and ``fix`` are empty while all is well.
+    The supervisor adds ``epoch`` and ``worker``. ``next_try_s`` counts from the time of the report; it is 0 if the task
+    does not wait for a retry. ``code`` and ``fix`` are empty while there is no error; a RUNNING task can carry a
+    warning.
     """
 
     state: TaskState
@@ -79,12 +80,12 @@ class TaskReport:
     figures: Mapping[str, Figure] = field(default_factory=dict)
 
     def owned_by(self, worker: str, *, epoch: int) -> "TaskReport":
-        """The same report, signed by its owner."""
+        """The same report with its owner's name and epoch."""
         return replace(self, worker=worker, epoch=epoch)
 
 
 def report_to_plain(report: TaskReport) -> dict[str, object]:
-    """Plain values, the fields in the order people read them."""
+    """Plain values, in the order in which people read them."""
     return {
         "format": STATUS_FORMAT,
         "state": report.state.value,
@@ -103,7 +104,7 @@ def report_to_plain(report: TaskReport) -> dict[str, object]:
 
 
 def report_from_json(content: bytes, *, origin: str) -> TaskReport:
-    """The report in a status node, or Fatal MR-4011."""
+    """The report from the content of a status node; Fatal MR-4011."""
     try:
         plain: Any = load_json(content)
         if plain["format"] > STATUS_FORMAT:

@@ -9,20 +9,24 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from deploy.servers.programs import MYSQL_HINT, mysql_programs
+from schemas.gtid import Flavour
 
 pytest_plugins = [
-    "tests.fix_control",
-    "tests.fix_disk",
-    "tests.fix_hang",
-    "tests.fix_publisher",
-    "tests.fix_servers",
-    "tests.fix_spark",
-    "tests.fix_stack",
-    "tests.fix_provocations",
+    "tests.fixtures.control",
+    "tests.fixtures.disk",
+    "tests.fixtures.dump",
+    "tests.fixtures.publisher",
+    "tests.fixtures.servers",
+    "tests.fixtures.shell",
+    "tests.fixtures.spark",
+    "tests.fixtures.stack",
+    "tests.fixtures.provocations",
 ]
 
 _HERE = Path(__file__).parent
-_MARKERS = ("unit", "property", "integration", "fault")
+_MARKERS = ("unit", "property", "integration", "fault", "stack", "chaos")
+_OF_A_FLAVOUR = ("source_set", "target_server", "single_server", "told")
+CHAOS_S_MAX = 7200.0  # of one test; a soak takes what it was asked to take, besides
 _NEEDS_MYSQL = {"mysql_server", "mortal_mysql", "mysqlbinlog"}
 _NO_MYSQL = (
     "MySQL's half of the tests was NOT RUN: there is no MySQL in the cache. On Debian amd64 `make setup` fetches one; "
@@ -84,8 +88,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         folder = item.path.relative_to(_HERE).parts[0] if item.path.is_relative_to(_HERE) else ""
         if folder in _MARKERS:
             item.add_marker(folder)
-        if "fault_stack" in getattr(item, "fixturenames", ()):
-            item.add_marker("stack")
+        if _is_other_flavour(item) and not item.get_closest_marker("both_flavours"):
+            item.add_marker("chaos")
+        if item.get_closest_marker("chaos"):
+            item.add_marker(pytest.mark.timeout(CHAOS_S_MAX + 60 * config.option.soak_minutes))
     left_out = [
         item for item in items if item.get_closest_marker("chaos") and not config.option.chaos
     ]
@@ -95,3 +101,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+def _is_other_flavour(item: pytest.Item) -> bool:
+    """Whether the test is about a shared server that is no MariaDB."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return False
+    given = (item.callspec.params.get(name) for name in _OF_A_FLAVOUR)
+    return any(flavour not in (None, Flavour.MARIADB) for flavour in given)

@@ -1,1 +1,1 @@
-"""The coordination: tree layout, membership, election, leases, assignment, status. Never on the data path."""
+"""Coordination: sessions, the tree, leases, placement and running tasks. Never on the data path."""

@@ -1,23 +1,25 @@
-"""Which ensemble and which cluster: from the environment, once, at the border.
+"""The ZooKeeper ensemble and the cluster in it, as the environment names them.
 
-``MILLRACE_ZOOKEEPER`` host:port[,host:port…]; ``MILLRACE_CLUSTER`` (default ``default``);
-``MILLRACE_ZOOKEEPER_TIMEOUT_S`` the session timeout (default 10): how long after a worker's death its tasks move.
+``MILLRACE_ZOOKEEPER``            host:port[,host:port…]
+``MILLRACE_CLUSTER``              the cluster's name, ``default`` if unset
+``MILLRACE_ZOOKEEPER_TIMEOUT_S``  the session timeout, 10 if unset: a dead worker's tasks move after this time
 """
 
 import os
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from millrace.errors import Fatal
-from zk.session import CONNECT_TIMEOUT_S, SESSION_TIMEOUT_S, Session
-from zk.tree import Tree, lay
+from millrace.errors import Fatal, Retryable
+from zk.client.session import CONNECT_TIMEOUT_S, SESSION_TIMEOUT_S, Session
+from zk.tree.paths import Tree, create_tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ensemble:
-    """Where the coordination is."""
+    """An ensemble, and the cluster that this process belongs to."""
 
     hosts: str
     tree: Tree
@@ -25,12 +27,14 @@ class Ensemble:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Ensemble":
-        """Fatal MR-4205 when no ensemble is named."""
+        """Fatal MR-4205 when a variable is missing or malformed."""
         hosts = environment.get("MILLRACE_ZOOKEEPER", "").strip()
         if not hosts:
             raise Fatal("MR-4205", "MILLRACE_ZOOKEEPER is not set")
         if not _are_hosts(hosts):
-            raise Fatal("MR-4205", f"MILLRACE_ZOOKEEPER is {hosts[:80]!r}, no list of servers")
+            raise Fatal(
+                "MR-4205", f"MILLRACE_ZOOKEEPER is {hosts[:80]!r}, which is not a list of servers"
+            )
         timeout = environment.get("MILLRACE_ZOOKEEPER_TIMEOUT_S", "")
         try:
             timeout_s = float(timeout or SESSION_TIMEOUT_S)
@@ -46,26 +50,47 @@ class Ensemble:
         return cls(hosts=hosts, tree=tree, session_timeout_s=timeout_s)
 
     def open(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> Session:
-        """A session; Retryable MR-4001 when nobody answers."""
+        """A session. Retryable MR-4001 when no server answers; raised at once when no host name resolves."""
+        _check_names(self.hosts)
         return Session.open(
             self.hosts, timeout_s=self.session_timeout_s, connect_timeout_s=connect_timeout_s
         )
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """A session for one command, with the tree laid."""
+        """A session for one command. The cluster's nodes exist."""
         session = self.open()
         try:
-            lay(session, self.tree)
+            create_tree(session, self.tree)
             yield session
         finally:
             session.close()
 
 
-_SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})"  # one part of a host name: 1 to 63 characters
+_SERVER = re.compile(
+    rf"(?P<host>{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?"
+)
 
 
 def _are_hosts(hosts: str) -> bool:
-    """host[:port][,host[:port]…][/path], as the driver takes it: it raises ValueError on anything else."""
-    servers = [_SERVER.fullmatch(server.strip()) for server in hosts.partition("/")[0].split(",")]
-    return all(server and 0 < int(server["port"] or 2181) < 65536 for server in servers)
+    """Whether it is host[:port][,host[:port]…][/path]: kazoo raises ValueError on anything else."""
+    return all(server and 0 < int(server["port"] or 2181) < 65536 for server in _servers(hosts))
+
+
+def _servers(hosts: str) -> list[re.Match[str] | None]:
+    return [_SERVER.fullmatch(server.strip()) for server in hosts.partition("/")[0].split(",")]
+
+
+def _check_names(hosts: str) -> None:
+    """Retryable MR-4001 when no host name resolves: kazoo would wait for the whole timeout."""
+    errors = []
+    for server in _servers(hosts):
+        name = server["host"].strip("[]") if server else ""
+        try:
+            socket.getaddrinfo(name, None)
+        except OSError as error:
+            errors.append(f"{name}: {error.strerror}")
+        else:
+            return
+    raise Retryable("MR-4001", f"no host name in MILLRACE_ZOOKEEPER resolves: {'; '.join(errors)}")

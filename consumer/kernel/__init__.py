@@ -1,10 +1,11 @@
-"""The compiled part of apply: record values in, spans, causality keys, lanes and SQL text out.
+"""The compiled part of apply: turns record values into cells, causality keys, lanes and SQL text.
 
-    walk    one pass over a batch of record values: where each column's value stands, op, seq, flags
-    keys    causality keys of each record, as 64-bit hashes with a mode
-    order   groups that share a key (union-find), lanes, and levels of records that may change places
-    text    values to SQL literals, straight into the text of a statement
+    walk       one pass over a batch of record values: the position of each column's value, op, seq, flags
+    keys       causality keys of each record, as 64-bit hashes with a mode
+    order      groups that share a key (union-find), lanes, and levels of records that may be reordered
+    text       writes values as SQL literals directly into the text of a statement
+    documents  finds JSON texts with numbers that a server reading them would change
 
-All of it is numba: Python source, no build step, no GIL. Everything here takes and returns numpy arrays;
+The code is Python compiled by numba: no build step, no GIL. All functions take and return numpy arrays;
 ``consumer.rows`` gives them names. Not here: any I/O, any SQL keyword.
 """

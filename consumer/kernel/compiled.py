@@ -1,6 +1,6 @@
 """How apply's kernel is compiled; see ``millrace.compiled``.
 
-``MILLRACE_KERNEL_CHECKED=1``: every index is compared with its array (for fuzzing). ``NUMBA_DISABLE_JIT=1``: plain
+``MILLRACE_KERNEL_CHECKED=1`` adds a bounds check to every array index (for fuzzing). ``NUMBA_DISABLE_JIT=1`` runs plain
 Python.
 """
 

@@ -1,11 +1,11 @@
-"""Which JSON texts hold a number that a server that reads them makes another number of.
+"""Finds JSON texts with a number that a server would change when it reads the text.
 
-MySQL reads a number with a point as a DOUBLE. A text of MySQL's may hold a DECIMAL: ``1.50``, or more digits than a
-DOUBLE has. Told here in one pass, coarsely: ``consumer.documents`` looks closer at what is found.
+MySQL reads a number with a decimal point as a DOUBLE. A JSON text that MySQL printed may contain a DECIMAL: ``1.50``,
+or more digits than a DOUBLE has. This module finds candidates in one pass; ``consumer.documents`` examines them.
 
     no point           19 characters or more (an integer is below 2**64)
-    a point            more than 16 characters (15 digits are a DOUBLE's own), or a zero at the end that is not alone
-    an exponent        never: only a DOUBLE is printed so
+    a point            more than 16 characters (a DOUBLE keeps 15 digits), or a zero as last of several decimals
+    an exponent        never: only a DOUBLE is printed with one
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ def _may_be_inexact(data: Array, start: Any, end: Any) -> Any:
     at = start
     while at < end:
         byte = data[at]
-        if byte == 34:  # a string: to its end
+        if byte == 34:  # a string: skip to its end
             at += 1
             while at < end and data[at] != 34:
                 at += 2 if data[at] == 92 else 1
@@ -58,7 +58,7 @@ def _may_be_inexact(data: Array, start: Any, end: Any) -> Any:
 
 @compiled
 def find_inexact(data: Array, records: Array, numbers: Array, cells: Array, places: Array) -> Any:
-    """For each of ``numbers``: may a text in one of its cells (``places``, from its first) hold such a number?"""
+    """For each record in ``numbers``: 1 if a text in its cells ``places`` may contain such a number, else 0."""
     found = np.zeros(len(numbers), np.uint8)
     for at in range(len(numbers)):
         first = records[numbers[at], FIRST_CELL]

@@ -1,17 +1,17 @@
 """Causality keys of records: 64-bit hashes, each with a mode.
 
-Two records that share a hash must keep their order unless both hold it SHARED. Equal values must give equal hashes; a
-collision of unequal ones only costs parallelism. A key of a table is one line of ``keys``:
+Two records that share a hash must keep their order unless both hold it SHARED. Equal values must give equal hashes. A
+collision of unequal values only reduces parallelism. A key of a table is one row of ``keys``:
 
-    kind       what it is, below
-    seed       mixed into the hash: the table's name and the index's place (two indexes never share a key)
-    token      the hash that stands for the whole index, for values that can't be compared here
+    kind       see below
+    seed       mixed into the hash: the table's name and the index's position, so two indexes never share a key
+    token      one hash for the whole index, for values that can't be compared here
     part, part_count   its columns in ``parts``: (column, method)
 
     kind                  held by                                        mode
     ROW                   every record, both images                      exclusive
-    UNIQUE                insert, delete, update that changes it         exclusive; nothing when a part is NULL
-    REFERENCE             the same, on the child's side                  shared; nothing when a part is NULL
+    UNIQUE                insert, delete, update that changes it         exclusive; not held if a part is NULL
+    REFERENCE             the same, on the child's side                  shared; not held if a part is NULL
     TOUCH                 every record (no parts: the token itself)      shared
     CASCADE               delete, update that changes a part (token)     exclusive
     BAG                   every record of a table without a key (token)  shared for inserts, else exclusive
@@ -20,10 +20,9 @@ collision of unequal ones only costs parallelism. A key of a table is one line o
     method   how a value is compared
     EXACT    by its bytes
     PADDED   by its bytes without trailing blanks
-    FOLDED   printable ASCII, by its lower-case letters without trailing blanks; other text: the whole index,
-             exclusive
-    COARSE   not at all: the whole index, shared for inserts (inserts of equal keys can't follow each other without a
-             delete or update between, which is exclusive), else exclusive
+    FOLDED   printable ASCII: in lower case without trailing blanks; other text: the whole index, exclusive
+    COARSE   not compared: the whole index, shared for inserts (between two inserts of equal keys there must be a delete
+             or update, which is exclusive), else exclusive
 """
 
 from typing import Any
@@ -57,7 +56,7 @@ def _finish(state: Any) -> Any:
 
 @compiled
 def _mix_part(state: Any, data: Array, start: Any, end: Any, method: Any) -> Any:
-    """(state, comparable): one value into the hash."""
+    """Mix one value into the hash; returns (state, comparable)."""
     if method != EXACT:
         while end > start and data[end - 1] == 32:
             end -= 1
@@ -69,7 +68,7 @@ def _mix_part(state: Any, data: Array, start: Any, end: Any, method: Any) -> Any
             if 65 <= byte <= 90:
                 byte = np.uint8(byte + 32)
         state = _mix(state, byte)
-    for shift in range(0, 32, 8):  # the length ends a part: ("a", "bc") is not ("ab", "c")
+    for shift in range(0, 32, 8):  # the length separates parts: ("a", "bc"), ("ab", "c")
         state = _mix(state, np.uint64((end - start) >> shift) & np.uint64(0xFF))
     return state, True
 
@@ -127,10 +126,10 @@ def key_hashes(
     hashes: Array,
     modes: Array,
 ) -> Any:
-    """Fill ``owners`` (record numbers), ``hashes``, ``modes``; returns how many.
+    """Fill ``owners`` (record numbers), ``hashes`` and ``modes``; returns the number of entries.
 
-    The keys of slot ``s`` are ``keys[key_first[s]:key_first[s + 1]]``. Room for four entries per key and record is
-    enough.
+    The keys of slot ``s`` are ``keys[key_first[s]:key_first[s + 1]]``. Each key of each record needs at most four
+    entries.
     """
     out = 0
     for number in range(count):
@@ -187,7 +186,7 @@ def key_hashes(
 def find_changes(
     data: Array, records: Array, numbers: Array, cells: Array, width: Any, parts: Array
 ) -> Any:
-    """For each update of ``numbers`` (one table): does a column of ``parts`` differ between its images?"""
+    """For each update in ``numbers`` (one table): 1 if a column of ``parts`` differs between its images, else 0."""
     changed = np.zeros(len(numbers), np.uint8)
     for place in range(len(numbers)):
         cell = records[numbers[place], FIRST_CELL]

@@ -1,10 +1,11 @@
-"""Which records may change places: groups, lanes and levels, from causality keys.
+"""Computes from causality keys which records may be reordered: groups, lanes and levels.
 
     groups   records joined by a hash that at least one of them holds exclusively (union-find over the whole batch)
-    lanes    groups packed so that lanes weigh about the same: great groups first, the rest in runs of neighbours
-    levels   inside a lane: 0, 1, 2, …; records of one level share no key, so they may be applied in any order
+    lanes    groups packed into lanes of similar weight: large groups first, the others in runs of neighbors
+    levels   inside a lane: 0, 1, 2, …; records of one level share no key that one of them holds exclusively, so their
+             order does not matter
 
-All are functions of their arguments alone: no randomness, no clock, no ``hash()``.
+Results depend only on the arguments: no randomness, no clock, no ``hash()``.
 """
 
 from typing import Any
@@ -28,7 +29,7 @@ def _root(parents: Array, node: Any) -> Any:
 
 @compiled
 def find_groups(owners: Array, hashes: Array, modes: Array, by_hash: Array, count: Any) -> Any:
-    """The group of each of ``count`` records: the number of its first record. ``by_hash`` sorts ``hashes``."""
+    """The group of each of ``count`` records, named by its first record's number. ``by_hash`` sorts ``hashes``."""
     parents = np.arange(count)
     at = 0
     while at < len(by_hash):
@@ -54,11 +55,11 @@ def pack_lanes(groups: Array, weights: Array, lane_count: int) -> Array:
     """The lane of each record. A group that weighs more than an eighth of a lane goes to the lightest lane."""
     totals = np.bincount(groups, weights, minlength=len(groups)).astype(np.int64)
     share = int(weights.sum()) // lane_count + 1
-    great = np.flatnonzero(totals * 8 > share)
-    great = great[np.argsort(-totals[great], kind="stable")]
+    large = np.flatnonzero(totals * 8 > share)
+    large = large[np.argsort(-totals[large], kind="stable")]
     lane_of = np.full(len(groups), -1, np.int64)
     loads = np.zeros(lane_count, np.int64)
-    for group in great:
+    for group in large:
         lane_of[group] = np.argmin(loads)
         loads[lane_of[group]] += totals[group]
     filled: Array = _fill_lanes(groups, totals, lane_of, loads, share)
@@ -67,7 +68,7 @@ def pack_lanes(groups: Array, weights: Array, lane_count: int) -> Array:
 
 @compiled
 def _fill_lanes(groups: Array, totals: Array, lane_of: Array, loads: Array, share: Any) -> Any:
-    """The small groups in order of their first records, lane after lane."""
+    """Assign the small groups in the order of their first records, one lane after the other."""
     lane = 0
     lanes = np.empty(len(groups), np.int64)
     for number in range(len(groups)):
@@ -83,7 +84,7 @@ def _fill_lanes(groups: Array, totals: Array, lane_of: Array, loads: Array, shar
 
 @compiled
 def find_levels(owners: Array, hashes: Array, modes: Array, by_hash: Array, count: Any) -> Any:
-    """The level of each of ``count`` records, which stand in seq order; entries of one record are neighbours."""
+    """The level of each of ``count`` records in seq order; the entries of one record are adjacent."""
     dense = np.empty(len(by_hash), np.int64)
     last = -1
     for place in range(len(by_hash)):

@@ -1,18 +1,18 @@
-r"""Values to SQL literals, straight into the text of a statement.
+r"""Writes values as SQL literals directly into the text of a statement.
 
     kind in the record       literal
     INT                      decimal digits
     BYTES, form BITS         the unsigned number
-    DECIMAL                  digits with the point where the scale says
+    DECIMAL                  digits, with the decimal point that the scale requires
     FLOAT, DOUBLE            shortest text of the double, always with an exponent (``-0.0e0`` keeps its sign)
-    STRING                   '…' in utf8mb4, with \0 \' \\ escaped
-    BYTES                    _binary'…', the same escapes
+    STRING                   '…' in utf8mb4, with NUL, ' and \ escaped as \0 \' \\
+    BYTES                    _binary'…', with the same escapes
     NULL                     NULL
 
-A row of a shape (lines of image, column, form) is ``open literal,literal,… close``; rows are joined by a comma. What
-is escaped is what ends or changes a string literal; sql_mode must not have NO_BACKSLASH_ESCAPES or ANSI_QUOTES
-matter. The text of floats is made outside (``floats``: one line of ASCII, ended by NUL, for each cell in order of
-``float_at``).
+A row is ``opening literal,literal,… closing``; a comma joins rows. ``shape`` has a line for each literal. Only bytes
+that end or change a string literal are escaped. sql_mode must not contain NO_BACKSLASH_ESCAPES; ANSI_QUOTES has no
+effect. The caller makes the texts of floats: ``floats`` has one line of ASCII, ended by NUL, for each value that
+``collect_floats`` returns.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ _NUMBER_BYTES_MAX = 96  # DECIMAL(65) with sign and point, a double with exponen
 
 @compiled
 def collect_floats(data: Array, cells: Array, cell_count: Any) -> Any:
-    """The values of all FLOAT and DOUBLE cells as doubles; a cell's line becomes its place among them."""
+    """The values of all FLOAT and DOUBLE cells as doubles; each cell's ``line`` is set to its index among them."""
     count = 0
     for cell in range(cell_count):
         if cells[cell, 0] == FLOAT or cells[cell, 0] == DOUBLE:
@@ -60,7 +60,7 @@ def collect_floats(data: Array, cells: Array, cell_count: Any) -> Any:
 
 @compiled
 def measure(records: Array, order: Array, cells: Array, shape: Array) -> Any:
-    """An upper bound of the literal bytes of each row of ``order``, without open and close."""
+    """An upper bound of the literal bytes of each row of ``order``, without opening and closing."""
     bounds = np.empty(len(order), np.int64)
     for number in range(len(order)):
         first = records[order[number], FIRST_CELL]
@@ -78,7 +78,7 @@ def measure(records: Array, order: Array, cells: Array, shape: Array) -> Any:
 
 @compiled
 def _put_number(out: Array, at: Any, value: Any) -> Any:
-    """Digits of an unsigned 64-bit number."""
+    """Write the digits of an unsigned 64-bit number; returns the position after them."""
     digits = 1
     rest = value // np.uint64(10)
     while rest > 0:
@@ -100,7 +100,7 @@ def _put_signed(out: Array, at: Any, value: Any) -> Any:
 
 @compiled
 def _put_decimal(out: Array, at: Any, data: Array, start: Any, end: Any, scale: Any) -> Any:
-    """A two's complement number, divided by 10**9 limb by limb; 40 limbs of 16 bits are more than DECIMAL(65)."""
+    """Write a two's complement number by dividing it by 10**9; 40 limbs of 16 bits are enough for DECIMAL(65)."""
     limbs = np.zeros(40, np.uint64)
     size = end - start
     negative = size > 0 and data[start] >= 128
@@ -195,7 +195,7 @@ def put_literal(
     floats: Array,
     binary: Array,
 ) -> Any:
-    """One literal at ``out[at]``; the position after it. ``binary`` is the text ``_binary``."""
+    """Write one literal at ``out[at]``; returns the position after it. ``binary`` is the text ``_binary``."""
     kind, start, end = cell[0], cell[1], cell[2]
     if kind == INT:
         value, _ = read_long(data, start, end)
@@ -233,9 +233,9 @@ def put_rows(
     floats: Array,
     binary: Array,
 ) -> Any:
-    """The rows of ``order``, joined by commas, into ``out``; how many bytes.
+    """Write the rows of ``order``, joined by commas, into ``out``; returns the number of bytes.
 
-    ``shape``: a line for each literal: (cell from the record's first, form, scale).
+    ``shape`` has a line for each literal: (cell relative to the record's first, form, scale).
     """
     at = 0
     for number in range(len(order)):
@@ -275,7 +275,7 @@ def put_template(
     floats: Array,
     binary: Array,
 ) -> Any:
-    """One record's literals between fixed texts: text 0, literal 0, text 1, …, the last text; how many bytes."""
+    """Write one record's literals between fixed texts: text 0, literal 0, text 1, …; returns the number of bytes."""
     at = 0
     start = 0
     first = records[number, FIRST_CELL]

@@ -1,4 +1,4 @@
-"""One pass over record values: where every column's value stands.
+"""One pass over record values that finds the position of every column's value.
 
 A row record (see docs/record.md), after ``00 | schema id``:
 
@@ -10,13 +10,14 @@ A row record (see docs/record.md), after ``00 | schema id``:
     ts_ms         long
     transaction   id: string; total_order: long; last: boolean
 
-A column is described by one line of a program: ``branch_count kind0 kind1 kind2 parameter``; with one branch there is
-no union index. The value's *cell* is ``(kind, start, end, line)``: for kinds with a length the bytes themselves, for
-all others the bytes of the number as they stand; ``line`` is
-filled later, for floats (``kernel.text``). Columns of numbers per record: see ``SEQ`` and so on.
+A column is described by one line of a program: ``branch_count kind0 kind1 kind2 parameter``. A column with one branch
+has no union index. The value's *cell* is ``(kind, start, end, line)``. ``start`` and ``end`` delimit the content of a
+kind with a length, and the encoded number of any other kind. ``line`` is set later, for floats (``kernel.text``). The
+record table has one column for each of ``SEQ``, ``SLOT`` and so on.
 
-A value that ends early gives status ``TORN`` and nothing is read past its end; one whose images are not those of its
-operation ``BAD_OP``.
+A truncated value has the status ``TORN``; nothing is read past its end. A value whose images do not match its operation
+has ``BAD_OP``. A value whose db, table and set do not match its schema has ``OTHER_TABLE``: a schema id alone does not
+identify the table, because a rebuilt registry may give it to another table.
 """
 
 from typing import Any
@@ -34,25 +35,26 @@ CELL_WIDTH = 4
 
 # columns of the record table
 SEQ, SLOT, OP, FLAGS, FIRST_CELL, LAST, COMMIT_MS, SCHEMA_ID = 0, 1, 2, 3, 4, 5, 6, 7
-IS_ODD = 8  # a value stands in another branch than its column's first: raw bytes of a text, an index without a label
+HAS_FALLBACK = 8  # a value has another branch than its column's first: raw bytes of a text, an index without a label
 GTID_START, GTID_END = 9, 10
 RECORD_WIDTH = 11
 
 OP_CONTROL, OP_CREATE, OP_UPDATE, OP_DELETE = 0, 99, 117, 100  # the letters of the record
-OK, TORN, UNKNOWN_SCHEMA, NOT_FRAMED, BAD_OP = 0, 1, 2, 3, 4
+OK, TORN, UNKNOWN_SCHEMA, NOT_FRAMED, BAD_OP, OTHER_TABLE = 0, 1, 2, 3, 4, 5
 REASONS = (
     "",
-    "it is cut, or not of its schema",
+    "it is truncated, or does not match its schema",
     "its schema is unknown",
     "it is not framed",
-    "its images are not those of its operation",
+    "its images do not match its operation",
+    "its table is not the one of its schema",
 )
 DECIMAL_BYTES_MAX = 32  # DECIMAL(65) needs 28; ``kernel.text`` has room for this many
 
 
 @compiled
 def read_long(data: Array, at: Any, end: Any) -> Any:
-    """A zigzag number at ``at``: (value, position after it); position -1 when it is torn."""
+    """A zigzag number at ``at``: (value, position after it); position -1 if it is truncated."""
     shift = np.uint64(0)
     value = np.uint64(0)
     while at < end and shift < np.uint64(70):
@@ -85,20 +87,34 @@ def _skip_long(data: Array, at: Any, end: Any) -> Any:
 
 
 @compiled
+def _skip_same(data: Array, at: Any, end: Any, names: Array, start: Any, stop: Any) -> Any:
+    """The position after the bytes ``names[start:stop]``; -1 if they differ. No early exit: 16 bytes at a time."""
+    length = stop - start
+    if at < 0 or length > end - at:
+        return -1
+    different = np.uint8(0)
+    # An index that can be negative would add a branch for each byte.
+    here, there = np.uint64(at), np.uint64(start)
+    for place in range(np.uint64(length)):
+        different |= data[here + place] ^ names[there + place]
+    return at + length if different == 0 else -1
+
+
+@compiled
 def _walk_row(
     data: Array, at: Any, end: Any, program: Array, line: Any, count: Any, cells: Array, cell: Any
 ) -> Any:
-    """The columns of one image into ``cells`` from ``cell`` on; (position after it or -1 when torn, is odd)."""
-    odd = np.int64(0)
+    """Fill ``cells`` from ``cell`` on with one image; (position after it or -1 if truncated, has a fallback)."""
+    fallback = np.int64(0)
     for column in range(count):
         branch = np.int64(0)
         if program[line + column, 0] > 1:
             branch, at = read_long(data, at, end)
             if at < 0 or branch < 0 or branch >= program[line + column, 0]:
-                return -1, odd
+                return -1, fallback
         kind = program[line + column, 1 + branch]
         if branch > 0 and program[line + column, branch] != NULL:
-            odd = np.int64(1)
+            fallback = np.int64(1)
         start = at
         if kind == INT:
             _, at = read_long(data, at, end)
@@ -109,17 +125,17 @@ def _walk_row(
         elif kind != NULL:
             length, at = read_long(data, at, end)
             if at < 0 or length < 0 or length > end - at:
-                return -1, odd
+                return -1, fallback
             if kind == DECIMAL and length > DECIMAL_BYTES_MAX:
-                return -1, odd
+                return -1, fallback
             start = at
             at += length
         if at < 0 or at > end:
-            return -1, odd
+            return -1, fallback
         cells[cell + column, 0] = kind
         cells[cell + column, 1] = start
         cells[cell + column, 2] = at
-    return at, odd
+    return at, fallback
 
 
 @compiled
@@ -132,9 +148,12 @@ def _walk_record(
     count: Any,
     cells: Array,
     record: Array,
+    names: Array,
+    names_start: Any,
+    names_end: Any,
 ) -> Any:
     cell = record[FIRST_CELL]
-    record[IS_ODD] = 0
+    record[HAS_FALLBACK] = 0
     images = 0
     for image in range(2):
         present, at = read_long(data, at, end)
@@ -142,15 +161,24 @@ def _walk_record(
             return TORN
         images |= present << image
         if present == 1:
-            at, odd = _walk_row(data, at, end, program, line, count, cells, cell + image * count)
+            at, fallback = _walk_row(
+                data, at, end, program, line, count, cells, cell + image * count
+            )
             if at < 0:
                 return TORN
-            record[IS_ODD] |= odd
+            record[HAS_FALLBACK] |= fallback
         else:
             for column in range(count):
                 cells[cell + image * count + column, 0] = -1
-    for _ in range(7):
+    for _ in range(4):
         at = _skip_string(data, at, end)
+    same = _skip_same(data, at, end, names, names_start, names_end)
+    if same >= 0:
+        at = same
+    else:
+        for _ in range(3):
+            at = _skip_string(data, at, end)
+        return TORN if at < 0 else OTHER_TABLE
     at = _skip_long(data, at, end)
     at = _skip_long(data, at, end)
     if at < 0:
@@ -191,9 +219,9 @@ def _walk_record(
 
 @compiled
 def count_cells(
-    data: Array, offsets: Array, first: Any, count: Any, ids: Array, slots: Array, widths: Array
+    data: Array, offsets: Array, first: Any, count: Any, ids: Array, widths: Array
 ) -> Any:
-    """Room that ``walk`` needs for these values, in cells; what it can't walk counts nothing."""
+    """The number of cells that ``walk`` needs for these values; a value that it can't walk needs none."""
     cell_count = np.int64(0)
     for number in range(first, first + count):
         start = np.int64(offsets[number])
@@ -202,7 +230,7 @@ def count_cells(
         schema_id = _schema_id(data, start)
         place = np.searchsorted(ids, schema_id)
         if place < len(ids) and ids[place] == schema_id:
-            cell_count += 2 * widths[slots[place]]
+            cell_count += 2 * widths[place]
     return cell_count
 
 
@@ -223,18 +251,19 @@ def walk(
     first: Any,
     count: Any,
     ids: Array,
-    slots: Array,
-    lines: Array,
     widths: Array,
+    starts: Array,
     program: Array,
+    names: Array,
     records: Array,
     cells: Array,
 ) -> Any:
     """Walk values ``first`` … ``first + count - 1`` of an Arrow binary array.
 
-    ``ids`` (sorted) and ``slots`` map schema ids to schemas, whose program begins at ``lines[slot]`` and has
-    ``widths[slot]`` lines. ``cells`` must have room for ``2 * widths`` a record (see ``count_cells``).
-    Returns (records walked, status): it stops before the first that can't be walked.
+    The index of an id in ``ids`` (sorted) is its slot. Its program begins at line ``starts[slot, 0]`` and has
+    ``widths[slot]`` lines. The db, table and set of its rows, encoded as in a record, begin in ``names`` at
+    ``starts[slot, 1]`` and end where those of the next slot begin. ``cells`` must have ``2 * widths`` rows per record
+    (see ``count_cells``). Returns (records walked, status); it stops before the first record that can't be walked.
     """
     cell = np.int64(0)
     for number in range(count):
@@ -250,13 +279,22 @@ def walk(
             record[OP] = OP_CONTROL
             record[SLOT] = -1
             continue
-        place = np.searchsorted(ids, schema_id)
-        if place >= len(ids) or ids[place] != schema_id:
+        slot = np.searchsorted(ids, schema_id)
+        if slot >= len(ids) or ids[slot] != schema_id:
             return number, UNKNOWN_SCHEMA
-        slot = slots[place]
         record[SLOT] = slot
         status = _walk_record(
-            data, start + 5, end, program, lines[slot], widths[slot], cells, record
+            data,
+            start + 5,
+            end,
+            program,
+            starts[slot, 0],
+            widths[slot],
+            cells,
+            record,
+            names,
+            starts[slot, 1],
+            starts[slot + 1, 1],
         )
         if status != OK:
             return number, status

@@ -1,7 +1,9 @@
-"""The target set: the one connection module, what its tables look like, and our progress in it.
+"""The target set: connections, the structure of its tables, and the progress that is stored on it.
 
 connection   PyMySQL and the translation of its errors
 inventory    columns, keys and foreign keys of the target's tables, as values
 progress     the database ``millrace``: fence, low-water mark, applied seqs, schemas, intents
-members      which member of the set is the writable one
+fence        raises the fence of a task
+structure    the state of a table or database before and after a DDL statement
+members      finds the writable member of the set
 """

@@ -1,12 +1,12 @@
-"""Raising the fence: from then on no target transaction of an earlier run of the task can commit.
+"""Raises the fence: afterwards no target transaction of an earlier run of the task can commit.
 
-    the row is locked exclusively      waits for every lane transaction that holds it shared
-    after HUNG_S registered sessions of the task are ended (KILL): a lane whose process was stopped, or a
-    predecessor that was stopped in here, or whose connection hangs half open, would hold it until the server notices
-    a greater epoch there              Fenced MR-5020: a newer owner exists
-    else epoch and run + 1             committed, and only now progress is read
+1. Lock the fence row exclusively. This waits for every lane transaction that holds a shared lock on it.
+2. If that takes longer than HUNG_S, end the registered sessions of the task with KILL. Without it, a lane or an earlier
+   run whose process is stopped or whose connection is half open would hold the lock until the server notices.
+3. If the row has a greater epoch, a newer owner exists: Fenced MR-5020.
+4. Otherwise write the epoch and run + 1, and commit. Progress is read only afterwards.
 
-Not done here: noticing that the lease was lost (``zk``).
+Not done here: detecting a lost lease (``zk``).
 """
 
 import threading
@@ -17,13 +17,13 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.log import get_logger
 
 HUNG_S = 3.0
-TRIES_MAX = 20  # × HUNG_S: a minute of holders that come back is somebody who fights
+TRIES_MAX = 20  # × HUNG_S is a minute; if holders return for that long, another owner competes for the fence
 
 _log = get_logger("apply.fence")
 
 
 def raise_fence(connection: TargetConnection, *, task: str, epoch: int) -> Owner:
-    """Take the task for this epoch and a new run; see the module."""
+    """Take over the task for this epoch and a new run; see the module's docstring."""
     if not connection.query(f"SELECT task FROM {DATABASE}.fence WHERE task = %s", (task,)):
         connection.query(f"INSERT IGNORE INTO {DATABASE}.fence VALUES (%s, 0, 0)", (task,))
     connection.query(f"REPLACE INTO {DATABASE}.session VALUES (%s, %s, 0)", (task, connection.id))
@@ -32,7 +32,7 @@ def raise_fence(connection: TargetConnection, *, task: str, epoch: int) -> Owner
     if held_epoch > epoch:
         connection.rollback()
         raise Fenced(
-            "MR-5020", f"the fence of {task} holds epoch {held_epoch}, ours is {epoch}", task=task
+            "MR-5020", f"the fence of {task} has epoch {held_epoch}, ours is {epoch}", task=task
         )
     connection.query(
         f"UPDATE {DATABASE}.fence SET epoch = %s, run = %s WHERE task = %s",
@@ -44,21 +44,21 @@ def raise_fence(connection: TargetConnection, *, task: str, epoch: int) -> Owner
 
 
 def _lock(connection: TargetConnection, task: str) -> tuple[int, int]:
-    """Epoch and run, locked; ends those who hold the lock too long."""
+    """Lock the fence row and return its epoch and run; ends sessions that hold the lock too long."""
     waiter = _Waiter(connection, task)
     waiter.start()
     for _ in range(TRIES_MAX):
         waiter.join(HUNG_S)
         if not waiter.is_alive():
             return waiter.result()
-        end_holders(connection.endpoint, task=task, but=connection.id)
+        end_holders(connection.endpoint, task=task, except_session=connection.id)
     connection.close()
     waiter.join()
-    raise Retryable("MR-5005", f"the fence of {task} stays locked", task=task)
+    raise Retryable("MR-5005", f"the fence of {task} stays locked by another session", task=task)
 
 
 class _Waiter(threading.Thread):
-    """One locking read; the server ends it at the lock wait timeout, then it asks again."""
+    """One locking read in a thread of its own. If the lock wait times out on the server, the result is an error."""
 
     def __init__(self, connection: TargetConnection, task: str) -> None:
         super().__init__(name="fence", daemon=True)
@@ -86,23 +86,23 @@ class _Waiter(threading.Thread):
         return self._found
 
 
-def end_holders(endpoint: Endpoint, *, task: str, but: int) -> None:
-    """KILL the registered sessions of a task that have a transaction open, except session ``but``."""
+def end_holders(endpoint: Endpoint, *, task: str, except_session: int) -> None:
+    """KILL the registered sessions of a task that have an open transaction, except ``except_session``."""
     observer = connect(endpoint)
     try:
-        for (holder,) in observer.query(_HOLDERS, (task, but)):
+        for (holder,) in observer.query(_HOLDERS, (task, except_session)):
             _log.warning("ending a session that may hold the fence", task=task, session=holder)
             try:
                 observer.query(f"KILL {holder}")
-            except Fatal as exc:  # it ended by itself meanwhile
-                _log.info("the session was gone", session=holder, error=str(exc))
+            except Fatal as exc:  # it ended in the meantime
+                _log.info("the session had already ended", session=holder, error=str(exc))
     finally:
         observer.close()
 
 
-# Which of them holds the lock is known to performance_schema alone, where it is on; to end one more of our own does no
-# harm, but for those who wait for the same lock here (run 0): they would end each other. The numbers begin again when
-# the server starts: so does what is registered under them, run by run.
+# Only performance_schema, if enabled, knows which session holds the lock. Ending another session of the task is
+# harmless, except one that waits for the same lock here (run 0): such sessions would end each other. The server
+# restarts session ids when it restarts, and each run registers its sessions again.
 _HOLDERS = f"""
 SELECT s.id FROM {DATABASE}.session s
   JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = s.id

@@ -1,12 +1,12 @@
-"""What the target's tables look like, asked once and again after every DDL: columns, unique keys, engines,
-foreign keys.
+"""The structure of the target's tables: columns, unique keys, engines, foreign keys.
 
-Values only, so that it travels to executors. A table that is not in the inventory is not on the target. Names are
-compared as the server gives them. Not done here: deciding anything about records (``consumer.binding``).
+It is read at the start and again after every DDL. An inventory holds only values, so that Spark can send it to
+executors. A table that is not in it is not on the target. Names are as the server reports them (``Inventory.key``). Not
+done here: decisions about records (``consumer.binding``).
 """
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from consumer.target.connection import TargetConnection
 from schemas.gtid import Flavour
@@ -17,7 +17,7 @@ _SYSTEM = ("mysql", "sys", "information_schema", "performance_schema", "millrace
 
 @dataclass(frozen=True, slots=True)
 class TargetColumn:
-    """``type_text`` as in COLUMN_TYPE; ``collation`` is "" for columns that have none."""
+    """``type_text`` is COLUMN_TYPE in lower case; ``collation`` is "" for a column without one."""
 
     name: str
     type_text: str
@@ -30,16 +30,21 @@ class TargetColumn:
 
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
-    """``columns`` in key order, "" for an expression; ``is_whole``: no expression and no prefix in it."""
+    """``columns`` in key order, "" for an expression; ``is_whole``: it has no expression and no prefix.
+
+    ``has_period``: MariaDB's WITHOUT OVERLAPS. The last two columns are the ends of a period; rows that are equal in
+    the other columns may not overlap in it.
+    """
 
     name: str
     columns: tuple[str, ...]
     is_whole: bool
+    has_period: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """One base table. ``rolls_back``: its engine takes part in target transactions."""
+    """One base table; ``rolls_back``: its engine is transactional."""
 
     database: str
     table: str
@@ -51,7 +56,7 @@ class TargetTable:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """``cascades``: a delete or a key change of the parent writes rows of the child."""
+    """``cascades``: deleting a parent row or changing its key changes rows of the child."""
 
     child: TableKey
     columns: tuple[str, ...]
@@ -62,12 +67,22 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All tables of the target but the servers' own."""
+    """All tables of the target, except system tables and those of ``millrace``.
+
+    ``alter_count`` is the server's, read before the tables. ``folds_names``: the server's ``lower_case_table_names`` is
+    1, so it stores names of databases and tables in lower case.
+    """
 
     flavour: Flavour = Flavour.MYSQL
     packet_bytes_max: int = 1 << 22
     tables: Mapping[TableKey, TargetTable] = field(default_factory=dict)
     foreign_keys: tuple[ForeignKey, ...] = ()
+    alter_count: int = 0
+    folds_names: bool = False
+
+    def key(self, database: str, table: str) -> TableKey:
+        """The names as this server stores them."""
+        return (database.lower(), table.lower()) if self.folds_names else (database, table)
 
 
 def read_inventory(
@@ -76,17 +91,21 @@ def read_inventory(
     databases: Set[str] | None = None,
     known: Inventory | None = None,
 ) -> Inventory:
-    """Ask for these databases (None: all) and those with foreign keys into them, and keep the rest of ``known``.
+    """Read these databases (None: all) and those with foreign keys into them; the rest comes from ``known``.
 
-    One database at a time: a condition over all of them makes MariaDB open every view of its own, each time (and
-    11.4.5 has crashed at it).
+    ``databases`` are those that one statement of Millrace changed. If the server executed more statements, all
+    databases are read. Queries name one database each. A query over all databases makes MariaDB open every one of its
+    own views each time, and has crashed 11.4.5.
     """
+    altered = alter_count(connection)
+    if known is not None and altered > known.alter_count + 1:
+        databases = known = None
     present = {
         _text(name)
         for (name,) in connection.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
     }
     asked = present if databases is None else set(databases)
-    if known is not None:  # a parent that is renamed takes what its children refer to along
+    if known is not None:  # renaming a parent changes the foreign keys of its children
         asked |= {key.child[0] for key in known.foreign_keys if key.parent[0] in asked}
     tables = {} if known is None else {k: t for k, t in known.tables.items() if k[0] not in asked}
     foreign = [] if known is None else [f for f in known.foreign_keys if f.child[0] not in asked]
@@ -96,14 +115,52 @@ def read_inventory(
         foreign += _read_foreign_keys(connection, database)
     ((packet,),) = connection.query("SELECT @@max_allowed_packet")
     assert isinstance(packet, int)
-    return Inventory(connection.flavour, packet, tables, tuple(foreign))
+    ((folds,),) = connection.query("SELECT @@lower_case_table_names")
+    return Inventory(
+        connection.flavour, packet, tables, tuple(foreign), altered, folds_names=folds == 1
+    )
+
+
+def read_triggers(connection: TargetConnection) -> dict[TableKey, tuple[str, ...]]:
+    """The names of each table's triggers that the account can see, for which it needs TRIGGER."""
+    found: dict[TableKey, tuple[str, ...]] = {}
+    for row in connection.query(_TRIGGERS):
+        database, table, name = map(_text, row)
+        if database not in _SYSTEM:
+            found[database, table] = (*found.get((database, table), ()), name)
+    return found
+
+
+def alter_count(connection: TargetConnection) -> int:
+    """The number of statements that change keys of tables the server has begun. Takes 2 ms for any number of tables."""
+    return sum(int(_text(count)) for _, count in connection.query(_ALTERED))
+
+
+def has_changed(
+    connection: TargetConnection, known: Inventory, table: TargetTable, *, with_foreign: bool
+) -> bool:
+    """Whether this table of ``known``, or if ``with_foreign`` a foreign key of its database, has changed since.
+
+    In a target transaction that has used the table the answer holds until its end, because nothing can alter the table.
+    """
+    rolling_back = {_text(engine) for (engine,) in connection.query(_ENGINES)}
+    place = (table.database, table.table)
+    if _read_tables(connection, table.database, rolling_back, table.table) != {place: table}:
+        return True
+    if not with_foreign:
+        return False
+    before = {key for key in known.foreign_keys if key.child[0] == table.database}
+    return set(_read_foreign_keys(connection, table.database)) != before
 
 
 def _read_tables(
-    connection: TargetConnection, database: str, rolling_back: Set[str]
+    connection: TargetConnection, database: str, rolling_back: Set[str], table_name: str = ""
 ) -> dict[TableKey, TargetTable]:
+    """The tables of the database, or only the table ``table_name``."""
+    asked = of_one_table if table_name else str
+    wanted = (database, table_name) if table_name else (database,)
     columns: dict[str, dict[str, TargetColumn]] = {}
-    for row in connection.query(_COLUMNS, (database,)):
+    for row in connection.query(asked(_COLUMNS), wanted):
         table, name, type_text, base, charset, collation, nullable, generated = map(_text, row)
         columns.setdefault(table, {})[name] = TargetColumn(
             name,
@@ -116,10 +173,10 @@ def _read_tables(
         )
     kinds = {
         _text(table): (_text(kind), _text(engine))
-        for table, kind, engine in connection.query(_KINDS, (database,))
+        for table, kind, engine in connection.query(asked(_KINDS), wanted)
     }
     keys: dict[str, dict[str, list[tuple[str, str]]]] = {}
-    for row in connection.query(_UNIQUE_KEYS, (database,)):
+    for row in connection.query(asked(_UNIQUE_KEYS), wanted):
         table, index, column, prefix = map(_text, row)
         keys.setdefault(table, {}).setdefault(index, []).append((column, prefix))
     tables = {}
@@ -127,6 +184,8 @@ def _read_tables(
         kind, engine = kinds.get(table, ("", ""))
         if kind in ("BASE TABLE", "SYSTEM VERSIONED"):
             unique = tuple(_unique_keys(keys.get(table, {})))
+            if connection.flavour is Flavour.MARIADB:
+                unique = _with_periods(connection, (database, table), found, unique)
             tables[database, table] = TargetTable(
                 database, table, found, unique, engine, engine in rolling_back
             )
@@ -163,10 +222,52 @@ def _unique_keys(indexes: Mapping[str, list[tuple[str, str]]]) -> Iterable[Uniqu
         yield UniqueKey(name, tuple(column for column, _ in parts), whole)
 
 
+def of_one_table(sql: str) -> str:
+    """The query about a database, restricted to one of its tables."""
+    return sql.replace("WHERE TABLE_SCHEMA = %s", "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s")
+
+
+def _with_periods(
+    connection: TargetConnection,
+    table: TableKey,
+    columns: Mapping[str, TargetColumn],
+    keys: tuple[UniqueKey, ...],
+) -> tuple[UniqueKey, ...]:
+    """Sets ``has_period`` from SHOW CREATE TABLE, which shows it in every version.
+
+    It is only queried if a key ends in two columns of a type that a period can have.
+    """
+    ends = [[columns[name].base_type for name in key.columns[1:][-2:] if name] for key in keys]
+    if not any(len(types) == 2 and set(types) <= _PERIOD_TYPES for types in ends):
+        return keys
+    name = ".".join(f"`{part.replace('`', '``')}`" for part in table)
+    ((_, text),) = connection.query(f"SHOW CREATE TABLE {name}")
+    lines = [line.strip() for line in _text(text).splitlines() if "` WITHOUT OVERLAPS)" in line]
+    return tuple(
+        replace(key, has_period=any(line.startswith(_key_opening(key.name)) for line in lines))
+        for key in keys
+    )
+
+
+def _key_opening(name: str) -> str:
+    escaped = name.replace("`", "``")
+    return "PRIMARY KEY (" if name == "PRIMARY" else f"UNIQUE KEY `{escaped}` ("
+
+
+_PERIOD_TYPES = {"date", "datetime", "timestamp"}
 _COLUMNS = """
 SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, DATA_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, IS_NULLABLE,
        COALESCE(GENERATION_EXPRESSION, '')
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s ORDER BY TABLE_NAME, ORDINAL_POSITION
+"""
+# without CREATE and DROP TABLE, because applications create temporary tables
+_ALTERED = (
+    "SHOW GLOBAL STATUS WHERE Variable_name IN"
+    " ('Com_alter_table', 'Com_create_index', 'Com_drop_index', 'Com_rename_table')"
+)
+_TRIGGERS = """
+SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME FROM information_schema.TRIGGERS
+ORDER BY EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME
 """
 _ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
 _KINDS = (

@@ -1,8 +1,15 @@
-"""Which member of a set is its primary: the one that accepts writes and reads from nobody.
+"""Finds the primary of a set: the member that accepts writes and replicates from no server.
 
-Every member is asked. None, or more than one, is no place to write: Retryable, because a failover takes a moment. A
-member that can't be reached is passed over.
+Every member is queried. No primary, or more than one, is Retryable, because a failover takes a moment.
+
+A member that does not answer may be the new primary, and the writable member that answers may be a deposed primary in
+a network partition. So most members of the set must answer, and none of them may replicate from a member that does not.
+In a set of two both must answer; if one is gone permanently, an operator removes it from the set document.
+
+Not done here: detecting a failover that happens later, while a run writes.
 """
+
+from dataclasses import dataclass
 
 from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
 from millrace.errors import Fatal, MillraceError, Retryable
@@ -11,7 +18,7 @@ from schemas.gtid import Flavour
 
 
 def endpoints(document: SetDocument) -> list[Endpoint]:
-    """All members, with the account of the set; Fatal MR-4106 when the password can't be read."""
+    """All members, with the account of the set; Fatal MR-4106 if the password can't be read."""
     password = resolve_secret(document.account.password)
     tls = TlsChoice(str(document.tls.mode), document.tls.ca_path)
     return [
@@ -20,43 +27,84 @@ def endpoints(document: SetDocument) -> list[Endpoint]:
     ]
 
 
-def primary_member(document: SetDocument) -> Endpoint:
-    """Fatal MR-5002 when a member refuses the account, Retryable MR-5001 or MR-5003 when there is no single primary."""
-    writable: list[Endpoint] = []
-    closed: list[Endpoint] = []
-    away: list[str] = []
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The state of one member; ``sources`` are the servers it replicates from, as host:port."""
+
+    endpoint: Endpoint
+    is_writable: bool
+    sources: tuple[str, ...]
+
+
+def primary_member(document: SetDocument, *, for_writing: bool = True) -> Endpoint:
+    """The primary of a set.
+
+    Fatal MR-5002 if a member refuses the account; Retryable MR-5001, MR-5003, MR-5016 without a certain primary.
+    ``for_writing`` False: the caller only reads, which is harmless on a deposed primary, so the only primary that
+    answers is enough.
+    """
+    answers: list[_Answer] = []
+    away: dict[str, str] = {}
     for endpoint in endpoints(document):
         try:
-            (writable if _is_primary(endpoint) else closed).append(endpoint)
+            answers.append(_ask(endpoint))
         except Fatal:
             raise
         except MillraceError as exc:
-            away.append(f"{endpoint.host}:{endpoint.port}: {exc.message}")
-    if len(writable) == 1:
-        return writable[0]
-    if writable:
-        names = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in writable)
+            away[_name(endpoint)] = exc.message
+    failures = "; ".join(f"{name}: {why}" for name, why in away.items())
+    primaries = [found for found in answers if found.is_writable and not found.sources]
+    if len(primaries) == 1:
+        if for_writing:
+            _check_certain(document, primaries[0], answers, away)
+        return primaries[0].endpoint
+    if primaries:
+        names = ", ".join(_name(found.endpoint) for found in primaries)
         raise Retryable("MR-5003", f"{names} of set {document.name} are all writable")
-    told = "; ".join(away)
-    if closed:
-        raise Retryable("MR-5003", f"no member of set {document.name} is writable", away=told)
-    raise Retryable("MR-5001", f"no member of set {document.name} answers: {told}")
+    if answers:
+        raise Retryable("MR-5003", f"no member of set {document.name} is writable", away=failures)
+    raise Retryable("MR-5001", f"no member of set {document.name} answers: {failures}")
 
 
-def _is_primary(endpoint: Endpoint) -> bool:
+def _check_certain(
+    document: SetDocument, primary: _Answer, answers: list[_Answer], away: dict[str, str]
+) -> None:
+    """Retryable MR-5016 if another member may be the primary; see the module's docstring."""
+    alone = f"{_name(primary.endpoint)} of set {document.name} is writable, but"
+    for found in answers:
+        for source in found.sources:
+            if source in away:
+                what = f"{alone} {_name(found.endpoint)} replicates from {source}, which does not answer"
+                raise Retryable("MR-5016", what)
+    if 2 * len(answers) <= len(document.members):
+        silent = ", ".join(away)
+        what = (
+            f"{alone} only {len(answers)} of {len(document.members)} members answer, not {silent}"
+        )
+        raise Retryable("MR-5016", what)
+
+
+def _name(endpoint: Endpoint) -> str:
+    return f"{endpoint.host}:{endpoint.port}"
+
+
+def _ask(endpoint: Endpoint) -> _Answer:
     session = connect(endpoint)
     try:
-        return session.query("SELECT @@global.read_only") == [(0,)] and not _replicates(session)
+        is_writable = session.query("SELECT @@global.read_only") == [(0,)]
+        return _Answer(endpoint, is_writable, sources_of(session))
     finally:
         session.close()
 
 
-def _replicates(session: TargetConnection) -> bool:
-    """False, too, when the account may not ask."""
-    ask = "SHOW ALL SLAVES STATUS" if session.flavour is Flavour.MARIADB else "SHOW REPLICA STATUS"
+def sources_of(session: TargetConnection) -> tuple[str, ...]:
+    """The servers it replicates from, as host:port; also empty if the account may not query them."""
+    # the same columns in every version; MariaDB's begin with the connection's name
+    host, port = (3, 5) if session.flavour is Flavour.MARIADB else (1, 3)
     try:
-        return bool(session.query(ask))
+        rows = session.query(session.version.replica_status)
+        return tuple(f"{row[host]}:{row[port]}" for row in rows)
     except Fatal as exc:
         if exc.code == "MR-5007":
-            return False
+            return ()
         raise

@@ -1,23 +1,24 @@
-"""What apply has done, kept in the target's database ``millrace`` and written in the target transactions of the rows.
+"""The progress of apply, in the target's database ``millrace``. The target transactions of the rows also write it.
 
-    fence           task: epoch, run          raised at every start; every target transaction of ours reads it FOR
+    fence           task: epoch, run          raised at every start; every target transaction of Millrace reads it FOR
                                               SHARE
-    progress        task: seq, next_offset, gtid_set, flavour, topic, topic_epoch, past_start      the low-water mark
-    applied         task, run, batch, lane, part: first_seq, bitmap     seqs above the mark, one row a lane
+    progress        task: seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start
+                                                                        the low-water mark
+    applied         task, run, batch, lane, part: first_seq, bitmap     seqs above the mark, one row per lane
                                                                         transaction
-    record_schema   task, id: schema_text     schemas that the topic showed before the mark
+    record_schema   task, id: schema_text     schemas that the topic introduced before the mark
     ddl_intent      task, seq: sql_text, state_text, decision           a statement that is being executed
-    conflict        task, seq: …              rows that ``overwrite`` or ``skip`` decided
-    session         task, id: run             sessions that may hold the fence, to be ended by a later run
-    left_out        task, seq: kind, sql_text     statements recorded, not applied
+    conflict        task, seq: …              rows that ``overwrite`` or ``skip`` resolved
+    session         task, id: run             sessions that may hold the fence, for a later run to end
+    left_out        task, seq: kind, sql_text     statements that were recorded but not applied
 
-Crash table: a target transaction is there whole, with its line in ``applied`` or its move of ``progress``, or not at
-all. An answer lost at commit is found out by the next run: raising the fence waits for the transaction (or ends it),
-then reads.
+Crash table: a target transaction commits entirely, with its row in ``applied`` or its move of ``progress``, or not at
+all. If the answer to a commit is lost, the next run finds the outcome: raising the fence waits for the transaction or
+ends it, and only then reads the progress.
 
-Guarantees: after ``raise_fence`` no target transaction of an earlier run commits; after the mark has moved no lane of
-an earlier plan does. The mark only moves forward, from
-where the writer read it. Not done here: deciding what to apply.
+Guarantees: after ``raise_fence`` no target transaction of an earlier run commits. After the mark has moved, no lane of
+an earlier plan commits. The mark moves only forward, from the value that the writer read. Not done here: deciding what
+to apply.
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ _TABLES = (
     "fence (task VARCHAR(190) NOT NULL PRIMARY KEY, epoch BIGINT UNSIGNED NOT NULL, run BIGINT UNSIGNED NOT NULL)",
     "progress (task VARCHAR(190) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, next_offset BIGINT NOT NULL,"
     " gtid_set LONGTEXT NOT NULL, flavour VARCHAR(16) NOT NULL, topic VARCHAR(249) NOT NULL,"
-    " topic_epoch BIGINT NOT NULL, past_start TINYINT NOT NULL)",
+    " topic_epoch BIGINT NOT NULL, past_start TINYINT NOT NULL, topic_id VARCHAR(36) NOT NULL DEFAULT '')",
     "applied (task VARCHAR(190) NOT NULL, run BIGINT UNSIGNED NOT NULL, batch BIGINT NOT NULL, lane INT NOT NULL,"
     " part INT NOT NULL, first_seq BIGINT NOT NULL, bitmap LONGBLOB NOT NULL,"
     " PRIMARY KEY (task, run, batch, lane, part))",
@@ -53,7 +54,7 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who writes: a task's epoch and the run that raised the fence under it."""
+    """The writer: a task, its epoch and the run that raised the fence."""
 
     task: str
     epoch: int
@@ -61,30 +62,38 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """The low-water mark: every seq up to ``seq`` is applied, reading goes on at ``next_offset``.
+class MarkTopic:
+    """A mark's topic: its name, its Kafka id ("": unknown), the epoch of the last control record before the mark."""
 
-    ``gtid_set`` is that of the last ``resolved`` record passed; ``past_start``: no row is covered by the start any
-    more. ``seq`` is -1 while nothing shows that the topic reaches back to a start at a GTID set.
+    name: str = ""
+    id: str = ""
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The low-water mark: every seq up to ``seq`` is applied, the next record to read is at ``next_offset``.
+
+    ``gtid_set`` is from the last ``resolved`` record before the mark. ``past_start``: the task's start covers none of
+    the following rows. ``seq`` is -1 while it is not proven that the topic reaches back to a start at a GTID set.
     """
 
     seq: int
     next_offset: int
     gtid_set: str = ""
     flavour: str = ""
-    topic: str = ""
-    topic_epoch: int = 0
+    topic: MarkTopic = MarkTopic()
     past_start: bool = True
 
     @property
     def is_unproven(self) -> bool:
-        """Whether no record but those that the start covers may be passed."""
+        """Whether the mark may pass only records that the start covers."""
         return self.seq < 0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """All that a start reads."""
+class SavedProgress:
+    """The progress that a starting task reads."""
 
     mark: Mark | None
     applied: Ints
@@ -92,12 +101,29 @@ class Standing:
 
 
 def create_tables(connection: TargetConnection) -> None:
-    """Make the database and its tables where they are missing."""
+    """Create the database and its tables if they are missing."""
     connection.query(
         f"CREATE DATABASE IF NOT EXISTS {DATABASE} DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     )
     for table in _TABLES:
         connection.query(f"CREATE TABLE IF NOT EXISTS {DATABASE}.{table} ENGINE=InnoDB")
+    connection.commit()
+
+
+def add_missing_columns(connection: TargetConnection) -> None:
+    """Upgrade tables of an earlier version. ``topic_id`` is set when the mark moves next.
+
+    Call it after the fence is raised: ALTER TABLE waits for open target transactions of earlier runs.
+    """
+    if connection.query(f"SHOW COLUMNS FROM {DATABASE}.progress LIKE 'topic_id'"):
+        return
+    try:
+        connection.query(
+            f"ALTER TABLE {DATABASE}.progress ADD COLUMN topic_id VARCHAR(36) NOT NULL DEFAULT ''"
+        )
+    except Fatal:  # another starting task added it at the same time
+        if not connection.query(f"SHOW COLUMNS FROM {DATABASE}.progress LIKE 'topic_id'"):
+            raise
     connection.commit()
 
 
@@ -113,9 +139,9 @@ def check_fence(connection: TargetConnection, owner: Owner) -> None:
 
 
 def check_mark(connection: TargetConnection, task: str, mark: Mark) -> None:
-    """The mark is where a plan saw it, and stays there until this target transaction ends; Retryable MR-5021.
+    """Check that the mark is still where the plan read it, and keep it there for this transaction; Retryable MR-5021.
 
-    For lanes: an execution that comes late, in the same run, would find its bitmap removed by the move.
+    For lanes: the move of the mark removes their bitmaps, so a late execution in the same run would not find its own.
     """
     rows = connection.query(
         f"SELECT seq, next_offset FROM {DATABASE}.progress WHERE task = %s {_share(connection)}",
@@ -131,22 +157,22 @@ def _share(connection: TargetConnection) -> str:
 
 
 def _moved(task: str, mark: Mark) -> MillraceError:
-    return Retryable("MR-5021", f"the mark of {task} is not at seq {mark.seq} any more", task=task)
+    return Retryable("MR-5021", f"the mark of {task} is no longer at seq {mark.seq}", task=task)
 
 
 def _fenced(owner: Owner, rows: list[Row]) -> MillraceError:
-    found = f"epoch {rows[0][0]}, run {rows[0][1]}" if rows else "nothing"
+    found = f"epoch {rows[0][0]}, run {rows[0][1]}" if rows else "no row"
     return Fenced(
         "MR-5020",
-        f"the fence of {owner.task} holds {found}, ours is epoch {owner.epoch}, run {owner.run}",
+        f"the fence of {owner.task} has {found}, ours is epoch {owner.epoch}, run {owner.run}",
         task=owner.task,
     )
 
 
-def read_standing(connection: TargetConnection, task: str) -> Standing:
-    """Mark, applied seqs above it, and schemas of a task."""
+def read_saved_progress(connection: TargetConnection, task: str) -> SavedProgress:
+    """The mark of a task, the applied seqs above it, and its schemas."""
     marks = connection.query(
-        "SELECT seq, next_offset, gtid_set, flavour, topic, topic_epoch, past_start"
+        "SELECT seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start"
         f" FROM {DATABASE}.progress WHERE task = %s",
         (task,),
     )
@@ -157,11 +183,11 @@ def read_standing(connection: TargetConnection, task: str) -> Standing:
     book = read_schemas(connection, task)
     connection.commit()
     applied = from_bitmaps((_int(first), _bytes(bits)) for first, bits in bitmaps)
-    return Standing(_mark(marks[0]) if marks else None, applied, book)
+    return SavedProgress(_mark(marks[0]) if marks else None, applied, book)
 
 
 def read_schemas(connection: TargetConnection, task: str) -> Book:
-    """Schemas that the topic has shown the task. The transaction under way goes on."""
+    """The schemas that the topic has introduced to the task. The current transaction stays open."""
     schemas = connection.query(
         f"SELECT id, schema_text FROM {DATABASE}.record_schema WHERE task = %s",
         (task,),
@@ -170,14 +196,13 @@ def read_schemas(connection: TargetConnection, task: str) -> Book:
 
 
 def _mark(row: Row) -> Mark:
-    seq, next_offset, gtid_set, flavour, topic, topic_epoch, past_start = row
+    seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start = row
     return Mark(
         _int(seq),
         _int(next_offset),
         str(gtid_set),
         str(flavour),
-        str(topic),
-        _int(topic_epoch),
+        MarkTopic(str(topic), str(topic_id), _int(topic_epoch)),
         past_start == 1,
     )
 
@@ -193,10 +218,11 @@ def _bytes(value: object) -> bytes:
 
 
 def insert_mark(connection: TargetConnection, task: str, mark: Mark) -> None:
-    """The first mark of a task; there is none yet."""
+    """Insert the first mark of a task."""
     connection.query(
-        f"INSERT INTO {DATABASE}.progress (task, seq, next_offset, gtid_set, flavour, topic, topic_epoch, past_start)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+        f"INSERT INTO {DATABASE}.progress"
+        " (task, seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
         (task, *_mark_values(mark)),
     )
 
@@ -207,14 +233,15 @@ def _mark_values(mark: Mark) -> tuple[object, ...]:
         mark.next_offset,
         mark.gtid_set,
         mark.flavour,
-        mark.topic,
-        mark.topic_epoch,
+        mark.topic.name,
+        mark.topic.id,
+        mark.topic.epoch,
         int(mark.past_start),
     )
 
 
 def move_mark(connection: TargetConnection, task: str, *, before: Mark, after: Mark) -> None:
-    """Move the mark from exactly where it was read; Retryable MR-5021 if it is elsewhere. Not committed here."""
+    """Move the mark from the position that was read; Retryable MR-5021 if it is elsewhere. Does not commit."""
     moved = connection.run(_move_sql(connection, task, before, after))
     if moved != 1:
         connection.rollback()
@@ -222,22 +249,22 @@ def move_mark(connection: TargetConnection, task: str, *, before: Mark, after: M
 
 
 def _move_sql(connection: TargetConnection, task: str, before: Mark, after: Mark) -> bytes:
-    return connection.written(
+    return connection.with_arguments(
         f"UPDATE {DATABASE}.progress SET seq = %s, next_offset = %s, gtid_set = %s, flavour = %s, topic = %s,"
-        " topic_epoch = %s, past_start = %s WHERE task = %s AND seq = %s AND next_offset = %s",
+        " topic_id = %s, topic_epoch = %s, past_start = %s WHERE task = %s AND seq = %s AND next_offset = %s",
         (*_mark_values(after), task, before.seq, before.next_offset),
     )
 
 
-def forget_applied(connection: TargetConnection, task: str, *, run: int | None) -> None:
-    """Compaction: the mark stands above every bitmap (of this run alone; None: of all). Not committed here."""
+def delete_applied(connection: TargetConnection, task: str, *, run: int | None) -> None:
+    """Delete the bitmaps of this run (None: of all runs), once the mark is above them. Does not commit."""
     own = "" if run is None else " AND run = %s"
     arguments = (task,) if run is None else (task, run)
     connection.query(f"DELETE FROM {DATABASE}.applied WHERE task = %s{own}", arguments)
 
 
-def keep_schemas(connection: TargetConnection, task: str, texts: dict[int, str]) -> None:
-    """Schemas that the topic showed, for a start behind them. Not committed here."""
+def save_schemas(connection: TargetConnection, task: str, texts: dict[int, str]) -> None:
+    """Save schemas that the topic introduced, for a start after them. Does not commit."""
     for number, text in texts.items():
         connection.query(
             f"REPLACE INTO {DATABASE}.record_schema (task, id, schema_text) VALUES (%s, %s, %s)",
@@ -245,21 +272,26 @@ def keep_schemas(connection: TargetConnection, task: str, texts: dict[int, str])
         )
 
 
-def forget_task(connection: TargetConnection, task: str) -> None:
-    """Everything but the fence: the task begins anew. For operators and tests."""
+def delete_progress(connection: TargetConnection, task: str) -> None:
+    """Delete everything except the fence, so that the task starts again from its document. For operators and tests."""
     for table in ("progress", "applied", "record_schema", "ddl_intent", "conflict", "left_out"):
         connection.query(f"DELETE FROM {DATABASE}.{table} WHERE task = %s", (task,))
     connection.commit()
 
 
 def decide_intent(connection: TargetConnection, task: str, *, seq: int, decision: str) -> None:
-    """An operator's decision about a statement that waits; Fatal MR-5043 when none of this seq does."""
+    """Store an operator's decision about a waiting statement; Fatal MR-5043 if none with this seq waits."""
     decided = connection.run(
-        connection.written(
+        connection.with_arguments(
             f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
             (decision, task, seq),
         )
     )
     connection.commit()
     if decided != 1:
-        raise Fatal("MR-5043", f"no statement of {task} with seq {seq} waits", task=task, seq=seq)
+        raise Fatal(
+            "MR-5043",
+            f"no statement of {task} with seq {seq} waits for a decision",
+            task=task,
+            seq=seq,
+        )

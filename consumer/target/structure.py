@@ -1,8 +1,8 @@
-"""The state of what a statement names, to tell later whether it was executed: SHOW CREATE and InnoDB's table ids.
+"""The state of the tables and databases that a DDL statement names, to detect later whether it was executed.
 
-A table's state is its definition without AUTO_INCREMENT, and the ids of the table and its partitions: an id changes
-when a table is truncated, rebuilt or exchanged, and moves along when it is renamed. What is not there has the state
-"".
+A table's state is its definition from SHOW CREATE, without AUTO_INCREMENT, and InnoDB's ids of the table and its
+partitions. An id changes when the table is truncated, rebuilt or exchanged, and stays the same when it is renamed. A
+missing table or database has the state "".
 """
 
 import re
@@ -10,15 +10,15 @@ import re
 from consumer.target.connection import TargetConnection
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
-from schemas.statement import Statement
+from schemas.sql.statement import Statement
 
 _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
 _NO_SUCH_DATABASE = 1049
-NO_IDS = "ids unknown"  # of a name that is not ASCII: its file name has an alphabet of its own
+NO_IDS = "ids unknown"  # for a name that is not ASCII, whose file name has another encoding
 
 
 def read_state(connection: TargetConnection, statement: Statement) -> dict[str, str]:
-    """Of each table and database that the statement changes, by name."""
+    """The state of each table and database that the statement changes, by name."""
     found = {}
     for name in statement.tables:
         found[f"{name.database}.{name.table}"] = _table_state(connection, name.database, name.table)

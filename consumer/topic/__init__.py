@@ -1,7 +1,7 @@
-"""Reading a set topic as a subscriber does: decoded rows, and the proof that none is missing, repeated or out of order.
+"""Reads a set topic as a subscriber: decodes rows and checks that none is missing, repeated or out of order.
 
-kafka    records by offset, read_committed: the one module of consumer that knows confluent_kafka
-verify   the guarantees of a set topic, checked record by record
-decode   records explained by the schemas in the topic itself
+kafka    records by offset, read_committed; the only module of consumer that uses confluent_kafka
+verify   checks the guarantees of a set topic record by record
+decode   finds the schemas of a topic's records
 show     a record as a line of text or as JSON
 """

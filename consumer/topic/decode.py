@@ -1,26 +1,26 @@
-"""Records of a topic, explained by the schemas in the topic itself.
+"""Finds the schemas of a topic's records in the topic itself.
 
-A reader that begins in the middle of a topic meets schemas that were introduced before. What an id meant there its last
-explanation in front of that place says: the topic is read backwards to it, not far, since what is in use is explained
-again and again (of what is read only the kind, in byte 5, is looked at). A registry may have given the id to another
-schema since, so it is asked last, of what retention has taken from the topic. A schema id that nobody explains is Fatal
-MR-6009.
+A reader that starts in the middle of a topic needs schemas that were introduced before its start. The last schema
+record of an id before the start counts. The look-up reads the topic backwards to that record. This is not far, because
+schemas in use are introduced again and again. It is cheap, because only the kind in byte 5 of each value is read. If
+retention has removed the record, the look-up searches from the start on. The registry comes last, because it may have
+given the id to another schema since. A schema id that is in none of these places raises Fatal MR-6009.
 """
 
 from collections.abc import Callable, Iterator
 
 from consumer.topic.kafka import TopicReader
 from millrace.errors import Fatal
-from schemas.control import RecordKind, SchemaRecord
-from schemas.framing import peek_kind
-from schemas.record import LookUp, decode_control
+from schemas.record.control import RecordKind, SchemaRecord
+from schemas.record.framing import peek_kind
+from schemas.record.record import LookUp, decode_control
 
 _COUNTED = (RecordKind.ROW, RecordKind.DDL)
 _WINDOW_OFFSETS_MIN = 64
 
 
 class TopicLookUp:
-    """A ``SchemaBook``'s look-up for a reader that begins at offset ``at``; ``reader`` makes a reader of its own."""
+    """The look-up of a ``SchemaBook`` for a reader that starts at offset ``at``; ``reader`` creates a second reader."""
 
     def __init__(
         self, reader: Callable[[], TopicReader], at: int, *, registry: LookUp | None = None
@@ -29,7 +29,7 @@ class TopicLookUp:
         self._at = self._read_from = at
         self._window = _WINDOW_OFFSETS_MIN
         self._registry = registry
-        self._texts: dict[int, str] = {}  # as explained last in front of ``at``
+        self._texts: dict[int, str] = {}  # from the last schema records before ``at``
 
     def __call__(self, schema_id: int) -> str:
         """The text of a schema; Fatal MR-6009."""
@@ -37,7 +37,7 @@ class TopicLookUp:
             return self._texts[schema_id]
         reader = self._reader()
         try:
-            found = self._before(reader, schema_id) or self._behind(reader, schema_id)
+            found = self._find_before(reader, schema_id) or self._find_after(reader, schema_id)
         finally:
             reader.close()
         if found is None and self._registry is not None:
@@ -45,27 +45,27 @@ class TopicLookUp:
         if found is None:
             raise Fatal(
                 "MR-6009",
-                f"schema id {schema_id} is introduced nowhere in the topic",
+                f"schema id {schema_id} is not in the topic",
                 schema_id=schema_id,
             )
         return found
 
-    def _before(self, reader: TopicReader, schema_id: int) -> str | None:
+    def _find_before(self, reader: TopicReader, schema_id: int) -> str | None:
         low = reader.ends().low
         while schema_id not in self._texts and self._read_from > low:
             start = max(low, self._read_from - self._window)
-            self._texts = dict(_explained(reader, start, self._read_from)) | self._texts
+            self._texts = dict(_introduced(reader, start, self._read_from)) | self._texts
             self._read_from = start
             self._window *= 4
         return self._texts.get(schema_id)
 
-    def _behind(self, reader: TopicReader, schema_id: int) -> str | None:
-        """Retention took it from what stands before: it is explained again."""
-        explained = _explained(reader, self._at, reader.ends().stable)
-        return next((text for id_, text in explained if id_ == schema_id), None)
+    def _find_after(self, reader: TopicReader, schema_id: int) -> str | None:
+        """Retention removed the schema record before ``at``, so a later one introduces the schema again."""
+        introduced = _introduced(reader, self._at, reader.ends().stable)
+        return next((text for id_, text in introduced if id_ == schema_id), None)
 
 
-def _explained(reader: TopicReader, start: int, stop: int) -> Iterator[tuple[int, str]]:
+def _introduced(reader: TopicReader, start: int, stop: int) -> Iterator[tuple[int, str]]:
     for chunk in reader.chunks(start, stop):
         for found in chunk:
             if peek_kind(found.value) is not RecordKind.SCHEMA:
@@ -78,7 +78,7 @@ def _explained(reader: TopicReader, start: int, stop: int) -> Iterator[tuple[int
 
 
 def offset_of_last(reader: TopicReader, count: int) -> int:
-    """Where the last ``count`` rows and DDL records begin; the first kept offset if there are fewer."""
+    """The offset of the first of the last ``count`` rows and DDL records; the first kept offset if there are fewer."""
     ends = reader.ends()
     if count == 0:
         return ends.stable

@@ -1,30 +1,36 @@
-"""Records of a set topic by offset, read_committed; confluent_kafka is known to this module alone.
+"""Reads records of a set topic by offset, read_committed. The only module of consumer that uses confluent_kafka.
 
-No consumer group is joined and no offset committed: a reader leaves no trace. Errors are MR-3501, Retryable where the
-broker is away and Fatal where the topic or the right to read it is missing.
+A reader joins no consumer group and commits no offset, so it leaves no trace. Errors are MR-3501: Retryable if the
+broker is unavailable, Fatal if the topic or the permission to read it is missing.
 """
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 
 from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.kafka import Settings, ask_kafka, driver_log
 
 T = TypeVar("T")
-Settings: TypeAlias = dict[str, str | int | float]
 
 PARTITION = 0
 ASK_TIMEOUT_S = 10.0
-SILENCE_S = 30.0  # a read of offsets that exist: a broker that restarts takes 5 to 10 s
+IDENTITY_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 30.0  # for offsets that exist; a broker restart takes 5 to 10 s
 _CHUNK_RECORDS = 5000  # 1 MB of 200 B records at a time
 _FOLLOW_WAIT_S = 0.5
 
 _READER_SETTINGS: Settings = {
-    "group.id": "millrace-topic",  # the client wants one; no group is joined
+    "group.id": "millrace-topic",  # required by the client; no group is joined
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -35,11 +41,14 @@ _READER_SETTINGS: Settings = {
     "queued.max.messages.kbytes": 32 * 1024,
     "receive.message.max.bytes": 1024 * 1024 * 1024,
 }
-_SILENT = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"}
-_NO_ANSWER = (
-    "Check that a broker answers at the address of --kafka, or of the task's document, from here."
+_UNREACHABLE = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"}
+_UNREACHABLE_FIX = (
+    "Check that a broker answers at the address in --kafka or in the task's document."
+    " This machine must be able to reach it."
 )
-_MISSING = {
+NO_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")  # as ``answer`` in the context of an MR-3501
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes
+_FATAL = {
     "UNKNOWN_TOPIC_OR_PART",
     "_UNKNOWN_TOPIC",
     "_UNKNOWN_PARTITION",
@@ -51,10 +60,6 @@ _MISSING = {
     "_AUTO_OFFSET_RESET",
     "OFFSET_OUT_OF_RANGE",
 }
-
-_driver_log = logging.getLogger("librdkafka")
-_driver_log.addHandler(logging.NullHandler())
-_driver_log.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +74,14 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopicEnds:
-    """First kept offset, and the end of what read_committed may see."""
+    """The first kept offset, and the end of the records that read_committed can see."""
 
     low: int
     stable: int
 
 
 class TopicReader:
-    """Reads partition 0 of one topic; ``client`` holds further librdkafka settings (security)."""
+    """Reads partition 0 of one topic; ``client`` holds more librdkafka settings (security)."""
 
     def __init__(
         self, bootstrap: str, topic: str, *, client: Mapping[str, str] | None = None
@@ -87,43 +92,46 @@ class TopicReader:
             "bootstrap.servers": bootstrap,
             **_READER_SETTINGS,
         }
-        self._consumer = _asking(
-            "making a consumer", lambda: Consumer(settings, logger=_driver_log)
+        self._consumer = kafka_call(
+            "creating a consumer", lambda: Consumer(settings, logger=driver_log)
         )
 
     def ends(self) -> TopicEnds:
-        """Both ends, asked of the broker; Fatal MR-3501 when there is no such topic."""
-        metadata = _asking(
-            "asking for the topic", lambda: self._consumer.list_topics(self._topic, ASK_TIMEOUT_S)
+        """Both ends, from the broker; Fatal MR-3501 if the topic does not exist."""
+        metadata = kafka_call(
+            "reading the topic's metadata",
+            lambda: self._consumer.list_topics(self._topic, ASK_TIMEOUT_S),
         )
         if (error := metadata.topics[self._topic].error) is not None:
             raise _error(error.name(), f"topic {self._topic}: {error.str()}")
         partition = TopicPartition(self._topic, PARTITION)
-        found = _asking(
-            "asking for the ends",
+        found = kafka_call(
+            "reading the partition's ends",
             lambda: self._consumer.get_watermark_offsets(partition, ASK_TIMEOUT_S),
         )
         if found is None:
-            raise Retryable("MR-3501", "the broker did not say where the partition ends")
+            raise Retryable("MR-3501", "the broker did not report the partition's ends")
         return TopicEnds(*found)
 
     def chunks(self, start: int, stop: int) -> Iterator[list[TopicRecord]]:
-        """The committed records with start <= offset < stop, in order, some thousands at a time."""
+        """The committed records with start <= offset < stop, in order, in chunks of up to 5001."""
         position = start
         if start < stop:
             self._assign(start)
-        heard_s = time.monotonic()
+        last_read_s = time.monotonic()
         while position < stop:
             chunk, position_seen = self._poll(_FOLLOW_WAIT_S)
             if chunk or position_seen > position:
-                heard_s = time.monotonic()
+                last_read_s = time.monotonic()
                 position = max(position, position_seen)
                 yield [record for record in chunk if record.offset < stop]
-            elif time.monotonic() - heard_s > SILENCE_S:
-                raise Retryable("MR-3501", f"offset {position} was not read in {SILENCE_S:g} s")
+            elif time.monotonic() - last_read_s > READ_TIMEOUT_S:
+                raise Retryable(
+                    "MR-3501", f"offset {position} was not read within {READ_TIMEOUT_S:g} s"
+                )
 
     def follow(self, start: int, stop_asked: Callable[[], bool]) -> Iterator[list[TopicRecord]]:
-        """Committed records from ``start`` on as they come, until ``stop_asked``; chunks may be empty."""
+        """Committed records from ``start`` on as they arrive, until ``stop_asked``; chunks may be empty."""
         self._assign(start)
         while not stop_asked():
             yield self._poll(_FOLLOW_WAIT_S)[0]
@@ -134,15 +142,15 @@ class TopicReader:
 
     def _assign(self, offset: int) -> None:
         assignment = [TopicPartition(self._topic, PARTITION, offset)]
-        _asking("assigning the partition", lambda: self._consumer.assign(assignment))
+        kafka_call("assigning the partition", lambda: self._consumer.assign(assignment))
 
     def _poll(self, wait_s: float) -> tuple[list[TopicRecord], int]:
-        """What is there, and the offset behind all that was seen (markers too); -1 if nothing was."""
+        """The records that are available, and the offset after the last one or marker; -1 if there was none."""
         records: list[TopicRecord] = []
         seen = -1
-        messages = _asking("reading", lambda: self._consumer.consume(1, wait_s))
+        messages = kafka_call("reading", lambda: self._consumer.consume(1, wait_s))
         if messages:
-            messages += _asking("reading", lambda: self._consumer.consume(_CHUNK_RECORDS, 0.0))
+            messages += kafka_call("reading", lambda: self._consumer.consume(_CHUNK_RECORDS, 0.0))
         for message in messages:
             error = message.error()
             offset = message.offset() or 0
@@ -160,10 +168,30 @@ class TopicReader:
         return records, seen
 
 
-def first_offset(bootstrap: str, topic: str, wanted: int) -> int:
-    """Where reading begins that should begin at ``wanted``: later if retention removed what stood there.
+class TopicIdentity:
+    """Reads the id of the topic that has a name now. A topic that is deleted and created again has another id."""
 
-    What that was, ``seq`` tells. Fatal MR-5030 where the topic ends in front of ``wanted``: it is another one.
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        settings: Settings = {"bootstrap.servers": bootstrap}
+        self._admin = kafka_call(
+            "creating a client", lambda: AdminClient(settings, logger=driver_log)
+        )
+
+    def ask(self) -> str:
+        """Kafka's topic id as its tools print it; "" if the broker has no topic ids (before 2.8). MR-3501."""
+        names = TopicCollection([self._topic])
+        asked = self._admin.describe_topics(names, request_timeout=IDENTITY_TIMEOUT_S)
+        found = kafka_call(f"reading the id of topic {self._topic}", asked[self._topic].result)
+        topic_id = str(found.topic_id).replace("+", "-").replace("/", "_")
+        return "" if topic_id == _NO_ID else topic_id
+
+
+def first_offset(bootstrap: str, topic: str, wanted: int) -> int:
+    """The offset at which to start: ``wanted``, or the first kept offset if retention removed the records there.
+
+    The ``seq`` of the next record shows whether a removed record was needed. Fatal MR-5035 if the topic ends before
+    ``wanted``.
     """
     reader = TopicReader(bootstrap, topic)
     try:
@@ -172,21 +200,19 @@ def first_offset(bootstrap: str, topic: str, wanted: int) -> int:
         reader.close()
     if ends.stable < wanted:
         raise Fatal(
-            "MR-5030", f"topic {topic} ends at {ends.stable}, the task has read to {wanted}"
+            "MR-5035", f"topic {topic} ends at {ends.stable}, but the task has read to {wanted}"
         )
     return max(wanted, ends.low)
 
 
-def _asking(doing: str, ask: Callable[[], T]) -> T:
-    try:
-        return ask()
-    except KafkaException as failure:
-        reported = failure.args[0]
-        raise _error(reported.name(), f"{doing}: {reported.str()}") from failure
+def kafka_call(doing: str, ask: Callable[[], T]) -> T:
+    """The result of ``ask``; an error of the driver, or silence, is raised as MR-3501."""
+    return ask_kafka(ask, explain=lambda name, detail: _error(name, f"{doing}: {detail}"))
 
 
 def _error(name: str, detail: str) -> MillraceError:
-    told = f"Kafka answered {name}: {detail}"
-    if name in _MISSING:
-        return Fatal("MR-3501", told)
-    return Retryable("MR-3501", told, fix=_NO_ANSWER if name in _SILENT else "")
+    message = f"Kafka answered {name}: {detail}"
+    if name in _FATAL:
+        return Fatal("MR-3501", message, answer=name)
+    fix = _UNREACHABLE_FIX if name in _UNREACHABLE else ""
+    return Retryable("MR-3501", message, fix=fix, answer=name)

@@ -1,10 +1,10 @@
 """A record as a line of text for people, or as one JSON object for programs.
 
     17 u shop.orders id=5 gtid=0-1-23#2 seq=9  state: new → paid
-    offset, op, table, key columns, GTID and row number in it, seq; then what an update changed, or the row
+    offset, op, table, key columns, GTID and row number in it, seq; then the changes of an update, or the row
 
-JSON is the record as it stands on the wire, with three values that JSON lacks: DECIMAL and 64-bit unsigned as text
-(digits kept), bytes as ``{"base64": "…"}``, a float that is no number as text.
+JSON has the fields of the record on the wire. Values that JSON cannot represent are converted: DECIMAL and 64-bit
+unsigned to text (all digits), bytes to ``{"base64": "…"}``, a NaN or infinite float to text.
 """
 
 import base64
@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from decimal import Decimal
 
-from schemas.control import (
+from schemas.record.control import (
     DdlRecord,
     FenceRecord,
     RecordSource,
@@ -20,14 +20,14 @@ from schemas.control import (
     ResolvedRecord,
     SchemaRecord,
 )
-from schemas.control_plain import source_to_plain, to_plain, transaction_to_plain
-from schemas.record import Image, Record, RowRecord
+from schemas.record.control_fields import source_to_plain, to_plain, transaction_to_plain
+from schemas.record.record import Image, Record, RowRecord
 
 _SHOWN_CHARACTERS_MAX = 60
 
 
 def line(offset: int, record: Record) -> str:
-    """One line of printable text: what would move a terminal's cursor, colour it or end the line is escaped."""
+    """One line of printable text; line ends and terminal control characters are escaped."""
     shown = f"{offset} {_text(record)}".replace("\n", " ")
     return shown if shown.isprintable() else "".join(map(_printable, shown))
 
@@ -91,7 +91,7 @@ def _shown(value: object) -> str:
 
 
 def as_json(offset: int, timestamp_ms: int, record: Record) -> dict[str, object]:
-    """What ``json.dumps`` takes; nothing of the record is lost."""
+    """The complete record as values for ``json.dumps``."""
     head: dict[str, object] = {"offset": offset, "timestamp_ms": timestamp_ms}
     if not isinstance(record, RowRecord):
         return head | _plain_fields(to_plain(record))

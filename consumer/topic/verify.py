@@ -1,17 +1,17 @@
-"""The guarantees of a set topic, checked record by record: a subscriber's own proof.
+"""Checks the guarantees of a set topic record by record, from a subscriber's view.
 
-    check              what holds for every committed record in offset order
+    check              holds for every committed record in offset order
     seq                rows and DDL are numbered without gap or repetition; control records repeat the last number
-    whole              a source transaction's records are contiguous, their total_order rises, exactly one is the last
-    once               no source transaction comes twice
-    owner              epochs never go down: no record of an older owner stands behind a newer one's fence
-    resolved           GTID sets only grow, hold every finished source transaction and none under way
+    whole              a source transaction's records are contiguous, total_order increases, exactly one is the last
+    once               no source transaction is delivered twice
+    owner              epochs never decrease: no record of an older owner follows a newer owner's fence
+    resolved           GTID sets only grow; they contain each finished source transaction and no unfinished one
     schema             a schema is introduced in its run before a record is framed with it
-    one stream         set and flavour never change; nothing but records of Millrace
+    one stream         set and flavour never change; every record is one of Millrace
     tail               the last record is a resolved or fence
 
-A run begins with the schema record that describes schema records themselves. In a topic whose beginning has been
-removed, checks that need what stood there begin with the first record that allows them.
+A run begins with the schema record that describes schema records. If the beginning of the topic has been removed, a
+check that needs it starts at the first record at which it is possible.
 
 Not done here: decoding images; comparing with the source. Offsets are never compared: aborted records and markers
 have offsets too.
@@ -22,18 +22,18 @@ from enum import StrEnum
 from functools import lru_cache
 
 from millrace.errors import MillraceError
-from schemas.control import DdlRecord, FenceRecord, RecordKind, ResolvedRecord, SchemaRecord
-from schemas.framing import HEADER_BYTES, peek_kind, unframe
 from schemas.gtid import AnyGtid, Flavour, GtidPosition, parse_gtid
 from schemas.progress import Progress
-from schemas.record import decode_control
-from schemas.suffix import read_suffix
+from schemas.record.control import DdlRecord, FenceRecord, RecordKind, ResolvedRecord, SchemaRecord
+from schemas.record.framing import HEADER_BYTES, peek_kind, unframe
+from schemas.record.record import decode_control
+from schemas.record.row_end import read_row_end
 
 VIOLATIONS_KEPT_MAX = 100  # the rest is counted
 
 
 class Check(StrEnum):
-    """What a violation violates; see the table above."""
+    """The violated guarantee; the module's docstring describes each."""
 
     SEQ = "seq"
     WHOLE = "whole"
@@ -47,7 +47,7 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One disagreement, at the record that shows it."""
+    """A violated guarantee, at the record that shows it."""
 
     offset: int
     check: Check
@@ -56,7 +56,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Counts:
-    """What was seen."""
+    """Numbers of records by kind, and of source transactions."""
 
     records: int = 0
     rows: int = 0
@@ -69,7 +69,10 @@ class Counts:
 
 @dataclass(slots=True)
 class Summary:
-    """The verdict so far; it is whole when ``violation_count`` is 0."""
+    """The result so far. The topic keeps its guarantees if ``violation_count`` is 0.
+
+    A mark is a resolved or fence record.
+    """
 
     counts: Counts = field(default_factory=Counts)
     first_seq: int | None = None
@@ -81,22 +84,25 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _Place:
     gtid: str
     total_order: int
 
 
 class TopicVerifier:
-    """Feed it every committed record in order; ``summary`` is the verdict. Memory does not grow with the topic."""
+    """Checks every committed record, fed in order; ``summary`` is the result. Memory does not grow with the topic."""
 
-    def __init__(self, *, from_beginning: bool) -> None:
-        """``from_beginning``: the first record fed is the first that was ever committed to the topic."""
+    def __init__(self, *, from_beginning: bool, seq: int | None = None) -> None:
+        """``from_beginning``: the first record fed is the first one that was committed to the topic.
+
+        ``seq`` is the number of the last row or DDL record before it, if known.
+        """
         self.summary = Summary()
         self._counts = self.summary.counts
         self._is_complete = from_beginning
-        self._seq: int | None = None
-        self._open: _Open | None = None
-        self._finished: dict[str, None] = {}  # GTIDs since the last mark
+        self._seq = seq
+        self._open: _Place | None = None
+        self._finished: dict[str, None] = {}  # GTIDs since the last resolved or fence
         self._known: dict[int, None] | None = {} if from_beginning else None  # ids of this run
         self._mark: ResolvedRecord | FenceRecord | None = None
         self._last_kind: RecordKind | None = None
@@ -104,7 +110,7 @@ class TopicVerifier:
         self._id_bytes = 0  # of the last GTID
 
     def feed(self, offset: int, key: bytes | None, value: bytes) -> None:
-        """The next committed record."""
+        """Check the next committed record."""
         self._offset = offset
         self._counts.records += 1
         try:
@@ -118,7 +124,7 @@ class TopicVerifier:
             self._violated(Check.STREAM, f"{unreadable.code} {unreadable.message}")
 
     def finish(self) -> Summary:
-        """After the last record."""
+        """Check the end of the topic; call it after the last record."""
         if self._last_kind is None:
             self._violated(Check.TAIL, "the topic holds no record")
         elif self._last_kind not in (RecordKind.RESOLVED, RecordKind.FENCE):
@@ -132,12 +138,12 @@ class TopicVerifier:
 
     def _feed_row(self, key: bytes | None, value: bytes) -> None:
         self._counts.rows += 1
-        row = read_suffix(value, likely_id_bytes=self._id_bytes)
+        row = read_row_end(value, likely_id_bytes=self._id_bytes)
         self._id_bytes = len(row.gtid)
         self._check_known(value)
         if key is not None:
             self._check_known(key)
-        self._step(row.seq, _Open(row.gtid, row.total_order), is_last=row.last)
+        self._step(row.seq, _Place(row.gtid, row.total_order), is_last=row.last)
 
     def _feed_control(self, value: bytes) -> None:
         record = decode_control(value)
@@ -147,7 +153,7 @@ class TopicVerifier:
             case DdlRecord(source, _, _, transaction):
                 self._counts.ddl += 1
                 self._check_known(value)
-                place = _Open(transaction.gtid, transaction.total_order)
+                place = _Place(transaction.gtid, transaction.total_order)
                 self._step(source.seq, place, is_last=transaction.is_last)
             case ResolvedRecord():
                 self._counts.resolved += 1
@@ -162,7 +168,7 @@ class TopicVerifier:
         schema_id = int.from_bytes(framed[1:HEADER_BYTES], "big")
         if self._known is not None and schema_id not in self._known:
             self._violated(Check.SCHEMA, f"schema {schema_id} was not introduced in this run")
-            self._known[schema_id] = None  # say it once a run
+            self._known[schema_id] = None  # report it once per run
 
     def _introduce(self, record: SchemaRecord, framed_with: int) -> None:
         self._counts.schemas += 1
@@ -174,12 +180,12 @@ class TopicVerifier:
                 self._known[record.key.id] = None
         self._check_repeated(record.seq, "schema record")
 
-    def _step(self, seq: int, at: _Open, *, is_last: bool) -> None:
-        """A row or DDL record: one more seq, one more step of a source transaction."""
+    def _step(self, seq: int, at: _Place, *, is_last: bool) -> None:
+        """Check a row or DDL record: the next seq, and the next record of a source transaction."""
         if self._seq is not None and seq != self._seq + 1:
-            self._violated(Check.SEQ, f"seq {seq} stands behind seq {self._seq}")
+            self._violated(Check.SEQ, f"seq {seq} follows seq {self._seq}")
         if self._seq is None and self._is_complete:
-            self._violated(Check.SEQ, f"seq {seq} stands before any fence")
+            self._violated(Check.SEQ, f"seq {seq} comes before any fence")
         if self.summary.first_seq is None:
             self.summary.first_seq = seq
         self._seq = self.summary.last_seq = seq
@@ -190,19 +196,19 @@ class TopicVerifier:
             self._finished[at.gtid] = None
             self._open = None
 
-    def _check_whole(self, at: _Open) -> None:
+    def _check_whole(self, at: _Place) -> None:
         before = self._open
         if before is not None and before.gtid != at.gtid:
             self._violated(Check.WHOLE, f"{at.gtid} begins while {before.gtid} has no last record")
         elif before is not None and at.total_order <= before.total_order:
             self._violated(
-                Check.WHOLE, f"row {at.total_order} of {at.gtid} behind row {before.total_order}"
+                Check.WHOLE, f"row {at.total_order} of {at.gtid} follows row {before.total_order}"
             )
         elif before is None and self._mark is not None:
             self._check_new(at, self._mark.progress)
 
-    def _check_new(self, at: _Open, progress: Progress) -> None:
-        """A source transaction begins: it must not have been delivered, or its part before must be known."""
+    def _check_new(self, at: _Place, progress: Progress) -> None:
+        """Check the first record of a source transaction, or of its rest: it must not have been delivered before."""
         if at.gtid in self._finished or progress.gtid_set.covers(
             _parsed(progress.gtid_set.flavour, at.gtid)
         ):
@@ -215,9 +221,9 @@ class TopicVerifier:
             self._violated(Check.ONCE, f"row {at.total_order} of {at.gtid} was delivered before")
 
     def _check_repeated(self, seq: int, what: str) -> None:
-        """A control record carries the last seq."""
+        """Check that a control record repeats the last seq."""
         if self._seq is not None and seq != self._seq:
-            self._violated(Check.SEQ, f"a {what} says seq {seq} behind seq {self._seq}")
+            self._violated(Check.SEQ, f"a {what} with seq {seq} follows seq {self._seq}")
 
     def _resolve(self, mark: ResolvedRecord | FenceRecord) -> None:
         before, progress = self._mark, mark.progress
@@ -233,7 +239,8 @@ class TopicVerifier:
                 self._violated(Check.STREAM, f"{before.set_name} became {mark.set_name}")
             elif not progress.gtid_set.includes(before.progress.gtid_set):
                 self._violated(
-                    Check.RESOLVED, f"{progress.gtid_set} lacks some of {before.progress.gtid_set}"
+                    Check.RESOLVED,
+                    f"{progress.gtid_set} does not contain all of {before.progress.gtid_set}",
                 )
         if before is None or before.epoch != mark.epoch:
             self.summary.epochs.append((mark.epoch, self._offset))
@@ -246,30 +253,30 @@ class TopicVerifier:
         self, before: ResolvedRecord | FenceRecord, mark: ResolvedRecord | FenceRecord
     ) -> None:
         if mark.epoch < before.epoch:
-            self._violated(Check.OWNER, f"epoch {mark.epoch} writes behind epoch {before.epoch}")
+            self._violated(Check.OWNER, f"epoch {mark.epoch} writes after epoch {before.epoch}")
         elif mark.epoch > before.epoch and isinstance(mark, ResolvedRecord):
             self._violated(Check.OWNER, f"epoch {mark.epoch} writes without a fence")
 
     def _check_delivered(self, progress: Progress) -> None:
-        """The GTID set against what stands before it."""
+        """Check the GTID set against the records before it."""
         gtid_set: GtidPosition = progress.gtid_set
         for gtid in self._finished:
             if not gtid_set.covers(_parsed(gtid_set.flavour, gtid)):
-                self._violated(Check.RESOLVED, f"{gtid} is finished and not in the GTID set")
+                self._violated(Check.RESOLVED, f"{gtid} is finished but not in the GTID set")
         if self._open is None:
             return
         if gtid_set.covers(_parsed(gtid_set.flavour, self._open.gtid)):
             self._violated(Check.RESOLVED, f"{self._open.gtid} is in the GTID set before its end")
         elif progress.open is None or progress.open.gtid != self._open.gtid:
-            self._violated(Check.RESOLVED, f"{self._open.gtid} is under way and not named")
+            self._violated(Check.RESOLVED, f"{self._open.gtid} is unfinished but not named")
         elif progress.open.rows < self._open.total_order:
             self._violated(
                 Check.RESOLVED,
-                f"{progress.open.rows} rows of {self._open.gtid} are named,"
-                f" row {self._open.total_order} is delivered",
+                f"{progress.open.rows} rows of {self._open.gtid} are reported,"
+                f" but row {self._open.total_order} is delivered",
             )
 
 
-@lru_cache(maxsize=65_536)  # a transaction is met at its begin and at the next resolved
+@lru_cache(maxsize=65_536)  # a GTID is parsed at its first record and at the next resolved
 def _parsed(flavour: Flavour, gtid: str) -> AnyGtid:
     return parse_gtid(flavour, gtid)

@@ -1,1 +1,1 @@
-"""The figures of ``make bench``: each beside a peer that did the same work in the same run."""
+"""The benchmark of ``make bench``."""

@@ -1,9 +1,9 @@
-"""One figure of a benchmark, as the JSON line that stands alone on standard output.
+"""One figure of the benchmark, and its JSON line.
 
     {"name": "capture.bulk", "value": 310000.0, "unit": "rows/s", "peer": "python-mysql-replication 1.0.17",
      "peer_value": 40000.0, "ratio": 7.75}
 
-``ratio`` is value over peer value; null where there is no peer. Machines differ: compare ratios, not values.
+``ratio`` is value divided by peer value, null without a peer. Machines differ: compare ratios, not values.
 """
 
 import json
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value and, where one was measured in the same run, a peer's."""
+    """A measured value, and the peer's value from the same run if there is a peer."""
 
     name: str
     value: float

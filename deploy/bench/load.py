@@ -1,8 +1,8 @@
 """The bulk load of the benchmarks: 600,000 row changes in transactions of 500 rows.
 
 Two tables share them evenly: ``plain`` (4 columns, rows of 200 bytes) and ``orders`` (12 columns with
-DECIMAL, ENUM, JSON, DATETIME(6), BIT and NULLs). Two thirds are inserts, one third updates of rows that
-were inserted. The values depend on the row number alone.
+DECIMAL, ENUM, JSON, DATETIME(6), BIT and NULLs). Two thirds are inserts, one third updates of inserted rows.
+The values depend only on the row number.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ CREATE = (
 
 
 def create_load(connect: Connect) -> None:
-    """Creates the database and the two tables."""
+    """Create the database and the two tables."""
     connection = connect()
     cursor = connection.cursor()
     cursor.execute(f"CREATE DATABASE {DATABASE}")
@@ -35,7 +35,7 @@ def create_load(connect: Connect) -> None:
 
 
 def run_load(connect: Connect, *, changes: int = CHANGES) -> int:
-    """Makes ``changes`` row changes (a multiple of 3,000), one transaction at a time; returns how many."""
+    """Make ``changes`` row changes (a multiple of 3,000), one transaction at a time. Returns their number."""
     connection = connect()
     cursor = connection.cursor()
     cursor.execute(f"USE {DATABASE}")
@@ -48,7 +48,7 @@ def run_load(connect: Connect, *, changes: int = CHANGES) -> int:
 
 
 def _statements(rounds: int) -> Iterator[str]:
-    """Per round: two inserts and one update of 500 rows in each table."""
+    """Each round has two inserts and one update of 500 rows in each table."""
     for number in range(rounds):
         first = number * 2 * ROWS_PER_TRANSACTION
         for start in (first, first + ROWS_PER_TRANSACTION):

@@ -1,10 +1,10 @@
-"""The peers: what others make of the same binlog on the same machine, in the same run.
+"""The peers: other programs that process the same binlog on the same machine, in the same run.
 
-decode    python-mysql-replication reads the source's binlog and decodes every row (no output)
-replica   a fresh server of the same flavour replicates the source with 4 workers; rows per second of applying
+decode    python-mysql-replication reads the source's binlog and decodes every row, without output
+replica   a fresh server of the same flavour replicates the source with 4 workers
 
-Both begin at ``beginning``, the source's GTID position before the load, as we do: what stood in the binlog before
-costs them nothing.
+Both begin at ``beginning``, the source's GTID position before the load, as Millrace does. Earlier transactions cost
+them nothing.
 """
 
 import secrets
@@ -38,7 +38,7 @@ print(rows, time.monotonic() - begin)
 
 
 def make_account(source: DatabaseServer) -> Account:
-    """A login for the peers."""
+    """Create a login for the peers."""
     account = Account("peer", secrets.token_hex(12))
     source.create_account(account, "SELECT, REPLICATION SLAVE, REPLICATION CLIENT")
     return account
@@ -47,7 +47,7 @@ def make_account(source: DatabaseServer) -> Account:
 def decode_rate(
     source: DatabaseServer, account: Account, beginning: str, *, database: str, rows: int
 ) -> float:
-    """Rows a second of python-mysql-replication; Fatal MR-8004 when it did not find just ``rows`` of them."""
+    """Rows per second of python-mysql-replication. Fatal MR-8004 unless it decodes exactly ``rows`` rows."""
     is_mariadb = "1" if source.flavour is Flavour.MARIADB else "0"
     done = subprocess.run(
         (
@@ -78,7 +78,7 @@ def decode_rate(
 def replica_rate(
     source: DatabaseServer, account: Account, beginning: str, folder: Path, *, rows: int
 ) -> float:
-    """Rows a second of a native replica that has ``rows`` to apply: all that came behind ``beginning``."""
+    """Rows per second of a native replica that applies ``rows`` rows: everything after ``beginning``."""
     workers = (
         f"--slave-parallel-threads={REPLICA_WORKERS}"
         if source.flavour is Flavour.MARIADB

@@ -1,6 +1,5 @@
-"""The demonstration: everything at once, and a look at every stage while rows go through.
+"""The demonstration: a whole stack, and a live view of every stage while rows pass through.
 
-run        the course of it, from start to summary
-observe    what a subscriber of the topic and a reader of the target see, with the age of it
-view       the live view
+run    its course, from start to summary
+view   the live view
 """

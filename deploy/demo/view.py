@@ -1,4 +1,4 @@
-"""The live view: one line a stage, redrawn a few times a second on a terminal, a line every few seconds elsewhere."""
+"""The live view. On a terminal: one line per stage, redrawn twice a second. Elsewhere: one line every few seconds."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ LINE_S = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage as it stands: how many rows passed in all, how old what is visible is (None: not known)."""
+    """One stage: how many rows have passed, and the age of the newest visible beat (None: unknown)."""
 
     name: str
     rows: int
@@ -25,15 +25,15 @@ class Stage:
     note: str = ""
 
 
-Look = Callable[[], list[Stage]]
+ReadStages = Callable[[], list[Stage]]
 
 
 class LiveView:
-    """Shows what ``look`` returns for the length of the ``with`` block."""
+    """Shows what ``read_stages`` returns, for the length of the ``with`` block."""
 
-    def __init__(self, console: Console, look: Look) -> None:
+    def __init__(self, console: Console, read_stages: ReadStages) -> None:
         self._console = console
-        self._look = look
+        self._read_stages = read_stages
         self._over = threading.Event()
         self._before: dict[str, tuple[float, int]] = {}
         self._thread = threading.Thread(target=self._run, name="live view")
@@ -75,7 +75,7 @@ class LiveView:
     def _rated(self) -> list[tuple[Stage, float]]:
         now = time.monotonic()
         rated = []
-        for stage in self._look():
+        for stage in self._read_stages():
             then, rows = self._before.get(stage.name, (now, stage.rows))
             rated.append((stage, (stage.rows - rows) / (now - then) if now > then else 0.0))
             self._before[stage.name] = (now, stage.rows)

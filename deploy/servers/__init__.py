@@ -1,8 +1,8 @@
-"""Real servers on loopback for tests, demonstration and the local stack.
+"""Real servers on loopback, for tests, the demonstration and the local stack.
 
 ``DatabaseServer`` (either flavour), ``start_set`` (primary and replicas), ``KafkaServer``, ``KafkaCluster``,
-``ZooKeeperServer``, ``ZooKeeperEnsemble``: each is started in a folder that the caller gives, on ports that nobody
-else has, and dies with the process that started it.
+``ZooKeeperServer``, ``ZooKeeperEnsemble``: the caller gives each its folder. Each chooses free ports and ends with the
+process that started it.
 """
 
 from deploy.servers.database import DatabaseServer, ServerOptions

@@ -1,4 +1,4 @@
-"""Several servers of one kind that decide together, by number: started and thrown away as one."""
+"""Several servers of one kind that form a quorum, by number. They are started and discarded together."""
 
 from collections.abc import Mapping
 from typing import Generic, TypeVar
@@ -9,19 +9,19 @@ S = TypeVar("S", bound=Server)
 
 
 class Cluster(Generic[S]):
-    """Each of ``servers`` may be killed, paused and started by itself."""
+    """Each of ``servers`` can also be killed, paused and started alone."""
 
     def __init__(self, servers: Mapping[int, S]) -> None:
         self.servers = servers
 
     def start(self) -> None:
-        """All at the same time; returns when all serve."""
+        """Start all at the same time and wait until all serve."""
         for server in self.servers.values():
             server.launch()
         for server in self.servers.values():
             server.wait_ready()
 
     def discard(self) -> None:
-        """SIGKILL to all; the folders are removed."""
+        """Kill all servers and remove their folders."""
         for server in self.servers.values():
             server.discard()

@@ -1,16 +1,16 @@
-"""A MySQL or MariaDB server of our own, with what differs between the two in a ``Dialect``.
+"""A local MySQL or MariaDB server. A ``Dialect`` holds the differences between the two.
 
     server = DatabaseServer.mariadb(folder)
     server.start(); server.execute("CREATE DATABASE shop"); server.stop()
 
     <folder>/data/     the data directory; binlog files are <folder>/data/mysql-bin.NNNNNN
     <folder>/log       the server's error log
-    <folder>/s         its socket: root, without a password, for us alone
+    <folder>/s         its socket: root without a password, for its owner alone
 
-Guarantees: loopback only; row format, full images, full metadata, GTIDs, replicated changes logged; a fresh data
-directory holds no account but root over the socket, and no binlog entry that a client did not cause. After ``kill`` or
-``stop``, ``start`` goes on with the same data, port and server id. Durability against a crash of the *machine* is
-given up for speed unless ``durable`` is asked for; a killed server loses nothing.
+Guarantees: loopback only. Row format, full images, full metadata, GTIDs; replicated changes are logged. A fresh data
+directory has one account, root over the socket, and its binlog holds only what clients do. After ``kill`` or ``stop``,
+``start`` continues with the same data, port and server id. A killed server loses nothing. A crash of the *machine* may
+lose transactions, for speed, unless ``durable`` is set.
 """
 
 import os
@@ -39,7 +39,7 @@ BINLOG_NAME = "mysql-bin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """How a server is started. ``extra`` are further options of the server, the last word."""
+    """How a server is started. ``extra`` holds further server options, which override ours."""
 
     server_id: int = 1
     port: int = 0
@@ -49,7 +49,7 @@ class ServerOptions:
 
 
 class DatabaseServer(Server):
-    """One server. ``user`` and ``password`` are those of the last ``create_account``."""
+    """One server. ``user`` and ``password`` belong to the last account created."""
 
     host = "127.0.0.1"
 
@@ -63,23 +63,23 @@ class DatabaseServer(Server):
 
     @classmethod
     def of(cls, flavour: Flavour | str, folder: Path, options: ServerOptions | None = None) -> Self:
-        """A server of this flavour, not started."""
+        """A server of this flavour, not yet started."""
         make = cls.mariadb if Flavour(flavour) is Flavour.MARIADB else cls.mysql
         return make(folder, options)
 
     @classmethod
     def mariadb(cls, folder: Path, options: ServerOptions | None = None) -> Self:
-        """A MariaDB from the cache."""
+        """A MariaDB server from the home folder."""
         return cls(MariadbDialect(), folder, options or ServerOptions())
 
     @classmethod
     def mysql(cls, folder: Path, options: ServerOptions | None = None) -> Self:
-        """A MySQL from MILLRACE_MYSQLD or the cache."""
+        """A MySQL server from MILLRACE_MYSQLD or the home folder."""
         return cls(MysqlDialect(), folder, options or ServerOptions())
 
     @property
     def flavour(self) -> Flavour:
-        """Which of the two it is."""
+        """MySQL or MariaDB."""
         return self.dialect.flavour
 
     @property
@@ -89,7 +89,7 @@ class DatabaseServer(Server):
 
     @property
     def user(self) -> str:
-        """Whom to log in as over TCP."""
+        """The login over TCP."""
         return self.account.user
 
     @property
@@ -99,17 +99,17 @@ class DatabaseServer(Server):
 
     @property
     def data_dir(self) -> Path:
-        """Where the server keeps its data."""
+        """The data directory."""
         return self.folder / "data"
 
     @property
     def binlog_dir(self) -> Path:
-        """Where its binlog files lie."""
+        """The folder of the binlog files."""
         return self.data_dir
 
     @cached_property
     def socket(self) -> Path:
-        """Its socket file; elsewhere when the folder's path is too long for one."""
+        """The socket file. It is outside ``folder`` if that path is too long for a socket."""
         beside = self.folder / "s"
         if len(os.fsencode(beside)) <= SOCKET_PATH_BYTES_MAX:
             return beside
@@ -117,11 +117,11 @@ class DatabaseServer(Server):
 
     @cached_property
     def tls(self) -> TlsFiles | None:
-        """What it shows to TLS clients and what they verify it with; None where it made its own."""
+        """The server's certificate and its authority. None if the server made its own certificate."""
         return tls_files()
 
     def launch(self) -> None:
-        """Start the process and return at once; the first time with a copy of the cached fresh data directory."""
+        """Start the process and return at once. The first start copies a prepared data directory."""
         if not self.data_dir.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             shutil.copytree(database_template(self.dialect), self.data_dir)
@@ -132,11 +132,11 @@ class DatabaseServer(Server):
         self._launch(spec)
 
     def wait_ready(self) -> None:
-        """Until it takes statements; Fatal MR-8004 with its log's end."""
+        """Wait until the server executes statements. Fatal MR-8004 with the end of its log."""
         self.process.wait_ready(lambda: sql.answers(self.socket), timeout_s=START_S)
 
     def discard(self) -> None:
-        """The quick end, when nobody needs the data any more: SIGKILL, and the folder is removed."""
+        """Kill the server and remove its folder."""
         super().discard()
         if self.socket.parent != self.folder:
             shutil.rmtree(self.socket.parent, ignore_errors=True)
@@ -144,43 +144,43 @@ class DatabaseServer(Server):
     def execute(
         self, statement: str, args: sql.Arguments = None, db: str | None = None
     ) -> list[sql.Row]:
-        """Run one statement as root (autocommit); all rows. The driver's error is raised as it is."""
+        """Run one statement as root (autocommit) and return all rows. Raises the driver's own error."""
         return sql.execute(self.socket, statement, args, database=db)
 
-    def create_account(self, account: Account, privileges: str) -> None:
-        """Create a login for TCP from loopback, not in the binlog; it becomes ``user`` and ``password``."""
+    def create_account(self, account: Account, privileges: str, *, can_grant: bool = False) -> None:
+        """Create a login over TCP without logging it. It becomes ``user`` and ``password`` of this server."""
         name = f"'{account.user}'@'%'"
         statements = [
             f"CREATE USER {name} IDENTIFIED BY '{account.password}'",
-            f"GRANT {privileges} ON *.* TO {name}",
+            f"GRANT {privileges} ON *.* TO {name}" + (" WITH GRANT OPTION" if can_grant else ""),
         ]
         sql.execute_unlogged(self.socket, statements)
         self.account = account
 
     def follow(self, primary_port: int, link: Account) -> None:
-        """Become a read-only replica, also after a restart."""
+        """Become a read-only replica of the primary. This outlives a restart."""
         for statement in self.dialect.follow(port=primary_port, account=link):
             self.execute(statement)
         self.execute("SET GLOBAL read_only = ON")
         self.is_replica = True
 
     def gtid_position(self) -> str:
-        """What it has executed, as its flavour writes it."""
+        """The executed GTIDs, in the flavour's notation."""
         return str(self.execute(self.dialect.position_query())[0][0]).replace("\n", "")
 
     def wait_for_position(self, position: str, *, timeout_s: float) -> bool:
-        """Wait until ``position`` has been executed here; False when time is up."""
+        """Wait until this server has executed ``position``. False if time is up."""
         return self.execute(self.dialect.wait_query(), (position, timeout_s))[0][0] == 0
 
     def _arguments(self) -> Sequence[str]:
-        """What both flavours understand."""
+        """The options that both flavours understand."""
         user = ("--user=root",) if os.geteuid() == 0 else ()
         return (
             *user,
             *(self.tls.options() if self.tls else ()),
             f"--read-only={'ON' if self.is_replica else 'OFF'}",
             f"--datadir={self.data_dir}",
-            # of its own: a starting MariaDB removes the temporary tables of whoever shares it
+            # not shared: at its start MariaDB removes the temporary tables of other servers in it
             f"--tmpdir={self.folder / 'tmp'}",
             f"--socket={self.socket}",
             f"--pid-file={self.folder / 'pid'}",

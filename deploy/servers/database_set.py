@@ -1,7 +1,7 @@
-"""A set: a primary and its replicas, replicating by GTID from the first binlog on.
+"""A set: a primary and its replicas, which replicate by GTID from the first binlog on.
 
-Guarantees: server ids are unique within the set; replicas log what they apply and are read-only; the accounts are on
-each server and in no binlog, so a fresh set has executed nothing.
+Guarantees: server ids are unique in the set. Replicas log what they apply and are read-only. The accounts exist on each
+server and are in no binlog, so a fresh set has executed nothing.
 """
 
 import secrets
@@ -22,7 +22,7 @@ CATCH_UP_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSet:
-    """One primary, any number of replicas. ``user`` and ``password`` are the service's login on every member."""
+    """A primary and any number of replicas. ``user`` and ``password`` are Millrace's login on every member."""
 
     primary: DatabaseServer
     replicas: tuple[DatabaseServer, ...]
@@ -31,7 +31,7 @@ class DatabaseSet:
     def of(
         cls, flavour: Flavour | str, folder: Path, *, replica_count: int, options: ServerOptions
     ) -> Self:
-        """A set below ``folder``, not started; server ids count from the primary's, which ``options`` name."""
+        """A set in ``folder``, not yet started. Server ids count up from the primary's, ``options.server_id``."""
         ids = range(options.server_id, options.server_id + 1 + replica_count)
         members = [
             DatabaseServer.of(
@@ -43,17 +43,17 @@ class DatabaseSet:
 
     @property
     def flavour(self) -> Flavour:
-        """Which kind of servers these are."""
+        """MySQL or MariaDB."""
         return self.primary.flavour
 
     @property
     def members(self) -> tuple[DatabaseServer, ...]:
-        """Primary first."""
+        """All members, the primary first."""
         return (self.primary, *self.replicas)
 
     @property
     def user(self) -> str:
-        """The service's login."""
+        """Millrace's login."""
         return self.primary.user
 
     @property
@@ -64,7 +64,7 @@ class DatabaseSet:
     def execute(
         self, statement: str, args: sql.Arguments = None, db: str | None = None
     ) -> list[sql.Row]:
-        """On the primary, as root."""
+        """Run one statement on the primary, as root."""
         return self.primary.execute(statement, args, db)
 
     def launch(self) -> None:
@@ -73,17 +73,17 @@ class DatabaseSet:
             member.launch()
 
     def wait_ready(self) -> None:
-        """Until all take statements."""
+        """Wait until all members execute statements."""
         for member in self.members:
             member.wait_ready()
 
     def create_account(self, account: Account, privileges: str = "") -> None:
-        """A login on every member, in no binlog. The privileges default to what capture needs, no more."""
+        """Create a login on every member without logging it. By default it gets exactly what capture needs."""
         for member in self.members:
             member.create_account(account, privileges or member.dialect.source_privileges)
 
     def replicate(self) -> None:
-        """Make the replicas follow the primary, once, when all are ready."""
+        """Make the replicas follow the primary. Call it once, when all members are ready."""
         link = Account("replication", secrets.token_hex(12))
         self.primary.create_account(link, "REPLICATION SLAVE")
         for replica in self.replicas:
@@ -92,7 +92,7 @@ class DatabaseSet:
             _wait_connected(replica)
 
     def wait_for_replicas(self, *, timeout_s: float = CATCH_UP_S) -> None:
-        """Until every replica has executed what the primary has now; Fatal MR-8007 names the one that has not."""
+        """Wait until every replica has executed what the primary has now. Fatal MR-8007 names the one that has not."""
         position = self.primary.gtid_position()
         deadline = time.monotonic() + timeout_s
         for replica in self.replicas:
@@ -101,14 +101,14 @@ class DatabaseSet:
                 raise Fatal("MR-8007", f"replica {replica.server_id} did not reach {position}")
 
     def stop(self) -> None:
-        """A clean shutdown of all, at the same time."""
+        """Shut all members down cleanly, at the same time."""
         for member in self.members:
             member.process.terminate()
         for member in self.members:
             member.stop()
 
     def discard(self) -> None:
-        """The quick end, when nobody needs the data any more."""
+        """Kill all members and remove their folders."""
         for member in self.members:
             member.discard()
 
@@ -121,23 +121,23 @@ def start_set(
     account: Account | None = None,
     options: ServerOptions | None = None,
 ) -> DatabaseSet:
-    """A set below ``folder``, replicating, with the service's account on every member."""
-    made = DatabaseSet.of(
+    """A running set in ``folder``, replicating, with Millrace's account on every member."""
+    started = DatabaseSet.of(
         flavour, folder, replica_count=replica_count, options=options or ServerOptions()
     )
     try:
-        made.launch()
-        made.wait_ready()
-        made.replicate()
-        made.create_account(account or Account("millrace", "millrace"))
+        started.launch()
+        started.wait_ready()
+        started.replicate()
+        started.create_account(account or Account("millrace", "millrace"))
     except BaseException:
-        made.discard()
+        started.discard()
         raise
-    return made
+    return started
 
 
 def _wait_connected(replica: DatabaseServer) -> None:
-    """Until both replication threads run; Fatal MR-8007 with the replica's own last error."""
+    """Wait until both replication threads run. Fatal MR-8007 with the replica's last error."""
     query = "SHOW SLAVE STATUS" if replica.flavour == Flavour.MARIADB else "SHOW REPLICA STATUS"
     deadline = time.monotonic() + CATCH_UP_S
     while True:

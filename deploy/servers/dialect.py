@@ -1,4 +1,4 @@
-"""What differs between MySQL and MariaDB as servers: how one is initialised, started, made to follow and asked."""
+"""The differences between a MySQL and a MariaDB server: to initialize, start, make a replica of, and query one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,25 +17,25 @@ class Account:
 
 
 class Dialect(Protocol):
-    """What differs between the two servers; no state."""
+    """What differs between the two servers. It has no state."""
 
     flavour: Flavour
     source_privileges: str
 
     def command(self) -> Sequence[str]:
-        """The program with what this flavour needs; the common options are added."""
+        """The program and the options that only this flavour has."""
 
-    def initialise(self, data_dir: Path, log: Path) -> None:
-        """Make an empty data directory a fresh one."""
+    def initialize(self, data_dir: Path, log: Path) -> None:
+        """Turn an empty folder into a fresh data directory."""
 
     def stamp(self) -> str:
-        """Names the program's version: a template of another one is not used."""
+        """Identifies the program's version: a template is used only by the version that made it."""
 
     def follow(self, *, port: int, account: Account) -> Sequence[str]:
-        """Statements that make a fresh server replicate by GTID from 127.0.0.1:port."""
+        """The statements that make a fresh server replicate from 127.0.0.1:port by GTID."""
 
     def position_query(self) -> str:
-        """A query for the GTID position that has been executed."""
+        """A query for the executed GTIDs."""
 
     def wait_query(self) -> str:
-        """A query with (position, seconds) that waits until it is executed; 0 when it is."""
+        """A query with parameters (position, seconds) that waits for a position. It returns 0 on success."""

@@ -1,8 +1,8 @@
-"""Becomes a program that the kernel kills when its parent ends: ``die_with_parent.py PARENT_PID PROGRAM ARGUMENT…``.
+"""Executes a program that the kernel kills when its parent ends: ``die_with_parent.py PARENT_PID PROGRAM ARGUMENT…``.
 
-A program of its own: asking for it between fork and exec would run Python in the child of a process with threads.
-The kernel means the parent's *thread*: the signal comes when the thread that started this process ends. A parent that
-was gone before we asked is noticed, and we end at once.
+This is a separate program because Python code between fork and exec is unsafe in a process with threads.
+For the kernel the parent is a *thread*: the signal comes when the thread that started this process ends. If the parent
+has ended before the request, this program exits at once.
 """
 
 import ctypes

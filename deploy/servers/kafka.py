@@ -1,9 +1,8 @@
-"""A Kafka broker of our own: KRaft, broker and controller in one process, loopback; alone, or one of a cluster.
+"""A local Kafka broker: KRaft, broker and controller in one process, on loopback; alone or in a cluster.
 
-Guarantees: topics are never made by asking for them; internal topics have few partitions, so that it starts in
-seconds; retention and transactions that timed out are looked for every second; after ``kill``, ``start`` goes on with
-the same logs and port, and the short broker session lets it serve after three seconds. Its storage is formatted once
-and copied.
+Guarantees: topics are not created automatically. Internal topics have few partitions, so the broker starts in seconds.
+Retention and timed-out transactions are checked every second. After ``kill``, ``start`` continues with the same logs
+and port; a short broker session lets it serve after three seconds. Storage is formatted once and then copied.
 """
 
 import base64
@@ -20,7 +19,7 @@ from deploy.servers.properties import property_value
 from deploy.servers.server import Server
 from deploy.servers.templates import template
 from millrace.errors import Fatal
-from millrace.java import ClassData, java_program
+from millrace.jvm import JvmArchive, java_program
 
 START_S = 180.0
 NODE_ID = 1
@@ -61,18 +60,18 @@ log.initial.task.delay.ms=1000
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Who decides: node ids with the ports of their controllers. More than one node: every partition on all of them."""
+    """Node ids and the ports of their controllers. Every partition has a replica on every node."""
 
     ports: dict[int, int] = field(default_factory=lambda: {NODE_ID: free_port()})
 
     def properties(self) -> dict[str, object]:
-        """What all nodes are told."""
+        """The properties that all nodes share."""
         count = len(self.ports)
         return {
             "voters": ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.ports.items()),
             "replicas": count,
             "insync": count // 2 + 1,
-            # three processes on two cores may be deaf for seconds
+            # three processes on two cores may not answer for seconds
             "session_ms": 3000 if count == 1 else 6000,
         }
 
@@ -91,7 +90,7 @@ class KafkaServer(Server):
         java_options: Sequence[str] | None = None,
     ) -> None:
         super().__init__(folder, dies_with_parent=dies_with_parent)
-        self._java_options = class_data().options() if java_options is None else java_options
+        self._java_options = jvm_archive().options() if java_options is None else java_options
         self.port = port or free_port()
         self.node_id = node_id
         self._quorum = quorum or Quorum()
@@ -107,7 +106,7 @@ class KafkaServer(Server):
         if not log_dir.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             shutil.copytree(template("kafka-" + kafka_classpath_stamp(), _format), log_dir)
-            _rename(log_dir, self.node_id)
+            _set_node_id(log_dir, self.node_id)
         properties = self.folder / "server.properties"
         properties.write_text(
             _PROPERTIES.format(
@@ -125,7 +124,7 @@ class KafkaServer(Server):
         self._launch(spec)
 
     def wait_ready(self) -> None:
-        """Until it says so in its log; Fatal MR-8004 with the log's end."""
+        """Wait until the log says that it has started. Fatal MR-8004 with the end of the log."""
         log = self.process.spec.log
         self.process.wait_ready(
             lambda: log.is_file() and STARTED in log.read_bytes(), timeout_s=START_S
@@ -133,18 +132,18 @@ class KafkaServer(Server):
 
 
 def kafka_classpath_stamp() -> str:
-    """The broker's version, as its jar's name tells."""
+    """The broker's version, from the name of its jar."""
     jar = next(path for path in kafka_classpath().split(":") if "/kafka_2" in path)
     return Path(jar).stem
 
 
-def class_data() -> ClassData:
-    """What the broker's JVM loads."""
-    return ClassData("kafka", [Path(jar) for jar in kafka_classpath().split(":")])
+def jvm_archive() -> JvmArchive:
+    """The JVM archive of the broker."""
+    return JvmArchive("kafka", [Path(jar) for jar in kafka_classpath().split(":")])
 
 
 def _format(folder: Path) -> None:
-    """``kafka-storage format``: the cluster's id and its feature levels."""
+    """Run ``kafka-storage format``, which writes the cluster's id and its feature levels."""
     properties = folder / "format.properties"
     log_dir = folder / "formatted"
     quorum = Quorum({NODE_ID: 2})
@@ -170,18 +169,18 @@ def _format(folder: Path) -> None:
     properties.unlink()
 
 
-def _rename(log_dir: Path, node_id: int) -> None:
-    """Make a formatted directory another node's."""
-    told = (log_dir / "meta.properties").read_text().splitlines()
-    kept = [line for line in told if not line.startswith(("node.id=", "directory.id="))]
+def _set_node_id(log_dir: Path, node_id: int) -> None:
+    """Assign a formatted directory to another node."""
+    lines = (log_dir / "meta.properties").read_text().splitlines()
+    kept = [line for line in lines if not line.startswith(("node.id=", "directory.id="))]
     directory = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    lines = (*kept, f"node.id={node_id}", f"directory.id={directory}")
-    (log_dir / "meta.properties").write_text("\n".join(lines) + "\n")
+    written = (*kept, f"node.id={node_id}", f"directory.id={directory}")
+    (log_dir / "meta.properties").write_text("\n".join(written) + "\n")
 
 
 def _java(*arguments: str, options: Sequence[str] = ()) -> tuple[str, ...]:
     memory = ("-Xms128m", f"-Xmx{HEAP_MB}m", "-XX:+UseSerialGC")
-    # only the line that says it has started, and warnings
+    # only warnings, and the line that says it has started
     levels = ("defaultLogLevel=warn", "log.kafka.server.KafkaRaftServer=info", "showDateTime=true")
     logs = tuple(f"-Dorg.slf4j.simpleLogger.{level}" for level in levels)
     return (str(java_program()), *options, *memory, *logs, "-cp", kafka_classpath(), *arguments)

@@ -1,7 +1,7 @@
-"""Three Kafka brokers of our own that replicate every partition: what happens when a leader goes.
+"""Three local Kafka brokers that replicate every partition, for tests that lose a leader.
 
-Guarantees: a write is acknowledged when two brokers have it, so any one may be lost; no unclean election. Three
-controllers decide together. Not done here: finding leaders (ask an admin client).
+Guarantees: a write is acknowledged when two brokers have it, so any one broker may be lost. No unclean leader election.
+The three controllers form a quorum. Not done here: finding leaders (use an admin client).
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ NODES = (1, 2, 3)
 
 
 class KafkaCluster(Cluster[KafkaServer]):
-    """Brokers by their node id."""
+    """Brokers by node id."""
 
     def __init__(self, folder: Path) -> None:
         quorum = Quorum({node: free_port() for node in NODES})
@@ -27,5 +27,5 @@ class KafkaCluster(Cluster[KafkaServer]):
 
     @property
     def bootstrap(self) -> str:
-        """All of them."""
+        """The addresses of all brokers."""
         return ",".join(server.bootstrap for server in self.servers.values())

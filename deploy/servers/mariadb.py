@@ -1,4 +1,4 @@
-"""MariaDB 11.4: how it is initialised, started and made to follow."""
+"""The MariaDB 11.4 dialect."""
 
 import os
 import subprocess
@@ -12,14 +12,14 @@ from deploy.servers.programs import mariadb_folder
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 
-# The help tables are left out: two megabytes of text that nobody here reads.
+# Without the help tables: two megabytes of text that no test reads.
 _SYSTEM_TABLES = (
     "mariadb_system_tables.sql",
     "mariadb_performance_tables.sql",
     "mariadb_system_tables_data.sql",
     "mariadb_sys_schema.sql",
 )
-# They bring root without a password for TCP, too: whoever is on this machine could be it.
+# The scripts create a root without a password for TCP too: any user of this machine could log in.
 _NO_OTHERS = b"DELETE FROM mysql.global_priv WHERE host <> 'localhost' OR user NOT IN ('root', 'mariadb.sys');"
 
 
@@ -31,7 +31,7 @@ class MariadbDialect:
     source_privileges = "REPLICATION SLAVE, REPLICATION CLIENT, SLAVE MONITOR, SELECT"
 
     def command(self) -> Sequence[str]:
-        """GTIDs strictly in sequence, as we ask of every source."""
+        """GTIDs are strictly in sequence, as Millrace requires of every source."""
         return (
             *_program(),
             "--gtid-strict-mode=ON",
@@ -44,8 +44,8 @@ class MariadbDialect:
             "--log-warnings=1",
         )
 
-    def initialise(self, data_dir: Path, log: Path) -> None:
-        """``mariadbd --bootstrap`` with the scripts that come with it."""
+    def initialize(self, data_dir: Path, log: Path) -> None:
+        """Run ``mariadbd --bootstrap`` with the server's own scripts."""
         share = mariadb_folder() / "share"
         scripts = [(share / name).read_bytes() for name in _SYSTEM_TABLES]
         text = b"\n".join([b"create database mysql;", b"use mysql;", *scripts, _NO_OTHERS])
@@ -65,12 +65,12 @@ class MariadbDialect:
             raise Fatal("MR-8004", f"mariadbd --bootstrap failed; its log ends:\n{last_lines(log)}")
 
     def stamp(self) -> str:
-        """Of the jar it came in, and of what is made of it."""
+        """A digest of the jar's name and of our changes to its system tables."""
         jar = (mariadb_folder() / "stamp").read_bytes()
         return sha256(jar + _NO_OTHERS).hexdigest()[:12]
 
     def follow(self, *, port: int, account: Account) -> Sequence[str]:
-        """From an empty ``gtid_slave_pos``: the first binlog on."""
+        """With an empty ``gtid_slave_pos``, replication starts at the first binlog."""
         return (
             f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{account.user}', "
             f"MASTER_PASSWORD='{account.password}', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1, "
@@ -79,11 +79,11 @@ class MariadbDialect:
         )
 
     def position_query(self) -> str:
-        """What this server executed, logged by itself or applied."""
+        """What this server has executed: its own transactions and replicated ones."""
         return "SELECT @@global.gtid_current_pos"
 
     def wait_query(self) -> str:
-        """0 when executed, -1 when time is up."""
+        """0 if the position is executed, -1 if time is up."""
         return "SELECT MASTER_GTID_WAIT(%s, %s)"
 
 

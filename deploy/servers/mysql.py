@@ -1,4 +1,4 @@
-"""MySQL 9.7 and later: how it is initialised, started and made to follow."""
+"""The dialect of MySQL 9.7 and later."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ class MysqlDialect:
     source_privileges = "REPLICATION SLAVE, REPLICATION CLIENT, SELECT"
 
     def command(self) -> Sequence[str]:
-        """``performance_schema`` is off for memory; the log writer threads would spin on two cores."""
+        """Without InnoDB's log writer threads, which would spin on two cores."""
         return (
             str(_programs().mysqld),
             "--no-defaults",
@@ -35,8 +35,8 @@ class MysqlDialect:
             "--log-error-verbosity=2",
         )
 
-    def initialise(self, data_dir: Path, log: Path) -> None:
-        """A second or ten; the server's uuid is left out, so that each copy gets its own."""
+    def initialize(self, data_dir: Path, log: Path) -> None:
+        """Run ``mysqld --initialize-insecure``, 1 to 10 s. ``auto.cnf`` is removed, so each copy gets its own uuid."""
         user = ("--user=root",) if os.geteuid() == 0 else ()
         command = (str(_programs().mysqld), "--no-defaults", "--initialize-insecure", *user)
         options = (
@@ -56,12 +56,12 @@ class MysqlDialect:
         (data_dir / "auto.cnf").unlink(missing_ok=True)
 
     def stamp(self) -> str:
-        """The version it prints."""
+        """A digest of the version that the program prints."""
         printed = subprocess.run([_programs().mysqld, "--version"], capture_output=True, check=True)
         return sha256(printed.stdout).hexdigest()[:12]
 
     def follow(self, *, port: int, account: Account) -> Sequence[str]:
-        """The source's public key is asked for: caching_sha2_password without TLS."""
+        """Requests the source's public key: caching_sha2_password needs it without TLS."""
         return (
             f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, "
             f"SOURCE_USER='{account.user}', SOURCE_PASSWORD='{account.password}', SOURCE_AUTO_POSITION=1, "
@@ -70,16 +70,18 @@ class MysqlDialect:
         )
 
     def position_query(self) -> str:
-        """The executed set."""
+        """The executed GTID set."""
         return "SELECT @@global.gtid_executed"
 
     def wait_query(self) -> str:
-        """0 when executed, 1 when time is up."""
+        """0 if the set is executed, 1 if time is up."""
         return "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)"
 
 
 def _programs() -> MysqlPrograms:
     found = mysql_programs()
     if found is None:
-        raise Fatal("MR-8005", f"no MySQL in the cache, and {MYSQLD_ENVIRONMENT} is not set")
+        raise Fatal(
+            "MR-8005", f"MySQL is not in the home folder, and {MYSQLD_ENVIRONMENT} is not set"
+        )
     return found

@@ -1,22 +1,19 @@
-"""One server process: started in a session of its own, watched, paused, ended with everything it started.
+"""One server process: started in its own session, watched, paused, and ended with everything that it started.
 
-A *session* (setsid) is what we end, not a process group: Spark's Python daemon makes a group of its own, and no process
-of ours must outlive the stack. A session's number is its leader's pid, and the kernel gives no pid again that a living
-session still bears; so the leader's pid with its start time names the session for good, also from another process
-(``millrace down``), and a pid that was given again is recognised by its start time.
+We end a *session* (setsid), not a process group: Spark's Python daemon makes its own group, and no process may outlive
+the stack. A session's number is its leader's pid. The kernel does not reuse a pid while its session has members. So the
+leader's pid and start time identify the session, also for another process (``millrace down``).
 
-    recorded in another boot                    ours is gone, nobody is signalled
-    leader alive, start time as recorded        it is ours, and so is its session
-    leader gone, members of the session alive   ours are those that bear the record's path in MILLRACE_RECORD
-    pid alive with another start time           given again: ours is gone, nobody is signalled
+    recorded in another boot                    our session is gone, nothing is signaled
+    leader alive, start time as recorded        it is our session
+    leader gone, members of the session alive   ours are those with the record's path in MILLRACE_RECORD
+    pid alive with another start time           the pid was reused: our session is gone, nothing is signaled
 
-Beside its log stands ``process.json``: who it is and how it was started, without a secret. Who has lost the object (a
-later command, after a crash) reads it there.
+``process.json`` beside the log says what runs and how it was started, without secrets. A later command reads it.
 
-Guarantees: what can't be recorded does not live.
-With ``dies_with_parent`` the kernel kills the process when the *thread* that started it ends (so start
-servers from a thread that lives as long as they shall); without, it survives us.
-Not done here: no restart, no health: the owner of the server asks it.
+Guarantees: a process that cannot be recorded is ended. With ``dies_with_parent`` the kernel kills the process when the
+*thread* that started it ends, so start servers from a thread that lives long enough. Otherwise it outlives us.
+Not done here: restarts and health checks.
 """
 
 import json
@@ -42,15 +39,15 @@ LOG_LINES = 12
 PORT_FIRST = 10_000
 PORT_TRIES = 200
 RECORD_NAME = "process.json"
-MARK = "MILLRACE_RECORD"  # in the environment of all that a session starts
-_SYSTEMS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+MARK = "MILLRACE_RECORD"  # in the environment of every process of a session
+_EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What to start. ``environment`` (no secrets) is added to ours; ``log`` is appended to, one process a folder."""
+    """What to start. ``environment`` (no secrets) is added to ours. ``log`` is appended to; one process per folder."""
 
     name: str
     command: tuple[str, ...]
@@ -60,7 +57,7 @@ class ProcessSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A session's leader: its pid, when it started in clock ticks since boot, which boot, and its record's path."""
+    """A session's leader: pid, start in clock ticks since boot, boot, and the path of its record."""
 
     pid: int
     start_ticks: int
@@ -70,14 +67,14 @@ class ProcessIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """What ``process.json`` tells."""
+    """The content of ``process.json``."""
 
     spec: ProcessSpec
     identity: ProcessIdentity
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The record in this file."""
+        """Read the record from this file."""
         plain = json.loads(path.read_text())
         identity = ProcessIdentity(
             plain["pid"], plain["start_ticks"], plain.get("boot_id", _boot_id()), path.absolute()
@@ -89,7 +86,7 @@ class ProcessRecord:
         )
 
     def write(self) -> None:
-        """Replace the file at once, so that a reader never sees half of it."""
+        """Replace the file atomically, so that a reader never sees half of it."""
         spec = self.spec
         plain = {
             "name": spec.name,
@@ -109,17 +106,17 @@ class ProcessRecord:
 
 @contextmanager
 def _without_ctrl_c() -> Iterator[None]:
-    """SIGINT waits for the end of the block (a new process is not born with that: its handlers are the system's)."""
+    """Defer SIGINT to the end of the block. A new process does not inherit this: exec resets handlers."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # Python interrupts the main thread alone
+        yield  # Python interrupts only the main thread
         return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if came:
+        if received:
             signal.raise_signal(signal.SIGINT)
 
 
@@ -134,13 +131,13 @@ class ServerProcess:
 
     @property
     def identity(self) -> ProcessIdentity:
-        """Who it is; an error before ``launch``."""
+        """Its identity. Fatal MR-8004 before ``launch``."""
         if self._identity is None:
             raise Fatal("MR-8004", f"{self.spec.name} was not started")
         return self._identity
 
     def launch(self) -> None:
-        """Start it; returns at once."""
+        """Start the process and return at once."""
         self.spec.log.parent.mkdir(parents=True, exist_ok=True)
         command = self.spec.command
         if self._dies_with_parent:
@@ -149,7 +146,7 @@ class ServerProcess:
             self._start(command, log)
 
     def _start(self, command: tuple[str, ...], log: IO[bytes]) -> None:
-        """The process and its record: an interruption, or a full disk, finds neither or both."""
+        """Start the process and write its record. After an interruption or on a full disk there are both or neither."""
         path = (self.spec.log.parent / RECORD_NAME).absolute()
         try:
             self._popen = subprocess.Popen(
@@ -174,7 +171,7 @@ class ServerProcess:
             raise self.failure(f"can't be recorded ({error})") from error
 
     def wait_ready(self, is_ready: Callable[[], bool], *, timeout_s: float) -> None:
-        """Until ``is_ready()``; Fatal MR-8004 with the last log lines when it ends or time is up."""
+        """Wait until ``is_ready()``. Fatal MR-8004 with the last log lines if the process ends or time is up."""
         deadline = time.monotonic() + timeout_s
         while not is_ready():
             if not self.is_alive():
@@ -184,22 +181,22 @@ class ServerProcess:
             time.sleep(POLL_S)
 
     def is_alive(self) -> bool:
-        """Whether the leader runs (a zombie does not)."""
+        """True while the leader runs. A zombie does not."""
         return self._popen is not None and self._popen.poll() is None
 
     @property
     def exit_status(self) -> int | None:
-        """How it ended: negative is the signal's number; None while it runs or was not started."""
+        """The exit status, or minus the signal's number. None while it runs or before ``launch``."""
         return None if self._popen is None else self._popen.poll()
 
     def terminate(self) -> None:
-        """Ask it to end (SIGTERM); returns at once."""
+        """Send SIGTERM and return at once."""
         if self._popen is not None and self._popen.poll() is None:
             self._popen.send_signal(signal.SIGTERM)
             self._popen.send_signal(signal.SIGCONT)
 
     def stop(self, *, timeout_s: float = STOP_S) -> None:
-        """Ask it to end (SIGTERM), insist after ``timeout_s`` (SIGKILL); nothing of its session is left."""
+        """Send SIGTERM, and SIGKILL after ``timeout_s``. No process of the session is left."""
         if self._popen is None or self._identity is None:
             return
         self.terminate()
@@ -209,22 +206,22 @@ class ServerProcess:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL to its whole session; returns when the leader is gone."""
+        """Kill the whole session and wait until the leader is gone."""
         if self._popen is None or self._identity is None:
             return
         signal_session(self._identity, signal.SIGKILL)
         self._popen.wait()
 
     def pause(self) -> None:
-        """SIGSTOP to its whole session."""
+        """Send SIGSTOP to the whole session."""
         signal_session(self.identity, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT to its whole session."""
+        """Send SIGCONT to the whole session."""
         signal_session(self.identity, signal.SIGCONT)
 
     def failure(self, what: str) -> Fatal:
-        """MR-8004 that says what happened, with the log's last lines."""
+        """A Fatal MR-8004 that says what happened, with the last lines of the log."""
         lines = last_lines(self.spec.log)
         return Fatal(
             "MR-8004", f"{self.spec.name} {what}; its log ends:\n{lines}", log=self.spec.log
@@ -232,7 +229,7 @@ class ServerProcess:
 
 
 def end_session(identity: ProcessIdentity, *, timeout_s: float = STOP_S) -> None:
-    """End a session that another process of ours started: SIGTERM to its leader, then SIGKILL to what is left."""
+    """End a session that another of our processes started: SIGTERM to its leader, then SIGKILL to the rest."""
     terminate(identity)
     deadline = time.monotonic() + timeout_s
     while is_running(identity) and time.monotonic() < deadline:
@@ -241,14 +238,14 @@ def end_session(identity: ProcessIdentity, *, timeout_s: float = STOP_S) -> None
 
 
 def terminate(identity: ProcessIdentity) -> None:
-    """Ask a session's leader to end (SIGTERM); returns at once."""
+    """Send SIGTERM to a session's leader and return at once."""
     if is_running(identity):
         _send(identity.pid, signal.SIGTERM)
         _send(identity.pid, signal.SIGCONT)
 
 
 def kill_session(identity: ProcessIdentity) -> None:
-    """SIGKILL to every process of a session; returns when none is left."""
+    """Kill every process of a session and wait until none is left."""
     while members := session_members(identity):
         for pid in members:
             _send(pid, signal.SIGKILL)
@@ -256,7 +253,7 @@ def kill_session(identity: ProcessIdentity) -> None:
 
 
 def is_running(identity: ProcessIdentity) -> bool:
-    """Whether the leader itself is alive."""
+    """True while the leader itself is alive."""
     return identity.boot_id == _boot_id() and _start_ticks(identity.pid) == identity.start_ticks
 
 
@@ -267,52 +264,51 @@ def signal_session(identity: ProcessIdentity, number: signal.Signals) -> None:
 
 
 def session_members(identity: ProcessIdentity) -> tuple[int, ...]:
-    """The living processes of the session; none when its number was given to somebody else."""
+    """The living processes of the session. None if its number was reused."""
     if identity.boot_id != _boot_id():
         return ()
-    leader = _stat(identity.pid)  # a zombie, too, holds the number
+    leader = _stat(identity.pid)  # a zombie also holds the number
     if leader and int(leader[19]) != identity.start_ticks:
         return ()
     members = tuple(pid for pid in _all_pids() if _session(pid) == identity.pid)
-    return members if leader else tuple(pid for pid in members if _bears(pid, identity.record))
+    return members if leader else tuple(pid for pid in members if _has_mark(pid, identity.record))
 
 
 def free_port() -> int:
-    """A loopback TCP port that nobody listens on now, given to nobody else while this process lives.
+    """A loopback TCP port without a listener. No other call returns it while this process lives.
 
-    A server listens on it seconds later, and again after it was killed. So it is none of those that the system itself
-    gives to whoever connects or asks for any, and a name that the kernel keeps as long as we live holds it against
-    everybody who comes here.
+    A server binds the port seconds later, and again after it was killed. So the port lies outside the range from which
+    the system serves connections and bind(0), and an abstract socket name reserves it until this process ends.
     """
-    given_from = _systems_first_port()
+    ephemeral_from = _first_ephemeral_port()
     for _ in range(PORT_TRIES):
-        is_narrow = given_from <= PORT_FIRST
-        wanted = 0 if is_narrow else PORT_FIRST + secrets.randbelow(given_from - PORT_FIRST)
-        with suppress(OSError):  # somebody listens there, or has chosen it and does not listen yet
+        is_narrow = ephemeral_from <= PORT_FIRST
+        wanted = 0 if is_narrow else PORT_FIRST + secrets.randbelow(ephemeral_from - PORT_FIRST)
+        with suppress(OSError):  # it has a listener, or another process has reserved it
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", wanted))
                 port: int = probe.getsockname()[1]
-            _hold(port)
+            _reserve(port)
             return port
     raise Fatal("MR-8004", f"no free port was found in {PORT_TRIES} tries")
 
 
-def _systems_first_port() -> int:
-    """The lowest that it gives by itself; 0 where it does not say."""
+def _first_ephemeral_port() -> int:
+    """The lowest port that the system assigns by itself. 0 if unknown."""
     with suppress(OSError):
-        return int(_SYSTEMS_PORTS.read_text().split()[0])
+        return int(_EPHEMERAL_PORTS.read_text().split()[0])
     return 0
 
 
-def _hold(port: int) -> None:
-    """OSError when another process has; ends with this one."""
-    with socket.socket(socket.AF_UNIX) as held:
-        held.bind(f"\0millrace-port-{port}")
-        held.detach()  # left open
+def _reserve(port: int) -> None:
+    """Reserve the port until this process ends. OSError if another process has reserved it."""
+    with socket.socket(socket.AF_UNIX) as reserved:
+        reserved.bind(f"\0millrace-port-{port}")
+        reserved.detach()  # stays open
 
 
 def last_lines(log: Path, *, count: int = LOG_LINES) -> str:
-    """The end of a log, indented; empty when there is none."""
+    """The end of a log, indented. Empty if there is no log."""
     if not log.is_file():
         return ""
     lines = log.read_text(errors="replace").splitlines()[-count:]
@@ -323,7 +319,7 @@ def _send(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return  # it ended by itself meanwhile
+        return  # it has just ended
 
 
 def _all_pids() -> Iterator[int]:
@@ -331,19 +327,19 @@ def _all_pids() -> Iterator[int]:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/pid/stat; None for a process that is gone or a zombie."""
+    """Field 22 of /proc/pid/stat. None for a zombie or a process that is gone."""
     fields = _stat(pid)
     return int(fields[19]) if fields and fields[0] not in "ZX" else None
 
 
 def _session(pid: int) -> int | None:
-    """Field 6 of /proc/pid/stat; None for a process that is gone or a zombie."""
+    """Field 6 of /proc/pid/stat. None for a zombie or a process that is gone."""
     fields = _stat(pid)
     return int(fields[3]) if fields and fields[0] not in "ZX" else None
 
 
-def _bears(pid: int, record: Path) -> bool:
-    """Whether the process was started with this record's mark; not if it is gone or somebody else's."""
+def _has_mark(pid: int, record: Path) -> bool:
+    """True if the process has this record's mark in its environment. False if it is gone or unreadable."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -356,7 +352,7 @@ def _boot_id() -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields from the third (state) on: the second holds the program's name, in parentheses, blanks and all."""
+    """The fields from the third (state) on. The second is the program's name in parentheses and may hold spaces."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
-"""Where the programs are that the local servers run: the home folder, the environment, the system.
+"""Finds the programs of the local servers: in the home folder, the environment or the system.
 
-Guarantees: what is returned exists and can be executed, and a MySQL is of a version that we run; what is missing is
-Fatal (MR-8002, MR-8005) with the command that mends it. Not done here: fetching (``deploy.fetch``).
+Guarantees: a returned program exists and is executable, and a MySQL has a supported version. A missing program is Fatal
+(MR-8005, MR-8011) with the command that installs it. Not done here: fetching (``deploy.servers.fetch``).
 """
 
 import importlib.util
@@ -14,26 +14,28 @@ from functools import lru_cache
 from pathlib import Path
 
 from millrace.errors import Fatal
-from millrace.home import home
+from millrace.extras import Extra, check_extra
+from millrace.home_folder import home
 
 MYSQLD_ENVIRONMENT = "MILLRACE_MYSQLD"
-MYSQL_MIN = (9, 7)  # what everything is tried with; VECTOR, which the tests store, came with 9.0
+MYSQL_MIN = (9, 7)  # the version of all tests, which also store VECTOR (since 9.0)
 MYSQL_HINT = f"give MySQL (9.7 or later) with `--mysqld PATH` or {MYSQLD_ENVIRONMENT}=PATH"
+FETCH_HINT = "Run `make setup`, or `python -m deploy.servers.fetch` where pip installed Millrace."
 VERSION_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class MysqlPrograms:
-    """MySQL's server, and the reader of its binlog when there is one."""
+    """MySQL's server, and mysqlbinlog if it was found."""
 
     mysqld: Path
     mysqlbinlog: Path | None
 
 
 def mysql_programs(given: Path | None = None) -> MysqlPrograms | None:
-    """From ``given``, MILLRACE_MYSQLD or the home folder, in this order; None when there is no MySQL.
+    """From ``given``, MILLRACE_MYSQLD or the home folder, in this order. None if there is no MySQL.
 
-    Fatal MR-8005 when what is named is no program, or what is found is not a MySQL of ``MYSQL_MIN`` or later.
+    Fatal MR-8005 if the path is not a program, or the program is not MySQL ``MYSQL_MIN`` or later.
     """
     named = given or (Path(value) if (value := os.environ.get(MYSQLD_ENVIRONMENT)) else None)
     if named is not None and not _is_program(named):
@@ -51,25 +53,27 @@ def mysql_programs(given: Path | None = None) -> MysqlPrograms | None:
 
 @lru_cache
 def check_mysql(mysqld: Path) -> None:
-    """Fatal MR-8005 with what it says of itself, unless it is a MySQL of ``MYSQL_MIN`` or later."""
+    """Fatal MR-8005 with the program's own version text, unless it is MySQL ``MYSQL_MIN`` or later."""
     command = (str(mysqld), "--version")
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=VERSION_S, check=False
         )
-        told = done.stdout.strip() or done.stderr.strip()
+        printed = done.stdout.strip() or done.stderr.strip()
     except (OSError, subprocess.TimeoutExpired) as error:
-        told = str(error)
-    version = re.search(r"Ver (\d+)\.(\d+)", told)
-    if version is None or "MariaDB" in told or tuple(map(int, version.groups())) < MYSQL_MIN:
-        raise Fatal("MR-8005", f"{mysqld} is not MySQL 9.7 or later: {told}", fix=f"{MYSQL_HINT}.")
+        printed = str(error)
+    version = re.search(r"Ver (\d+)\.(\d+)", printed)
+    if version is None or "MariaDB" in printed or tuple(map(int, version.groups())) < MYSQL_MIN:
+        raise Fatal(
+            "MR-8005", f"{mysqld} is not MySQL 9.7 or later: {printed}", fix=f"{MYSQL_HINT}."
+        )
 
 
 def mariadb_folder() -> Path:
-    """The unpacked MariaDB: ``bin/mariadbd`` and ``share`` below it."""
+    """The unpacked MariaDB: the folder of ``bin/mariadbd`` and ``share``."""
     folder = home() / "mariadb"
     if not _is_program(folder / "bin" / "mariadbd"):
-        raise Fatal("MR-8005", f"MariaDB is not in {folder}", fix="Run `make setup`.")
+        raise Fatal("MR-8005", f"MariaDB is not in {folder}", fix=FETCH_HINT)
     return folder
 
 
@@ -79,11 +83,17 @@ def kafka_classpath() -> str:
 
 
 def zookeeper_classpath() -> str:
-    """ZooKeeper is among PySpark's own jars."""
+    """PySpark's jars, which include ZooKeeper, as a Java class path."""
+    return str(pyspark_jars() / "*")
+
+
+def pyspark_jars() -> Path:
+    """The folder of PySpark's jars, with Ivy and ZooKeeper. Fatal MR-8011 without PySpark."""
+    check_extra(Extra.APPLY, user="a local server")
     spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise Fatal("MR-8002", "PySpark is not installed", fix="Run `make setup`.")
-    return str(Path(spec.origin).parent / "jars" / "*")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "jars"
 
 
 def _classpath(folder: Path) -> str:
@@ -93,7 +103,7 @@ def _classpath(folder: Path) -> str:
 def _jars(folder: Path) -> list[Path]:
     jars = sorted(folder.glob("*.jar"))
     if not jars:
-        raise Fatal("MR-8005", f"no jars in {folder}", fix="Run `make setup`.")
+        raise Fatal("MR-8005", f"no jars in {folder}", fix=FETCH_HINT)
     return jars
 
 

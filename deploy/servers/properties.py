@@ -1,8 +1,8 @@
-"""Values in Java's ``.properties`` files (and ZooKeeper's configuration, which is one): read as Latin-1."""
+"""Values in Java's ``.properties`` files, which Java reads as Latin-1. ZooKeeper's configuration is such a file."""
 
 
 def property_value(value: object) -> str:
-    r"""The text as Java reads it back: ``\uXXXX`` (UTF-16) for what is not ASCII, and no backslash by itself."""
+    r"""Escape ``value`` so that Java reads it back: ``\uXXXX`` (UTF-16) for non-ASCII, doubled backslashes."""
     escaped = str(value).replace("\\", "\\\\")
     return "".join(each if each.isascii() else _units(each) for each in escaped)
 

@@ -1,4 +1,4 @@
-"""What every server of ours can: be launched, waited for, stopped, killed, paused, and thrown away with its folder."""
+"""The base of every local server: launch, wait, stop, kill, pause, and discard with its folder."""
 
 import shutil
 from abc import ABC, abstractmethod
@@ -8,7 +8,7 @@ from deploy.servers.process import ProcessSpec, ServerProcess
 
 
 class Server(ABC):
-    """A process in ``folder``, its own. After ``kill`` or ``stop``, ``start`` goes on with the same data and port."""
+    """A process that owns ``folder``. After ``kill`` or ``stop``, ``start`` continues with the same data and port."""
 
     def __init__(self, folder: Path, *, dies_with_parent: bool = True) -> None:
         self.folder = folder
@@ -21,11 +21,11 @@ class Server(ABC):
 
     @abstractmethod
     def wait_ready(self) -> None:
-        """Until it serves; Fatal MR-8004 with its log's end."""
+        """Wait until the server serves. Fatal MR-8004 with the end of its log."""
 
     @property
     def process(self) -> ServerProcess:
-        """Its process (an error before ``launch``)."""
+        """The server's process. RuntimeError before ``launch``."""
         if self._process is None:
             raise RuntimeError(f"the server in {self.folder} was not launched")
         return self._process
@@ -36,30 +36,30 @@ class Server(ABC):
         self.wait_ready()
 
     def stop(self) -> None:
-        """A clean shutdown; data stays."""
+        """Shut the server down cleanly. Its data stays."""
         if self._process is not None:
             self._process.stop()
 
     def discard(self) -> None:
-        """The quick end, when nobody needs the data any more: SIGKILL, and the folder is removed."""
+        """Kill the server and remove its folder."""
         if self._process is not None:
             self._process.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def kill(self) -> None:
-        """SIGKILL, as a crash."""
+        """Send SIGKILL, as a crash would end it."""
         self.process.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing."""
+        """Send SIGSTOP: the server keeps its connections and does not answer."""
         self.process.pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self.process.resume()
 
     def is_alive(self) -> bool:
-        """Whether its process runs."""
+        """True while its process runs."""
         return self._process is not None and self._process.is_alive()
 
     def _launch(self, spec: ProcessSpec) -> None:

@@ -1,6 +1,6 @@
-"""SQL on the local servers: the one module of ``deploy`` that knows PyMySQL.
+"""SQL on the local servers. The only module of ``deploy`` that imports PyMySQL.
 
-Statements go over the server's socket file as its root; nothing here is fit for a server that somebody else runs.
+Statements go over the server's socket file, as root. Not for servers that others run.
 """
 
 import socket
@@ -23,9 +23,9 @@ _OVERTAKEN = (ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, ER.NO_SUCH_TABLE, ER.TABLE
 
 @contextmanager
 def root_connection(path: Path, *, database: str | None = None) -> Iterator["Connection[Cursor]"]:
-    """A connection as root, autocommit on, closed at the end.
+    """A connection as root with autocommit, closed at the end of the block.
 
-    The socket is ours, because PyMySQL leaves it open when nobody listens.
+    We open the socket ourselves, because PyMySQL does not close it when the connection is refused.
     """
     with socket.socket(socket.AF_UNIX) as wire:
         wire.settimeout(CONNECT_S)
@@ -43,14 +43,14 @@ def root_connection(path: Path, *, database: str | None = None) -> Iterator["Con
 def execute(
     path: Path, sql: str, arguments: Arguments = None, *, database: str | None = None
 ) -> list[Row]:
-    """Run one statement as root; all its rows. The server's own error is raised as it is (pymysql.Error)."""
+    """Run one statement as root and return all rows. Raises the server's own error (pymysql.Error)."""
     with root_connection(path, database=database) as connection, connection.cursor() as cursor:
         cursor.execute(sql, arguments)
         return list(cursor.fetchall())
 
 
 def execute_named(path: Path, sql: str) -> list[dict[str, object]]:
-    """Run one statement as root; its rows by column name."""
+    """Run one statement as root and return its rows by column name."""
     with (
         root_connection(path) as connection,
         connection.cursor(DictCursor) as cursor,
@@ -60,7 +60,7 @@ def execute_named(path: Path, sql: str) -> list[dict[str, object]]:
 
 
 def execute_unlogged(path: Path, statements: Sequence[str]) -> None:
-    """Run statements as root without writing them to the binlog; Fatal MR-8007 names the one that failed."""
+    """Run statements as root without logging them in the binlog. Fatal MR-8007 names the one that failed."""
     with root_connection(path) as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_log_bin = 0")
         for statement in statements:
@@ -72,7 +72,7 @@ def execute_unlogged(path: Path, statements: Sequence[str]) -> None:
 
 
 def answers(path: Path) -> bool:
-    """Whether the server takes a connection and a statement."""
+    """True if the server accepts a connection and a statement."""
     try:
         execute(path, "SELECT 1")
     except (pymysql.Error, OSError):
@@ -81,23 +81,23 @@ def answers(path: Path) -> bool:
 
 
 def open_root(path: Path, *, database: str | None = None) -> "Connection[Cursor]":
-    """A connection as root, autocommit off, for a workload; the caller closes it."""
+    """A connection as root without autocommit, for a workload. The caller closes it."""
     return pymysql.connect(
         user="root", unix_socket=str(path), database=database, charset="utf8mb4", autocommit=False
     )
 
 
 class Deadlock(Exception):
-    """The server gave up one of two source transactions that waited for each other: it was rolled back."""
+    """The server rolled this source transaction back to resolve a deadlock or a lock timeout."""
 
 
 class Overtaken(Exception):
-    """Somebody else was faster: a deadlock, a lock waited for in vain, a table that DDL moved or changed meanwhile."""
+    """Another session was faster: a deadlock, a lock timeout, or a table that DDL has moved or changed."""
 
 
 @contextmanager
-def overtaken_told() -> Iterator[None]:
-    """A driver's error of that kind inside the block comes out as ``Overtaken``; the caller rolls back."""
+def raising_overtaken() -> Iterator[None]:
+    """Raise such a driver error in the block as ``Overtaken``. The caller rolls back."""
     try:
         yield
     except pymysql.Error as error:
@@ -107,8 +107,8 @@ def overtaken_told() -> Iterator[None]:
 
 
 @contextmanager
-def deadlock_told() -> Iterator[None]:
-    """A driver's deadlock or lock timeout inside the block comes out as ``Deadlock``."""
+def raising_deadlock() -> Iterator[None]:
+    """Raise a driver's deadlock or lock timeout in the block as ``Deadlock``."""
     try:
         yield
     except pymysql.OperationalError as error:

@@ -1,9 +1,9 @@
-"""Fresh data directories, made once and copied: initialising one takes seconds, a copy tenths.
+"""Prepared data directories, made once and then copied: initializing one takes seconds, copying it tenths.
 
     $MILLRACE_HOME/templates/<flavour>-<stamp>/
 
-Guarantees: a template appears only when it is whole (renamed into place), is made once however many ask at a time, and
-belongs to the exact program that made it.
+Guarantees: a template is complete when it appears (renamed into place). Concurrent callers make it once. It is used
+only by the program version that made it.
 """
 
 import fcntl
@@ -13,19 +13,19 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from deploy.servers.dialect import Dialect
-from millrace.home import home
+from millrace.home_folder import home
 
 
 def database_template(dialect: Dialect) -> Path:
-    """A data directory that ``dialect`` initialised; copy it, never start a server in it."""
+    """A data directory that ``dialect`` initialized. Copy it. Never start a server in it."""
     log = home() / "templates" / f"{dialect.flavour}.log"
     return template(
-        f"{dialect.flavour}-{dialect.stamp()}", lambda folder: dialect.initialise(folder, log)
+        f"{dialect.flavour}-{dialect.stamp()}", lambda folder: dialect.initialize(folder, log)
     )
 
 
 def template(name: str, make: Callable[[Path], None]) -> Path:
-    """The folder of this name, made by ``make(empty folder)`` when it is not there yet."""
+    """The folder of this name. ``make(empty folder)`` fills it if it does not exist."""
     root = home() / "templates"
     root.mkdir(exist_ok=True)
     final = root / name

@@ -1,7 +1,7 @@
-"""A certificate authority and a server certificate for 127.0.0.1 and localhost, made once with ``openssl``.
+"""A certificate authority, and a server certificate for 127.0.0.1 and localhost, made once with ``openssl``.
 
-Both flavours use it, so that clients can verify a server's identity. Without the program the servers make certificates
-of their own, which nobody can verify (and MariaDB takes three seconds for it, at every start).
+Both flavours use them, so that clients can verify a server's identity. Without ``openssl`` each server makes its own
+certificate, which clients cannot verify. MariaDB takes three seconds for that at every start.
 """
 
 import shutil
@@ -18,14 +18,14 @@ _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: the authority to verify against, and what the server shows."""
+    """PEM files: the authority, and the certificate and key of the server."""
 
     authority: Path
     certificate: Path
     key: Path
 
     def options(self) -> tuple[str, ...]:
-        """As options of a server, either flavour."""
+        """The server options for these files, in either flavour."""
         return (
             f"--ssl-ca={self.authority}",
             f"--ssl-cert={self.certificate}",
@@ -34,7 +34,7 @@ class TlsFiles:
 
 
 def tls_files() -> TlsFiles | None:
-    """The files, made at the first call; None where there is no ``openssl``."""
+    """The files. The first call makes them. None without ``openssl``."""
     openssl = shutil.which("openssl")
     if openssl is None:
         return None

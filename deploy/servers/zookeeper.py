@@ -1,8 +1,7 @@
-"""A ZooKeeper server of our own (3.9, from PySpark's jars), loopback only: standalone, or one of an ensemble.
+"""A local ZooKeeper server (3.9, from PySpark's jars) on loopback: standalone, or in an ensemble.
 
-The tick is half a second, so that a session may be as short as one second: a test of a lost worker need not wait long.
-It may be as long as a minute, too: no pause of a busy machine ends it then.
-After ``kill``, ``start`` goes on with the same data and port: sessions survive it.
+The tick is half a second. A session may last from one second, for short tests of lost workers, to one minute, to
+outlive the pauses of a busy machine. After ``kill``, ``start`` continues with the same data, port and sessions.
 """
 
 import shutil
@@ -15,12 +14,12 @@ from deploy.servers.process import ProcessSpec, free_port
 from deploy.servers.programs import zookeeper_classpath
 from deploy.servers.properties import property_value
 from deploy.servers.server import Server
-from millrace.java import ClassData, java_program
+from millrace.jvm import JvmArchive, java_program
 
 START_S = 180.0
 HEAP_MB = 96
 TICK_MS = 500
-SESSION_MS_MAX = 60_000  # ZooKeeper itself would grant 20 ticks at most
+SESSION_MS_MAX = 60_000  # ZooKeeper's default is 20 ticks
 _CONFIGURATION = """\
 tickTime={tick_ms}
 maxSessionTimeout={session_ms_max}
@@ -31,7 +30,7 @@ admin.enableServer=false
 4lw.commands.whitelist=envi,srvr,ruok
 maxClientCnxns=0
 """
-# in ticks: how long one may take to join a leader, and how far it may be behind him
+# in ticks: the time to join a leader, and the lag behind it, at most
 _VOTING = """initLimit=40
 syncLimit=20
 """
@@ -39,7 +38,7 @@ syncLimit=20
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """Where the others of an ensemble reach one of its servers."""
+    """The ports at which the other servers of an ensemble reach this one."""
 
     peer_port: int
     election_port: int
@@ -47,13 +46,13 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class Voters:
-    """An ensemble as one of its servers, ``number``, knows it: all of them, by number."""
+    """An ensemble as server ``number`` knows it: all servers by number."""
 
     number: int
     known: Mapping[int, Voter]
 
     def configuration(self) -> str:
-        """What is added to that of a standalone server."""
+        """The lines that an ensemble adds to a standalone configuration."""
         servers = (
             f"server.{number}=127.0.0.1:{voter.peer_port}:{voter.election_port}\n"
             for number, voter in self.known.items()
@@ -74,7 +73,7 @@ class ZooKeeperServer(Server):
         java_options: Sequence[str] | None = None,
     ) -> None:
         super().__init__(folder, dies_with_parent=dies_with_parent)
-        self._java_options = class_data().options() if java_options is None else java_options
+        self._java_options = jvm_archive().options() if java_options is None else java_options
         self._voters = voters
         self.port = port or free_port()
 
@@ -112,16 +111,16 @@ class ZooKeeperServer(Server):
         self._launch(spec)
 
     def wait_ready(self) -> None:
-        """Until it serves clients; Fatal MR-8004 with the log's end."""
+        """Wait until the server serves clients. Fatal MR-8004 with the end of its log."""
         self.process.wait_ready(lambda: bool(self.mode()), timeout_s=START_S)
 
     def lose_everything(self) -> None:
-        """SIGKILL, and all its data gone: ``start`` begins a new ensemble at the same address."""
+        """Kill the server and remove its data. ``start`` begins a new ensemble at the same address."""
         self.kill()
         shutil.rmtree(self.folder / "data")
 
     def mode(self) -> str:
-        """standalone, leader or follower; nothing while it serves nobody."""
+        """standalone, leader or follower. Empty while the server does not serve."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                 connection.sendall(b"srvr")
@@ -131,6 +130,6 @@ class ZooKeeperServer(Server):
         return answer.partition("Mode: ")[2].partition("\n")[0]
 
 
-def class_data() -> ClassData:
-    """What the server's JVM loads, from among PySpark's jars."""
-    return ClassData("zookeeper", sorted(Path(zookeeper_classpath()).parent.glob("*.jar")))
+def jvm_archive() -> JvmArchive:
+    """The JVM archive of the server."""
+    return JvmArchive("zookeeper", sorted(Path(zookeeper_classpath()).parent.glob("*.jar")))

@@ -1,4 +1,4 @@
-"""Three ZooKeeper servers of our own that decide together: what happens when a leader, or most of them, goes."""
+"""Three local ZooKeeper servers in an ensemble, for tests that lose the leader or the majority."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ NUMBERS = (1, 2, 3)
 
 
 class ZooKeeperEnsemble(Cluster[ZooKeeperServer]):
-    """Servers by their number."""
+    """Servers by number."""
 
     def __init__(self, folder: Path) -> None:
         voters = {number: Voter(free_port(), free_port()) for number in NUMBERS}
@@ -25,5 +25,5 @@ class ZooKeeperEnsemble(Cluster[ZooKeeperServer]):
 
     @property
     def hosts(self) -> str:
-        """All of them."""
+        """The addresses of all servers."""
         return ",".join(server.hosts for server in self.servers.values())

@@ -1,22 +1,22 @@
-"""A ledger whose every wrong copy shows: the workload of the fault campaigns.
+"""A ledger in which every wrong copy is detectable: the workload of the fault campaigns.
 
-A few writers, each on a connection of its own, run source transactions over several tables:
+A few writers, each on its own connection, run source transactions over several tables:
 
-    entries     one row (writer, n) in each: n counts the writer's committed transactions, 1, 2, 3, …, and ``row_count``
-                says how many rows this transaction changed, the entry's own included
-    accounts    transfers: the sum of all balances is SUM after every source transaction; keys change, rows go and come
+    entries     one row (writer, n) per transaction: n counts the writer's committed transactions, 1, 2, 3, …;
+                ``row_count`` is the number of rows that the transaction changed, including the entry
+    accounts    transfers: after every source transaction the balances add up to SUM; keys change, rows are reinserted
     seats       two unique secondary keys whose values are swapped between rows
-    specimens   every type at its extremes, NULL, bytes that are no text in their character set
-    loose       no key at all: rows that stand twice
-    passing     renamed away and back, and emptied, while it is written
-    never       filled only by what is rolled back
+    specimens   every type at its extremes, NULL, bytes that are not text in their character set
+    loose       no key at all: duplicate rows
+    passing     renamed away and back, and truncated, while it is written
+    never       filled only by rolled-back transactions
 
-Some are rolled back, some roll back to a savepoint in their middle. What must never be seen is marked: ``ghost`` is 1
-(in accounts, money vanishes). ``LedgerDdl`` alters and renames tables all the while.
+Some transactions are rolled back, some roll back to a savepoint in their middle. Rows that must never be visible are
+marked: ``ghost`` is 1 (in accounts, money vanishes). ``LedgerDdl`` alters and renames tables at the same time.
 
-The sequence of decisions depends on ``seed`` alone; what the server makes of it depends on timing, too. Writers provoke
-deadlocks and get over them. Works on MySQL and MariaDB. ``LedgerCounts.acknowledged`` is what was promised: the
-last n whose COMMIT was answered, by writer. Not done here: getting over a source that goes away.
+The sequence of decisions depends on ``seed`` alone. The server's results also depend on timing. Writers provoke
+deadlocks and recover from them. Works on MySQL and MariaDB. ``LedgerCounts.acknowledged`` holds, for each writer, the
+last n whose COMMIT was acknowledged. Not done here: recovering from a lost source.
 """
 
 import random
@@ -27,7 +27,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from deploy.servers.sql import Overtaken, overtaken_told
+from deploy.servers.sql import Overtaken, raising_overtaken
 from deploy.workload.ledger_ddl import LedgerDdl
 from deploy.workload.ledger_parts import LedgerCounts, paced
 from deploy.workload.shop import Connect, Connection
@@ -36,13 +36,13 @@ from deploy.workload.specimens import COLUMNS, WORDS, specimen
 ACCOUNT_COUNT = 12
 OPENING = 1000
 SUM = ACCOUNT_COUNT * OPENING
-MOVED = 1000  # an account has one of two numbers: its own, or so much more
+MOVED = 1000  # an account has one of two ids: its number, or its number plus this
 SEAT_COUNT = 40
 WRITERS = 3
 DDL_INTERVAL_S = 0.7
 RATE = 60.0  # source transactions a second of all writers
-LIVE_MAX = 60  # specimens and loose rows of a writer: then it rather deletes
-LOCK_WAIT_S = 2  # a metadata lock and a row lock can wait for each other, and no server finds out
+LIVE_MAX = 60  # specimens and loose rows of a writer; above it, the writer deletes
+LOCK_WAIT_S = 2  # no server detects a deadlock of a metadata lock and a row lock
 
 KEYS = {
     "entries": ("writer", "n"),
@@ -52,7 +52,7 @@ KEYS = {
     "loose": (),
     "passing": ("id",),
     "never": ("id",),
-}  # primary keys; tables that DDL creates have ("id",)
+}  # primary keys; tables created by DDL have ("id",)
 CREATE = (
     "CREATE TABLE entries (writer INT NOT NULL, n INT NOT NULL, ghost TINYINT NOT NULL, row_count INT NOT NULL,"
     " PRIMARY KEY (writer, n))",
@@ -69,7 +69,7 @@ CREATE = (
 
 
 def create_ledger(connect: Connect, *, database: str = "ledger") -> None:
-    """Creates the database, its tables, the accounts (in one source transaction) and the seats."""
+    """Create the database, its tables, the accounts (in one source transaction) and the seats."""
     with closing(connect()) as connection:
         cursor = connection.cursor()
         cursor.execute(f"CREATE DATABASE `{database}` DEFAULT CHARSET utf8mb4")
@@ -97,10 +97,10 @@ def run_ledger(
     ddl_interval_s: float = DDL_INTERVAL_S,
     stop: threading.Event | None = None,
 ) -> None:
-    """Runs the ledger for ``duration_s``, or until ``stop``, at about ``rate`` transactions a second in all; blocks.
+    """Run the ledger for ``duration_s`` or until ``stop``, at about ``rate`` transactions a second in total. Blocks.
 
-    Counted from when each connection stands, and paced by what is due: however slow the machine, the same is tried.
-    The connections must have the ledger's database selected. Raises what a writer or the DDL raised.
+    Time counts from each connection's login. A slow machine is offered the same load.
+    The connections must have the ledger's database selected. Raises the error of a writer or of the DDL.
     """
     failures: list[BaseException] = []
     ending = stop or threading.Event()
@@ -110,7 +110,7 @@ def run_ledger(
             with closing(connect()) as connection:
                 _prepare(connection)
                 run(connection)
-        except BaseException as exc:  # noqa: BLE001 - handed to the caller, who re-raises it
+        except BaseException as exc:  # noqa: BLE001 - the caller raises it
             failures.append(exc)
             ending.set()
 
@@ -143,15 +143,15 @@ def _prepare(connection: Connection) -> None:
     cursor = connection.cursor()
     cursor.execute(
         f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S},"
-        " sql_mode = 'STRICT_TRANS_TABLES'"  # zero dates are specimens, too
+        " sql_mode = 'STRICT_TRANS_TABLES'"  # specimens include zero dates
     )
-    # without it, a search in a table without a key locks all of it
+    # under REPEATABLE READ, a search in a table without a key locks the whole table
     cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
 
 @dataclass(slots=True)
 class _Own:
-    """What a writer believes of its own rows; a copy is taken back with what is rolled back."""
+    """A writer's own rows. A rollback restores an earlier copy."""
 
     specimens: list[int] = field(default_factory=list)
     passing: list[int] = field(default_factory=list)
@@ -162,7 +162,7 @@ class _Own:
 
 
 class _Writer:
-    """One connection's share: its entries, specimens and loose rows are its own, accounts and seats are everybody's."""
+    """One connection's share. It owns its entries, specimens and loose rows. Accounts and seats are shared."""
 
     def __init__(
         self, connection: Connection, *, number: int, seed: int, counts: LedgerCounts
@@ -196,7 +196,7 @@ class _Writer:
             self.row_count = 0
             self.is_ghost = int(self.chance.random() < 0.12)
             try:
-                with overtaken_told():
+                with raising_overtaken():
                     self.transaction()
                     if not self.is_ghost:
                         self.connection.commit()
@@ -212,7 +212,7 @@ class _Writer:
             self.counts.add(rows=self.row_count, committed=not self.is_ghost)
 
     def transaction(self) -> None:
-        """Some steps, the entry among them, perhaps a part that is taken back."""
+        """Run some steps and write the entry among them, perhaps with a part that is rolled back."""
         steps = self.chance.choices(self.steps, self.weights, k=self.chance.randint(1, 5))
         entry_at = self.chance.randint(0, len(steps))
         regret_at = self.chance.randint(0, len(steps)) if self.chance.random() < 0.15 else -1
@@ -230,14 +230,14 @@ class _Writer:
             )
 
     def enter(self) -> None:
-        """The entry; when it does not come last, ``row_count`` is written again at the end."""
+        """Insert the entry. If it is not the last statement, ``row_count`` is updated at the end."""
         self.count(
             "INSERT INTO entries (writer, n, ghost, row_count) VALUES (%s,%s,%s,%s)",
             (self.number, self.n + 1, self.is_ghost, self.row_count + 1),
         )
 
     def regret(self) -> None:
-        """A few steps between a savepoint and the way back to it."""
+        """Run a few steps and roll them back to a savepoint."""
         own, row_count, was_ghost = self.own.copy(), self.row_count, self.is_ghost
         self.cursor.execute("SAVEPOINT here")
         self.is_ghost = 1
@@ -248,10 +248,10 @@ class _Writer:
         self.own, self.row_count, self.is_ghost = own, row_count, was_ghost
         self.counts.in_savepoints += 1
 
-    # ---- steps: each leaves the sum as it was, unless it is a ghost ------------------------------------
+    # ---- steps: each keeps the sum, unless it is a ghost ------------------------------------
 
     def transfer(self) -> None:
-        """From one account to another, now and then in an order that makes deadlocks."""
+        """Move money between two accounts, sometimes in an order that causes deadlocks."""
         giver, taker = self.chance.sample(range(1, ACCOUNT_COUNT + 1), 2)
         if giver > taker and self.chance.random() < 0.7:
             giver, taker = taker, giver
@@ -267,7 +267,7 @@ class _Writer:
         )
 
     def move_account(self) -> None:
-        """Its key changes."""
+        """Change an account's primary key."""
         account = self.chance.randint(1, ACCOUNT_COUNT)
         self.one(
             f"UPDATE accounts SET id=IF(id>{MOVED},id-{MOVED},id+{MOVED}) WHERE id IN (%s,%s)",
@@ -275,7 +275,7 @@ class _Writer:
         )
 
     def reopen_account(self) -> None:
-        """Deleted, its money given to another, and inserted again with some of that: one key, two rows."""
+        """Delete an account, give its money to another, and insert it again with some of it."""
         account, other = sorted(self.chance.sample(range(1, ACCOUNT_COUNT + 1), 2))
         self.cursor.execute(
             "SELECT id, balance FROM accounts WHERE id IN (%s,%s) FOR UPDATE",
@@ -293,7 +293,7 @@ class _Writer:
             self.add_to(other, -back)
 
     def swap_seats(self) -> None:
-        """Two rows exchange the values of a unique key, by way of NULL."""
+        """Swap the values of a unique key between two rows, with NULL in between."""
         column = self.chance.choice(("place", "code"))
         first, second = self.chance.sample(range(SEAT_COUNT), 2)
         self.cursor.execute(
@@ -323,7 +323,7 @@ class _Writer:
             self.drop_specimen()
 
     def change_specimens(self) -> None:
-        """Some columns of one or several rows in one statement; or a key."""
+        """Update some columns of one or more rows in one statement, or change a primary key."""
         if not self.own.specimens:
             return self.add_specimen()
         if self.chance.random() < 0.2:
@@ -351,7 +351,7 @@ class _Writer:
             self.count("DELETE FROM specimens WHERE id=%s", (self.own.specimens.pop(place),))
 
     def write_loose(self) -> None:
-        """Insert twice the same, change one of the rows that are alike, delete one."""
+        """Insert duplicate rows, or update or delete one of them."""
         body = self.chance.choice(WORDS)
         if self.own.loose < LIVE_MAX and self.chance.random() < 0.6:
             for _ in range(self.chance.randint(1, 2)):
@@ -368,7 +368,7 @@ class _Writer:
             self.count("DELETE FROM loose WHERE writer=%s LIMIT 1", (self.number,))
 
     def write_passing(self) -> None:
-        """A table that is renamed and emptied by others; what is not there any more is not changed."""
+        """Write to a table that DDL renames and truncates. Rows that are gone are not counted."""
         body = self.chance.choice(WORDS)
         insert = "INSERT INTO passing (id, body, ghost) VALUES (%s,%s,%s)"
         if self.own.passing and self.chance.random() < 0.4:
@@ -378,7 +378,9 @@ class _Writer:
         if self.own.passing and self.chance.random() < 0.3:
             update = "ON DUPLICATE KEY UPDATE body=LEFT(CONCAT(id,body),40), ghost=%s"
             row = (self.own.passing[-1], body, self.is_ghost, self.is_ghost)
-            self.row_count += bool(self.cursor.execute(f"{insert} {update}", row))  # 2: updated
+            self.row_count += bool(
+                self.cursor.execute(f"{insert} {update}", row)
+            )  # 2 means updated
             return
         number = self.take_id()
         self.count(insert, (number, body, self.is_ghost))
@@ -387,11 +389,11 @@ class _Writer:
     # ---- statements ------------------------------------------------------------------------------------
 
     def count(self, sql: str, arguments: tuple[object, ...]) -> None:
-        """Execute; the rows that it changed are counted."""
+        """Execute a statement and count the rows that it changes."""
         self.row_count += int(self.cursor.execute(sql, arguments))
 
     def one(self, sql: str, arguments: tuple[object, ...]) -> None:
-        """Execute what must change exactly one row; else the transaction is given up."""
+        """Execute a statement that must change exactly one row, or abandon the transaction."""
         changed = int(self.cursor.execute(sql, arguments))
         if changed != 1:
             raise Overtaken(f"{changed} rows: {sql}")

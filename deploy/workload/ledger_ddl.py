@@ -1,17 +1,17 @@
-"""The ledger's statements of DDL: columns come, are renamed and go; tables are made, swapped, emptied and dropped."""
+"""The ledger's DDL: adds, renames and drops columns; creates, swaps, truncates and drops tables."""
 
 import random
 import threading
 from typing import Any
 
-from deploy.servers.sql import Overtaken, overtaken_told
+from deploy.servers.sql import Overtaken, raising_overtaken
 from deploy.workload.ledger_parts import LedgerCounts, paced
 from deploy.workload.shop import Connection
 from deploy.workload.specimens import WORDS
 
 
 class LedgerDdl:
-    """One connection's statements, one after the other. Names of columns and tables are never used again."""
+    """The DDL of one connection. Names of columns and tables are never reused."""
 
     def __init__(self, connection: Connection, *, seed: int, counts: LedgerCounts) -> None:
         self.connection = connection
@@ -25,7 +25,7 @@ class LedgerDdl:
         self.is_away = False
 
     def run(self, deadline: float, interval_s: float, ending: threading.Event) -> None:
-        """One statement after the other until the deadline or the end; what is overtaken is left out."""
+        """Run statements until the deadline or the end. A statement that loses a race is skipped."""
         acts = (
             self._add_column,
             self._rename_column,
@@ -43,7 +43,7 @@ class LedgerDdl:
         for _ in paced(deadline, interval_s, ending):
             (act,) = self.chance.choices(acts, weights)
             try:
-                with overtaken_told():
+                with raising_overtaken():
                     act()
             except Overtaken:
                 self.connection.rollback()
@@ -74,7 +74,7 @@ class LedgerDdl:
             del self.columns[place]
 
     def _create_table(self) -> None:
-        """With a few rows in it."""
+        """Create a table with a few rows."""
         name = self._take_name("page")
         self._execute(f"CREATE TABLE {name} (id INT NOT NULL PRIMARY KEY, body VARCHAR(40))")
         self.tables.append(name)
@@ -83,7 +83,7 @@ class LedgerDdl:
         self.connection.commit()
 
     def _create_table_as(self) -> None:
-        """Structure and rows in one source transaction."""
+        """Create a table and its rows in one source transaction."""
         name = self._take_name("page")
         columns = "id, CONCAT('seat ', place) AS body"
         self._execute(f"CREATE TABLE {name} (PRIMARY KEY (id)) SELECT {columns} FROM seats LIMIT 9")
@@ -115,7 +115,7 @@ class LedgerDdl:
             self._execute(f"TRUNCATE TABLE {self.chance.choice(('loose', 'passing'))}")
 
     def _send_away(self) -> None:
-        """Writers meet a table that is not there."""
+        """Rename a table away or back, so that writers find it missing."""
         old, new = ("passed_by", "passing") if self.is_away else ("passing", "passed_by")
         self._execute(f"RENAME TABLE {old} TO {new}")
         self.is_away = not self.is_away

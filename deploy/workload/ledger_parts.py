@@ -1,4 +1,4 @@
-"""What the ledger's writers and its DDL share."""
+"""Shared by the ledger's writers and its DDL."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from deploy.workload.shop import Counts
 
 @dataclass(slots=True)
 class LedgerCounts(Counts):
-    """What the workload did; ``acknowledged`` is the last n of each writer whose COMMIT was answered."""
+    """What the workload did. ``acknowledged``: for each writer, the last n whose COMMIT was acknowledged."""
 
     acknowledged: dict[int, int] = field(default_factory=dict)
     in_savepoints: int = 0
@@ -18,7 +18,7 @@ class LedgerCounts(Counts):
 
 
 def paced(deadline: float, pause_s: float, ending: threading.Event) -> Iterator[None]:
-    """Until the deadline or the end, once every ``pause_s``."""
+    """Yield every ``pause_s`` until the deadline or the end."""
     due = time.monotonic()
     while due < deadline and not ending.is_set():
         yield

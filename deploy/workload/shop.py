@@ -1,22 +1,20 @@
 """A shop at work: the mixed workload of ``millrace demo``.
 
-Customers, orders, order lines and stock, written by a few connections at once:
+A few connections write customers, orders, order lines and stock at the same time:
 
-    place       insert an order and its lines, take the goods from stock       (one transaction, 4–8 rows)
+    place       insert an order and its lines, take the goods from stock       (one transaction, 3 to 9 rows)
     ship        update the order's state                                       (1 row)
-    cancel      put the goods back, delete lines and order                     (one transaction)
+    cancel      delete the lines and the order                                 (one transaction)
     restock     update stock                                                   (1 row)
     register    insert a customer                                              (1 row)
-    rename      update a customer; now and then its primary key (a key change)
-    regret      everything that ``place`` does, then ROLLBACK: must never be seen
+    rename      update a customer, sometimes its primary key
+    regret      everything that ``place`` does, then ROLLBACK: must never be visible
     note        insert into a table without a primary key
 
-and, once each while the others run, a few statements of DDL. ``Pulse`` writes the time of day into a
-one-column table a few times a second, so that anybody who reads the topic or the target can tell how
-old what they see is.
+Meanwhile a few DDL statements run, once each.
 
-The sequence of decisions depends on ``seed`` alone; what the server makes of it also depends on
-timing, so two runs are alike, not equal. Works on MySQL and MariaDB.
+The sequence of decisions depends on ``seed`` alone. The server's results also depend on timing, so two runs are
+similar, not equal. Works on MySQL and MariaDB.
 """
 
 import random
@@ -27,8 +25,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from deploy.servers.sql import Deadlock, deadlock_told
+from deploy.servers.sql import Deadlock, raising_deadlock
 
+BEATS = "beats"  # the table of ``deploy.workload.beats``
 CREATE = (
     "CREATE TABLE customers (id INT UNSIGNED NOT NULL PRIMARY KEY, name VARCHAR(60) NOT NULL,"
     " email VARCHAR(120) COLLATE utf8mb4_bin, tags SET('new','gold','press') NOT NULL DEFAULT '',"
@@ -42,7 +41,7 @@ CREATE = (
     " sku BIGINT UNSIGNED NOT NULL, quantity INT NOT NULL, weight DOUBLE,"
     " PRIMARY KEY (order_id, line), FOREIGN KEY (order_id) REFERENCES orders (id)) DEFAULT CHARSET=utf8mb4",
     "CREATE TABLE notes (written TIME(2), body TEXT, seal VARBINARY(16)) DEFAULT CHARSET=utf8mb4",
-    "CREATE TABLE pulse (id TINYINT NOT NULL PRIMARY KEY, beat BIGINT NOT NULL, sent_us BIGINT NOT NULL)",
+    f"CREATE TABLE {BEATS} (beat BIGINT NOT NULL PRIMARY KEY)",
 )
 DDL = (
     "ALTER TABLE customers ADD COLUMN points INT NOT NULL DEFAULT 0 AFTER name",
@@ -51,7 +50,7 @@ DDL = (
     "ALTER TABLE stock MODIFY COLUMN title VARCHAR(120) NOT NULL",
     "RENAME TABLE reviews TO opinions",
 )
-RATE = 150.0  # transactions a second of all writers
+RATE = 150.0  # transactions a second, all writers together
 WRITERS = 3
 MOVED = 500_000  # added to the key of a customer whose key changes
 SKU_COUNT = 200
@@ -60,19 +59,19 @@ NAMES = ("Ada", "Bjørn", "Chloé", "Dāvis", "Эмма", "Fatıma", "顾客", "
 
 
 class Connection(Protocol):
-    """What the workload needs of a PEP 249 connection; autocommit off."""
+    """The part of a PEP 249 connection that the workload uses. Autocommit is off."""
 
     def cursor(self) -> Any:
         """A PEP 249 cursor."""
 
     def commit(self) -> None:
-        """Commits."""
+        """Commit."""
 
     def rollback(self) -> None:
-        """Rolls back."""
+        """Roll back."""
 
     def close(self) -> None:
-        """Closes."""
+        """Close."""
 
 
 Connect = Callable[[], Connection]
@@ -80,7 +79,7 @@ Connect = Callable[[], Connection]
 
 @dataclass(slots=True)
 class Counts:
-    """What the workload did, over all its writers."""
+    """What the workload did, over all writers."""
 
     committed: int = 0
     rolled_back: int = 0
@@ -89,7 +88,7 @@ class Counts:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, *, rows: int, committed: bool) -> None:
-        """Counts one transaction; its rows count only when it was committed."""
+        """Count one transaction. Its rows count only if it was committed."""
         with self.lock:
             self.committed += committed
             self.rolled_back += not committed
@@ -97,7 +96,7 @@ class Counts:
 
 
 def create_shop(connect: Connect, *, database: str = "shop") -> None:
-    """Creates the database, its tables, the first customers and the stock."""
+    """Create the database, its tables, the first customers and the stock."""
     connection = connect()
     cursor = connection.cursor()
     cursor.execute(f"CREATE DATABASE `{database}` DEFAULT CHARSET utf8mb4")
@@ -129,10 +128,10 @@ def run_shop(
     rate: float = RATE,
     stop: threading.Event | None = None,
 ) -> None:
-    """Runs the shop for ``duration_s``, or until ``stop``, at about ``rate`` transactions a second in all; blocks.
+    """Run the shop for ``duration_s`` or until ``stop``, at about ``rate`` transactions a second in total. Blocks.
 
-    Counted from when each connection stands, and paced by what is due: however slow the machine, the same is tried.
-    The connections must have the shop's database selected. Raises what a writer raised.
+    Time counts from each connection's login. A slow machine is offered the same load.
+    The connections must have the shop's database selected. Raises the error of a writer.
     """
     failures: list[BaseException] = []
     deadline = time.monotonic() + duration_s
@@ -143,7 +142,7 @@ def run_shop(
             with closing(connect()) as connection:
                 writer = _Writer(connection, number=number, seed=seed, counts=counts)
                 writer.run(time.monotonic() + duration_s, WRITERS / rate, ending)
-        except BaseException as exc:  # noqa: BLE001 - handed to the caller, who re-raises it
+        except BaseException as exc:  # noqa: BLE001 - the caller raises it
             failures.append(exc)
 
     threads = [threading.Thread(target=work, args=(n,), name=f"shop-{n}") for n in range(WRITERS)]
@@ -172,7 +171,7 @@ def _run_ddl(
 
 
 class _Writer:
-    """One connection's share of the shop. Its order ids and skus are its own, so that writers don't deadlock."""
+    """One connection's share of the shop. It owns its order ids and skus, so that writers do not deadlock."""
 
     def __init__(self, connection: Connection, *, number: int, seed: int, counts: Counts) -> None:
         self.connection = connection
@@ -201,7 +200,7 @@ class _Writer:
         while due < deadline and not ending.is_set():
             (action,) = self.chance.choices(actions, weights)
             try:
-                with deadlock_told():
+                with raising_deadlock():
                     rows = action()
             except Deadlock:
                 rows = -1
@@ -249,8 +248,8 @@ class _Writer:
         if len(self.orders) < 5:
             return self.place()
         order = self.orders.pop(self.chance.randrange(len(self.orders)))
-        # The parent first, as in `place`: MariaDB's DDL on it waits, holding its metadata lock, for whoever has
-        # rows of the child, and nobody finds out that they wait for each other.
+        # The parent first, as in `place`: MariaDB's DDL on the parent holds its metadata lock while it waits for a
+        # session with rows of the child. No server detects that deadlock.
         self.cursor.execute("SELECT id FROM orders WHERE id=%s FOR UPDATE", (order,))
         rows = int(self.cursor.execute("DELETE FROM order_lines WHERE order_id=%s", (order,)))
         return rows + int(self.cursor.execute("DELETE FROM orders WHERE id=%s", (order,)))
@@ -312,38 +311,6 @@ class _Writer:
                 "UPDATE stock SET on_hand=on_hand-%s, moved=NOW(3) WHERE sku=%s", (quantity, sku)
             )
         )
-
-
-class Pulse:
-    """Updates one row with the time of day, ``interval_s`` apart, until stopped: ``with Pulse(connect):``."""
-
-    def __init__(self, connect: Connect, *, interval_s: float = 0.05) -> None:
-        self._connect = connect
-        self._interval_s = interval_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pulse")
-
-    def __enter__(self) -> "Pulse":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        connection = self._connect()
-        cursor = connection.cursor()
-        cursor.execute("REPLACE INTO pulse VALUES (1, 0, 0)")
-        connection.commit()
-        beat = 0
-        while not self._stop.wait(self._interval_s):
-            beat += 1
-            cursor.execute(
-                "UPDATE pulse SET beat=%s, sent_us=%s WHERE id=1", (beat, time.time_ns() // 1000)
-            )
-            connection.commit()
-        connection.close()
 
 
 def _customer(chance: random.Random, number: int) -> tuple[object, ...]:

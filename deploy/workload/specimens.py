@@ -1,7 +1,7 @@
-"""One column of every kind, and values at its extremes: what the ledger's ``specimens`` hold.
+"""One column of every type, with values at its extremes: the ledger's table ``specimens``.
 
-Values are what a PEP 249 cursor takes; bytes in a text column are stored as they are, valid or not.
-Names of columns say the type; both servers take all of them.
+Values are arguments of a PEP 249 cursor. Bytes in a text column are stored unchanged, valid or not.
+A column's name hints at its type. Both servers accept all of them.
 """
 
 import random
@@ -77,7 +77,7 @@ COLUMNS = ", ".join(f"`{name}` {kind}" for name, kind, _ in SPECIMENS)
 
 
 def specimen(chance: random.Random) -> Mapping[str, object]:
-    """A value, or NULL, for every column."""
+    """A value or NULL for every column."""
     return {
         name: None if chance.random() < NULL_SHARE else draw(chance) for name, _, draw in SPECIMENS
     }

@@ -1,12 +1,14 @@
 """The command line: ``millrace COMMAND …``.
 
-A table names every command, the module it lives in and its one-line help. The module is imported only when its command
-is used, so that ``millrace --help`` loads no driver and a broken half does not break the other. It offers, under the
-command's name, a function that Typer can run (``down``), or ``app``, a ``typer.Typer``.
+``COMMANDS`` lists every command with its module and one line of help. A module is imported only when its command is
+used: ``millrace --help`` loads no driver, and a broken module breaks no other command. A module provides a function
+with the command's name that Typer can run (``down``), or a ``typer.Typer`` named ``app``. Help and errors are plain
+text everywhere. ``millrace --install-completion`` completes commands and options in bash, zsh and fish.
 
-Errors of ours end in two lines on standard error (code and what happened; the fix) and exit code 1; a wrong use in 2.
-Logs go to standard error: MILLRACE_LOG is ``text`` (default) or ``json``, MILLRACE_LOG_LEVEL is ``info`` by default.
-Where MILLRACE_ZOOKEEPER is not set and a local stack runs (``millrace up``), commands speak to that.
+A Millrace error prints two lines to standard error, what happened with its code and the fix, and exits with 1. Wrong
+usage exits with 2. Logs go to standard error: MILLRACE_LOG is ``text`` (default) or ``json``, MILLRACE_LOG_LEVEL is
+``info`` by default. If MILLRACE_ZOOKEEPER is not set and a local stack runs (``millrace up``), commands connect to the
+local stack. If several run, MILLRACE_STACK names the one to use.
 """
 
 import importlib
@@ -17,63 +19,79 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Annotated, Any
 
 import typer
 import typer.main
+from typer.core import TyperCommand, TyperGroup
 
-from millrace import log
+from millrace import __version__, log
 from millrace.errors import MillraceError
-from millrace.home import local_stack_environment
-from millrace.roots import check_roots
+from millrace.extras import Extra, check_extra
+from millrace.home_folder import STACK, local_stack_environment
+from millrace.install_check import check_one_root
 
 _ENSEMBLE = "MILLRACE_ZOOKEEPER"
-_HELP = ("--help", "-h", "help")
+_HELP = ("--help", "-h")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Where a command lives, and what it does in one line."""
+    """A command's module, its help in one line, and the extra it needs."""
 
     module: str
     help: str
+    extra: Extra | None = None
 
 
 COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
         "demo": Command(
-            "millrace.cli.demo", "Start everything, change rows, watch them arrive, compare."
+            "millrace.cli.demo",
+            "Start everything, change rows, watch them arrive, compare.",
+            Extra.LOCAL,
         ),
-        "up": Command("millrace.cli.local", "Start the whole stack in the background."),
-        "down": Command("millrace.cli.local", "End the stack that `up` started."),
-        "set": Command("millrace.cli.sets", "The sets: a primary and its replicas each."),
+        "up": Command("millrace.cli.local", "Start a local stack in the background.", Extra.LOCAL),
+        "down": Command("millrace.cli.local", "Stop the local stack."),
+        "sql": Command("millrace.cli.sql", "Open an SQL client on the local stack."),
+        "set": Command("millrace.cli.sets", "Manage sets: each is a primary and its replicas."),
         "task": Command(
-            "millrace.cli.tasks", "The tasks: what is captured, what is applied where."
+            "millrace.cli.tasks", "Manage tasks: capture a set to a topic, apply a topic to a set."
         ),
-        "status": Command("millrace.cli.status", "What every task does, and why it waits."),
-        "topic": Command("millrace.cli.topic", "Read a topic; prove that it is whole."),
+        "schema": Command("millrace.cli.schema", "Print the JSON Schema of set or task documents."),
+        "status": Command(
+            "millrace.cli.status", "Show the state of every task, and the reason for it."
+        ),
+        "topic": Command("millrace.cli.topic", "Read a topic, or verify that it is complete."),
         "compare": Command(
             "millrace.cli.compare", "Compare every row of a task's source and target."
         ),
         "relay": Command(
-            "millrace.cli.relay", "Purge a worker's relay log by hand, on its machine."
+            "millrace.cli.relay", "Purge a worker's relay log manually, on its machine."
         ),
         "registry": Command("millrace.cli.registry", "Run the built-in schema registry."),
         "cluster": Command(
-            "millrace.cli.cluster", "The ensemble's generation; raise it after a rebuild."
+            "millrace.cli.cluster", "Show the generation; raise it after ZooKeeper was rebuilt."
         ),
-        "explain": Command("millrace.cli.explain", "What an error code means and what mends it."),
+        "explain": Command("millrace.cli.explain", "Explain an error code and how to fix it."),
         "scheduler": Command(
-            "millrace.cli.scheduler", "Run a scheduler: assigns tasks to workers."
+            "millrace.cli.scheduler", "Run a scheduler, which assigns tasks to workers."
         ),
-        "worker": Command("millrace.cli.worker", "Run a capture worker: source sets to Kafka."),
+        "worker": Command(
+            "millrace.cli.worker", "Run a capture worker: from source sets to Kafka."
+        ),
         "apply": Command(
-            "millrace.cli.apply", "Run an apply driver: Kafka to target sets, on Spark."
+            "millrace.cli.apply",
+            "Run an apply driver: from Kafka to target sets, on Spark.",
+            Extra.APPLY,
         ),
         "apply-ddl": Command(
-            "millrace.cli.apply_ddl", "Decide about a statement that blocks an apply task."
+            "millrace.cli.apply_ddl", "Resolve a DDL statement that blocks an apply task."
         ),
         "bench": Command(
-            "millrace.cli.bench", "Measure, beside peers; JSON lines on standard output."
+            "millrace.cli.bench",
+            "Measure Millrace and its peers; prints JSON lines.",
+            Extra.LOCAL,
         ),
     }
 )
@@ -81,32 +99,29 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
 
 def main() -> None:
     """The entry point of the ``millrace`` program."""
-    for stream in (sys.stdout, sys.stderr):  # a terminal of another encoding sees escapes
+    for stream in (sys.stdout, sys.stderr):  # a character that the terminal can't encode is escaped
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; its exit code."""
+    """Run one command line and return its exit code."""
     json = os.environ.get("MILLRACE_LOG", "text") == "json"
     try:
         log.configure(json=json, level=os.environ.get("MILLRACE_LOG_LEVEL", "info"))
     except ValueError as error:
         print(f"millrace: MILLRACE_LOG_LEVEL: {error}", file=sys.stderr)
         return 2
-    name = arguments[0] if arguments else ""
-    if not name or name in _HELP:
-        print(_usage())
-        return 0 if name else 2
-    if name not in present_commands():
-        print(f"millrace: there is no command {name!r}\n\n{_usage()}", file=sys.stderr)
-        return 2
     try:
-        check_roots()
-        _join_local_stack()
+        check_one_root()
         try:
-            _run_command(name, arguments[1:])
+            _use_local_stack()
+        except ValueError as error:
+            print(f"millrace: {STACK}: {error}", file=sys.stderr)
+            return 2
+        try:
+            _run_commands(arguments)
         finally:
             sys.stdout.flush()
     except MillraceError as error:
@@ -124,8 +139,8 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _join_local_stack() -> None:
-    """Its servers, for what the environment leaves out; none of them where it names another ensemble."""
+def _use_local_stack() -> None:
+    """Add the local stack's variables to the environment, unless that names another ensemble. Overwrites none."""
     local = local_stack_environment()
     ensemble = local.get(_ENSEMBLE)
     if os.environ.get(_ENSEMBLE, ensemble) == ensemble:
@@ -134,9 +149,9 @@ def _join_local_stack() -> None:
 
 
 def _is_output_broken() -> bool:
-    """Whether standard output is what failed: one more byte says it, a flush may have dropped what it held.
+    """Whether standard output can't be written. A flush may have dropped its data, so this writes one more byte.
 
-    What is left in its buffer goes nowhere then, or Python would tell the same again at its own end.
+    If so, the rest of its buffer goes to /dev/null. Otherwise Python would print the same error when it exits.
     """
     try:
         sys.stdout.flush()
@@ -156,19 +171,64 @@ def present_commands() -> Mapping[str, Command]:
     }
 
 
-def _run_command(name: str, arguments: list[str]) -> None:
+class _Commands(TyperGroup):
+    """The commands of ``COMMANDS``. Their modules are imported only when a command is used or completed."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, command in present_commands().items():
+            self.add_command(TyperCommand(name, help=command.help, rich_markup_mode=None))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, found, rest = super().resolve_command(ctx, args)
+        if name is None or found is None:
+            return name, found, rest
+        extra = COMMANDS[name].extra
+        if extra is not None and not (ctx.resilient_parsing or set(_HELP) & set(rest)):
+            check_extra(extra, user=f"millrace {name}")
+        return name, _loaded(name), rest
+
+
+def _run_commands(arguments: list[str]) -> None:
+    app = typer.Typer(
+        cls=_Commands,
+        help="Millrace: change data capture for MySQL and MariaDB.",
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": list(_HELP), "max_content_width": 100},
+    )
+    app.callback()(_options)
+    words = ["--help"] if arguments == ["help"] else arguments
+    typer.main.get_command(app).main(words, prog_name="millrace")
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"millrace {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def _loaded(name: str) -> Any:
+    """The Typer command of one module, with plain help and without completion options of its own."""
     module = importlib.import_module(COMMANDS[name].module)
     function = getattr(module, name, None)
     if callable(function) and not isinstance(function, typer.Typer):
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        app = typer.Typer()
         app.command(name)(function)
     else:
         app = module.app
-        app.pretty_exceptions_enable = app._add_completion = False
-    typer.main.get_command(app).main(arguments, prog_name=f"millrace {name}")
-
-
-def _usage() -> str:
-    lines = [f"  {name:<11}{command.help}" for name, command in present_commands().items()]
-    head = "Millrace: change data capture for MySQL and MariaDB.\n\nUsage: millrace COMMAND … [--help]\n"
-    return "\n".join([head, *lines])
+    app._add_completion = False
+    app.rich_markup_mode = None
+    return typer.main.get_command(app)

@@ -1,4 +1,4 @@
-"""``millrace apply``: run an apply driver until SIGTERM: tasks from ZooKeeper, one Spark query each."""
+"""``millrace apply``: run an apply driver until SIGTERM. Each of its tasks is one Spark query."""
 
 import os
 import signal
@@ -7,36 +7,40 @@ from typing import Annotated
 
 import typer
 
-Master = Annotated[str, typer.Option(help="The Spark master: local[N], spark://…, yarn, k8s://….")]
-Name = Annotated[str, typer.Option(help="Its name in `millrace status`; host-pid by default.")]
+Master = Annotated[str, typer.Option(help="Spark's master: local[N], spark://…, yarn, k8s://….")]
+Name = Annotated[
+    str, typer.Option(help="The driver's name in `millrace status`; host-pid by default.")
+]
 Conf = Annotated[
     list[str], typer.Option("--conf", help="A Spark setting, NAME=VALUE; may be repeated.")
 ]
 
-EXIT_NO_JVM = 75  # EX_TEMPFAIL: started again, it goes on
+EXIT_NO_JVM = 75  # EX_TEMPFAIL: restart the process, and its tasks resume
 
 
 def apply(*, master: Master = "local[2]", name: Name = "", conf: Conf = []) -> None:  # noqa: B006 - Typer copies it
-    """Run an apply driver: Kafka to target sets, on Spark. SIGTERM ends it in order, and so does the end of its JVM."""
+    """Run an apply driver: from Kafka to target sets, on Spark. SIGTERM, or the end of its JVM, ends it in order."""
     from consumer.apply import ApplyRunner
     from consumer.spark import SparkDriver
     from millrace.errors import Retryable
     from millrace.log import get_logger
     from schemas.documents import TaskKind
-    from zk.membership import process_name
-    from zk.worker import run_worker
+    from zk.lease.membership import process_name
+    from zk.run.worker import run_worker
 
-    called = process_name(name)  # before a JVM is started
+    driver_name = process_name(name)  # before a JVM is started
     settings = dict(setting.partition("=")[::2] for setting in conf)
     driver = SparkDriver(master=master, settings=settings)
 
-    def end(error: Retryable) -> None:
-        get_logger("apply").error("this process ends", error=error)
+    def shut_down(error: Retryable) -> None:
+        get_logger("apply").error("the JVM is gone: this process shuts down", error=error)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    driver.jvm.watch(end)
+    driver.jvm.watch(shut_down)
     try:
-        status = run_worker(TaskKind.APPLY, lambda store: ApplyRunner(driver, store), name=called)
+        status = run_worker(
+            TaskKind.APPLY, lambda store: ApplyRunner(driver, store), name=driver_name
+        )
     finally:
         driver.stop()
     sys.exit(EXIT_NO_JVM if driver.jvm.is_lost else status)

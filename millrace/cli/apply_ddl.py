@@ -1,4 +1,4 @@
-"""``millrace apply-ddl TASK --seq N --done|--execute``: an operator decides about a statement that blocks a task."""
+"""``millrace apply-ddl TASK --seq N --done|--execute``: the operator resolves a blocked DDL statement."""
 
 from typing import Annotated
 
@@ -8,18 +8,24 @@ from millrace.cli.control import control
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-Seq = Annotated[
-    int, typer.Option(min=1, help="The statement's seq, as the task's status names it.")
-]
+Seq = Annotated[int, typer.Option(min=1, help="The statement's seq, from the task's status.")]
 Done = Annotated[
-    bool, typer.Option("--done", help="It was executed, or what it asks was done by hand.")
+    bool,
+    typer.Option(
+        "--done", help="The statement has been executed, or its effect was made manually."
+    ),
 ]
-Execute = Annotated[bool, typer.Option("--execute", help="Execute it as it stands.")]
+Execute = Annotated[
+    bool, typer.Option("--execute", help="Let the task execute the statement unchanged.")
+]
 
 
 @app.command("apply-ddl")
 def apply_ddl(task: str, *, seq: Seq, done: Done = False, execute: Execute = False) -> None:
-    """Write the decision at the statement's intent on the target; then `millrace task resume TASK`."""
+    """Record on the target that a blocked DDL statement is done, or must be executed.
+
+    Then run `millrace task resume TASK`.
+    """
     from consumer.target.connection import connect
     from consumer.target.members import primary_member
     from consumer.target.progress import decide_intent
@@ -27,7 +33,7 @@ def apply_ddl(task: str, *, seq: Seq, done: Done = False, execute: Execute = Fal
     from schemas.documents import ApplyTask
 
     if done == execute:
-        raise typer.BadParameter("give one of --done and --execute")
+        raise typer.BadParameter("give either --done or --execute")
     with control() as cluster:
         document = cluster.store.task_entry(task).document
         if not isinstance(document, ApplyTask):

@@ -1,32 +1,30 @@
-"""Waiting until a task has reached what the primary had committed when asked.
+"""Waits until a task has reached the position that the primary had at the start of the wait.
 
-    capture task   the primary of its set       → the task's reported gtid_set includes it
-    apply task     the primary of the set that is captured to its topic    → the same
+    capture task   the position of its set's primary
+    apply task     the position of the primary whose set is captured to its topic
 
-Guarantees: the primary is asked once, at the start; success means that the task's owner reported a position that
-includes the primary's. A blocked task ends the wait at once, with its own code, and so does a paused one that has not
-reached it. While a member can't be reached it is asked again until the time is over.
+Guarantees
+- The position to reach is read once, at the start.
+- Success means that the task's owner reported a GTID set that provably contains it (``schemas.gtid.missing``). A
+  greater number of another history does not count. If the numbers alone are no proof, the primary is asked again.
+- A blocked task ends the wait at once, with its own code. So does a paused task that has not arrived, and for an apply
+  task its capture task, if that is blocked or paused and has not arrived.
+- A member that can't be reached is asked again until the timeout.
+- At the timeout, the error names each replica that has stopped replicating, its stopped threads and its missing GTIDs.
+  The capture task may read from that replica, and then its status says "caught up" although rows are missing.
 """
 
 import time
 from dataclasses import dataclass
 
 from millrace.cli.control import Control
-from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source.connection import Login, SourceConnection
-from producer.source.identity import ask_identity
-from producer.source.inventory import ask_position
-from schemas.documents import (
-    ApplyTask,
-    CaptureTask,
-    SetDocument,
-    TaskDocument,
-    resolve_secret,
-)
-from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from millrace.cli.primary import halted_replicas, primary_history
+from millrace.errors import Fatal, Retryable
+from schemas.documents import ApplyTask, CaptureTask, SetDocument, TaskDocument
+from schemas.gtid import GtidPosition, History, missing, parse_gtid_set
 from schemas.status import TaskReport, TaskState
-from zk.entries import TaskEntry
-from zk.view import read_cluster, seen
+from zk.tree.entries import TaskEntry
+from zk.view import Cluster, read_cluster, status_of
 
 POLL_S = 0.1
 ASK_AGAIN_S = 0.5
@@ -34,41 +32,74 @@ ASK_AGAIN_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What was waited for, and how long."""
+    """The position that was reached, and how long that took."""
 
     wanted: GtidPosition
     waited_s: float
 
 
 def wait_until_arrived(now: Control, name: str, *, timeout_s: float) -> Arrival:
-    """See the module. Retryable MR-4201 when the time is over, Fatal MR-4202 when the task is blocked or paused."""
+    """See the module. Retryable MR-4201 at the timeout; Fatal MR-4202 when the task or its capture task has stopped."""
     start_s = time.monotonic()
     deadline_s = start_s + timeout_s
     task = now.store.task_entry(name).document
-    wanted = _asked_until(deadline_s, now.store.set_entry(source_set_of(now, task)).document)
+    capture = None if isinstance(task, CaptureTask) else capture_task_of(now, task).name
+    document = now.store.set_entry(source_set_of(now, task)).document
+    proof = _Proof(document, _history_until(deadline_s, document))
     while True:
-        report = _report(now, name)
+        cluster = read_cluster(now.session, now.tree)
+        report = _report(cluster, name)
         if report.state is TaskState.BLOCKED:
-            what = f"{name} is blocked: {report.code} {report.why}"
-            raise Fatal("MR-4202", what, fix=report.fix)
-        if parse_gtid_set(wanted.flavour, report.gtid_set).includes(wanted):
-            return Arrival(wanted, time.monotonic() - start_s)
+            raise _stopped(name, report)
+        if not (unproven := proof.missing(report)):
+            return Arrival(proof.wanted, time.monotonic() - start_s)
         if report.state is TaskState.PAUSED:
-            raise Fatal("MR-4202", f"{name} is {report.why}", fix=f"`millrace task resume {name}`.")
+            raise _stopped(name, report)
+        if capture is not None:
+            before = _report(cluster, capture)
+            if before.state in (TaskState.BLOCKED, TaskState.PAUSED) and proof.missing(before):
+                raise _stopped(capture, before, waiting=name)
         if time.monotonic() > deadline_s:
-            stands = f"{name} is {report.state.value}" + (f" ({report.why})" if report.why else "")
-            told = f"{stands}; it has {report.gtid_set or 'nothing'}, the primary {wanted}"
-            raise Retryable("MR-4201", f"not within {timeout_s:g} s: {told}")
+            state = f"{name} is {report.state.value}" + (f" ({report.why})" if report.why else "")
+            has = (
+                f"it has {report.gtid_set or 'nothing'}, which is not proven to contain {unproven}"
+            )
+            raise _timed_out(f"not within {timeout_s:g} s: {state}; {has}", capture or name, proof)
         time.sleep(POLL_S)
 
 
+class _Proof:
+    """Whether a reported position contains what the primary had at the start."""
+
+    def __init__(self, document: SetDocument, history: History) -> None:
+        self.document = document
+        self.history = history
+        self._asked_again_at_s = float("-inf")
+        self.wanted = history.position
+
+    def missing(self, report: TaskReport) -> str:
+        """The GTIDs not proven to have arrived, or "". Asks the primary at most every ``ASK_AGAIN_S``."""
+        reached = parse_gtid_set(self.wanted.flavour, report.gtid_set)
+        unproven = missing(self.wanted, reached, self.history)
+        if not unproven or not reached.includes(self.wanted):
+            return unproven
+        # the numbers are reached, but by transactions that the primary had not logged at the last answer
+        if time.monotonic() - self._asked_again_at_s >= ASK_AGAIN_S:
+            self._asked_again_at_s = time.monotonic()
+            try:
+                self.history = primary_history(self.document)
+            except Retryable:
+                return unproven
+        return missing(self.wanted, reached, self.history)
+
+
 def source_set_of(now: Control, task: TaskDocument) -> str:
-    """The set whose changes the task carries; Fatal MR-4203 when nothing here captures its topic."""
+    """The set whose changes the task captures or applies. Fatal MR-4203 when no task captures to its topic."""
     return task.set_name if isinstance(task, CaptureTask) else capture_task_of(now, task).set_name
 
 
 def capture_task_of(now: Control, task: ApplyTask) -> CaptureTask:
-    """Which captures to the apply task's topic, by whatever address of the same brokers; Fatal MR-4203."""
+    """The task that captures to the apply task's topic, by any address of the same brokers; or Fatal MR-4203."""
     for entry in now.store.tasks().values():
         document = entry.document if isinstance(entry, TaskEntry) else None
         if isinstance(document, CaptureTask) and document.output.is_same_topic(task.source):
@@ -76,54 +107,40 @@ def capture_task_of(now: Control, task: ApplyTask) -> CaptureTask:
     raise Fatal("MR-4203", f"no task captures to the topic {task.source.topic}")
 
 
-def primary_position(document: SetDocument) -> GtidPosition:
-    """What the primary has committed now.
-
-    Members that can't be asked do not matter while exactly one primary answers; else the first refusal is raised,
-    or Retryable MR-4204.
-    """
-    account = document.account
-    login = Login(user=account.user, password=resolve_secret(account.password), tls=document.tls)
-    positions: list[GtidPosition] = []
-    errors: list[MillraceError] = []
-    for member in document.members:
-        try:
-            with SourceConnection.connect(member, login) as connection:
-                position = _position_of_primary(connection)
-        except MillraceError as error:
-            errors.append(error)
-            continue
-        if position is not None:
-            positions.append(position)
-    if len(positions) == 1:
-        return positions[0]
-    for refusal in errors:
-        if isinstance(refusal, Fatal):
-            raise refusal
-    found = "no member is a primary" if not positions else f"{len(positions)} members are primaries"
-    raise Retryable("MR-4204", "; ".join([f"set {document.name}: {found}", *map(str, errors)]))
+def _stopped(name: str, report: TaskReport, *, waiting: str = "") -> Fatal:
+    """``waiting``: the apply task that receives no more records."""
+    if report.state is TaskState.BLOCKED:
+        what, fix = f"{name} is blocked: {report.code} {report.why}", report.fix
+    else:
+        what, fix = f"{name} is {report.why}", f"`millrace task resume {name}`."
+    return Fatal(
+        "MR-4202", f"{waiting} waits for its capture task: {what}" if waiting else what, fix=fix
+    )
 
 
-def _position_of_primary(connection: SourceConnection) -> GtidPosition | None:
-    """``None`` from a replica: it reads from somebody."""
-    flavour = ask_identity(connection).flavour
-    ask_role = "SHOW ALL SLAVES STATUS" if flavour is Flavour.MARIADB else "SHOW REPLICA STATUS"
-    return None if connection.query(ask_role) else ask_position(connection, flavour)
+def _timed_out(what: str, capture: str, proof: _Proof) -> Retryable:
+    """MR-4201, with the stopped replicas: the capture task may read from one of them."""
+    halted = halted_replicas(proof.document, proof.history)
+    if not halted:
+        return Retryable("MR-4201", what)
+    starts = "; ".join(f"`{replica.start}` on {replica.member}" for replica in halted)
+    switch = f"`millrace task pause {capture}` and `millrace task resume {capture}`"
+    fix = f"{starts}; or {switch} to read from another member."
+    return Retryable("MR-4201", "; ".join([what, *map(str, halted)]), fix=fix)
 
 
-def _asked_until(deadline_s: float, document: SetDocument) -> GtidPosition:
+def _history_until(deadline_s: float, document: SetDocument) -> History:
     while True:
         try:
-            return primary_position(document)
+            return primary_history(document)
         except Retryable:
             if time.monotonic() + ASK_AGAIN_S > deadline_s:
                 raise
             time.sleep(ASK_AGAIN_S)
 
 
-def _report(now: Control, name: str) -> TaskReport:
-    cluster = read_cluster(now.session, now.tree)
+def _report(cluster: Cluster, name: str) -> TaskReport:
     entry = cluster.tasks.get(name)
     if entry is None:
-        raise Fatal("MR-4104", f"task {name} was deleted while it was waited for")
-    return seen(name, entry, cluster)
+        raise Fatal("MR-4104", f"task {name} was deleted during the wait")
+    return status_of(name, entry, cluster)

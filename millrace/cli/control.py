@@ -1,4 +1,4 @@
-"""What the commands about sets and tasks share: reading a file, a session with a store, printing."""
+"""Shared by the commands for sets and tasks: a session with a store, reading a file, printing."""
 
 import getpass
 import json
@@ -15,19 +15,17 @@ from rich.table import Table
 
 from millrace.errors import Fatal
 from schemas.documents import plain_from_yaml
+from zk.client.session import Session
 from zk.ensemble import Ensemble
-from zk.session import Session
-from zk.store import Store
-from zk.tree import Tree
+from zk.tree.paths import Tree
+from zk.tree.store import Store
 
-PLAIN_WIDTH = (
-    220  # columns when the output is no terminal: nothing is cut that a script may look for
-)
+PLAIN_WIDTH = 220  # columns if the output is not a terminal, so that a script sees whole cells
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """One command's view of the cluster."""
+    """The session and the store of one command."""
 
     session: Session
     tree: Tree
@@ -43,7 +41,7 @@ def control() -> Iterator[Control]:
 
 
 def plain_from_file(path: str) -> object:
-    """The one YAML document in a file, ``-`` being the standard input."""
+    """The YAML document in a file; ``-`` is standard input. Fatal MR-4206 when it can't be read."""
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
@@ -53,15 +51,15 @@ def plain_from_file(path: str) -> object:
 
 
 def origin_of(path: str) -> str:
-    """What errors call a file."""
-    return "the document on the standard input" if path == "-" else path
+    """The file's name in errors."""
+    return "the document on standard input" if path == "-" else path
 
 
 def operator() -> str:
-    """Who asks: user@host, for people to ask back."""
+    """``user@host`` of this process, recorded with a pause."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
+    except (KeyError, OSError):  # a user without a name, as in a container
         user = f"uid {os.getuid()}"
     return f"{user}@{socket.gethostname()}"
 
@@ -72,14 +70,14 @@ def print_json(plain: object) -> None:
 
 
 def console() -> Console:
-    """Standard output; wide when it is no terminal. What stands in brackets is text, whoever named it so."""
+    """Standard output, wide if it is not a terminal. Rich markup is off: a name may contain brackets."""
     return Console(
         width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False, markup=False
     )
 
 
-def a_table(*columns: str) -> Table:
-    """A plain table with these heads."""
+def new_table(*columns: str) -> Table:
+    """An empty table with these column headings."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")

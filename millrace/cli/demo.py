@@ -1,4 +1,4 @@
-"""``millrace demo``: everything at once on this machine, for about a minute and a half."""
+"""``millrace demo``: runs everything on this machine for about a minute and a half."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ import typer
 from millrace.cli.local import Flavour, Mysqld
 
 Duration = Annotated[float, typer.Option("--duration", help="Seconds of workload.")]
-Seed = Annotated[int, typer.Option(help="Of the workload's decisions.")]
+Seed = Annotated[int, typer.Option(help="Seed of the workload's random choices.")]
 
 
 def demo(

@@ -1,4 +1,4 @@
-"""``millrace explain CODE``: the catalogue's page of an error code, offline."""
+"""``millrace explain CODE``: prints an error code's entry in the catalogue, offline."""
 
 import typer
 
@@ -8,10 +8,12 @@ from millrace.errors import Fatal
 
 
 def explain(
-    code: str = typer.Argument("", help="MR-1234, or 1234; without it all codes are listed."),
-    page: bool = typer.Option(False, "--markdown", help="All of them as a page (docs/errors.md)."),
+    code: str = typer.Argument("", help="MR-1234 or 1234; omit it to list all codes."),
+    page: bool = typer.Option(
+        False, "--markdown", help="Print all codes as a page (docs/errors.md)."
+    ),
 ) -> None:
-    """Say what an error code means, why it happens and what mends it."""
+    """Explain what an error code means, why it happens and how to fix it."""
     if page:
         print(markdown(), end="")
         return
@@ -22,4 +24,5 @@ def explain(
     known = CATALOGUE.get(code.upper()) or CATALOGUE.get(f"MR-{code}")
     if known is None:
         raise Fatal("MR-4207", f"there is no code {code[:40]!r}")
-    print(f"{known.code}  {known.title}\n\n  why  {known.cause}\n  fix  {known.fix}")
+    print(f"{known.code}  {known.title}\n\n  why   {known.cause}\n  fix   {known.fix}")
+    print(f"  next  {known.branch.value}")

@@ -1,4 +1,4 @@
-"""``millrace up`` and ``millrace down``: the whole stack on this machine, in the background."""
+"""``millrace up`` and ``millrace down``: a local stack, in the background on this machine."""
 
 import json
 import os
@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from millrace.home import local_stack_folder
+from millrace.home_folder import STACK, local_stack_folder
 
 
 def _stack_name(name: str) -> str:
-    """A wrong use where it is none: the folder of this name is removed."""
+    """Refuses an invalid name: `down` removes the folder of this name."""
     try:
         local_stack_folder(name)
     except ValueError as error:
@@ -20,39 +20,41 @@ def _stack_name(name: str) -> str:
 
 
 def known_flavour(name: str) -> str:
-    """A wrong use where it is none; "" is the default's."""
+    """Refuses an unknown flavour. "" means the default."""
     if name not in ("", "mariadb", "mysql"):
-        raise typer.BadParameter(f"{name!r} is none of mariadb, mysql")
+        raise typer.BadParameter(f"{name!r} is not mariadb or mysql")
     return name
 
 
 Flavour = Annotated[
     str,
-    typer.Option(help="mariadb, or mysql (the one in the cache).", callback=known_flavour),
+    typer.Option(help="mariadb, or mysql (the server in the cache).", callback=known_flavour),
 ]
 Mysqld = Annotated[
-    Path | None, typer.Option(help="A MySQL server program to use; implies --flavour mysql.")
+    Path | None, typer.Option(help="The MySQL server program to use; implies --flavour mysql.")
 ]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object that says where everything is.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object with all addresses.")]
 Name = Annotated[
     str,
-    typer.Option(help="Which local stack; several may run side by side.", callback=_stack_name),
+    typer.Option(
+        help="The local stack's name; several may run side by side.",
+        callback=_stack_name,
+        envvar=STACK,
+    ),
 ]
-Keep = Annotated[bool, typer.Option("--keep", help="Leave its data and logs where they are.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep its data and logs.")]
 
 
 def up(
     *, flavour: Flavour = "", mysqld: Mysqld = None, as_json: Json = False, name: Name = "local"
 ) -> None:
-    """Start servers and service in the background; return when everything runs. A running stack is left as it is.
+    """Start servers and Millrace in the background; returns when everything runs. A running stack is not changed.
 
-    A keeper starts again whichever of its processes dies or is killed; `millrace down` ends all of them.
+    A keeper process restarts every process of the stack that ends. `millrace down` stops all of them.
     """
-    from deploy.background import start_background
+    from deploy.local.background import start_background
+    from deploy.local.stack import StackOptions
     from deploy.servers.programs import MYSQLD_ENVIRONMENT
-    from deploy.stack import StackOptions
     from schemas.gtid import Flavour as ServerFlavour
 
     if mysqld is not None:
@@ -67,11 +69,11 @@ def up(
     if as_json:
         typer.echo(json.dumps(description.as_json(), indent=2))
     else:
-        typer.echo(description.as_text())
+        typer.echo(description.as_text(name))
 
 
 def down(*, name: Name = "local", keep: Keep = False) -> None:
-    """End the stack that ``millrace up`` started, with everything it wrote."""
-    from deploy.background import end_background
+    """Stop a local stack and delete all its files."""
+    from deploy.local.background import end_background
 
-    typer.echo("ended" if end_background(name, keep=keep) else "nothing was running")
+    typer.echo("stopped" if end_background(name, keep=keep) else "nothing was running")

@@ -1,7 +1,7 @@
 """``millrace registry --kafka HOST:PORT [--port N]``: the built-in schema registry.
 
-Prints one line of JSON when its topic is read and it answers (``{"registry": "http://127.0.0.1:8081"}``), and runs
-until SIGTERM or Ctrl-C. A broker that does not answer ends it with MR-6020 after some seconds.
+Prints one line of JSON, ``{"registry": "http://127.0.0.1:8081"}``, when it has read its topic and accepts requests.
+Runs until SIGTERM or Ctrl-C. Ends with MR-6020 after some seconds if no broker answers.
 """
 
 import json
@@ -13,16 +13,16 @@ import typer
 def registry(
     kafka: Annotated[str, typer.Option(help="Kafka's bootstrap servers, host:port[,…].")],
     port: Annotated[
-        int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)
+        int, typer.Option(help="Port to listen on; 0 chooses a free one.", min=0, max=65535)
     ] = 8081,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     topic: Annotated[
-        str, typer.Option(help="The compacted topic it keeps schemas in.")
+        str, typer.Option(help="The compacted topic that stores the schemas.")
     ] = "_millrace_schemas",
 ) -> None:
-    """Run the built-in schema registry (Confluent's REST API, no authentication: loopback by default)."""
-    from schemas.registry.kafka import KafkaSchemaStore
-    from schemas.registry.server import RegistryServer
+    """Run the built-in schema registry: Confluent's REST API. It has no authentication; the default is loopback."""
+    from registry.kafka import KafkaSchemaStore
+    from registry.server import RegistryServer
 
     server = RegistryServer.listen(KafkaSchemaStore(kafka, topic=topic), host=host, port=port)
     server.run(ready=lambda: print(json.dumps({"registry": server.address}), flush=True))

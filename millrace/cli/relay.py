@@ -1,4 +1,4 @@
-"""``millrace relay purge``: delete relay files that nobody needs any more, on the machine of the worker."""
+"""``millrace relay purge``: deletes relay files that no task needs, on the worker's machine."""
 
 import json
 from pathlib import Path
@@ -8,38 +8,41 @@ import typer
 
 from millrace.errors import Fatal
 
-app = typer.Typer(no_args_is_help=True, help="A worker's relay logs, on its machine.")
+app = typer.Typer(no_args_is_help=True, help="Purge a worker's relay logs, on its machine.")
 
 
 @app.callback()
 def _group() -> None:
-    """A worker's relay logs, on its machine."""
+    """Purge a worker's relay logs, on its machine."""
 
 
 @app.command()
 def purge(
-    set_name: Annotated[str, typer.Argument(metavar="SET", help="Whose.", show_default=False)],
+    set_name: Annotated[str, typer.Argument(metavar="SET", help="The set.", show_default=False)],
     *,
-    relay_dir: Annotated[Path, typer.Option("--relay-dir", help="As given to `millrace worker`.")],
+    relay_dir: Annotated[
+        Path, typer.Option("--relay-dir", help="The directory given to `millrace worker`.")
+    ],
     until: Annotated[
         str,
         typer.Option(
-            help="Up to this file, which stays: mysql-bin.000017 or SUBDIR/mysql-bin.000017."
+            help="Delete the files before this one: mysql-bin.000017 or SUBDIR/mysql-bin.000017."
         ),
     ] = "",
     older_than_h: Annotated[
-        float | None, typer.Option("--older-than-h", min=0, help="Unchanged for so many hours.")
+        float | None,
+        typer.Option("--older-than-h", min=0, help="Delete files unchanged for this many hours."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Delete relay files, oldest first: by default all that are published; never one that a task still needs.
+    """Delete relay files, oldest first: by default all that are published. A file that a task needs is never deleted.
 
-    The worker that runs the set's tasks does it. What is needed again later comes from the source.
+    The worker that runs the set's tasks deletes them. If a file is needed again, it is read from the source.
     """
-    from producer.relay.request import PurgeRequest, ask_purge, find_file
+    from producer.relay.control import PurgeRequest, ask_purge, find_file
 
     if until and older_than_h is not None:
-        raise Fatal("MR-2013", "--until and --older-than-h name two ends")
+        raise Fatal("MR-2013", "--until and --older-than-h exclude each other")
     root = relay_dir / set_name
     request = PurgeRequest(
         find_file(root, until) if until else None,
@@ -49,6 +52,6 @@ def purge(
     if as_json:
         print(json.dumps({"deleted": answer.deleted, "oldest": answer.oldest}))
         return
-    for place in answer.deleted:
-        print(f"deleted {place}")
-    print(f"{len(answer.deleted)} files deleted; the oldest that is left is {answer.oldest}")
+    for file in answer.deleted:
+        print(f"deleted {file}")
+    print(f"{len(answer.deleted)} files deleted; the oldest remaining file is {answer.oldest}")

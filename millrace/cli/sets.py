@@ -1,24 +1,29 @@
-"""``millrace set create -f FILE | list | show``: the sets, a primary and its replicas each."""
+"""``millrace set create -f FILE | list | show``: manages sets. A set is a primary and its replicas."""
 
 import typer
 
-from millrace.cli.control import a_table, console, control, origin_of, plain_from_file, print_json
+from millrace.cli.control import console, control, new_table, origin_of, plain_from_file, print_json
 from schemas.documents import parse_set, plain_set, yaml_from_plain
-from zk.entries import Refused, SetEntry
+from zk.tree.entries import SetEntry, UnreadableEntry
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="The sets: a primary and its replicas each."
+    no_args_is_help=True,
+    add_completion=False,
+    help="Manage sets: each is a primary and its replicas.",
 )
 
 
 @app.command()
 def create(
     file: str = typer.Option(
-        ..., "-f", "--file", help="The set document (YAML); - is the standard input."
+        ..., "-f", "--file", help="The set document (YAML); - reads standard input."
     ),
-    replace: bool = typer.Option(False, help="Put it in the place of another one of its name."),
+    replace: bool = typer.Option(False, help="Replace the set of this name."),
 ) -> None:
-    """Put a set document in place; tasks that run with it start again, blocked ones with `millrace task resume`."""
+    """Create a set, or replace it with --replace.
+
+    Running tasks of the set restart. Resume blocked ones with `millrace task resume`.
+    """
     document = parse_set(plain_from_file(file), origin=origin_of(file))
     with control() as now:
         outcome = now.store.create_set(document, replace=replace)
@@ -26,16 +31,16 @@ def create(
 
 
 @app.command("list")
-def list_sets(json: bool = typer.Option(False, "--json", help="One JSON array.")) -> None:
+def list_sets(json: bool = typer.Option(False, "--json", help="Print one JSON array.")) -> None:
     """List all sets."""
     with control() as now:
         sets = now.store.sets()
     if json:
         print_json([_as_plain(name, entry) for name, entry in sets.items()])
         return
-    table = a_table("SET", "MEMBERS", "USER", "TLS")
+    table = new_table("SET", "MEMBERS", "USER", "TLS")
     for name, entry in sets.items():
-        if isinstance(entry, Refused):
+        if isinstance(entry, UnreadableEntry):
             table.add_row(name, str(entry.error), "", "")
             continue
         document = entry.document
@@ -46,9 +51,9 @@ def list_sets(json: bool = typer.Option(False, "--json", help="One JSON array.")
 
 @app.command()
 def show(
-    name: str, json: bool = typer.Option(False, "--json", help="JSON instead of YAML.")
+    name: str, json: bool = typer.Option(False, "--json", help="Print JSON instead of YAML.")
 ) -> None:
-    """Print one set document."""
+    """Print a set document."""
     with control() as now:
         plain = plain_set(now.store.set_entry(name).document)
     if json:
@@ -57,7 +62,7 @@ def show(
         print(yaml_from_plain(plain), end="")
 
 
-def _as_plain(name: str, entry: SetEntry | Refused) -> dict[str, object]:
-    if isinstance(entry, Refused):
+def _as_plain(name: str, entry: SetEntry | UnreadableEntry) -> dict[str, object]:
+    if isinstance(entry, UnreadableEntry):
         return {"set": name, "error": str(entry.error)}
     return plain_set(entry.document)

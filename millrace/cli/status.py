@@ -1,6 +1,6 @@
-"""``millrace status [-w] [--json]``: what every task does, and why it waits.
+"""``millrace status [-w] [--json]``: shows the state of every task, and the reason for it.
 
-A watch outlives an ensemble that is away: it says so in its place, with ``--json`` on standard error, and goes on.
+With ``-w`` it continues while ZooKeeper is away: it shows the error instead, with ``--json`` on standard error.
 """
 
 import sys
@@ -11,13 +11,17 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from millrace.cli.control import a_table, console, control, print_json
+from millrace.cli.control import console, control, new_table, print_json
 from millrace.errors import Retryable
 from schemas.status import TaskState, report_to_plain
 from zk.view import Cluster, TaskView, read_cluster, views
 
 WATCH_S = 1.0
-GTID_CHARACTERS_MAX = 60  # in the table; --json has all of it
+GTID_CHARACTERS_MAX = 60  # in the table; --json prints all of it
+MEMBER_CHARACTERS_MAX = (
+    110  # one line for each member of the set: why the task reads from it, or does not
+)
+CHOICE = "choice"
 _STYLES = {
     TaskState.RUNNING: "green",
     TaskState.DEGRADED: "yellow",
@@ -26,10 +30,12 @@ _STYLES = {
 
 
 def status(
-    watch: bool = typer.Option(False, "-w", "--watch", help="Again every second until Ctrl-C."),
-    json: bool = typer.Option(False, "--json", help="One JSON object (one a second with -w)."),
+    watch: bool = typer.Option(False, "-w", "--watch", help="Repeat every second until Ctrl-C."),
+    json: bool = typer.Option(
+        False, "--json", help="Print one JSON object; with -w one every second."
+    ),
 ) -> None:
-    """What every task does, and why it waits."""
+    """Show the state of every task, and the reason for it."""
     with control() as now:
 
         def read() -> tuple[Cluster, list[TaskView]]:
@@ -46,7 +52,7 @@ def status(
                     print(f"{error}\n  {error.fix}", file=sys.stderr)
             return
 
-        def again() -> RenderableType:
+        def next_table() -> RenderableType:
             time.sleep(WATCH_S)
             try:
                 return as_table(now.tree.cluster, *read())
@@ -57,40 +63,40 @@ def status(
         if watch and out.is_terminal:
             with Live(first, console=out, screen=True) as live:
                 while True:
-                    live.update(again())
+                    live.update(next_table())
         out.print(first)
-        while watch:  # into a pipe or a file: one behind the other
-            out.print("", again())
+        while watch:  # into a pipe or a file: one after the other
+            out.print("", next_table())
 
 
 def as_plain(name: str, cluster: Cluster, found: list[TaskView]) -> dict[str, object]:
-    """The stable JSON form: cluster, scheduler, workers, and a list of tasks with all their fields."""
+    """The JSON output, a stable format: cluster, scheduler, workers, and all tasks with all fields."""
     tasks = []
     for view in found:
         report = report_to_plain(view.report)
         report.pop("format")
-        head = {"task": view.name, "kind": view.kind, "way": view.way, "assigned": view.assigned}
+        head = {"task": view.name, "kind": view.kind, "way": view.route, "assigned": view.assigned}
         tasks.append({**head, **report, "age_s": round(view.age_s, 1)})
     workers = {worker: kind.value for worker, kind in cluster.workers.items()}
     return {"cluster": name, "scheduler": cluster.leader, "workers": workers, "tasks": tasks}
 
 
 def as_table(name: str, cluster: Cluster, found: list[TaskView]) -> RenderableType:
-    """A line a task; below it why it is as it is, what mends it, and its figures."""
+    """One line for each task. Below the table, for each task: the reason for its state, the fix, and its figures."""
     workers = ", ".join(f"{worker} ({kind.value})" for worker, kind in cluster.workers.items())
     head = f"cluster {name}   scheduler {cluster.leader or 'none'}   workers {workers or 'none'}"
     if not found:
         return Group(head, "no tasks: millrace task create -f FILE")
-    table = a_table("TASK", "STATE", "WAY", "WORKER", "SEQ", "GTID SET")
+    table = new_table("TASK", "STATE", "ROUTE", "WORKER", "SEQ", "GTID SET")
     for view in found:
         report = view.report
         table.add_row(
             view.name,
             Text(report.state.value, style=_STYLES.get(report.state, "")),
-            view.way,
+            view.route,
             view.assigned or "-",
             str(report.seq or "-"),
-            _shortened(report.gtid_set) or "-",
+            _shortened(report.gtid_set, GTID_CHARACTERS_MAX) or "-",
         )
     return Group(head, "", table, *(_notes(view) for view in found))
 
@@ -100,20 +106,20 @@ def _notes(view: TaskView) -> Text:
     lines: list[str] = []
     if report.why:
         code = f"{report.code} " if report.code else ""
-        again = f" (tries again after {report.next_try_s:.1f} s)" if report.next_try_s else ""
-        lines.append(f"  why  {code}{report.why}{again}")
+        retry = f" (retries after {report.next_try_s:.1f} s)" if report.next_try_s else ""
+        lines.append(f"  why  {code}{report.why}{retry}")
     if report.fix:
         lines.append(f"  fix  {report.fix}")
-    if report.figures:
-        lines.append("  " + "  ".join(f"{key}={value}" for key, value in report.figures.items()))
+    figures = [f"{key}={value}" for key, value in report.figures.items() if key != CHOICE]
+    if figures:
+        lines.append("  " + "  ".join(figures))
+    for member in str(report.figures.get(CHOICE, "")).split(" | "):
+        if member:
+            lines.append(f"    {_shortened(member, MEMBER_CHARACTERS_MAX)}")
     return (
         Text("\n".join(["", f"{view.name}: {report.state.value}", *lines])) if lines else Text("")
     )
 
 
-def _shortened(gtid_set: str) -> str:
-    return (
-        gtid_set
-        if len(gtid_set) <= GTID_CHARACTERS_MAX
-        else gtid_set[: GTID_CHARACTERS_MAX - 1] + "…"
-    )
+def _shortened(text: str, characters_max: int) -> str:
+    return text if len(text) <= characters_max else text[: characters_max - 1] + "…"

@@ -1,22 +1,33 @@
-"""``millrace task create -f FILE | list | show | pause | resume | delete | wait``: what is captured and applied."""
+"""``millrace task create -f FILE | list | show | pause | resume | delete | wait``: manages tasks."""
 
+import sys
 import time
 
 import typer
 
 from millrace.cli.control import (
     Control,
-    a_table,
     console,
     control,
+    new_table,
     operator,
     origin_of,
     plain_from_file,
     print_json,
 )
 from millrace.errors import Retryable
-from schemas.documents import parse_task, plain_task, yaml_from_plain
-from schemas.status import report_to_plain
+from schemas.documents import (
+    CaptureTask,
+    TaskDocument,
+    address_of,
+    parse_task,
+    plain_task,
+    set_of,
+    yaml_from_plain,
+)
+from schemas.status import TaskReport, report_to_plain
+from zk.tree.entries import TaskEntry
+from zk.tree.store import Outcome
 from zk.view import TaskView, read_cluster, views
 
 STOP_TIMEOUT_S = 60.0
@@ -25,44 +36,72 @@ POLL_S = 0.1
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="The tasks: what is captured, what is applied where.",
+    help="Manage tasks: capture a set to a topic, apply a topic to a set.",
 )
 
 
 @app.command()
 def create(
     file: str = typer.Option(
-        ..., "-f", "--file", help="The task document (YAML); - is the standard input."
+        ..., "-f", "--file", help="The task document (YAML); - reads standard input."
     ),
-    replace: bool = typer.Option(False, help="Put it in the place of another one of its name."),
+    replace: bool = typer.Option(False, help="Replace the task of this name."),
 ) -> None:
-    """Put a task in place; a worker takes it as soon as one is there."""
+    """Create a task, or replace it with --replace. A worker of its kind starts it."""
     task = parse_task(plain_from_file(file), origin=origin_of(file))
     with control() as now:
+        before = now.store.tasks().get(task.name)
         outcome = now.store.create_task(task, replace=replace)
+        note = ""
+        if outcome is Outcome.REPLACED and isinstance(before, TaskEntry):
+            note = start_note(before.document, task, now.store.last_report(task))
     print(f"task {task.name} {outcome.value}")
+    if note:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def start_note(before: TaskDocument, task: TaskDocument, report: TaskReport | None) -> str:
+    """A note that a changed ``start`` has no effect; "" when it has one, or did not change.
+
+    ``report``: the last report on this task's work; ``None`` when the task has not worked on this topic yet.
+    """
+    if before.start == task.start or report is None or not (report.seq or report.gtid_set):
+        return ""
+    is_capture = isinstance(task, CaptureTask)
+    topic = address_of(task).topic
+    read = (
+        f"only while the topic {topic} has never held a record"
+        if is_capture
+        else f"only while the target {set_of(task)} has no progress of the task"
+    )
+    where = f"after {report.gtid_set or 'the beginning'}, seq {report.seq}"
+    name = "a new topic" if is_capture else "another name"
+    return (
+        f"`start` changed from {before.start} to {task.start} and has no effect: it is read {read}."
+        f" The task resumes {where}. To start elsewhere, create a task with {name}."
+    )
 
 
 @app.command("list")
-def list_tasks(json: bool = typer.Option(False, "--json", help="One JSON array.")) -> None:
-    """List all tasks with their states (`millrace status` says more)."""
+def list_tasks(json: bool = typer.Option(False, "--json", help="Print one JSON array.")) -> None:
+    """List all tasks with their states. `millrace status` shows more."""
     with control() as now:
         found = views(read_cluster(now.session, now.tree))
     if json:
         print_json([_as_plain(view) for view in found])
         return
-    table = a_table("TASK", "KIND", "WAY", "STATE", "WHY")
+    table = new_table("TASK", "KIND", "ROUTE", "STATE", "WHY")
     for view in found:
         report = view.report
-        table.add_row(view.name, view.kind, view.way, report.state.value, report.why)
+        table.add_row(view.name, view.kind, view.route, report.state.value, report.why)
     console().print(table if found else "no tasks: millrace task create -f FILE")
 
 
 @app.command()
 def show(
-    name: str, json: bool = typer.Option(False, "--json", help="JSON instead of YAML.")
+    name: str, json: bool = typer.Option(False, "--json", help="Print JSON instead of YAML.")
 ) -> None:
-    """Print one task: its document, then where it stands."""
+    """Print a task: its document, then its status."""
     with control() as now:
         entry = now.store.task_entry(name)
         document = plain_task(entry.document)
@@ -76,7 +115,7 @@ def show(
 
 @app.command()
 def pause(name: str) -> None:
-    """Stop a task; returns when its worker has let go of it. What is done stays done."""
+    """Stop a task. Waits until its worker has released it; progress is kept."""
     with control() as now:
         now.store.pause(name, by=operator())
         _wait_until_free(now, name)
@@ -85,7 +124,7 @@ def pause(name: str) -> None:
 
 @app.command()
 def resume(name: str) -> None:
-    """Run a task that is paused or blocked, or try a waiting one again now."""
+    """Run a paused or blocked task again, or retry a degraded one now."""
     with control() as now:
         now.store.resume(name)
     print(f"task {name} resumed")
@@ -93,7 +132,7 @@ def resume(name: str) -> None:
 
 @app.command()
 def delete(name: str) -> None:
-    """Stop a task and forget it; its topic and its target stay as they are."""
+    """Stop a task and delete it. Its topic and its target are not changed."""
     with control() as now:
         now.store.delete(name)
         _wait_until_free(now, name)
@@ -103,10 +142,12 @@ def delete(name: str) -> None:
 @app.command()
 def wait(
     name: str,
-    timeout: float = typer.Option(60.0, "--timeout", min=0.0, help="Seconds; then exit 1."),
-    json: bool = typer.Option(False, "--json", help="One JSON object."),
+    timeout: float = typer.Option(
+        60.0, "--timeout", min=0.0, help="Seconds to wait; then exit with 1."
+    ),
+    json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """Wait until all that the primary has committed by now is published (capture) or applied (apply)."""
+    """Wait until a task has published or applied all current changes of the primary."""
     from millrace.cli.arrival import wait_until_arrived
 
     with control() as now:
@@ -126,7 +167,7 @@ def _view(now: Control, name: str) -> TaskView:
 
 
 def _as_plain(view: TaskView) -> dict[str, object]:
-    head = {"task": view.name, "kind": view.kind, "way": view.way}
+    head = {"task": view.name, "kind": view.kind, "way": view.route}
     return {**head, "state": view.report.state.value, "why": view.report.why}
 
 

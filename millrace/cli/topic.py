@@ -1,4 +1,4 @@
-"""``millrace topic tail`` and ``millrace topic verify``: what a set topic holds, and the proof that it is whole."""
+"""``millrace topic tail`` and ``millrace topic verify``: show a topic's rows; verify that it is complete."""
 
 import json
 import os
@@ -15,9 +15,22 @@ if TYPE_CHECKING:
     from consumer.topic.kafka import TopicReader, TopicRecord
     from consumer.topic.verify import Summary, TopicVerifier
 
-app = typer.Typer(no_args_is_help=True, help="Read a topic; prove that it is whole.")
+app = typer.Typer(no_args_is_help=True, help="Read a topic, or verify that it is complete.")
 
-Topic = Annotated[str, typer.Argument(help="The set topic.", show_default=False)]
+
+def _registry_url(value: str) -> str:
+    """Checks a URL as in a document. "" means no registry."""
+    from schemas.documents.fields import Unreadable
+    from schemas.documents.readers import url
+
+    try:
+        return url(value) if value else ""
+    except Unreadable as error:
+        found = f"found {error.found}, " if error.found else ""
+        raise typer.BadParameter(f"{found}wanted {error.wanted}") from error
+
+
+Topic = Annotated[str, typer.Argument(help="The topic.", show_default=False)]
 Kafka = Annotated[
     str, typer.Option("--kafka", help="Brokers, host:port[,…].", envvar="MILLRACE_KAFKA")
 ]
@@ -25,13 +38,14 @@ Registry = Annotated[
     str,
     typer.Option(
         "--registry",
-        help="Asked for schemas that the topic does not explain any more.",
+        help="Schema registry, for schemas that the topic no longer holds.",
         envvar="MILLRACE_REGISTRY",
+        callback=_registry_url,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-_LAST_ROWS = 10
+_LAST_ROWS = 10  # shown by default
 
 
 @app.command()
@@ -40,29 +54,35 @@ def tail(
     kafka: Kafka = "",
     registry: Registry = "",
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin with the first record kept.")
+        bool,
+        typer.Option("--from-beginning", help="Start at the first record that Kafka still has."),
     ] = False,
     count: Annotated[
         int,
-        typer.Option("-n", help="End after N rows; without --from-beginning, the last N.", min=0),
+        typer.Option(
+            "-n",
+            help="Show N rows and exit: the last N, or with --from-beginning the first N.",
+            min=0,
+        ),
     ] = 0,
     follow: Annotated[
-        bool, typer.Option(help="Wait for further rows (Ctrl-C ends); else end at the end.")
+        bool,
+        typer.Option(help="Wait for further rows until Ctrl-C, or exit at the end of the topic."),
     ] = True,
     control: Annotated[
         bool, typer.Option("--control", help="Show schema, resolved and fence records too.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show rows as they arrive: the last ten, then what comes. With --json one object a line."""
+    """Show the last ten rows, then new rows as they arrive. With --json, each line is one object."""
     from consumer.topic.decode import TopicLookUp, offset_of_last
     from consumer.topic.kafka import TopicReader
     from consumer.topic.show import as_json as object_of
     from consumer.topic.show import line
-    from schemas.control import RecordKind
-    from schemas.framing import peek_kind
-    from schemas.record import SchemaBook, decode_record
-    from schemas.registry.client import RegistryClient
+    from registry.client import RegistryClient
+    from schemas.record.control import RecordKind
+    from schemas.record.framing import peek_kind
+    from schemas.record.record import SchemaBook, decode_record
 
     bootstrap = _brokers(kafka, topic)
     registry = _registry_for(registry, bootstrap)
@@ -102,7 +122,7 @@ def _records(reader: "TopicReader", start: int, stop: int | None) -> "Iterator[T
 
 @app.command()
 def verify(topic: Topic, kafka: Kafka = "", as_json: Json = False) -> None:
-    """Prove that nothing is missing, repeated, out of order or of a stale owner; exit 1 with each violation."""
+    """Verify that no record is missing, repeated, out of order or from a stale owner. Exits with 1 if one is."""
     from consumer.topic.kafka import TopicReader
     from consumer.topic.verify import TopicVerifier
 
@@ -153,18 +173,19 @@ def _print_summary(topic: str, summary: "Summary", took_s: float) -> None:
     )
 
 
-def _brokers(named: str, topic: str) -> str:
-    """Given, or MILLRACE_KAFKA (a running local stack sets it), or of a task that has the topic; Fatal MR-3502."""
-    found = named or os.environ.get("MILLRACE_KAFKA", "") or _brokers_of_task(topic)
+def _brokers(given: str, topic: str) -> str:
+    """From --kafka, from MILLRACE_KAFKA (a local stack sets it), or from a task with this topic; or Fatal MR-3502."""
+    found = given or os.environ.get("MILLRACE_KAFKA", "") or _brokers_of_task(topic)
     if not found:
-        raise Fatal("MR-3502", f"no broker was named for topic {topic}")
+        raise Fatal("MR-3502", f"no brokers are known for the topic {topic}")
     return found
 
 
 def _registry_for(registry: str, bootstrap: str) -> str:
-    """The environment's registry (a running local stack sets it) explains topics of the environment's brokers alone.
+    """The registry to ask; "" if it belongs to other brokers than the topic.
 
-    Ids are small numbers that every registry gives: another one would explain a record by a foreign schema.
+    MILLRACE_REGISTRY (a local stack sets it) is valid only for topics of MILLRACE_KAFKA. Schema IDs are small numbers:
+    another registry has other schemas under the same IDs.
     """
     is_of_environment = registry == os.environ.get("MILLRACE_REGISTRY", "")
     is_elsewhere = bootstrap != os.environ.get("MILLRACE_KAFKA", bootstrap)
@@ -172,10 +193,10 @@ def _registry_for(registry: str, bootstrap: str) -> str:
 
 
 def _brokers_of_task(topic: str) -> str:
-    """What the tasks in ZooKeeper say; "" when none has the topic or no ensemble is named."""
+    """From a task with this topic in ZooKeeper; "" when there is none, or MILLRACE_ZOOKEEPER is not set."""
     from millrace.cli.control import control
     from schemas.documents import address_of
-    from zk.entries import TaskEntry
+    from zk.tree.entries import TaskEntry
 
     if not os.environ.get("MILLRACE_ZOOKEEPER"):
         return ""

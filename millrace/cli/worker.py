@@ -1,4 +1,4 @@
-"""``millrace worker``: run a capture worker until SIGTERM."""
+"""``millrace worker``: runs a capture worker until SIGTERM."""
 
 import sys
 from pathlib import Path
@@ -7,28 +7,43 @@ from typing import Annotated
 import typer
 
 RelayDir = Annotated[
-    Path, typer.Option("--relay-dir", help="Where relay logs lie, a directory for each set.")
+    Path,
+    typer.Option(
+        "--relay-dir", help="The directory of the relay logs; each set has a subdirectory."
+    ),
 ]
-Name = Annotated[str, typer.Option(help="Its name in `millrace status`; host-pid by default.")]
+Name = Annotated[
+    str, typer.Option(help="The worker's name in `millrace status`; host-pid by default.")
+]
 
 
 def worker(*, relay_dir: RelayDir, name: Name = "") -> None:
-    """Run a capture worker: source sets to Kafka. SIGTERM ends it in order."""
+    """Run a capture worker: from source sets to Kafka. SIGTERM ends it in order."""
     from producer.capture import CaptureRunner
-    from producer.set_stream import SetStreams
+    from producer.upstream.upstream import Upstreams
     from schemas.documents import TaskKind
     from zk.ensemble import Ensemble
-    from zk.membership import process_name
-    from zk.worker import run_worker
+    from zk.lease.membership import process_name
+    from zk.run.worker import run_worker
 
-    called = process_name(name)
+    worker_name = process_name(name)
     ensemble = Ensemble.from_environment()
-    streams = SetStreams(relay_dir)
     sys.exit(
         run_worker(
             TaskKind.CAPTURE,
-            lambda store: CaptureRunner(store, streams, called),
-            name=called,
+            lambda store: CaptureRunner(
+                store, Upstreams(relay_dir, installation=store.installation), worker_name
+            ),
+            name=worker_name,
+            relays=lambda: relay_sets(relay_dir),
             ensemble=ensemble,
         )
     )
+
+
+def relay_sets(relay_dir: Path) -> list[str]:
+    """The sets that have a subdirectory; none when the directory does not exist yet."""
+    try:
+        return [entry.name for entry in relay_dir.iterdir() if entry.is_dir()]
+    except OSError:
+        return []

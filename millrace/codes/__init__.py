@@ -1,9 +1,9 @@
-"""The one catalogue of error codes: what an operator may see, why, and what mends it.
+"""The one catalogue of error codes: what happened, why, and how to fix it.
 
-A code is stable once released: its meaning never changes and its number is never given again. The branch (retry,
-fenced, fatal) is not here: the class that is raised says it, because the same condition can be either.
+A code is stable once released: its meaning never changes and its number is never reused. ``branch`` says what happens
+next. The class that is raised decides (``millrace.errors``); a test compares the two.
 
-A module a section: 1xxx ``source``, 2xxx ``relay``, 3xxx ``kafka``, 4xxx ``control``, 5xxx ``apply``, 60xx ``record``,
+One module per section: 1xxx ``source``, 2xxx ``relay``, 3xxx ``kafka``, 4xxx ``control``, 5xxx ``apply``, 60xx ``record``,
 65xx ``converter``, 8xxx ``house``, 9xxx ``internal``. (7xxx, security, has none yet.)
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from millrace.codes import apply, control, converter, house, internal, kafka, record, relay, source
-from millrace.codes.code import Code
+from millrace.codes.code import Branch, Code
 
-__all__ = ["CATALOGUE", "SECTIONS", "Code"]
+__all__ = ["CATALOGUE", "SECTIONS", "Branch", "Code"]
 
 
 SECTIONS: Mapping[str, tuple[Code, ...]] = MappingProxyType(

@@ -1,6 +1,6 @@
 """9xxx: internal."""
 
-from millrace.codes.code import Code
+from millrace.codes.code import Branch, Code
 
 CODES: tuple[Code, ...] = (
     Code(
@@ -8,11 +8,13 @@ CODES: tuple[Code, ...] = (
         "an unexpected error",
         "Something happened that no part of Millrace accounts for: a defect.",
         "Keep the log and report it; the task resumes from its last durable progress.",
+        Branch.OPERATOR,
     ),
     Code(
         "MR-9002",
         "an injected fault",
         "MILLRACE_FAULT asked for an error at a named fault point (tests only).",
         "Unset MILLRACE_FAULT.",
+        Branch.RETRIES,
     ),
 )

@@ -4,20 +4,25 @@ from millrace.codes import CATALOGUE, SECTIONS
 
 _HEAD = """# Errors
 
-Every error of Millrace has a code whose meaning never changes. `millrace explain CODE` says the same offline, and a task's
-status (`millrace status`) shows code, message and fix. Whether a task tries again by itself (DEGRADED) or waits for you
-(BLOCKED) is said by the status; the same condition can be either.
+Every error of Millrace has a code whose meaning never changes. `millrace explain CODE` prints one entry offline.
+`millrace status` shows the code, the message and the fix of a task that is not running.
 
-This page is written by `millrace explain --markdown`; each code is provoked by a test (`tests/provocations.py`).
+The column **Next** says what happens: a task that *retries by itself* is DEGRADED until the cause is gone; a task that
+*needs you* is BLOCKED until `millrace task resume NAME`.
+
+`millrace explain --markdown` writes this page. A test provokes each code (`tests/kit/provocations.py`).
 """
 
 
 def markdown() -> str:
-    """All of it, by section; ends with a line break."""
+    """The whole page: one table per section. Ends with a line break."""
     parts = [_HEAD]
     for title, codes in SECTIONS.items():
-        parts.append(f"\n## {title}\n")
+        parts.append(
+            f"\n## {title}\n\n| Code | What happened | Why | Fix | Next |\n|---|---|---|---|---|\n"
+        )
         for code in codes:
-            parts.append(f"\n### {code.code} {code.title}\n\n{code.cause}\n\n**Fix.** {code.fix}\n")
+            cells = (code.code, code.title, code.cause, code.fix, code.branch.value)
+            parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
     assert sum(len(codes) for codes in SECTIONS.values()) == len(CATALOGUE)
     return "".join(parts)

@@ -1,6 +1,6 @@
 """What the relay log asks of a file system, and nothing else; every file operation of this folder goes through it.
 
-``Files`` is the seam at which tests fail operation number k, or keep only what was made durable (``tests.relay_disk``).
+``Files`` is where tests fail operation number k, or keep only what was made durable (``tests.kit.relay.disk``).
 ``DISK`` is the real one. Bytes are written in large pieces, so the extra call costs nothing that can be measured.
 
 Guarantees: every error is an OSError with its errno. Not done here: meaning, retries; ``disk_errors`` gives the code.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from millrace.errors import Retryable
-from schemas.coordinates import Coordinates
+from schemas.place import Coordinates
 
 
 class Files(Protocol):

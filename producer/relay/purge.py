@@ -1,8 +1,8 @@
 """Deleting old relay files: by hand up to a file, by age, or because the disk fills up.
 
-Never deleted: the file being written, and any file that somebody holds (``RelayLog.hold``): a task holds from the
-first byte that it has not published yet, so what goes is published or comes again from the source. Oldest first,
-always a prefix: what remains has no hole.
+Never deleted: the file being written, a file that a running task holds (``RelayLog.hold``: from the first byte that it
+has not published yet), and a file with source transactions after one of the positions in ``needed``: those of the set's
+tasks, running or not. Oldest first, always a prefix: what remains has no hole.
 
 | a crash behind              | leaves                                                      |
 |-----------------------------|-------------------------------------------------------------|
@@ -14,6 +14,7 @@ Not done here: when to purge; ``PurgePolicy`` says what is due, the caller says 
 """
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from millrace.faults import fault_point, register
@@ -21,11 +22,15 @@ from millrace.log import get_logger
 from producer.relay import layout
 from producer.relay.files import disk_errors
 from producer.relay.layout import Subdir
-from producer.relay.log import RelayLog
-from schemas.coordinates import FIRST_POS, Coordinates
+from producer.relay.reader import RelayReader
+from producer.relay.writer import RelayLog
+from schemas.gtid import GtidPosition
+from schemas.place import FIRST_POS, Coordinates
 
 BEFORE_UNLINK = register("relay.before_unlink")
 BEFORE_RMDIR = register("relay.before_rmdir")
+
+Positions = Collection[GtidPosition]
 
 log = get_logger("producer.relay")
 
@@ -38,15 +43,15 @@ class PurgePolicy:
     free_bytes_min: int = 15 << 30
 
 
-def purge_before(relay: RelayLog, limit: Coordinates) -> list[Coordinates]:
-    """Delete the files in front of the file of ``limit``, but for what is held; returns what was deleted."""
-    return [at for at in _purgeable(relay, limit) if _delete(relay, at)]
+def purge_before(relay: RelayLog, limit: Coordinates, *, needed: Positions) -> list[Coordinates]:
+    """Delete the files before the file of ``limit`` that are neither held nor needed; returns what was deleted."""
+    return [at for at in _purgeable(relay, limit, needed) if _delete(relay, at)]
 
 
-def purge_due(relay: RelayLog, policy: PurgePolicy) -> list[Coordinates]:
-    """Delete what the policy gives up, but for what is held; returns what was deleted."""
+def purge_due(relay: RelayLog, policy: PurgePolicy, *, needed: Positions) -> list[Coordinates]:
+    """Delete what the policy names and is neither held nor needed; returns what was deleted."""
     deleted = []
-    for at in _purgeable(relay, None):
+    for at in _purgeable(relay, None, needed):
         with disk_errors(relay.root):
             age_s = time.time() - relay.disk.modified_at_s(relay.path(at))
             free_bytes = relay.disk.free_bytes(relay.root)
@@ -57,12 +62,16 @@ def purge_due(relay: RelayLog, policy: PurgePolicy) -> list[Coordinates]:
     return deleted
 
 
-def _purgeable(relay: RelayLog, limit: Coordinates | None) -> list[Coordinates]:
-    """Files nobody holds, oldest first."""
+def _purgeable(relay: RelayLog, limit: Coordinates | None, needed: Positions) -> list[Coordinates]:
+    """Files that are neither held nor needed, oldest first."""
     held = relay.held()
     if held is None:
         return []
-    first_kept = held if limit is None else min(held, limit)
+    with RelayReader(
+        relay
+    ) as reader:  # no file: the log begins after it, and it must come from the source anyway
+        wanted = [at for position in needed if (at := reader.seek(position)) is not None]
+    first_kept = min([held, *wanted, *([] if limit is None else [limit])])
     files = (Coordinates(str(subdir), name, FIRST_POS) for subdir, name in relay.list_files())
     return [at for at in files if at.order[:2] < first_kept.order[:2]]
 

@@ -14,7 +14,7 @@ Each reader holds the files from where it started until ``release`` says that th
 Not done here: decoding. A reader is used by one thread; any number of readers and the writer run at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
@@ -23,23 +23,23 @@ import numpy as np
 
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
-from producer.relay import groups
-from producer.relay.crc import TABLES
-from producer.relay.event_types import EVENT_BYTES_MIN, HEADER_BYTES
+from producer.binlog import transactions
+from producer.binlog.crc import TABLES
+from producer.binlog.events import EVENT_BYTES_MIN, HEADER_BYTES
+from producer.binlog.walk import scan_events
 from producer.relay.files import disk_errors, fill
 from producer.relay.layout import Subdir, file_number, parse_subdir
-from producer.relay.log import RelayLog
 from producer.relay.recovery import walk_file
-from producer.relay.walk import scan_events
-from schemas.coordinates import FIRST_POS, Coordinates
-from schemas.gtid import Flavour, GtidPosition, gives_other_servers
+from producer.relay.writer import RelayLog
+from schemas.gtid import Flavour, GtidPosition, has_same_sequence_from_other_server
+from schemas.place import FIRST_POS, Coordinates
 
 log = get_logger("producer.relay")
 
 _DAMAGE = {
-    groups.BAD_LENGTH: "an impossible length",
-    groups.BAD_CHECKSUM: "a wrong checksum",
-    groups.BAD_POSITION: "a wrong position",
+    transactions.BAD_LENGTH: "an impossible length",
+    transactions.BAD_CHECKSUM: "a wrong checksum",
+    transactions.BAD_POSITION: "a wrong position",
 }
 
 
@@ -58,6 +58,7 @@ class RelayReader:
         self._relay = relay
         self._open: tuple[str, str, int] | None = None  # sub-directory, file, fd
         self._joined: dict[tuple[tuple[Subdir, str], tuple[Subdir, str]], bool] = {}
+        self._holders: list[object] = []
         self._folded = np.zeros(16, np.uint8)
         self._mariadb = relay.flavour is Flavour.MARIADB
 
@@ -69,7 +70,8 @@ class RelayReader:
 
     def close(self) -> None:
         """Close the file and let purge have everything. What the disk says to that is of no use to who has read."""
-        self._relay.hold(self, None)
+        for holder in (self, *self._holders):
+            self._relay.hold(holder, None)
         try:
             self._close_file()
         except OSError as error:
@@ -129,7 +131,7 @@ class RelayReader:
             if (
                 before is not None
                 and gtid_set.includes(before)
-                and not (is_told and gives_other_servers(before, gtid_set))
+                and not (is_told and has_same_sequence_from_other_server(before, gtid_set))
             ):
                 yield file
             newer = file
@@ -147,7 +149,7 @@ class RelayReader:
         wanted = min(end - at.pos, max(bytes_max, EVENT_BYTES_MIN))
         buffer = self._fetch(at, wanted)
         status, length = scan_events(buffer, wanted, at.pos, TABLES, self._folded, self._mariadb)
-        if status == groups.OK and length == 0:
+        if status == transactions.OK and length == 0:
             wanted = int.from_bytes(self._fetch(at, HEADER_BYTES)[9:13].tobytes(), "little")
             if at.pos + wanted > end:
                 raise Fatal("MR-2004", f"an event at {at} is longer than the file")
@@ -155,7 +157,7 @@ class RelayReader:
             status, length = scan_events(
                 buffer, wanted, at.pos, TABLES, self._folded, self._mariadb
             )
-        if status != groups.OK and length == 0:
+        if status != transactions.OK and length == 0:
             raise Fatal(
                 "MR-2004", f"an event at {at} has {_DAMAGE[status]}", directory=self._relay.root
             )
@@ -184,6 +186,30 @@ class RelayReader:
                     )
                 return Coordinates(str(following[0]), following[1], FIRST_POS)
         return None
+
+    def files_until(self, at: Coordinates) -> Sequence[Coordinates]:
+        """The starts of the files up to that of ``at``, oldest first, from the first on from which nothing is missing.
+
+        They are not held.
+        """
+        found: list[Coordinates] = []
+        newer: tuple[Subdir, str] | None = None
+        for file in reversed(self._files()):
+            start = Coordinates(str(file[0]), file[1], FIRST_POS)
+            if start.order > at.order:
+                continue
+            if newer is not None and not self._is_joined(file, newer):
+                break
+            found.append(start)
+            newer = file
+        return found[::-1]
+
+    def hold(self, at: Coordinates) -> Callable[[], None]:
+        """Keep the files from ``at`` on, whatever ``release`` says, until the result is called or this is closed."""
+        holder = object()
+        self._holders.append(holder)
+        self._relay.hold(holder, at)
+        return lambda: self._relay.hold(holder, None)
 
     def release(self, at: Coordinates) -> None:
         """Files in front of ``at`` are not needed any more by this reader."""

@@ -26,17 +26,21 @@ import numpy as np
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.relay import groups, layout
-from producer.relay.crc import TABLES
-from producer.relay.event_types import HEADER_BYTES, MAGIC_BYTES
-from producer.relay.files import DISK, Files, fill, write_all
-from producer.relay.prelude import read_file_prelude
-from producer.relay.runs import advance_position, new_runs
-from producer.relay.walk import walk_events
+from producer.binlog import transactions
+from producer.binlog.crc import TABLES
+from producer.binlog.events import HEADER_BYTES, MAGIC_BYTES
+from producer.binlog.file_head import read_file_head
+from producer.binlog.gtid_runs import advance_position, new_runs
+from producer.binlog.walk import walk_events
+from producer.relay import layout
+from producer.relay.files import DISK, Files, fill, read_range, write_all
 from schemas.gtid import Flavour, GtidPosition
 
 BEFORE_CUT = register("relay.before_cut")
 AFTER_CUT = register("relay.after_cut")
+
+HEAD_READ_BYTES = 4096  # a few hundred bytes are usual
+HEAD_BYTES_MAX = 64 << 20  # a GTID set of millions of intervals
 
 WINDOW_BYTES = 4 << 20  # walked at a time; grows for a larger event
 
@@ -57,7 +61,7 @@ class Walked:
     @property
     def is_whole(self) -> bool:
         """Whole, intact events to the last byte."""
-        return self.status == groups.OK and self.walked_to == self.size
+        return self.status == transactions.OK and self.walked_to == self.size
 
 
 def recover_file(path: Path, flavour: Flavour, files: Files = DISK) -> Walked | None:
@@ -122,7 +126,7 @@ def walk_file(
         size = files.size(fd)
         if size <= MAGIC_BYTES:
             return None
-        position = read_file_prelude(path, flavour, files)
+        position = read_head_of(path, flavour, files)
         return _walk(files, fd, size, position, verify) if position is not None else None
     except Fatal as error:
         log.warning("a relay file can't be walked", file=str(path), error=error)
@@ -132,30 +136,45 @@ def walk_file(
 
 
 def _walk(files: Files, fd: int, size: int, position: GtidPosition, verify: bool) -> Walked | None:
-    state = np.zeros(groups.SLOTS, np.int64)
-    state[groups.POS] = MAGIC_BYTES
+    state = np.zeros(transactions.SLOTS, np.int64)
+    state[transactions.POS] = MAGIC_BYTES
     runs, folded = new_runs(), np.zeros(16, np.uint8)
     mariadb = position.flavour is Flavour.MARIADB
     window = np.empty(min(size, WINDOW_BYTES), np.uint8)
-    begin, status = MAGIC_BYTES, groups.OK  # file offset of the window
+    begin, status = MAGIC_BYTES, transactions.OK  # file offset of the window
     while True:
         length = fill(files, fd, window[: size - begin].data, begin)
-        at, status = 0, groups.RUNS_FULL
-        while status == groups.RUNS_FULL:
-            state[groups.RUN_COUNT] = 0
+        at, status = 0, transactions.RUNS_FULL
+        while status == transactions.RUNS_FULL:
+            state[transactions.RUN_COUNT] = 0
             status, at = walk_events(
                 window, at, length, state, runs, TABLES, folded, mariadb, verify
             )
-            position = advance_position(position, runs[: state[groups.RUN_COUNT]])
+            position = advance_position(position, runs[: state[transactions.RUN_COUNT]])
         begin += at
-        if status != groups.OK or begin + length - at >= size or length < len(window):
+        if status != transactions.OK or begin + length - at >= size or length < len(window):
             break
         if at == 0:  # an event larger than the window, of which there must be a head
             wanted = int.from_bytes(window[9:13].tobytes(), "little")
             if length < HEADER_BYTES or begin + wanted > size:
                 break
             window = np.empty(wanted, np.uint8)
-    end = int(state[groups.BOUNDARY])
+    end = int(state[transactions.BOUNDARY])
     if end <= MAGIC_BYTES:
         return None
-    return Walked(end, int(state[groups.LAST_GROUP_AT]), position, status, begin, size)
+    return Walked(end, int(state[transactions.LAST_GROUP_AT]), position, status, begin, size)
+
+
+def read_head_of(path: Path, flavour: Flavour, files: Files = DISK) -> GtidPosition | None:
+    """``read_file_head`` of a file, reading as much of it as is needed."""
+    fd = files.open(path, is_read_only=True)
+    try:
+        wanted = HEAD_READ_BYTES
+        while True:
+            head = read_range(files, fd, 0, wanted)
+            position = read_file_head(head, flavour)
+            if position is not None or len(head) < wanted or wanted > HEAD_BYTES_MAX:
+                return position
+            wanted *= 8
+    finally:
+        files.close(fd)

@@ -24,6 +24,7 @@ from schemas.documents.model import (
     Tls,
     TlsMode,
     TopicAddress,
+    TopicOptions,
     address_of,
     set_of,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "Tls",
     "TlsMode",
     "TopicAddress",
+    "TopicOptions",
     "address_of",
     "canonical_json",
     "is_name",

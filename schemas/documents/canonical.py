@@ -5,8 +5,9 @@ task that exists), keys sorted, with ``format``. ``parse_*(loads(encode(d))) == 
 """
 
 import json
+from dataclasses import asdict
 
-from schemas.documents.model import ApplyTask, CaptureTask, SetDocument, TaskDocument
+from schemas.documents.model import ApplyTask, CaptureTask, SetDocument, TaskDocument, TopicOptions
 from schemas.documents.parse import FORMAT
 
 Plain = dict[str, object]
@@ -47,7 +48,14 @@ def _plain_capture(task: CaptureTask) -> Plain:
         "start": str(task.start),
         "include": list(task.tables.include),
         "exclude": list(task.tables.exclude),
+        **_plain_options(task.topic_options),
     }
+
+
+def _plain_options(options: TopicOptions) -> Plain:
+    """Only what is asked for: the rest is the broker's to decide, also later."""
+    named: Plain = {name: value for name, value in asdict(options).items() if value is not None}
+    return {"topic_settings": named} if named else {}
 
 
 def _plain_apply(task: ApplyTask) -> Plain:

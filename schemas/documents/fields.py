@@ -46,11 +46,14 @@ class Fields:
     plain: object
     path: str
     problems: list[Problem]
+    example: str = ""
     _taken: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         if not isinstance(self.plain, dict):
-            self.problems.append(Problem(self.path or "(document)", shown(self.plain), "a mapping"))
+            self.problems.append(
+                Problem(self.path or "(document)", shown(self.plain), _mapping(self.example))
+            )
 
     def take(
         self, name: str, read: Callable[[object], T], stand_in: T, *, needed: bool = True
@@ -88,23 +91,23 @@ class Fields:
                 found.append(value)  # type: ignore[arg-type]  # the marker is the only other value
         return tuple(found)
 
-    def part(self, name: str, *, needed: bool = True) -> "Fields":
+    def part(self, name: str, *, example: str, needed: bool = True) -> "Fields":
         """A mapping inside this one; absent gives an empty one."""
         self._taken.add(name)
         known = self.plain if isinstance(self.plain, dict) else {}
         inner = known.get(name)
         if inner is None:
             if needed and isinstance(self.plain, dict):
-                self.problems.append(Problem(self._at(name), "nothing", "a mapping"))
+                self.problems.append(Problem(self._at(name), "nothing", _mapping(example)))
             # its fields would all be missing too: one problem is enough
             return Fields({}, self._at(name), [])
-        return Fields(inner, self._at(name), self.problems)
+        return Fields(inner, self._at(name), self.problems, example)
 
-    def parts(self, name: str, *, count_max: int) -> "tuple[Fields, ...]":
+    def parts(self, name: str, *, example: str, count_max: int) -> "tuple[Fields, ...]":
         """A list of mappings, at least one."""
         items = self._items(name, needed=True, count_min=1, count_max=count_max) or []
         return tuple(
-            Fields(item, f"{self._at(name)}[{index}]", self.problems)
+            Fields(item, f"{self._at(name)}[{index}]", self.problems, example)
             for index, item in enumerate(items)
         )
 
@@ -199,3 +202,7 @@ def _wanted_of(read: Callable[[object], object]) -> str:
     except Unreadable as exc:
         return exc.wanted
     return "a value"
+
+
+def _mapping(example: str) -> str:
+    return f"a mapping: {example}" if example else "a mapping"

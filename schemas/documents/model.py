@@ -145,6 +145,15 @@ class TableFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOptions:
+    """What a capture task asks of its topic, which is created so and checked at each start; None: the broker's."""
+
+    replication_factor: int | None = None
+    min_insync_replicas: int | None = None
+    retention_ms: int | None = None  # -1: records are kept for ever
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureTask:
     """Publish one source set to one topic."""
 
@@ -153,6 +162,7 @@ class CaptureTask:
     output: TopicAddress
     start: Start = field(default_factory=Start)
     tables: TableFilter = field(default_factory=TableFilter)
+    topic_options: TopicOptions = field(default_factory=TopicOptions)
 
     @property
     def kind(self) -> TaskKind:

@@ -10,8 +10,8 @@ One set document and one task document, flat for people and nested inside:
     tls_ca: /path/ca.pem                   registry: http://h:8081       target: warehouse
                                            start: first | GTID set       start: first | GTID set
                                            include: ["*.*"]              lanes: 4
-                                           exclude: []                   consistency: causal | transactional
-                                                                         conflict: stop | overwrite | skip
+                                           exclude: []                   consistency: causal
+                                           topic_settings: {…}           conflict: stop | overwrite | skip
 
 Guarantees: a document is taken whole or refused whole, with every problem in one error (MR-4101); ``format`` is
 optional and, when given, must be known (MR-4107).
@@ -36,14 +36,18 @@ from schemas.documents.model import (
     Tls,
     TlsMode,
     TopicAddress,
+    TopicOptions,
 )
 from schemas.documents.secret import SecretPlace, SecretReference
 
 FORMAT = 1  # of set and task documents; a change that old programs would misread raises it
 MEMBERS_MAX = 64
 PATTERNS_MAX = 1000
+REPLICAS_MAX = 32767  # Kafka's own limit
+RETENTION_MS_MAX = 2**63 - 1
 LANES_MAX = 64  # target connections of one task
 
+_MEMBER = "{host: db1, port: 3306}"
 _NO_SECRET = SecretReference(SecretPlace.ENVIRONMENT, "UNSET")
 
 
@@ -54,19 +58,8 @@ def parse_set(plain: object, *, origin: str = "set document") -> SetDocument:
         raise _misplaced(origin, is_a="task", not_a="set")
     problems: list[Problem] = []
     fields = Fields(plain, "", problems)
-    _take_format(fields)
-    document = SetDocument(
-        name=fields.take("set", readers.name, ""),
-        members=_members(fields),
-        account=Account(
-            fields.take("user", readers.text("a user name"), ""),
-            fields.take("password", readers.secret, _NO_SECRET),
-        ),
-        tls=Tls(
-            fields.take("tls", readers.choice(TlsMode), TlsMode.VERIFY_IDENTITY, needed=False),
-            fields.take("tls_ca", readers.text("the path of a PEM file"), "", needed=False),
-        ),
-    )
+    take_format(fields)
+    document = take_set(fields)
     fields.finish()
     _refuse_if_any(problems, origin, document.name)
     return document
@@ -79,18 +72,37 @@ def parse_task(plain: object, *, origin: str = "task document") -> TaskDocument:
         raise _misplaced(origin, is_a="set", not_a="task")
     problems: list[Problem] = []
     fields = Fields(plain, "", problems)
-    _take_format(fields)
+    take_format(fields)
     kind: TaskKind | None = fields.take("kind", _kind, None)
     document: TaskDocument | None = None
-    if kind is TaskKind.CAPTURE:
-        document = _capture(fields)
-    elif kind is TaskKind.APPLY:
-        document = _apply(fields)
+    if kind is not None:
+        document = take_task(fields, kind)
     if kind is not None:  # of an unknown kind no field can be judged
         fields.finish()
     _refuse_if_any(problems, origin, document.name if document else "")
     assert document is not None, "without a kind there was a problem"
     return document
+
+
+def take_set(fields: Fields) -> SetDocument:
+    """Every field of a set document, but ``format``."""
+    return SetDocument(
+        name=fields.take("set", readers.name, ""),
+        members=_members(fields),
+        account=Account(
+            fields.take("user", readers.text("a user name"), ""),
+            fields.take("password", readers.secret, _NO_SECRET),
+        ),
+        tls=Tls(
+            fields.take("tls", readers.choice(TlsMode), TlsMode.VERIFY_IDENTITY, needed=False),
+            fields.take("tls_ca", readers.text("the path of a PEM file"), "", needed=False),
+        ),
+    )
+
+
+def take_task(fields: Fields, kind: TaskKind) -> TaskDocument:
+    """Every field of a task document of this kind, but ``format`` and ``kind``."""
+    return _capture(fields) if kind is TaskKind.CAPTURE else _apply(fields)
 
 
 def _capture(fields: Fields) -> CaptureTask:
@@ -110,6 +122,7 @@ def _capture(fields: Fields) -> CaptureTask:
             ),
             fields.take_each("exclude", readers.table_pattern, default=(), count_max=PATTERNS_MAX),
         ),
+        topic_options=_topic_options(fields),
     )
 
 
@@ -126,7 +139,7 @@ def _apply(fields: Fields) -> ApplyTask:
         rules=ApplyRules(
             lanes=fields.take("lanes", readers.whole(1, LANES_MAX), 4, needed=False),
             consistency=fields.take(
-                "consistency", readers.choice(Consistency), Consistency.CAUSAL, needed=False
+                "consistency", readers.consistency, Consistency.CAUSAL, needed=False
             ),
             conflict=fields.take(
                 "conflict", readers.choice(ConflictPolicy), ConflictPolicy.STOP, needed=False
@@ -135,8 +148,25 @@ def _apply(fields: Fields) -> ApplyTask:
     )
 
 
+def _topic_options(fields: Fields) -> TopicOptions:
+    part = fields.part("topic_settings", needed=False, example="{replication_factor: 3}")
+    replicas = readers.whole(1, REPLICAS_MAX)
+    options = TopicOptions(
+        replication_factor=part.take("replication_factor", replicas, None, needed=False),
+        min_insync_replicas=part.take("min_insync_replicas", replicas, None, needed=False),
+        retention_ms=part.take(
+            "retention_ms", readers.whole(-1, RETENTION_MS_MAX), None, needed=False
+        ),
+    )
+    part.finish()
+    if (options.min_insync_replicas or 0) > (options.replication_factor or REPLICAS_MAX):
+        wanted = f"at most replication_factor, {options.replication_factor}"
+        part.refuse("min_insync_replicas", str(options.min_insync_replicas), wanted)
+    return options
+
+
 def _bootstrap(fields: Fields) -> str:
-    kafka = fields.part("kafka")
+    kafka = fields.part("kafka", example='{bootstrap: "host:9092"}')
     servers = kafka.take("bootstrap", readers.bootstrap, "")
     kafka.finish()
     return servers
@@ -144,7 +174,7 @@ def _bootstrap(fields: Fields) -> str:
 
 def _members(fields: Fields) -> tuple[Member, ...]:
     members: list[Member] = []
-    for index, part in enumerate(fields.parts("members", count_max=MEMBERS_MAX)):
+    for index, part in enumerate(fields.parts("members", example=_MEMBER, count_max=MEMBERS_MAX)):
         member = Member(
             part.take("host", readers.host, ""),
             part.take("port", readers.whole(1, 65535), 3306, needed=False),
@@ -160,7 +190,8 @@ def _kind(value: object) -> TaskKind | None:
     return readers.choice(TaskKind)(value)
 
 
-def _take_format(fields: Fields) -> None:
+def take_format(fields: Fields) -> None:
+    """The version of the document's format."""
     fields.take("format", readers.whole(1, FORMAT), FORMAT, needed=False)
 
 

@@ -1,6 +1,7 @@
 """Readers of single values: plain value in, typed value out, ``Unreadable`` with what is wanted.
 
-Each takes any plain value and raises nothing else. See ``schemas.documents.fields`` for how they are used.
+Each takes any plain value and raises nothing else. See ``schemas.documents.fields`` for how they are used. Each has a
+JSON Schema (``described``), for editors: it accepts what the reader accepts, and more where a pattern can't say it.
 """
 
 import re
@@ -8,9 +9,10 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from schemas.documents.fields import Unreadable
-from schemas.documents.model import Start
+from schemas.documents.model import Consistency, Start
 from schemas.documents.secret import SecretReference
 
 NAME_WANTED = "a name of 1 to 63 letters, digits, '.', '_', '-', beginning with a letter or digit"
@@ -27,6 +29,23 @@ _MYSQL_GTID_SET = re.compile(rf"{_UUID}(?::{_PIECE})+(?:,{_UUID}(?::{_PIECE})+)*
 _MARIADB_POSITION = re.compile(r"\d+-\d+-\d+(?:,\d+-\d+-\d+)*")
 
 E = TypeVar("E", bound=StrEnum)
+R = TypeVar("R", bound=Callable[[object], object])
+_SCHEMAS: WeakKeyDictionary[Callable[[object], object], dict[str, object]] = WeakKeyDictionary()
+
+
+def described(**schema: object) -> Callable[[R], R]:
+    """Give a reader its JSON Schema."""
+
+    def describe(read: R) -> R:
+        _SCHEMAS[read] = schema
+        return read
+
+    return describe
+
+
+def schema_of(read: Callable[[object], object]) -> dict[str, object]:
+    """The JSON Schema of a reader; KeyError if it has none."""
+    return dict(_SCHEMAS[read])
 
 
 def is_name(text: str) -> bool:
@@ -34,6 +53,7 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+@described(type="string", pattern=f"^{_NAME.pattern}$")
 def name(value: object) -> str:
     """The name of a set or task."""
     if not isinstance(value, str) or not is_name(value):
@@ -41,6 +61,7 @@ def name(value: object) -> str:
     return value
 
 
+@described(type="string", pattern=f"^{_TOPIC.pattern}$", maxLength=TOPIC_CHARACTERS_MAX)
 def topic(value: object) -> str:
     """A Kafka topic."""
     if (
@@ -58,6 +79,7 @@ def topic(value: object) -> str:
 def text(wanted: str) -> Callable[[object], str]:
     """Any text that is not empty and has no control characters."""
 
+    @described(type="string", minLength=1, maxLength=TEXT_CHARACTERS_MAX, description=wanted)
     def read(value: object) -> str:
         if (
             not isinstance(value, str)
@@ -70,6 +92,7 @@ def text(wanted: str) -> Callable[[object], str]:
     return read
 
 
+@described(type="string", minLength=1, maxLength=255)
 def host(value: object) -> str:
     """A host name or an address."""
     if not isinstance(value, str) or len(value) > 255 or not _is_host(value):
@@ -80,6 +103,7 @@ def host(value: object) -> str:
 def whole(low: int, high: int) -> Callable[[object], int]:
     """A whole number from ``low`` to ``high``; true and false are none."""
 
+    @described(type="integer", minimum=low, maximum=high)
     def read(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise Unreadable(f"a whole number from {low} to {high}")
@@ -91,6 +115,7 @@ def whole(low: int, high: int) -> Callable[[object], int]:
 def choice(kind: type[E]) -> Callable[[object], E]:
     """One of the words of ``kind``."""
 
+    @described(enum=[word.value for word in kind])
     def read(value: object) -> E:
         words = [word.value for word in kind]
         if not isinstance(value, str) or value not in words:
@@ -100,6 +125,15 @@ def choice(kind: type[E]) -> Callable[[object], E]:
     return read
 
 
+@described(enum=[Consistency.CAUSAL.value])
+def consistency(value: object) -> Consistency:
+    """What a reader of the target may see: the one that is built."""
+    if value != Consistency.CAUSAL.value:
+        raise Unreadable(f"{Consistency.CAUSAL} (transactional is not built yet)")
+    return Consistency.CAUSAL
+
+
+@described(type="string", pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.*)$")
 def secret(value: object) -> SecretReference:
     """A reference to a secret. The value found is never repeated: it may be the secret itself."""
     reference = SecretReference.parse(value) if isinstance(value, str) else None
@@ -111,9 +145,13 @@ def secret(value: object) -> SecretReference:
     return reference
 
 
+@described(type="string", maxLength=START_CHARACTERS_MAX, description="first, or a GTID set")
 def start(value: object) -> Start:
     """``first`` or a GTID set of either flavour; blanks and line ends in the set are dropped."""
-    wanted = "first, or a GTID set (MySQL uuid:1-5,…; MariaDB domain-server-sequence,…)"
+    wanted = (
+        "first, or a GTID set as text, such as 0-1-23 (MariaDB) or"
+        " 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 (MySQL)"
+    )
     if value == "first":
         return Start()
     if not isinstance(value, str) or len(value) > START_CHARACTERS_MAX:
@@ -124,6 +162,7 @@ def start(value: object) -> Start:
     return Start(packed)
 
 
+@described(type="string", maxLength=TEXT_CHARACTERS_MAX, description="host:port[,host:port]")
 def bootstrap(value: object) -> str:
     """Kafka's servers as ``host:port[,host:port]``."""
     wanted = "Kafka servers: host:port[,host:port]"
@@ -136,9 +175,13 @@ def bootstrap(value: object) -> str:
     return ",".join(server.strip() for server in value.split(","))
 
 
+@described(type="string", pattern="^https?://[^@]+$", maxLength=TEXT_CHARACTERS_MAX)
 def url(value: object) -> str:
-    """An http(s) URL without user and password in it."""
-    wanted = "a URL: http://host:port (no user or password in it)"
+    """An http(s) URL without user and password in it, which would be readable in ZooKeeper."""
+    wanted = (
+        "a URL without user and password: http://host:port (Millrace logs in to no registry:"
+        " name a proxy that does)"
+    )
     if not isinstance(value, str) or len(value) > TEXT_CHARACTERS_MAX or not value.isprintable():
         raise Unreadable(wanted)
     try:
@@ -155,6 +198,7 @@ def url(value: object) -> str:
     return value.rstrip("/")
 
 
+@described(type="string", pattern=r"^[^.]+\..", maxLength=200)
 def table_pattern(value: object) -> str:
     """``database.table`` with ``*`` and ``?``."""
     if not isinstance(value, str) or len(value) > 200 or not all(value.partition(".")[::2]):

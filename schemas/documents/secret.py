@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from millrace.errors import Fatal
-from millrace.lack import lack_of
+from millrace.shortage import shortage_of
 
 SECRET_BYTES_MAX = 64 * 1024  # a password or key file; more is a wrong path
 
@@ -67,7 +67,9 @@ def _file_text(reference: SecretReference) -> str:
         with Path(reference.name).open("rb") as file:
             content = file.read(SECRET_BYTES_MAX + 1)
     except OSError as exc:
-        raise lack_of(exc) or _unreadable(reference, exc.strerror or type(exc).__name__) from exc
+        raise shortage_of(exc) or _unreadable(
+            reference, exc.strerror or type(exc).__name__
+        ) from exc
     if len(content) > SECRET_BYTES_MAX:
         raise _unreadable(reference, f"it is larger than {SECRET_BYTES_MAX} bytes")
     try:

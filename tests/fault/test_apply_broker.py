@@ -6,10 +6,10 @@ from consumer import apply
 from consumer.spark import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
 from schemas.status import TaskState
-from tests.apply_tables import integer, table
-from tests.apply_topic import RecordStream, TopicWriter
-from tests.fix_spark import RunningTask, running
-from tests.waiting import eventually
+from tests.fixtures.spark import RunningTask, running
+from tests.kit.apply.tables import integer, table
+from tests.kit.apply.topic import RecordStream, TopicWriter
+from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("target_password")
 

@@ -9,7 +9,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 
 import pytest
 
@@ -17,20 +16,26 @@ from consumer import ddl
 from deploy.servers import DatabaseServer
 from millrace.errors import MillraceError, Retryable
 from schemas.gtid import Flavour
-from tests.apply_faults import BadLine, Supervised
-from tests.apply_local import apply_task, endpoint_of
-from tests.apply_topic import RecordStream
-from tests.fault.ddl_process import INSERT, script_for
-from tests.fix_servers import FLAVOURS, NewServer
-from tests.waiting import eventually
+from tests.fixtures.servers import FLAVOURS, NewServer
+from tests.kit.apply.ddl_process import INSERT, script_for
+from tests.kit.apply.faults import BadLine, Supervised
+from tests.kit.apply.local import apply_task, endpoint_of
+from tests.kit.apply.topic import RecordStream
+from tests.kit.paths import ROOT
+from tests.kit.waiting import eventually
 
 REPEATABLE = (
     "IF NOT EXISTS",
     "IF EXISTS",
 )  # their state tells nothing, and a repetition changes nothing
 POINTS = (ddl.BEFORE_INTENT, ddl.AFTER_INTENT, ddl.AFTER_EXECUTE)
-_ROOT = Path(__file__).parents[2]
 _names = count(1)
+
+
+BOTH = [
+    pytest.param(flavour, marks=pytest.mark.chaos if flavour is Flavour.MYSQL else [])
+    for flavour in FLAVOURS
+]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +45,8 @@ _names = count(1)
         *(pytest.param((point,), id=point, marks=pytest.mark.chaos) for point in POINTS),
     ],
 )
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavour", BOTH)
+@pytest.mark.guarantee("ddl")
 def test_ddl_of_every_kind_is_executed_once_wherever_the_driver_dies(
     request: pytest.FixtureRequest, flavour: Flavour, points: tuple[str, ...]
 ) -> None:
@@ -48,8 +54,16 @@ def test_ddl_of_every_kind_is_executed_once_wherever_the_driver_dies(
     server: DatabaseServer = request.getfixturevalue(f"{flavour}_server")
     name, script = f"kinds{next(_names)}", script_for(flavour)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.fault.ddl_process", str(server.port), name, flavour, *points],
-        cwd=_ROOT,
+        [
+            sys.executable,
+            "-m",
+            "tests.kit.apply.ddl_process",
+            str(server.port),
+            name,
+            flavour,
+            *points,
+        ],
+        cwd=ROOT,
         capture_output=True,
         timeout=600,
         check=False,
@@ -88,10 +102,7 @@ def _tables(server: DatabaseServer, database: str) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     "flavour",
-    [
-        pytest.param(flavour, marks=pytest.mark.chaos if flavour is Flavour.MYSQL else [])
-        for flavour in FLAVOURS
-    ],
+    BOTH,
 )
 def test_a_statement_that_dies_in_its_middle_is_executed_once(
     new_server: NewServer, flavour: Flavour
@@ -131,7 +142,7 @@ def _codes_when_it_dies(
         task = Supervised(line.endpoint, apply_task(name), stream)
         running = threading.Thread(target=_fail, args=(task, failures))
         running.start()
-        eventually(lambda: _is_altering(server) or not running.is_alive(), timeout_s=120)
+        eventually(lambda: _is_altering(server) or not running.is_alive())
         end(server, line)
         running.join()
     if not server.is_alive():

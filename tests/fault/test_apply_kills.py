@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,17 +11,17 @@ from consumer.batch import SOLE_OFFSETS_MAX
 from consumer.spark import SparkDriver
 from consumer.target.connection import connect
 from deploy.servers import DatabaseServer, KafkaServer
-from tests.apply_local import endpoint_of
-from tests.apply_tables import integer, table
-from tests.apply_topic import RecordStream, TopicWriter
-from tests.fix_servers import NewServer
-from tests.fix_spark import armed, running
-from tests.waiting import until_locked_out
+from tests.fixtures.servers import NewServer
+from tests.fixtures.spark import armed, running
+from tests.kit.apply.local import endpoint_of
+from tests.kit.apply.tables import integer, table
+from tests.kit.apply.topic import RecordStream, TopicWriter
+from tests.kit.paths import ROOT
+from tests.kit.waiting import until_locked_out
 
 pytestmark = pytest.mark.usefixtures("target_password")
 
 ROWS = 3 * SOLE_OFFSETS_MAX
-_ROOT = Path(__file__).parents[2]
 
 
 def _filled(kafka: KafkaServer, name: str) -> TopicWriter:
@@ -67,7 +66,10 @@ def _check(server: DatabaseServer, name: str) -> None:
     server.execute(f"DROP DATABASE {name}")
 
 
-@pytest.mark.parametrize("point", ["apply.before_lane_commit", "apply.after_lane_commit"])
+@pytest.mark.parametrize(
+    "point",
+    [pytest.param("apply.before_lane_commit", marks=pytest.mark.chaos), "apply.after_lane_commit"],
+)
 def test_a_killed_python_worker_loses_and_repeats_nothing(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer, point: str
 ) -> None:
@@ -78,7 +80,7 @@ def test_a_killed_python_worker_loses_and_repeats_nothing(
         armed(spark, f"{point}:kill@2"),
         running(spark, target_server, writer, name=name) as task,
     ):
-        task.wait_until_at(writer.stream.seq, timeout_s=240)
+        task.wait_until_at(writer.stream.seq)
         assert "MR-5050" in task.codes
     _check(target_server, name)
 
@@ -91,8 +93,8 @@ def test_a_killed_driver_is_taken_over(
     writer = _filled(kafka, name)
     arguments = [name, writer.topic, writer.bootstrap, str(target_server.port), target_server.user]
     process = subprocess.run(
-        [sys.executable, "-m", "tests.fault.apply_process", *arguments],
-        cwd=_ROOT,
+        [sys.executable, "-m", "tests.kit.apply.process", *arguments],
+        cwd=ROOT,
         env=_environment("apply.before_mark:kill"),
         timeout=400,
         check=False,
@@ -106,7 +108,7 @@ def test_a_killed_driver_is_taken_over(
 
 
 def _environment(fault: str) -> dict[str, str]:
-    return os.environ | {"MILLRACE_FAULT": fault, "PYTHONPATH": str(_ROOT)}
+    return os.environ | {"MILLRACE_FAULT": fault, "PYTHONPATH": str(ROOT)}
 
 
 @pytest.mark.parametrize("flavour", ["mariadb"])

@@ -13,10 +13,10 @@ import pytest
 from consumer.target.connection import TargetConnection
 from deploy.servers import DatabaseServer
 from schemas.gtid import Flavour
-from tests.apply_faults import BadLine, Loss, Supervised
-from tests.apply_local import apply_task
-from tests.apply_tables import integer, table, text
-from tests.apply_topic import RecordStream
+from tests.kit.apply.faults import BadLine, Loss, Supervised
+from tests.kit.apply.local import apply_task
+from tests.kit.apply.tables import integer, table, text
+from tests.kit.apply.topic import RecordStream
 
 ROWS = 12
 

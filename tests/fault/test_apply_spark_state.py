@@ -8,9 +8,9 @@ import pytest
 from consumer.batch import SOLE_OFFSETS_MAX
 from consumer.spark import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
-from tests.apply_tables import integer, table
-from tests.apply_topic import RecordStream, TopicWriter
-from tests.fix_spark import running
+from tests.fixtures.spark import running
+from tests.kit.apply.tables import integer, table
+from tests.kit.apply.topic import RecordStream, TopicWriter
 
 pytestmark = pytest.mark.usefixtures("target_password")
 

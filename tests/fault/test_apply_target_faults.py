@@ -24,18 +24,25 @@ from consumer.writer import RowWriter
 from deploy.servers import Account, DatabaseServer, ServerOptions, sql
 from millrace import faults
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.control import DdlRecord
 from schemas.gtid import Flavour
-from schemas.statement import Statement
-from schemas.table import Column, ColumnType, TypeCode
-from tests.apply_faults import Supervised
-from tests.apply_local import LocalRecords, apply_task, endpoint_of, run_once, started
-from tests.apply_reader import ThreadQuery
-from tests.apply_tables import integer, table, text
-from tests.apply_topic import RecordStream
-from tests.campaign import POINTS
-from tests.fix_servers import FLAVOURS, SERVICE, TARGET_PRIVILEGES
-from tests.waiting import eventually, until_locked_out
+from schemas.record.control import DdlRecord
+from schemas.sql.statement import Statement
+from schemas.table.structure import Column, ColumnType, TypeCode
+from tests.fixtures.servers import FLAVOURS, SERVICE, TARGET_PRIVILEGES
+from tests.kit.apply.faults import Supervised
+from tests.kit.apply.local import (
+    KnownTopic,
+    LocalRecords,
+    apply_task,
+    endpoint_of,
+    run_once,
+    started,
+)
+from tests.kit.apply.reader import ThreadQuery
+from tests.kit.apply.tables import integer, table, text
+from tests.kit.apply.topic import RecordStream
+from tests.kit.faults.campaign import POINTS
+from tests.kit.waiting import eventually, until_locked_out
 
 PLAIN = Account("plain", "plain-secret")  # no SUPER, nor what MariaDB has instead of it
 PLAIN_PRIVILEGES = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, PROCESS"
@@ -238,7 +245,8 @@ def test_a_stop_does_not_wait_for_a_row_that_somebody_has_locked(
     driver = cast(SparkDriver, _Driver(LocalRecords(stream.values, is_large=False)))
     with _session(target_server, name) as other:
         other.query("INSERT INTO b VALUES (6, 0, '')")
-        run = apply._Run(driver, task, started(target_server, task), lambda _: None)
+        applier = started(target_server, task)
+        run = apply._Run(driver, task, applier, lambda _: None, KnownTopic())
         until_locked_out(target_server, what="the row behind the statement is waited for")
         stop.set()
         run.until(stop)

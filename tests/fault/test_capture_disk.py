@@ -11,14 +11,14 @@ import pytest
 from deploy.servers import DatabaseServer
 from millrace.errors import Retryable
 from producer.relay import layout
-from producer.set_stream import SetStreams
+from producer.upstream.upstream import Upstreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
 from schemas.progress import Progress
-from tests.capture_rig import MemoryCapture
-from tests.failing_disk import FailingDisk, Trouble
-from tests.fix_servers import FLAVOURS
-from tests.relay import UNVERIFIED, member_of, position_of
-from tests.waiting import eventually
+from tests.fixtures.servers import FLAVOURS
+from tests.kit.capture.rig import MemoryCapture
+from tests.kit.faults.failing_disk import FailingDisk, Trouble
+from tests.kit.relay.relay import UNVERIFIED, member_of, position_of
+from tests.kit.waiting import eventually
 
 # MR-2002 the disk fails; MR-2003 what was written could not be made durable, which is told first
 SOON = (
@@ -75,7 +75,7 @@ class Scene:
             assert self.capture.error is None, self.capture.error
             return len(self.capture.rows) >= self.count
 
-        eventually(is_there, timeout_s=60, what=f"{self.count} rows")
+        eventually(is_there, what=f"{self.count} rows")
         ids = [dict(row.change.after or {})["id"] for row in self.capture.rows]
         assert ids == list(range(1, self.count + 1))
         assert [row.source.seq for row in self.capture.rows] == ids
@@ -94,7 +94,7 @@ class Scene:
             is_met = self.disk.met_count > met  # at a start behind the first error
             return is_met and code in [error.code for error in self.capture.errors[told:]]
 
-        eventually(is_told, timeout_s=60, every_s=0.1, what=f"{trouble}: {code}")
+        eventually(is_told, every_s=0.1, what=f"{trouble}: {code}")
         self.disk.trouble = None
         assert all(isinstance(error, Retryable) for error in self.capture.errors[told:])
         codes = {error.code for error in self.capture.errors[told:]}
@@ -127,7 +127,7 @@ def captured(server: DatabaseServer, folder: Path) -> Iterator[Scene]:
         tls=UNVERIFIED,
     )
     disk = FailingDisk()
-    streams = SetStreams(folder / "relay", disk=disk)
+    streams = Upstreams(folder / "relay", disk=disk)
     tables = TableFilter(include=("failing_disk.*",))
     progress = Progress(position_of(server), None, 0)
     try:

@@ -8,19 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from deploy.servers import Account as Login
 from deploy.servers import DatabaseServer, DatabaseSet
 from producer.relay import layout
-from producer.set_stream import SetStreams
+from producer.upstream.upstream import Upstreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
 from schemas.gtid import Flavour
 from schemas.progress import Progress
-from tests.capture_rig import MemoryCapture
-from tests.fix_servers import FLAVOURS, NewSet
-from tests.relay import UNVERIFIED, member_of, position_of
-from tests.waiting import eventually
-
-LINK = Login("link", "link-secret")
+from tests.fixtures.servers import FLAVOURS, NewSet
+from tests.kit.capture.promote import promote
+from tests.kit.capture.rig import MemoryCapture
+from tests.kit.relay.relay import UNVERIFIED, member_of, position_of
+from tests.kit.waiting import eventually
 
 
 @dataclass
@@ -91,7 +89,7 @@ def capturing(
     )
     progress = Progress(position_of(members[0]), None, 0)
     with MemoryCapture(
-        SetStreams(folder / "relay"), document, TableFilter(include=("f.*",)), progress
+        Upstreams(folder / "relay"), document, TableFilter(include=("f.*",)), progress
     ) as capture:
         yield capture
 
@@ -104,7 +102,7 @@ def assert_complete(capture: MemoryCapture, load: Load) -> None:
         assert capture.error is None, capture.error
         return len(capture.rows) >= load.count
 
-    eventually(is_there, timeout_s=120, what=f"{load.count} rows")
+    eventually(is_there, what=f"{load.count} rows")
     ids = [dict(row.change.after or {})["id"] for row in capture.rows]
     assert ids == list(range(1, load.count + 1))
     assert [row.source.seq for row in capture.rows] == ids
@@ -119,21 +117,7 @@ def grown(capture: MemoryCapture, rows: int = 40) -> None:
         assert capture.error is None, capture.error
         return len(capture.rows) >= wanted
 
-    eventually(is_there, timeout_s=120, what=f"{wanted} rows")
-
-
-def promote(new: DatabaseServer, other: DatabaseServer) -> None:
-    """``new`` becomes the primary, ``other`` follows it by GTID."""
-    word = "SLAVE" if new.flavour is Flavour.MARIADB else "REPLICA"
-    service = new.account
-    new.execute(f"STOP {word}")
-    new.execute(f"RESET {word} ALL")
-    new.execute("SET GLOBAL read_only = OFF")
-    new.is_replica = False
-    new.create_account(LINK, "REPLICATION SLAVE")
-    new.account = service
-    other.execute(f"STOP {word}")
-    other.follow(new.port, LINK)
+    eventually(is_there, what=f"{wanted} rows")
 
 
 def subdirs(folder: Path) -> list[layout.Subdir]:
@@ -148,6 +132,7 @@ BOTH = [
 
 
 @pytest.mark.parametrize("flavour", BOTH, ids=str)
+@pytest.mark.guarantee("failover")
 def test_a_source_restarted_or_killed_while_it_is_read_costs_no_row(
     flavour: Flavour, new_set: NewSet, tmp_path: Path
 ) -> None:
@@ -180,6 +165,7 @@ def _as_sent(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("flavour", BOTH, ids=str)
+@pytest.mark.guarantee("failover")
 def test_a_failover_of_the_primary_costs_no_row(
     flavour: Flavour, new_set: NewSet, tmp_path: Path
 ) -> None:

@@ -9,14 +9,14 @@ import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet, sql
 from producer import resume
-from producer.set_stream import SetStreams
+from producer.upstream.upstream import Upstreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
 from schemas.gtid import Flavour
 from schemas.progress import Progress
-from tests.capture_rig import MemoryCapture
-from tests.fix_servers import FLAVOURS, NewSet
-from tests.relay import UNVERIFIED, member_of, position_of
-from tests.waiting import eventually
+from tests.fixtures.servers import FLAVOURS, NewSet
+from tests.kit.capture.rig import MemoryCapture
+from tests.kit.relay.relay import UNVERIFIED, member_of, position_of
+from tests.kit.waiting import eventually
 
 ROWS = 4000  # of 700 bytes: more than a batch of the rig holds
 
@@ -51,7 +51,7 @@ class Pair:
             account=Account(self.servers.user, SecretReference(SecretPlace.FILE, str(secret))),
             tls=UNVERIFIED,
         )
-        streams = SetStreams(self.folder / relay)
+        streams = Upstreams(self.folder / relay)
         tables = TableFilter(include=("f.*",))
         if before is None:
             return MemoryCapture(streams, document, tables, self.start, ends_inside=True)
@@ -135,6 +135,7 @@ def _codes(capture: MemoryCapture) -> list[str]:
     return [error.code for error in capture.errors]
 
 
+@pytest.mark.guarantee("resumed")
 def test_a_source_transaction_published_in_part_goes_on_only_with_the_same_rows(
     pair: Pair,
 ) -> None:

@@ -1,6 +1,5 @@
 """Three brokers, each partition on all of them: one that leads goes under load; no record is lost or doubled."""
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -9,8 +8,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin._metadata import PartitionMetadata
 
 from deploy.servers import KafkaCluster, KafkaServer
-from tests.publisher_rig import Load, Rig, topic_named
-from tests.waiting import eventually
+from schemas.documents.model import TopicOptions
+from tests.kit.publisher.rig import Load, Rig, topic_named
+from tests.kit.waiting import answered, eventually
 
 TRANSACTION_STATE = "__transaction_state"
 
@@ -30,20 +30,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 def rig(cluster: KafkaCluster, request: pytest.FixtureRequest) -> Rig:
     """A topic of the test's own, on all brokers."""
     rig = Rig(cluster.bootstrap, topic_named("cluster", request.node.name))
+    rig.options = TopicOptions()  # the brokers' own settings
     rig.open(7).close()
     rig.limits = replace(rig.limits, publish_timeout_s=8.0, stable_timeout_s=8.0)
-    eventually(lambda: _insync(rig, rig.topic, 0) == 3, timeout_s=60, what="three replicas")
+    eventually(lambda: _insync(rig, rig.topic, 0) == 3, what="three replicas")
     return rig
 
 
 def _partitions(rig: Rig, topic: str) -> dict[int, PartitionMetadata]:
     """What some broker says; another is asked when the one that stopped was chosen."""
-    deadline = time.monotonic() + 90
-    while True:
-        try:
-            return rig.admin.list_topics(topic, timeout=3).topics[topic].partitions
-        except KafkaException:
-            assert time.monotonic() < deadline, "no broker answers"
+    return answered(
+        lambda: rig.admin.list_topics(topic, timeout=3).topics[topic].partitions, KafkaException
+    )
 
 
 def _insync(rig: Rig, topic: str, partition: int) -> int:
@@ -96,14 +94,14 @@ def test_rows_go_on_when_a_broker_that_leads_goes_and_comes_back(
         goes(server)
         try:
             load.wait_rows(100)  # one may still be confirmed by the old leader …
-            eventually(lambda: which(rig) != server.node_id, timeout_s=60, what="a new leader")
+            eventually(lambda: which(rig) != server.node_id, what="a new leader")
             load.wait_rows(100)  # … these are not
         finally:
             if goes is paused:
                 server.resume()
             else:
                 server.start()
-        eventually(lambda: _insync(rig, rig.topic, 0) == 3, timeout_s=90, what="it has caught up")
+        eventually(lambda: _insync(rig, rig.topic, 0) == 3, what="it has caught up")
         load.wait_rows(100)
     finally:
         stood = load.finish()

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-import producer.publisher.publisher as publishing
+import producer.publish.publisher as publishing
 from deploy.servers import KafkaServer
 from millrace.errors import Fenced, Retryable
 from millrace.faults import registered
-from producer.publisher.publisher import BEFORE_COMMIT, MID_PRODUCE, Publisher
-from tests.late_requests import Identity, late_end, listening
-from tests.publisher_rig import PATIENT, Load, Rig
-from tests.waiting import eventually
+from producer.publish.publisher import BEFORE_COMMIT, MID_PRODUCE, Publisher
+from tests.kit.faults.late_requests import Identity, late_end, listening
+from tests.kit.paths import ROOT
+from tests.kit.publisher.rig import PATIENT, Load, Rig
+from tests.kit.waiting import answered, eventually
 
 ROWS = 60
 POINTS = [name for name in registered() if name.startswith("publisher.")]
@@ -32,7 +33,6 @@ ONCE = {
     "publisher.before_renew",
     "publisher.after_renew",
 }
-ROOT = Path(__file__).parents[2]
 GIVEN_UP_S = 45.0  # however slow the machine; the client itself would try for a minute
 
 
@@ -60,7 +60,7 @@ def spawn(rig: Rig, epoch: int, *, fault: str = "") -> subprocess.Popen[str]:
         [
             sys.executable,
             "-m",
-            "tests.fault.publisher_process",
+            "tests.kit.publisher.process",
             rig.bootstrap,
             rig.topic,
             str(epoch),
@@ -80,6 +80,7 @@ def ended(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.guarantee("resumed")
 def test_killed_at_every_point_the_next_owner_goes_on_exactly_there(rig: Rig, point: str) -> None:
     """SIGKILL at each registered fault point (of the loop's, at the second passage), then a new owner."""
     # an instance is made anew only after an error: an injected one leads there
@@ -93,6 +94,7 @@ def test_killed_at_every_point_the_next_owner_goes_on_exactly_there(rig: Rig, po
     rig.assert_whole(ROWS)
 
 
+@pytest.mark.guarantee("fenced")
 def test_a_stopped_owner_wakes_up_behind_its_successor_and_writes_nothing(rig: Rig) -> None:
     """SIGSTOP before the commit, a successor, SIGCONT: the stale one is fenced; the successor goes on undisturbed."""
     stale = spawn(rig, 7, fault="publisher.before_commit:stop@2")
@@ -114,6 +116,7 @@ def _state_of(pid: int) -> str:
 
 
 @pytest.mark.usefixtures("trusting")
+@pytest.mark.guarantee("outages")
 def test_a_broker_killed_under_load_is_reported_and_its_topic_resumed(
     lone_rig: Rig, new_kafka: KafkaServer
 ) -> None:
@@ -126,7 +129,7 @@ def test_a_broker_killed_under_load_is_reported_and_its_topic_resumed(
     assert time.monotonic() - began < GIVEN_UP_S
     new_kafka.start()
     lone_rig.limits = PATIENT
-    again = reopened(lone_rig, time.monotonic() + 60)
+    again = reopened(lone_rig)
     stood = again.progress.seq
     assert stood in (30, 60)
     again.publish(lone_rig.stream(again).next_batch(100 - stood))
@@ -174,10 +177,10 @@ def test_a_stopped_broker_that_wakes_up_loses_and_doubles_nothing(
             publisher.publish(lone_rig.stream(publisher).next_batch(30))
         if is_paused.is_set():
             break
-        publisher = reopened(lone_rig, time.monotonic() + 60)  # given up before it came there
+        publisher = reopened(lone_rig)  # given up before it came there
     is_given_up.set()
     lone_rig.limits = PATIENT
-    again = reopened(lone_rig, time.monotonic() + stop_s + 60)
+    again = reopened(lone_rig)
     waking.join()
     assert again.progress.seq in (stood, stood + 30)
     again.publish(lone_rig.stream(again).next_batch(stood + 70 - again.progress.seq))
@@ -201,27 +204,23 @@ def test_a_clean_restart_of_the_broker_is_ridden_out(lone_rig: Rig, new_kafka: K
 
 def with_rows(rig: Rig, rows: int, *, publish_timeout_s: float) -> Publisher:
     """Behind so many rows, of a publisher that had time; from here on a broker that is away is found out soon."""
-    before = reopened(rig, time.monotonic() + 60)  # its coordinator may still be loading
+    before = reopened(rig)  # its coordinator may still be loading
     before.publish(rig.stream(before).next_batch(rows))
     before.close()
     rig.limits = replace(rig.limits, publish_timeout_s=publish_timeout_s)
-    return reopened(rig, time.monotonic() + 60)
+    return reopened(rig)
 
 
-def reopened(rig: Rig, deadline: float) -> Publisher:
+def reopened(rig: Rig) -> Publisher:
     """As the supervisor does: open until it succeeds."""
-    while True:
-        try:
-            return rig.open(7)
-        except Retryable:
-            assert time.monotonic() < deadline
+    return answered(lambda: rig.open(7), Retryable)
 
 
 def test_a_slow_commit_makes_the_instance_anew(
     lone_rig: Rig, new_kafka: KafkaServer, at_point: "AtPoint"
 ) -> None:
     """Rule 3: a commit that took as long as a hidden retry needs is not trusted with another transaction."""
-    publisher = reopened(lone_rig, time.monotonic() + 60)
+    publisher = reopened(lone_rig)
     stream = lone_rig.stream(publisher)
     publisher.publish(stream.next_batch(5))
 
@@ -350,9 +349,4 @@ def test_a_transaction_that_timed_out_is_not_answered_with_a_new_instance(
 
 def opened_in_time(rig: Rig) -> Publisher:
     """Its fence, too, has to be committed before the Kafka transaction times out: opened until that succeeds."""
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            return rig.open(7)
-        except (Fenced, Retryable):
-            assert time.monotonic() < deadline
+    return answered(lambda: rig.open(7), Fenced, Retryable)

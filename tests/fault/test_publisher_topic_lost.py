@@ -13,15 +13,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
-import producer.publisher.publisher as publishing
+import producer.publish.publisher as publishing
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.publisher import writers
-from producer.publisher.opening import NO_END, TailHint
-from producer.publisher.publisher import MID_PRODUCE, Publisher
-from tests.publisher_rig import ANSWER_S, PATIENT, Rig, topic_named
-from tests.topic_rows import RowStream
-from tests.waiting import eventually
+from producer.publish import open_transactions
+from producer.publish.opening import NO_END, TailHint
+from producer.publish.publisher import MID_PRODUCE, Publisher
+from tests.kit.capture.topic_rows import RowStream
+from tests.kit.publisher.rig import ANSWER_S, PATIENT, Rig, topic_named
+from tests.kit.waiting import answered, eventually
 
 pytestmark = pytest.mark.usefixtures("trusting")
 
@@ -67,12 +67,7 @@ def assert_found_out(rig: Rig, publisher: Publisher, hint: TailHint) -> None:
 
 def reopened(rig: Rig) -> Publisher:
     """As the supervisor does: open until it succeeds in the time that it has."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            return rig.open(7)
-        except Retryable:
-            assert time.monotonic() < deadline
+    return answered(lambda: rig.open(7), Retryable)
 
 
 # ---- deleted ---------------------------------------------------------------------------------------------
@@ -198,9 +193,12 @@ def test_records_removed_under_a_busy_publisher_stop_nothing(rig: Rig) -> None:
     cutting = threading.Thread(target=cut)
     cutting.start()
     try:
-        deadline = time.monotonic() + 120
-        while len(set(cuts)) < 20 and time.monotonic() < deadline:
+
+        def is_cut_often() -> bool:
             publisher.publish(stream.next_batch(20))
+            return len(set(cuts)) >= 20
+
+        eventually(is_cut_often, what="records are removed twenty times")
     finally:
         stop.set()
         cutting.join()
@@ -217,7 +215,7 @@ def test_retention_past_the_tail_of_a_paused_task_is_resumed_by_its_hint(rig: Ri
     """The broker's own retention, not an operator: the segment with the tail is gone, the hint leads on."""
     hint = published(rig, 9)
     _set_retention(rig, 1)
-    eventually(lambda: rig.ends().low == hint.end_offset, timeout_s=120.0, what="retention")
+    eventually(lambda: rig.ends().low == hint.end_offset, what="retention")
     _set_retention(rig, 3_600_000)
     assert_refused(rig, None)
     publisher = rig.open(9, hint=hint)
@@ -284,7 +282,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Owne
         for lost in ("a batch", "everything", "a marker"):
             rig = Rig(kafka.bootstrap, topic_named("crashed", lost.replace(" ", "-")))
             owners[lost] = owner_of(rig)
-            ended.callback(owners[lost].publisher._let_go)
+            ended.callback(owners[lost].publisher._release)
         kafka.kill()
         cut(kafka, owners["a batch"].rig.topic, owners["a batch"].first_end)
         cut(kafka, owners["everything"].rig.topic, 0)
@@ -330,7 +328,7 @@ def test_a_batch_whose_marker_a_broker_lost_is_sent_again(
     crashed: dict[str, Owner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody sees it, and Kafka ends it no more: a start does, and the next one sends what nobody saw."""
-    monkeypatch.setattr(writers, "_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(open_transactions, "_TIMEOUT_S", ANSWER_S)
     owner = crashed["a marker"]
     rig = owner.rig
     rig.limits = replace(PATIENT, stable_timeout_s=1.0)

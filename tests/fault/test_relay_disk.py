@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from millrace.errors import Fatal, Retryable
+from producer.binlog.gtid_runs import new_runs
 from producer.relay import layout
-from producer.relay import log as relay_log
-from producer.relay.log import RelayLog
-from producer.relay.runs import new_runs
+from producer.relay import writer as relay_log
+from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
-from tests.relay import read_everything
-from tests.relay_disk import Fault, FaultyFiles, Op, Tree, crash_states, lay_tree
-from tests.relay_writer import NAMES, StepSync, Writer, three_files, whole_ends
+from tests.kit.relay.disk import Fault, FaultyFiles, Op, Tree, crash_states, lay_tree
+from tests.kit.relay.relay import read_everything
+from tests.kit.relay.writer import NAMES, StepSync, Writer, three_files, whole_ends
 
 FILES = three_files()
 ENDS = {name: whole_ends(content) for name, content in FILES.items()}
@@ -152,6 +152,7 @@ FOUND = Work(
     ],
     ids=["written", "interrupted", "found"],
 )
+@pytest.mark.guarantee("relay log")
 def test_any_operation_of_the_disk_may_fail(
     memory_path: Path, work: Work, operations: set[str], is_lasting: bool
 ) -> None:
@@ -246,6 +247,7 @@ def must_tell(ops: list[Op], number: int, fault: Fault, *, opening: int) -> bool
     return opening <= number <= last or (number < hints and not is_hint_read and not is_for_room)
 
 
+@pytest.mark.guarantee("relay log")
 def test_after_a_power_cut_a_prefix_is_left_that_goes_on(memory_path: Path) -> None:
     """Behind every operation, with every legal loss: whole transactions, relay.meta claims no more, the same bytes."""
     record = WRITTEN.record(memory_path / "record")

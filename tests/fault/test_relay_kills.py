@@ -11,10 +11,10 @@ import pytest
 import producer.relay.purge
 import producer.relay.recovery  # noqa: F401
 from millrace.faults import ENVIRONMENT, registered
-from producer.relay.log import RelayLog
+from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
-from tests.binlog_bytes import BinlogFile
-from tests.relay import read_everything
+from tests.kit.binlog.plain_files import BinlogFile
+from tests.kit.relay.relay import read_everything
 
 POINTS = [name for name in registered() if name.startswith("relay.")]
 
@@ -37,7 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def run_writer(root: Path, files: list[Path], fault: str = "") -> int:
     """The exit status; 0 when it came to its end."""
-    command = [sys.executable, "-m", "tests.fault.relay_process", str(root), *map(str, files)]
+    command = [sys.executable, "-m", "tests.kit.relay.process", str(root), *map(str, files)]
     environment = {**os.environ, ENVIRONMENT: fault}
     done = subprocess.run(command, env=environment, capture_output=True, timeout=120, check=False)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()

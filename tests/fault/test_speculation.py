@@ -26,11 +26,12 @@ from deploy.servers.process import (
     last_lines,
     session_members,
 )
-from tests.apply_tables import integer, table
-from tests.apply_topic import RecordStream, TopicWriter
-from tests.fix_spark import PASSWORD_VARIABLE
-from tests.fix_stack import stopped_in
-from tests.waiting import INNODB_LOOK_S, eventually, is_locked_out
+from tests.fixtures.spark import PASSWORD_VARIABLE
+from tests.fixtures.stack import stopped_in
+from tests.kit.apply.tables import integer, table
+from tests.kit.apply.topic import RecordStream, TopicWriter
+from tests.kit.paths import ROOT
+from tests.kit.waiting import INNODB_LOOK_S, eventually, is_locked_out
 
 LANES = 4
 WAIT_S = 150  # a cluster starts, on two cores
@@ -46,12 +47,11 @@ SETTINGS = (
     "spark.driver.host=127.0.0.1",
     "spark.driver.bindAddress=127.0.0.1",
 )
-_ROOT = Path(__file__).parents[2]
 _SPARK = Path(pyspark.__file__).parent
 _ENVIRONMENT = {
     "SPARK_HOME": str(_SPARK),
     "SPARK_LOCAL_IP": "127.0.0.1",
-    "PYTHONPATH": str(_ROOT),
+    "PYTHONPATH": str(ROOT),
     "PYSPARK_PYTHON": sys.executable,
     PASSWORD_VARIABLE: "millrace-secret",
 }
@@ -127,7 +127,7 @@ def _driver(folder: Path, cluster: Cluster, bag: "Bag") -> Iterator[ServerProces
     process = ServerProcess(
         ProcessSpec(
             "the driver",
-            (sys.executable, "-m", "tests.fault.apply_process", *given, cluster.master, *SETTINGS),
+            (sys.executable, "-m", "tests.kit.apply.process", *given, cluster.master, *SETTINGS),
             folder / "driver" / "log",
             _ENVIRONMENT,
         )

@@ -13,17 +13,17 @@ import pytest
 
 from deploy.servers import DatabaseServer, KafkaServer
 from schemas.documents import TaskKind
-from tests.apply_bag import Bag
-from tests.apply_reader import runner_without_spark
-from tests.capture_cluster import CaptureCluster, Fence, Witness
-from tests.control import end_session_at, supervised
-from tests.control_process import launched
-from tests.fix_spark import OneSet
-from tests.waiting import eventually
-from zk.election import leader_of
+from tests.fixtures.spark import OneSet
+from tests.kit.apply.bag import Bag
+from tests.kit.apply.reader import runner_without_spark
+from tests.kit.capture.cluster import CaptureCluster, Fence, Witness
+from tests.kit.control.control import end_session_at, supervised
+from tests.kit.control.process import launched
+from tests.kit.waiting import eventually
+from zk.client.session import Session
 from zk.ensemble import Ensemble
-from zk.session import Session
-from zk.store import Store
+from zk.lease.election import leader_of
+from zk.tree.store import Store
 from zk.view import read_cluster
 
 WRITE_EVERY_S = 0.05  # six sources on one server
@@ -144,8 +144,8 @@ def _planned_by_two(
 ) -> dict[str, str]:
     """Three workers are there; a leader dies when two tasks are assigned, and another leads. What the first said."""
     tree = ensemble.tree
-    eventually(lambda: len(session.children(tree.folder("workers"))) == 3, timeout_s=120)
-    armed = {"MILLRACE_FAULT": "zk.scheduler.between_commits:kill@2"}
+    eventually(lambda: len(session.children(tree.folder("workers"))) == 3)
+    armed = {"MILLRACE_FAULT": "zk.placement.scheduler.between_commits:kill@2"}
     first = stack.enter_context(
         launched(ensemble, "scheduler", name="s1", folder=folder, environment=armed)
     )

@@ -14,15 +14,15 @@ from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fenced
 from schemas.documents import TaskKind
 from schemas.status import TaskReport, TaskState
-from tests.apply_bag import Bag
-from tests.capture_cluster import Witness
-from tests.control import end_session_at, scheduled, supervised
-from tests.fix_spark import OneSet
-from tests.line import Line
-from tests.waiting import eventually
+from tests.fixtures.spark import OneSet
+from tests.kit.apply.bag import Bag
+from tests.kit.capture.cluster import Witness
+from tests.kit.control.control import end_session_at, scheduled, supervised
+from tests.kit.control.line import Line
+from tests.kit.waiting import eventually
+from zk.client.session import Session, SessionState
 from zk.ensemble import Ensemble
-from zk.session import Session, SessionState
-from zk.store import Store
+from zk.tree.store import Store
 from zk.view import read_cluster, views
 
 pytestmark = pytest.mark.usefixtures("target_password")
@@ -80,7 +80,7 @@ def test_a_driver_cut_off_from_zookeeper_alone_is_fenced_by_the_target_and_lets_
                 after = _running(session, ensemble, bag, by="second")
                 assert after.epoch > before.epoch
                 bag.publish()
-                eventually(lambda: len(first.ends) == 1, timeout_s=120, what="the first is fenced")
+                eventually(lambda: len(first.ends) == 1, what="the first is fenced")
                 (fenced,) = first.ends
                 assert isinstance(fenced.error, Fenced)
                 assert fenced.error.code == "MR-5020"
@@ -108,5 +108,5 @@ def _running(session: Session, ensemble: Ensemble, bag: Bag, *, by: str) -> Task
         now = report()
         return (now.state, now.worker) == (TaskState.RUNNING, by)
 
-    eventually(is_there, timeout_s=180, every_s=0.1, what=f"{bag.name} runs on {by}")
+    eventually(is_there, every_s=0.1, what=f"{bag.name} runs on {by}")
     return report()

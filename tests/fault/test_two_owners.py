@@ -17,18 +17,18 @@ from consumer.topic.verify import Check
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
 from millrace.errors import Fenced, MillraceError
 from producer.capture import CaptureRunner
-from producer.publisher.config import PublisherConfig, transactional_id
+from producer.publish.config import PublisherConfig, transactional_id
 from schemas.documents import CaptureTask
 from schemas.gtid import Flavour
 from schemas.status import TaskState
-from tests.capture_cluster import CaptureCluster, Fence, Source
-from tests.control import BRIEF_S, QUICK, end_session, end_session_at, scheduled
-from tests.line import Line
-from tests.waiting import eventually
+from tests.kit.capture.cluster import CaptureCluster, Fence, Source
+from tests.kit.control.control import BRIEF_S, QUICK, end_session, end_session_at, scheduled
+from tests.kit.control.line import Line
+from tests.kit.waiting import eventually
+from zk.client.session import Session, SessionState
 from zk.ensemble import Ensemble
-from zk.epoch import raise_generation
-from zk.session import Session, SessionState
-from zk.store import Store
+from zk.lease.epoch import raise_generation
+from zk.tree.store import Store
 
 
 @pytest.fixture
@@ -140,6 +140,7 @@ def test_without_one_transactional_id_a_cut_off_owner_writes_behind_its_successo
             eventually(lambda: _harms(source) & {Check.OWNER, Check.SEQ, Check.ONCE})
 
 
+@pytest.mark.guarantee("fenced")
 def test_two_tasks_that_meet_on_one_topic_fence_each_other_and_harm_no_record(
     cluster: CaptureCluster, session: Session, source: Source
 ) -> None:
@@ -161,9 +162,7 @@ def test_two_tasks_that_meet_on_one_topic_fence_each_other_and_harm_no_record(
         cluster.run_all(session)
         source.goes_on()
         Store(session, ensemble.tree).create_task(twin)
-        eventually(
-            lambda: len(source.fences()) >= 3, timeout_s=120, what="each has owned the topic"
-        )
+        eventually(lambda: len(source.fences()) >= 3, what="each has owned the topic")
         assert {name for name, _ in worker.witness.starts} == {task.name, twin.name}
         Store(session, ensemble.tree).delete(twin.name)
         source.goes_on()
@@ -224,7 +223,6 @@ def test_after_the_loss_of_the_ensemble_no_older_epoch_wins(
             # a session timeout has to go by until it says that it has seen nothing
             eventually(
                 lambda: fresh.get(ensemble.tree.worker("only")) is not None,
-                timeout_s=120,
                 what="the worker joins the new ensemble",
             )
             cluster.create(fresh)

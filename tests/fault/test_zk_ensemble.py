@@ -13,7 +13,7 @@ from deploy.servers import ZooKeeperServer
 from millrace.errors import Retryable
 from schemas.documents import TaskDocument
 from schemas.status import TaskState
-from tests.control import (
+from tests.kit.control.control import (
     BRIEF_S,
     ScriptedRunner,
     Ticking,
@@ -23,13 +23,13 @@ from tests.control import (
     scheduled,
     supervised,
 )
-from tests.control_process import launched
-from tests.waiting import eventually
+from tests.kit.control.process import launched
+from tests.kit.waiting import eventually
+from zk.client.session import Session, SessionState
 from zk.ensemble import Ensemble
-from zk.epoch import raise_generation
-from zk.runner import HeldLease
-from zk.session import Session, SessionState
-from zk.store import Store
+from zk.lease.epoch import raise_generation
+from zk.run.runner import HeldLease
+from zk.tree.store import Store
 from zk.view import read_cluster, views
 
 pytestmark = pytest.mark.usefixtures("new_zookeeper")
@@ -43,6 +43,7 @@ def _seen_running(session: Session, ensemble: Ensemble) -> bool:
     return [view.report.state for view in found] == [TaskState.RUNNING]
 
 
+@pytest.mark.guarantee("outages")
 def test_tasks_go_on_degraded_while_the_ensemble_is_away_and_recover(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:

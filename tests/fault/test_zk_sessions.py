@@ -3,18 +3,18 @@
 import pytest
 from kazoo.client import KazooClient
 
-from tests.control import (
+from tests.kit.control.control import (
     ScriptedRunner,
     a_capture,
     end_session,
     scheduled,
     supervised,
 )
-from tests.waiting import eventually
+from tests.kit.waiting import eventually
+from zk.client.session import Session, SessionState
 from zk.ensemble import Ensemble
-from zk.lease import acquire
-from zk.session import Session, SessionState
-from zk.store import Store
+from zk.lease.lease import acquire
+from zk.tree.store import Store
 
 
 def test_an_expired_session_means_a_full_start_under_a_new_epoch(

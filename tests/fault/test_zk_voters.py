@@ -8,7 +8,7 @@ import pytest
 from deploy.servers import ZooKeeperEnsemble, ZooKeeperServer
 from millrace.errors import Retryable
 from schemas.status import TaskState
-from tests.control import (
+from tests.kit.control.control import (
     ScriptedRunner,
     Ticking,
     a_capture,
@@ -17,12 +17,12 @@ from tests.control import (
     scheduled,
     supervised,
 )
-from tests.waiting import eventually
-from zk import lease
+from tests.kit.waiting import eventually
+from zk.client.session import Session
 from zk.ensemble import Ensemble
-from zk.epoch import COUNTER_BITS, epoch_of
-from zk.session import Session
-from zk.store import Store
+from zk.lease import lease
+from zk.lease.epoch import COUNTER_BITS, epoch_of
+from zk.tree.store import Store
 
 pytestmark = pytest.mark.chaos
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from millrace.faults import registered
-from tests.control import a_capture, a_set, end_session_at, scheduled
-from tests.control_process import ControlProcess, launched
-from tests.waiting import eventually
+from tests.kit.control.control import a_capture, a_set, end_session_at, scheduled
+from tests.kit.control.process import ControlProcess, launched
+from tests.kit.waiting import eventually
+from zk.client.session import Session
 from zk.ensemble import Ensemble
-from zk.session import Session
-from zk.store import Store
+from zk.tree.store import Store
 from zk.view import read_cluster, views
 
 SHORT_S = "4"  # of a session that may end at any time: a busy machine does no harm
@@ -64,6 +64,7 @@ def _workers(session: Session, ensemble: Ensemble) -> int:
     return len(session.children(ensemble.tree.folder("workers")))
 
 
+@pytest.mark.guarantee("outages")
 def test_a_killed_workers_tasks_move_and_no_other_is_disturbed(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
@@ -77,7 +78,7 @@ def test_a_killed_workers_tasks_move_and_no_other_is_disturbed(
         assert [len(lines) for lines in before] == [2, 2, 2]
         lost = {line.split()[1]: int(line.split()[2]) for line in before[0]}
         workers[0].send(signal.SIGKILL)
-        eventually(lambda: all(len(worker.lines()) == 3 for worker in workers[1:]), timeout_s=120)
+        eventually(lambda: all(len(worker.lines()) == 3 for worker in workers[1:]))
         eventually(_run(session, ensemble, 6))
     for worker, lines in zip(workers[1:], before[1:], strict=True):
         assert worker.lines()[:2] == lines
@@ -128,13 +129,13 @@ def test_a_worker_frozen_past_its_session_timeout_is_succeeded_and_does_nothing_
         eventually(old.is_stopped)
         started = old.epochs("t0")
         new = launch("worker", "w2")
-        eventually(lambda: session.get(tree.worker("w1")) is None, timeout_s=120)
-        eventually(lambda: new.epochs("t0"), timeout_s=120)
+        eventually(lambda: session.get(tree.worker("w1")) is None)
+        eventually(lambda: new.epochs("t0"))
         owner = session.get(tree.owner("t0"))
         assert new.epochs("t0")[0] > started[-1]
         old.send(signal.SIGCONT)
-        eventually(lambda: old.lines()[-1] == f"end t0 {started[-1]}", timeout_s=120)
-        eventually(lambda: session.get(tree.worker("w1")) is not None, timeout_s=120)
+        eventually(lambda: old.lines()[-1] == f"end t0 {started[-1]}")
+        eventually(lambda: session.get(tree.worker("w1")) is not None)
         assert old.end() == 0
         eventually(_run(session, ensemble, 1))
         assert session.get(tree.owner("t0")) == owner
@@ -177,11 +178,11 @@ def test_a_process_killed_at_a_fault_point_is_replaced(
 ) -> None:
     """At every named point of control: after the kill, the next scheduler or worker brings all tasks to run."""
     store = _tasks(session, ensemble, 3)
-    is_scheduler = point.startswith("zk.scheduler.")
+    is_scheduler = point.startswith("zk.placement.scheduler.")
     broken = {"MILLRACE_FAULT": f"{point}:kill"}
     worker = launch("worker", "w1", **({} if is_scheduler else broken))
     scheduler = launch("scheduler", "s1", **(broken if is_scheduler else {}))
-    if point == "zk.slot.before_release":  # passed when a task ends
+    if point == "zk.run.slot.before_release":  # passed when a task ends
         eventually(lambda: len(worker.lines()) == 3)
         store.pause("t0", by="ann")
         store.resume("t0")
@@ -190,7 +191,7 @@ def test_a_process_killed_at_a_fault_point_is_replaced(
     assert victim.process.wait(timeout=120) == -signal.SIGKILL
     tree = ensemble.tree
     end_session_at(ensemble, session, tree.leader if is_scheduler else tree.worker("w1"))
-    if point == "zk.slot.before_release":
+    if point == "zk.run.slot.before_release":
         store.resume("t1")
     launch("scheduler" if is_scheduler else "worker", "next")
     eventually(_run(session, ensemble, 3))
@@ -202,8 +203,8 @@ def test_a_process_killed_at_a_fault_point_is_replaced(
 def test_every_fault_point_of_control_is_tried() -> None:
     """The list above is not empty by a slip of imports."""
     assert POINTS == [
-        "zk.scheduler.after_election",
-        "zk.scheduler.between_commits",
-        "zk.slot.after_acquire",
-        "zk.slot.before_release",
+        "zk.placement.scheduler.after_election",
+        "zk.placement.scheduler.between_commits",
+        "zk.run.slot.after_acquire",
+        "zk.run.slot.before_release",
     ]

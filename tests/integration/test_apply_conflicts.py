@@ -1,13 +1,19 @@
 """Rows that the target disagrees about, and rows that foreign keys tie together, on real targets."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import pytest
 
+from consumer.book import Ints
+from consumer.executor import Order, Outcome
+from consumer.workshop import Catalogue
 from deploy.servers import DatabaseServer
-from millrace.errors import Fatal
+from millrace.errors import Fatal, Retryable
 from schemas.documents import ConflictPolicy
-from schemas.table import Column, ColumnType, TypeCode
-from tests.apply_local import LocalRecords, apply_task, backwards, ignore, run_once, started
-from tests.apply_tables import (
+from schemas.table.structure import Column, ColumnType, TypeCode
+from tests.kit.apply.local import LocalRecords, apply_task, backwards, ignore, run_once, started
+from tests.kit.apply.tables import (
     ACCOUNTS_SQL,
     UTF8,
     account,
@@ -17,7 +23,7 @@ from tests.apply_tables import (
     text,
     uuid,
 )
-from tests.apply_topic import RecordStream
+from tests.kit.apply.topic import RecordStream
 
 
 def test_children_and_parents_keep_their_order(name: str, target_server: DatabaseServer) -> None:
@@ -157,6 +163,7 @@ def test_a_missing_row_that_is_written_alone_stops_the_task_too(
 
 
 @pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
+@pytest.mark.guarantee("applied")
 def test_conflicts_stop_by_default_and_name_the_row(
     name: str, target_server: DatabaseServer, *, is_large: bool
 ) -> None:
@@ -208,6 +215,71 @@ def test_conflicts_are_decided_as_asked_and_recorded(
         "SELECT seq, op, decision FROM millrace.conflict WHERE task = %s ORDER BY seq", (name,)
     )
     assert found == [(1, "c", str(policy)), (2, "u", str(policy)), (3, "d", str(policy))]
+
+
+@pytest.mark.parametrize("policy", list(ConflictPolicy), ids=str)
+def test_a_key_added_while_a_task_runs_keeps_its_order(
+    name: str, target_server: DatabaseServer, policy: ConflictPolicy
+) -> None:
+    """The next lanes are planned by it: rows that take each other's place in it share a lane."""
+    target_server.execute("CREATE TABLE t (id INT PRIMARY KEY, code INT)", db=name)
+    made, stream = table(name, "t", integer("id"), integer("code")), RecordStream()
+    for number in range(100):
+        stream.insert(made, {"id": number, "code": 7})
+        stream.delete(made, {"id": number, "code": 7})
+    stream.insert(made, {"id": 100, "code": 7})
+    stream.commit()
+    applier = started(target_server, apply_task(name, lanes=4, conflict=policy))
+    target_server.execute("ALTER TABLE t ADD UNIQUE KEY (code)", db=name)
+    applier.process(LocalRecords(stream.values, lane_order=backwards), ignore)
+    applier.close()
+    assert target_server.execute(f"SELECT id, code FROM {name}.t") == [(100, 7)]
+    assert not target_server.execute("SELECT * FROM millrace.conflict WHERE task = %s", (name,))
+
+
+@dataclass
+class _Altered(LocalRecords):
+    """An operator alters a table when the lanes are planned and not applied."""
+
+    alter: Callable[[], object] = list
+
+    def lanes(
+        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
+    ) -> list[Outcome]:
+        """First the statement."""
+        self.alter()
+        return super().lanes(order, catalogue, applied, offsets=offsets, lanes=lanes)
+
+
+@pytest.mark.parametrize("policy", list(ConflictPolicy), ids=str)
+@pytest.mark.parametrize(
+    "added", ["FOREIGN KEY (p) REFERENCES p (id)", "UNIQUE KEY (p)"], ids=["foreign", "unique"]
+)
+def test_a_key_added_under_way_decides_no_conflict(
+    name: str, target_server: DatabaseServer, policy: ConflictPolicy, added: str
+) -> None:
+    """Rows that only seem to disagree: the run ends, the next one knows the key."""
+    target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
+    target_server.execute("CREATE TABLE c (id INT PRIMARY KEY, p INT)", db=name)
+    parent, child = table(name, "p", integer("id")), table(name, "c", integer("id"), integer("p"))
+    stream = RecordStream()
+    for number in range(100):
+        stream.insert(parent, {"id": number})
+        stream.insert(child, {"id": number, "p": number})
+        stream.delete(child, {"id": number, "p": number})
+        stream.insert(child, {"id": number + 100, "p": number})
+    stream.commit()
+    task = apply_task(name, lanes=4, conflict=policy)
+    applier = started(target_server, task)
+
+    def alter() -> None:
+        target_server.execute(f"ALTER TABLE c ADD {added}", db=name)
+
+    with pytest.raises(Retryable) as caught:
+        applier.process(_Altered(stream.values, lane_order=backwards, alter=alter), ignore)
+    assert caught.value.code == "MR-5023"
+    assert not target_server.execute("SELECT * FROM millrace.conflict WHERE task = %s", (name,))
+    applier.close()
 
 
 def test_a_row_that_is_skipped_leaves_the_next_its_strict_mode(

@@ -7,11 +7,13 @@ from itertools import count
 import pytest
 
 from consumer import ddl
+from consumer.compare import compare_sets
 from consumer.target.connection import connect
 from deploy.servers import DatabaseServer, ServerOptions
 from millrace.errors import Fatal, Retryable
 from schemas.gtid import Flavour
-from tests.apply_local import (
+from tests.fixtures.servers import NewServer
+from tests.kit.apply.local import (
     LocalRecords,
     apply_task,
     endpoint_of,
@@ -19,9 +21,10 @@ from tests.apply_local import (
     run_once,
     started,
 )
-from tests.apply_tables import integer, table, text
-from tests.apply_topic import RecordStream
-from tests.fix_servers import NewServer
+from tests.kit.apply.tables import integer, table, text
+from tests.kit.apply.topic import RecordStream
+
+pytestmark = pytest.mark.both_flavours
 
 _names = count(1)
 
@@ -61,6 +64,7 @@ def test_rows_meet_the_structure_of_their_time(name: str, target_server: Databas
         target_server.execute(f"DROP DATABASE {name}")
 
 
+@pytest.mark.guarantee("ddl")
 def test_the_session_of_the_statement_is_the_source_s(
     name: str, target_server: DatabaseServer
 ) -> None:
@@ -147,15 +151,6 @@ def _die_and_go_on(name: str, target_server: DatabaseServer, *, case: str, point
         "SELECT COUNT(*) FROM millrace.ddl_intent WHERE task = %s", (name,)
     )
     assert left == [(0,)]
-
-
-def test_without_the_state_of_its_intent_a_statement_is_executed_twice(
-    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The test above sees what it is for: a swap that is done again is undone."""
-    monkeypatch.setattr(ddl, "decide", lambda *_: ddl.EXECUTE)
-    with pytest.raises(AssertionError):
-        _die_and_go_on(name, target_server, case="rename that swaps", point="AFTER_EXECUTE")
 
 
 def test_statements_that_are_no_tables_are_recorded_and_passed(
@@ -280,6 +275,44 @@ def test_capital_letters_in_a_statement_are_not_other_tables_where_the_server_fo
     stream.commit()
     run_once(server, apply_task(name), stream)
     assert server.execute("SELECT * FROM folded.t ORDER BY id") == [(1, None), (2, 3)]
+
+
+def test_mixed_case_names_of_a_source_meet_a_target_that_folds_them(
+    new_server: NewServer, mariadb_server: DatabaseServer
+) -> None:
+    """Rows of `Mixed.T` go to `mixed.t` where `lower_case_table_names=1`, and the comparison finds them there."""
+    folds = ServerOptions(extra=("--lower-case-table-names=1",))
+    server = new_server(Flavour.MARIADB, options=folds)
+    made, stream = table("Mixed", "T", integer("id"), integer("p", nullable=True)), RecordStream()
+    statements = (
+        "CREATE DATABASE Mixed",
+        "CREATE TABLE Mixed.P (id INT PRIMARY KEY)",
+        "CREATE TABLE Mixed.T (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES Mixed.P (id))",
+    )
+    for statement in statements:
+        mariadb_server.execute(statement)
+        stream.ddl(statement)
+    stream.insert(table("Mixed", "P", integer("id")), {"id": 7})
+    for number in (1, 2):
+        stream.insert(made, {"id": number, "p": 7})
+    stream.update(made, {"id": 2, "p": 7}, {"id": 3, "p": 7})
+    stream.commit()
+    mariadb_server.execute("INSERT INTO P VALUES (7)", db="Mixed")
+    mariadb_server.execute("INSERT INTO T VALUES (1, 7), (3, 7)", db="Mixed")
+    try:
+        run_once(server, apply_task("mixed"), stream)
+        assert server.execute("SELECT * FROM mixed.t ORDER BY id") == [(1, 7), (3, 7)]
+        found = compare_sets(
+            endpoint_of(mariadb_server), endpoint_of(server), lambda name, _: name == "Mixed"
+        )
+        assert (found.differences, found.tables, found.rows) == ([], 2, 3)
+        mariadb_server.execute("CREATE TABLE t (id INT PRIMARY KEY)", db="Mixed")
+        found = compare_sets(
+            endpoint_of(mariadb_server), endpoint_of(server), lambda name, _: name == "Mixed"
+        )
+        assert found.difference_count == 1
+    finally:
+        mariadb_server.execute("DROP DATABASE IF EXISTS Mixed")
 
 
 def test_create_table_select_gets_its_rows_from_the_records(

@@ -9,10 +9,10 @@ import pytest
 from deploy.servers import DatabaseServer
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour
-from tests.apply_local import apply_task, run_once
-from tests.apply_topic import RecordStream
-from tests.binlog_session import LoggedSession, logged, session
-from tests.converter_rig import Conversion, raw_records
+from tests.kit.apply.local import apply_task, run_once
+from tests.kit.apply.topic import RecordStream
+from tests.kit.binlog.session import LoggedSession, logged, session
+from tests.kit.capture.converter import Conversion, raw_records
 
 DATABASE = "left_out"
 SECRET = "canary-of-left-out"

@@ -1,16 +1,21 @@
 """The whole way of apply on Spark: a real topic, a real session, a real target."""
 
+import time
+
 import pytest
 
 from consumer import apply
 from consumer.batch import SOLE_OFFSETS_MAX
-from consumer.spark import SparkDriver
+from consumer.spark import FIRST_OFFSET, SparkDriver
+from consumer.target.progress import Mark
+from consumer.topic.kafka import TopicIdentity, TopicReader
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fatal, Retryable
 from schemas.documents import TopicAddress
-from tests.apply_tables import integer, table, text
-from tests.apply_topic import RecordStream, TopicWriter
-from tests.fix_spark import running
+from tests.fixtures.spark import running
+from tests.kit.apply.tables import integer, table, text
+from tests.kit.apply.topic import RecordStream, TopicWriter
+from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("target_password")
 
@@ -86,16 +91,109 @@ def test_a_task_behind_what_retention_left_goes_on_when_no_row_is_missing(
 
 
 def test_a_topic_that_ends_in_front_of_the_mark_is_another_one(kafka: KafkaServer) -> None:
-    """Made anew under the name: reading it from some offset on would be anything."""
+    """It was created again under the name: what is at some offset of it is anything."""
     stream = RecordStream()
     writer = TopicWriter(kafka.bootstrap, stream)
     stream.commit()
     writer.publish()
     address = TopicAddress(topic=writer.topic, bootstrap=writer.bootstrap)
+    reader = TopicReader(writer.bootstrap, writer.topic)
+    eventually(lambda: reader.ends().stable > 0, what="the marker is written")
+    reader.close()
     assert apply._begin(address, 1) == 1
     with pytest.raises(Fatal, match="has read to 9") as caught:
         apply._begin(address, 9)
-    assert caught.value.code == "MR-5030"
-    with pytest.raises(Retryable) as waited:
-        apply._begin(TopicAddress(topic="not-there-yet", bootstrap=writer.bootstrap), 9)
-    assert waited.value.code == "MR-5052"
+    assert caught.value.code == "MR-5035"
+
+
+def test_a_missing_topic_and_a_wrong_broker_are_named_within_seconds(kafka: KafkaServer) -> None:
+    """Before a query starts and before the task is reported as running; both are waited for."""
+    closed = "127.0.0.1:1"
+    for bootstrap, code, words in (
+        (kafka.bootstrap, "MR-5054", f"there is no topic not-there at {kafka.bootstrap}"),
+        (closed, "MR-5052", f"topic not-there at {closed}: "),
+    ):
+        source = TopicAddress(topic="not-there", bootstrap=bootstrap)
+        identity = TopicIdentity(bootstrap, source.topic)
+        began_s = time.monotonic()
+        with pytest.raises(Retryable, match=words) as caught:
+            apply.same_topic(identity, Mark(0, FIRST_OFFSET), source=source)
+        assert caught.value.code == code
+        assert time.monotonic() - began_s < 10
+
+
+def _rows(database: str, *, first: int, count: int, resolved: int = 1) -> RecordStream:
+    """CREATE DATABASE and TABLE, then rows with these ids, each with so many ``resolved`` records."""
+    stream = RecordStream()
+    stream.ddl(f"CREATE DATABASE IF NOT EXISTS {database}")
+    stream.ddl("CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)", database=database)
+    for number in range(first, first + count):
+        stream.insert(table(database, "t", integer("id")), {"id": number})
+        for _ in range(resolved):
+            stream.commit()
+    return stream
+
+
+def _progress(server: DatabaseServer, task: str) -> tuple[object, ...]:
+    columns = "seq, next_offset, gtid_set, topic_id"
+    (row,) = server.execute(f"SELECT {columns} FROM millrace.progress WHERE task = %s", (task,))
+    return row
+
+
+@pytest.mark.parametrize("is_earlier_version", [False, True])
+def test_a_topic_created_again_and_longer_than_the_mark_blocks_the_task(
+    spark: SparkDriver,
+    kafka: KafkaServer,
+    target_server: DatabaseServer,
+    *,
+    is_earlier_version: bool,
+) -> None:
+    """Behind the mark's offset its seqs are applied ones, its rows are not: nothing is passed, applied or forgotten.
+
+    Progress of an earlier version has no topic id: it gets one in a run that the checks of seq and GTID set let move.
+    """
+    name = f"again_{target_server.flavour}"
+    stream = _rows(name, first=0, count=30)
+    writer = TopicWriter(kafka.bootstrap, stream)
+    writer.publish()
+    with running(spark, target_server, writer, name=name) as task:
+        task.wait_until_at(stream.seq)
+    if is_earlier_version:
+        target_server.execute("ALTER TABLE millrace.progress DROP COLUMN topic_id")
+        stream.insert(table(name, "t", integer("id")), {"id": 30})
+        stream.commit()
+        writer.publish()
+        with running(spark, target_server, writer, name=name) as task:
+            task.wait_until_at(stream.seq)
+    before, rows = _progress(target_server, name), target_server.execute(f"SELECT * FROM {name}.t")
+    assert before[3]
+    writer.create_again(_rows(name, first=100, count=30, resolved=9))
+    writer.publish()
+    if is_earlier_version:
+        target_server.execute("UPDATE millrace.progress SET topic_id = '' WHERE task = %s", (name,))
+        before = (*before[:3], "")
+    with running(spark, target_server, writer, name=name) as task:
+        failure = task.wait_until_it_fails()
+    assert failure.code == "MR-5035"
+    assert ("has the id" in failure.message) is not is_earlier_version
+    assert _progress(target_server, name) == before
+    assert target_server.execute(f"SELECT * FROM {name}.t") == rows
+    target_server.execute(f"DROP DATABASE {name}")
+    target_server.execute("DELETE FROM millrace.progress WHERE task = %s", (name,))
+
+
+def test_a_topic_created_again_under_a_running_query_blocks_the_task(
+    spark: SparkDriver, kafka: KafkaServer, mariadb_server: DatabaseServer
+) -> None:
+    """Whatever Spark makes of it: the next run, or the next micro-batch of this one, compares the topic's id."""
+    stream = _rows("under_query", first=0, count=30)
+    writer = TopicWriter(kafka.bootstrap, stream)
+    writer.publish()
+    with running(spark, mariadb_server, writer, name="under_query") as task:
+        task.wait_until_at(stream.seq)
+        writer.create_again(_rows("under_query", first=100, count=30, resolved=9))
+        writer.publish()
+        failure = task.wait_until_it_fails()
+    assert failure.code == "MR-5035"
+    assert mariadb_server.execute("SELECT COUNT(*), MAX(id) FROM under_query.t") == [(30, 29)]
+    mariadb_server.execute("DROP DATABASE under_query")

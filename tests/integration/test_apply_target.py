@@ -18,13 +18,13 @@ from consumer.sessions import session_for
 from consumer.target import fence
 from consumer.target.connection import TargetConnection, connect
 from consumer.target.fence import raise_fence
-from consumer.target.progress import forget_task
+from consumer.target.progress import delete_progress
 from consumer.workshop import Catalogue
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal, Fenced, Retryable
-from schemas.table import Column, ColumnType, TypeCode
-from tests.apply_history import SQL, make_history
-from tests.apply_local import (
+from schemas.table.structure import Column, ColumnType, TypeCode
+from tests.kit.apply.history import SQL, make_history
+from tests.kit.apply.local import (
     LaneOrder,
     LocalRecords,
     apply_task,
@@ -34,8 +34,9 @@ from tests.apply_local import (
     run_once,
     started,
 )
-from tests.apply_tables import ACCOUNTS_SQL, account, accounts, integer, table, text
-from tests.apply_topic import UUID, RecordStream
+from tests.kit.apply.tables import ACCOUNTS_SQL, account, accounts, integer, table, text
+from tests.kit.apply.topic import UUID, RecordStream
+from tests.kit.binlog.session import session
 
 LANES_MAX = 8
 
@@ -80,7 +81,7 @@ def _serial(
     rows = server.execute(f"SELECT * FROM {database}.accounts ORDER BY id")
     server.execute(f"DELETE FROM {database}.accounts")
     session = connect(endpoint_of(server))
-    forget_task(session, database)
+    delete_progress(session, database)
     session.close()
     return list(rows)
 
@@ -94,6 +95,7 @@ def _any_order(chance: random.Random) -> LaneOrder:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, *DRAWN])
+@pytest.mark.guarantee("applied")
 def test_any_cut_and_number_of_lanes_gives_the_same_rows(
     name: str, target_server: DatabaseServer, seed: int
 ) -> None:
@@ -147,6 +149,7 @@ def test_a_history_of_all_kinds_of_keys_gives_its_rows_on_a_server(
         assert sorted(map(tuple, rows), key=repr) == history.tables.sorted(which), which
 
 
+@pytest.mark.guarantee("applied")
 def test_a_replay_from_an_older_offset_changes_nothing(
     name: str, target_server: DatabaseServer
 ) -> None:
@@ -211,6 +214,7 @@ class _Interrupted(LocalRecords):
         raise _LostError
 
 
+@pytest.mark.guarantee("fenced")
 def test_a_stale_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
     """After a successor raised the fence, the predecessor's next target transaction is refused, in every path."""
     target_server.execute(ACCOUNTS_SQL, db=name)
@@ -306,6 +310,105 @@ def test_a_table_without_a_key_is_a_multiset(name: str, target_server: DatabaseS
     assert rows == [(None, "41"), (None, "61"), (None, "61")]
 
 
+def test_a_number_names_no_row_by_a_text_key(name: str, target_server: DatabaseServer) -> None:
+    """A server says that 05 and 5a equal 5: such a row is found by all its columns, and one goes."""
+    target_server.execute("CREATE TABLE t (k VARCHAR(9) PRIMARY KEY, n INT)", db=name)
+    target_server.execute("INSERT INTO t VALUES ('5', 1), ('05', 1), ('5a', 1), ('7', 1)", db=name)
+    made, stream = table(name, "t", integer("k"), integer("n")), RecordStream()
+    stream.delete(made, {"k": 5, "n": 1})
+    stream.update(made, {"k": 7, "n": 1}, {"k": 7, "n": 2})
+    stream.commit()
+    run_once(target_server, apply_task(name), stream)
+    rows = target_server.execute(f"SELECT k, n FROM {name}.t ORDER BY k")
+    assert rows == [("05", 1), ("5a", 1), ("7", 2)]
+
+
+def test_a_primary_key_that_the_server_made_and_hides_is_found(
+    mysql_server: DatabaseServer,
+) -> None:
+    """MySQL makes `my_row_id` for a table without a key, and may keep it from sessions that do not ask."""
+    database = "hidden_key"
+    mysql_server.execute(f"CREATE DATABASE {database}")
+    with session(mysql_server) as cursor:
+        cursor.execute("SET sql_generate_invisible_primary_key = 1")
+        cursor.execute(f"CREATE TABLE {database}.t (a INT)")
+    made = table(database, "t", integer("my_row_id"), integer("a"))
+    stream = RecordStream()
+    for number in (1, 2, 3):
+        stream.insert(made, {"my_row_id": number, "a": 0})
+    stream.update(made, {"my_row_id": 2, "a": 0}, {"my_row_id": 2, "a": 5})
+    stream.delete(made, {"my_row_id": 3, "a": 0})
+    stream.commit()
+    mysql_server.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = 0")
+    try:
+        run_once(mysql_server, apply_task(database), stream)
+    finally:
+        mysql_server.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = 1")
+    assert mysql_server.execute(f"SELECT my_row_id, a FROM {database}.t") == [(1, 0), (2, 5)]
+    mysql_server.execute(f"DROP DATABASE {database}")
+
+
+@pytest.mark.parametrize("kind", ["PRIMARY KEY", "UNIQUE KEY `by``p` "])
+def test_periods_that_may_not_overlap_keep_their_order(
+    mariadb_server: DatabaseServer, kind: str
+) -> None:
+    """Two periods of one id meet without being equal: the first goes before the second comes, in any lane order."""
+    database = "periods"
+    mariadb_server.execute(f"CREATE DATABASE {database}")
+    columns = "id INT, s DATE, e DATE, PERIOD FOR `p``q` (s, e)"
+    mariadb_server.execute(
+        f"CREATE TABLE t ({columns}, {kind} (id, `p``q` WITHOUT OVERLAPS))", db=database
+    )
+    days = [Column(name, ColumnType(TypeCode.DATE), nullable=False) for name in "se"]
+    made, stream = table(database, "t", integer("id"), *days, key=(0, 1, 2)), RecordStream()
+    for number in range(40):
+        row = {"id": number, "s": "2020-01-01", "e": "2020-03-01"}
+        stream.insert(made, row)
+        stream.update(made, row, row | {"s": "2020-02-01", "e": "2020-04-01"})
+        stream.insert(made, row | {"e": "2020-02-01"})
+        stream.delete(made, row | {"s": "2020-02-01", "e": "2020-04-01"})
+        stream.insert(made, row | {"s": "2020-02-01", "e": "2020-05-01"})
+    stream.commit()
+    task = f"periods{len(kind)}"
+    applier = started(mariadb_server, apply_task(task, lanes=4))
+    applier.process(LocalRecords(stream.values, lane_order=backwards), ignore)
+    applier.close()
+    question = "SELECT CAST(s AS CHAR), CAST(e AS CHAR), COUNT(*) FROM t GROUP BY s, e ORDER BY s"
+    assert mariadb_server.execute(question, db=database) == [
+        ("2020-01-01", "2020-02-01", 40),
+        ("2020-02-01", "2020-05-01", 40),
+    ]
+    mariadb_server.execute(f"DROP DATABASE {database}")
+
+
+def test_triggers_on_the_target_are_named_in_the_status(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """Those of tables that rows come for, a few by name; not those of other tables."""
+    for which in ("t", "other"):
+        target_server.execute(f"CREATE TABLE {which} (id INT PRIMARY KEY, n INT)", db=name)
+        for number in range(4):
+            target_server.execute(
+                f"CREATE TRIGGER {which}{number} BEFORE INSERT ON {which} FOR EACH ROW SET NEW.n = 1",
+                db=name,
+            )
+    stream = RecordStream()
+    applier = started(target_server, apply_task(name))
+    stream.commit()
+    applier.process(LocalRecords(stream.values), ignore)
+    assert applier.warning() is None
+    stream.insert(table(name, "t", integer("id"), integer("n")), {"id": 1, "n": 0})
+    stream.commit()
+    applier.process(LocalRecords(stream.values[1:], 1), ignore)
+    applier.close()
+    told = applier.warning()
+    assert told is not None
+    assert told.code == "MR-5018"
+    assert told.message == (
+        f"triggers on the target: {name}.t.t0, {name}.t.t1, {name}.t.t2 and 1 more"
+    )
+
+
 def test_a_session_that_the_target_ended_is_made_anew(
     name: str, target_server: DatabaseServer
 ) -> None:
@@ -337,6 +440,26 @@ def test_a_hole_in_front_of_a_statement_stops_the_task(
         applier.process(LocalRecords([stream.values[0], *stream.values[2:]]), ignore)
     applier.close()
     assert caught.value.code == "MR-5031"
+    assert target_server.execute("SHOW TABLES LIKE 'accounts'", db=name)
+
+
+def test_a_statement_behind_the_mark_of_another_topic_stops_the_task(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """It is neither executed nor passed over as a replay."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = RecordStream()
+    for number in range(3):
+        stream.insert(accounts(name), account(number))
+    stream.commit()
+    mark = run_once(target_server, apply_task(name), stream).mark
+    other = RecordStream(seq=1)
+    other.ddl("DROP TABLE accounts", database=name)
+    applier = started(target_server, apply_task(name))
+    with pytest.raises(Fatal) as caught:
+        applier.process(LocalRecords(other.values, mark.next_offset), ignore)
+    applier.close()
+    assert (caught.value.code, applier.mark) == ("MR-5035", mark)
     assert target_server.execute("SHOW TABLES LIKE 'accounts'", db=name)
 
 

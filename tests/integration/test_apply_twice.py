@@ -19,14 +19,21 @@ from consumer.executor import Order, Outcome
 from consumer.sessions import open_session
 from consumer.target import progress
 from consumer.target.connection import Endpoint, TargetConnection
-from consumer.target.progress import Owner, Standing, read_standing
+from consumer.target.progress import Owner, SavedProgress, read_saved_progress
 from consumer.workshop import Catalogue
 from deploy.servers import DatabaseServer
-from millrace.errors import Fatal, Fenced, Retryable
-from tests.apply_local import LaneCall, LocalRecords, WatchedRecords, apply_task, ignore, started
-from tests.apply_tables import integer, table
-from tests.apply_topic import RecordStream
-from tests.waiting import until_locked_out
+from millrace.errors import Fenced, Retryable
+from tests.kit.apply.local import (
+    LaneCall,
+    LocalRecords,
+    WatchedRecords,
+    apply_task,
+    ignore,
+    started,
+)
+from tests.kit.apply.tables import integer, table
+from tests.kit.apply.topic import RecordStream
+from tests.kit.waiting import until_locked_out
 
 ROWS = 40
 
@@ -240,37 +247,19 @@ def test_of_two_first_starts_at_once_the_later_owns_the_mark(
     """Both found no mark: the one that raised the fence first does not write it any more, and blocks nobody."""
     others: list[BatchApplier] = []
 
-    def read_and_be_overtaken(session: TargetConnection, task: str) -> Standing:
-        found = read_standing(session, task)
+    def read_and_be_overtaken(session: TargetConnection, task: str) -> SavedProgress:
+        found = read_saved_progress(session, task)
         monkeypatch.undo()
         others.append(started(target_server, apply_task(name)))
         return found
 
-    monkeypatch.setattr(apply, "read_standing", read_and_be_overtaken)
+    monkeypatch.setattr(apply, "read_saved_progress", read_and_be_overtaken)
     with pytest.raises(Fenced):
         started(target_server, apply_task(name))
     (other,) = others
     other.process(LocalRecords(_stream(name).values), ignore)
     other.close()
     _check(target_server, name)
-
-
-@pytest.mark.parametrize("guard", ["check_fence", "check_mark"], ids=["fence", "mark"])
-def test_without_its_guard_a_late_lane_does_harm(
-    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, guard: str
-) -> None:
-    """The tests above see what they are for: rows of a late lane stand twice."""
-    call = _applied_lanes(target_server, name)
-    if guard == "check_fence":
-        started(target_server, apply_task(name)).close()
-        target_server.execute(
-            "UPDATE millrace.progress SET seq = 0, next_offset = -2 WHERE task = %s", (name,)
-        )
-    monkeypatch.setattr(executor, guard, lambda *_: None)
-    for lane in range(len(call.offsets)):
-        with suppress(Fatal):  # rows with a key are there already; the others come again
-            call.apply(lane)
-    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.bag") > [(ROWS,)]
 
 
 def test_without_the_lock_on_its_fence_a_stale_lane_commits(

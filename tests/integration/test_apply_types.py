@@ -13,10 +13,19 @@ from consumer import writer
 from consumer.binding import Binding
 from deploy.servers import DatabaseServer
 from schemas.gtid import Flavour
-from schemas.table import BINARY, BINARY_COLLATION_ID, Column, ColumnType, TextEncoding, TypeCode
-from tests.apply_local import apply_task, run_once
-from tests.apply_tables import integer, table
-from tests.apply_topic import RecordStream
+from schemas.table.structure import (
+    BINARY,
+    BINARY_COLLATION_ID,
+    Column,
+    ColumnType,
+    TextEncoding,
+    TypeCode,
+)
+from tests.kit.apply.local import apply_task, run_once
+from tests.kit.apply.tables import integer, table
+from tests.kit.apply.topic import RecordStream
+
+pytestmark = pytest.mark.both_flavours
 
 _BINARY = TextEncoding(BINARY, BINARY_COLLATION_ID)
 _POINT = bytes(4) + b"\x01\x01\x00\x00\x00" + struct.pack("<dd", -1.5, 2.25)

@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 import producer.capture as capture
-import zk.slot
+import zk.run.slot
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.capture import CaptureRunner
-from producer.publisher.marks import Step, stepped
-from producer.publisher.publisher import Publisher, RecordBatchLike
-from producer.set_stream import SetStreams
-from schemas.control import RecordKind
+from producer.publish.positions import Step, stepped
+from producer.publish.publisher import Publisher, RecordBatchLike
+from producer.upstream.upstream import Upstreams
 from schemas.documents import (
     Account,
     CaptureTask,
@@ -32,20 +31,21 @@ from schemas.documents import (
     TaskKind,
     TopicAddress,
 )
-from schemas.framing import peek_kind
+from schemas.record.control import RecordKind
+from schemas.record.framing import peek_kind
+from schemas.record.row_end import read_row_end
 from schemas.status import TaskReport, TaskState
-from schemas.suffix import read_suffix
-from tests.control import QUICK, SESSION_TIMEOUT_S, scheduled, supervised
-from tests.publisher_rig import Rig, topic_named
-from tests.relay import UNVERIFIED, member_of
-from tests.topic_rows import Batch, Ids
-from tests.waiting import eventually
+from tests.kit.capture.topic_rows import Batch, Ids
+from tests.kit.control.control import QUICK, SESSION_TIMEOUT_S, scheduled, supervised
+from tests.kit.publisher.rig import Rig, topic_named
+from tests.kit.relay.relay import UNVERIFIED, member_of
+from tests.kit.waiting import eventually
+from zk.client.session import Session
 from zk.ensemble import Ensemble
-from zk.runner import HeldLease, Report, TaskRunner
-from zk.session import Session
-from zk.status import read_status
-from zk.store import Outcome, Store
-from zk.tree import Tree
+from zk.run.runner import HeldLease, Report, TaskRunner
+from zk.tree.paths import Tree
+from zk.tree.reports import read_status
+from zk.tree.store import Outcome, Store
 
 TASK = "shop-capture"
 
@@ -107,7 +107,7 @@ class Stage:
         with self._ensemble.session() as session:
             runner = CaptureRunner(
                 Store(session, self.tree),
-                SetStreams(self._folder / name),
+                Upstreams(self._folder / name),
                 name,
             )
             away = AwayAtFirst(runner, is_away=is_away)
@@ -131,7 +131,7 @@ class Stage:
             return bool(found and claim(found[0]))
 
         try:
-            eventually(is_so, timeout_s=180, what=what)
+            eventually(is_so, what=what)
         except AssertionError:
             raise AssertionError(f"never {what}: {found}") from None
         return found[0]
@@ -147,7 +147,7 @@ class Stage:
                     raise
                 return False
 
-        eventually(stands, timeout_s=180, what=f"seq {seq}")
+        eventually(stands, what=f"seq {seq}")
 
     def run_once(self, name: str, rows: int) -> TaskReport:
         """A worker publishes so many rows and ends in order; what it leaves in the status."""
@@ -244,7 +244,7 @@ def test_a_topic_emptied_in_the_middle_of_a_source_transaction_is_not_begun_agai
             publish(publisher, batch)
             return
         second = rows[1]
-        row = read_suffix(values[second])
+        row = read_row_end(values[second])
         step = Step(row.gtid, row.total_order, row.last, row.seq)
         part = batch.bounds[: second + 1]
         publish(publisher, Batch(batch.buffer, part, stepped(publisher.progress, step)))
@@ -276,7 +276,7 @@ def test_a_status_that_can_not_be_read_is_not_written_over(
             raise Retryable("MR-4001", "ZooKeeper can't be asked")
         return read_status(session, tree, task)
 
-    monkeypatch.setattr(zk.slot, "read_status", away_at_first)
+    monkeypatch.setattr(zk.run.slot, "read_status", away_at_first)
     with stage.worker("w2", is_away=True):
         told = stage.wait(lambda report: report.code == "MR-1001", "its runner is tried")
     assert len(tries) == 3

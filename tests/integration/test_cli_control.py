@@ -10,87 +10,26 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import yaml
 
-from deploy.servers import DatabaseServer, DatabaseSet, ZooKeeperServer
+from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.cli import run
-from millrace.cli.arrival import primary_position
+from millrace.cli.primary import primary_history
 from millrace.errors import Fatal
 from schemas.documents import TaskDocument, TaskKind, parse_set
+from schemas.gtid import Flavour, missing
 from schemas.status import TaskReport, TaskState
-from tests.control import ScriptedRunner, ensemble_of, scheduled, supervised
-from tests.proxy import Proxy
-from tests.waiting import eventually
+from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
+from tests.kit.control.control import ScriptedRunner, scheduled, supervised
+from tests.kit.faults.proxy import Proxy
+from tests.kit.waiting import eventually
+from zk.client.session import Session
 from zk.ensemble import Ensemble
-from zk.runner import HeldLease, Report
-from zk.session import Session
+from zk.run.runner import HeldLease, Report
 
 ALTERNATE_SCREEN, NORMAL_SCREEN, SHOWN_CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
-SHOP = """
-set: shop
-members: [{host: 127.0.0.1, port: 1}]
-user: millrace
-password: env:MILLRACE_TEST_PASSWORD
-tls: disabled
-"""
-CAPTURE = """
-task: shop-capture
-kind: capture
-set: shop
-kafka: {bootstrap: "127.0.0.1:9092"}
-registry: http://127.0.0.1:8081
-"""
-APPLY = """
-task: shop-apply
-kind: apply
-topic: shop
-kafka: {bootstrap: "127.0.0.1:9092"}
-target: shop
-"""
-
-
-@dataclass(frozen=True)
-class Shell:
-    """Commands in one cluster."""
-
-    ensemble: Ensemble
-    folder: Path
-    capsys: pytest.CaptureFixture[str]
-
-    def __call__(self, *words: str, exit_code: int = 0, stream: str = "") -> str:
-        """Run ``millrace …``; its standard output, or its standard error when it fails, or the ``stream`` named."""
-        self.capsys.readouterr()
-        code = run(list(words))
-        output = self.capsys.readouterr()
-        assert code == exit_code, output
-        return str(getattr(output, stream or ("err" if exit_code else "out")))
-
-    def file(self, text: str) -> str:
-        """A document as a file."""
-        path = self.folder / "document.yaml"
-        path.write_text(text)
-        return str(path)
-
-
-@pytest.fixture
-def shell(
-    zookeeper: ZooKeeperServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Shell:
-    """A cluster of this test's own, named by the environment."""
-    ensemble = ensemble_of(zookeeper.hosts)
-    monkeypatch.setenv("MILLRACE_ZOOKEEPER", ensemble.hosts)
-    monkeypatch.setenv("MILLRACE_CLUSTER", ensemble.tree.cluster)
-    monkeypatch.setenv("MILLRACE_ZOOKEEPER_TIMEOUT_S", str(ensemble.session_timeout_s))
-    monkeypatch.setenv("MILLRACE_LOG_LEVEL", "error")
-    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
-    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", "canary")
-    return Shell(ensemble, tmp_path, capsys)
 
 
 def test_a_set_is_created_listed_and_shown(shell: Shell) -> None:
@@ -108,6 +47,7 @@ def test_a_set_is_created_listed_and_shown(shell: Shell) -> None:
     assert shell("set", "create", "-f", other, "--replace") == "set shop replaced\n"
 
 
+@pytest.mark.guarantee("secret")
 def test_no_secret_reaches_the_tree_or_the_output(shell: Shell) -> None:
     """A planted password is resolved nowhere but where it is used: not one node, not one line has it."""
     printed = [
@@ -161,6 +101,9 @@ def test_a_task_lives_from_create_to_delete(shell: Shell) -> None:
         eventually(lambda: _state(shell) == "running")
         assert shell("task", "pause", "shop-capture") == "task shop-capture paused\n"
         assert _state(shell) == "paused"
+        told = shell("task", "show", "shop-captur", exit_code=1)
+        assert told.startswith("MR-4104 there is no task 'shop-captur' in cluster ")
+        assert "; did you mean 'shop-capture'?\n" in told
         assert "paused by " in shell("status")
         assert shell("task", "resume", "shop-capture") == "task shop-capture resumed\n"
         eventually(lambda: _state(shell) == "running")
@@ -171,6 +114,25 @@ def test_a_task_lives_from_create_to_delete(shell: Shell) -> None:
         assert shell("task", "delete", "shop-capture") == "task shop-capture deleted\n"
     assert shell("task", "list").startswith("no tasks")
     assert shell("task", "delete", "shop-capture", exit_code=1).startswith("MR-4104 ")
+
+
+def test_a_changed_start_that_has_no_effect_is_said(shell: Shell) -> None:
+    """`start` is read for a topic that never held a record, and the task has published to this one."""
+    shell("set", "create", "-f", shell.file(SHOP))
+    shell("task", "create", "-f", shell.file(CAPTURE))
+    later = CAPTURE + "start: '0-1-3'\n"
+
+    def replaced(text: str) -> str:
+        return shell("task", "create", "-f", shell.file(text), "--replace", stream="err")
+
+    assert replaced(later) == ""  # it has published nothing yet
+    with _running(shell, ScriptedRunner()):
+        eventually(lambda: _state(shell) == "running")
+        told = replaced(CAPTURE)
+        assert "`start` changed from 0-1-3 to first and has no effect" in told
+        assert "The task resumes after 0-1-7, seq 7" in told
+        assert replaced(CAPTURE + "exclude: [shop.t]\n") == ""
+        assert replaced(later + "topic: another\n") == ""  # where it is read
 
 
 def test_status_as_json_is_one_object_with_everything(shell: Shell) -> None:
@@ -212,7 +174,7 @@ def test_a_watched_status_is_told_again_until_ctrl_c(shell: Shell, way: str) -> 
     shell("task", "create", "-f", shell.file(CAPTURE))
     options = ["--json"] if way == "json" else []
     with _watched([*options, "-w"], on_terminal=way == "terminal") as (process, seen):
-        eventually(lambda: b"no capture worker is running" in seen, timeout_s=120)
+        eventually(lambda: b"no capture worker is running" in seen)
         assert b"running: " not in seen
         with _running(shell, ScriptedRunner()):
             eventually(lambda: b"rows=1" in seen or b'"figures": {"rows": 1}' in seen)
@@ -247,7 +209,7 @@ def test_a_watched_status_goes_on_behind_a_lost_connection(
     with Door(host, int(port)) as door:
         monkeypatch.setenv("MILLRACE_ZOOKEEPER", f"127.0.0.1:{door.port}")
         with _watched(options, on_terminal=False, stderr=subprocess.STDOUT) as (process, seen):
-            eventually(lambda: b"cluster" in seen, timeout_s=120)
+            eventually(lambda: b"cluster" in seen)
             door.is_open = False
             door.cut()
             eventually(lambda: b"MR-4001" in seen)
@@ -360,14 +322,43 @@ def test_wait_returns_when_the_primary_of_then_is_reached(
         assert done["gtid_set"]
 
 
+def test_wait_names_a_replica_that_has_stopped_and_what_it_does_not_have(
+    shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tasks say "caught up"; the timeout names the member, the thread and the statement that starts it."""
+    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
+    shell("set", "create", "-f", shell.file(_document_of(source_set)))
+    shell("task", "create", "-f", shell.file(CAPTURE))
+    _commit(source_set)
+    source_set.wait_for_replicas()
+    captures, replica = ReportingRunner(), source_set.replicas[0]
+    captures.gtid_set = source_set.primary.gtid_position()
+    is_mariadb = source_set.flavour is Flavour.MARIADB
+    word, start = ("SLAVE", "ALL SLAVES") if is_mariadb else ("REPLICA", "REPLICA")
+    replica.execute(f"STOP {word} SQL_THREAD")
+    try:
+        _commit(source_set)
+        with _running(shell, captures):
+            told = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
+    finally:
+        replica.execute(f"START {word} SQL_THREAD")
+    assert told.startswith("MR-4201 ")
+    assert f"127.0.0.1:{replica.port} does not have " in told
+    assert told.count("its SQL thread is stopped") == 1
+    assert (
+        f"`START {start}` on 127.0.0.1:{replica.port}; or `millrace task pause shop-capture`"
+        in told
+    )
+
+
 def test_wait_needs_one_primary_that_answers(
     shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dead members do not matter beside it; without it, a refusal or MR-4204 is told."""
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
     document = parse_set(yaml.safe_load(_document_of(source_set, dead_port=1)))
-    position = primary_position(document)
-    assert position.includes(primary_position(document))
+    history = primary_history(document)
+    assert not missing(primary_history(document).position, history.position, history)
     shell("set", "create", "-f", shell.file(_document_of(source_set, only_replicas=True)))
     shell("task", "create", "-f", shell.file(CAPTURE))
     told = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
@@ -397,7 +388,7 @@ def test_compare_ends_with_one_on_a_difference_and_names_it(
         server.execute("INSERT INTO told.t VALUES (1, 'one'), (2, 'two'), (3, 'three')")
     shell("task", "create", "-f", shell.file(CAPTURE + "include: [told.*]\n"))
     shell("task", "create", "-f", shell.file(APPLY.replace("target: shop", "target: warehouse")))
-    told = "1 tables, 3 rows: "
+    told = "1 table, 3 rows: "
     assert shell("compare", "shop-apply", "--now").endswith(f"{told}equal\n")
     assert json.loads(shell("compare", "shop-apply", "--now", "--json")) == {
         "task": "shop-apply",

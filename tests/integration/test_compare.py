@@ -11,10 +11,10 @@ from deploy.servers import DatabaseServer
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
-from tests.apply_local import apply_task, endpoint_of, run_once
-from tests.apply_tables import integer, table
-from tests.apply_topic import RecordStream
-from tests.fix_servers import NewServer
+from tests.fixtures.servers import NewServer
+from tests.kit.apply.local import apply_task, endpoint_of, run_once
+from tests.kit.apply.tables import integer, table
+from tests.kit.apply.topic import RecordStream
 
 TABLES = (
     "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(20), f FLOAT, b BLOB, e ENUM('x','y'), g GEOMETRY)",
@@ -55,6 +55,7 @@ def _compared(sides: tuple[DatabaseServer, DatabaseServer]) -> Comparison:
     )
 
 
+@pytest.mark.both_flavours
 def test_equal_tables_are_equal(sides: tuple[DatabaseServer, DatabaseServer]) -> None:
     """Every row is counted, also across flavours and without a key."""
     found = _compared(sides)
@@ -77,6 +78,7 @@ def test_equal_tables_are_equal(sides: tuple[DatabaseServer, DatabaseServer]) ->
         ("CREATE TABLE more (v INT)", ("compared.more", "extra", "(the whole table)")),
     ],
 )
+@pytest.mark.guarantee("compared")
 def test_each_difference_is_named(
     sides: tuple[DatabaseServer, DatabaseServer], statement: str, wanted: tuple[str, str, str]
 ) -> None:
@@ -108,6 +110,7 @@ def _applied(target: DatabaseServer, name: str) -> None:
     run_once(target, apply_task(name), stream)
 
 
+@pytest.mark.guarantee("compared")
 def test_what_a_lost_drop_left_on_the_target_is_found(
     sides: tuple[DatabaseServer, DatabaseServer],
 ) -> None:

@@ -15,9 +15,9 @@ import pytest
 from pymysqlreplication.row_event import WriteRowsEvent
 
 from deploy.servers import Account, DatabaseServer
-from tests.binlog_session import LoggedSession, logged
-from tests.fix_servers import FLAVOURS
-from tests.type_values import CASES, TypeCase
+from tests.fixtures.servers import FLAVOURS
+from tests.kit.binlog.session import LoggedSession, logged
+from tests.kit.type_values import CASES, TypeCase
 
 UNREADABLE = ("VECTOR", "COMPRESSED")
 UNREADABLE_VALUES = {

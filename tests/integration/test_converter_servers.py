@@ -10,12 +10,13 @@ import pytest
 
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
-from schemas.control import DdlRecord
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour
-from schemas.record import Record, RowRecord
-from tests.binlog_session import LoggedSession, logged, session
-from tests.fix_servers import FLAVOURS
+from schemas.record.control import DdlRecord
+from schemas.record.record import Record, RowRecord
+from tests.fixtures.servers import FLAVOURS
+from tests.kit.binlog.compression import COMPRESSION
+from tests.kit.binlog.session import LoggedSession, logged, session
 
 Tables = dict[str, Counter[tuple[object, ...]]]
 
@@ -90,6 +91,7 @@ def _mixed(source: LoggedSession) -> None:
     )
 
 
+@pytest.mark.guarantee("complete")
 def test_the_records_make_the_tables_of_the_server(server: DatabaseServer) -> None:
     """Applied in order, one by one; every before image is a row that stands."""
     with logged(server, "mixed_rows") as source:
@@ -130,18 +132,6 @@ def test_prepared_transactions_come_out_when_they_are_committed(server: Database
         assert all(row.transaction.is_last for row in rows)
 
 
-COMPRESSION = {
-    Flavour.MYSQL: (
-        ("SET binlog_transaction_compression=ON",),
-        ("SET binlog_transaction_compression=OFF",),
-    ),
-    Flavour.MARIADB: (
-        ("SET GLOBAL log_bin_compress=ON", "SET GLOBAL log_bin_compress_min_len=10"),
-        ("SET GLOBAL log_bin_compress=OFF", "SET GLOBAL log_bin_compress_min_len=256"),
-    ),
-}
-
-
 def test_what_the_server_compresses_is_read(server: DatabaseServer) -> None:
     """MySQL: whole transactions (zstd); MariaDB: rows and statements (zlib)."""
     switch_on, switch_off = COMPRESSION[server.flavour]
@@ -177,7 +167,7 @@ def test_a_large_compressed_transaction_is_cut_like_any_other(server: DatabaseSe
     opened = [batch.progress.open for batch in batches if batch.progress.open is not None]
     assert len(opened) > 5
     assert [o.rows for o in opened] == sorted(o.rows for o in opened)
-    assert sum(batch.counts.rows for batch in batches) == 9000
+    assert sum(batch.rows for batch in batches) == 9000
     assert [row.key for row in conversion.rows()] == [{"id": n} for n in range(9000)]
 
 

@@ -7,9 +7,9 @@ import pymysql
 import pytest
 
 from deploy.servers import DatabaseServer
-from tests.binlog_session import Cursor, logged
-from tests.fix_servers import FLAVOURS
-from tests.type_values import CASES, CHARSETS, TypeCase
+from tests.fixtures.servers import FLAVOURS
+from tests.kit.binlog.session import Cursor, logged
+from tests.kit.type_values import CASES, CHARSETS, TypeCase
 
 
 @pytest.fixture(params=FLAVOURS, ids=str)
@@ -32,6 +32,7 @@ def _fill(cursor: Cursor, case: TypeCase, table: str) -> dict[int, object]:
     return told
 
 
+@pytest.mark.guarantee("exact")
 def test_the_record_holds_what_a_select_says(server: DatabaseServer) -> None:
     """Insert, both images of an update, delete; NULL too."""
     cases = [case for case in CASES if server.flavour in case.flavours]
@@ -55,6 +56,7 @@ def test_the_record_holds_what_a_select_says(server: DatabaseServer) -> None:
         assert read == wanted, case.ddl
 
 
+@pytest.mark.guarantee("exact")
 def test_text_of_every_charset_is_text_or_its_bytes(server: DatabaseServer) -> None:
     """Text that the server itself converts to utf8mb4 and back to the same bytes, else the very bytes."""
     with logged(server, "charsets_of_rows") as source:

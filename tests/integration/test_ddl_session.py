@@ -9,10 +9,12 @@ import pytest
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
-from tests.apply_local import apply_task, run_once
-from tests.apply_topic import RecordStream
-from tests.binlog_session import LoggedSession, logged
-from tests.converter_rig import raw_records
+from tests.kit.apply.local import apply_task, run_once
+from tests.kit.apply.topic import RecordStream
+from tests.kit.binlog.session import LoggedSession, logged
+from tests.kit.capture.converter import raw_records
+
+pytestmark = pytest.mark.both_flavours
 
 _names = count(1)
 

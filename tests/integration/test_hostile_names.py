@@ -13,15 +13,15 @@ from consumer.target.connection import connect
 from consumer.target.structure import read_state
 from consumer.topic.show import as_json, line
 from deploy.servers import DatabaseServer
-from schemas.coordinates import FIRST_POS, Coordinates
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour
-from schemas.record import SchemaBook, decode_record
-from schemas.statement import classify
-from tests.apply_local import apply_task, endpoint_of, run_once
-from tests.apply_topic import RecordStream
-from tests.binlog_session import Cursor, session
-from tests.converter_rig import SUBDIR, Conversion, FileReader, raw_records
+from schemas.place import FIRST_POS, Coordinates
+from schemas.record.record import SchemaBook, decode_record
+from schemas.sql.statement import classify
+from tests.kit.apply.local import apply_task, endpoint_of, run_once
+from tests.kit.apply.topic import RecordStream
+from tests.kit.binlog.session import Cursor, session
+from tests.kit.capture.converter import SUBDIR, Conversion, FileReader, raw_records
 
 NAMES = (
     "we`ird;db",
@@ -90,6 +90,7 @@ def source(
                 cursor.execute(f"DROP DATABASE IF EXISTS {quoted(name)}")
 
 
+@pytest.mark.guarantee("robust")
 def test_hostile_names_and_values_arrive_as_they_are(
     source: DatabaseServer, target_server: DatabaseServer
 ) -> None:

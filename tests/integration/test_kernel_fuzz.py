@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from deploy.servers import DatabaseServer
-from producer.relay.event_types import CHECKSUM_BYTES, HEADER_BYTES
+from producer.binlog.events import CHECKSUM_BYTES, HEADER_BYTES
 from schemas.byte_reader import ByteReader
 from schemas.gtid import Flavour
-from tests.binlog_session import logged
-from tests.fix_servers import FLAVOURS
-from tests.integration.test_converter_servers import COMPRESSION
-from tests.kernel_fuzz import event_starts, size_of
-from tests.type_values import CASES, JSON_VALUES
+from tests.fixtures.servers import FLAVOURS
+from tests.kit.binlog.compression import COMPRESSION
+from tests.kit.binlog.session import logged
+from tests.kit.fuzz.kernel import event_starts, size_of
+from tests.kit.type_values import CASES, JSON_VALUES
 
 ROUNDS = 400  # compiled; as plain Python a round takes a hundred times as long
 ROUNDS_UNCOMPILED = 15
@@ -84,7 +84,15 @@ def _json_documents(content: bytes) -> list[bytes]:
 
 def _fuzzed(server: DatabaseServer, files: list[Path], rounds: int, seed: int, **mode: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.kernel_fuzz", f"{seed}", f"{rounds}", server.flavour, *files],
+        [
+            sys.executable,
+            "-m",
+            "tests.kit.fuzz.kernel",
+            f"{seed}",
+            f"{rounds}",
+            server.flavour,
+            *files,
+        ],
         env={**os.environ, **mode},
         capture_output=True,
         text=True,
@@ -95,17 +103,21 @@ def _fuzzed(server: DatabaseServer, files: list[Path], rounds: int, seed: int, *
     assert "MR-6003" in done.stdout
 
 
+@pytest.mark.guarantee("robust")
 def test_damage_ends_in_a_code_and_touches_no_foreign_memory(
     server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """Every type and form of JSON, compressed and not: an access beyond an array would end the run.
+    """Every type and form of JSON, compressed and not, as plain Python: an access beyond or in front of an array ends
+    the run. Each run proves first that it would see one."""
+    _fuzzed(server, _binlogs(server, tmp_path), ROUNDS_UNCOMPILED, 8, NUMBA_DISABLE_JIT="1")
 
-    So would a missing place; as plain Python also an access in front of an array of numbers. Each run proves first
-    that it would see one.
-    """
-    files = _binlogs(server, tmp_path)
-    _fuzzed(server, files, ROUNDS, 7, MILLRACE_KERNEL_CHECKED="1")
-    _fuzzed(server, files, ROUNDS_UNCOMPILED, 8, NUMBA_DISABLE_JIT="1")
+
+@pytest.mark.chaos  # a minute to compile the kernels with checks
+def test_damage_touches_no_foreign_memory_in_compiled_kernels(
+    server: DatabaseServer, tmp_path: Path
+) -> None:
+    """The same, compiled with checks of bounds."""
+    _fuzzed(server, _binlogs(server, tmp_path), ROUNDS, 7, MILLRACE_KERNEL_CHECKED="1")
 
 
 def _json_fuzzed(server: DatabaseServer, folder: Path, mode: str, rounds: int, seed: int) -> None:
@@ -113,7 +125,7 @@ def _json_fuzzed(server: DatabaseServer, folder: Path, mode: str, rounds: int, s
     binlog = _json_binlog(server, folder).read_bytes()
     documents.write_text("\n".join(each.hex() for each in _json_documents(binlog)))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.json_fuzz", f"{seed}", f"{rounds}", documents],
+        [sys.executable, "-m", "tests.kit.fuzz.json", f"{seed}", f"{rounds}", documents],
         env={**os.environ, **MODES[mode]},
         capture_output=True,
         text=True,

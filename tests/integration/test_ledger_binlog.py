@@ -11,17 +11,17 @@ from deploy.servers.programs import mysql_programs
 from deploy.workload.ledger import create_ledger, run_ledger
 from deploy.workload.ledger_parts import LedgerCounts
 from deploy.workload.shop import Connection
-from schemas.coordinates import FIRST_POS, Coordinates
 from schemas.documents import TableFilter
-from tests.apply_local import LocalRecords, apply_task, backwards, ignore, in_turn, started
-from tests.converter_rig import SUBDIR, Conversion, FileReader, raw_records
-from tests.fix_servers import FLAVOURS, SERVICE, NewServer
-from tests.ledger.binlog import BinlogOracle, Login, read_binlog, status_of
-from tests.ledger.binlog_text import TextOracle, parse_rows, read_text
-from tests.ledger.books_oracle import BooksOracle
-from tests.ledger.record import Message, Schema, parse_schema, read_message
-from tests.ledger.tables import check_replayed, check_sums, sums_of
-from tests.ledger.topic_oracle import TopicOracle
+from schemas.place import FIRST_POS, Coordinates
+from tests.fixtures.servers import FLAVOURS, SERVICE, NewServer
+from tests.kit.apply.local import LocalRecords, apply_task, backwards, ignore, in_turn, started
+from tests.kit.capture.converter import SUBDIR, Conversion, FileReader, raw_records
+from tests.oracle.binlog import BinlogOracle, Login, read_binlog, status_of
+from tests.oracle.binlog_text import TextOracle, parse_rows, read_text
+from tests.oracle.books import BooksOracle
+from tests.oracle.record import Message, Schema, parse_schema, read_message
+from tests.oracle.tables import check_replayed, check_sums, sums_of
+from tests.oracle.topic import TopicOracle
 
 LOAD_S = 2.5
 DDL_INTERVAL_S = 0.15
@@ -78,6 +78,8 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
     server.execute(f"DROP DATABASE {DATABASE}")
 
 
+@pytest.mark.both_flavours
+@pytest.mark.guarantee("complete")
 def test_the_converter_tells_the_same_ledger_as_foreign_decoders(told: Told) -> None:
     """Read by fastavro alone: dense, without ghosts, the sum kept, and every value that the other decoder keeps."""
     server = told.server
@@ -109,6 +111,7 @@ def test_the_converter_tells_the_same_ledger_as_foreign_decoders(told: Told) -> 
     assert binlog.values_lost < binlog.values_compared / 10
 
 
+@pytest.mark.guarantee("applied")
 def test_an_applied_ledger_has_the_servers_own_sums(told: Told, new_server: NewServer) -> None:
     """Cut anywhere into batches, in one lane and in many, lanes in either order: ``CHECKSUM TABLE`` is the same."""
     target = new_server(told.server.flavour)

@@ -13,10 +13,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from deploy.servers import KafkaServer
-from tests.ledger.reader import Reading, Subscriber, Topic, end_of, read_again
-from tests.ledger.record import Message
-from tests.ledger.topic_oracle import TopicOracle
-from tests.waiting import eventually
+from tests.kit.waiting import eventually
+from tests.oracle.reader import Reading, Subscriber, Topic, end_of, read_again
+from tests.oracle.record import Message
+from tests.oracle.topic import TopicOracle
 
 SCHEMA = """{"type": "record", "name": "Resolved", "namespace": "millrace.control", "fields": [
  {"name": "control", "type": "string"}, {"name": "seq", "type": "long"}, {"name": "epoch", "type": "long"}]}"""

@@ -1,4 +1,4 @@
-"""Errors that real servers provoke, beside those that other tests meet on their way; see ``tests.provocations``."""
+"""Errors that real servers provoke, beside those that other tests meet on their way; see ``tests.kit.provocations``."""
 
 import socket
 import struct
@@ -21,7 +21,7 @@ from deploy.servers import DatabaseServer
 from deploy.servers.sql import execute_unlogged
 from millrace.cli import tasks
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source.connection import Login, SourceConnection
+from producer.upstream.connection import Login, SourceConnection
 from schemas.documents import (
     Account,
     Consistency,
@@ -33,17 +33,16 @@ from schemas.documents import (
     TlsMode,
 )
 from schemas.gtid import Flavour
-from tests.apply_local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
-from tests.apply_tables import integer, table, text
-from tests.apply_topic import RecordStream
-from tests.binlog_bytes import BinlogFile, packet
-from tests.binlog_session import logged
-from tests.integration.test_cli_control import CAPTURE, SHOP, Shell, shell
-from tests.integration.test_receiver_stream import NAME, Dump, dump, end_of, rotate_to
-from tests.relay import login_of, member_of
-from zk.lease import acquire
+from tests.fixtures.dump import NAME, Dump, end_of, rotate_to
+from tests.fixtures.shell import CAPTURE, SHOP, Shell
+from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, run_once, started
+from tests.kit.apply.tables import integer, table, text
+from tests.kit.apply.topic import RecordStream
+from tests.kit.binlog.plain_files import BinlogFile, packet
+from tests.kit.binlog.session import logged
+from tests.kit.relay.relay import login_of, member_of
+from zk.lease.lease import acquire
 
-__all__ = ["dump", "shell"]  # fixtures
 _names = count(1)
 
 

@@ -18,14 +18,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from consumer.topic.kafka import TopicReader
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publisher import bulk, opening, writers
-from producer.publisher import kafka as kafka_side
-from producer.publisher.config import transactional_id
-from schemas.control import RecordKind
-from schemas.framing import peek_kind
-from schemas.suffix import read_suffix
-from tests.publisher_rig import ANSWER_S, Rig
-from tests.waiting import eventually
+from producer.publish import bulk, kafka_topic, open_transactions, opening
+from producer.publish.config import transactional_id
+from schemas.record.control import RecordKind
+from schemas.record.framing import peek_kind
+from schemas.record.row_end import read_row_end
+from tests.kit.publisher.rig import ANSWER_S, Rig
+from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("trusting")
 
@@ -40,6 +39,7 @@ def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
     return rig
 
 
+@pytest.mark.guarantee("complete")
 def test_batches_of_two_owners_stand_in_order_exactly_once(rig: Rig) -> None:
     """Transactions cut by batches and by a change of owner; the second goes on where the first ended."""
     with rig.running(7) as publisher:
@@ -67,7 +67,7 @@ def test_what_stands_of_an_open_source_transaction_is_read_back_or_its_loss_is_t
         end = publisher.hint.end_offset
     with rig.running(9) as publisher, closing(publisher.published_part()) as part:
         for _ in range(2):
-            suffixes = [read_suffix(value) for value in part.units()]
+            suffixes = [read_row_end(value) for value in part.units()]
             assert [suffix.total_order for suffix in suffixes] == list(range(1, 3201))
             assert {suffix.seq - suffix.total_order for suffix in suffixes} == {5000}
     rig.remove_before(end - 100)
@@ -80,11 +80,12 @@ def test_an_idle_topic_says_how_far_it_is(rig: Rig) -> None:
     """A resolved when the interval has passed, and not before."""
     rig.limits = replace(rig.limits, resolved_interval_s=0.2)
     with rig.running() as publisher:
-        deadline = time.monotonic() + 60
-        publisher.idle()
-        while rig.verdict().counts.resolved < 3 and time.monotonic() < deadline:
+
+        def has_said_it() -> bool:
             publisher.idle()
-    assert rig.verdict().counts.resolved >= 3
+            return rig.verdict().counts.resolved >= 3
+
+        eventually(has_said_it, what="three resolved records")
 
 
 @pytest.mark.parametrize("door", ["bulk", "binding"])
@@ -96,7 +97,7 @@ def test_a_large_batch_arrives_byte_for_byte(
         monkeypatch.setattr(bulk, "TRIED", frozenset())
     with rig.running() as publisher:
         stream = rig.stream(publisher, transaction_rows=500)
-        assert (publisher._live._door is None) == (door == "binding")  # type: ignore[attr-defined]
+        assert bool(publisher.slow_path) == (door == "binding")
         batch = stream.next_batch(10_000, filler="x" * 300)
         publisher.publish(batch)
     octets = batch.buffer.tobytes()
@@ -192,7 +193,7 @@ def test_another_writers_open_transaction_stops_the_start(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would hide every record of ours from readers."""
-    monkeypatch.setattr(writers, "_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(open_transactions, "_TIMEOUT_S", ANSWER_S)
     patient = rig.limits
     with rig.running(7) as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
@@ -224,7 +225,7 @@ def test_another_writers_open_transaction_under_way_stops_the_task(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was committed behind it is hidden: said in bounded time, with its name, and nothing is lost."""
-    monkeypatch.setattr(writers, "_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(open_transactions, "_TIMEOUT_S", ANSWER_S)
     patient = rig.limits
     rig.limits = replace(patient, resolved_interval_s=1000.0)  # asked, it sends nothing
     publisher = rig.open(7)
@@ -248,6 +249,7 @@ def test_another_writers_open_transaction_under_way_stops_the_task(
     rig.assert_whole(9)
 
 
+@pytest.mark.guarantee("provable")
 def test_a_foreign_record_under_way_stops_the_task(rig: Rig) -> None:
     """The audit finds that the topic does not end where it must."""
     publisher = rig.open()
@@ -262,6 +264,7 @@ def test_a_foreign_record_under_way_stops_the_task(rig: Rig) -> None:
     assert raised.value.code == "MR-3014"
 
 
+@pytest.mark.guarantee("resumed")
 def test_what_retention_removed_is_resumed_only_by_a_hint_of_the_same_end(rig: Rig) -> None:
     """Rule 6 on a real partition whose records were deleted."""
     with rig.running() as publisher:
@@ -299,7 +302,7 @@ def test_a_broker_that_nobody_finds_is_retryable_in_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """MR-3001 within the timeouts, not a hang."""
-    monkeypatch.setattr(kafka_side, "ASK_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(kafka_topic, "ASK_TIMEOUT_S", 2.0)
     nowhere = Rig("127.0.0.1:1", "nowhere")
     began = time.monotonic()
     with pytest.raises(Retryable) as raised:

@@ -14,9 +14,9 @@ import confluent_kafka
 import pytest
 
 from millrace.errors import MillraceError, Retryable
-from producer.publisher.config import PublisherConfig, PublisherLimits
-from producer.publisher.driver import Transactions
-from producer.publisher.kafka import KafkaDriver
+from producer.publish.config import PublisherConfig, PublisherLimits
+from producer.publish.driver import Transactions
+from producer.publish.kafka import KafkaDriver
 from schemas.gtid import Flavour
 
 PRODUCE, INIT, ADD_PARTITIONS, END = 0, 22, 24, 26

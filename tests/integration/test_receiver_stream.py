@@ -2,93 +2,15 @@
 
 import socket
 import struct
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.relay.log import RelayLog
-from producer.stream import DumpStream, StreamFigures
-from schemas.coordinates import Coordinates
-from schemas.documents.model import Member
-from schemas.gtid import Flavour
-from tests.binlog_bytes import BinlogFile, artificial, packet
-from tests.relay import read_everything
-from tests.waiting import eventually
-
-NAME = "mysql-bin.000001"
-
-
-def rotate_to(name: str, pos: int = 4) -> bytes:
-    """The artificial event in front of a file."""
-    return artificial(4, struct.pack("<Q", pos) + name.encode())
-
-
-@dataclass
-class Dump:
-    """The server's end of a dump, with the stream on a thread."""
-
-    relay: RelayLog
-    server: socket.socket
-    client: socket.socket
-    sequence: int = 1
-    agreed: threading.Event = field(default_factory=threading.Event)
-    error: MillraceError | None = None
-
-    def send(self, *payloads: bytes) -> None:
-        """Events, in packets."""
-        for payload in payloads:
-            self.send_packet(b"\0" + payload)
-
-    def send_packet(self, payload: bytes) -> None:
-        """Any packet."""
-        self.server.sendall(packet(payload, self.sequence))
-        self.sequence += 1
-
-    def start(self, *, start: int = 4, silence_s: float = 60.0) -> threading.Thread:
-        """Receive on a thread; what it ends with is in ``error``."""
-        end = self.relay.end()
-        assert end is not None
-        stream = DumpStream(
-            self.client,
-            self.relay,
-            member=Member("db", 1),
-            silence_s=silence_s,
-            figures=StreamFigures(),
-            agreed=self.agreed,
-        )
-
-        def run() -> None:
-            try:
-                stream.run(threading.Event(), file=end.file, start=start, known_end=end.pos)
-            except MillraceError as error:
-                self.error = error
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        return thread
-
-
-@pytest.fixture
-def dump(tmp_path: Path) -> Iterator[Dump]:
-    """A relay log at the start of its first file."""
-    relay = RelayLog.open(tmp_path / "relay", flavour=Flavour.MYSQL)
-    relay.begin_subdir("server-a")
-    relay.begin_file(NAME)
-    server, client = socket.socketpair()
-    with server, client:
-        yield Dump(relay, server, client)
-    relay.close()
-
-
-def end_of(dump: Dump, thread: threading.Thread) -> MillraceError:
-    """What the stream ended with."""
-    thread.join(120)
-    assert dump.error is not None
-    return dump.error
+from schemas.place import Coordinates
+from tests.fixtures.dump import NAME, Dump, end_of, rotate_to
+from tests.kit.binlog.plain_files import BinlogFile, artificial
+from tests.kit.relay.relay import read_everything
+from tests.kit.waiting import eventually
 
 
 def test_files_follow_each_other(dump: Dump) -> None:

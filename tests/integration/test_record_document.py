@@ -11,19 +11,28 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from deploy.servers import KafkaServer
-from schemas.avro import SOURCE
-from schemas.control import CONTROL_SCHEMAS, RecordKind
-from schemas.framing import peek_kind
-from tests.publisher_rig import Rig
+from millrace.client import Place, ResolvedRecord, RowRecord, Subscriber
+from schemas.record.avro_schema import SOURCE
+from schemas.record.control import CONTROL_SCHEMAS, RecordKind
+from schemas.record.framing import peek_kind
+from schemas.sql.statement import Kind
+from tests.kit.paths import ROOT
+from tests.kit.publisher.rig import Rig
+from tests.kit.subscriber import run_as_subscriber
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "record.md"
+DOCUMENT = ROOT / "docs" / "record.md"
+
+
+def example(document: Path, *, after: str) -> str:
+    """The first Python program in a document after this text."""
+    text = document.read_text().partition(after)[2]
+    return str(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0])
 
 
 def checked(bootstrap: str, topic: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """The checker of the document as a program of its own."""
-    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     program = folder / "checker.py"
-    program.write_text(code)
+    program.write_text(example(DOCUMENT, after="## A checker"))
     command = [sys.executable, str(program), bootstrap, topic]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
@@ -97,6 +106,74 @@ def test_the_checker_begins_where_an_id_is_explained_again_after_retention(
     result = checked(rig.bootstrap, rig.topic, tmp_path)
     assert json.loads(result.stdout) == {"rows": 130, "seq": 180, "epoch": 0}, result.stderr
     assert rig.verdict().violations == []
+
+
+def test_the_document_names_every_kind_of_statement() -> None:
+    """All that a `ddl` record can have. The others have no record, or block capture."""
+    text = DOCUMENT.read_text()
+    without_record = {Kind.TEMPORARY, Kind.TRANSACTION, Kind.DML}
+    assert [kind for kind in set(Kind) - without_record if f"`{kind}`" not in text] == []
+
+
+def test_subscriber_of_the_document_prints_each_row_once(rig: Rig, tmp_path: Path) -> None:
+    """With what a subscriber installs and no more; a second run goes on at the saved place."""
+    code = example(DOCUMENT, after="## In Python")
+    arguments = (rig.bootstrap, rig.topic, "place.json")
+    first = run_as_subscriber(code, *arguments, folder=tmp_path)
+    assert first.returncode == 0, first.stderr
+    numbers = [int(line.split()[0]) for line in first.stdout.splitlines()]
+    assert numbers == list(range(1, 201))
+    assert " shop.orders {'id': " in first.stdout
+    again = run_as_subscriber(code, *arguments, folder=tmp_path)
+    assert (again.returncode, again.stdout) == (0, ""), again.stderr
+
+
+def test_subscriber_of_the_document_refuses_another_topic_of_its_name(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """A topic that ends before the saved place was deleted and created again."""
+    (tmp_path / "place.json").write_text("[100000, 5]")
+    code = example(DOCUMENT, after="## In Python")
+    done = run_as_subscriber(code, rig.bootstrap, rig.topic, "place.json", folder=tmp_path)
+    assert done.returncode == 1
+    assert "MR-5030 " in done.stderr
+
+
+def test_subscriber_finds_schemas_from_before_its_place(rig: Rig) -> None:
+    """It begins in the middle of the topic and asks no registry."""
+    with Subscriber(rig.bootstrap, rig.topic, place=Place(60)) as subscriber:
+        rows = [r.source.seq for r in subscriber.read_to_end() if isinstance(r, RowRecord)]
+        assert rows == list(range(rows[0], 201))
+        assert subscriber.place.seq == 200
+        assert list(subscriber.read_to_end()) == []
+
+
+def test_subscriber_follows_what_is_published_later(kafka: KafkaServer) -> None:
+    """Each row as it comes, until the caller stops."""
+    rig = Rig(kafka.bootstrap, f"followed-{time.time_ns()}")
+    with rig.running() as publisher:
+        stream = rig.stream(publisher)
+        publisher.publish(stream.next_batch(3))
+        with Subscriber(rig.bootstrap, rig.topic) as subscriber:
+            seen: list[int] = []
+            for record in subscriber.follow(lambda: len(seen) == 6):
+                if isinstance(record, RowRecord):
+                    seen.append(record.source.seq)
+                elif isinstance(record, ResolvedRecord) and len(seen) == 3:
+                    publisher.publish(stream.next_batch(3))
+    assert seen == [1, 2, 3, 4, 5, 6]
+
+
+def test_subscriber_of_the_readme_runs(rig: Rig, tmp_path: Path) -> None:
+    """As printed, but for the address, and with an end."""
+    code = example(ROOT / "README.md", after="A subscriber reads it").replace(
+        '"127.0.0.1:9092", "shop"', "*sys.argv[1:]"
+    )
+    code = "import sys\n" + code.replace("follow()", "read_to_end()")
+    done = run_as_subscriber(code, rig.bootstrap, rig.topic, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 c orders {'id': ")
+    assert len(done.stdout.splitlines()) == 200
 
 
 def test_the_document_names_every_field() -> None:

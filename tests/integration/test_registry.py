@@ -16,11 +16,11 @@ from confluent_kafka.cimpl import NewTopic
 
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal, Fenced, Retryable
-from schemas.avro import Json
-from schemas.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
-from schemas.registry.catalog import Entry
-from schemas.registry.client import RegistryClient
-from schemas.registry.kafka import KafkaSchemaStore
+from registry.catalog import Entry
+from registry.client import RegistryClient
+from registry.kafka import KafkaSchemaStore
+from schemas.record.avro_schema import Json
+from schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
 
 Ask = Callable[[str, str, Json], tuple[int, Json]]
 Running = Callable[[str], AbstractContextManager[str]]
@@ -136,7 +136,8 @@ def test_a_registry_that_lost_its_store_ends_the_run_before_two_tables_share_an_
         client = RegistryClient(address)
         assert client.register("a", DDL_SCHEMA.text) == 1
     with running(kafka, f"{topic}-anew") as address:
-        monkeypatch.setattr(client, "_parts", RegistryClient(address)._parts)
+        for where in ("_parts", "_pool"):
+            monkeypatch.setattr(client, where, getattr(RegistryClient(address), where))
         assert client.register("a", DDL_SCHEMA.text) == 1
         with pytest.raises(Retryable, match="MR-6024"):
             client.register("b", FENCE_SCHEMA.text)

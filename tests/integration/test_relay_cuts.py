@@ -6,13 +6,20 @@ import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import Retryable
-from producer.receiver import RECONNECT_DELAYS_S
-from producer.relay.event_types import GTID, MARIADB_GTID
-from producer.relay.log import RelayLog
-from tests.binlog_session import session
-from tests.packet_proxy import HEAD_BYTES, Cut, PacketProxy
-from tests.relay import PLAIN, assert_identical, flush_and_wait, member_of, position_of, receiving
-from tests.waiting import eventually
+from producer.binlog.events import GTID, MARIADB_GTID
+from producer.relay.writer import RelayLog
+from producer.upstream.receiver import RECONNECT_DELAYS_S
+from tests.kit.binlog.packet_proxy import HEAD_BYTES, Cut, PacketProxy
+from tests.kit.binlog.session import session
+from tests.kit.relay.relay import (
+    PLAIN,
+    assert_identical,
+    flush_and_wait,
+    member_of,
+    position_of,
+    receiving,
+)
+from tests.kit.waiting import eventually
 
 PACKET_BYTES = 0xFFFFFF
 
@@ -51,7 +58,7 @@ def test_a_connection_cut_at_every_event_of_a_transaction_is_resumed(
             server, tmp_path / "relay", member=proxy.member, tls=PLAIN, wanted=before
         ) as reception,
     ):
-        eventually(lambda: not proxy.cuts or reception.error, timeout_s=300, what="every cut")
+        eventually(lambda: not proxy.cuts or reception.error, what="every cut")
         reception.wait_for(server)
         assert_identical(server, reception, flush_and_wait(server, reception))
         assert len({subdir for subdir, _ in reception.relay.list_files()}) == 1
@@ -81,7 +88,7 @@ def test_an_event_that_is_damaged_each_time_is_not_asked_for_for_ever(
             server, tmp_path / "relay", member=proxy.member, tls=PLAIN, wanted=before
         ) as reception,
     ):
-        eventually(lambda: reception.error is not None, timeout_s=180, what="an end")
+        eventually(lambda: reception.error is not None, what="an end")
         assert isinstance(reception.error, Retryable)
         assert reception.error.code == "MR-2006"
         assert reception.receiver.status().connects == len(RECONNECT_DELAYS_S) + 1

@@ -7,21 +7,26 @@ import sys
 
 import pytest
 
-from producer.packets import ARTIFICIAL
-from producer.relay import groups
+from producer.binlog import transactions
+from producer.binlog.packets import ARTIFICIAL
 
 EVERY_DAY = {"MILLRACE_KERNEL_CHECKED": ""}
 CHECKED = {"MILLRACE_KERNEL_CHECKED": "1"}
 UNCOMPILED = {"NUMBA_DISABLE_JIT": "1"}
 ROUNDS = 2_000
 ROUNDS_UNCOMPILED = 20  # as plain Python a round takes a hundred times as long
-FOUND_SOON = {groups.OK, groups.BAD_BODY, groups.BAD_LENGTH, groups.BAD_POSITION}
+FOUND_SOON = {
+    transactions.OK,
+    transactions.BAD_BODY,
+    transactions.BAD_LENGTH,
+    transactions.BAD_POSITION,
+}
 FOUND = FOUND_SOON | {
     ARTIFICIAL,
-    groups.GROUP_NOT_ENDED,
-    groups.ROWS_OUTSIDE,
-    groups.NO_CHECKSUM,
-    groups.BAD_CHECKSUM,
+    transactions.GROUP_NOT_ENDED,
+    transactions.ROWS_OUTSIDE,
+    transactions.NO_CHECKSUM,
+    transactions.BAD_CHECKSUM,
 }
 
 
@@ -41,7 +46,7 @@ def _run(*words: str, **mode: str) -> str:
 def _fuzzed(seed: int, rounds: int, **mode: str) -> dict[int, int]:
     """How often each status came."""
     counts: dict[int, int] = ast.literal_eval(
-        _run("tests.relay_fuzz", f"{seed}", f"{rounds}", **mode)
+        _run("tests.kit.fuzz.relay", f"{seed}", f"{rounds}", **mode)
     )
     assert sum(counts.values()) == 3 * rounds  # walked, scanned, stripped
     return counts

@@ -12,15 +12,15 @@ import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import Fenced, Retryable
+from producer.binlog.events import GTID, MARIADB_GTID
+from producer.binlog.gtid_runs import new_runs
 from producer.relay import layout
-from producer.relay.event_types import GTID, MARIADB_GTID
-from producer.relay.log import RelayLog
 from producer.relay.reader import RelayReader
-from producer.relay.runs import new_runs
+from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour, MariadbGtidSet, parse_gtid_set
-from tests.binlog_bytes import BinlogFile
-from tests.fix_servers import FLAVOURS, NewServer
-from tests.relay import (
+from tests.fixtures.servers import FLAVOURS, NewServer
+from tests.kit.binlog.plain_files import BinlogFile
+from tests.kit.relay.relay import (
     PLAIN,
     CuttingProxy,
     Reception,
@@ -35,7 +35,7 @@ from tests.relay import (
     relay_file,
     run_mixed_workload,
 )
-from tests.waiting import eventually
+from tests.kit.waiting import eventually
 
 NAME = "mysql-bin.000001"
 _NAMES = iter(f"relay_{number}" for number in range(1000))
@@ -50,6 +50,8 @@ def database(source_set: DatabaseSet) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("member", ["primary", "replica"])
+@pytest.mark.guarantee("relay log")
+@pytest.mark.both_flavours
 def test_relay_files_equal_the_closed_files_of_the_server(
     source_set: DatabaseSet, tmp_path: Path, database: str, member: str
 ) -> None:
@@ -209,6 +211,7 @@ class _Standing:
         return self._reception.receiver.status().figures.received_bytes - self._before
 
 
+@pytest.mark.both_flavours
 def test_events_larger_than_a_packet_arrive_whole(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
@@ -231,6 +234,7 @@ def test_events_larger_than_a_packet_arrive_whole(
         assert max(map(len, seen.values())) > 35_000_000
 
 
+@pytest.mark.both_flavours
 def test_a_restart_goes_on_where_the_relay_log_ends(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
@@ -316,6 +320,7 @@ def test_a_server_that_was_reset_gets_a_new_sub_directory(
         assert begin.subdir.endswith(".000002")
 
 
+@pytest.mark.both_flavours
 def test_a_tail_that_another_member_lost_is_neither_read_nor_refused(
     target_server: DatabaseServer, tmp_path: Path
 ) -> None:
@@ -431,6 +436,7 @@ def with_one_more_transaction(content: bytes, flavour: Flavour) -> bytes:
     return made
 
 
+@pytest.mark.both_flavours
 def test_the_newer_reader_with_our_id_evicts_the_older(
     source_set: DatabaseSet, tmp_path: Path
 ) -> None:

@@ -5,14 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from deploy.servers import DatabaseServer
-from schemas.charset import TABLE_CHARSETS, characters, decode_text
-from schemas.collation import CHARSET_BY_COLLATION_ID, character_bytes_max
+from schemas.binary_gtid import decode_previous
 from schemas.gtid import Flavour, Gtid, GtidSet
-from schemas.gtid_binary import decode_previous
-from schemas.table import TableSchema
-from schemas.table_map import parse_table_map
-from schemas.type_text import type_text
+from schemas.table.charset import TABLE_CHARSETS, characters, decode_text
+from schemas.table.collation import CHARSET_BY_COLLATION_ID, character_bytes_max
+from schemas.table.structure import TableSchema
+from schemas.table.table_map import parse_table_map
+from schemas.table.type_text import type_text
+
+pytestmark = pytest.mark.both_flavours
 
 _TABLE_MAP = 19
 _PREVIOUS = {Flavour.MYSQL: 35, Flavour.MARIADB: 163}

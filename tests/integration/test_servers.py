@@ -1,4 +1,4 @@
-"""The local servers themselves: each kind starts, serves, survives a kill, and leaves nothing behind."""
+"""The local servers: each kind starts, serves, survives a kill, and leaves nothing."""
 
 import socket
 from pathlib import Path
@@ -18,8 +18,10 @@ from deploy.servers import kafka as broker
 from deploy.servers.process import session_members
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
-from tests.fix_servers import NewServer
-from tests.waiting import eventually
+from tests.fixtures.servers import NewServer
+from tests.kit.waiting import eventually
+
+pytestmark = pytest.mark.both_flavours
 
 
 def test_a_set_replicates_what_its_primary_commits(source_set: DatabaseSet) -> None:
@@ -36,7 +38,7 @@ def test_a_set_replicates_what_its_primary_commits(source_set: DatabaseSet) -> N
 
 
 def test_every_member_logs_full_rows_of_what_it_replicates(source_set: DatabaseSet) -> None:
-    """What capture asks of a source holds on primary and replicas."""
+    """Primary and replicas meet capture's requirements."""
     wanted = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
     logs_changes = (
         "log_slave_updates" if source_set.flavour == Flavour.MARIADB else "log_replica_updates"
@@ -66,7 +68,7 @@ def test_the_service_account_reads_over_tcp_but_can_not_write(source_set: Databa
 def test_a_server_that_starts_leaves_the_temporary_tables_of_others(
     new_server: NewServer, source_set: DatabaseSet
 ) -> None:
-    """MariaDB removes at its start what it finds in its folder for them."""
+    """At its start MariaDB removes the files in its folder for temporary tables."""
     with (
         sql.root_connection(source_set.primary.socket) as connection,
         connection.cursor() as cursor,
@@ -104,7 +106,7 @@ def test_a_server_that_can_not_start_says_why(
 
 
 def test_nobody_is_root_over_tcp(target_server: DatabaseServer) -> None:
-    """Not without a password, from this machine: over the socket alone."""
+    """Root logs in only over the socket."""
     hosts = target_server.execute("SELECT DISTINCT host FROM mysql.user WHERE user IN ('root', '')")
     assert hosts == [("localhost",)]
     for host in ("127.0.0.1", "::1", "localhost"):
@@ -150,7 +152,7 @@ def test_a_stopped_server_leaves_no_process_of_its_session(new_zookeeper: ZooKee
 def test_what_runs_on_java_starts_in_a_folder_of_any_letters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A home may be named in any language; and nothing lies where Java would have read another name."""
+    """The home folder may have a name in any script. Nothing is written to a misread name."""
     monkeypatch.setenv("LC_ALL", "C.UTF-8")  # Java names files as the user's locale does
     folder = tmp_path / "zo\u00eb \u0159\\u0041"
     formatted = folder / "formatted"

@@ -11,20 +11,20 @@ import pytest
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
 from millrace import cli
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer import set_stream
 from producer.capture import first_coordinates
-from producer.converter.xa import XaGroups
-from producer.receiver import ReceiverSource
-from producer.set_stream import SetStream, SetStreams
-from schemas.coordinates import Coordinates
+from producer.convert.xa import XaGroups
+from producer.upstream import upstream
+from producer.upstream.receiver import ReceiverSource
+from producer.upstream.upstream import Upstream, Upstreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
+from schemas.place import Coordinates
 from schemas.progress import Progress
-from tests.binlog_session import session
-from tests.capture_rig import MemoryCapture
-from tests.fix_servers import FLAVOURS, NewServer
-from tests.relay import UNVERIFIED, kill_dumps, member_of, position_of, read_everything
-from tests.waiting import eventually
+from tests.fixtures.servers import FLAVOURS, NewServer
+from tests.kit.binlog.session import session
+from tests.kit.capture.rig import MemoryCapture
+from tests.kit.relay.relay import UNVERIFIED, kill_dumps, member_of, position_of, read_everything
+from tests.kit.waiting import eventually
 
 PATIENT_S = 10.0
 
@@ -42,7 +42,7 @@ def document(source_set: DatabaseSet, tmp_path: Path) -> SetDocument:
     )
 
 
-def _wait_for_source(stream: SetStream, source_set: DatabaseSet) -> None:
+def _wait_for_source(stream: Upstream, source_set: DatabaseSet) -> None:
     wanted = position_of(source_set.primary)
     eventually(lambda: stream.relay.position().includes(wanted), what=f"relay log at {wanted}")
 
@@ -55,8 +55,8 @@ def test_two_tasks_of_a_set_share_one_connection(
 ) -> None:
     """The second task gets the first one's stream; the last to go closes it."""
     patient = partial(ReceiverSource, heartbeat_s=PATIENT_S)  # a stall loses no connection
-    monkeypatch.setattr(set_stream, "ReceiverSource", patient)
-    streams = SetStreams(tmp_path / "relay")
+    monkeypatch.setattr(upstream, "ReceiverSource", patient)
+    streams = Upstreams(tmp_path / "relay")
     with streams.attach("a", document, wanted=None) as first:
         with streams.attach("b", document, wanted=None) as second:
             assert second is first
@@ -72,7 +72,7 @@ def test_an_upstream_that_failed_is_let_go_by_all_before_a_new_one_is_opened(
     document: SetDocument, tmp_path: Path
 ) -> None:
     """The relay directory has one writer: who comes while the failed stream is held is told its error."""
-    streams = SetStreams(tmp_path / "relay")
+    streams = Upstreams(tmp_path / "relay")
     error = Retryable("MR-1006", "the connection was lost")
     with streams.attach("a", document, wanted=None) as stream:
         stream.fail(error)
@@ -93,7 +93,7 @@ def test_a_task_that_needs_an_earlier_place_makes_all_begin_again_there(
     source_set.execute("DROP DATABASE earlier")
     late = position_of(source_set.primary)
     early = parse_gtid_set(late.flavour, "")
-    streams = SetStreams(tmp_path / "relay")
+    streams = Upstreams(tmp_path / "relay")
     with streams.attach("late", document, wanted=late) as stream:
         _wait_for_source(stream, source_set)
         with (
@@ -131,7 +131,7 @@ def test_a_prepared_transaction_in_front_of_the_relay_log_is_asked_of_the_source
             other.execute("FLUSH BINARY LOGS")
             other.execute(f"INSERT INTO prepared.t VALUES ({number})")
         progress = Progress(position_of(source_set.primary), None, 0)
-        streams = SetStreams(tmp_path / "relay")
+        streams = Upstreams(tmp_path / "relay")
         tables = TableFilter(include=("prepared.*",))
         with MemoryCapture(streams, document, tables, progress) as capture:
             eventually(lambda: len(capture.members) == 1, what="attached")
@@ -162,7 +162,7 @@ def test_a_statement_about_a_wanted_table_in_capitals_is_captured_where_the_sour
         name="folded", members=(member_of(server),), account=account, tls=UNVERIFIED
     )
     progress = Progress(position_of(server), None, 0)
-    streams, tables = SetStreams(tmp_path / "relay"), TableFilter(include=("shop.*",))
+    streams, tables = Upstreams(tmp_path / "relay"), TableFilter(include=("shop.*",))
     with MemoryCapture(streams, document, tables, progress) as capture:
         server.execute("CREATE DATABASE shop")
         server.execute("CREATE TABLE Shop.T (id INT PRIMARY KEY)")
@@ -183,8 +183,8 @@ def test_files_that_are_due_are_purged_while_a_task_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Old files that nobody holds go; the one being written stays."""
-    monkeypatch.setattr(set_stream, "PURGE_INTERVAL_S", 0.0)
-    streams = SetStreams(tmp_path / "relay")
+    monkeypatch.setattr(upstream, "PURGE_INTERVAL_S", 0.0)
+    streams = Upstreams(tmp_path / "relay")
     with streams.attach("a", document, wanted=None) as stream:
         source_set.execute("FLUSH BINARY LOGS")
         _wait_for_source(stream, source_set)
@@ -193,7 +193,7 @@ def test_files_that_are_due_are_purged_while_a_task_runs(
         os.utime(stream.relay.root / str(oldest[0]) / oldest[1], (0, 0))
 
         def is_purged() -> bool:
-            stream.purge_now_and_then()
+            stream.purge_if_due(tuple)
             return oldest not in stream.relay.list_files()
 
         eventually(is_purged, what=f"{oldest[1]} is purged")
@@ -201,14 +201,14 @@ def test_files_that_are_due_are_purged_while_a_task_runs(
 
 
 def _purging(
-    stream: SetStream, arguments: list[str], capsys: pytest.CaptureFixture[str]
+    stream: Upstream, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, str]:
     """The command, while a task's loop goes on; its exit code and what it says."""
     stop = threading.Event()
 
     def loop() -> None:
         while not stop.wait(0.01):
-            stream.purge_now_and_then()
+            stream.purge_if_due(tuple)
 
     worker = threading.Thread(target=loop)
     worker.start()
@@ -228,12 +228,12 @@ def test_relay_files_are_purged_by_hand_up_to_what_is_published(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The worker does it, and keeps what a task holds; a lost connection does not bring back what was purged."""
-    monkeypatch.setattr(set_stream, "REQUEST_INTERVAL_S", 0.0)
+    monkeypatch.setattr(upstream, "REQUEST_INTERVAL_S", 0.0)
     folder = ["--relay-dir", str(tmp_path / "relay")]
     assert cli.run(["relay", "purge", "shared", *folder]) == 1
     assert "MR-2012" in capsys.readouterr().err
     before = position_of(source_set.primary)
-    streams = SetStreams(tmp_path / "relay")
+    streams = Upstreams(tmp_path / "relay")
     with streams.attach("a", document, wanted=before) as stream, stream.reader() as reader:
         for _ in range(4):
             source_set.execute("CREATE DATABASE purged")
@@ -266,7 +266,7 @@ def test_relay_files_are_purged_by_hand_up_to_what_is_published(
         assert "MR-2013" in said
 
         (stream.relay.root / "purge.request").write_text("{garbage")
-        stream.purge_now_and_then()
+        stream.purge_if_due(tuple)
         before_it = stream.status().connects
         kill_dumps(source_set.primary)
         eventually(lambda: stream.status().connects > before_it, what="a second connection")
@@ -285,7 +285,7 @@ def test_a_relay_file_that_goes_away_makes_all_open_the_log_anew(
         source_set.execute("CREATE DATABASE IF NOT EXISTS hole")
         source_set.execute("DROP DATABASE hole")
         source_set.execute("FLUSH BINARY LOGS")
-    streams = SetStreams(tmp_path / "relay")
+    streams = Upstreams(tmp_path / "relay")
     with streams.attach("other", document, wanted=before) as stream:
         _wait_for_source(stream, source_set)
         eventually(lambda: len(stream.relay.list_files()) >= 4, what="four relay files")
@@ -317,7 +317,7 @@ def test_a_start_at_the_first_binlog_does_not_begin_where_an_old_relay_log_does(
     source_set.execute("DROP DATABASE late")
     source_set.execute("FLUSH BINARY LOGS")
     late = position_of(source_set.primary)
-    streams = SetStreams(tmp_path / "relay")
+    streams = Upstreams(tmp_path / "relay")
     with streams.attach("late", document, wanted=late) as stream:
         _wait_for_source(stream, source_set)
     with streams.attach("first", document, wanted=None) as stream, stream.reader() as reader:
@@ -351,7 +351,7 @@ def test_a_task_of_a_source_that_was_reset_begins_in_what_the_source_has_now(
         account=Account(server.user, SecretReference(SecretPlace.FILE, str(secret))),
         tls=UNVERIFIED,
     )
-    streams = SetStreams(tmp_path / "relay")
+    streams = Upstreams(tmp_path / "relay")
     server.execute("CREATE DATABASE gone")
     with streams.attach("a", document, wanted=None) as stream:
         eventually(lambda: stream.relay.position().includes(position_of(server)))
@@ -384,7 +384,7 @@ def _reset(server: DatabaseServer) -> None:
     server.execute("RESET MASTER" if is_mariadb else "RESET BINARY LOGS AND GTIDS")
 
 
-def _is_ended(stream: SetStream) -> bool:
+def _is_ended(stream: Upstream) -> bool:
     """Whether its tasks are told to let go."""
     try:
         stream.check()

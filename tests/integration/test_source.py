@@ -12,20 +12,22 @@ import pytest
 from consumer.target.connection import Endpoint, TlsChoice, connect
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions, sql
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.relay.log import RelayLog
+from producer.binlog.gtid_runs import new_runs
 from producer.relay.reader import RelayReader
-from producer.relay.runs import new_runs
-from producer.source.binlog_files import find_file, previous_gtids
-from producer.source.choice import choose
-from producer.source.connection import Login, SourceConnection
-from producer.source.identity import ask_identity
-from producer.source.inventory import Replication, ask_flavour, ask_members
-from producer.source.preflight import Finding, check_settings
+from producer.relay.writer import RelayLog
+from producer.upstream.choice import choose
+from producer.upstream.connection import Login, SourceConnection
+from producer.upstream.files import find_file, previous_gtids
+from producer.upstream.identity import ask_identity
+from producer.upstream.members import Replication, ask_flavour, ask_members
+from producer.upstream.preflight import Finding, check_settings
 from schemas.documents.model import Member, Tls, TlsMode
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set, unite
-from tests.fix_servers import FLAVOURS, NewServer, NewSet
-from tests.relay import PLAIN, login_of, member_of, position_of, receiving
-from tests.waiting import eventually
+from tests.fixtures.servers import FLAVOURS, NewServer, NewSet
+from tests.kit.relay.relay import PLAIN, login_of, member_of, position_of, receiving
+from tests.kit.waiting import eventually
+
+pytestmark = pytest.mark.both_flavours
 
 FOREIGN = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -117,6 +119,7 @@ def test_a_lagging_replica_yields_to_a_caught_up_one(source_set: DatabaseSet) ->
         lagging.execute(start)
 
 
+@pytest.mark.guarantee("secret")
 def test_a_wrong_password_is_fatal_and_nowhere_in_the_text(source_set: DatabaseSet) -> None:
     """MR-1002; the account is named, the password never."""
     login = Login(
@@ -549,6 +552,7 @@ def test_statements_in_any_bytes_do_not_hide_where_to_begin(target_server: Datab
         assert fact.holdings.wanted_error is None
 
 
+@pytest.mark.guarantee("failover")
 def test_a_member_that_logged_another_in_the_place_of_what_is_done_is_refused(
     mariadb_server: DatabaseServer,
 ) -> None:

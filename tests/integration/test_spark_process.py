@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-_ROOT = Path(__file__).parents[2]
+from tests.kit.paths import ROOT
+
 _DRIVER = """
 import os
 from consumer.spark import SparkDriver
@@ -30,7 +31,7 @@ def test_a_driver_imports_nothing_of_where_it_stands_and_leaves_nothing_behind(
     temporary.mkdir()
     for name in ("random", "socket", "kazoo", "pyspark", "consumer"):
         (place / f"{name}.py").write_text("raise SystemExit(f'{__name__} of the user')\n")
-    environment = os.environ | {"PYTHONPATH": str(_ROOT), "TMPDIR": str(temporary)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
     done = subprocess.run(
         (sys.executable, "-P", "-c", _DRIVER),
         check=False,

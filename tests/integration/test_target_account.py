@@ -3,23 +3,25 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from consumer.sessions import session_for
 from consumer.target import fence
 from consumer.target.connection import connect
-from consumer.target.members import _replicates
+from consumer.target.members import sources_of
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
-from tests.apply_faults import Supervised
-from tests.apply_local import apply_task, endpoint_of
-from tests.apply_tables import integer, table, text
-from tests.apply_topic import RecordStream
+from tests.kit.apply.faults import Supervised
+from tests.kit.apply.local import apply_task, endpoint_of
+from tests.kit.apply.tables import integer, table, text
+from tests.kit.apply.topic import RecordStream
+from tests.kit.paths import ROOT
 
-README = Path(__file__).parents[2] / "README.md"
+pytestmark = pytest.mark.both_flavours
+
+README = ROOT / "README.md"
 DATABASE = "granted"
 USER, PASSWORD = "granted", "granted-secret"
 TASK = "granted-task"
@@ -27,7 +29,7 @@ TASK = "granted-task"
 
 def _statements(flavour: Flavour) -> list[str]:
     """What README.md says behind "An apply task names": CREATE USER, then each GRANT, for an account of our own."""
-    part = README.read_text().partition("An apply task names")[2].partition("\n\nTables are")[0]
+    part = README.read_text().partition("An apply task names")[2].partition("\n\nFour documents")[0]
     found = re.findall(r"^    (CREATE USER|GRANT)( .*?);(?: +-- (.*))?$", part, re.MULTILINE)
     assert len(found) == 4
     statements = []
@@ -104,7 +106,7 @@ def test_the_grants_of_the_readme_are_what_apply_needs(
     assert task.run_once().assignment.owner.run == applier.assignment.owner.run + 1
     session = connect(endpoint)
     try:
-        assert not _replicates(session)
+        assert not sources_of(session)
         session.query("SHOW REPLICA STATUS")  # it was no refusal that said so
     finally:
         session.close()

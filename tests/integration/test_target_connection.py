@@ -11,7 +11,7 @@ from consumer.target import connection as connections
 from consumer.target.connection import Endpoint, connect
 from deploy.servers import DatabaseServer
 from millrace.errors import Retryable
-from tests.apply_local import endpoint_of
+from tests.kit.apply.local import endpoint_of
 
 
 def test_a_vanished_target_is_noticed_after_a_minute(target_server: DatabaseServer) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from deploy.servers import KafkaServer
 from millrace.cli import run
-from schemas.control import CONTROL_SCHEMAS, RecordKind
-from schemas.registry.client import RegistryClient
-from tests.publisher_rig import Rig
-from tests.topic_rows import Ids
+from registry.client import RegistryClient
+from schemas.record.control import CONTROL_SCHEMAS, RecordKind
+from tests.kit.capture.topic_rows import Ids
+from tests.kit.publisher.rig import Rig
 
 ROWS = 25
 

@@ -14,11 +14,13 @@ import pytest
 from consumer.compare import compare_sets
 from deploy.servers import DatabaseServer
 from schemas.gtid import Flavour
-from tests.apply_local import apply_task, endpoint_of, run_once
-from tests.apply_topic import RecordStream
-from tests.binlog_session import Cursor, LoggedSession, logged, session
-from tests.converter_rig import raw_records
-from tests.type_values import CASES, CHARSETS, TypeCase
+from tests.kit.apply.local import apply_task, endpoint_of, run_once
+from tests.kit.apply.topic import RecordStream
+from tests.kit.binlog.session import Cursor, LoggedSession, logged, session
+from tests.kit.capture.converter import raw_records
+from tests.kit.type_values import CASES, CHARSETS, TypeCase
+
+pytestmark = pytest.mark.both_flavours
 
 DATABASE = "whole_way"
 # a server does not take these as a key: BLOB and TEXT without a length, what has no order, what is compressed
@@ -161,6 +163,7 @@ def _questions(table: Table, flavour: Flavour) -> Iterator[str]:
         yield f"SELECT id, JSON_STORAGE_SIZE(v) FROM {table.name} WHERE id IN {tuple(told)} {order}"
 
 
+@pytest.mark.guarantee("exact")
 def test_every_type_arrives_the_whole_way(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:

@@ -11,15 +11,13 @@ from millrace.cli.status import as_plain, as_table
 from millrace.errors import Retryable
 from schemas.documents import CaptureTask, TaskDocument
 from schemas.status import TaskState
-from tests.control import ScriptedRunner, a_capture, a_set
-from tests.integration.test_zk_supervisor import Stage, stage
-from tests.waiting import eventually
-from zk.lease import acquire
-from zk.runner import HeldLease
-from zk.tree import FOLDERS
+from tests.kit.control.control import ScriptedRunner, a_capture, a_set
+from tests.kit.control.stage import Stage
+from tests.kit.waiting import eventually
+from zk.lease.lease import acquire
+from zk.run.runner import HeldLease
+from zk.tree.paths import FOLDERS
 from zk.view import read_cluster, views
-
-__all__ = ["stage"]  # a fixture
 
 CONTENTS = {
     "empty": b"",
@@ -51,6 +49,7 @@ def _garbage(stage: Stage) -> Iterator[str]:
         stage.session.create(f"{path}/child", b"")
 
 
+@pytest.mark.guarantee("robust")
 def test_garbage_in_every_folder_disturbs_nobody(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:

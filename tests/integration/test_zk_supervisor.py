@@ -1,85 +1,34 @@
 """Scheduler and workers together on a real ZooKeeper, with runners that move no rows."""
 
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import pytest
 
-import zk.lease
-import zk.slot
-from deploy.servers import ZooKeeperServer
+import zk.lease.lease
+import zk.run.slot
 from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import TaskDocument, TaskKind, address_of
-from schemas.status import TaskReport, TaskState
-from tests.control import (
+from schemas.status import TaskState
+from tests.kit.control.control import (
     QUICK,
     ScriptedRunner,
     a_capture,
     a_set,
     an_apply,
-    ensemble_of,
     is_in_state,
-    scheduled,
     supervised,
 )
-from tests.starved import no_thread_left
-from tests.waiting import eventually
-from zk.ensemble import Ensemble
-from zk.lease import Lease
-from zk.runner import HeldLease, Report
-from zk.session import Session
-from zk.slot import Slot
-from zk.status import read_status
-from zk.store import Store
-from zk.view import read_cluster, views
-
-
-class Stage:
-    """One cluster with a set, and what happens in it."""
-
-    def __init__(self, ensemble: Ensemble, stack: ExitStack) -> None:
-        self.ensemble, self.tree, self._stack = ensemble, ensemble.tree, stack
-        self.session = self.new_session()
-        self.store = Store(self.session, self.tree)
-        self.store.create_set(a_set())
-
-    def new_session(self) -> Session:
-        return self._stack.enter_context(self.ensemble.session())
-
-    def worker(
-        self, runner: ScriptedRunner, name: str = "w1", kind: TaskKind = TaskKind.CAPTURE
-    ) -> None:
-        self._stack.enter_context(
-            supervised(self.new_session(), self.tree, runner, name=name, kind=kind)
-        )
-
-    def scheduler(self) -> None:
-        self._stack.enter_context(scheduled(self.new_session(), self.tree))
-
-    def report(self, task: str) -> TaskReport:
-        found = {view.name: view.report for view in views(read_cluster(self.session, self.tree))}
-        return found[task]
-
-    def reaches(self, task: str, state: TaskState, why: str = "") -> TaskReport:
-        """The report that says so: asked again, a task that is tried may stand elsewhere."""
-        seen: list[TaskReport] = []
-
-        def claim() -> bool:
-            seen[:] = [self.report(task)]
-            return seen[0].state is state and why in seen[0].why
-
-        eventually(claim, what=f"{task} {state.value} {why}")
-        return seen[0]
-
-
-@pytest.fixture
-def stage(zookeeper: ZooKeeperServer) -> Iterator[Stage]:
-    """A scheduler is not running yet, nor is a worker."""
-    with ExitStack() as stack:
-        yield Stage(ensemble_of(zookeeper.hosts), stack)
+from tests.kit.control.stage import Stage
+from tests.kit.faults.starved import no_thread_left
+from tests.kit.waiting import eventually
+from zk.lease.lease import Lease
+from zk.run.runner import HeldLease, Report
+from zk.run.slot import Slot
+from zk.tree.reports import read_status
+from zk.view import read_cluster
 
 
 def test_a_task_waits_with_a_reason_until_it_runs(stage: Stage) -> None:
@@ -216,11 +165,11 @@ def test_what_nobody_foresaw_where_a_lease_is_taken_has_a_next_step(
     def fail(*_: object, **__: object) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(zk.slot, "acquire", fail)
+    monkeypatch.setattr(zk.run.slot, "acquire", fail)
     stage.scheduler()
     with supervised(stage.new_session(), stage.tree, ScriptedRunner()) as supervisor:
         stage.store.create_task(a_capture())
-        eventually(lambda: is_in_state(supervisor, state), timeout_s=20)
+        eventually(lambda: is_in_state(supervisor, state))
         assert supervisor.reports()["shop-capture"].code == code
 
 
@@ -232,7 +181,7 @@ def test_a_task_for_which_there_is_no_thread_is_started_when_there_is_one(
 
     def start_starved(slot: Slot) -> None:
         with ExitStack() as starved:
-            if slot.wanted.entry.document.name == "shop-capture" and not refused.is_set():
+            if slot.task.entry.document.name == "shop-capture" and not refused.is_set():
                 refused.set()
                 starved.enter_context(no_thread_left())
             start(slot)
@@ -353,7 +302,7 @@ def test_an_unreadable_document_leaves_the_running_task_alone(stage: Stage) -> N
     stage.store.create_task(a_capture())
     stage.reaches("shop-capture", TaskState.RUNNING)
     stage.session.put(stage.tree.task("shop-capture"), b'{"format":1,"document":{}}', version=0)
-    stage.reaches("shop-capture", TaskState.DEGRADED, "goes on with its last good document")
+    stage.reaches("shop-capture", TaskState.DEGRADED, "still runs its last good document")
     assert stage.report("shop-capture").code == "MR-4101"
     assert runner.alive == {"shop-capture"}
     stage.store.create_task(a_capture(), replace=True)
@@ -429,6 +378,7 @@ def test_the_progress_of_other_work_is_no_tasks_own(stage: Stage, how: str) -> N
     remembered = stage.store.last_report(before)
     assert remembered is not None
     assert (remembered.gtid_set, stage.report(before.name).gtid_set) == ("0-1-7", "0-1-7")
+    assert stage.store.positions_of(before.set_name) == ["0-1-7"]
     if how == "created again":
         stage.store.delete(before.name)
     stage.store.create_task(task, replace=True)
@@ -529,7 +479,7 @@ def test_a_lease_whose_release_met_a_blip_is_given_up_later(
         stage.reaches("shop-capture", TaskState.RUNNING)
         monkeypatch.setattr(Lease, "release", away)
     else:
-        monkeypatch.setattr(zk.lease, "generation_of", away)
+        monkeypatch.setattr(zk.lease.lease, "generation_of", away)
         stage.store.create_task(a_capture())
         eventually(lambda: stage.session.get(owner) is not None)
     stage.store.pause("shop-capture", by="ann")

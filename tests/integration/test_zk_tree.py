@@ -3,27 +3,28 @@
 import errno
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
-from schemas.documents import ApplyRules, CaptureTask, Consistency, TaskKind
+from schemas.documents import CaptureTask, TaskDocument, TaskKind
 from schemas.status import TaskReport, TaskState
-from tests.control import a_capture, a_set, an_apply
-from tests.line import Line
-from tests.waiting import eventually
-from zk.election import leader_of, stand
+from tests.kit.control.control import a_capture, a_set, an_apply
+from tests.kit.control.line import Line
+from tests.kit.waiting import eventually
+from zk.client.mirror import Mirror
+from zk.client.session import Check, Create, Delete, Put, Session, SessionState
 from zk.ensemble import Ensemble
-from zk.entries import Refused, TaskEntry
-from zk.epoch import generation_of, raise_generation
-from zk.lease import acquire
-from zk.membership import Membership
-from zk.mirror import Mirror
-from zk.session import Check, Create, Delete, Put, Session, SessionState
-from zk.status import StatusWriter, read_status
-from zk.store import Outcome, Store
+from zk.lease.election import leader_of, try_to_lead
+from zk.lease.epoch import generation_of, raise_generation
+from zk.lease.lease import acquire
+from zk.lease.membership import Membership, WorkerIdentity
+from zk.tree.entries import TaskEntry, UnreadableEntry
+from zk.tree.paths import Tree, create_tree
+from zk.tree.reports import StatusWriter, read_status
+from zk.tree.store import Outcome, Store
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_a_session_is_made_anew_also_where_the_drivers_thread_has_died(
         except Retryable:
             return False
 
-    eventually(is_back, timeout_s=30)
+    eventually(is_back)
     assert session.incarnation > incarnation
 
 
@@ -227,9 +228,9 @@ def test_one_scheduler_leads_and_an_older_one_cannot_write(
 ) -> None:
     """Every commit checks the reign: what an overtaken leader sends is refused as a whole."""
     tree, woken = ensemble.tree, threading.Event()
-    first = stand(session, tree, name="s1", watch=woken.set)
+    first = try_to_lead(session, tree, name="s1", watch=woken.set)
     assert first is not None
-    assert stand(other, tree, name="s2", watch=woken.set) is None
+    assert try_to_lead(other, tree, name="s2", watch=woken.set) is None
     first.commit([Create(tree.assignment("a"), b"")])
     with pytest.raises(Retryable):
         first.commit([Create(tree.assignment("a"), b"")])
@@ -237,7 +238,7 @@ def test_one_scheduler_leads_and_an_older_one_cannot_write(
     assert leader is not None
     session.delete(tree.leader, version=leader.version)
     assert woken.wait(60)
-    second = stand(other, tree, name="s2", watch=woken.set)
+    second = try_to_lead(other, tree, name="s2", watch=woken.set)
     assert second is not None
     assert leader_of(session, tree) == "s2"
     with pytest.raises(Fenced) as caught:
@@ -254,11 +255,11 @@ def test_a_worker_name_belongs_to_one_session(
     session: Session, other: Session, ensemble: Ensemble
 ) -> None:
     """The second is told; registering again in the same session is nothing."""
-    kind = TaskKind.CAPTURE
-    Membership(session, ensemble.tree, name="w1", kind=kind).ensure()
-    Membership(session, ensemble.tree, name="w1", kind=kind).ensure()
+    worker = WorkerIdentity(name="w1", kind=TaskKind.CAPTURE)
+    Membership(session, ensemble.tree, worker).ensure()
+    Membership(session, ensemble.tree, worker).ensure()
     with pytest.raises(Retryable) as caught:
-        Membership(other, ensemble.tree, name="w1", kind=kind).ensure()
+        Membership(other, ensemble.tree, worker).ensure()
     assert caught.value.code == "MR-4009"
 
 
@@ -310,7 +311,7 @@ def test_a_second_capture_task_for_a_topic_is_refused(session: Session, ensemble
 def test_an_apply_task_that_would_harm_its_target_is_refused(
     session: Session, ensemble: Ensemble
 ) -> None:
-    """The same topic twice to one set, a loop from either side, and a rule that is not built yet."""
+    """The same topic twice to one set, and a loop from either side."""
     store = Store(session, ensemble.tree)
     for name in ("shop", "warehouse"):
         store.create_set(a_set(name))
@@ -327,10 +328,63 @@ def test_an_apply_task_that_would_harm_its_target_is_refused(
     with pytest.raises(Fatal, match="task other applies to it the topic another") as caught:
         store.create_task(a_capture("late", of="warehouse", topic="another"))
     assert caught.value.code == "MR-4109"
-    rules = ApplyRules(consistency=Consistency.TRANSACTIONAL)
-    with pytest.raises(Fatal, match="consistency: found 'transactional', wanted causal") as caught:
-        store.create_task(replace(an_apply("strict", to="warehouse", topic="x"), rules=rules))
-    assert caught.value.code == "MR-4101"
+
+
+@pytest.mark.parametrize(
+    ("mine", "rivals", "code"),
+    [
+        (
+            an_apply("two", to="warehouse", topic="t"),
+            an_apply("one", to="warehouse", topic="t"),
+            "MR-4108",
+        ),
+        (a_capture("two", topic="t"), a_capture("one", topic="t"), "MR-4105"),
+        (
+            an_apply("loop", to="warehouse", topic="t"),
+            a_capture("one", of="warehouse", topic="t"),
+            "MR-4109",
+        ),
+        (
+            an_apply("two", to="warehouse", topic="t"),
+            an_apply("one", to="warehouse", topic="u"),
+            "",
+        ),
+    ],
+    ids=["applied twice", "captured twice", "a loop", "no quarrel"],
+)
+def test_of_two_tasks_created_at_one_time_that_refuse_each_other_one_is_created(
+    session: Session,
+    other: Session,
+    ensemble: Ensemble,
+    monkeypatch: pytest.MonkeyPatch,
+    mine: TaskDocument,
+    rivals: TaskDocument,
+    code: str,
+) -> None:
+    """The other one is written after the check and before the write."""
+    for name in ("shop", "warehouse"):
+        Store(other, ensemble.tree).create_set(a_set(name))
+    is_first = True
+
+    def after_the_rival(write: Callable[..., object]) -> Callable[..., object]:
+        def written(*arguments: object, **named: object) -> object:
+            nonlocal is_first
+            if is_first:
+                is_first = False
+                Store(other, ensemble.tree).create_task(rivals)
+            return write(*arguments, **named)
+
+        return written
+
+    for name in ("create", "commit"):
+        monkeypatch.setattr(session, name, after_the_rival(getattr(session, name)))
+    store, found = Store(session, ensemble.tree), ""
+    try:
+        assert store.create_task(mine) is Outcome.CREATED
+    except Fatal as error:
+        found = error.code
+    assert found == code
+    assert set(store.tasks()) == {rivals.name} | ({mine.name} if not code else set())
 
 
 def test_a_hostile_node_is_refused_alone(session: Session, ensemble: Ensemble) -> None:
@@ -355,7 +409,7 @@ def test_a_hostile_node_is_refused_alone(session: Session, ensemble: Ensemble) -
     assert isinstance(tasks.pop("good"), TaskEntry)  # type: ignore[attr-defined]
     assert len(tasks) == 8
     for entry in tasks.values():
-        assert isinstance(entry, Refused)
+        assert isinstance(entry, UnreadableEntry)
         assert entry.error.code in ("MR-4011", "MR-4101", "MR-4107")
 
 
@@ -385,3 +439,14 @@ def test_a_closed_session_is_away(ensemble: Ensemble) -> None:
     with pytest.raises(Retryable) as caught:
         session.get(ensemble.tree.root)
     assert caught.value.code == "MR-4001"
+
+
+def test_an_installation_has_one_id_that_no_other_has(
+    session: Session, other: Session, ensemble: Ensemble
+) -> None:
+    """Every worker reads the same; a cluster of another name has another."""
+    mine = Store(session, ensemble.tree).installation()
+    assert Store(other, ensemble.tree).installation() == mine
+    elsewhere = Tree("elsewhere")
+    create_tree(session, elsewhere)
+    assert Store(session, elsewhere).installation() != mine

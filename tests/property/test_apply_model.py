@@ -1,6 +1,6 @@
 """Apply on a model target: any cuts, lanes, orders, lost answers, dead drivers and late lanes give the same rows.
 
-The real planner, executor functions and progress statements work against ``tests.apply_model``. Then each guard is
+The real planner, executor functions and progress statements work against ``tests.kit.apply.model``. Then each guard is
 taken away, and some history must show the harm.
 """
 
@@ -17,11 +17,11 @@ from consumer import batch, causality, executor, stretch
 from consumer.book import Ints
 from consumer.kernel import keys
 from consumer.target.connection import TargetConnection
-from consumer.target.progress import forget_applied
+from consumer.target.progress import delete_applied
 from millrace.errors import MillraceError
 from schemas.gtid import Flavour
-from tests.apply_history import Tables, make_history
-from tests.apply_model import ModelTarget, model_patched, run_anyhow
+from tests.kit.apply.history import Tables, make_history
+from tests.kit.apply.model import ModelTarget, model_patched, run_anyhow
 
 SEEDS_MAX = 150  # each guard's absence shows within fewer
 OTHER_ROWS = "other rows"
@@ -101,9 +101,9 @@ def _bitmaps(patch: pytest.MonkeyPatch) -> None:
 
 def _bitmaps_above_the_mark(patch: pytest.MonkeyPatch) -> None:
     def forget(session: TargetConnection, task: str, *, run: int | None) -> None:
-        forget_applied(session, task, run=run and None)
+        delete_applied(session, task, run=run and None)
 
-    patch.setattr(batch, "forget_applied", forget)
+    patch.setattr(batch, "delete_applied", forget)
 
 
 def _place_of_a_part(patch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.control import RecordKind
 from schemas.documents import TableFilter
-from schemas.framing import peek_kind
-from tests.binlog_builder import BinlogBuilder
-from tests.converter_rig import Conversion, FileReader, MemoryRegistry, raw_records
+from schemas.record.control import RecordKind
+from schemas.record.framing import peek_kind
+from tests.kit.binlog.builder import BinlogBuilder
+from tests.kit.capture.converter import Conversion, FileReader, MemoryRegistry, raw_records
 
 _ROWS = st.lists(
     st.tuples(st.integers(-5, 5), st.text(max_size=20) | st.none()), min_size=1, max_size=60

@@ -5,6 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.binary_gtid import decode_previous_gtids, encode_gtid_set
 from schemas.gtid import (
     Flavour,
     Gtid,
@@ -14,7 +15,6 @@ from schemas.gtid import (
     parse_gtid,
     parse_gtid_set,
 )
-from schemas.gtid_binary import decode_previous_gtids, encode_gtid_set
 
 gtids = st.builds(
     Gtid,

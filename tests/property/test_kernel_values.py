@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer.converter.charset_tables import CharsetTables
-from producer.kernel import charsets, temporal
-from producer.kernel.avro import long_size, write_long
-from producer.kernel.decimals import LIMBS, packed_size, write_decimal, write_unsigned_bytes
-from producer.kernel.doubles import write_json_double
-from producer.kernel.inflate import inflate
-from producer.kernel.json_binary import BROKEN, STACK, write_json
-from producer.kernel.memory import Bytes
-from schemas.charset import TABLE_CHARSETS, decode_text
+from producer.convert.charset_tables import CharsetTables
+from producer.convert.kernel import charsets, temporal
+from producer.convert.kernel.avro import long_size, write_long
+from producer.convert.kernel.decimals import LIMBS, packed_size, write_decimal, write_unsigned_bytes
+from producer.convert.kernel.doubles import write_json_double
+from producer.convert.kernel.inflate import inflate
+from producer.convert.kernel.json_binary import BROKEN, STACK, write_json
+from producer.convert.kernel.memory import Bytes
+from schemas.table.charset import TABLE_CHARSETS, decode_text
 
 OUT = np.zeros(1 << 16, np.uint8)
 NUMBERS = np.zeros(max(STACK, LIMBS), np.int64)
@@ -355,7 +355,7 @@ def test_binary_json_is_the_same_document_as_text(value: object, large: bool) ->
 def test_damaged_json_is_refused_or_some_document(
     value: object, large: bool, data: st.DataObject
 ) -> None:
-    """Never beyond the limit, never without end; what servers log is damaged in ``tests.json_fuzz``."""
+    """Never beyond the limit, never without end; what servers log is damaged in ``tests.kit.fuzz.json``."""
     kind, content = _binary(value, large)
     document = bytearray(bytes([kind]) + content)
     for _ in range(data.draw(st.integers(1, 4))):

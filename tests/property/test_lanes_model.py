@@ -19,9 +19,9 @@ from consumer.kernel.walk import OP, SEQ, SLOT
 from consumer.rows import KeyEntries, Rows, find_keys, walk_values
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from consumer.workshop import Catalogue, Workshop, slots_of
-from schemas.avro import envelope_schema
-from tests.apply_tables import accounts
-from tests.apply_topic import SET, RecordStream
+from schemas.record.avro_schema import envelope_schema
+from tests.kit.apply.tables import accounts
+from tests.kit.apply.topic import SET, RecordStream
 
 TABLE = accounts("bank")
 Row = tuple[int, int | None, str | None, int]

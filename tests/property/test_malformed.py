@@ -15,18 +15,19 @@ from hypothesis import strategies as st
 from consumer.book import Book, make_programs
 from millrace.errors import Fatal, MillraceError
 from producer.relay import layout
-from schemas.avro import AvroSchema, envelope_schema
-from schemas.avro_codec import check_schema, decode
-from schemas.coordinates import Coordinates
+from schemas.binary_gtid import decode_gtid_list, decode_previous_gtids
 from schemas.documents import plain_from_yaml
 from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
-from schemas.gtid_binary import decode_gtid_list, decode_previous_gtids
-from schemas.row_layout import parse_row_layout
-from schemas.statement import classify
+from schemas.place import Coordinates
+from schemas.record.avro_codec import check_schema, decode
+from schemas.record.avro_schema import AvroSchema, envelope_schema
+from schemas.record.row_layout import parse_row_layout
+from schemas.sql.statement import classify
 from schemas.status import TaskReport, TaskState, report_from_json, report_to_plain
-from tests.control import a_capture, a_set
-from tests.record_fuzz import EVERYTHING
-from zk.entries import (
+from tests.kit.control.control import a_capture, a_set
+from tests.kit.fuzz.record import EVERYTHING
+from zk.client.session import Node
+from zk.tree.entries import (
     Desired,
     SetEntry,
     TaskEntry,
@@ -35,9 +36,8 @@ from zk.entries import (
     task_content,
     task_entry,
 )
-from zk.session import Node
-from zk.status import standing_of
-from zk.tree import decode as decode_node
+from zk.tree.paths import decode as decode_node
+from zk.tree.reports import saved_report_of
 
 ODD = st.one_of(
     st.none(),
@@ -153,7 +153,7 @@ def _read_nodes(content: bytes) -> Mapping[str, object]:
     refused(lambda: report_from_json(content, origin="status/x"), "MR-4011")
     refused(lambda: decode_node(content, "workers/x"), "MR-4011")
     return {
-        "standing": standing_of(node(content), "x"),
+        "standing": saved_report_of(node(content), "x"),
         "task": task_entry(node(content), name="shop-capture"),
         "set": set_entry(node(content), name="shop"),
     }
@@ -226,6 +226,7 @@ LOOKS = 5  # a machine that halts in one of them halts in no other
 
 
 @pytest.mark.parametrize(("text", "why"), HOSTILE_YAML, ids=[why for _, why in HOSTILE_YAML])
+@pytest.mark.guarantee("robust")
 def test_hostile_yaml_is_refused_in_bounded_time(text: str, why: str) -> None:
     """Aliases, tags, repeated keys, several documents, depth, size."""
     begin = time.process_time()

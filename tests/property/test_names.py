@@ -5,7 +5,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from schemas.names import escape_name, unescape_name
+from schemas.record.names import escape_name, unescape_name
 
 names = st.one_of(
     st.text(min_size=1),

@@ -1,6 +1,6 @@
 """T14: any interleaving of publishing, lost answers, late requests, crashes and take-overs leaves a whole topic.
 
-The topic is the model of ``tests.unit.publisher_model``; owners come and go, each opens with a greater epoch or, as a
+The topic is the model of ``tests.kit.publisher.model``; owners come and go, each opens with a greater epoch or, as a
 stale one that believes it still has its lease, with an old epoch.
 """
 
@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from millrace.errors import Fenced, Retryable
-from producer.publisher.marks import Mark
-from producer.publisher.publisher import Publisher
-from tests.unit.publisher_model import (
+from producer.publish.positions import Mark
+from producer.publish.publisher import Publisher
+from tests.kit.publisher.model import (
     START,
     ModelDriver,
     ModelMarks,
@@ -74,7 +74,7 @@ class Owners(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         """The newest owner's process ends; the next has a new epoch."""
-        self.owners.pop()[1]._let_go()
+        self.owners.pop()[1]._release()
         self.take_over()
 
     def _open(self, epoch: int) -> None:
@@ -108,7 +108,7 @@ class Owners(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Threads end."""
         for _, publisher in getattr(self, "owners", ()):
-            publisher._let_go()
+            publisher._release()
 
 
 TestOwners = Owners.TestCase

@@ -12,12 +12,12 @@ from consumer.executor import arrow_values
 from consumer.kernel import walk
 from consumer.rows import walk_values
 from millrace.errors import Fatal
-from schemas.avro import envelope_schema
-from schemas.avro_codec import decode, encode
-from schemas.framing import frame
-from tests.apply_topic import SET, RecordStream
-from tests.arrow import batch_of
-from tests.record_fuzz import EVERYTHING, SIMPLE, read, row
+from schemas.record.avro_codec import decode, encode
+from schemas.record.avro_schema import envelope_schema
+from schemas.record.framing import frame
+from tests.kit.apply.arrow import batch_of
+from tests.kit.apply.topic import SET, RecordStream
+from tests.kit.fuzz.record import EVERYTHING, SIMPLE, read, row
 
 CHECKED = {"MILLRACE_KERNEL_CHECKED": "1"}
 UNCOMPILED = {"NUMBA_DISABLE_JIT": "1"}
@@ -25,7 +25,7 @@ UNCOMPILED = {"NUMBA_DISABLE_JIT": "1"}
 
 def _fuzzed(seed: int, rounds: int, environment: dict[str, str]) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.record_fuzz", str(seed), str(rounds)],
+        [sys.executable, "-W", "ignore", "-m", "tests.kit.fuzz.record", str(seed), str(rounds)],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -37,6 +37,7 @@ def _fuzzed(seed: int, rounds: int, environment: dict[str, str]) -> str:
     return done.stdout
 
 
+@pytest.mark.guarantee("robust")
 def test_damaged_records_end_in_rows_or_a_code_with_an_offset() -> None:
     """Cut, flipped, lengthened, wrong magic, unknown ids, lengths of 2**63; by apply and by the reference decoder.
 
@@ -122,7 +123,7 @@ def long_decimal_is_read() -> None:
     """As an executor reads it, behind the schema."""
     stream = RecordStream()
     stream.introduce(EVERYTHING, schema_id=100)
-    with pytest.raises(Fatal, match="it is cut, or not of its schema"):
+    with pytest.raises(Fatal, match="it is truncated, or does not match its schema"):
         read([*stream.values, _with_a_decimal_of(400)])
 
 

@@ -10,27 +10,16 @@ import random
 import time
 from collections.abc import Iterator
 from itertools import product
-from typing import ClassVar
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from schemas.gtid import Flavour
-from tests.simulation.guards import GUARDS, Guard
-from tests.simulation.judges import ViolationError
 from tests.simulation.machine import (
-    AnswersMachine,
     ApplyMachine,
     CaptureMachine,
-    DriversMachine,
-    FilesMachine,
-    LanesMachine,
-    OwnersMachine,
-    PartsMachine,
-    RelayMachine,
-    StatementsMachine,
     WholeMachine,
 )
 
@@ -43,31 +32,12 @@ MACHINES: dict[str, Machine] = {
     "apply": ApplyMachine,
     "whole": WholeMachine,
 }
-FEW_RULES: dict[str, Machine] = {
-    "answers": AnswersMachine,
-    "owners": OwnersMachine,
-    "relay": RelayMachine,
-    "files": FilesMachine,
-    "parts": PartsMachine,
-    "lanes": LanesMachine,
-    "drivers": DriversMachine,
-    "statements": StatementsMachine,
-}
-BY_HAND = {"I2", "I7", "I9"}  # the row itself (I1), or the commit (I8), is wrong before
 USUAL = settings(
     max_examples=30,
     stateful_step_count=25,
     deadline=None,
     print_blob=True,
     suppress_health_check=list(HealthCheck),
-)
-FEW = settings(
-    USUAL,
-    max_examples=40,
-    stateful_step_count=10,
-    database=None,
-    phases=[Phase.generate],
-    print_blob=False,
 )
 
 
@@ -81,64 +51,10 @@ def _quiet() -> Iterator[None]:
 
 @pytest.mark.parametrize("flavour", Flavour)
 @pytest.mark.parametrize("where", MACHINES)
+@pytest.mark.guarantee("complete")
 def test_whatever_is_interleaved_the_invariants_hold(where: str, flavour: Flavour) -> None:
     """I1 to I10 of the threats: crashes, stale owners, late requests, torn files, lost answers, in any order."""
     run_state_machine_as_test(_of(MACHINES[where], flavour), settings=USUAL)
-
-
-@pytest.mark.parametrize(
-    ("guard", "flavour"),
-    [(guard, flavour) for guard in GUARDS for flavour in guard.flavours],
-    ids=lambda part: part.name.lower(),
-)
-def test_without_a_guard_something_is_violated(guard: Guard, flavour: Flavour) -> None:
-    """The simulation can fail: without the guard its own harm is done, with it nothing is in the same examples."""
-    with guard.taken_away(), pytest.raises(ViolationError, match=rf"^{guard.harm}\b"):
-        _try(machine := _few_rules(guard, flavour))
-    with pytest.raises(EnoughError):
-        _try(_few_rules(guard, flavour, examples_max=machine.begun))
-
-
-def test_guards_are_for_every_invariant() -> None:
-    """What no guard's loss breaks first, ``test_a_wrong_history_is_told_by_its_invariant`` does."""
-    harms = {guard.harm.partition(":")[0] for guard in GUARDS}
-    assert harms | BY_HAND == {f"I{number}" for number in range(1, 11)}
-    assert not harms & BY_HAND
-
-
-class EnoughError(Exception):
-    """So many examples are through."""
-
-
-class _FewRules(RuleBasedStateMachine):
-    """Counts its examples, and ends behind the last one that is wanted."""
-
-    begun: ClassVar[int] = 0
-    examples_max: ClassVar[int] = FEW.max_examples
-
-    def __init__(self) -> None:
-        super().__init__()
-        type(self).begun += 1
-
-    def teardown(self) -> None:
-        super().teardown()
-        if self.begun >= self.examples_max:
-            raise EnoughError
-
-
-def _few_rules(
-    guard: Guard, flavour: Flavour, *, examples_max: int = FEW.max_examples
-) -> type[_FewRules]:
-    """As the guard's seed makes them."""
-    bases = (_FewRules, FEW_RULES[guard.where])
-    attributes = {"flavour": flavour, "examples_max": examples_max}
-    made: type[_FewRules] = type(guard.where, bases, attributes)
-    seed(guard.seed)(made)
-    return made
-
-
-def _try(machine: Machine) -> None:
-    run_state_machine_as_test(machine, settings=FEW)
 
 
 def _of(machine: Machine, flavour: Flavour) -> Machine:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.documents import TaskKind
-from zk.assignment import Placeable, assign
+from zk.placement.assignment import Placeable, assign
 
 WORKERS = st.dictionaries(
     st.sampled_from([f"w{n}" for n in range(6)]), st.sampled_from(TaskKind), max_size=6
@@ -33,7 +33,7 @@ def test_every_task_that_can_be_placed_is_placed_rightly(
     tasks: list[Placeable], workers: dict[str, TaskKind], current: dict[str, str], rebalance: bool
 ) -> None:
     """On a living worker of its kind, a unit on one worker; tasks without such a worker nowhere."""
-    assigned = assign(tasks, workers, current, rebalance=rebalance)
+    assigned = assign(tasks, workers, current, settled=workers if rebalance else ())
     kinds = set(workers.values())
     assert assigned.keys() == {task.task for task in tasks if task.kind in kinds}
     homes = defaultdict(set)
@@ -49,10 +49,10 @@ def test_assigning_again_changes_nothing(
     tasks: list[Placeable], workers: dict[str, TaskKind], current: dict[str, str], rebalance: bool
 ) -> None:
     """What was decided stands, also against the order in which tasks are given."""
-    once = assign(tasks, workers, current, rebalance=rebalance)
-    assert assign(tasks, workers, once, rebalance=rebalance) == once
-    assert assign(tasks[::-1], workers, current, rebalance=rebalance) == once
-    assert assign(tasks, workers, once, rebalance=False) == once
+    once = assign(tasks, workers, current, settled=workers if rebalance else ())
+    assert assign(tasks, workers, once, settled=workers if rebalance else ()) == once
+    assert assign(tasks[::-1], workers, current, settled=workers if rebalance else ()) == once
+    assert assign(tasks, workers, once, settled=()) == once
 
 
 @given(TASKS, WORKERS, CURRENT)
@@ -60,14 +60,14 @@ def test_without_rebalancing_no_task_leaves_a_living_worker(
     tasks: list[Placeable], workers: dict[str, TaskKind], current: dict[str, str]
 ) -> None:
     """From any settled state, a worker's end moves its own units only, and a worker's coming moves none."""
-    settled = assign(tasks, workers, current, rebalance=True)
+    settled = assign(tasks, workers, current, settled=workers)
     for name in workers:
         rest = {other: kind for other, kind in workers.items() if other != name}
-        after = assign(tasks, rest, settled, rebalance=False)
+        after = assign(tasks, rest, settled, settled=())
         stayed = {task: worker for task, worker in settled.items() if worker != name}
         assert {task: after[task] for task in stayed} == stayed
     more = {**workers, "new1": TaskKind.CAPTURE, "new2": TaskKind.APPLY}
-    grown = assign(tasks, more, settled, rebalance=False)
+    grown = assign(tasks, more, settled, settled=())
     assert {task: grown[task] for task in settled} == settled
 
 
@@ -76,8 +76,8 @@ def test_rebalancing_evens_units_out_and_moves_no_more_than_it_must(
     tasks: list[Placeable], workers: dict[str, TaskKind], current: dict[str, str]
 ) -> None:
     """Two workers of a kind differ by one unit at most; as many units move as stood above the even share."""
-    before = assign(tasks, workers, current, rebalance=False)
-    after = assign(tasks, workers, current, rebalance=True)
+    before = assign(tasks, workers, current, settled=())
+    after = assign(tasks, workers, current, settled=workers)
     for kind in set(workers.values()):
         names = [name for name, its_kind in workers.items() if its_kind is kind]
         old = {t.unit: before[t.task] for t in tasks if t.kind is kind}
@@ -90,3 +90,60 @@ def test_rebalancing_evens_units_out_and_moves_no_more_than_it_must(
         counts = sorted(Counter(old.values()).values(), reverse=True)
         must = sum(max(0, c - share - (1 if at < larger else 0)) for at, c in enumerate(counts))
         assert moved == must
+
+
+HOLDERS = st.dictionaries(
+    st.sampled_from([f"set s{n}" for n in range(5)]),
+    st.sets(st.sampled_from([f"w{n}" for n in range(8)])),
+)
+
+
+@given(TASKS, WORKERS, CURRENT, st.sets(st.sampled_from([f"w{n}" for n in range(6)])), HOLDERS)
+def test_what_a_worker_that_comes_and_goes_can_not_disturb(
+    tasks: list[Placeable],
+    workers: dict[str, TaskKind],
+    current: dict[str, str],
+    settled: set[str],
+    holders: dict[str, set[str]],
+) -> None:
+    """Settled workers are balanced among themselves, whoever else is there; the others get and lose nothing."""
+    after = assign(tasks, workers, current, settled=settled, holders=holders)
+    assert assign(tasks, workers, after, settled=settled, holders=holders) == after
+    for kind in set(workers.values()):
+        steady = [name for name in settled if workers.get(name) is kind]
+        units = {task.unit: after[task.task] for task in tasks if task.kind is kind}
+        load = Counter(units.values())
+        if not steady:
+            continue
+        assert max(load[name] for name in steady) - min(load[name] for name in steady) <= 1
+        for unit, worker in units.items():
+            had = {current.get(task.task) for task in tasks if task.unit == unit}
+            assert worker in settled or worker in had
+
+
+def _sets(count: int) -> list[Placeable]:
+    return [Placeable(f"c{n}", TaskKind.CAPTURE, f"set s{n}") for n in range(count)]
+
+
+def test_an_orphan_goes_to_the_worker_that_has_its_relay_log() -> None:
+    """While that has less than its even share."""
+    workers = dict.fromkeys(("w1", "w2", "w3"), TaskKind.CAPTURE)
+    holders = {"set s0": {"w3"}, "set s1": {"w3"}, "set s2": {"w3"}, "set s3": {"w9"}}
+    placed = assign(_sets(4), workers, {}, settled=(), holders=holders)
+    assert (placed["c0"], placed["c1"]) == ("w3", "w3")
+    assert {placed["c2"], placed["c3"]} == {"w1", "w2"}
+
+
+def test_a_rolling_restart_brings_each_set_back_to_its_relay_log() -> None:
+    """20 workers, 200 sets: each worker goes, its sets move, it comes back and settles."""
+    tasks = _sets(200)
+    names = [f"w{n:02}" for n in range(20)]
+    workers = dict.fromkeys(names, TaskKind.CAPTURE)
+    home = {task.task: names[at % 20] for at, task in enumerate(tasks)}
+    holders = {task.unit: {home[task.task]} for task in tasks}
+    now = dict(home)
+    for name in names:
+        rest = {other: kind for other, kind in workers.items() if other != name}
+        now = assign(tasks, rest, now, settled=rest, holders=holders)
+        now = assign(tasks, workers, now, settled=workers, holders=holders)
+    assert sum(now[task] != home[task] for task in home) == 0

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from millrace.errors import Fenced, Retryable
 from schemas.documents import TaskKind
-from tests.control import a_capture
-from zk.assignment import assign, placeable
-from zk.election import Reign
-from zk.entries import Desired, task_content, task_entries
-from zk.mirror import REFRESH_S, Mirror
-from zk.scheduler import Snapshot, plan, runnable, workers_of
-from zk.session import Change, Check, Create, Delete, Node, Put, Session, Watch
-from zk.tree import Tree
+from tests.kit.control.control import a_capture
+from zk.client.mirror import REFRESH_S, Mirror
+from zk.client.session import Change, Check, Create, Delete, Node, Put, Session, Watch
+from zk.lease.election import Reign
+from zk.placement.assignment import assign, placeable
+from zk.placement.scheduler import Snapshot, plan, runnable, workers_of
+from zk.tree.entries import Desired, task_content, task_entries
+from zk.tree.paths import Tree
 
 FOLDER = "/f"
 NAMES = ("a", "b", "c")
@@ -205,7 +205,7 @@ class ModelScheduler:
     groups: list[list[Change]] = field(default_factory=list)
 
     def lead(self) -> None:
-        """Steps 1 and 2 of ``zk.election``, without the leader's node: another may still believe that it leads."""
+        """Steps 1 and 2 of ``zk.lease.election`` without the leader's node: another may still think that it leads."""
         node = self.tree.nodes[TREE.reign]
         self.tree.commit(Put(TREE.reign, b"", node.version))
         session = cast(Session, _WithoutEnd(self.tree))
@@ -217,7 +217,9 @@ class ModelScheduler:
         snapshot = snapshot_of(self.tree, self.workers)
         tasks = [placeable(entry.document) for entry in runnable(snapshot.tasks).values()]
         current = workers_of(snapshot.assignments)
-        wanted = assign(tasks, snapshot.workers, current, rebalance=rebalance)
+        wanted = assign(
+            tasks, snapshot.workers, current, settled=snapshot.workers if rebalance else ()
+        )
         self.groups = plan(snapshot, wanted, TREE)
 
     def commit(self) -> None:
@@ -258,6 +260,7 @@ def snapshot_of(tree: ModelTree, workers: set[str]) -> Snapshot:
         tasks=task_entries(folder("tasks")),
         workers=dict.fromkeys(sorted(workers), TaskKind.CAPTURE),
         assignments=folder("assignments"),
+        holders={},
         leftovers=(),
     )
 

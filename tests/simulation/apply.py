@@ -21,11 +21,11 @@ from consumer.sole import SoleLane
 from consumer.target.connection import Endpoint, connect
 from consumer.workshop import Catalogue
 from millrace.errors import Fenced, Retryable
-from producer.publisher.driver import TopicRecord
+from producer.publish.driver import TopicRecord
 from schemas.documents import ApplyRules, ApplyTask, Start, TopicAddress
 from tests.simulation.gate import Process, current
 from tests.simulation.model_zookeeper import TREE, ModelEnsemble, ModelSession
-from zk.lease import Lease, acquire
+from zk.lease.lease import Lease, acquire
 
 TASK = "shop-to-target"
 LANES = 3

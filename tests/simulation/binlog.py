@@ -13,7 +13,7 @@ from typing import Protocol
 from uuid import UUID
 
 from schemas.gtid import Flavour
-from tests.binlog_builder import SERVER_ID, SOURCE_UUID, BinlogBuilder
+from tests.kit.binlog.builder import SERVER_ID, SOURCE_UUID, BinlogBuilder
 
 Events = list[tuple[int, bytes]]  # type, body
 Answer = dict[str, object]

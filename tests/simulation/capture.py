@@ -12,32 +12,32 @@ from pathlib import Path
 from typing import cast
 from unittest import mock
 
-from producer import receiver as receiving
 from producer.capture import _from_first_file, _resumed, converting, first_coordinates
-from producer.converter.converter import Converter, ConverterSource
-from producer.publisher.codec import RecordMarks
-from producer.publisher.config import PublisherConfig, PublisherLimits
-from producer.publisher.opening import TailHint
-from producer.publisher.publisher import Publisher
-from producer.receiver import Receiver, ReceiverSource
-from producer.relay.log import RelayLog
+from producer.convert.converter import Converter, ConverterSource
+from producer.publish.codec import RecordMarks
+from producer.publish.config import PublisherConfig, PublisherLimits
+from producer.publish.opening import TailHint
+from producer.publish.publisher import Publisher
 from producer.relay.reader import RelayReader
 from producer.relay.sync import SyncPolicy
-from producer.set_stream import SetStream
-from producer.source.connection import Login
-from producer.source.dump import Reader
-from schemas.control import CONTROL_SCHEMAS
-from schemas.coordinates import Coordinates
+from producer.relay.writer import RelayLog
+from producer.upstream import receiver as receiving
+from producer.upstream.connection import Login
+from producer.upstream.dump import Reader
+from producer.upstream.receiver import Receiver, ReceiverSource
+from producer.upstream.upstream import Upstream
 from schemas.documents import TableFilter, Tls, TlsMode
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from schemas.place import Coordinates
 from schemas.progress import Progress
-from tests.converter_rig import MemoryRegistry
+from schemas.record.control import CONTROL_SCHEMAS
+from tests.kit.capture.converter import MemoryRegistry
 from tests.simulation.gate import Process
 from tests.simulation.model_kafka import ModelDriver, ModelTopic
 from tests.simulation.model_zookeeper import TREE, ModelEnsemble, ModelSession
 from tests.simulation.source import ModelSource
-from zk.lease import Lease, acquire
+from zk.lease.lease import Lease, acquire
 
 TASK, TOPIC, SET = "shop-capture", "shop", "shop"
 LIMITS = PublisherLimits(
@@ -112,7 +112,7 @@ class CaptureProcess:
         if self._relay is not None:
             self._relay.close()
         if self._publisher is not None:
-            self._publisher._let_go()
+            self._publisher._release()
         self._publisher = self._relay = self._reader = self._converter = None
 
     def release(self) -> None:
@@ -191,7 +191,7 @@ class CaptureProcess:
         assert self._relay is not None
         assert self._reader is not None
         progress = self._publisher.progress
-        stream = cast(SetStream, _Stream(self._wanted, self._relay, self._is_agreed))
+        stream = cast(Upstream, _Stream(self._wanted, self._relay, self._is_agreed))
         at = first_coordinates(stream, self._reader, progress=progress, stop=_Once())
         if at is None:
             return None
@@ -243,7 +243,7 @@ class _Stream:
 
     def first(self, reader: RelayReader) -> Coordinates | None:
         """The real one, on what it looks at."""
-        return SetStream.first(cast(SetStream, self), reader)
+        return Upstream.first(cast(Upstream, self), reader)
 
     def is_received(self, at: Coordinates) -> bool:
         """There is one member."""
@@ -254,7 +254,7 @@ class _Stream:
 
 
 class _Connection:
-    """``producer.source.connection.SourceConnection`` on the model."""
+    """``producer.upstream.connection.SourceConnection`` on the model."""
 
     def __init__(self, source: ModelSource, wire_bytes: int, stop: threading.Event) -> None:
         self._source = source

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from consumer.applied import from_bitmaps
 from consumer.topic.verify import TopicVerifier
-from producer.publisher.driver import TopicRecord
-from schemas.control import DdlRecord, FenceRecord, ResolvedRecord
-from schemas.coordinates import Coordinates
-from schemas.record import RowRecord, SchemaBook, decode_record
+from producer.publish.driver import TopicRecord
+from schemas.place import Coordinates
+from schemas.record.control import DdlRecord, FenceRecord, ResolvedRecord
+from schemas.record.record import RowRecord, SchemaBook, decode_record
 from tests.simulation.binlog import Binlog, last_number
 from tests.simulation.model_kafka import ModelTopic
 from tests.simulation.model_target import Contents, ModelServer

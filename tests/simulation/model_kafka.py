@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from millrace.errors import Fenced, Retryable
-from producer.publisher.driver import Bounds, Ends, Octets, TopicRecord, TopicSettings
+from producer.publish.driver import Bounds, Ends, Octets, TopicRecord, TopicSettings
 from tests.simulation.gate import Process
 
 RECORD_BYTES_MAX = 1 << 20
@@ -154,6 +154,8 @@ def _unknown() -> Exception:
 class ModelTransactions:
     """One producer instance."""
 
+    slow_path = ""
+
     def __init__(self, topic: ModelTopic, process: Process) -> None:
         self._topic = topic
         self._process = process
@@ -258,7 +260,11 @@ class ModelAdmin:
 
     def settings(self) -> TopicSettings | None:
         with self._process.asks(_away):
-            return TopicSettings(1, "delete", RECORD_BYTES_MAX) if self._topic.exists else None
+            return (
+                TopicSettings(1, "delete", RECORD_BYTES_MAX, 3, 2, -1)
+                if self._topic.exists
+                else None
+            )
 
     def create(self, record_bytes_max: int) -> None:
         with self._process.asks(_away):
@@ -267,7 +273,7 @@ class ModelAdmin:
 
 @dataclass(frozen=True)
 class ModelDriver:
-    """``producer.publisher.driver.Driver`` for one process."""
+    """``producer.publish.driver.Driver`` for one process."""
 
     topic: ModelTopic
     process: Process

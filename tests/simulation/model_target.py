@@ -56,7 +56,10 @@ class TargetTable:
 _OUR_TABLES = {
     "fence": (("task", "epoch", "run"), 1),
     "progress": (
-        ["task", "seq", "next_offset", "gtid_set", "flavour", "topic", "topic_epoch", "past_start"],
+        (
+            *("task", "seq", "next_offset", "gtid_set", "flavour"),
+            *("topic", "topic_id", "topic_epoch", "past_start"),
+        ),
         1,
     ),
     "applied": (["task", "run", "batch", "lane", "part", "first_seq", "bitmap"], 5),

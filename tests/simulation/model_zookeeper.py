@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from millrace.errors import Retryable
 from tests.simulation.gate import Process
-from zk.session import Node, Session, SessionState, Watch
-from zk.tree import Tree, lay
+from zk.client.session import Node, Session, SessionState, Watch
+from zk.tree.paths import Tree, create_tree
 
 TREE = Tree("model")
 
@@ -30,7 +30,7 @@ class ModelEnsemble:
     _sessions: int = 0
 
     def __post_init__(self) -> None:
-        lay(ModelSession(self, Process("operator")), TREE)
+        create_tree(ModelSession(self, Process("operator")), TREE)
 
     def begin_session(self) -> int:
         """A new session's id."""
@@ -52,7 +52,7 @@ class ModelEnsemble:
 
 
 class ModelSession(Session):
-    """What a lease asks of ``zk.session.Session``."""
+    """What a lease asks of ``zk.client.session.Session``."""
 
     def __init__(self, ensemble: ModelEnsemble, process: Process) -> None:
         self._ensemble = ensemble
@@ -101,6 +101,6 @@ class ModelSession(Session):
             if node is None:
                 return
             if node.version != version:
-                raise Retryable("MR-4007", "somebody else was faster")
+                raise Retryable("MR-4007", "another process changed it first")
             self._ensemble.next_zxid()
             del self._ensemble.nodes[path]

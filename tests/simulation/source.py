@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from schemas.gtid import Flavour
-from tests.binlog_builder import BinlogBuilder, format_body
-from tests.binlog_bytes import artificial, packet
+from tests.kit.binlog.builder import BinlogBuilder, format_body
+from tests.kit.binlog.plain_files import artificial, packet
 from tests.simulation.binlog import BINLOGS, DATABASE, Answer
 
 ACCOUNTS = 6
@@ -348,7 +348,7 @@ class ModelSource:
     # ---- what a dump connection asks ---------------------------------------------------------------
 
     def answer(self, sql: str) -> list[Answer]:
-        """The queries of ``producer.source`` and of the receiver."""
+        """The queries of ``producer.upstream`` and of the receiver."""
         if sql.startswith("SELECT VERSION()"):
             return [{"version": self.binlog.version}]
         if sql == "SHOW BINARY LOGS":

@@ -304,6 +304,11 @@ def _ping(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], in
     return [(1,)], 0
 
 
+@statement(r"SHOW COLUMNS FROM millrace\.progress LIKE 'topic_id'$")
+def _has_topic_id(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [("topic_id",)], 0
+
+
 @statement(r"CREATE (DATABASE|TABLE) IF NOT EXISTS millrace|SET SESSION |USE ")
 def _nothing(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [], 0
@@ -322,28 +327,43 @@ def _has_database(session: ModelSession, _: Found, arguments: Values) -> tuple[l
     return [(1,)] if arguments[0] == DATABASE else [], 0
 
 
+@statement(r"SHOW GLOBAL STATUS WHERE Variable_name IN \('Com_alter_table'")
+def _alterations(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [("Com_alter_table", 0)], 0
+
+
+@statement(re.escape(inventory._TRIGGERS))
+def _triggers(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [], 0
+
+
 @statement(r"SELECT @@max_allowed_packet$")
 def _packet(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [(1 << 22,)], 0
 
 
-def _shop(session: ModelSession) -> list[tuple[str, TargetTable]]:
+def _shop(session: ModelSession, asked: Values) -> list[tuple[str, TargetTable]]:
     tables = session.server.tables.items()
-    return [(n.partition(".")[2], t) for n, t in tables if n.startswith(f"{DATABASE}.")]
+    found = [(n.partition(".")[2], t) for n, t in tables if n.startswith(f"{DATABASE}.")]
+    return [(name, table) for name, table in found if asked[1:] in ((), (name,))]
 
 
-@statement(re.escape(inventory._COLUMNS))
-def _columns(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+def _asked(sql: str) -> str:
+    return "|".join(map(re.escape, (sql, inventory.of_one_table(sql))))
+
+
+@statement(_asked(inventory._COLUMNS))
+def _columns(session: ModelSession, _: Found, asked: Values) -> tuple[list[Values], int]:
     return [
         (name, column, "int", "int", None, None, "NO" if column in table.key else "YES", "")
-        for name, table in _shop(session)
+        for name, table in _shop(session, asked)
         for column in table.columns
     ], 0
 
 
-@statement(re.escape(inventory._KINDS))
-def _kinds(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
-    return [(name, "BASE TABLE", "InnoDB") for name, _table in _shop(session)], 0
+@statement(_asked(inventory._KINDS))
+def _kinds(session: ModelSession, _: Found, asked: Values) -> tuple[list[Values], int]:
+    return [(name, "BASE TABLE", "InnoDB") for name, _table in _shop(session, asked)], 0
 
 
 @statement(re.escape(inventory._ENGINES))
@@ -351,10 +371,10 @@ def _engines(session: ModelSession, _: Found, __: Values) -> tuple[list[Values],
     return [("InnoDB",)], 0
 
 
-@statement(re.escape(inventory._UNIQUE_KEYS))
-def _unique_keys(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+@statement(_asked(inventory._UNIQUE_KEYS))
+def _unique_keys(session: ModelSession, _: Found, asked: Values) -> tuple[list[Values], int]:
     found: list[Values] = []
-    for name, table in _shop(session):
+    for name, table in _shop(session, asked):
         found += [(name, "PRIMARY", column, None) for column in table.key]
         for key in table.unique:
             found += [(name, key[0], column, None) for column in key]

@@ -5,7 +5,7 @@
     at the end           I7 source = target   I9 all that is in the topic, read again, changes nothing; from an older
                          backup of the target it leads to the same rows   I10 nobody is blocked
 
-A step is what a worker would do next. What it raises is answered as ``zk.slot`` does: Retryable and Fenced end the
+A step is what a worker would do next. What it raises is answered as ``zk.run.slot`` does: Retryable and Fenced end the
 run, the lease is given up, the next step begins anew; Fatal blocks the task, and nothing that happens here may.
 """
 
@@ -19,12 +19,12 @@ from unittest import mock
 from consumer import executor, sessions
 from consumer.target import fence
 from millrace.errors import Fatal, Fenced, Retryable
-from producer import receiver
-from producer.converter import converter, output
-from schemas.control import FenceRecord, ResolvedRecord
+from producer.convert import converter, output
+from producer.upstream import receiver
 from schemas.documents import TaskKind
 from schemas.gtid import Flavour, parse_gtid_set
-from tests.converter_rig import MemoryRegistry
+from schemas.record.control import FenceRecord, ResolvedRecord
+from tests.kit.capture.converter import MemoryRegistry
 from tests.simulation import apply, capture, disk
 from tests.simulation.apply import ApplyProcess, Cut, DriverGoneError, KeptSessions
 from tests.simulation.capture import CaptureProcess, Portion, Surroundings
@@ -43,7 +43,7 @@ from tests.simulation.model_target import ModelServer
 from tests.simulation.model_zookeeper import ModelEnsemble
 from tests.simulation.source import Change, ModelSource
 from tests.simulation.target_statements import STATEMENTS
-from zk.assignment import Placeable, assign
+from zk.placement.assignment import Placeable, assign
 
 CAPTURE_WORKERS = ("w1", "w2")
 APPLY_WORKERS = ("a1", "a2")
@@ -134,7 +134,8 @@ class World:
             Placeable(capture.TASK, TaskKind.CAPTURE, "set shop"),
             Placeable(apply.TASK, TaskKind.APPLY, f"task {apply.TASK}"),
         ]
-        self.assignments |= assign(tasks, alive, self.assignments, rebalance=rebalance)
+        settled = alive if rebalance else ()
+        self.assignments |= assign(tasks, alive, self.assignments, settled=settled)
 
     def lose_session(self, name: str) -> None:
         """The ensemble ends a worker's session, and its task moves; the worker does not know."""
@@ -142,7 +143,7 @@ class World:
         self.schedule()
 
     def hear(self, name: str) -> None:
-        """The worker finds out whether its session is over; ``zk.slot`` interrupts the run then."""
+        """The worker finds out whether its session is over; ``zk.run.slot`` interrupts the run then."""
         worker = self._worker(name)
         if worker.process.is_stopped:
             return
@@ -255,7 +256,7 @@ class World:
         )
 
     def _may_step(self, worker: Anyone, task: str) -> bool:
-        """As ``zk.supervisor`` decides: it runs what is assigned to it, as long as it believes in its lease."""
+        """As ``zk.run.supervisor`` decides: it runs what is assigned to it, as long as it believes in its lease."""
         if worker.process.is_stopped:
             return False
         if worker.lease is not None and not worker.lease.is_held():
@@ -267,7 +268,7 @@ class World:
         return True
 
     def _supervise(self, worker: Anyone, work: Callable[[], None]) -> None:
-        """Whatever comes out of a run becomes what ``zk.slot`` makes of it."""
+        """Whatever comes out of a run becomes what ``zk.run.slot`` makes of it."""
         try:
             work()
         except KilledError:

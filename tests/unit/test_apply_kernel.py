@@ -15,10 +15,10 @@ from consumer.executor import arrow_values
 from consumer.kernel import walk
 from consumer.kernel.order import pack_lanes
 from consumer.rows import KeyEntries, Rows, walk_values
-from schemas.avro import envelope_schema
-from schemas.table import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from tests.apply_tables import accounts, integer, table
-from tests.apply_topic import SET, RecordStream
+from schemas.record.avro_schema import envelope_schema
+from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from tests.kit.apply.tables import accounts, integer, table
+from tests.kit.apply.topic import SET, RecordStream
 
 
 def _walked(made: TableSchema, rows: list[dict[str, object]]) -> Rows:

@@ -1,20 +1,24 @@
-"""The end of an apply run: what a micro-batch raised is heard, whatever becomes of the query's thread."""
+"""An apply run: it reads the topic of its mark alone; an error of a micro-batch ends it, whatever its query does."""
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from consumer.apply import _Run
+from consumer import apply
+from consumer.apply import _Run, same_topic, why_running
 from consumer.batch import BatchApplier, Figures
 from consumer.spark import FIRST_OFFSET, SparkDriver
-from consumer.target.progress import Mark
-from millrace.errors import Retryable
-from schemas.documents import ApplyTask
-from tests.starved import no_thread_left
+from consumer.target.progress import Mark, MarkTopic
+from millrace.errors import Fatal, MillraceError, Retryable
+from schemas.documents import ApplyTask, TopicAddress
+from schemas.status import TaskReport, TaskState
+from tests.kit.apply.local import KnownTopic
+from tests.kit.faults.starved import no_thread_left
 
+SHOP = TopicAddress(topic="shop", bootstrap="broker:9092")
 LONG = "a cause of a cause | " * 10_000
 
 
@@ -23,6 +27,10 @@ class _SilentQuery:
     """A query whose thread has died without a word: it neither runs nor ends."""
 
     stopped: bool = False
+    asks: bool = False
+
+    def is_asking(self) -> bool:
+        return self.asks
 
     def wait(self, timeout_s: float) -> bool:
         threading.Event().wait(min(timeout_s, 0.01))
@@ -47,9 +55,13 @@ class _FailingApplier:
     error: BaseException
     mark: Mark = field(default_factory=lambda: Mark(0, FIRST_OFFSET))
     figures: Figures = field(default_factory=Figures)
+    told: MillraceError | None = None
 
     def process(self, *_: object) -> None:
         raise self.error
+
+    def warning(self) -> MillraceError | None:
+        return self.told
 
     def close(self) -> None:
         """Nothing is open."""
@@ -64,6 +76,7 @@ def test_a_failed_micro_batch_ends_the_run_with_its_own_error(error: Exception) 
         cast(ApplyTask, _Named()),
         cast(BatchApplier, _FailingApplier(error)),
         _nobody,
+        KnownTopic(),
     )
     with pytest.raises(Retryable) as told:
         driver.process(object())
@@ -77,6 +90,22 @@ def test_a_failed_micro_batch_ends_the_run_with_its_own_error(error: Exception) 
     assert driver.made.stopped
 
 
+def test_a_warning_is_in_the_status_of_a_running_task() -> None:
+    """With its code and fix; the task runs."""
+    applier = _FailingApplier(Retryable("MR-5050", "x"), told=Retryable("MR-5018", "shop.t.audit"))
+    reports: list[TaskReport] = []
+    _Run(
+        cast(SparkDriver, _Driver()),
+        cast(ApplyTask, _Named()),
+        cast(BatchApplier, applier),
+        reports.append,
+        KnownTopic(),
+    )
+    (report,) = reports
+    assert (report.state, report.why, report.code) == (TaskState.RUNNING, "shop.t.audit", "MR-5018")
+    assert "DROP TRIGGER" in report.fix
+
+
 def test_a_run_ends_its_query_also_where_there_is_no_thread_to_cut_what_waits() -> None:
     """A query that went on would read beside the next run's, for nobody."""
     driver = _Driver()
@@ -85,17 +114,161 @@ def test_a_run_ends_its_query_also_where_there_is_no_thread_to_cut_what_waits() 
         cast(ApplyTask, _Named()),
         cast(BatchApplier, _FailingApplier(Retryable("MR-5050", "x"))),
         _nobody,
+        KnownTopic(),
     )
     with no_thread_left():
         run.end()
     assert driver.made.stopped
 
 
+def test_a_topic_of_another_id_than_the_marks_is_not_read() -> None:
+    """It was deleted and created again while no run was there: neither query nor report of a running task."""
+    driver, reports = _Driver(), list[object]()
+    mark = Mark(5, FIRST_OFFSET, topic=MarkTopic("shop", "first"))
+    with pytest.raises(Fatal, match=r"shop has the id second.* topic first") as caught:
+        _Run(
+            cast(SparkDriver, driver),
+            cast(ApplyTask, _Named()),
+            cast(BatchApplier, _CountingApplier(mark)),
+            reports.append,
+            KnownTopic(["second"]),
+        )
+    assert caught.value.code == "MR-5035"
+    assert (driver.process, reports) == (print, [])
+
+
+def test_a_topic_created_again_under_a_query_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its id is asked again before a micro-batch; nothing of that is applied."""
+    monkeypatch.setattr(apply, "SAME_TOPIC_S", -1.0)
+    driver = _Driver()
+    applier = _CountingApplier(Mark(0, FIRST_OFFSET, topic=MarkTopic("shop")))
+    run = _Run(
+        cast(SparkDriver, driver),
+        cast(ApplyTask, _Named()),
+        cast(BatchApplier, applier),
+        _nobody,
+        KnownTopic(["first", "first", "second"]),
+    )
+    driver.process(object())
+    assert (applier.batches, applier.mark.topic.id) == (1, "first")
+    with pytest.raises(Retryable):
+        driver.process(object())
+    with pytest.raises(Fatal) as caught:
+        run.until(threading.Event())
+    run.end()
+    assert (applier.batches, caught.value.code) == (1, "MR-5035")
+
+
+@pytest.mark.parametrize(("known", "found"), [("", "first"), ("first", ""), ("first", "first")])
+def test_a_mark_keeps_the_id_that_is_known(known: str, found: str) -> None:
+    """Progress of an earlier version has none; a broker that is older than Kafka 2.8 tells none."""
+    mark = same_topic(KnownTopic([found]), Mark(5, 9, topic=MarkTopic("shop", known)), source=SHOP)
+    assert mark == Mark(5, 9, topic=MarkTopic("shop", "first"))
+
+
+def test_a_task_without_its_topic_is_not_reported_as_running() -> None:
+    """What it waits for comes first: a status of "running" would hide it."""
+    driver, reports = _Driver(), list[object]()
+    with pytest.raises(Retryable, match="there is no topic shop at broker:9092") as caught:
+        _Run(
+            cast(SparkDriver, driver),
+            cast(ApplyTask, _Named()),
+            cast(BatchApplier, _CountingApplier(Mark(0, FIRST_OFFSET))),
+            reports.append,
+            _RefusedTopic(_MISSING),
+        )
+    assert (caught.value.code, driver.process, reports) == ("MR-5054", print, [])
+
+
+@pytest.mark.parametrize(
+    ("topic", "code", "words"),
+    [
+        (KnownTopic(), "MR-5052", "shop at broker:9092: the broker did not answer Spark"),
+        (KnownTopic(["x"]), "MR-5052", "shop at broker:9092: the broker did not answer Spark"),
+        (None, "MR-5054", "there is no topic shop at broker:9092"),
+    ],
+)
+def test_a_query_that_hears_nothing_says_of_which_topic_and_why(
+    monkeypatch: pytest.MonkeyPatch, topic: KnownTopic | None, code: str, words: str
+) -> None:
+    """Spark asks for minutes, also for a topic that was deleted."""
+    monkeypatch.setattr(apply, "SILENCE_S", -1.0)
+    driver, reports, stop = _Driver(), list[TaskReport](), threading.Event()
+
+    def hear(report: TaskReport) -> None:
+        reports.append(report)
+        if report.state is TaskState.DEGRADED:
+            stop.set()
+
+    identity = _Lost(topic)
+    run = _Run(
+        cast(SparkDriver, driver),
+        cast(ApplyTask, _Named()),
+        cast(BatchApplier, _CountingApplier(Mark(0, FIRST_OFFSET))),
+        hear,
+        identity,
+    )
+    driver.made.asks = identity.is_lost = True
+    run.until(stop)
+    run.end()
+    assert reports[-1].code == code
+    assert words in reports[-1].why
+    assert reports[-1].fix
+
+
+@dataclass
+class _RefusedTopic:
+    error: MillraceError
+
+    def ask(self) -> str:
+        raise self.error
+
+
+_MISSING = Fatal("MR-3501", "Kafka answered", answer="UNKNOWN_TOPIC_OR_PART")
+
+
+@dataclass
+class _Lost:
+    """A topic that is deleted, or (``left``) whose broker answers us and not Spark."""
+
+    left: KnownTopic | None
+    is_lost: bool = False
+
+    def ask(self) -> str:
+        if self.is_lost and self.left is None:
+            raise _MISSING
+        return self.left.ask() if self.left and self.is_lost else ""
+
+
+@dataclass
+class _CountingApplier:
+    mark: Mark
+    batches: int = 0
+    figures: Figures = field(default_factory=Figures)
+
+    def warning(self) -> MillraceError | None:
+        return None
+
+    def process(self, *_: object) -> None:
+        self.batches += 1
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 @dataclass(frozen=True)
 class _Named:
     name: str = "shop-to-warehouse"
-    source: Any = None
+    source: TopicAddress = SHOP
 
 
 def _nobody(_report: object) -> None:
     """Nobody listens."""
+
+
+def test_a_running_apply_task_says_what_it_does() -> None:
+    """And where the statements are that it left out, which a count alone does not say."""
+    assert why_running(7, Figures()) == "applied up to offset 7"
+    told = why_running(7, Figures(left_out=2))
+    assert "2 statements about views, routines or the like not executed" in told
+    assert "SELECT * FROM millrace.left_out on the target" in told

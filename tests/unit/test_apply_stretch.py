@@ -1,28 +1,34 @@
 """What stands between rows: a ``resolved`` or ``fence`` record repeats the last seq, or rows are missing."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from consumer.book import Ints
+from consumer.book import Book, Ints
 from consumer.executor import arrow_values
 from consumer.registry import look_up_at
-from consumer.stretch import Stretch, read_stretch
+from consumer.stretch import LookUp, Stretch, read_stretch
 from consumer.target.progress import Mark
 from consumer.workshop import Catalogue, Workshop
 from millrace.errors import Fatal
-from schemas.control import ResolvedRecord
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
-from tests.apply_tables import accounts
-from tests.apply_topic import UUID, RecordStream
+from schemas.record.avro_schema import envelope_schema
+from schemas.record.control import ResolvedRecord
+from tests.kit.apply.tables import accounts
+from tests.kit.apply.topic import SET, UUID, RecordStream
 
 _NOTHING: Ints = np.empty(0, np.int64)
+_NO_SCHEMAS = Book()
+_UNKNOWN = look_up_at("")
 
 
-def _read(values: list[bytes], seen: Mark) -> Stretch:
+def _read(
+    values: list[bytes], seen: Mark, *, known: Book = _NO_SCHEMAS, look_up: LookUp = _UNKNOWN
+) -> Stretch:
     batch = pa.RecordBatch.from_arrays(
         [pa.array(range(len(values)), pa.int64()), pa.array(values, pa.binary())],
         names=["offset", "value"],
@@ -31,10 +37,10 @@ def _read(values: list[bytes], seen: Mark) -> Stretch:
     return read_stretch(
         found,
         offsets,
-        workshop=Workshop(Catalogue("stretch")),
+        workshop=Workshop(Catalogue("stretch", known)),
         seen=seen,
         applied=_NOTHING,
-        look_up=look_up_at(""),
+        look_up=look_up,
     )
 
 
@@ -65,10 +71,117 @@ def test_a_missing_row_stops_the_task_before_a_resolved_tells(missing: int, code
     assert caught.value.code == code
 
 
-@pytest.mark.parametrize("seen", [3, 9])
-def test_a_resolved_behind_what_was_seen_is_passed(seen: int) -> None:
-    """After the rows, and in a replay."""
-    assert len(_read(_stream().values[-1:], Mark(seen, 0)).resolved) == 1
+def test_a_resolved_of_the_last_seq_is_passed() -> None:
+    """Its rows came in the stretch before."""
+    assert len(_read(_stream().values[-1:], Mark(3, 0)).resolved) == 1
+
+
+@pytest.mark.parametrize("kind", ["row", "resolved", "schema"])
+def test_records_behind_the_mark_of_another_topic_stop_the_task(kind: str) -> None:
+    """Those with a seq that is applied already are no replay: the mark must not pass them."""
+    stream = RecordStream(seq=9)
+    stream.introduce(accounts("bank"))
+    stream.seq = 3
+    match kind:
+        case "row":
+            stream.insert(accounts("bank"), {"id": 1, "amount": 0})
+        case "resolved":
+            stream.commit()
+        case _:
+            stream.introduce(accounts("bank"))
+    with pytest.raises(Fatal) as caught:
+        _read(stream.values, Mark(9, 0))
+    assert caught.value.code == "MR-5035"
+    assert caught.value.context["offset"] == "1"
+
+
+def test_a_row_whose_seq_steps_back_stops_the_task() -> None:
+    """Two publishers wrote, or two topics were joined."""
+    schema, *rows = _stream().values[:-1]
+    with pytest.raises(Fatal) as caught:
+        _read([schema, *rows, rows[1]], Mark(0, 0))
+    assert caught.value.code == "MR-5035"
+
+
+@pytest.mark.parametrize("is_looked_up", [False, True])
+@pytest.mark.parametrize(
+    ("set_name", "database", "table"),
+    [("shop", "bank", "b"), ("shop", "bang", "a"), ("s", "bank", "a"), ("shop", "ban", "ka")],
+)
+def test_a_row_of_another_table_than_its_schema_id_stops_the_task(
+    set_name: str, database: str, table: str, *, is_looked_up: bool
+) -> None:
+    """A registry that was rebuilt gave the id to a table of the same columns: no row of it is read."""
+    of_row = replace(accounts("bank"), table="a")
+    stream = RecordStream()
+    for number in range(3):
+        stream.insert(of_row, {"id": number, "amount": 0})
+    wrong = envelope_schema(set_name, replace(of_row, database=database, table=table)).text
+    known = Book() if is_looked_up else Book({100: wrong})
+    with pytest.raises(Fatal) as caught:
+        _read(stream.values[1:], Mark(0, 0), known=known, look_up=lambda _: wrong)
+    assert caught.value.code == "MR-5036"
+    assert caught.value.context == {"offset": "0", "schema_id": "100"}
+    assert "a row of bank.a of set shop" in caught.value.message
+    assert f"known as {database}.{table} of set {set_name}" in caught.value.message
+
+
+@pytest.mark.parametrize("length", [1, 31, 32, 64, 400])
+def test_a_table_is_known_by_its_whole_name(length: int) -> None:
+    """Names whose length takes one byte of the record or two, and that differ in their last letter alone."""
+    table = replace(accounts("d" * length), table="t" * length)
+    stream = RecordStream()
+    stream.insert(table, {"id": 1, "amount": 0})
+    assert len(_read(stream.values, Mark(0, 0)).waiting) == 1
+    other = envelope_schema(SET, replace(table, table="t" * (length - 1) + "u")).text
+    with pytest.raises(Fatal) as caught:
+        _read(stream.values[1:], Mark(0, 0), known=Book({100: other}))
+    assert caught.value.code == "MR-5036"
+
+
+@pytest.mark.parametrize("flavour", list(Flavour))
+@pytest.mark.parametrize("is_fence", [False, True])
+def test_a_gtid_set_that_shrinks_stops_the_task(flavour: Flavour, *, is_fence: bool) -> None:
+    """The seq fits by chance; the topic's source transactions are not those that were applied."""
+    stream = RecordStream(flavour, seq=7)
+    stream.insert(accounts("bank"), {"id": 1, "amount": 0})
+    stream.commit()
+    if is_fence:
+        stream.fence()
+    applied = "0-1-1,1-1-5" if flavour is Flavour.MARIADB else f"{UUID}:1-2"
+    _read(stream.values, Mark(7, 0, stream.gtid_set, flavour))
+    with pytest.raises(Fatal, match="does not include") as caught:
+        _read(stream.values, Mark(7, 0, applied, flavour))
+    assert caught.value.code == "MR-5035"
+
+
+def test_a_gtid_set_of_the_other_flavour_stops_the_task() -> None:
+    """A topic of a MySQL set became one of a MariaDB set."""
+    with pytest.raises(Fatal) as caught:
+        _read(_stream().values, Mark(0, 0, "0-1-1", Flavour.MARIADB))
+    assert caught.value.code == "MR-5035"
+
+
+def test_a_gtid_set_that_shrinks_inside_a_stretch_stops_the_task() -> None:
+    """Not only the last one is compared."""
+    stream = RecordStream()
+    for number in range(2):
+        stream.insert(accounts("bank"), {"id": number, "amount": 0})
+        stream.commit()
+    stream._number = 0
+    stream.commit()
+    with pytest.raises(Fatal) as caught:
+        _read(stream.values, Mark(0, 0))
+    assert caught.value.code == "MR-5035"
+
+
+def test_a_schema_record_shows_missing_rows() -> None:
+    """It repeats the last seq, too: nothing behind a hole is learned."""
+    stream = RecordStream(seq=5)
+    stream.introduce(accounts("bank"))
+    with pytest.raises(Fatal) as caught:
+        _read(stream.values, Mark(3, 0))
+    assert caught.value.code == "MR-5030"
 
 
 def _transactions(count: int) -> list[bytes]:

@@ -1,5 +1,6 @@
-"""Which capture task an apply task's records come from: found by an address in common, as the scheduler does."""
+"""Which capture task an apply task's records come from, and when a task has reached what the primary had."""
 
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import cast
 
@@ -9,10 +10,12 @@ from millrace.cli import arrival
 from millrace.cli.arrival import capture_task_of, source_set_of, wait_until_arrived
 from millrace.cli.control import Control
 from millrace.errors import Fatal, MillraceError
-from schemas.documents import ApplyTask, CaptureTask, TopicAddress
-from schemas.gtid import Flavour, parse_gtid_set
+from schemas.documents import ApplyTask, CaptureTask, TaskKind, TopicAddress
+from schemas.gtid import Flavour, History, parse_binlog_state, parse_gtid_set
 from schemas.status import TaskReport, TaskState
-from zk.entries import Desired, TaskEntry
+from zk.tree.entries import Desired, TaskEntry
+from zk.tree.reports import SavedReport
+from zk.view import Cluster
 
 
 def _capture(name: str, bootstrap: str) -> CaptureTask:
@@ -50,6 +53,63 @@ def test_a_topic_of_the_same_name_elsewhere_is_no_source() -> None:
     assert caught.value.code == "MR-4203"
 
 
+WORKER = "w1"
+
+
+def _history(position: str, state: str = "") -> History:
+    wanted = parse_gtid_set(Flavour.MARIADB, position)
+    return History(wanted, parse_binlog_state(state or position))
+
+
+def _cluster(reports: Mapping[str, TaskReport], entries: Mapping[str, TaskEntry]) -> Cluster:
+    """What the tree says when each of these was reported by its owner."""
+    return Cluster(
+        tasks=entries,
+        workers={WORKER: TaskKind.CAPTURE},
+        assigned=dict.fromkeys(entries, WORKER),
+        owners=dict.fromkeys(entries, WORKER),
+        saved_reports={
+            name: SavedReport(report.owned_by(WORKER, epoch=1), entries[name].revision, 0)
+            for name, report in reports.items()
+        },
+        leader="s1",
+    )
+
+
+def _wait(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    reports: Mapping[str, TaskReport],
+    histories: Iterable[History],
+    *,
+    timeout_s: float = 0.0,
+) -> str:
+    """The code that a wait for ``name`` ends with, "" for success; the primary says ``histories``, then the last."""
+    capture = _capture("shop", "kafka1:9092")
+    apply = ApplyTask(name="warehouse", source=capture.output, target="warehouse")
+    entries: dict[str, TaskEntry] = {}
+    for task in (capture, apply):
+        paused_by = "ann" if reports[task.name].state is TaskState.PAUSED else ""
+        entries[task.name] = TaskEntry(Desired(task, paused_by), 0, 5, 1)
+    store = SimpleNamespace(
+        tasks=lambda: entries,
+        task_entry=lambda name: entries[name],
+        set_entry=lambda _name: SimpleNamespace(document=None),
+    )
+    answers = list(histories)
+    monkeypatch.setattr(
+        arrival, "primary_history", lambda _set: answers.pop(0) if answers[1:] else answers[0]
+    )
+    monkeypatch.setattr(arrival, "halted_replicas", lambda *_: ())
+    monkeypatch.setattr(arrival, "read_cluster", lambda *_: _cluster(reports, entries))
+    now = cast(Control, SimpleNamespace(store=store, session=None, tree=None))
+    try:
+        wait_until_arrived(now, name, timeout_s=timeout_s)
+    except MillraceError as error:
+        return f"{error.code} {error.message}"
+    return ""
+
+
 @pytest.mark.parametrize(
     ("state", "has", "code"),
     [
@@ -65,24 +125,66 @@ def test_a_wait_that_can_not_end_well_ends_at_once(
     monkeypatch: pytest.MonkeyPatch, state: TaskState, has: str, code: str
 ) -> None:
     """Blocked always, paused unless it has arrived; only a task that may arrive is waited for."""
-    task = _capture("shop", "kafka1:9092")
-    control = _control(task)
-    store = SimpleNamespace(
-        task_entry=lambda _name: control.store.tasks()["shop"],
-        set_entry=lambda _name: SimpleNamespace(document=None),
-    )
-    wanted = parse_gtid_set(Flavour.MARIADB, "0-1-7")
-    monkeypatch.setattr(arrival, "primary_position", lambda _document: wanted)
-    report = TaskReport(state, "paused by ann", gtid_set=has)
-    monkeypatch.setattr(arrival, "_report", lambda _now, _name: report)
+    reports = {
+        "shop": TaskReport(state, gtid_set=has),
+        "warehouse": TaskReport(TaskState.RUNNING),
+    }
+    timeout_s = 0.0 if code in ("", "MR-4201") else 5.0
+    assert _wait(monkeypatch, "shop", reports, [_history("0-1-7")], timeout_s=timeout_s)[:7] == code
 
-    def wait() -> None:
-        timeout_s = 0.0 if code in ("", "MR-4201") else 5.0
-        wait_until_arrived(cast(Control, SimpleNamespace(store=store)), "shop", timeout_s=timeout_s)
 
-    if not code:
-        wait()
-        return
-    with pytest.raises(MillraceError) as caught:
-        wait()
-    assert caught.value.code == code
+@pytest.mark.parametrize(
+    ("state", "captured", "applied", "code"),
+    [
+        (TaskState.BLOCKED, "0-1-6", "0-1-6", "MR-4202"),
+        (TaskState.PAUSED, "0-1-6", "0-1-6", "MR-4202"),
+        (TaskState.BLOCKED, "0-2-8", "0-2-8", "MR-4202"),  # a transaction of the replica alone
+        (
+            TaskState.BLOCKED,
+            "0-1-7",
+            "0-1-6",
+            "MR-4201",
+        ),  # captured before: it may still be applied
+        (TaskState.PAUSED, "0-1-7", "0-1-6", "MR-4201"),
+        (TaskState.BLOCKED, "0-1-7", "0-1-7", ""),
+        (TaskState.RUNNING, "0-1-6", "0-1-6", "MR-4201"),
+    ],
+)
+def test_a_wait_for_an_apply_task_ends_at_once_when_its_capture_task_has_stopped(
+    monkeypatch: pytest.MonkeyPatch, state: TaskState, captured: str, applied: str, code: str
+) -> None:
+    """Unless the records it needs are in the topic already."""
+    reports = {
+        "shop": TaskReport(state, "no such member", "MR-1033", gtid_set=captured),
+        "warehouse": TaskReport(TaskState.RUNNING, gtid_set=applied),
+    }
+    timeout_s = 5.0 if code == "MR-4202" else 0.0
+    told = _wait(monkeypatch, "warehouse", reports, [_history("0-1-7")], timeout_s=timeout_s)
+    assert told[:7] == code
+    if code == "MR-4202":
+        assert "warehouse waits for its capture task: shop is " in told
+
+
+@pytest.mark.parametrize(
+    ("has", "state_now", "code"),
+    [
+        ("0-2-35890", "0-1-35889", "MR-4201"),  # only a replica has it
+        ("0-1-35890", "0-1-35891", ""),  # the primary went on
+        ("0-2-35890", "0-1-35889,0-2-35890", ""),  # a failover without a loss
+        ("0-2-35890", "0-1-35880,0-2-35890", "MR-4201"),  # one that lost what is waited for
+    ],
+)
+def test_a_greater_number_counts_only_where_the_primary_logged_it(
+    monkeypatch: pytest.MonkeyPatch, has: str, state_now: str, code: str
+) -> None:
+    """The primary is asked again: a replica's own transaction has a greater number, too."""
+    reports = {
+        "shop": TaskReport(TaskState.RUNNING, gtid_set=has),
+        "warehouse": TaskReport(TaskState.RUNNING, gtid_set=has),
+    }
+    histories = [_history("0-1-35889"), _history("0-1-35889", state_now)]
+    for name in reports:
+        told = _wait(monkeypatch, name, reports, histories)
+        assert told[:7] == code
+        if code:
+            assert f"it has {has}, which is not proven to contain 0-1-35889" in told

@@ -9,7 +9,7 @@ from consumer.binding import bind
 from consumer.target.inventory import Inventory
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal
-from tests.apply_tables import integer, table
+from tests.kit.apply.tables import integer, table
 
 SEQUENCE = (
     "next_not_cached_value",

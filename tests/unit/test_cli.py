@@ -6,18 +6,27 @@ import subprocess
 import sys
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import typer
+from rich.console import Console
 
-from millrace import cli
+from millrace import __version__, cli
 from millrace.cli import status
+from millrace.cli.compare import apply_task_of
+from millrace.cli.control import Control
 from millrace.cli.topic import _registry_for
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Retryable
-from zk.tree import Tree
-from zk.view import Cluster
+from schemas.documents import ApplyTask, CaptureTask, TaskDocument, TopicAddress
+from schemas.status import TaskReport, TaskState
+from zk.tree.entries import Desired, TaskEntry
+from zk.tree.paths import Tree
+from zk.view import Cluster, TaskView
 
 
 def _give(monkeypatch: pytest.MonkeyPatch, module: types.ModuleType) -> None:
@@ -37,9 +46,57 @@ def test_help_lists_commands_without_importing_them(capsys: pytest.CaptureFixtur
 
 
 def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2, with the list of commands."""
+    """Exit code 2."""
     assert cli.run(["no-such"]) == 2
     assert "no-such" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "suggested"),
+    [(["taks"], "task"), (["task", "creat"], "create")],
+    ids=["top", "group"],
+)
+def test_misspelled_command_gets_a_suggestion(
+    words: list[str], suggested: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, and the nearest command."""
+    assert cli.run(words) == 2
+    assert f"Did you mean '{suggested}'" in capsys.readouterr().err
+
+
+def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line for bug reports."""
+    assert cli.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"millrace {__version__}\n"
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_plain_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One style: no boxes, `-h` everywhere."""
+    assert cli.run([name, "-h"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"Usage: millrace {name} ")
+    assert "\n  -h, --help " in told
+    assert "─" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("ta", {"task"}), ("task re", {"resume"}), ("worker --re", {"--relay-dir"})],
+    ids=["command", "subcommand", "option"],
+)
+def test_shell_completes(
+    words: str,
+    completed: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Commands, their commands, and options."""
+    monkeypatch.setenv("_MILLRACE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"millrace {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    assert cli.run([]) == 0
+    assert set(capsys.readouterr().out.split()) == completed
 
 
 def test_a_function_is_run_under_its_commands_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,8 +177,8 @@ def test_every_code_of_the_catalogue_is_explained_with_cause_and_fix(
     assert cli.run(["explain", code]) == 0
     told = capsys.readouterr().out
     assert told.startswith(f"{code}  {CATALOGUE[code].title}\n")
-    assert f"\n  why  {CATALOGUE[code].cause}\n" in told
-    assert f"\n  fix  {CATALOGUE[code].fix}\n" in told
+    assert f"\n  why   {CATALOGUE[code].cause}\n" in told
+    assert f"\n  fix   {CATALOGUE[code].fix}\n" in told
     assert CATALOGUE[code].cause
     assert CATALOGUE[code].fix
     assert cli.run(["explain", code.removeprefix("MR-")]) == 0
@@ -133,7 +190,7 @@ def test_a_watched_status_outlives_an_ensemble_that_is_away(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
     """It says so and goes on when it is back; what a program reads is JSON and nothing else."""
-    empty = Cluster(tasks={}, workers={}, assigned={}, owners={}, standings={}, leader="s1")
+    empty = Cluster(tasks={}, workers={}, assigned={}, owners={}, saved_reports={}, leader="s1")
     away = Retryable("MR-4001", "the connection is lost")
     answers: Iterator[Cluster | BaseException] = iter(
         [empty, away, away, empty, KeyboardInterrupt()]
@@ -181,18 +238,78 @@ def test_a_log_level_that_is_none_is_a_wrong_use(
     """In one line."""
     monkeypatch.setenv("MILLRACE_LOG_LEVEL", "verbose")
     assert cli.run(["explain", "MR-1001"]) == 2
-    assert "'verbose' is none of debug" in capsys.readouterr().err
+    assert "'verbose' is not one of debug" in capsys.readouterr().err
 
 
 def test_a_terminal_of_another_encoding_sees_escapes() -> None:
-    """Not a traceback: the usage has a character that Latin-1 lacks."""
+    """Not a traceback: the page of codes has a character that Latin-1 does not have."""
     found = subprocess.run(
-        [sys.executable, "-m", "millrace"],
+        [sys.executable, "-m", "millrace", "explain", "--markdown"],
         env={"PATH": "", "PYTHONIOENCODING": "latin-1"},
         capture_output=True,
         check=False,
         timeout=180,
     )
-    assert found.returncode == 2
+    assert found.returncode == 0
     assert b"Traceback" not in found.stderr
     assert b"\\u2026" in found.stdout
+
+
+@pytest.mark.parametrize("registry", ["http://ann:canary@h:8081", "h:8081", "ftp://h"])
+def test_a_registry_option_is_read_as_in_a_document(
+    registry: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong use, with what is wanted and without the password."""
+    assert cli.run(["topic", "tail", "shop", "--kafka", "127.0.0.1:1", "--registry", registry]) == 2
+    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "http://host:port" in told
+    assert "canary" not in told
+
+
+_NOTHING = Cluster(tasks={}, workers={}, assigned={}, owners={}, saved_reports={}, leader="")
+
+
+def test_a_status_has_a_line_for_each_member_and_no_more() -> None:
+    """Why one is read and the others are not fills no screen; --json has all of it."""
+    members = ("chosen: h1:1 (replica): admissible", f"h2:1 (replica): {'MR-1010 ' * 40}")
+    report = TaskReport(TaskState.RUNNING, figures={"rows": 1, "choice": " | ".join(members)})
+    view = TaskView(name="t", kind="capture", route="", report=report, assigned="w", age_s=0)
+    out = Console(width=220, highlight=False, markup=False)
+    with out.capture() as captured:
+        out.print(status.as_table("c", _NOTHING, [view]))
+    lines = [line.strip() for line in captured.get().splitlines()]
+    assert "rows=1" in lines
+    assert members[0] in lines
+    (other,) = [line for line in lines if line.startswith("h2:1")]
+    assert len(other) <= 110
+    assert other.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("task", "appliers", "code"),
+    [
+        ("shop-apply", ["shop-apply", "other"], ""),
+        ("shop-capture", ["shop-apply"], ""),
+        ("shop-capture", [], "MR-5060"),
+        ("shop-capture", ["shop-apply", "other"], "MR-5060"),
+    ],
+)
+def test_compare_takes_a_capture_tasks_only_apply_task(
+    task: str, appliers: list[str], code: str
+) -> None:
+    """As its help says."""
+    output = TopicAddress(topic="shop", bootstrap="k:1")
+    tasks: dict[str, TaskDocument] = {
+        "shop-capture": CaptureTask(name="shop-capture", set_name="shop", output=output),
+        "elsewhere": ApplyTask(name="elsewhere", source=replace(output, topic="x"), target="t"),
+        **{name: ApplyTask(name=name, source=output, target=name) for name in appliers},
+    }
+    entries = {name: TaskEntry(Desired(document), 0, 0, 1) for name, document in tasks.items()}
+    now = cast(Control, SimpleNamespace(store=SimpleNamespace(tasks=lambda: entries)))
+    if not code:
+        assert apply_task_of(now, tasks[task]).name == "shop-apply"
+        return
+    with pytest.raises(Fatal) as caught:
+        apply_task_of(now, tasks[task])
+    assert caught.value.code == code
+    assert all(name in caught.value.message for name in appliers)

@@ -3,11 +3,11 @@
 import pytest
 
 from millrace.errors import Fatal
-from schemas.coordinates import Coordinates
 from schemas.gtid import Flavour, parse_gtid_set
+from schemas.place import Coordinates
 from schemas.progress import Progress
-from tests.binlog_bytes import SERVER, BinlogFile
-from tests.converter_rig import Conversion, FileReader, FileSpan
+from tests.kit.binlog.plain_files import SERVER, BinlogFile
+from tests.kit.capture.converter import Conversion, FileReader, FileSpan
 
 
 class DamagedReader(FileReader):

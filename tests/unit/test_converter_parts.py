@@ -7,20 +7,25 @@ import pyarrow as pa
 import pytest
 
 from millrace.errors import Fatal, Retryable
-from producer.converter.arrays import KernelArrays
-from producer.converter.charset_tables import CharsetTables
-from producer.converter.column_program import ColumnProgram, sizes_only
-from producer.converter.feeds import PayloadFeed
-from producer.converter.position import load_position, read_position
-from producer.converter.query import parse_query, sql_mode_text
-from producer.converter.xa import xid_of_prepare, xid_of_statement
-from producer.kernel import program as p
-from producer.kernel import state as s
-from schemas.coordinates import Coordinates
+from producer.convert.arrays import KernelArrays
+from producer.convert.charset_tables import CharsetTables
+from producer.convert.column_program import ColumnProgram, sizes_only
+from producer.convert.event_sources import PayloadEvents
+from producer.convert.kernel import program as p
+from producer.convert.kernel import state as s
+from producer.convert.position import load_position, read_position
+from producer.convert.query import parse_query, sql_mode_text
+from producer.convert.xa import xid_of_prepare, xid_of_statement
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
-from schemas.table_map import parse_table_map
-from tests.table_map_vectors import MARIADB_NUMBERS, MARIADB_TEXTS, MYSQL_NUMBERS, MYSQL_TEXTS
+from schemas.place import Coordinates
+from schemas.table.table_map import parse_table_map
+from tests.kit.binlog.table_map_vectors import (
+    MARIADB_NUMBERS,
+    MARIADB_TEXTS,
+    MYSQL_NUMBERS,
+    MYSQL_TEXTS,
+)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +230,15 @@ def test_a_size_that_no_table_map_tells_is_none(flavour: Flavour, code: int, is_
     assert is_told or sizes[1:] == [-1, -1]
 
 
+@pytest.mark.parametrize(("length_bytes", "prefix_bytes"), [(255, 1), (256, 2), (1020, 2)])
+def test_a_long_char_has_two_bytes_of_length(length_bytes: int, prefix_bytes: int) -> None:
+    """CHAR(255) of utf8mb4 is 1020 bytes."""
+    metadata = bytes([0xFE ^ (length_bytes >> 8 << 4), length_bytes & 0xFF])
+    body = bytes(8) + b"\1d\0\1t\0" + bytes([1, 0xFE, 2]) + metadata + b"\0"
+    (sizes,) = sizes_only(body, flavour=Flavour.MYSQL)
+    assert (sizes[p.SIZE], sizes[p.IS_PREFIXED]) == (prefix_bytes, 1)
+
+
 def _a_table(code: int) -> bytes:
     """The body of the map of an INT, a column of this type, and an INT."""
     return bytes(8) + b"\1d\0\1t\0" + bytes([3, 3, code, 3, 0, 0])
@@ -236,11 +250,11 @@ def test_a_payload_for_which_there_is_no_memory_now_is_no_damage(
     """Arrow's own error for it is one of memory, too: Retryable MR-4014, and the same bytes are inflated later."""
 
     class Starved:
-        def read(self, _: int) -> bytes:
+        def readinto(self, _: memoryview) -> int:
             raise pa.ArrowMemoryError("malloc of size 4194304 failed")
 
-    feed = PayloadFeed(b"\0", Coordinates("a.000001", "b.000001", 4), end_pos=99)
-    monkeypatch.setattr(feed, "_stream", Starved())
+    events = PayloadEvents(b"\0", Coordinates("a.000001", "b.000001", 4), end_pos=99)
+    monkeypatch.setattr(events, "_stream", Starved())
     with pytest.raises(Retryable) as caught:
-        feed.more()
+        events.more()
     assert caught.value.code == "MR-4014"

@@ -1,7 +1,7 @@
 """The converter over binlogs written by hand: groups, cuts, resumption, filters, refusals."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -10,18 +10,25 @@ import numpy as np
 import pytest
 
 from millrace.errors import Fatal
-from producer.converter import converter as converting
-from producer.converter import feeds, output
-from producer.converter.output import ROOM_BYTES
-from schemas.control import DdlRecord, SchemaRecord
-from schemas.coordinates import Coordinates
+from producer.convert import arrays, event_sources, output, tables
+from producer.convert import converter as converting
+from producer.convert.output import ROOM_BYTES
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
+from schemas.place import Coordinates
 from schemas.progress import OpenTransaction, Progress
-from schemas.record import RowRecord, SchemaBook, decode_record
-from schemas.statement import Kind
-from tests.binlog_builder import SOURCE_UUID, TIME_S, BinlogBuilder, Row
-from tests.converter_rig import SUBDIR, Conversion, FileReader, FileSpan, decoded, raw_records
+from schemas.record.control import DdlRecord, SchemaRecord
+from schemas.record.record import RowRecord, SchemaBook, decode_record
+from schemas.sql.statement import Kind
+from tests.kit.binlog.builder import SOURCE_UUID, TIME_S, BinlogBuilder, Row
+from tests.kit.capture.converter import (
+    SUBDIR,
+    Conversion,
+    FileReader,
+    FileSpan,
+    decoded,
+    raw_records,
+)
 
 UUID_TEXT = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -117,7 +124,7 @@ class SlowReader(FileReader):
 def slowed(builder: BinlogBuilder, monkeypatch: pytest.MonkeyPatch) -> SlowReader:
     """Over one file, in windows of a few KB."""
     reader = SlowReader({"mysql-bin.000001": bytes(builder.content)})
-    monkeypatch.setattr(feeds, "WINDOW_BYTES", 4096)
+    monkeypatch.setattr(event_sources, "WINDOW_BYTES", 4096)
     monkeypatch.setattr(converting, "time", SimpleNamespace(monotonic=lambda: reader.now_s))
     return reader
 
@@ -226,7 +233,7 @@ def test_a_source_transaction_gone_on_with_is_open_until_it_is_done() -> None:
     opened = OpenTransaction(f"{UUID_TEXT}:1", 100)
     inside = progress("", seq=100, opened=opened)
     first, *made = conversion(builder, progress=inside).batches(rows_max=200, bytes_max=4096)
-    assert (first.counts.records, first.progress) == (4, inside)
+    assert (len(first.bounds), first.progress) == (4, inside)
     assert [batch.progress.open is None for batch in made] == [False] * (len(made) - 1) + [True]
     (alone,) = conversion(BinlogBuilder(), progress=inside).batches()
     assert alone.progress == inside
@@ -366,6 +373,7 @@ def test_a_created_table_with_its_rows_is_one_transaction() -> None:
     """CREATE TABLE … SELECT in row format: the statement is its first unit."""
     builder = BinlogBuilder()
     builder.gtid(1)
+    builder.query("BEGIN")
     builder.query("CREATE TABLE `t` (`id` int) START TRANSACTION")
     builder.map_shop_table("t", table_id=7)
     builder.insert(7, [(1, "a")])
@@ -517,7 +525,7 @@ def test_an_error_names_the_source_transaction_and_its_table(
     assert caught.value.code == "MR-6501"
     assert f"on {table}" in caught.value.message
     assert caught.value.context["gtid"].endswith(":7")
-    assert "mysql-bin.000001:" in caught.value.told
+    assert "mysql-bin.000001:" in caught.value.full_message
 
 
 def test_an_xa_commit_whose_rows_are_gone_is_refused() -> None:
@@ -614,6 +622,55 @@ def test_the_file_of_a_prepared_transaction_is_held_until_its_last_row_has_come_
     assert last == (True, "mysql-bin.000002")
 
 
+def test_a_file_searched_for_is_held_until_its_rows_are_published() -> None:
+    """Batches made before the search are published after it and say that later files are enough."""
+    first, second = BinlogBuilder(), BinlogBuilder()
+    _xa(first, 1)
+    second.transaction(2, 7, "t", [(3, "c")])
+    second.gtid(3)
+    second.query("XA COMMIT X'61',X'62',3")
+    files = {"mysql-bin.000001": bytes(first.content), "mysql-bin.000002": bytes(second.content)}
+    reader = FileReader(files)
+    at = Coordinates(SUBDIR, "mysql-bin.000002", 4)
+    run = Conversion(reader, progress=progress(f"{UUID_TEXT}:1", seq=0), at=at)
+    batches = list(run.batches(rows_max=1))
+    assert [held.file for held in reader.held] == ["mysql-bin.000001"]
+    for batch in batches:
+        assert reader.held
+        batch.release()
+    assert reader.held == []
+
+
+def test_the_newest_prepare_of_an_xid_is_found_without_reading_older_files() -> None:
+    """A name is used again: what was prepared last counts, and it is looked for from the newest file back."""
+    contents = {}
+    for number, value in enumerate("abc", 1):
+        builder = BinlogBuilder()
+        _xa(builder, number, rows=[(number, value)])
+        contents[f"mysql-bin.00000{number}"] = bytes(builder.content)
+    last = BinlogBuilder()
+    last.gtid(4)
+    last.query("XA COMMIT X'61',X'62',3")
+    reader = CountingReader({**contents, "mysql-bin.000004": bytes(last.content)})
+    at = Coordinates(SUBDIR, "mysql-bin.000004", 4)
+    run = Conversion(reader, progress=progress(f"{UUID_TEXT}:1-3", seq=0), at=at)
+    assert [row.change.after for row in run.rows()] == [{"id": 3, "v": "c"}]
+    assert reader.files_read == {"mysql-bin.000003", "mysql-bin.000004"}
+
+
+class CountingReader(FileReader):
+    """Knows which files were read."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        super().__init__(files)
+        self.files_read: set[str] = set()
+
+    def read(self, at: Coordinates, *, bytes_max: int) -> FileSpan:
+        """See the class."""
+        self.files_read.add(at.file)
+        return super().read(at, bytes_max=bytes_max)
+
+
 def test_prepared_rows_that_are_rolled_back_never_come_out() -> None:
     """XA ROLLBACK."""
     builder = BinlogBuilder()
@@ -642,6 +699,7 @@ def _two_tables(count: int) -> BinlogBuilder:
 
 
 @pytest.mark.parametrize("cause", ["bytes", "time"])
+@pytest.mark.guarantee("provable")
 def test_a_schema_is_explained_again_before_it_is_used_for_long(
     cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -671,6 +729,43 @@ def test_a_schema_is_explained_again_before_it_is_used_for_long(
     assert at > 10 * (every + slack)
     assert furthest < every + slack
     assert count > at // (every + slack)
+
+
+@pytest.mark.parametrize(("tables_max", "table_ids"), [(8, 1 << 16), (1 << 13, 16)])
+def test_a_full_table_memory_keeps_what_a_statement_maps(
+    monkeypatch: pytest.MonkeyPatch, tables_max: int, table_ids: int
+) -> None:
+    """One statement changes two tables, the second of which fills the memory for structures or for ids."""
+    monkeypatch.setattr(tables, "TABLES_MAX", tables_max)
+    monkeypatch.setattr(arrays, "TABLE_IDS", table_ids)
+    builder = BinlogBuilder()
+    for number in range(40):
+        builder.gtid(1 + number)
+        builder.query("BEGIN")
+        for table in (2 * number, 2 * number + 1, 2 * number + 2):
+            builder.map_shop_table(f"t{table}", table_id=100 + table)
+        for table in (2 * number, 2 * number + 1, 2 * number + 2):
+            builder.insert(100 + table, [(number, None)])
+        builder.xid()
+    assert len(conversion(builder).rows()) == 120
+
+
+def test_a_statement_may_map_more_tables_than_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Structures and ids of the open source transaction are kept, however many they are."""
+    monkeypatch.setattr(tables, "TABLES_MAX", 8)
+    monkeypatch.setattr(arrays, "TABLE_IDS", 16)
+    builder = BinlogBuilder()
+    for number in (1, 2):
+        builder.gtid(number)
+        builder.query("BEGIN")
+        for table in range(50):
+            builder.map_shop_table(f"t{table}", table_id=100 * number + table)
+        for table in range(50):
+            builder.insert(100 * number + table, [(table, None)])
+        builder.xid()
+    assert len(conversion(builder).rows()) == 100
 
 
 def test_a_schema_is_not_explained_twice_without_need() -> None:

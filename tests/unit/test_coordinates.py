@@ -3,7 +3,7 @@
 import pytest
 
 from millrace.errors import Fatal
-from schemas.coordinates import Coordinates
+from schemas.place import Coordinates
 
 
 def test_places_are_ordered_by_number_not_by_text() -> None:

@@ -14,6 +14,7 @@ from schemas.documents import (
     SetDocument,
     TableFilter,
     TlsMode,
+    TopicOptions,
     canonical_json,
     parse_set,
     parse_task,
@@ -22,7 +23,7 @@ from schemas.documents import (
     plain_task,
     resolve_secret,
 )
-from tests.starved import no_descriptor_left
+from tests.kit.faults.starved import no_descriptor_left
 
 SHOP = """
 set: shop
@@ -154,12 +155,17 @@ def test_a_password_in_the_document_is_refused_and_not_repeated() -> None:
         ("start: yesterday", "start: found 'yesterday', wanted first, or a GTID set"),
         ("lanes: true", "lanes: found true, wanted a whole number from 1 to 64"),
         ("lanes: 65", "lanes: found 65"),
-        ("consistency: eventual", "consistency: found 'eventual', wanted causal | transactional"),
+        ("consistency: eventual", "consistency: found 'eventual', wanted causal (transactional is"),
+        (
+            "consistency: transactional",
+            "consistency: found 'transactional', wanted causal (transac",
+        ),
         ("include: ['*']", "include: found an unknown field"),
         ("registry: http://user:canary@h:1", "registry: found a URL with a user in it, not shown"),
         ("registry: ftp://h", "registry: found 'ftp://h', wanted a URL"),
         ("kafka: {bootstrap: nowhere}", "kafka.bootstrap: found 'nowhere', wanted Kafka servers"),
-        ("kafka: 9092", "kafka: found 9092, wanted a mapping"),
+        ("kafka: 9092", "kafka: found 9092, wanted a mapping: {bootstrap: "),
+        ("start: {gtid_set: 0-1-3}", "a GTID set as text, such as 0-1-23 (MariaDB) or"),
         ("kafka:", "kafka: found nothing, wanted a mapping"),
         ("target: [a]", "target: found a list of 1, wanted a name"),
         ("topic: ..", "topic: found '..'"),
@@ -170,6 +176,18 @@ def test_a_wrong_field_is_named_with_what_is_wanted(changed: str, told: str) -> 
     field = changed.partition(":")[0]
     kept = [line for line in APPLY.splitlines() if not line.startswith(f"{field}:")]
     assert told in _problems("\n".join([*kept, changed]))
+
+
+def test_every_problem_is_said_in_one_error() -> None:
+    """With what is not built yet, and a member that is no mapping."""
+    told = _problems(
+        APPLY.replace("consistency: causal", "") + "consistency: transactional\nlanes: 0\n"
+    )
+    assert "consistency: found 'transactional'" in told
+    assert "lanes: found 0" in told
+    assert "members[0]: found 'db1:3306', wanted a mapping: {host: db1, port: 3306}" in _problems(
+        "set: shop\nmembers: ['db1:3306']\nuser: u\npassword: env:X\n"
+    )
 
 
 def test_a_capture_of_no_table_is_refused() -> None:
@@ -322,3 +340,18 @@ def _reference(text: str) -> SecretReference:
     reference = SecretReference.parse(text)
     assert reference is not None
     return reference
+
+
+def test_a_capture_task_may_say_what_its_topic_is_like() -> None:
+    """Each value is optional; without any, the document is what it was before."""
+    plain = plain_from_yaml(CAPTURE)
+    assert isinstance(plain, dict)
+    assert "topic_settings" not in plain_task(parse_task(plain))
+    asked = {"replication_factor": 3, "min_insync_replicas": 2, "retention_ms": -1}
+    task = parse_task({**plain, "topic_settings": asked})
+    assert isinstance(task, CaptureTask)
+    assert task.topic_options == TopicOptions(**asked)
+    assert parse_task(plain_task(task)) == task
+    for wrong in ({"min_insync_replicas": 3, "replication_factor": 2}, {"replicas": 3}, 3):
+        with pytest.raises(Fatal, match="topic_settings"):
+            parse_task({**plain, "topic_settings": wrong})

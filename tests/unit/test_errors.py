@@ -21,24 +21,27 @@ def test_the_fix_is_the_catalogues_unless_one_is_given() -> None:
 
 
 def test_an_error_prints_code_message_and_context() -> None:
-    """One line tells everything that is known."""
+    """One line has everything that is known."""
     error = Retryable("MR-8003", "no answer", host="a", port=3306)
     assert str(error) == "MR-8003 no answer (host=a, port=3306)"
     assert error.context == {"host": "a", "port": "3306"}
 
 
 def test_a_status_is_told_where_the_error_stands_once_and_within_bounds() -> None:
-    """The context that the message lacks is told beside it: key, seq, GTID; what is empty or said already is not."""
+    """The message gains context that it does not mention (key, seq, GTID), without empty or repeated values."""
     error = Fatal("MR-5010", "update of a row of shop.orders", table="shop.orders", key="7", seq=9)
-    assert error.told == "update of a row of shop.orders (key=7, seq=9)"
-    assert Fatal("MR-5010", "x", gtid="0-1-9", database="").told == "x (gtid=0-1-9)"
-    assert Fatal("MR-5010", "all said").told == "all said"
-    assert "hunter2" not in Fatal("MR-5041", "x", sql="CONNECTION='mysql://u:hunter2@h/d'").told
-    assert len(Fatal("MR-5010", "x", key="k" * 9999).told) < CONTEXT_CHARACTERS_MAX + 9
+    assert error.full_message == "update of a row of shop.orders (key=7, seq=9)"
+    assert Fatal("MR-5010", "x", gtid="0-1-9", database="").full_message == "x (gtid=0-1-9)"
+    assert Fatal("MR-5010", "complete").full_message == "complete"
+    assert (
+        "hunter2"
+        not in Fatal("MR-5041", "x", sql="CONNECTION='mysql://u:hunter2@h/d'").full_message
+    )
+    assert len(Fatal("MR-5010", "x", key="k" * 9999).full_message) < CONTEXT_CHARACTERS_MAX + 9
 
 
 def test_the_three_branches_exclude_each_other() -> None:
-    """The supervisor decides by the branch alone."""
+    """The supervisor decides by the branch."""
     branches = (Retryable, Fenced, Fatal)
     assert all(issubclass(branch, MillraceError) for branch in branches)
     assert not any(issubclass(a, b) for a in branches for b in branches if a is not b)

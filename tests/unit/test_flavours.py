@@ -1,4 +1,4 @@
-"""Which MySQL is taken, and what is said where there is none: never a silent skip."""
+"""Which MySQL is used, and what is reported without one: never a silent skip."""
 
 import os
 import subprocess
@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from deploy import fetch
+from deploy.servers import fetch
 from deploy.servers.programs import check_mysql, mysql_programs
 from millrace.errors import Fatal
+from tests.kit.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 NEITHER = "tests/integration/test_source.py"  # has tests of each flavour in turn and of MySQL alone
 
 
-def _program(folder: Path, told: str) -> Path:
-    """A server program that tells this as its version."""
+def _program(folder: Path, printed: str) -> Path:
+    """A server program that prints this version."""
     path = folder / "mysqld"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\necho '{told}'\n")
+    path.write_text(f"#!/bin/sh\necho '{printed}'\n")
     path.chmod(0o755)
     return path
 
 
 @pytest.mark.parametrize(
-    "told",
+    "printed",
     [
         "/usr/sbin/mysqld  Ver 8.4.6 for Linux on x86_64 (MySQL Community Server - GPL)",
         "/usr/sbin/mysqld  Ver 9.6.0 for Linux on x86_64 ((Debian))",
@@ -35,18 +35,18 @@ def _program(folder: Path, told: str) -> Path:
     ids=["too old", "just too old", "MariaDB", "silent"],
 )
 def test_a_mysql_that_we_do_not_run_is_refused_with_its_own_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str
 ) -> None:
-    """Given by `--mysqld`, by the environment, or in the cache: no stack fails for reasons of its own."""
-    given = _program(tmp_path / "given", told)
-    cached = _program(tmp_path / "home" / "mysql", told)
+    """From `--mysqld`, the environment or the cache: it is refused before a stack starts."""
+    given = _program(tmp_path / "given", printed)
+    cached = _program(tmp_path / "home" / "mysql", printed)
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path / "home"))
     for named, path in (("", cached), (str(given), given)):
         monkeypatch.setenv("MILLRACE_MYSQLD", named)
         with pytest.raises(Fatal) as caught:
             mysql_programs()
         assert caught.value.code == "MR-8005"
-        assert caught.value.message == f"{path} is not MySQL 9.7 or later: {told}"
+        assert caught.value.message == f"{path} is not MySQL 9.7 or later: {printed}"
         assert "--mysqld PATH" in caught.value.fix
 
 
@@ -55,8 +55,8 @@ def test_a_mysql_of_our_version_or_later_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     """Versions are numbers, not text."""
-    told = f"/usr/sbin/mysqld  Ver {version} for Linux on x86_64"
-    monkeypatch.setenv("MILLRACE_MYSQLD", str(_program(tmp_path, told)))
+    printed = f"/usr/sbin/mysqld  Ver {version} for Linux on x86_64"
+    monkeypatch.setenv("MILLRACE_MYSQLD", str(_program(tmp_path, printed)))
     found = mysql_programs()
     assert found is not None
     assert found.mysqld == tmp_path / "mysqld"
@@ -65,27 +65,27 @@ def test_a_mysql_of_our_version_or_later_is_taken(
 def test_where_no_mysql_can_be_fetched_it_is_said_with_the_way_to_give_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No dpkg, no apt: one sentence, and `make setup` goes on."""
+    """Without dpkg and apt: one sentence, and `make setup` continues."""
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     fetch._fetch_mysql()
-    told = capsys.readouterr().out
-    assert "Debian amd64 only" in told
-    assert "give MySQL (9.7 or later) with `--mysqld PATH` or MILLRACE_MYSQLD=PATH" in told
-    assert told.count("\n") == 1
+    printed = capsys.readouterr().out
+    assert "Debian amd64 only" in printed
+    assert "give MySQL (9.7 or later) with `--mysqld PATH` or MILLRACE_MYSQLD=PATH" in printed
+    assert printed.count("\n") == 1
 
 
 def test_a_fetched_mysql_that_is_too_old_is_said_and_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The suite has what it has today; one that was fetched when it was older is fetched anew."""
+    """A version fetched from an older suite is fetched again."""
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     versions = iter(["9.7.1", "8.4.7"])
     fetched: list[str] = []
 
     def run_shown(command: list[str], *, growing: Path) -> None:
-        assert not growing.exists()  # else deploy/mysql-server would leave it as it is
+        assert not growing.exists()  # else deploy/servers/fetch-mysql would leave it as it is
         fetched.append(command[1])
         _program(growing, f"mysqld  Ver {next(versions)} for Linux")
 
@@ -100,15 +100,15 @@ def test_a_fetched_mysql_that_is_too_old_is_said_and_not_kept(
     (tmp_path / "mysql").rmdir()
     check_mysql.cache_clear()  # the path is the same, the program another
     fetch._fetch_mysql()
-    told = capsys.readouterr().out
-    assert "MySQL could not be fetched" in told
-    assert "Ver 8.4.7" in told
-    assert "--mysqld PATH" in told
+    printed = capsys.readouterr().out
+    assert "MySQL could not be fetched" in printed
+    assert "Ver 8.4.7" in printed
+    assert "--mysqld PATH" in printed
     assert not (tmp_path / "mysql").exists()
 
 
 def test_tests_without_mysql_say_first_and_last_what_they_did_not_run(tmp_path: Path) -> None:
-    """MariaDB's half is there, MySQL's is not, and the head and the end of the run say so, with the way to give one."""
+    """The head and the end of the run say that MySQL's half did not run, and how to provide a MySQL."""
     environment = {**os.environ, "MILLRACE_HOME": str(tmp_path), "MILLRACE_MYSQLD": ""}
     command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", NEITHER)
     done = subprocess.run(
@@ -117,9 +117,9 @@ def test_tests_without_mysql_say_first_and_last_what_they_did_not_run(tmp_path: 
     assert done.returncode == 0, done.stdout + done.stderr
     head, _, rest = done.stdout.partition("collected ")
     collected, _, end = rest.partition("flavour not run")
-    for said in (head, end):
-        assert "MySQL's half of the tests was NOT RUN" in said
-        assert "give MySQL (9.7 or later) with `--mysqld PATH` or MILLRACE_MYSQLD=PATH" in said
+    for part in (head, end):
+        assert "MySQL's half of the tests was NOT RUN" in part
+        assert "give MySQL (9.7 or later) with `--mysqld PATH` or MILLRACE_MYSQLD=PATH" in part
     assert "[mariadb" in collected
     assert "[mysql" not in collected
     assert "deselected" in collected

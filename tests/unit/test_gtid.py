@@ -3,8 +3,18 @@
 import pytest
 
 from millrace.errors import Fatal
-from schemas.gtid import Flavour, Gtid, GtidSet, MariadbGtid, MariadbGtidSet
-from schemas.gtid_binary import decode_previous
+from schemas.binary_gtid import decode_previous
+from schemas.gtid import (
+    Flavour,
+    Gtid,
+    GtidSet,
+    History,
+    MariadbGtid,
+    MariadbGtidSet,
+    missing,
+    parse_binlog_state,
+    parse_gtid_set,
+)
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -61,13 +71,13 @@ def test_cut_and_padded_bodies_are_refused(flavour: Flavour, body: bytes) -> Non
             decode_previous(wrong, flavour=flavour)
 
 
-def test_a_gtid_list_with_a_domain_twice_keeps_the_highest_sequence() -> None:
-    """One entry for each server of a domain: the last transaction is the one with the highest sequence."""
+def test_the_last_entry_of_a_domain_is_its_position() -> None:
+    """GTID_LIST has one entry for each server of a domain and ends with the newest, whatever its sequence."""
     entry = GTID_LIST[4:]
     other = bytes.fromhex("00000000" "07000000" "1500000000000000")  # fmt: skip
-    for entries in (other + entry, entry + other):
+    for entries, last in ((other + entry, "0-2-22"), (entry + other, "0-7-21")):
         body = bytes.fromhex("02000000") + entries
-        assert str(decode_previous(body, flavour=Flavour.MARIADB)) == "0-2-22"
+        assert str(decode_previous(body, flavour=Flavour.MARIADB)) == last
 
 
 @pytest.mark.parametrize(
@@ -150,3 +160,59 @@ def test_the_two_flavours_are_never_compared() -> None:
     ):
         with pytest.raises(Fatal, match="MR-6001"):
             ask()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reached", "state", "brought", "lacks"),
+    [
+        # one server
+        ("0-1-7", "0-1-7", "0-1-7", "", ""),
+        ("0-1-7", "0-1-9", "0-1-9", "", ""),
+        ("0-1-7", "0-1-6", "0-1-9", "", "0-1-7"),
+        ("0-1-7", "", "0-1-9", "", "0-1-7"),
+        ("", "", "", "", ""),
+        # a transaction that only a replica has: its number says nothing about the primary's
+        ("0-1-35889", "0-2-35890", "0-1-35889", "", "0-1-35889"),
+        ("0-1-35889", "0-2-35889", "0-1-35889", "", "0-1-35889"),
+        ("0-1-35889", "0-2-35890", "0-1-35891", "", "0-1-35889"),
+        # the same, where that replica was the primary once: it wrote up to 0-2-300 then
+        ("0-1-889", "0-2-890", "0-2-300,0-1-891", "", "0-1-889"),
+        # after a failover to server 2, which had all of it, and back
+        ("0-1-98", "0-2-105", "0-1-98,0-2-105", "", ""),
+        ("0-2-105", "0-1-110", "0-1-110,0-2-105", "", ""),
+        ("0-1-98", "0-1-110", "0-1-110,0-2-105", "", ""),
+        # after a failover to server 2, which had not: 0-1-99 and 0-1-100 are lost
+        ("0-1-100", "0-2-105", "0-1-98,0-2-105", "", "0-1-100"),
+        ("0-1-100", "0-1-110", "0-1-98,0-2-105", "", "0-1-100"),
+        # each domain for itself
+        ("0-1-7,1-2-5", "0-1-7,1-2-5", "0-1-7,1-2-5", "", ""),
+        ("0-1-7,1-2-5", "0-1-7", "0-1-7,1-2-5", "", "1-2-5"),
+        ("0-1-7,1-2-5", "0-1-8,1-3-6", "0-1-8,1-2-5", "", "1-2-5"),
+        ("0-1-7,1-2-5", "0-1-6,1-3-6", "0-1-8,1-2-5", "", "0-1-7,1-2-5"),
+        ("0-1-7", "0-1-7,5-9-1", "0-1-7", "", ""),  # a domain of the replica alone
+        # what the primary got with a backup and never logged
+        ("0-3-50", "0-3-50", "", "0-3-50", ""),
+        ("0-3-50", "0-1-51", "0-1-51", "0-3-50", ""),
+        ("0-3-50", "0-1-52", "0-1-51", "0-3-50", "0-3-50"),
+        ("0-3-50", "0-1-51", "0-1-51", "0-3-49", "0-3-50"),
+    ],
+)
+def test_a_position_is_reached_when_the_primary_proves_it(
+    wanted: str, reached: str, state: str, brought: str, lacks: str
+) -> None:
+    """Not by numbers alone: the primary logged the wanted GTID and, after it, the last one reached."""
+    positions = [MariadbGtidSet.parse(text) for text in (wanted, reached, brought)]
+    history = History(positions[0], parse_binlog_state(state), positions[2])
+    assert missing(positions[0], positions[1], history) == lacks
+
+
+def test_mysqls_sets_prove_themselves() -> None:
+    """They name each transaction, so the server need not be asked."""
+    wanted = parse_gtid_set(Flavour.MYSQL, f"{UUID}:1-7")
+    for reached, lacks in (
+        (f"{UUID}:1-9", ""),
+        (f"{UUID}:1-5:7-9", f"{UUID}:6"),
+        ("", f"{UUID}:1-7"),
+    ):
+        found = missing(wanted, parse_gtid_set(Flavour.MYSQL, reached), History(wanted))
+        assert found == lacks

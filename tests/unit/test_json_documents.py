@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from consumer.documents import by_expression, is_read_exactly
 from consumer.kernel.documents import find_inexact
 from consumer.kernel.walk import CELL_WIDTH, FIRST_CELL, RECORD_WIDTH, STRING
-from producer.kernel.doubles import TEXT_BYTES_MAX, write_json_double
+from producer.convert.kernel.doubles import TEXT_BYTES_MAX, write_json_double
 
 
 def _is_found(text: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Logs: structured, and without secrets whatever is passed."""
+"""Logs are structured and hold no secrets."""
 
 import json
 
@@ -46,6 +46,6 @@ def test_a_level_below_the_configured_one_is_silent(capsys: pytest.CaptureFixtur
 
 
 def test_an_unknown_level_is_refused() -> None:
-    """A typo is not silence."""
+    """A typo is an error."""
     with pytest.raises(ValueError, match="loud"):
         log.configure(json=True, level="loud")

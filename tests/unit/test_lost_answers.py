@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
-from consumer import spark
+from consumer import batch, spark
 from consumer.batch import Assignment, BatchApplier
 from consumer.book import Book, Ints
 from consumer.executor import Order, Outcome, Plan, guarded
@@ -17,7 +17,7 @@ from consumer.rows import KeyEntries
 from consumer.spark import Records
 from consumer.target.connection import Endpoint
 from consumer.target.inventory import Inventory
-from consumer.target.progress import Mark, Owner, Standing
+from consumer.target.progress import Mark, Owner, SavedProgress
 from consumer.workshop import Catalogue
 from millrace.errors import Fatal, Retryable
 from schemas.documents import ConflictPolicy
@@ -134,9 +134,11 @@ def _moves(*rows: int) -> list[Mark]:
         release=lambda: None,
     )
     given = Assignment(_OWNER, _TARGET, ConflictPolicy.STOP, 3)
-    standing = Standing(Mark(0, 0), _NOTHING, Book({}))
-    applier = BatchApplier.at(given, standing, Inventory(), Mark(0, 0))
+    saved = SavedProgress(Mark(0, 0), _NOTHING, Book({}))
+    applier = BatchApplier.at(given, saved, Inventory(), Mark(0, 0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchApplier, "_move", lambda _, after, __: moved.append(after))
+        session = SimpleNamespace(query=lambda _: [], rollback=lambda: None)
+        patch.setattr(batch, "session_for", lambda *_: session)
         applier.process(records, lambda _: None)
     return moved

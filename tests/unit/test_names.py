@@ -9,10 +9,10 @@ import pytest
 
 from millrace import cli
 from millrace.errors import Fatal
-from zk import membership
 from zk.ensemble import Ensemble
-from zk.store import Store
-from zk.tree import Tree
+from zk.lease import membership
+from zk.tree.paths import Tree
+from zk.tree.store import Store
 
 NO_NAMES = (
     ".",
@@ -91,8 +91,8 @@ def test_a_process_that_can_not_be_called_so_is_not_started(
         "consumer.spark.SparkDriver.__init__", lambda *_, **__: started.append("a JVM")
     )
     monkeypatch.setattr("consumer.spark.SparkDriver.stop", lambda _: None)
-    monkeypatch.setattr("zk.worker._stopped_by_signals", threading.Event)
-    monkeypatch.setattr("zk.worker._opened", lambda *_: started.append("a session"))
+    monkeypatch.setattr("zk.run.worker._stop_on_signals", threading.Event)
+    monkeypatch.setattr("zk.run.worker._open_session", lambda *_: started.append("a session"))
     for name in NO_NAMES:
         assert cli.run([*command.split(), f"--name={name}"]) == 1
         told = capsys.readouterr().err

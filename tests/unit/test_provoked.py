@@ -1,4 +1,4 @@
-"""Errors that no other test meets on its way, each provoked where it is raised; see ``tests.provocations``."""
+"""Errors that no other test meets on its way, each provoked where it is raised; see ``tests.kit.provocations``."""
 
 import errno
 import sys
@@ -17,26 +17,25 @@ from pyspark.sql import SparkSession
 from consumer import spark
 from consumer.spark import SparkDriver, TopicQuery
 from consumer.target.connection import translated
-from consumer.topic.kafka import _asking
-from deploy import fetch
-from deploy.background import start_background
-from deploy.description import ServiceAddresses, StackDescription
-from deploy.servers import programs
+from consumer.topic.kafka import kafka_call
+from deploy.local.background import start_background
+from deploy.local.description import ServiceAddresses, StackDescription
+from deploy.local.stack import StackOptions
+from deploy.servers import fetch, programs
 from deploy.servers.process import ProcessSpec, ServerProcess
-from deploy.stack import StackOptions
 from millrace.errors import Fatal, MillraceError, Retryable
-from millrace.home import local_stack_folder
-from millrace.java import java_program
-from producer.publisher.failures import error_of
-from producer.publisher.publisher import Publisher
-from producer.relay.log import RelayLog
+from millrace.home_folder import local_stack_folder
+from millrace.jvm import java_program
+from producer.publish.errors import error_of
+from producer.publish.publisher import Publisher
 from producer.relay.reader import RelayReader
-from schemas.coordinates import Coordinates
+from producer.relay.writer import RelayLog
 from schemas.documents import TopicAddress
 from schemas.gtid import Flavour
-from tests.binlog_builder import BinlogBuilder
-from tests.converter_rig import Conversion, FileReader
-from tests.unit.publisher_model import (
+from schemas.place import Coordinates
+from tests.kit.binlog.builder import BinlogBuilder
+from tests.kit.capture.converter import Conversion, FileReader
+from tests.kit.publisher.model import (
     START,
     Entry,
     ModelDriver,
@@ -139,14 +138,14 @@ def test_commits_that_can_not_be_read_back_end_the_publisher(
     """What the audit can't confirm in time is not believed: a reader that hangs."""
     topic, answered = ModelTopic(), threading.Event()
     publisher = _opened(topic)
-    monkeypatch.setattr("producer.publisher.publisher.JUDGEMENT_S", 0.0)
+    monkeypatch.setattr("producer.publish.publisher.JUDGEMENT_S", 0.0)
     monkeypatch.setattr(ModelPartition, "next_record", lambda *_, **__: answered.wait(60) and None)
     publisher.publish(batch_after(publisher.progress, 3))
     with pytest.raises(Retryable) as caught:
         publisher._drain()
     answered.set()
     assert caught.value.code == "MR-3016"
-    publisher._let_go()
+    publisher._release()
 
 
 def test_committed_records_that_have_gone_stop_the_task() -> None:
@@ -220,7 +219,7 @@ def test_a_broker_that_does_not_answer_is_no_wrong_name(
 ) -> None:
     """MR-3501 of a reader: what to look at first depends on who answered."""
     with pytest.raises(branch) as caught:
-        _asking("asking for the topic", _raises(KafkaException(KafkaError(number))))
+        kafka_call("asking for the topic", _raises(KafkaException(KafkaError(number))))
     assert caught.value.code == "MR-3501"
     assert caught.value.fix.startswith(begins)
 

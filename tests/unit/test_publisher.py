@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publisher.audit import Audit, Commit
-from producer.publisher.opening import NO_END, TailHint
-from producer.publisher.publisher import Publisher
+from producer.publish.audit import Audit, Commit
+from producer.publish.opening import NO_END, TailHint
+from producer.publish.publisher import Publisher
+from schemas.documents import TopicOptions
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
-from tests.starved import no_thread_left
-from tests.unit.publisher_model import (
+from tests.kit.faults.starved import no_thread_left
+from tests.kit.publisher.model import (
     START,
     Entry,
     KafkaTransaction,
@@ -23,6 +24,7 @@ from tests.unit.publisher_model import (
     ModelTopic,
     ModelTransactions,
     Outcome,
+    a_topic,
     batch_after,
     model_config,
     publish_and_close,
@@ -363,19 +365,62 @@ def test_a_recreated_topic_is_not_taken_for_a_new_task() -> None:
 
 
 @pytest.mark.parametrize(
-    ("partition_count", "cleanup_policy", "record_bytes_max"),
-    [(2, "delete", 1 << 20), (1, "compact", 1 << 20), (1, "delete", 1000)],
+    "changed",
+    [
+        {"partition_count": 2},
+        {"cleanup_policy": "compact"},
+        {"record_bytes_max": 1000},
+        {"min_insync_replicas": 4},
+    ],
+    ids=str,
 )
-def test_a_topic_that_can_not_carry_a_set_is_refused(
-    partition_count: int, cleanup_policy: str, record_bytes_max: int
-) -> None:
+def test_a_topic_that_can_not_carry_a_set_is_refused(changed: dict[str, object]) -> None:
     """Rule 2's checks, each with the setting named."""
-    topic = ModelTopic(exists=True)
-    settings = type(topic.settings)(partition_count, cleanup_policy, record_bytes_max)
-    topic.settings = settings
+    topic = ModelTopic(exists=True, settings=a_topic(**changed))
     with pytest.raises(Fatal) as raised:
         opened(topic)
     assert raised.value.code == "MR-3009"
+
+
+def _opened_as(topic: ModelTopic, options: TopicOptions) -> Publisher:
+    config = replace(model_config(), options=options)
+    marks = ModelMarks(7)
+    return Publisher.open_with(
+        ModelDriver(topic), config, marks=marks, verify_lease=lambda: None, start=START
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "is_named"),
+    [
+        (TopicOptions(replication_factor=2), "replication_factor is 3"),
+        (TopicOptions(min_insync_replicas=1), "min_insync_replicas is 2"),
+        (TopicOptions(retention_ms=-1), "retention_ms is 604800000"),
+    ],
+)
+def test_a_topic_that_is_not_as_the_document_says_is_refused(
+    options: TopicOptions, is_named: str
+) -> None:
+    """Before a record is sent; what the document does not name is the operator's."""
+    with pytest.raises(Fatal, match=is_named) as raised:
+        _opened_as(ModelTopic(exists=True), options)
+    assert raised.value.code == "MR-3020"
+    as_it_is = TopicOptions(replication_factor=3, min_insync_replicas=2, retention_ms=604_800_000)
+    _opened_as(ModelTopic(exists=True), as_it_is).close()
+
+
+def test_a_topic_that_can_lose_records_is_reported_unless_the_document_asks_for_it() -> None:
+    """One replica, or one that is enough to acknowledge: the task runs, and its status says so."""
+    weak = a_topic(replication_factor=1, min_insync_replicas=1)
+    publisher = _opened_as(ModelTopic(exists=True, settings=weak), TopicOptions())
+    assert "MR-3021" in publisher.topic_warning
+    assert "one replica" in publisher.topic_warning
+    publisher.close()
+    asked_for = TopicOptions(replication_factor=1, min_insync_replicas=1)
+    for settings, options in ((weak, asked_for), (a_topic(), TopicOptions())):
+        publisher = _opened_as(ModelTopic(exists=True, settings=settings), options)
+        assert publisher.topic_warning == ""
+        publisher.close()
 
 
 def test_a_record_over_the_limit_loses_nothing() -> None:
@@ -462,10 +507,37 @@ def test_a_hint_is_progress_and_end_that_stood_together(outcome: Outcome) -> Non
     topic.outcomes = []
     stood = topic.seqs()[-1]
     hint = publisher.hint
-    publisher._let_go()
+    publisher._release()
     topic.end_open("task", "aborted")
     topic.low = len(topic.entries)
     with suppress(Fatal):
         successor = opened(topic, epoch=8, hint=hint)
         successor.close()
         assert successor.progress.seq == stood
+
+
+class _LostMarkers(ModelTopic):
+    """A broker that crashed before its disk had a marker: a new instance ends nothing of what is open."""
+
+    is_lost = True
+
+    def end_open(self, owner: str, state: str) -> None:
+        if not self.is_lost:
+            super().end_open(owner, state)
+        self.is_lost = False
+
+
+@pytest.mark.parametrize("owner", ["task", "foreign"])
+def test_a_lost_marker_is_replaced_where_the_broker_does_not_say_whose_it_is(owner: str) -> None:
+    """Behind TLS and SASL the broker can not be asked. An abort of ours ends what was ours and nothing else."""
+    topic = _LostMarkers()
+    topic.is_lost = False
+    opened(topic).close()
+    topic.append(KafkaTransaction(owner), [(None, b"left open")])
+    stood, topic.is_lost = topic.committed(), True
+    with pytest.raises(Retryable if owner == "task" else Fatal) as raised:
+        opened(topic, epoch=8)
+    assert raised.value.code == ("MR-3001" if owner == "task" else "MR-3013")
+    assert topic.committed() == stood
+    if owner == "task":
+        opened(topic, epoch=8).close()

@@ -1,10 +1,12 @@
 """Every error of the Kafka client in use has a branch."""
 
 import ctypes
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,11 +17,14 @@ from confluent_kafka import KafkaError, KafkaException
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.publisher import kafka
-from producer.publisher.bulk import _OBJECT_HEADER_BYTES, _library
-from producer.publisher.failures import BRANCHES, error_of
-from producer.publisher.kafka import KafkaTopicAdmin, KafkaTransactions, Settings, _asking
-from tests.hidden import hide
+from millrace.kafka import Settings
+from producer.publish import bulk, kafka
+from producer.publish.bulk import _OBJECT_HEADER_BYTES, _library
+from producer.publish.errors import BRANCHES, error_of, kafka_call
+from producer.publish.kafka import KafkaTransactions
+from producer.publish.kafka_topic import KafkaTopicAdmin
+from schemas.documents import TopicOptions
+from tests.kit.hidden import hide
 
 KNOWN = {
     name
@@ -67,7 +72,7 @@ def test_a_broker_that_never_answers_is_worth_another_try() -> None:
         raise TimeoutError
 
     with pytest.raises(Retryable) as raised:
-        _asking("asking for the topic", silent)
+        kafka_call("asking for the topic", silent)
     assert raised.value.code == "MR-3001"
 
 
@@ -76,7 +81,7 @@ def test_a_topic_that_not_every_broker_knows_yet_is_not_there_yet() -> None:
     future: Future[object] = Future()
     future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
     known = SimpleNamespace(error=None, partitions={0: None})
-    admin = KafkaTopicAdmin({"bootstrap.servers": ""}, "shop")
+    admin = KafkaTopicAdmin({"bootstrap.servers": ""}, "shop", TopicOptions())
     admin._client = SimpleNamespace(  # type: ignore[assignment]
         list_topics=lambda *_: SimpleNamespace(topics={"shop": known}),
         describe_configs=lambda resources, **_: {resources[0]: future},
@@ -124,9 +129,9 @@ def test_an_instance_that_is_fenced_while_it_is_given_records_is_fenced(by: str)
     """The client says "fatal" alone; taken for that, a new instance would fence the successor."""
     bounds = np.array([[-1, -1, 0, 3]])
     with _client() as (transactions, fail):
-        if by == "add_slices, one by one" and (door := transactions._door):
-            transactions._door = None
-            door.close()
+        if by == "add_slices, one by one" and (sender := transactions._sender):
+            transactions._sender = None
+            sender.close()
         give = (
             partial(transactions.add, [(None, b"row")])
             if by == "add"
@@ -156,7 +161,9 @@ def test_a_fatal_error_that_was_told_before_is_told_as_fatal(
 def test_a_fatal_error_is_found_behind_any_number_of_lines(lines: int) -> None:
     """As CPython chains them."""
     with pytest.raises(Fenced) as raised:
-        _asking("committing", lambda: hide(KafkaException(KafkaError(KafkaError._FENCED)), lines))
+        kafka_call(
+            "committing", lambda: hide(KafkaException(KafkaError(KafkaError._FENCED)), lines)
+        )
     assert raised.value.code == "MR-3003"
     led: list[BaseException] = []
     error: BaseException | None = raised.value
@@ -170,4 +177,26 @@ def test_a_fatal_error_is_found_behind_any_number_of_lines(lines: int) -> None:
 def test_what_is_wrong_inside_the_interpreter_is_no_error_of_kafka(cause: Exception) -> None:
     """It stays what it is."""
     with pytest.raises(SystemError):
-        _asking("committing", lambda: hide(cause, 1))
+        kafka_call("committing", lambda: hide(cause, 1))
+
+
+def test_an_untried_version_of_the_binding_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its records go one by one, much slower: the reason names the version found and those tried."""
+    with _client() as (transactions, _):
+        assert transactions.slow_path == ""
+    monkeypatch.setattr(bulk, "TRIED", frozenset({"0.0.1"}))
+    with _client() as (transactions, _):
+        assert metadata.version("confluent-kafka") in transactions.slow_path
+        assert "0.0.1" in transactions.slow_path
+
+
+def test_a_broker_that_does_not_answer_is_named_with_its_address_soon() -> None:
+    """A wrong kafka.bootstrap: what was asked, and what its connections ended with."""
+    began = time.monotonic()
+    admin = KafkaTopicAdmin({"bootstrap.servers": "127.0.0.1:1"}, "shop", TopicOptions())
+    with pytest.raises(Retryable) as raised:
+        admin.settings()
+    assert time.monotonic() - began < 10
+    assert raised.value.code == "MR-3001"
+    assert "no broker answers at 127.0.0.1:1" in raised.value.message
+    assert "refused" in raised.value.message

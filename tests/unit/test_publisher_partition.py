@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from millrace.errors import Retryable
-from producer.publisher.kafka import KafkaPartition
+from producer.publish.kafka_topic import KafkaPartition
 
 LOW, STABLE = 50, 60
 

@@ -7,9 +7,11 @@ from decimal import Decimal
 import pytest
 
 from millrace.errors import Fatal
-from schemas.avro import AvroSchema, envelope_schema, key_schema
-from schemas.avro_codec import Plain, encode
-from schemas.control import (
+from schemas.gtid import Flavour, GtidSet, MariadbGtidSet
+from schemas.progress import OpenTransaction, Progress
+from schemas.record.avro_codec import Plain, encode
+from schemas.record.avro_schema import AvroSchema, envelope_schema, key_schema
+from schemas.record.control import (
     CONTROL_SCHEMAS,
     ControlRecord,
     DdlRecord,
@@ -25,11 +27,15 @@ from schemas.control import (
     SchemaRecord,
     kind_of,
 )
-from schemas.framing import frame, peek_kind, unframe
-from schemas.gtid import Flavour, GtidSet, MariadbGtidSet
-from schemas.progress import OpenTransaction, Progress
-from schemas.record import RowRecord, SchemaBook, decode_control, decode_record, encode_control
-from schemas.table import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from schemas.record.framing import frame, peek_kind, unframe
+from schemas.record.record import (
+    RowRecord,
+    SchemaBook,
+    decode_control,
+    decode_record,
+    encode_control,
+)
+from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 TABLE = TableSchema(
@@ -177,7 +183,7 @@ def test_a_row_is_not_read_by_the_schema_of_another_table() -> None:
     """An id that meant another table when it was written: of the same structure, nothing else would tell."""
     book = SchemaBook()
     _explained(book, replace(TABLE, table="renamed"))
-    with pytest.raises(Fatal, match=r"is that of shop\.renamed, the row is of shop\.order-line"):
+    with pytest.raises(Fatal, match=r"belongs to shop\.renamed, the row to shop\.order-line"):
         decode_record(None, row_value(5), book)
 
 

@@ -1,16 +1,17 @@
 """What the registry's client makes of answers that a registry would not give."""
 
-import http.client
-import io
+import contextlib
+import socket
+import threading
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
+import urllib3
 
 from consumer.registry import look_up_at
 from millrace.errors import Fatal, Retryable
-from schemas.control import DDL_SCHEMA
-from schemas.registry import client
+from registry import client
+from schemas.record.control import DDL_SCHEMA
 
 ADDRESS = "http://registry:8081"
 SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n"
@@ -33,18 +34,20 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
     """Every request gets these bytes, and then the connection ends."""
 
     def answer(raw: bytes) -> None:
-        def response() -> http.client.HTTPResponse:
-            socket = SimpleNamespace(makefile=lambda _: io.BytesIO(raw))
-            got = http.client.HTTPResponse(socket)  # type: ignore[arg-type]
-            got.begin()
-            return got
+        def connect(*_: object, **__: object) -> socket.socket:
+            ours, theirs = socket.socketpair()
+            threading.Thread(target=_answer_once, args=(theirs, raw)).start()
+            return ours
 
-        connection = SimpleNamespace(
-            request=lambda *_: None, getresponse=response, close=lambda: None
-        )
-        monkeypatch.setattr(client, "_connection", lambda *_: connection)
+        monkeypatch.setattr(urllib3.util.connection, "create_connection", connect)
 
     return answer
+
+
+def _answer_once(connection: socket.socket, raw: bytes) -> None:
+    with connection, contextlib.suppress(OSError):  # a client that has read enough hangs up
+        connection.recv(1 << 16)
+        connection.sendall(raw)
 
 
 @pytest.mark.parametrize("raw", PASSING.values(), ids=PASSING.keys())
@@ -98,3 +101,40 @@ def test_an_answer_over_the_limit_is_not_taken_for_one_that_was_cut(
     with pytest.raises(Fatal) as caught:
         client.RegistryClient(ADDRESS).schema_by_id(7)
     assert caught.value.code == "MR-6021"
+
+
+def test_requests_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start with 5,000 tables makes 10,000 requests."""
+    connects: list[threading.Thread] = []
+
+    def connect(*_: object, **__: object) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        connects.append(threading.Thread(target=_answer_ids, args=(theirs,)))
+        connects[-1].start()
+        return ours
+
+    monkeypatch.setattr(urllib3.util.connection, "create_connection", connect)
+    registry = client.RegistryClient(ADDRESS)
+    assert [registry.register(f"s{n}", DDL_SCHEMA.text) for n in range(5)] == [7] * 5
+    assert len(connects) == 1
+
+
+def _answer_ids(connection: socket.socket) -> None:
+    with connection:
+        while b"\r\n\r\n" in (request := connection.recv(1 << 20)):
+            if request.endswith(b"\r\n\r\n"):  # head and body come apart
+                connection.recv(1 << 20)
+            connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"id":7}')
+
+
+def test_an_id_that_was_remembered_is_not_asked_for_and_does_not_cover_the_registrys(
+    answered: Callable[[bytes], None],
+) -> None:
+    """A record of the topic says what an id meant; a registry that gives it to another schema has lost its own."""
+    answered(b"HTTP/1.1 200 OK\r\n\r\n" + b'{"id": 7}')
+    registry = client.RegistryClient(ADDRESS)
+    registry.remember("a", DDL_SCHEMA.text, 7)
+    assert registry.register("a", DDL_SCHEMA.text) == 7
+    with pytest.raises(Retryable) as caught:
+        registry.register("b", '"string"')
+    assert caught.value.code == "MR-6024"

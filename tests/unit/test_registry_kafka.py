@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from millrace.errors import Fenced, Retryable
-from schemas.control import DDL_SCHEMA
-from schemas.registry import kafka
-from schemas.registry.catalog import Entry
-from schemas.registry.kafka import KafkaSchemaStore
-from tests.hidden import hide
+from registry import kafka
+from registry.catalog import Entry
+from registry.kafka import KafkaSchemaStore
+from schemas.record.control import DDL_SCHEMA
+from tests.kit.hidden import hide
 
 TOPIC = "schemas"
 ENTRY = Entry("shop", 1, 1, DDL_SCHEMA.text)

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from schemas.control import DDL_SCHEMA
-from schemas.registry.server import BODY_BYTES_MAX, application
-from schemas.registry.service import RegistryService
-from schemas.registry.store import MemoryStore
+from registry.server import BODY_BYTES_MAX, application
+from registry.service import RegistryService
+from registry.store import MemoryStore
+from schemas.record.control import DDL_SCHEMA
 
 _SERVICE = RegistryService(MemoryStore())
 _SERVICE.register("topic-value", {"schema": DDL_SCHEMA.text})

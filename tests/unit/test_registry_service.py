@@ -8,13 +8,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from millrace.errors import Fatal, Fenced, Retryable
-from schemas.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
-from schemas.registry.catalog import Catalog, Entry
-from schemas.registry.kafka import KafkaSchemaStore
-from schemas.registry.server import RegistryServer
-from schemas.registry.service import Refusal, RegistryService
-from schemas.registry.store import MemoryStore
-from tests.hidden import hide
+from registry.catalog import Catalog, Entry
+from registry.kafka import KafkaSchemaStore
+from registry.server import RegistryServer
+from registry.service import Refusal, RegistryService
+from registry.store import MemoryStore
+from schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
+from tests.kit.hidden import hide
 
 
 class UncertainStore(MemoryStore):

@@ -9,20 +9,20 @@ import pytest
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.relay import files as seam
 from producer.relay import layout
+from producer.relay.control import REQUEST_NAME, PurgeRequest, ask_purge, find_file
 from producer.relay.layout import Meta
-from producer.relay.log import RelayLog
 from producer.relay.purge import purge_before
 from producer.relay.reader import RelayReader
-from producer.relay.request import REQUEST_NAME, PurgeRequest, ask_purge, find_file
 from producer.relay.sync import SyncPolicy, SyncThread
-from schemas.coordinates import Coordinates
+from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour, parse_gtid_set
-from tests.binlog_bytes import SERVER
-from tests.relay import read_everything
-from tests.relay_disk import Fault, FaultyFiles
-from tests.relay_writer import NAMES, Writer, three_files, whole_ends
-from tests.starved import no_thread_left
-from tests.waiting import eventually
+from schemas.place import Coordinates
+from tests.kit.binlog.plain_files import SERVER
+from tests.kit.faults.starved import no_thread_left
+from tests.kit.relay.disk import Fault, FaultyFiles
+from tests.kit.relay.relay import read_everything
+from tests.kit.relay.writer import NAMES, Writer, three_files, whole_ends
+from tests.kit.waiting import eventually
 
 FLAVOURS = [Flavour.MYSQL, Flavour.MARIADB]
 FILES = {flavour: three_files(mariadb=flavour is Flavour.MARIADB) for flavour in FLAVOURS}
@@ -55,6 +55,7 @@ def error_of_reading(root: Path, flavour: Flavour) -> MillraceError | None:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.guarantee("relay log")
 def test_a_flipped_bit_anywhere_in_a_closed_file_stops_its_reader(
     flavour: Flavour, memory_path: Path
 ) -> None:
@@ -226,7 +227,7 @@ def test_what_is_not_ours_in_the_folder_is_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "server-b.000007").exists()
     assert relay.begin_subdir("server-b").seq == 9
     relay.begin_file(NAMES[0])
-    purged = purge_before(relay, Coordinates("server-b.000009", NAMES[0], 4))
+    purged = purge_before(relay, Coordinates("server-b.000009", NAMES[0], 4), needed=())
     relay.close()
     assert all(path.exists() for path in foreign), "what is not ours was purged"
     assert [path.read_text() for path in foreign] == ["mine"] * 3
@@ -329,7 +330,7 @@ def test_a_full_disk_can_be_opened_so_that_purge_can_make_room(memory_path: Path
     relay = RelayLog.open(memory_path, flavour=Flavour.MYSQL, disk=disk)
     end = relay.end()
     assert end is not None
-    assert len(purge_before(relay, end)) == 2
+    assert len(purge_before(relay, end, needed=())) == 2
     disk.heal()
     relay.close()
 

@@ -1,51 +1,33 @@
 """The relay log without a server: torn tails, readers, names, the lock, purge, failing disks."""
 
 import os
+import struct
 import threading
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from millrace.errors import Fatal, Retryable
+from producer.binlog.file_head import read_file_head
 from producer.relay import layout
 from producer.relay.layout import Meta, Subdir
-from producer.relay.log import RelayLog
-from producer.relay.prelude import decode_previous_gtids, read_prelude
 from producer.relay.purge import PurgePolicy, purge_before, purge_due
 from producer.relay.reader import RelayReader
 from producer.relay.recovery import recover_file
-from producer.relay.runs import new_runs
 from producer.relay.sync import SyncPolicy
-from schemas.coordinates import Coordinates
+from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour, parse_gtid_set
-from tests.binlog_bytes import SERVER, BinlogFile
-from tests.relay import read_everything
-from tests.relay_disk import Fault, FaultyFiles
-from tests.waiting import eventually
+from schemas.place import Coordinates
+from tests.kit.binlog.plain_files import MAGIC, SERVER, BinlogFile, event
+from tests.kit.relay.disk import Fault, FaultyFiles
+from tests.kit.relay.lay import grow_file, lay_file, write_file
+from tests.kit.relay.relay import read_everything
+from tests.kit.waiting import eventually
 
 NAME = "mysql-bin.000001"
 FLAVOURS = [Flavour.MYSQL, Flavour.MARIADB]
-
-
-def write_file(relay: RelayLog, name: str, file: BinlogFile, *, end: int | None = None) -> None:
-    """As the receiver does, in one piece; GTIDs come from the file when they are asked for."""
-    relay.begin_file(name)
-    grow_file(relay, file.data[4:], end=len(file.data) if end is None else end)
-
-
-def grow_file(relay: RelayLog, payload: bytes, *, end: int) -> None:
-    """Append bytes."""
-    relay.append(np.frombuffer(payload, np.uint8), end=end, last_group_at=0, runs=new_runs()[:0])
-
-
-def lay_file(root: Path, file: bytes, *, name: str = NAME, subdir: str = "server-a.000001") -> Path:
-    """As a crash left it."""
-    (root / subdir).mkdir(parents=True, exist_ok=True)
-    (root / subdir / name).write_bytes(file)
-    return root / subdir / name
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -87,6 +69,7 @@ def test_a_file_without_its_head_is_passed_over_where_a_later_one_is_whole(
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.guarantee("relay log")
 def test_a_torn_tail_is_cut_at_every_byte_of_the_last_two_transactions(
     flavour: Flavour, memory_path: Path
 ) -> None:
@@ -475,23 +458,41 @@ def test_purge_deletes_a_prefix_and_never_what_is_held(tmp_path: Path) -> None:
     everything = Coordinates("server-z.000099", "mysql-bin.000099", 4)
     with RelayReader(relay) as reader:
         assert reader.first() is not None
-        assert purge_before(relay, everything) == [], "held files were deleted"
+        assert purge_before(relay, everything, needed=()) == [], "held files were deleted"
         reader.release(Coordinates("server-a.000001", "mysql-bin.000002", 10))
-        assert [at.file for at in purge_before(relay, everything)] == [NAME]
-    assert [at.file for at in purge_before(relay, everything)] == ["mysql-bin.000002"]
+        assert [at.file for at in purge_before(relay, everything, needed=())] == [NAME]
+    assert [at.file for at in purge_before(relay, everything, needed=())] == ["mysql-bin.000002"]
     assert relay.list_files() == [(Subdir("server-b", 2), NAME)]
     assert (tmp_path / "server-uuid.index").read_text() == "server-b.000002\n"
     assert not (tmp_path / "server-a.000001").exists()
     relay.close()
 
 
+def test_purge_keeps_what_a_task_needs_that_does_not_run(tmp_path: Path) -> None:
+    """A paused or blocked task holds nothing: its position says which file it goes on with."""
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    for number in (1, 2, 3):
+        file = BinlogFile(first_number=number).transaction()
+        write_file(relay, f"mysql-bin.00000{number}", file)
+    everything = Coordinates("server-z.000099", "mysql-bin.000099", 4)
+    ahead, paused = (parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1-{last}") for last in (3, 1))
+    purged = purge_before(relay, everything, needed=(ahead, paused))
+    assert [at.file for at in purged] == [NAME]
+    os.utime(tmp_path / "server-a.000001" / "mysql-bin.000002", (0, 0))
+    old = PurgePolicy(free_bytes_min=0)
+    assert purge_due(relay, old, needed=(ahead, paused)) == []
+    assert [at.file for at in purge_due(relay, old, needed=(ahead,))] == ["mysql-bin.000002"]
+    relay.close()
+
+
 def test_purge_by_age_and_by_space(tmp_path: Path) -> None:
     """What is young stays while there is room; what is old goes; with no room all that nobody needs goes."""
     relay = make_three_files(tmp_path)
-    assert purge_due(relay, PurgePolicy(free_bytes_min=0)) == []
+    assert purge_due(relay, PurgePolicy(free_bytes_min=0), needed=()) == []
     os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
-    assert [at.file for at in purge_due(relay, PurgePolicy(free_bytes_min=0))] == [NAME]
-    assert len(purge_due(relay, PurgePolicy(free_bytes_min=1 << 60))) == 1
+    assert [at.file for at in purge_due(relay, PurgePolicy(free_bytes_min=0), needed=())] == [NAME]
+    assert len(purge_due(relay, PurgePolicy(free_bytes_min=1 << 60), needed=())) == 1
     assert len(relay.list_files()) == 1
     relay.close()
 
@@ -500,14 +501,25 @@ def test_the_head_of_a_file_names_what_came_before() -> None:
     """PREVIOUS_GTIDS without and with tags (bytes of MySQL 9.7), GTID_LIST; None while it is cut."""
     file = BinlogFile(first_number=6)
     for length in range(len(file.data)):
-        assert read_prelude(file.data[:length], Flavour.MYSQL) is None
-    assert str(read_prelude(file.data, Flavour.MYSQL)) == f"{SERVER}:1-5"
+        assert read_file_head(file.data[:length], Flavour.MYSQL) is None
+    assert str(read_file_head(file.data, Flavour.MYSQL)) == f"{SERVER}:1-5"
     file = BinlogFile(mariadb=True, first_number=6)
-    assert str(read_prelude(file.data, Flavour.MARIADB)) == "0-1-5"
+    assert str(read_file_head(file.data, Flavour.MARIADB)) == "0-1-5"
     tagged = (
         b"\x01\x01" + bytes(5) + b"\x01" + SERVER.bytes + b"\x08blue" + (1).to_bytes(8, "little")
         + (3).to_bytes(8, "little") + (9).to_bytes(8, "little")
     )  # fmt: skip
-    assert str(decode_previous_gtids(tagged)) == f"{SERVER}:blue:3-8"
-    with pytest.raises(Fatal):
-        decode_previous_gtids(tagged[:-1])
+    for body in (tagged, tagged[:-1]):
+        head = MAGIC + event(35, body, pos=4)
+        if body is tagged:
+            assert str(read_file_head(head, Flavour.MYSQL)) == f"{SERVER}:blue:3-8"
+        else:
+            with pytest.raises(Fatal, match="MR-2004"):
+                read_file_head(head, Flavour.MYSQL)
+
+
+def test_a_file_goes_on_after_the_newest_gtid_of_a_domain() -> None:
+    """Of two servers in a GTID_LIST the last is the newest, also if its sequence is smaller (no strict mode)."""
+    entries = struct.pack("<IIQIIQ", 0, 1, 9, 0, 2, 7)
+    head = MAGIC + event(163, struct.pack("<I", 2) + entries, pos=4)
+    assert str(read_file_head(head, Flavour.MARIADB)) == "0-2-7"

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer import packets
-from producer.relay import groups
-from producer.relay.compiled import SOURCES
-from producer.relay.crc import TABLES, crc32, crc32_tables
-from producer.relay.runs import new_runs
-from tests.binlog_bytes import BinlogFile, artificial, event, packet
-from tests.relay_fuzz import TAGGED
+from producer.binlog import packets, transactions
+from producer.binlog.compiled import SOURCES
+from producer.binlog.crc import TABLES, crc32, crc32_tables
+from producer.binlog.gtid_runs import new_runs
+from tests.kit.binlog.plain_files import BinlogFile, artificial, event, packet
+from tests.kit.fuzz.relay import TAGGED
 
 
 class Stripper:
@@ -26,7 +25,7 @@ class Stripper:
         self.mariadb = mariadb
         self.stop_pos = stop_pos
         self.state = np.zeros(packets.STATE_SLOTS, np.int64)
-        self.state[groups.POS] = self.state[groups.BOUNDARY] = start
+        self.state[transactions.POS] = self.state[transactions.BOUNDARY] = start
         self.runs = new_runs()
         self.wire = b""
         self.out = b""
@@ -98,16 +97,16 @@ def test_any_cut_of_the_stream_gives_the_file(mariadb: bool, pieces: list[int]) 
     file = sample(mariadb=mariadb)
     wire, stripper, at = wire_of(file), Stripper(mariadb=mariadb), 0
     for piece in pieces:
-        assert stripper.feed(wire[at : at + piece]) == groups.OK
+        assert stripper.feed(wire[at : at + piece]) == transactions.OK
         at += piece
-        pos = int(stripper.state[groups.POS])
-        assert stripper.state[groups.BOUNDARY] == max(
+        pos = int(stripper.state[transactions.POS])
+        assert stripper.state[transactions.BOUNDARY] == max(
             [4, *(end for end in boundaries(file) if end <= pos)]
         )
-    assert stripper.feed(wire[at:]) == groups.OK
+    assert stripper.feed(wire[at:]) == transactions.OK
     assert stripper.out == file.data[4:]
-    assert stripper.state[groups.BOUNDARY] == len(file.data)
-    assert stripper.state[groups.RUN_COUNT] == 1
+    assert stripper.state[transactions.BOUNDARY] == len(file.data)
+    assert stripper.state[transactions.RUN_COUNT] == 1
     assert stripper.runs[0, 6:].tolist() == [1, file.number]
 
 
@@ -115,12 +114,12 @@ def test_an_incident_between_source_transactions_of_mariadb_repeats_no_gtid() ->
     """It has none of its own; a boundary stands behind it all the same."""
     file, stripper = BinlogFile(mariadb=True), Stripper(mariadb=True)
     file.transaction(ending="ddl").add(26, b"\1\0\3sic")
-    assert stripper.feed(wire_of(file)) == groups.OK
-    assert stripper.state[groups.BOUNDARY] == len(file.data)
-    assert stripper.state[groups.LAST_GROUP_AT] == file.ends[-2]
-    assert [row[6:].tolist() for row in stripper.runs[: stripper.state[groups.RUN_COUNT]]] == [
-        [1, 1]
-    ]
+    assert stripper.feed(wire_of(file)) == transactions.OK
+    assert stripper.state[transactions.BOUNDARY] == len(file.data)
+    assert stripper.state[transactions.LAST_GROUP_AT] == file.ends[-2]
+    assert [
+        row[6:].tolist() for row in stripper.runs[: stripper.state[transactions.RUN_COUNT]]
+    ] == [[1, 1]]
 
 
 def boundaries(file: BinlogFile) -> list[int]:
@@ -135,7 +134,7 @@ def test_events_at_the_packet_limit_are_joined(extra: int) -> None:
     file.transaction(rows_bytes=0xFFFFFF - 24 + extra)
     wire, stripper = wire_of(file), Stripper()
     for at in range(0, len(wire), 5_000_003):
-        assert stripper.feed(wire[at : at + 5_000_003]) == groups.OK
+        assert stripper.feed(wire[at : at + 5_000_003]) == transactions.OK
     assert stripper.out == file.data[4:]
     assert stripper.wire == b""
 
@@ -144,11 +143,11 @@ def test_events_at_the_packet_limit_are_joined(extra: int) -> None:
     ("place", "status"),
     [
         ("packet sequence", packets.BAD_SEQUENCE),
-        ("packet length", groups.BAD_LENGTH),
-        ("event size", groups.BAD_LENGTH),
-        ("next_pos", groups.BAD_POSITION),
-        ("body", groups.BAD_CHECKSUM),
-        ("checksum", groups.BAD_CHECKSUM),
+        ("packet length", transactions.BAD_LENGTH),
+        ("event size", transactions.BAD_LENGTH),
+        ("next_pos", transactions.BAD_POSITION),
+        ("body", transactions.BAD_CHECKSUM),
+        ("checksum", transactions.BAD_CHECKSUM),
     ],
 )
 @pytest.mark.parametrize("piece", [7, 1 << 20])
@@ -169,9 +168,9 @@ def test_a_lie_in_the_stream_is_found_and_not_written(place: str, status: int, p
     stripper = Stripper()
     stream = b"".join(wire)
     pieces = iter([stream[at : at + piece] for at in range(0, len(stream), piece)])
-    found = next((found for found in map(stripper.feed, pieces) if found != groups.OK), None)
+    found = next((found for found in map(stripper.feed, pieces) if found != transactions.OK), None)
     assert found == status, "a lie was taken for the truth"
-    assert stripper.state[groups.POS] == 4 + sum(map(len, file.events[:4]))
+    assert stripper.state[transactions.POS] == 4 + sum(map(len, file.events[:4]))
 
 
 def _grouped(*kinds: Any) -> BinlogFile:
@@ -186,16 +185,16 @@ def _grouped(*kinds: Any) -> BinlogFile:
     [
         (
             _grouped(BinlogFile.gtid, lambda f: f.query("BEGIN"), BinlogFile.gtid),
-            groups.GROUP_NOT_ENDED,
+            transactions.GROUP_NOT_ENDED,
         ),
-        (_grouped(lambda f: f.add(30, bytes(30))), groups.ROWS_OUTSIDE),
-        (_grouped(lambda f: f.add(16, bytes(8))), groups.ROWS_OUTSIDE),
-        (_grouped(lambda f: f.query("BEGIN")), groups.ROWS_OUTSIDE),
-        (_grouped(lambda f: f.add(33, bytes(10))), groups.BAD_BODY),
-        (_grouped(lambda f: f.add(42, b"\xff" * 20)), groups.BAD_BODY),
-        (_grouped(lambda f: f.add(42, TAGGED[:-3] + b"\x42" + bytes(33))), groups.BAD_BODY),
-        (_grouped(lambda f: f.add(42, TAGGED[:-3] + b"\xff" * 9)), groups.BAD_BODY),
-        (BinlogFile(checksum_algorithm=0), groups.NO_CHECKSUM),
+        (_grouped(lambda f: f.add(30, bytes(30))), transactions.ROWS_OUTSIDE),
+        (_grouped(lambda f: f.add(16, bytes(8))), transactions.ROWS_OUTSIDE),
+        (_grouped(lambda f: f.query("BEGIN")), transactions.ROWS_OUTSIDE),
+        (_grouped(lambda f: f.add(33, bytes(10))), transactions.BAD_BODY),
+        (_grouped(lambda f: f.add(42, b"\xff" * 20)), transactions.BAD_BODY),
+        (_grouped(lambda f: f.add(42, TAGGED[:-3] + b"\x42" + bytes(33))), transactions.BAD_BODY),
+        (_grouped(lambda f: f.add(42, TAGGED[:-3] + b"\xff" * 9)), transactions.BAD_BODY),
+        (BinlogFile(checksum_algorithm=0), transactions.NO_CHECKSUM),
     ],
 )
 def test_what_is_not_understood_is_an_error(file: BinlogFile, status: int) -> None:
@@ -207,8 +206,8 @@ def test_a_tagged_gtid_is_read() -> None:
     """What the malformed ones above were made of."""
     file = _grouped(lambda f: f.add(42, TAGGED), lambda f: f.query("DROP TABLE t"))
     stripper = Stripper()
-    assert stripper.feed(wire_of(file, with_noise=False)) == groups.OK
-    assert stripper.state[groups.BOUNDARY] == len(file.data)
+    assert stripper.feed(wire_of(file, with_noise=False)) == transactions.OK
+    assert stripper.state[transactions.BOUNDARY] == len(file.data)
     assert stripper.runs[0, 2:].tolist() == [int.from_bytes(b"ab", "little"), 0, 0, 0, 5, 5]
 
 
@@ -217,16 +216,16 @@ def test_the_pass_stops_where_it_is_asked_to() -> None:
     file = sample(mariadb=False)
     stripper = Stripper(stop_pos=file.ends[2])
     assert stripper.feed(wire_of(file)) == packets.REACHED
-    assert stripper.state[groups.POS] == file.ends[2]
+    assert stripper.state[transactions.POS] == file.ends[2]
     stripper = Stripper(stop_pos=file.ends[2] - 1)
-    assert stripper.feed(wire_of(file)) == groups.OK
+    assert stripper.feed(wire_of(file)) == transactions.OK
 
 
 def test_error_packets_are_left_to_the_caller() -> None:
     """Also when they come in pieces."""
     stripper = Stripper()
     wire = packet(b"\xff\xd4\x04#HY000Could not find", 0)
-    assert stripper.feed(wire[:7]) == groups.OK
+    assert stripper.feed(wire[:7]) == transactions.OK
     assert stripper.feed(wire[7:]) == packets.NOT_AN_EVENT
 
 
@@ -236,9 +235,9 @@ def test_positions_wrap_at_four_gib() -> None:
         body = bytes(50)
         made = event(40, body, pos=end - 23 - len(body))
         stripper = Stripper(start=end - 23 - len(body))
-        stripper.state[groups.GROUP] = groups.AFTER_GTID
-        assert stripper.feed(packet(b"\0" + made, 0)) == groups.OK
-        assert stripper.state[groups.BOUNDARY] == end
+        stripper.state[transactions.GROUP] = transactions.AFTER_GTID
+        assert stripper.feed(packet(b"\0" + made, 0)) == transactions.OK
+        assert stripper.state[transactions.BOUNDARY] == end
 
 
 def test_every_kernel_is_in_the_key_of_the_compiled_code() -> None:
@@ -247,7 +246,7 @@ def test_every_kernel_is_in_the_key_of_the_compiled_code() -> None:
     kernels = [path for path in folder.glob("*.py") if "@compiled" in path.read_text()]
     wanted = {path.stem for path in kernels}
     for path in kernels:
-        wanted |= set(re.findall(r"^from producer\.relay\.(\w+) import", path.read_text(), re.M))
-        for line in re.findall(r"^from producer\.relay import (\w+)", path.read_text(), re.M):
+        wanted |= set(re.findall(r"^from producer\.binlog\.(\w+) import", path.read_text(), re.M))
+        for line in re.findall(r"^from producer\.binlog import (\w+)", path.read_text(), re.M):
             wanted.add(line)
     assert wanted <= {path.stem for path in SOURCES}

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 import pytest
 
 from millrace.errors import Retryable
-from producer.converter.converter import Converter
+from producer.convert.converter import Converter
 from producer.resume import Resumed, resume_inside
-from schemas.control import RecordKind
-from schemas.coordinates import FIRST_POS, Coordinates
 from schemas.documents import TableFilter
-from schemas.framing import peek_kind
 from schemas.gtid import Flavour, parse_gtid_set
+from schemas.place import FIRST_POS, Coordinates
 from schemas.progress import OpenTransaction, Progress
-from tests.binlog_builder import BinlogBuilder
-from tests.converter_rig import Conversion, FileReader, MemoryRegistry, raw_records
+from schemas.record.control import RecordKind
+from schemas.record.framing import peek_kind
+from tests.kit.binlog.builder import BinlogBuilder
+from tests.kit.capture.converter import Conversion, FileReader, MemoryRegistry, raw_records
 
 GTID = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1"
 NOTHING = parse_gtid_set(Flavour.MYSQL, "")
@@ -33,7 +33,9 @@ def member(rows: Rows, *, before: int = 0, at: int = 0, statement: str = "") -> 
     for other in range(before):
         builder.transaction(100 + other, T, "t", [(other, "other")])
     builder.gtid(1)
-    builder.query(statement or "BEGIN")
+    builder.query("BEGIN")
+    if statement:
+        builder.query(statement)
     for table, identity in rows:
         builder.map_shop_table("t" if table == T else "audit", table_id=table)
         builder.insert(table, [(identity, "v")])

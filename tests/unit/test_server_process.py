@@ -1,4 +1,4 @@
-"""The keeper's pauses and the sessions it ends."""
+"""Server processes, their sessions and records, and the keeper."""
 
 import errno
 import json
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from deploy.background import end_background
-from deploy.keeper import CALM_S, PAUSE_FIRST_S, PAUSE_MAX_S, Keeper, next_death
+from deploy.local.background import end_background
+from deploy.local.keeper import CALM_S, PAUSE_FIRST_S, PAUSE_MAX_S, Keeper, next_death
 from deploy.servers.process import (
     PORT_FIRST,
     RECORD_NAME,
@@ -28,7 +28,7 @@ from deploy.servers.process import (
     session_members,
 )
 from millrace.errors import Fatal
-from tests.waiting import eventually
+from tests.kit.waiting import eventually
 
 # a leader with a child in a process group of its own, as Spark's Python daemon is
 FAMILY = (
@@ -55,7 +55,7 @@ def test_pauses_double_up_to_a_limit_and_start_over_after_a_calm() -> None:
 
 
 def test_ending_a_session_ends_children_that_left_the_process_group(tmp_path: Path) -> None:
-    """Nothing outlives the leader, whatever group it made."""
+    """No process outlives the leader, in any process group."""
     process = ServerProcess(_spec(tmp_path, FAMILY))
     process.launch()
     eventually(lambda: len(session_members(process.identity)) == 2)
@@ -66,7 +66,7 @@ def test_ending_a_session_ends_children_that_left_the_process_group(tmp_path: Pa
 def test_a_ctrl_c_while_a_process_is_born_finds_it_on_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who cleans up after the interruption knows whom to end."""
+    """The cleanup after the interruption finds the process in the record."""
     popen = subprocess.Popen
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
@@ -85,7 +85,7 @@ def test_a_ctrl_c_while_a_process_is_born_finds_it_on_record(
 
 
 def test_a_pid_that_was_given_again_is_nobody_of_ours(tmp_path: Path) -> None:
-    """The start time tells; nobody is signalled."""
+    """Its start time differs, so nothing is signaled."""
     process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"))
     process.launch()
     other = replace(process.identity, start_ticks=process.identity.start_ticks - 1)
@@ -96,7 +96,7 @@ def test_a_pid_that_was_given_again_is_nobody_of_ours(tmp_path: Path) -> None:
 
 
 def test_a_process_that_can_not_start_is_reported_with_its_last_words(tmp_path: Path) -> None:
-    """The log's end is in the message."""
+    """The message has the end of the log."""
     process = ServerProcess(_spec(tmp_path, "print('out of luck'); raise SystemExit(3)"))
     process.launch()
     with pytest.raises(Fatal, match="out of luck") as caught:
@@ -105,7 +105,7 @@ def test_a_process_that_can_not_start_is_reported_with_its_last_words(tmp_path: 
 
 
 def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
-    """A killed test run leaves no server behind."""
+    """A killed test run leaves no server."""
     program = (
         "import sys, time; from pathlib import Path; from deploy.servers.process import *\n"
         "command = (sys.executable, '-c', 'import time; time.sleep(600)')\n"
@@ -155,7 +155,7 @@ def test_a_program_that_does_not_exist_is_reported_as_a_failed_start(tmp_path: P
 
 
 def test_a_port_that_was_chosen_is_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its server does not listen yet: neither who chooses next gets it, nor whoever asks the system for any."""
+    """Before its server listens, neither another call nor bind(0) returns it."""
     drawn = (number // 2 for number in count())  # each twice
     monkeypatch.setattr("deploy.servers.process.secrets.randbelow", lambda _: next(drawn))
     first, second = free_port(), free_port()
@@ -173,7 +173,7 @@ DAEMON = (
 
 
 def _record_of_another(folder: Path, **other: object) -> Path:
-    """Where a record stands that was written as ours are, but tells of the process ``other`` says."""
+    """The path of a record that has the identity in ``other``."""
     sample = ServerProcess(_spec(folder, "pass"))
     sample.launch()
     sample.kill()
@@ -185,7 +185,7 @@ def _record_of_another(folder: Path, **other: object) -> Path:
 def test_a_daemon_whose_session_bears_a_recorded_pid_is_not_signalled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It has no leader whose start time could tell: what our processes have in their environment does."""
+    """Without a leader, the mark in the environment identifies our processes."""
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     command = (sys.executable, "-c", DAEMON)
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as leader:
@@ -214,7 +214,7 @@ def _sid(pid: int) -> int | None:
 
 
 def test_a_record_of_another_boot_is_of_nobody(tmp_path: Path) -> None:
-    """Ticks are counted from the boot: after the next, pid and start time may both be a stranger's."""
+    """Ticks count from the boot. After the next one, a foreign process may have the same pid and start time."""
     process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"))
     process.launch()
     path = tmp_path / "sample" / RECORD_NAME
@@ -231,7 +231,7 @@ def test_a_record_of_another_boot_is_of_nobody(tmp_path: Path) -> None:
 
 
 def test_what_a_dead_leader_left_is_ended_by_who_reads_its_record(tmp_path: Path) -> None:
-    """Its children bear its mark, whatever group they made."""
+    """Its children have its mark, in any process group."""
     process = ServerProcess(_spec(tmp_path, FAMILY))
     process.launch()
     identity = ProcessRecord.read(tmp_path / "sample" / RECORD_NAME).identity
@@ -250,7 +250,7 @@ def _full_disk(*_: object) -> None:
 def test_a_process_that_can_not_be_recorded_does_not_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody would find it again: on a full disk MR-8004 says so, and nothing is left."""
+    """It could not be found again. On a full disk: MR-8004, and no process is left."""
     monkeypatch.setattr(ProcessRecord, "write", _full_disk)
     before = set(_children())
     process = ServerProcess(_spec(tmp_path, FAMILY), dies_with_parent=False)
@@ -265,14 +265,14 @@ def test_a_process_that_can_not_be_recorded_does_not_live(
 
 
 def _children() -> list[int]:
-    told = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
-    return [int(pid) for pid in told.split()]
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
+    return [int(pid) for pid in children.split()]
 
 
 def test_a_full_disk_does_not_end_the_keeper(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the record nor its own log can be written for a while; then the process is started again."""
+    """While neither record nor log can be written, it retries; then it restarts the process."""
     process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"))
     process.launch()
     first = process.identity
@@ -287,8 +287,8 @@ def test_a_full_disk_does_not_end_the_keeper(
         write(record)
 
     monkeypatch.setattr(ProcessRecord, "write", write_when_there_is_room)
-    monkeypatch.setattr("deploy.keeper.PAUSE_FIRST_S", 0.1)
-    monkeypatch.setattr("deploy.keeper.LOOK_S", 0.05)
+    monkeypatch.setattr("deploy.local.keeper.PAUSE_FIRST_S", 0.1)
+    monkeypatch.setattr("deploy.local.keeper.POLL_S", 0.05)
     monkeypatch.setattr(keeper, "_log", FullLog())
     watching = threading.Thread(target=keeper.run, args=(stop,))
     watching.start()
@@ -308,7 +308,7 @@ class FullLog:
     """A log on a full disk."""
 
     def warning(self, *_: object, **__: object) -> None:
-        """Fails."""
+        """Fail."""
         _full_disk()
 
     info = warning

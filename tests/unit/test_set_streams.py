@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from millrace.errors import Retryable
-from producer import set_stream
-from producer.relay.log import RelayLog
-from producer.set_stream import SetStream, SetStreams
+from producer.relay.writer import RelayLog
+from producer.upstream import upstream
+from producer.upstream.upstream import Upstream, Upstreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument
 from schemas.documents.model import Member, Tls, TlsMode
 from schemas.gtid import Flavour
-from tests.starved import no_thread_left
+from tests.kit.faults.starved import no_thread_left
 
 DEADLINE_S = 120.0
 
@@ -54,10 +54,10 @@ class _ModelStream:
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> type[_ModelStream]:
-    """In the place of ``SetStream``."""
+    """In the place of ``Upstream``."""
     _ModelStream.failures, _ModelStream.closed = [], []
     _ModelStream.waiting, _ModelStream.through = threading.Semaphore(0), threading.Semaphore(0)
-    monkeypatch.setattr(set_stream, "SetStream", _ModelStream)
+    monkeypatch.setattr(upstream, "Upstream", _ModelStream)
     return _ModelStream
 
 
@@ -76,7 +76,7 @@ def test_a_stream_that_fails_before_its_first_task_has_it_is_not_kept(
 ) -> None:
     """The next attach opens a new one, instead of being told the old error until the worker restarts."""
     model.failures = [Retryable("MR-1006", "lost at once")]
-    streams, document = SetStreams(tmp_path), _document("shop")
+    streams, document = Upstreams(tmp_path), _document("shop")
     with pytest.raises(Retryable, match="lost at once"), streams.attach("a", document, wanted=None):
         pytest.fail("attached to a failed stream")
     assert model.closed == ["shop"]
@@ -89,17 +89,17 @@ def test_a_stream_that_can_not_begin_leaves_no_lock_on_the_relay_log(
 ) -> None:
     """Else every later try of this process would be told that another one holds the directory."""
     choice = SimpleNamespace(member=Member("db", 1), flavour=Flavour.MYSQL)
-    monkeypatch.setattr(set_stream, "login_of", lambda _: None)
-    monkeypatch.setattr(set_stream, "ask_members", lambda *_, **__: ())
-    monkeypatch.setattr(set_stream, "choose", lambda *_, **__: choice)
+    monkeypatch.setattr(upstream, "login_of", lambda _: None)
+    monkeypatch.setattr(upstream, "ask_members", lambda *_, **__: ())
+    monkeypatch.setattr(upstream, "choose", lambda *_, **__: choice)
     with ExitStack() as starved:
 
         def receiver(*_: object, **__: object) -> None:
             starved.enter_context(no_thread_left())
 
-        monkeypatch.setattr(set_stream, "Receiver", receiver)
+        monkeypatch.setattr(upstream, "Receiver", receiver)
         with pytest.raises(RuntimeError, match="new thread"):
-            SetStream(_document("shop"), tmp_path, wanted=None)
+            Upstream(_document("shop"), tmp_path, wanted=None)
     RelayLog.open(tmp_path, flavour=Flavour.MYSQL).close()
 
 
@@ -107,7 +107,7 @@ def test_a_set_whose_members_do_not_answer_delays_no_other(
     model: type[_ModelStream], tmp_path: Path
 ) -> None:
     """While it is attached, and while it is let go: another set's tasks come and go."""
-    assert _waiting_for_another(model, SetStreams(tmp_path), within_s=DEADLINE_S / 4) == []
+    assert _waiting_for_another(model, Upstreams(tmp_path), within_s=DEADLINE_S / 4) == []
 
 
 def test_with_one_lock_for_all_sets_each_waits_for_the_slowest(
@@ -115,13 +115,13 @@ def test_with_one_lock_for_all_sets_each_waits_for_the_slowest(
 ) -> None:
     """The guard of the test above, taken away."""
     only = threading.Lock()
-    monkeypatch.setattr(SetStreams, "_lock_of", lambda *_: only)
-    phases = _waiting_for_another(model, SetStreams(tmp_path), within_s=0.2)
+    monkeypatch.setattr(Upstreams, "_lock_of", lambda *_: only)
+    phases = _waiting_for_another(model, Upstreams(tmp_path), within_s=0.2)
     assert phases == ["attach", "detach"]
 
 
 def _waiting_for_another(
-    model: type[_ModelStream], streams: SetStreams, *, within_s: float
+    model: type[_ModelStream], streams: Upstreams, *, within_s: float
 ) -> list[str]:
     """In which phases of a black-holed set a task of another does not come and go in time."""
 

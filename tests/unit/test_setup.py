@@ -1,4 +1,4 @@
-"""`make setup` says in one sentence what the system lacks, before it downloads anything, or what can't be fetched."""
+"""`make setup` reports a missing program before any download, and a failed download, in one sentence."""
 
 import json
 import os
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SETUP = ROOT / "deploy" / "setup"
+from tests.kit.paths import ROOT
+
+SETUP = ROOT / "deploy" / "local" / "setup"
 TOOLS = ("bash", "uname", "sed", "head", "rm", "touch", "env", "mkdir", "cp")
 JAVA = ("java", "echo 'openjdk version \"17.0.2\"' >&2")
 # `python3 -m venv .venv` puts the program `pip-of-venv` there as its Python
@@ -23,7 +24,7 @@ PYTHON = (
 def _setup_with(
     tmp_path: Path, programs: Sequence[tuple[str, str]]
 ) -> subprocess.CompletedProcess[str]:
-    """Run deploy/setup where only TOOLS and these (name, script) programs exist."""
+    """Run deploy/local/setup on a path that has only TOOLS and these (name, script) programs."""
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     for tool in TOOLS:
@@ -48,7 +49,7 @@ def _setup_with(
 
 
 def test_a_missing_python_is_named_with_the_command_that_mends_it(tmp_path: Path) -> None:
-    """One sentence on standard error, nothing made."""
+    """One sentence on standard error; nothing is made."""
     done = _setup_with(tmp_path, [])
     assert done.returncode == 1
     assert "Python 3.11 or later is missing" in done.stderr
@@ -57,26 +58,26 @@ def test_a_missing_python_is_named_with_the_command_that_mends_it(tmp_path: Path
 
 
 def test_a_python_without_venv_is_told_apart(tmp_path: Path) -> None:
-    """Debian splits venv off its Python."""
+    """Debian packages venv separately."""
     done = _setup_with(tmp_path, [("python3", 'case "$2" in *ensurepip*) exit 1;; esac; exit 0')])
     assert "apt-get install python3-venv" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("java", "said"),
+    ("java", "wanted"),
     [
         ([], "Java 17 or later is missing"),
         ([("java", "echo 'openjdk version \"11.0.2\"' >&2")], "Java 11 is too old"),
     ],
 )
 def test_java_is_checked_before_anything_is_downloaded(
-    tmp_path: Path, java: list[tuple[str, str]], said: str
+    tmp_path: Path, java: list[tuple[str, str]], wanted: str
 ) -> None:
-    """Missing or too old, with the command."""
+    """A missing or old Java is reported with the command that installs one."""
     done = _setup_with(tmp_path, [("python3", "exit 0"), *java])
     assert done.returncode == 1
-    assert said in done.stderr
+    assert wanted in done.stderr
     assert "apt-get install openjdk-17-jre-headless" in done.stderr
 
 
@@ -84,7 +85,7 @@ def test_java_is_checked_before_anything_is_downloaded(
 def test_packages_that_can_not_be_fetched_are_said_behind_pips_own_words(
     tmp_path: Path, fails_at: str
 ) -> None:
-    """The last line is one sentence with a command; nothing counts as set up."""
+    """The last line is one sentence with a command. The stamp is not written."""
     pip = f'case "$*" in *"{fails_at}"*) echo "ERROR: no route" >&2; exit 1;; esac'
     done = _setup_with(tmp_path, [PYTHON, JAVA, ("pip-of-venv", pip)])
     assert done.returncode == 1
@@ -96,20 +97,20 @@ def test_packages_that_can_not_be_fetched_are_said_behind_pips_own_words(
 
 
 def test_a_virtual_environment_that_can_not_be_made_is_said(tmp_path: Path) -> None:
-    """Its folder may be full, or its Python broken."""
+    """The disk may be full, or the Python broken."""
     done = _setup_with(tmp_path, [("python3", 'case "$2" in venv) exit 1;; esac'), JAVA])
     assert done.returncode == 1
-    assert done.stderr.endswith("mend it with: apt-get install python3-venv\n")
+    assert done.stderr.endswith("run: apt-get install python3-venv\n")
     assert not (tmp_path / "stamp").exists()
 
 
 def test_make_bench_has_its_figures_alone_on_standard_output(tmp_path: Path) -> None:
-    """Setting up may talk as it likes: on standard error, also when it makes everything anew."""
+    """Setup writes to standard error only, also when it makes everything again."""
     figure = {"name": "capture.bulk", "value": 1.0}
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
-    (tmp_path / "deploy").mkdir()
-    (tmp_path / "deploy" / "setup").write_text(
+    (tmp_path / "deploy" / "local").mkdir(parents=True)
+    (tmp_path / "deploy" / "local" / "setup").write_text(
         'echo "making .venv"; mkdir -p "$(dirname "$1")"; touch "$1"\n'
     )
     programs = {"python": 'echo "$2 says something"', "millrace": f"echo '{json.dumps(figure)}'"}
@@ -119,7 +120,7 @@ def test_make_bench_has_its_figures_alone_on_standard_output(tmp_path: Path) -> 
         path.write_text(f"#!/bin/bash\n{script}\n")
         path.chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-    for said in ("making .venv\n", ""):
+    for setup_output in ("making .venv\n", ""):
         done = subprocess.run(
             ["make", "bench", "BIN=bin"],
             cwd=tmp_path,
@@ -130,5 +131,5 @@ def test_make_bench_has_its_figures_alone_on_standard_output(tmp_path: Path) -> 
             check=True,
         )
         assert json.loads(done.stdout) == figure
-        told = "deploy.fetch says something\ndeploy.warm says something\n"
-        assert done.stderr == said + told
+        fetched = "deploy.servers.fetch says something\ndeploy.local.warm says something\n"
+        assert done.stderr == setup_output + fetched

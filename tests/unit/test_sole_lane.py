@@ -17,7 +17,7 @@ from consumer.sole import SoleLane
 from consumer.stretch import Barrier
 from consumer.target.connection import Endpoint
 from consumer.target.inventory import Inventory
-from consumer.target.progress import Mark, Owner, Standing
+from consumer.target.progress import Mark, Owner, SavedProgress
 from consumer.workshop import Catalogue
 from millrace.errors import Retryable
 from schemas.documents import ConflictPolicy
@@ -149,6 +149,6 @@ def test_an_error_of_nobodys_making_is_tried_again_wherever_it_happens(
 def test_a_start_knows_nothing_of_the_catalogues_of_another() -> None:
     """A task that is given another target, or a target that was wiped, begins again with run 1."""
     given = Assignment(Owner("task", 1, 1), Endpoint("", 0, "", ""), ConflictPolicy.STOP, 1)
-    standing = Standing(Mark(0, 0), _NOTHING, Book({}))
-    first, second = (BatchApplier.at(given, standing, Inventory(), Mark(0, 0)) for _ in range(2))
+    saved = SavedProgress(Mark(0, 0), _NOTHING, Book({}))
+    first, second = (BatchApplier.at(given, saved, Inventory(), Mark(0, 0)) for _ in range(2))
     assert first.catalogue.version != second.catalogue.version

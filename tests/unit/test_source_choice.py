@@ -5,14 +5,21 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.source import inventory
-from producer.source.choice import LAG_TRANSACTIONS_MAX, choose, count_missing, find_errant
-from producer.source.connection import Login, SourceConnection
-from producer.source.identity import Identity
-from producer.source.inventory import Holdings, MemberFacts, Replication, ask_flavour
-from producer.source.preflight import check_settings
+from producer.upstream import members
+from producer.upstream.choice import LAG_TRANSACTIONS_MAX, choose, count_missing, find_errant
+from producer.upstream.connection import Login, SourceConnection
+from producer.upstream.identity import Identity
+from producer.upstream.members import (
+    Holdings,
+    MemberFacts,
+    Replication,
+    ask_flavour,
+    ask_member,
+)
+from producer.upstream.preflight import check_settings
 from schemas.documents.model import Member, Tls, TlsMode
 from schemas.gtid import Flavour, parse_binlog_state, parse_gtid_set
+from tests.kit.capture.recorded import VERSIONS, RecordedServer
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 OTHER = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -237,7 +244,7 @@ def test_the_flavour_is_waited_for_while_a_member_may_come_back(
         (refused, refused, refused),
     ):
         errors: dict[Member, MillraceError] = {primary: of_primary, replica: of_replica}
-        monkeypatch.setattr(inventory, "SourceConnection", _NoServer(errors))
+        monkeypatch.setattr(members, "SourceConnection", _NoServer(errors))
         with pytest.raises(MillraceError) as caught:
             ask_flavour((primary, replica), login)
         assert caught.value is told
@@ -321,3 +328,57 @@ def test_a_member_to_avoid_is_read_only_if_there_is_no_other() -> None:
     assert choose(facts, wanted=WANTED, avoided=both).member == PRIMARY.member
     everybody = {fact.member for fact in facts}
     assert choose(facts, wanted=WANTED, avoided=everybody).member == best.member
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_mysql_replica_of_any_supported_version_is_read(version: str) -> None:
+    """Each is asked in the statements it knows; the answers are those of its manual, not of a server that runs."""
+    facts = ask_member(RecordedServer(version).connection, wanted=None)
+    assert facts.replication == Replication(3.0, ())
+    choice = choose([facts], wanted=None)
+    assert choice.member == facts.member
+    assert choice.verdicts[0].role == "replica"
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "statement"),
+    [
+        (
+            "8.0.21",
+            "slave_preserve_commit_order",
+            "STOP SLAVE SQL_THREAD; SET GLOBAL slave_preserve_commit_order = ON; START SLAVE SQL_THREAD;",
+        ),
+        (
+            "8.4.0",
+            "replica_preserve_commit_order",
+            "STOP REPLICA SQL_THREAD; SET GLOBAL replica_preserve_commit_order = ON; START REPLICA SQL_THREAD;",
+        ),
+    ],
+)
+def test_a_mysql_replica_that_commits_out_of_order_is_refused(
+    version: str, name: str, statement: str
+) -> None:
+    """Its binlog has an order of its own, and another member has another. One worker alone keeps the order."""
+    facts = ask_member(RecordedServer(version, **{name: "OFF"}).connection, wanted=None)
+    with pytest.raises(Fatal) as caught:
+        choose([facts], wanted=None)
+    assert caught.value.code == "MR-1022"
+    assert statement in caught.value.fix
+    workers = name.replace("preserve_commit_order", "parallel_workers")
+    alone = RecordedServer(version, **{name: "OFF", workers: "1"})
+    for admissible in (
+        ask_member(alone.connection, wanted=None),
+        replace(facts, replication=None),
+    ):
+        assert choose([admissible], wanted=None).member == facts.member
+
+
+@pytest.mark.parametrize("version", ["5.7.44-log", "10.4.34-MariaDB"])
+def test_a_server_without_column_names_in_its_binlog_is_refused(version: str) -> None:
+    """Before it is read: its first table map would stop the task."""
+    flavour = Flavour.MARIADB if "MariaDB" in version else Flavour.MYSQL
+    facts = replace(PRIMARY, identity=Identity(flavour, "server", version))
+    with pytest.raises(Fatal) as caught:
+        choose([facts], wanted=None)
+    assert caught.value.code == "MR-1023"
+    assert version in caught.value.message

@@ -1,14 +1,17 @@
 """What servers say when they end a dump: every text that versions of both flavours use, its branch and code."""
 
+from typing import cast
+
 import pymysql
 import pytest
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.source.binlog_files import parse_gtid_list
-from producer.source.connection import _driver_errors
-from producer.source.dump import Reader, dump_payload, register_payload
-from producer.source.dump_errors import decode_error_packet, explain_dump_error
+from producer.upstream.connection import Row, SourceConnection, _driver_errors
+from producer.upstream.dump import HOST, Reader, ask_replica_ids, dump_payload, register_payload
+from producer.upstream.dump_errors import decode_error_packet, explain_dump_error
+from producer.upstream.files import parse_gtid_list
 from schemas.documents.model import Member
+from schemas.server_version import ServerVersion
 
 HERE = Member("db", 3306)
 
@@ -107,6 +110,43 @@ def test_requests_have_the_protocols_form() -> None:
     assert 2**30 <= Reader.for_set("shop").server_id < 2**31
 
 
+def test_two_installations_with_a_set_of_one_name_do_not_evict_each_other() -> None:
+    """A server keeps one dump for each server id and UUID."""
+    one, other = (
+        Reader.for_set("shop", installation=name) for name in ("default/a1", "default/b2")
+    )
+    assert one.server_id != other.server_id
+    assert one.uuid != other.uuid
+
+
+def test_the_server_id_of_a_replica_is_left_to_it() -> None:
+    """The next free one is taken; our own former reader, which we want to evict, takes none."""
+    reader = Reader.for_set("shop")
+    replica: Row = {"Server_Id": reader.server_id, "Host": "db-2", "Port": 3306}
+    former: Row = {"Server_Id": reader.server_id, "Host": HOST, "Port": 0}
+    modern, maria = ServerVersion.parse("8.4.0"), ServerVersion.parse("10.11.19-MariaDB")
+    for rows, server_id in (([replica], reader.server_id + 1), ([former], reader.server_id)):
+        older = [{name.replace("_Id", "_id"): value for name, value in row.items()} for row in rows]
+        asked = _Asked({"SHOW REPLICAS": rows, "SHOW SLAVE HOSTS": older})
+        for server in (modern, maria):
+            taken = ask_replica_ids(cast(SourceConnection, asked), server)
+            assert reader.beside(taken).server_id == server_id
+    refused = cast(SourceConnection, _Asked({}))
+    assert ask_replica_ids(refused, maria) == frozenset()
+
+
+class _Asked:
+    """A server's answers; the account may not ask for any other."""
+
+    def __init__(self, answers: dict[str, list[Row]]) -> None:
+        self._answers = answers
+
+    def query(self, statement: str) -> list[Row]:
+        if statement not in self._answers:
+            raise Fatal("MR-1005", f"{statement}: access denied")
+        return self._answers[statement]
+
+
 def test_a_gtid_list_is_read_as_the_server_prints_it() -> None:
     """The last one of a domain is its position."""
     assert str(parse_gtid_list("[0-2-3,\n0-1-5,\n1-1-2]")) == "0-1-5,1-1-2"
@@ -135,14 +175,15 @@ def test_what_passes_by_itself_is_asked_again(number: int) -> None:
     [
         ("Could not find target log", "MR-1040"),
         ("Could not open log file", "MR-1040"),
-        ("Wrong offset or I/O error", "MR-1045"),
+        ("Wrong offset or I/O error", "MR-1044"),
     ],
 )
 def test_a_binlog_file_that_goes_while_it_is_asked_for_blocks_nothing(said: str, code: str) -> None:
-    """Error 1220 has the words of the dump: a file was purged between two questions."""
+    """Error 1220 has the words of the dump: a file was purged between two questions, or an event is over the limit."""
     with pytest.raises(Retryable) as caught, _driver_errors(HERE):
         raise pymysql.OperationalError(
             1220, f"Error when executing command SHOW BINLOG EVENTS: {said}"
         )
     assert caught.value.code == code
+    assert ("max_allowed_packet" in caught.value.fix) == (code == "MR-1044")
     assert said in caught.value.message

@@ -15,7 +15,7 @@ from consumer.jvm import Jvm
 from consumer.spark import Records, SparkDriver, TopicQuery
 from millrace.errors import Retryable
 from schemas.documents import TopicAddress
-from tests.waiting import eventually
+from tests.kit.waiting import eventually
 
 
 @pytest.mark.parametrize(

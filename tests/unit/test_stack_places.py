@@ -1,4 +1,4 @@
-"""A local stack's processes start wherever a user stands, and whatever the folders are called."""
+"""A local stack starts from any current folder and with any folder names."""
 
 import shutil
 import subprocess
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from consumer import spark
-from deploy import background
+from deploy.local import background
+from deploy.local.services import PROGRAM
 from deploy.servers.process import ProcessSpec
 from deploy.servers.properties import property_value
-from deploy.services import PROGRAM
 
 _Usage = namedtuple("_Usage", "total used free")
 
@@ -20,7 +20,7 @@ _Usage = namedtuple("_Usage", "total used free")
 def test_services_start_in_the_directory_of_a_project_with_our_packages_names(
     tmp_path: Path,
 ) -> None:
-    """``python -m`` alone would import what lies there."""
+    """Without ``-P``, ``python -m`` would import modules from there."""
     (tmp_path / "millrace").mkdir()
     (tmp_path / "millrace" / "__init__.py").write_text("raise SystemExit('a stranger')\n")
     done = subprocess.run((*PROGRAM, "--help"), cwd=tmp_path, capture_output=True, check=False)
@@ -30,21 +30,21 @@ def test_services_start_in_the_directory_of_a_project_with_our_packages_names(
 def test_the_keeper_starts_without_the_directory_of_who_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A ``deploy`` that lies there is not ours."""
+    """A ``deploy`` in the current folder is not ours."""
     started: list[ProcessSpec] = []
 
     class Recorder:
-        """Starts nothing."""
+        """Start nothing."""
 
         def __init__(self, spec: ProcessSpec, **_: object) -> None:
             started.append(spec)
 
         def launch(self) -> None:
-            """Does nothing."""
+            """Do nothing."""
 
     monkeypatch.setattr(background, "ServerProcess", Recorder)
     background._start_keeper(tmp_path)
-    assert started[0].command[:4] == (sys.executable, "-P", "-m", "deploy.keeper")
+    assert started[0].command[:4] == (sys.executable, "-P", "-m", "deploy.local.keeper")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_keeper_starts_without_the_directory_of_who_calls(
     ],
 )
 def test_a_path_in_a_properties_file_is_read_by_java_as_it_is(path: str, written: str) -> None:
-    """Java takes the file for Latin-1, and a backslash for an escape."""
+    """Java reads the file as Latin-1, and a backslash as an escape."""
     assert property_value(Path(path)) == written
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas.sql_tokens import SqlMode, tokenize
-from schemas.statement import Kind, changed_table, classify
+from schemas.sql.statement import Kind, changed_table, classify
+from schemas.sql.tokens import SqlMode, tokenize
 
 
 def names(sql: str) -> list[str]:

@@ -6,9 +6,9 @@ import pytest
 
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
-from schemas.table import Column, ColumnType, TableSchema, TextEncoding, TypeCode
-from schemas.table_map import parse_table_map
-from tests.table_map_vectors import (
+from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+from schemas.table.table_map import parse_table_map
+from tests.kit.binlog.table_map_vectors import (
     LOGGED,
     MARIADB_COMPRESSED,
     MARIADB_LONG_UNIQUE,
@@ -251,4 +251,3 @@ def test_a_char_longer_than_255_bytes_has_its_length_in_the_type(length_bytes: i
     _, table = parse_table_map(body, flavour=Flavour.MYSQL)
     assert table.columns[0].type.code is TypeCode.STRING
     assert table.columns[0].type.length_bytes_max == length_bytes
-    assert table.columns[0].type.length_prefix_bytes == (1 if length_bytes < 256 else 2)

@@ -9,11 +9,11 @@ import pytest
 from consumer.topic.decode import TopicLookUp
 from consumer.topic.kafka import TopicEnds, TopicReader, TopicRecord
 from millrace.errors import Fatal
-from schemas.avro import AvroSchema, envelope_schema
-from schemas.control import RegisteredSchema, SchemaRecord
-from schemas.record import encode_control
-from schemas.row_layout import parse_row_layout
-from tests.topic_rows import SET, TABLE
+from schemas.record.avro_schema import AvroSchema, envelope_schema
+from schemas.record.control import RegisteredSchema, SchemaRecord
+from schemas.record.record import encode_control
+from schemas.record.row_layout import parse_row_layout
+from tests.kit.capture.topic_rows import SET, TABLE
 
 REGISTRY = envelope_schema(SET, replace(TABLE, table="of_the_registry"))
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.errors import Fatal
-from schemas.avro_codec import Plain, encode
-from schemas.suffix import RowSuffix, read_content, read_suffix
+from schemas.record.avro_codec import Plain, encode
+from schemas.record.row_end import RowEnd, read_content, read_row_end
 
 _SCHEMA = """{"type":"record","name":"Suffix","fields":[
 {"name":"flags","type":"int"},{"name":"seq","type":"long"},{"name":"op","type":"string"},{"name":"ts_ms","type":"long"},
@@ -28,7 +28,7 @@ MYSQL = st.one_of(
     st.binary(max_size=40),
     st.integers(-(2**31), 2**31 - 1),
     st.builds(
-        RowSuffix,
+        RowEnd,
         NUMBERS,
         st.sampled_from("cud"),
         NUMBERS,
@@ -38,7 +38,7 @@ MYSQL = st.one_of(
     ),
 )
 def test_any_suffix_is_read_back_whatever_stands_before_it(
-    images: bytes, flags: int, suffix: RowSuffix
+    images: bytes, flags: int, suffix: RowEnd
 ) -> None:
     """Avro's own encoder writes it; the images before it are any bytes."""
     fields = {
@@ -52,7 +52,7 @@ def test_any_suffix_is_read_back_whatever_stands_before_it(
             "last": suffix.last,
         },
     }
-    assert read_suffix(b"\0\0\0\0\1" + images + encode(_SCHEMA, fields)) == suffix
+    assert read_row_end(b"\0\0\0\0\1" + images + encode(_SCHEMA, fields)) == suffix
 
 
 _LOGGED = """{"type":"record","name":"Logged","fields":[{"name":"set","type":"string"},
@@ -85,20 +85,20 @@ def test_what_a_row_says_is_the_same_wherever_it_was_logged(
     fixed |= {"seq": seq, "op": "u", "total_order": 3}
     known = b"\0\0\0\0\1\0" + images + encode(_LOGGED, ours | fixed)
     fresh = b"\0\0\0\0\2\0" + images + encode(_LOGGED, theirs | fixed)
-    content = read_content(known, read_suffix(known))
+    content = read_content(known, read_row_end(known))
     assert content == b"\0" + images + b"\x08shop"
-    assert content == read_content(fresh, read_suffix(fresh))
+    assert content == read_content(fresh, read_row_end(fresh))
 
 
 @given(st.binary(max_size=60))
 def test_other_bytes_are_refused_with_a_code(value: bytes) -> None:
     """No crash and no hang on anything: MR-6007 (no such bytes end in a whole suffix)."""
     with pytest.raises(Fatal) as refused:
-        read_suffix(value)
+        read_row_end(value)
     assert refused.value.code == "MR-6007"
 
 
 def test_a_cut_record_is_refused() -> None:
     """A suffix too short to hold all fields is refused."""
     with pytest.raises(Fatal):
-        read_suffix(b"\0\0\0\0\1\x06\x02c")
+        read_row_end(b"\0\0\0\0\1\x06\x02c")

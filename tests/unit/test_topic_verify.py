@@ -5,78 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.topic.verify import Check, TopicVerifier, Violation
-from producer.publisher.codec import RecordMarks
-from producer.publisher.config import PublisherConfig
-from schemas.control import RecordKind
-from schemas.framing import peek_kind
+from consumer.topic.verify import Check
 from schemas.gtid import Flavour
 from schemas.progress import OpenTransaction, Progress
-from tests.topic_rows import Ids, RowStream, start_of
-
-Record = tuple[bytes | None, bytes]
-
-
-class TopicText:
-    """Writes a topic's records as a publisher would."""
-
-    def __init__(self, flavour: Flavour = Flavour.MYSQL) -> None:
-        self.ids = Ids()
-        self.stream = RowStream("shop", self.ids, start_of(flavour))
-        self.flavour = flavour
-        self.records: list[Record] = []
-
-    def marks(self, epoch: int, set_name: str = "shop") -> RecordMarks:
-        """Of one owner."""
-        config = PublisherConfig(
-            bootstrap="",
-            topic="shop",
-            transactional_id="t",
-            epoch=epoch,
-            worker="w",
-            set=set_name,
-            flavour=self.flavour,
-        )
-        return RecordMarks.registered(config, self.ids)
-
-    def fence(self, epoch: int) -> None:
-        """A run begins."""
-        self.records += [
-            (None, value) for value in self.marks(epoch).run_start(self.stream.progress)
-        ]
-        self.stream.is_introduced = False
-
-    def rows(self, count: int, epoch: int, progress: Progress | None = None) -> None:
-        """One Kafka transaction."""
-        batch = self.stream.next_batch(count)
-        octets = batch.buffer.tobytes()
-        for key_start, key_end, start, end in batch.bounds.tolist():
-            key = None if key_start < 0 else octets[key_start:key_end]
-            self.records.append((key, octets[start:end]))
-        self.resolved(epoch, progress or batch.progress)
-
-    def resolved(self, epoch: int, progress: Progress) -> None:
-        """A mark."""
-        self.records.append((None, self.marks(epoch).resolved(progress)))
-
-    def found(self, *, from_beginning: bool = True) -> list[Violation]:
-        """What the verifier says."""
-        verifier = TopicVerifier(from_beginning=from_beginning)
-        for offset, (key, value) in enumerate(self.records):
-            verifier.feed(offset, key, value)
-        return verifier.finish().violations
-
-
-def whole(flavour: Flavour = Flavour.MYSQL) -> TopicText:
-    """Two owners, transactions cut between batches."""
-    text = TopicText(flavour)
-    text.fence(7)
-    text.rows(4, 7)
-    text.rows(5, 7)
-    text.resolved(7, text.stream.progress)
-    text.fence(9)
-    text.rows(7, 9)
-    return text
+from schemas.record.control import RecordKind
+from schemas.record.framing import peek_kind
+from tests.kit.capture.topic_rows import RowStream, start_of
+from tests.kit.capture.topic_text import TopicText, whole
 
 
 @pytest.mark.parametrize("flavour", list(Flavour))
@@ -207,20 +142,20 @@ def _first(text: TopicText, kind: RecordKind) -> int:
 @pytest.mark.parametrize(
     ("harm", "check", "words"),
     [
-        (_drop_row, Check.SEQ, "stands behind seq"),
-        (_repeat_row, Check.SEQ, "stands behind seq"),
+        (_drop_row, Check.SEQ, "follows seq"),
+        (_repeat_row, Check.SEQ, "follows seq"),
         (_repeat_row, Check.ONCE, "was delivered before"),
         (_repeat_first_row, Check.WHOLE, "row 1 of"),
-        (_swap_rows, Check.SEQ, "stands behind seq"),
+        (_swap_rows, Check.SEQ, "follows seq"),
         (_first_fence_gone, Check.SEQ, "before any fence"),
-        (_seq_ahead, Check.SEQ, "resolved or fence record says seq"),
-        (_stale_owner, Check.OWNER, "epoch 7 writes behind epoch 9"),
+        (_seq_ahead, Check.SEQ, "resolved or fence record with seq"),
+        (_stale_owner, Check.OWNER, "epoch 7 writes after epoch 9"),
         (_no_fence, Check.OWNER, "without a fence"),
         (_resolved_too_early, Check.RESOLVED, "before its end"),
-        (_resolved_forgets, Check.RESOLVED, "lacks some of"),
-        (_open_not_named, Check.RESOLVED, "is under way and not named"),
-        (_fewer_rows_named, Check.RESOLVED, "are named, row"),
-        (_finished_and_not_said, Check.RESOLVED, "is finished and not in the GTID set"),
+        (_resolved_forgets, Check.RESOLVED, "does not contain all of"),
+        (_open_not_named, Check.RESOLVED, "is unfinished but not named"),
+        (_fewer_rows_named, Check.RESOLVED, "are reported, but row"),
+        (_finished_and_not_said, Check.RESOLVED, "is finished but not in the GTID set"),
         (_never_finished, Check.WHOLE, "has no last record"),
         (_delivered_again, Check.ONCE, "was delivered before"),
         (_row_of_the_part_before, Check.ONCE, "row "),
@@ -231,6 +166,7 @@ def _first(text: TopicText, kind: RecordKind) -> int:
         (_emptied, Check.TAIL, "holds no record"),
     ],
 )
+@pytest.mark.guarantee("provable")
 def test_every_harm_is_named(harm: Callable[[TopicText], None], check: Check, words: str) -> None:
     """Each sentence of the verifier has a broken topic that makes it say so."""
     text = whole()

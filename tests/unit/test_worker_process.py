@@ -9,7 +9,7 @@ RUN_S = 60
 
 def _ran(body: str) -> "subprocess.CompletedProcess[str]":
     """A process of its own with ``worker`` at hand."""
-    text = "import os, signal, threading, time\nfrom zk import worker\n" + textwrap.dedent(body)
+    text = "import os, signal, threading, time\nfrom zk.run import worker\n" + textwrap.dedent(body)
     return subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=RUN_S, check=False
     )
@@ -19,7 +19,7 @@ def test_a_signal_that_another_thread_was_given_is_heard() -> None:
     """The system wakes that one, and only the main thread may act on it."""
     ended = _ran(
         """
-        stop = worker._stopped_by_signals()
+        stop = worker._stop_on_signals()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
         def loop(stop):
@@ -42,7 +42,7 @@ def test_a_process_that_is_held_up_at_its_end_shows_its_threads_and_ends() -> No
     """Whoever started it waits for its end: what holds it up may be code of others."""
     ended = _ran(
         """
-        worker.END_S = 0.2
+        worker.SHUTDOWN_S_MAX = 0.2
         stop = threading.Event()
         stop.set()
 

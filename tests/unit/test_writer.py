@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from consumer.kernel.walk import IS_ODD
+from consumer.kernel.walk import HAS_FALLBACK
 from consumer.target.connection import LENIENT_MODE, STRICT_MODE
 from consumer.writer import Deciding, RowWriter
 from millrace.errors import Fatal, MillraceError, Retryable
@@ -54,7 +54,7 @@ def test_a_mode_ends_with_its_statement_and_the_reason_is_told(
     """A refused row leaves the strict mode; a lost session has none, and nothing covers why it was lost."""
     monkeypatch.setattr(RowWriter, "_filled", lambda *_: b"INSERT")
     monkeypatch.setattr(RowWriter, "_has_index_zero", lambda *_: True)
-    rows: Any = SimpleNamespace(records=np.full((1, IS_ODD + 1), 1))
+    rows: Any = SimpleNamespace(records=np.full((1, HAS_FALLBACK + 1), 1))
     session = _Session({b"INSERT": error})
     with pytest.raises(MillraceError) as caught:
         _writer(session)._write_one(rows, 0, "insert")

@@ -10,18 +10,19 @@ import pytest
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import SetDocument, TaskDocument, TaskKind, TopicAddress
 from schemas.status import ALLOWED, TaskReport, TaskState, report_from_json
-from tests.control import a_capture, a_set
-from tests.starved import no_thread_left
-from zk.backoff import Pace, Tries, after, wait_s_after
-from zk.entries import Desired, Refused, TaskEntry
-from zk.epoch import epoch_of
-from zk.scheduler import Snapshot, plan, runnable
-from zk.session import Create, Delete, Node, Put
-from zk.slot import Wanted
-from zk.status import Standing
-from zk.supervisor import Action, Held, decide
-from zk.tree import Tree, encode
-from zk.view import Cluster, seen, views
+from tests.kit.control.control import a_capture, a_set
+from tests.kit.faults.starved import no_thread_left
+from zk.client.session import Create, Delete, Node, Put
+from zk.lease.epoch import epoch_of
+from zk.lease.membership import relay_holders
+from zk.placement.scheduler import Snapshot, plan, runnable
+from zk.run.backoff import Failures, Pace, after, wait_s_after
+from zk.run.slot import AssignedTask
+from zk.run.supervisor import Action, SlotState, decide
+from zk.tree.entries import Desired, TaskEntry, UnreadableEntry
+from zk.tree.paths import Tree, encode
+from zk.tree.reports import SavedReport
+from zk.view import Cluster, status_of, views
 
 S = TaskState
 
@@ -38,7 +39,7 @@ def a_node(content: bytes, *, version: int = 0) -> Node:
     return Node(content, version, czxid=1, mzxid=1, modified_ms=0, ephemeral_owner=0)
 
 
-REFUSED = Refused(Fatal("MR-4101", "set: found nothing, wanted a name"), 0, 6)
+REFUSED = UnreadableEntry(Fatal("MR-4101", "set: found nothing, wanted a name"), 0, 6)
 
 
 # ---- epochs ------------------------------------------------------------------------------------
@@ -80,20 +81,20 @@ PACE = Pace()
 @pytest.mark.parametrize(
     ("error", "tries", "state", "code", "wait_s"),
     [
-        (Retryable("MR-4001", "x"), Tries(), S.DEGRADED, "MR-4001", 0.5),
-        (Retryable("MR-4001", "x"), Tries(failed=3), S.DEGRADED, "MR-4001", 4.0),
-        (Retryable("MR-4001", "x"), Tries(failed=99), S.DEGRADED, "MR-4001", 30.0),
-        (Fenced("MR-4003", "x"), Tries(), S.DEGRADED, "MR-4003", 0.5),
-        (Fenced("MR-4003", "x"), Tries(failed=4, fenced=4), S.BLOCKED, "MR-4006", 0.0),
-        (Fatal("MR-4106", "x"), Tries(), S.BLOCKED, "MR-4106", 0.0),
-        (MillraceError("MR-4106", "x"), Tries(), S.BLOCKED, "MR-4106", 0.0),
-        (None, Tries(), S.DEGRADED, "MR-4010", 0.5),
-        (MemoryError(), Tries(failed=1), S.DEGRADED, "MR-4014", 1.0),
-        (ZeroDivisionError("x"), Tries(), S.BLOCKED, "MR-9001", 0.0),
+        (Retryable("MR-4001", "x"), Failures(), S.DEGRADED, "MR-4001", 0.5),
+        (Retryable("MR-4001", "x"), Failures(total=3), S.DEGRADED, "MR-4001", 4.0),
+        (Retryable("MR-4001", "x"), Failures(total=99), S.DEGRADED, "MR-4001", 30.0),
+        (Fenced("MR-4003", "x"), Failures(), S.DEGRADED, "MR-4003", 0.5),
+        (Fenced("MR-4003", "x"), Failures(total=4, fenced=4), S.BLOCKED, "MR-4006", 0.0),
+        (Fatal("MR-4106", "x"), Failures(), S.BLOCKED, "MR-4106", 0.0),
+        (MillraceError("MR-4106", "x"), Failures(), S.BLOCKED, "MR-4106", 0.0),
+        (None, Failures(), S.DEGRADED, "MR-4010", 0.5),
+        (MemoryError(), Failures(total=1), S.DEGRADED, "MR-4014", 1.0),
+        (ZeroDivisionError("x"), Failures(), S.BLOCKED, "MR-9001", 0.0),
     ],
 )
 def test_every_end_of_a_run_has_a_next_step(
-    error: Exception | None, tries: Tries, state: TaskState, code: str, wait_s: float
+    error: Exception | None, tries: Failures, state: TaskState, code: str, wait_s: float
 ) -> None:
     """The module's table, row by row."""
     step = after(error, tries, PACE)
@@ -114,8 +115,12 @@ def test_every_end_of_a_run_has_a_next_step(
 )
 def test_what_a_machine_lacks_for_now_blocks_no_task(error: Exception) -> None:
     """Retryable MR-4014, which names the error: no operator resumes a task that another process starved."""
-    step = after(error, Tries(failed=2), PACE)
-    assert (step.state, step.error.code, step.tries) == (S.DEGRADED, "MR-4014", Tries(failed=3))
+    step = after(error, Failures(total=2), PACE)
+    assert (step.state, step.error.code, step.failures) == (
+        S.DEGRADED,
+        "MR-4014",
+        Failures(total=3),
+    )
     assert isinstance(step.error, Retryable)
     assert type(error).__name__ in step.error.message
 
@@ -124,7 +129,7 @@ def test_a_thread_that_the_system_refuses_blocks_no_task() -> None:
     """Python has no class of its own for it: it is known by the words of the interpreter that runs."""
     with no_thread_left(), pytest.raises(RuntimeError) as caught:
         threading.Thread(target=print).start()
-    step = after(caught.value, Tries(), PACE)
+    step = after(caught.value, Failures(), PACE)
     assert (step.state, step.error.code) == (S.DEGRADED, "MR-4014")
 
 
@@ -133,13 +138,13 @@ def test_a_thread_that_the_system_refuses_blocks_no_task() -> None:
 )
 def test_what_does_not_pass_by_itself_blocks(error: Exception) -> None:
     """A file that is gone, a descriptor that is closed, a rule of the interpreter: defects, as before."""
-    assert after(error, Tries(), PACE).error.code == "MR-9001"
+    assert after(error, Failures(), PACE).error.code == "MR-9001"
 
 
 def test_a_retry_between_ends_a_row_of_fences() -> None:
     """Only fences in a row point to a rebuilt ensemble."""
-    fenced = after(Fenced("MR-4003", "x"), Tries(), PACE).tries
-    assert after(Retryable("MR-4001", "x"), fenced, PACE).tries == Tries(failed=2, fenced=0)
+    fenced = after(Fenced("MR-4003", "x"), Failures(), PACE).failures
+    assert after(Retryable("MR-4001", "x"), fenced, PACE).failures == Failures(total=2, fenced=0)
 
 
 def test_pauses_double_up_to_their_bound() -> None:
@@ -151,19 +156,19 @@ def test_pauses_double_up_to_their_bound() -> None:
 
 
 def held(
-    wanted: Wanted, *, alive: bool = True, ending: bool = False, state: TaskState = S.RUNNING
-) -> Held:
+    wanted: AssignedTask, *, alive: bool = True, ending: bool = False, state: TaskState = S.RUNNING
+) -> SlotState:
     """A slot."""
-    return Held(wanted=wanted, is_alive=alive, is_ending=ending, state=state)
+    return SlotState(task=wanted, is_alive=alive, is_ending=ending, state=state)
 
 
-NOW = Wanted(an_entry(), a_set())
-RESUMED = Wanted(an_entry(6), a_set())
-ANEW = Wanted(an_entry(6, created=6), a_set())  # deleted and created again
-CHANGED = Wanted(an_entry(6, task=a_capture(topic="other")), a_set())
-MOVED_SET = Wanted(an_entry(), replace(a_set(), members=()))
-PAUSED = Wanted(an_entry(6, paused_by="ann"), a_set())
-SETLESS = Wanted(an_entry(), None)  # the set's node is gone or garbage
+NOW = AssignedTask(an_entry(), a_set())
+RESUMED = AssignedTask(an_entry(6), a_set())
+ANEW = AssignedTask(an_entry(6, created=6), a_set())  # deleted and created again
+CHANGED = AssignedTask(an_entry(6, task=a_capture(topic="other")), a_set())
+MOVED_SET = AssignedTask(an_entry(), replace(a_set(), members=()))
+PAUSED = AssignedTask(an_entry(6, paused_by="ann"), a_set())
+SETLESS = AssignedTask(an_entry(), None)  # the set's node is gone or garbage
 
 
 @pytest.mark.parametrize(
@@ -197,7 +202,10 @@ SETLESS = Wanted(an_entry(), None)  # the set's node is gone or garbage
     ],
 )
 def test_a_worker_decides_by_what_is_wanted_and_what_runs(
-    assigned: Wanted | Refused | None, slot: Held | None, blocked: int | None, action: Action
+    assigned: AssignedTask | UnreadableEntry | None,
+    slot: SlotState | None,
+    blocked: int | None,
+    action: Action,
 ) -> None:
     """Row by row: start, end, drop or leave."""
     assert decide(assigned, slot, blocked_revision=blocked) is action
@@ -210,7 +218,7 @@ TREE = Tree("c")
 
 def test_a_plan_moves_whole_units_and_clears_what_is_gone() -> None:
     """Tasks of one set in one commit; a deleted task loses assignment and status."""
-    tasks: dict[str, TaskEntry | Refused] = {
+    tasks: dict[str, TaskEntry | UnreadableEntry] = {
         name: an_entry(task=a_capture(name, of=of))
         for name, of in (("a", "s"), ("b", "s"), ("c", "t"))
     }
@@ -222,7 +230,8 @@ def test_a_plan_moves_whole_units_and_clears_what_is_gone() -> None:
             "c": a_node(encode({"worker": "w1"})),
             "gone": a_node(b"hostile", version=4),
         },
-        leftovers=("gone",),
+        holders={},
+        leftovers=("/millrace/c/status/gone",),
     )
     to_w1 = encode({"worker": "w1"})
     assert plan(snapshot, {"a": "w1", "b": "w1", "c": "w1"}, TREE) == [
@@ -235,9 +244,21 @@ def test_a_plan_moves_whole_units_and_clears_what_is_gone() -> None:
     ]
 
 
+def test_workers_name_the_sets_of_which_they_have_a_relay_log() -> None:
+    """A node of an older Millrace, or one that can't be read, names none."""
+    nodes = {
+        "w1": a_node(encode({"kind": "capture", "relays": ["shop", "crm"]})),
+        "w2": a_node(encode({"kind": "capture", "relays": ["shop"]})),
+        "w3": a_node(encode({"kind": "capture"})),
+        "w4": a_node(encode({"kind": "capture", "relays": 7})),
+        "w5": a_node(b"hostile"),
+    }
+    assert relay_holders(nodes) == {"shop": {"w1", "w2"}, "crm": {"w1"}}
+
+
 def test_of_two_writers_of_a_topic_the_older_runs() -> None:
     """And a document that can't be read is not placed."""
-    tasks: dict[str, TaskEntry | Refused] = {
+    tasks: dict[str, TaskEntry | UnreadableEntry] = {
         "a": an_entry(task=a_capture("a", topic="shop"), created=9),
         "b": an_entry(task=a_capture("b", topic="shop"), created=8),
         "c": REFUSED,
@@ -264,11 +285,17 @@ def test_one_address_in_common_makes_a_topic_the_same(one: str, other: str, is_s
 
 # ---- what status says --------------------------------------------------------------------------
 
-RUNS = Standing(TaskReport(S.RUNNING, worker="w1", epoch=3, gtid_set="0-1-7"), 5, 1000)
-TRIES = Standing(TaskReport(S.DEGRADED, "away", next_try_s=1, worker="w1", epoch=3), 5, 1000)
-BLOCKS = Standing(TaskReport(S.BLOCKED, "broken", "MR-4106", worker="w1", epoch=3), 5, 1000)
+RUNS = SavedReport(TaskReport(S.RUNNING, worker="w1", epoch=3, gtid_set="0-1-7"), 5, 1000)
+TRIES = SavedReport(TaskReport(S.DEGRADED, "away", next_try_s=1, worker="w1", epoch=3), 5, 1000)
+BLOCKS = SavedReport(TaskReport(S.BLOCKED, "broken", "MR-4106", worker="w1", epoch=3), 5, 1000)
+PAUSES = SavedReport(TaskReport(S.PAUSED, "paused by ann", worker="w1", epoch=3), 5, 1000)
 READY = Cluster(
-    tasks={}, workers={"w1": TaskKind.CAPTURE}, assigned={}, owners={}, standings={}, leader="s1"
+    tasks={},
+    workers={"w1": TaskKind.CAPTURE},
+    assigned={},
+    owners={},
+    saved_reports={},
+    leader="s1",
 )
 
 
@@ -284,7 +311,7 @@ READY = Cluster(
         ),
         (an_entry(), {"leader": ""}, S.PENDING, "no scheduler is running"),
         (an_entry(), {}, S.PENDING, "waits to be assigned"),
-        (an_entry(), {"assigned": "w0"}, S.PENDING, "w0 is gone; waits to be assigned anew"),
+        (an_entry(), {"assigned": "w0"}, S.PENDING, "w0 is gone; waits to be assigned again"),
         (an_entry(), {"assigned": "w0", "workers": {}}, S.PENDING, "is running (w0 is gone)"),
         (an_entry(), {"assigned": "w1"}, S.ASSIGNED, "w1 is starting it"),
         (an_entry(), {"assigned": "w1", "owner": "w0"}, S.ASSIGNED, "moving from w0 to w1"),
@@ -293,6 +320,16 @@ READY = Cluster(
         (an_entry(), {"assigned": "w1", "standing": TRIES}, S.DEGRADED, "away"),
         (an_entry(), {"assigned": "w1", "standing": BLOCKS}, S.BLOCKED, "broken"),
         (an_entry(6), {"assigned": "w1", "standing": BLOCKS}, S.ASSIGNED, "w1 is starting it"),
+        # resumed: its worker has the lease again and has not reported yet
+        *(
+            (
+                an_entry(6),
+                {"assigned": "w1", "owner": "w1", "standing": standing},
+                S.ASSIGNED,
+                "w1 is starting it",
+            )
+            for standing in (BLOCKS, PAUSES)
+        ),
         (an_entry(paused_by="ann"), {"standing": RUNS}, S.PAUSED, "paused by ann"),
         (
             an_entry(paused_by="ann"),
@@ -301,24 +338,24 @@ READY = Cluster(
             "paused by ann; w1 is still stopping it",
         ),
         (REFUSED, {}, S.BLOCKED, "wanted a name"),
-        (REFUSED, {"owner": "w1", "standing": RUNS}, S.DEGRADED, "goes on with its last good"),
+        (REFUSED, {"owner": "w1", "standing": RUNS}, S.DEGRADED, "still runs its last good"),
     ],
 )
 def test_status_always_says_why_it_waits(
-    entry: TaskEntry | Refused, changes: dict[str, object], state: TaskState, why: str
+    entry: TaskEntry | UnreadableEntry, changes: dict[str, object], state: TaskState, why: str
 ) -> None:
     """The module's table, row by row; progress that was reported once is never hidden."""
     name, parts = "shop-capture", {}
     for plural, single in (
         ("assigned", "assigned"),
         ("owners", "owner"),
-        ("standings", "standing"),
+        ("saved_reports", "standing"),
     ):
         if single in changes:
             parts[plural] = {name: changes[single]}
     rest = {key: value for key, value in changes.items() if key in ("workers", "leader")}
     cluster = replace(READY, tasks={name: entry}, **parts, **rest)  # type: ignore[arg-type]
-    report = seen(name, entry, cluster)
+    report = status_of(name, entry, cluster)
     assert report.state is state
     assert why in report.why
     assert bool(report.why) == (state is not S.RUNNING)
@@ -345,9 +382,11 @@ def test_progress_is_told_of_the_work_that_made_it_alone(
     """What a deleted task of this name left, or the task before it had another topic or set, is nobody's progress."""
     name = "shop-capture"
     standing = replace(RUNS, work=work)
-    placed = replace(READY, tasks={name: entry}, assigned={name: "w1"}, standings={name: standing})
+    placed = replace(
+        READY, tasks={name: entry}, assigned={name: "w1"}, saved_reports={name: standing}
+    )
     for cluster in (placed, replace(placed, owners={name: "w1"}), replace(placed, workers={})):
-        assert (seen(name, entry, cluster).gtid_set == "0-1-7") == is_told
+        assert (status_of(name, entry, cluster).gtid_set == "0-1-7") == is_told
 
 
 @pytest.mark.parametrize(
@@ -365,9 +404,9 @@ def test_progress_at_other_brokers_is_told_to_nobody(brokers: str, is_told: bool
     name, entry = "shop-capture", an_entry()
     for standing in (replace(RUNS, brokers=brokers), replace(BLOCKS, brokers=brokers)):
         cluster = replace(
-            READY, assigned={name: "w1"}, owners={name: "w1"}, standings={name: standing}
+            READY, assigned={name: "w1"}, owners={name: "w1"}, saved_reports={name: standing}
         )
-        report = seen(name, entry, cluster)
+        report = status_of(name, entry, cluster)
         told = standing.report if is_told else replace(standing.report, gtid_set="")
         assert report == told
 
@@ -380,7 +419,7 @@ def test_an_owner_that_does_not_report_is_shown_as_silent() -> None:
         tasks={name: an_entry()},
         assigned={name: "w1"},
         owners={name: "w1"},
-        standings={name: RUNS},
+        saved_reports={name: RUNS},
     )
     assert views(cluster, now_ms=1000)[0].report.why == ""
     assert views(cluster, now_ms=41_000)[0].report.why == "no report for 40 s"

@@ -8,8 +8,8 @@ from kazoo import exceptions as zke
 from kazoo import retry
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from zk import session as zk_session
-from zk.session import Check, Create, Delete, Put, Session, SessionState, translated
+from zk.client import session as zk_session
+from zk.client.session import Check, Create, Delete, Put, Session, SessionState, translated
 
 AWAY = {
     "ConnectionLoss",

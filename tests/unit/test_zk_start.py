@@ -1,5 +1,6 @@
 """What a process says when its surroundings are not as they must be: the ensemble's name, its own name."""
 
+import socket
 import threading
 from itertools import count
 from typing import cast
@@ -10,15 +11,29 @@ import pytest
 from millrace import log
 from millrace.errors import Fatal, Retryable
 from schemas.documents import TaskKind
+from zk.client.session import Session
 from zk.ensemble import Ensemble
-from zk.session import Session
-from zk.status import StatusWriter
-from zk.supervisor import Supervisor
-from zk.tree import Tree
+from zk.lease.membership import WorkerIdentity
+from zk.run.supervisor import Supervisor
+from zk.tree.paths import Tree
+from zk.tree.reports import StatusWriter
 
 
 @pytest.mark.parametrize(
-    "hosts", ["127.0.0.1:abc", "::::", "a b:2181", "h:0", "h:65536", "h:2181,", "[::1", "é:1"]
+    "hosts",
+    [
+        "127.0.0.1:abc",
+        "::::",
+        "a b:2181",
+        "h:0",
+        "h:65536",
+        "h:2181,",
+        "[::1",
+        "é:1",
+        "a..b:2181",
+        ".a",
+        "a" * 64,
+    ],
 )
 def test_an_ensemble_that_is_no_list_of_servers_is_refused(hosts: str) -> None:
     """MR-4205 with what was found, where the driver would raise a ValueError."""
@@ -33,6 +48,28 @@ def test_an_ensemble_that_is_no_list_of_servers_is_refused(hosts: str) -> None:
 def test_what_the_driver_takes_is_taken(hosts: str) -> None:
     """Ports and a path are optional."""
     assert Ensemble.from_environment({"MILLRACE_ZOOKEEPER": hosts}).hosts == hosts
+
+
+def test_a_name_without_an_address_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer can come, so none is waited for; one name with an address is enough to try."""
+    opened: list[str] = []
+    monkeypatch.setattr(Session, "open", lambda hosts, **_: opened.append(hosts))
+
+    def look_up(name: str, _port: object) -> list[object]:
+        if name.startswith("nonsense"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(
+        Retryable, match="nonsense: Name or service not known; nonsense2: "
+    ) as caught:
+        Ensemble.from_environment({"MILLRACE_ZOOKEEPER": "nonsense,nonsense2:2181"}).open()
+    assert caught.value.code == "MR-4001"
+    assert opened == []
+    for hosts in ("nonsense,zk1", "[::1]:2181/path"):
+        Ensemble.from_environment({"MILLRACE_ZOOKEEPER": hosts}).open()
+    assert opened == ["nonsense,zk1", "[::1]:2181/path"]
 
 
 def test_a_taken_name_is_told_once_for_as_long_as_it_lasts(
@@ -50,15 +87,15 @@ def test_a_taken_name_is_told_once_for_as_long_as_it_lasts(
 
     monkeypatch.setattr(supervisor, "_round", round_)
     for _ in range(3):
-        supervisor._look()
+        supervisor._try_round()
     told = capsys.readouterr().err
     assert told.count("another worker has this name") == 1
     assert "--name" in told
     assert "away" not in told
     taken = False
-    supervisor._look()
+    supervisor._try_round()
     taken = True
-    supervisor._look()
+    supervisor._try_round()
     assert "another worker has this name" in capsys.readouterr().err
 
 
@@ -77,11 +114,10 @@ def test_a_worker_whose_statuses_are_written_no_more_ends(monkeypatch: pytest.Mo
     supervisor = Supervisor(
         cast(Session, mock.MagicMock()),
         Tree("c"),
-        name="w1",
-        kind=TaskKind.CAPTURE,
+        worker=WorkerIdentity(name="w1", kind=TaskKind.CAPTURE),
         runner=mock.MagicMock(),
     )
     monkeypatch.setattr(StatusWriter, "run", fail)
-    monkeypatch.setattr(supervisor, "_look", look)
+    monkeypatch.setattr(supervisor, "_try_round", look)
     with pytest.raises(ZeroDivisionError):
         supervisor.run(stop)

@@ -1,0 +1,23 @@
+"""Makes the JVM archive of the Spark driver (`millrace/jvm.py`) unless it exists: about 25 s, once."""
+
+import sys
+from collections.abc import Sequence
+
+from consumer.spark import SparkDriver, jvm_archive
+
+
+def main() -> None:
+    """Start a driver, rehearse its start, end it. Without the archive, drivers only start more slowly."""
+    try:
+        jvm_archive().make(_run)
+    except Exception as error:  # noqa: BLE001 - the archive only saves time
+        print(f"no JVM archive for Spark, drivers start more slowly: {error}", file=sys.stderr)
+
+
+def _run(options: Sequence[str]) -> None:
+    settings = {"spark.driver.extraJavaOptions": " ".join(options)}
+    SparkDriver(master="local[1]", settings=settings).rehearse()
+
+
+if __name__ == "__main__":
+    main()

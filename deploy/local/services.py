@@ -1,0 +1,128 @@
+"""Millrace's own processes in a local stack, and the documents that configure it.
+
+Processes and documents are created with commands that a user could type. A command that this installation does not have
+is left out, and ``missing_services`` names it.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.servers.process import ProcessSpec
+from millrace.cli import present_commands
+
+CLUSTER = "default"
+SOURCE_SET = "shop"
+TARGET_SET = "warehouse"
+TOPIC = "shop"
+CAPTURE_TASK = "shop-capture"
+APPLY_TASK = "shop-to-warehouse"
+SERVICES = ("registry", "scheduler", "worker", "apply")
+PROGRAM = (
+    sys.executable,
+    "-P",
+    "-m",
+    "millrace",
+)  # -P: the current folder is not searched for modules
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The addresses of a stack's servers."""
+
+    kafka: str
+    zookeeper: str
+    registry_port: int
+
+    @property
+    def registry(self) -> str:
+        """The registry's URL."""
+        return f"http://127.0.0.1:{self.registry_port}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetAddress:
+    """A set, for its document. ``authority`` is a PEM file, or None if the servers made their own certificates."""
+
+    name: str
+    ports: tuple[int, ...]
+    password_file: Path
+    authority: Path | None
+
+
+def service_specs(folder: Path, endpoints: Endpoints) -> tuple[ProcessSpec, ...]:
+    """The processes to start, in this order. Each finds the others through ZooKeeper."""
+    arguments: Mapping[str, tuple[str, ...]] = {
+        "registry": ("--kafka", endpoints.kafka, "--port", str(endpoints.registry_port)),
+        "scheduler": (),
+        "worker": ("--relay-dir", str(relay_root(folder))),
+        "apply": ("--master", "local[2]"),
+    }
+    environment = service_environment(endpoints)
+    return tuple(
+        ProcessSpec(
+            f"millrace {name}",
+            (*PROGRAM, name, *arguments[name]),
+            folder / name / "log",
+            {**environment, "SPARK_LOCAL_DIRS": str(folder / "spark")},
+        )
+        for name in SERVICES
+        if name in present_commands()
+    )
+
+
+def service_environment(endpoints: Endpoints) -> Mapping[str, str]:
+    """The environment in which processes and user commands find the stack."""
+    return {
+        "MILLRACE_ZOOKEEPER": endpoints.zookeeper,
+        "MILLRACE_CLUSTER": CLUSTER,
+        "MILLRACE_KAFKA": endpoints.kafka,
+        "MILLRACE_REGISTRY": endpoints.registry,
+    }
+
+
+def missing_services() -> tuple[str, ...]:
+    """The processes that this installation does not have."""
+    return tuple(name for name in SERVICES if name not in present_commands())
+
+
+def relay_root(folder: Path) -> Path:
+    """The parent of every set's relay folder."""
+    return folder / "relay"
+
+
+def set_document(address: SetAddress) -> str:
+    """The set document as YAML. The password stays in its file."""
+    members = ", ".join(f"{{host: 127.0.0.1, port: {port}}}" for port in address.ports)
+    lines = [f"set: {address.name}", f"members: [{members}]", "user: millrace"]
+    lines.append(f"password: file:{address.password_file}")
+    if address.authority is not None:
+        lines += ["tls: verify-identity", f"tls_ca: {address.authority}"]
+    else:
+        lines.append("tls: require-unverified")
+    return "\n".join([*lines, ""])
+
+
+def capture_document(endpoints: Endpoints) -> str:
+    """The capture task as YAML: every database of the source set, from the first binlog on."""
+    return (
+        f"task: {CAPTURE_TASK}\nkind: capture\nset: {SOURCE_SET}\ntopic: {TOPIC}\n"
+        f'kafka: {{bootstrap: "{endpoints.kafka}"}}\nregistry: {endpoints.registry}\nstart: first\n'
+        "topic_settings: {replication_factor: 1, min_insync_replicas: 1}\n"  # the stack has one broker
+    )
+
+
+def apply_document(endpoints: Endpoints) -> str:
+    """The apply task as YAML: the whole topic to the target set."""
+    return (
+        f"task: {APPLY_TASK}\nkind: apply\ntopic: {TOPIC}\n"
+        f'kafka: {{bootstrap: "{endpoints.kafka}"}}\nregistry: {endpoints.registry}\n'
+        f"target: {TARGET_SET}\nstart: first\nlanes: 4\nconsistency: causal\nconflict: stop\n"
+    )
+
+
+def document_commands(folder: Path) -> tuple[tuple[str, ...], ...]:
+    """The commands that create sets and tasks from the documents in ``folder``, without the program's name."""
+    kinds = (("set", SOURCE_SET), ("set", TARGET_SET), ("task", CAPTURE_TASK), ("task", APPLY_TASK))
+    return tuple((kind, "create", "-f", str(folder / f"{name}.yaml")) for kind, name in kinds)

@@ -1,0 +1,261 @@
+"""A whole stack: a source set, a target, Kafka, ZooKeeper, and Millrace's own processes.
+
+    with LocalStack(folder, StackOptions()) as stack:      # in the foreground: ends with this process
+        stack.description
+
+Guarantees: a failed start, Ctrl-C and the end of the ``with`` block end every process that was started. Each stack has
+its own accounts and passwords. They are in files that only their owner can read, and in no binlog.
+Not done here: stacks in the background (``deploy.local.background``).
+"""
+
+import os
+import secrets
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from deploy.local.description import ServerAddress, ServiceAddresses, StackDescription
+from deploy.local.readiness import wait_for_registry, wait_for_tasks
+from deploy.local.services import (
+    APPLY_TASK,
+    CAPTURE_TASK,
+    PROGRAM,
+    SOURCE_SET,
+    TARGET_SET,
+    TOPIC,
+    Endpoints,
+    SetAddress,
+    apply_document,
+    capture_document,
+    document_commands,
+    missing_services,
+    relay_root,
+    service_environment,
+    service_specs,
+    set_document,
+)
+from deploy.servers import (
+    Account,
+    DatabaseServer,
+    DatabaseSet,
+    KafkaServer,
+    ServerOptions,
+    ZooKeeperServer,
+)
+from deploy.servers.process import ServerProcess, free_port
+from millrace.cli import present_commands
+from millrace.errors import Fatal
+from millrace.home_folder import home
+from schemas.gtid import Flavour
+
+SERVICE_USER = "millrace"
+ADMIN_USER = "admin"
+ADMIN_PRIVILEGES = "ALL PRIVILEGES"
+TARGET_SERVER_ID = 101
+COMMAND_S = 360.0  # longer than any --timeout that is passed to a command
+SERVICE_STOP_S = 15.0
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """What to start. ``dies_with_parent`` is False for a stack in the background."""
+
+    flavour: Flavour = Flavour.MARIADB
+    replica_count: int = 2
+    dies_with_parent: bool = True
+
+
+class LocalStack:
+    """A stack in ``folder``, which belongs to it alone."""
+
+    def __init__(self, folder: Path, options: StackOptions, *, say: Say = print) -> None:
+        self.folder = folder
+        self.options = options
+        self._say = say
+        dies = options.dies_with_parent
+        self.kafka = KafkaServer(folder / "kafka", dies_with_parent=dies)
+        self.zookeeper = ZooKeeperServer(folder / "zookeeper", dies_with_parent=dies)
+        server = ServerOptions(dies_with_parent=dies)
+        count = options.replica_count
+        self.source = DatabaseSet.of(
+            options.flavour, folder / "source", replica_count=count, options=server
+        )
+        target = ServerOptions(server_id=TARGET_SERVER_ID, dies_with_parent=dies)
+        self.target = DatabaseServer.of(options.flavour, folder / "target", target)
+        self.services: tuple[ServerProcess, ...] = ()
+        self._admin = Account(ADMIN_USER, secrets.token_urlsafe(12))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @cached_property
+    def endpoints(self) -> Endpoints:
+        """The addresses of the servers. The registry's port is chosen at the first call."""
+        return Endpoints(self.kafka.bootstrap, self.zookeeper.hosts, free_port())
+
+    def start(self) -> None:
+        """Start everything and wait until every task runs. A failed start leaves nothing behind."""
+        try:
+            self.start_servers()
+            self.start_services()
+            for command in self.write_documents():
+                self._say("$ millrace " + " ".join(command))
+                self.run_command(*command)
+            self.wait_running()
+        except BaseException:
+            self.stop()
+            raise
+
+    def start_servers(self) -> None:
+        """Start databases, broker and ZooKeeper at the same time; create accounts; start replication."""
+        self._say(f"starting {self.options.flavour} (source set and target), Kafka, ZooKeeper")
+        self.source.launch()
+        self.target.launch()
+        self.kafka.launch()
+        self.zookeeper.launch()
+        self.source.wait_ready()
+        self.target.wait_ready()
+        self.source.replicate()
+        for member in (*self.source.members, self.target):
+            member.create_account(self._admin, ADMIN_PRIVILEGES, can_grant=True)
+        self.source.create_account(Account(SERVICE_USER, self._secret(SOURCE_SET)))
+        self.target.create_account(
+            Account(SERVICE_USER, self._secret(TARGET_SET)), ADMIN_PRIVILEGES
+        )
+        self.zookeeper.wait_ready()
+        self.kafka.wait_ready()
+
+    def start_services(self) -> None:
+        """Start registry, scheduler, capture worker and apply driver, as far as this installation has them."""
+        if missing := missing_services():
+            self._say(f"this installation does not have: millrace {', '.join(missing)}")
+        specs = service_specs(self.folder, self.endpoints)
+        dies = self.options.dies_with_parent
+        self.services = tuple(ServerProcess(spec, dies_with_parent=dies) for spec in specs)
+        self._say(f"starting {', '.join(spec.name for spec in specs) or 'no service'}")
+        for service in self.services:
+            service.launch()
+        if "registry" not in missing:
+            wait_for_registry(self.endpoints.registry, check=self.check_services)
+
+    def write_documents(self) -> tuple[tuple[str, ...], ...]:
+        """Write the documents. Returns the commands that create sets and tasks from them."""
+        authority = None if self.source.primary.tls is None else self.source.primary.tls.authority
+        source_ports = tuple(member.port for member in self.source.members)
+        documents = {
+            SOURCE_SET: set_document(
+                SetAddress(SOURCE_SET, source_ports, self._secret_file(SOURCE_SET), authority)
+            ),
+            TARGET_SET: set_document(
+                SetAddress(
+                    TARGET_SET, (self.target.port,), self._secret_file(TARGET_SET), authority
+                )
+            ),
+            CAPTURE_TASK: capture_document(self.endpoints),
+            APPLY_TASK: apply_document(self.endpoints),
+        }
+        for name, text in documents.items():
+            (self.folder / f"{name}.yaml").write_text(text)
+        present = present_commands()
+        return tuple(command for command in document_commands(self.folder) if command[0] in present)
+
+    def run_command(self, *arguments: str) -> str:
+        """Run ``millrace ARGUMENTS`` against this stack and return its output. Fatal MR-8004 with its error output."""
+        done = self.try_command(*arguments)
+        if done.returncode != 0:
+            raise Fatal("MR-8004", f"millrace {' '.join(arguments)} failed: {done.stderr.strip()}")
+        return done.stdout
+
+    def try_command(
+        self, *arguments: str, timeout_s: float = COMMAND_S
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run ``millrace ARGUMENTS`` against this stack. Its exit code is not checked."""
+        environment = {**os.environ, **service_environment(self.endpoints)}
+        return subprocess.run(
+            (*PROGRAM, *arguments),
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def wait_running(self) -> None:
+        """Wait until every task runs that this installation can run."""
+        tasks = [*self.description.capture_tasks, *self.description.apply_tasks]
+        if tasks and "scheduler" not in missing_services():
+            wait_for_tasks(self.endpoints.zookeeper, tasks, check=self.check_services)
+
+    def check_services(self) -> None:
+        """Fatal MR-8004 with the end of the log if one of our processes has ended."""
+        for service in self.services:
+            if not service.is_alive():
+                raise service.failure("ended")
+
+    def stop(self) -> None:
+        """End our processes as an operator would, then kill the servers. Their data is not kept."""
+        for service in self.services:
+            service.terminate()
+        for service in self.services:
+            service.stop(timeout_s=SERVICE_STOP_S)
+        for server in (self.kafka, self.zookeeper):
+            server.discard()
+        self.source.discard()
+        self.target.discard()
+
+    @property
+    def description(self) -> StackDescription:
+        """The addresses and logins of everything."""
+        missing = missing_services()
+        login = {
+            "user": self._admin.user,
+            "password": self._admin.password,
+            "host": self.target.host,
+        }
+        roles = ["primary", *("replica" for _ in self.source.replicas)]
+        source = zip(self.source.members, roles, strict=True)
+        return StackDescription(
+            source=tuple(
+                ServerAddress(set=SOURCE_SET, role=role, port=member.port, **login)
+                for member, role in source
+            ),
+            targets=(
+                ServerAddress(set=TARGET_SET, role="primary", port=self.target.port, **login),
+            ),
+            services=ServiceAddresses(
+                kafka=self.endpoints.kafka,
+                zookeeper=self.endpoints.zookeeper,
+                registry=self.endpoints.registry,
+                home=str(home()),
+                relay_dir=str(relay_root(self.folder)),
+                topic=TOPIC,
+            ),
+            capture_tasks=() if {"task", "worker"} & set(missing) else (CAPTURE_TASK,),
+            apply_tasks=() if {"task", "apply"} & set(missing) else (APPLY_TASK,),
+        )
+
+    def _secret(self, name: str) -> str:
+        """The password in this stack's file of that name. The first call creates it."""
+        path = self._secret_file(name)
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            path.write_text(secrets.token_urlsafe(18))
+        return path.read_text()
+
+    def _secret_file(self, name: str) -> Path:
+        return self.folder / "secrets" / name

@@ -1,0 +1,106 @@
+"""Reads the current position of a set's primary, and finds stopped replicas. Uses one connection for each member.
+
+Guarantees: exactly one primary has answered. Then members that can't be reached are ignored. Otherwise the first Fatal
+error of a member is raised, or Retryable MR-4204.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from millrace.errors import Fatal, MillraceError, Retryable
+from producer.upstream.connection import Login, Row, SourceConnection
+from producer.upstream.files import ask_binlog_state
+from producer.upstream.identity import ask_identity
+from producer.upstream.members import ask_position
+from schemas.documents import SetDocument, resolve_secret
+from schemas.documents.model import Member
+from schemas.gtid import Flavour, History, MariadbGtidSet, missing
+
+
+def primary_history(document: SetDocument) -> History:
+    """The position and history of the set's only primary. Errors: see the module."""
+    login = _login(document)
+    found: list[History] = []
+    errors: list[MillraceError] = []
+    for member in document.members:
+        try:
+            with SourceConnection.connect(member, login) as connection:
+                history = _history_of_primary(connection)
+        except MillraceError as error:
+            errors.append(error)
+            continue
+        if history is not None:
+            found.append(history)
+    if len(found) == 1:
+        return found[0]
+    for refusal in errors:
+        if isinstance(refusal, Fatal):
+            raise refusal
+    count = "no member is a primary" if not found else f"{len(found)} members are primaries"
+    raise Retryable("MR-4204", "; ".join([f"set {document.name}: {count}", *map(str, errors)]))
+
+
+@dataclass(frozen=True, slots=True)
+class HaltedReplica:
+    """A replica that no longer replicates: its stopped threads with their errors, and the GTIDs it does not have."""
+
+    member: Member
+    threads: tuple[str, ...]
+    missing_gtids: str
+    start: str  # the statement that starts it again
+
+    def __str__(self) -> str:
+        return f"{self.member} does not have {self.missing_gtids}: {'; '.join(self.threads)}"
+
+
+def halted_replicas(document: SetDocument, history: History) -> tuple[HaltedReplica, ...]:
+    """The members that have a stopped thread and not all of the primary's ``history``; only those that answer."""
+    login = _login(document)
+    found = []
+    for member in document.members:
+        try:
+            with SourceConnection.connect(member, login) as connection:
+                identity = ask_identity(connection)
+                flavour = identity.flavour
+                rows = connection.query(identity.dialect.replica_status)
+                threads = tuple(stopped_threads(rows))
+                missing_gtids = missing(
+                    history.position, ask_position(connection, flavour), history
+                )
+        except MillraceError:
+            continue
+        if threads and missing_gtids:
+            is_mariadb = flavour is Flavour.MARIADB
+            start = "START ALL SLAVES" if is_mariadb else f"START {identity.dialect.replica}"
+            found.append(HaltedReplica(member, threads, missing_gtids, start))
+    return tuple(found)
+
+
+def stopped_threads(rows: Sequence[Row]) -> Iterator[str]:
+    """``its SQL thread is stopped (the error)``, for rows of SHOW REPLICA STATUS or SHOW ALL SLAVES STATUS."""
+    for row in rows:
+        for thread in ("IO", "SQL"):
+            state = row.get(f"Replica_{thread}_Running", row.get(f"Slave_{thread}_Running"))
+            if str(state) != "Yes":
+                how = "is stopped" if str(state) == "No" else f"is {str(state).lower()}"
+                error = str(row.get(f"Last_{thread}_Error") or "")
+                yield f"its {thread} thread {how}" + (f" ({error})" if error else "")
+
+
+def _login(document: SetDocument) -> Login:
+    account = document.account
+    return Login(user=account.user, password=resolve_secret(account.password), tls=document.tls)
+
+
+def _history_of_primary(connection: SourceConnection) -> History | None:
+    """The history of a primary; ``None`` for a replica."""
+    identity = ask_identity(connection)
+    flavour = identity.flavour
+    if connection.query(identity.dialect.replica_status):
+        return None
+    position = ask_position(connection, flavour)
+    if flavour is Flavour.MYSQL:
+        return History(position)
+    (row,) = connection.query("SELECT @@GLOBAL.gtid_slave_pos AS gtids")
+    replicated = MariadbGtidSet.parse(str(row["gtids"] or ""))
+    return History(position, ask_binlog_state(connection), replicated)

@@ -1,0 +1,79 @@
+"""Derives from a server's refusal the GRANT that fixes it. Pure text, for the fix of an error.
+
+    you need (at least one of) the SUPER, SLAVE MONITOR privilege(s) …     GRANT SLAVE MONITOR ON *.* TO `a`@`%`;
+    Access denied for user 'a'@'h' to database 'shop'                       GRANT ALL PRIVILEGES ON `shop`.* TO `a`@`%`;
+    SHOW command denied to user 'a'@'h' for table `shop`.`t`                GRANT SELECT ON `shop`.* TO `a`@`%`;
+
+The account is the one that CURRENT_USER() returns: a refusal may name the client's host, for which no account exists.
+If CURRENT_USER() is unknown, the name is used without a host, which means '%'. For a refused table the GRANT covers its
+database: on a missing table only CREATE can be granted. Nothing is guessed: a text of another form, a table without its
+database, or a right that is not a table privilege gives no statement.
+"""
+
+import re
+
+from millrace.codes import CATALOGUE
+
+_NEEDED = re.compile(r"you need \(at least one of\) the (?P<rights>[A-Z_, ]+?) privilege\(s\)")
+_DATABASE = re.compile(r"Access denied for user '(?P<user>.*)'@'.*' to database '(?P<database>.*)'")
+_TABLE = re.compile(
+    r"(?P<rights>[A-Z][A-Z, ]*) command denied to user '(?P<user>.*)'@'.*' for table (?P<database>`.*`)\.`.*`"
+)
+_TOO_MUCH = ("SUPER", "ALL PRIVILEGES")  # would suffice, but allow far too much
+# the privilege in a refusal → the privilege in GRANT
+_OF_TABLES = {
+    "SELECT": "SELECT",
+    "INSERT": "INSERT",
+    "UPDATE": "UPDATE",
+    "DELETE": "DELETE",
+    "CREATE": "CREATE",
+    "DROP": "DROP",
+    "ALTER": "ALTER",
+    "INDEX": "INDEX",
+    "REFERENCES": "REFERENCES",
+    "TRIGGER": "TRIGGER",
+    "LOCK TABLES": "LOCK TABLES",
+    "CREATE VIEW": "CREATE VIEW",
+    "SHOW VIEW": "SHOW VIEW",
+    "SHOW": "SELECT",
+}
+
+
+def privilege_fix(code: str, text: str, *, account: str = "", user: str = "") -> str:
+    """The fix of ``code`` for the refusal ``text``: the missing GRANT, then everything that is needed.
+
+    ``account`` is the answer of CURRENT_USER(), like ``a@%``. ``user`` is the name alone, for a text without one.
+    """
+    grant, needed = _grant_for(text, account, user), CATALOGUE[code].fix
+    return f"{grant} (In all: {needed.rstrip('.')})" if grant else needed
+
+
+def grantee(account: str, user: str) -> str:
+    """The grantee as SQL: ``account`` if it is known, else ``user``, whose host is then '%'.
+
+    A name may contain an @, a host may not.
+    """
+    name, at, host = account.rpartition("@")
+    return f"{_quoted(name)}@{_quoted(host)}" if at else _quoted(user)
+
+
+def _grant_for(text: str, account: str, user: str) -> str:
+    if (found := _NEEDED.search(text)) is not None:
+        rights = [right.strip() for right in found["rights"].split(",")]
+        right = next((right for right in rights if right not in _TOO_MUCH), rights[0])
+        to = grantee(account, user) if account or user else "the account of the set document"
+        return f"GRANT {right} ON *.* TO {to};"
+    if (found := _DATABASE.search(text)) is not None:
+        to = grantee(account, found["user"])
+        return f"GRANT ALL PRIVILEGES ON {_quoted(found['database'])}.* TO {to};"
+    if (found := _TABLE.search(text)) is not None:
+        refused = [right.strip() for right in found["rights"].split(",")]
+        if all(right in _OF_TABLES for right in refused):
+            rights = [_OF_TABLES[right] for right in refused]
+            to = grantee(account, found["user"])
+            return f"GRANT {', '.join(rights)} ON {found['database']}.* TO {to};"
+    return ""
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,109 @@
+"""Numbers of the binlog format: event types, flags, lengths, in the words of both servers.
+
+Every event begins with a header (v4, 19 bytes, little-endian; MySQL ``Log_event_header``):
+
+    offset  size  field
+         0     4  timestamp_s  0 on artificial events
+         4     1  type
+         5     4  server_id
+         9     4  event_size   header and trailing checksum included
+        13     4  next_pos     file offset of the following event, modulo 2^32; 0 on artificial events and, since
+                               MariaDB 11.4, on those inside a transaction (its GTID and its end have theirs)
+        17     2  flags
+
+After the body come 4 bytes of CRC-32 over header and body (``binlog_checksum=CRC32``).
+"""
+
+MAGIC = b"\xfebin"
+MAGIC_BYTES = 4
+HEADER_BYTES = 19
+CHECKSUM_BYTES = 4
+EVENT_BYTES_MIN = HEADER_BYTES + CHECKSUM_BYTES
+
+ARTIFICIAL_FLAG = 0x20
+CHECKSUM_ALGORITHM_CRC32 = 1
+
+START_V3 = 1
+QUERY = 2
+STOP = 3
+ROTATE = 4
+INTVAR = 5
+LOAD = 6
+SLAVE = 7
+CREATE_FILE = 8
+APPEND_BLOCK = 9
+EXEC_LOAD = 10
+DELETE_FILE = 11
+NEW_LOAD = 12
+RAND = 13
+USER_VAR = 14
+FORMAT_DESCRIPTION = 15
+XID = 16
+BEGIN_LOAD_QUERY = 17
+EXECUTE_LOAD_QUERY = 18
+TABLE_MAP = 19
+PRE_GA_WRITE_ROWS = 20
+PRE_GA_UPDATE_ROWS = 21
+PRE_GA_DELETE_ROWS = 22
+WRITE_ROWS_V1 = 23
+UPDATE_ROWS_V1 = 24
+DELETE_ROWS_V1 = 25
+INCIDENT = 26
+HEARTBEAT = 27
+IGNORABLE = 28
+ROWS_QUERY = 29
+WRITE_ROWS = 30
+UPDATE_ROWS = 31
+DELETE_ROWS = 32
+GTID = 33
+ANONYMOUS_GTID = 34
+PREVIOUS_GTIDS = 35
+TRANSACTION_CONTEXT = 36
+VIEW_CHANGE = 37
+XA_PREPARE = 38
+PARTIAL_UPDATE_ROWS = 39
+TRANSACTION_PAYLOAD = 40
+HEARTBEAT_V2 = 41
+GTID_TAGGED = 42
+
+MARIADB_ANNOTATE_ROWS = 160
+MARIADB_BINLOG_CHECKPOINT = 161
+MARIADB_GTID = 162
+MARIADB_GTID_LIST = 163
+MARIADB_START_ENCRYPTION = 164
+MARIADB_QUERY_COMPRESSED = 165
+MARIADB_WRITE_ROWS_COMPRESSED_V1 = 166
+MARIADB_UPDATE_ROWS_COMPRESSED_V1 = 167
+MARIADB_DELETE_ROWS_COMPRESSED_V1 = 168
+MARIADB_WRITE_ROWS_COMPRESSED = 169
+MARIADB_UPDATE_ROWS_COMPRESSED = 170
+MARIADB_DELETE_ROWS_COMPRESSED = 171
+
+PRE_GA_ROWS = (PRE_GA_WRITE_ROWS, PRE_GA_UPDATE_ROWS, PRE_GA_DELETE_ROWS)
+# Each triple in the order create, update, delete.
+ROWS_V1 = (WRITE_ROWS_V1, UPDATE_ROWS_V1, DELETE_ROWS_V1)
+ROWS_V2 = (WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS)
+ROWS_COMPRESSED_V1 = (
+    MARIADB_WRITE_ROWS_COMPRESSED_V1,
+    MARIADB_UPDATE_ROWS_COMPRESSED_V1,
+    MARIADB_DELETE_ROWS_COMPRESSED_V1,
+)
+ROWS_COMPRESSED_V2 = (
+    MARIADB_WRITE_ROWS_COMPRESSED,
+    MARIADB_UPDATE_ROWS_COMPRESSED,
+    MARIADB_DELETE_ROWS_COMPRESSED,
+)
+ROWS = (*ROWS_V1, *ROWS_V2, *ROWS_COMPRESSED_V1, *ROWS_COMPRESSED_V2)
+GTIDS = (GTID, ANONYMOUS_GTID, GTID_TAGGED, MARIADB_GTID)
+# LOAD DATA as a statement and its files, in all their ages: rows that were not logged as rows.
+LOADED_ROWS = (
+    LOAD,
+    SLAVE,
+    CREATE_FILE,
+    APPEND_BLOCK,
+    EXEC_LOAD,
+    DELETE_FILE,
+    NEW_LOAD,
+    BEGIN_LOAD_QUERY,
+    EXECUTE_LOAD_QUERY,
+)

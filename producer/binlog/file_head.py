@@ -1,0 +1,54 @@
+"""The head of a binlog file: its format, and what was executed before it.
+
+    4    magic  fe 62 69 6e
+    …    FORMAT_DESCRIPTION
+    …    PREVIOUS_GTIDS (MySQL) or GTID_LIST (MariaDB)
+
+Guarantees: None until both events are there whole; their checksums are right. A reader finds the file where it begins
+by this position. The bodies are decoded by ``schemas.binary_gtid``. Not done here: finding out which of a server's
+files this is.
+"""
+
+import struct
+import zlib
+
+from millrace.errors import Fatal
+from producer.binlog import events as t
+from schemas.binary_gtid import decode_previous
+from schemas.gtid import Flavour, GtidPosition
+
+
+def read_file_head(head: bytes | memoryview, flavour: Flavour) -> GtidPosition | None:
+    """What was executed before a file, from its first bytes; None: more bytes are needed. Fatal MR-2004."""
+    if len(head) < t.MAGIC_BYTES:
+        return None
+    if bytes(head[: t.MAGIC_BYTES]) != t.MAGIC:
+        raise Fatal("MR-2004", "the file does not begin as a binlog file does")
+    at = t.MAGIC_BYTES
+    wanted = t.PREVIOUS_GTIDS if flavour is Flavour.MYSQL else t.MARIADB_GTID_LIST
+    while at + t.HEADER_BYTES <= len(head):
+        kind = head[at + 4]
+        (size,) = struct.unpack_from("<I", head, at + 9)
+        if size < t.EVENT_BYTES_MIN:
+            raise Fatal("MR-2004", f"the event at {at} has an impossible length")
+        if at + size > len(head):
+            return None
+        body_end = at + size - t.CHECKSUM_BYTES
+        if zlib.crc32(head[at:body_end]) != int.from_bytes(head[body_end : at + size], "little"):
+            raise Fatal("MR-2004", f"the event at {at} has a wrong checksum")
+        if kind not in (t.FORMAT_DESCRIPTION, t.MARIADB_START_ENCRYPTION, wanted):
+            raise Fatal(
+                "MR-2008",
+                f"the file does not say what was executed before it (event type {kind} at {at})",
+            )
+        if kind == wanted:
+            return _decoded(bytes(head[at + t.HEADER_BYTES : body_end]), flavour)
+        at += size
+    return None
+
+
+def _decoded(body: bytes, flavour: Flavour) -> GtidPosition:
+    try:
+        return decode_previous(body, flavour=flavour)
+    except Fatal as error:
+        raise Fatal("MR-2004", f"the head of the file can't be read: {error.message}") from error

@@ -1,0 +1,61 @@
+"""GTIDs gathered by the kernels, put back into positions.
+
+A row of ``runs`` is 8 words (``gtid_events``): two of identity (MySQL: uuid; MariaDB: domain and
+server), four of tag, first and last number.
+"""
+
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from producer.binlog.transactions import RUN_WORDS
+from schemas.gtid import Flavour, Gtid, GtidPosition, GtidSet, MariadbGtid, MariadbGtidSet
+
+Words: TypeAlias = NDArray[np.int64]
+Bytes: TypeAlias = NDArray[np.uint8]
+
+RUNS_MAX = 4096  # rows of 64 bytes: 256 KiB; drained once a chunk or when full
+_MASK = (1 << 64) - 1
+
+
+def new_runs() -> Words:
+    """An empty array for a kernel to gather into."""
+    return np.zeros((RUNS_MAX, RUN_WORDS), np.int64)
+
+
+def empty_position(flavour: Flavour) -> GtidPosition:
+    """The beginning."""
+    return GtidSet() if flavour is Flavour.MYSQL else MariadbGtidSet()
+
+
+def advance_position(position: GtidPosition, runs: Words) -> GtidPosition:
+    """``position`` and the transactions of ``runs``; Fatal MR-6002 when a MariaDB sequence goes back."""
+    rows = runs.tolist()
+    if isinstance(position, GtidSet):
+        return _advance_mysql(position, rows)
+    for domain, server, *_tag, _first, last in rows:
+        position = position.advanced(MariadbGtid(domain, server, last & _MASK))
+    return position
+
+
+def _advance_mysql(position: GtidSet, rows: list[Any]) -> GtidSet:
+    if len(rows) == 1:
+        low, high, *tag, first, last = rows[0]
+        return position.advanced_through(Gtid(_uuid(low, high), first, _tag(tag)), last)
+    return position | GtidSet.of_intervals(
+        ((_uuid(low, high), _tag(tag)), (first, last + 1)) for low, high, *tag, first, last in rows
+    )
+
+
+def _uuid(low: int, high: int) -> UUID:
+    return UUID(bytes=((high & _MASK) << 64 | low & _MASK).to_bytes(16, "little"))
+
+
+def _tag(words: list[int]) -> str:
+    return (
+        b"".join((word & _MASK).to_bytes(8, "little") for word in words)
+        .rstrip(b"\0")
+        .decode("ascii")
+    )

@@ -1,0 +1,333 @@
+"""The relay log as records, batch by batch: the loop around the kernel.
+
+    converter = Converter(source=…, reader=relay_reader, register=registry.register, progress=published, at=coordinates)
+    while True:
+        batch = converter.next_batch(rows_max=32_768, bytes_max=16 << 20, timeout_s=1.0)
+        if batch is not None:
+            publish(batch)
+
+Guarantees: what is in ``progress`` is passed over, in an open source transaction by counting its rows (that they are
+the same rows has been shown by ``producer.resume``); every other
+row comes exactly once, in binlog order, and ``seq`` goes on without a gap. A batch ends between source transactions
+wherever it can. Deterministic: the same relay gives the same row records, but for schema ids. One thread.
+
+Not done here: publishing, and asking when: an exception ends the converter for good; the next one starts at what is
+published.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from millrace.errors import Fatal
+from producer.binlog.events import HEADER_BYTES
+from producer.binlog.transactions import OUTSIDE
+from producer.convert.arrays import SCRATCH_BYTES_MAX, Bytes, KernelArrays, grown
+from producer.convert.batch import RecordBatch
+from producer.convert.errors import kernel_error
+from producer.convert.event_sources import EventSource, Reader, RelayEvents
+from producer.convert.kernel import state as s
+from producer.convert.kernel.walk import walk
+from producer.convert.output import Output
+from producer.convert.position import (
+    flavour_number,
+    forget_order,
+    load_position,
+    make_room,
+    read_position,
+)
+from producer.convert.statements import EventHandler
+from producer.convert.table_filter import FoldedFilter, NameFilter
+from producer.convert.tables import Destination, KnownTables
+from producer.convert.xa import Release
+from schemas.documents import TableFilter
+from schemas.gtid import Flavour
+from schemas.place import FIRST_POS, Coordinates
+from schemas.progress import OpenTransaction, Progress
+from schemas.record.control import CONTROL_SCHEMAS, Origin, RecordKind, SchemaRecord
+from schemas.record.record import encode_control
+
+# Schemas are explained again at the first use behind so much time, or so many bytes of records: Kafka's retention is
+# days or gigabytes as a rule, and never less than a segment. 2 KB a table and ten minutes; with 1,000 tables under
+# load, 1% of the bytes.
+EXPLAIN_EVERY_S = 600.0
+EXPLAIN_EVERY_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ConverterSource:
+    """Whose relay log it is, what the records say of it, which tables are wanted, and how the source takes names."""
+
+    set_name: str
+    task_name: str
+    flavour: Flavour
+    topic: str
+    filter: TableFilter = field(default_factory=TableFilter)
+    folds_names: bool = (
+        False  # a statement may name in capitals what its rows name in small letters
+    )
+
+
+class Converter:
+    """See the module. `at`: the start of a file or of a source transaction in it."""
+
+    def __init__(
+        self,
+        *,
+        source: ConverterSource,
+        reader: Reader,
+        register: Callable[[str, str], int],
+        progress: Progress,
+        at: Coordinates,
+    ) -> None:
+        origin = Origin(source.flavour, source.task_name, source.set_name)
+        wanted: NameFilter = FoldedFilter.of(source.filter) if source.folds_names else source.filter
+        self._reader = reader
+        self._arrays = KernelArrays()
+        self._tables = KnownTables(
+            self._arrays, origin=origin, destination=Destination(source.topic, register, wanted)
+        )
+        self._output = Output(self._arrays.state)
+        self._control = {
+            kind: self._tables.registered(schema) for kind, schema in CONTROL_SCHEMAS.items()
+        }
+        self._relay = RelayEvents(reader, at)
+        self._sources: list[EventSource] = [self._relay]
+        self._progress = progress
+        self._explained_at_s = time.monotonic()
+        self._bytes_since = 0
+        self._handler = EventHandler(self._arrays, origin=origin, filter_=wanted, reader=reader)
+        self._begin(progress)
+
+    def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
+        """The next records, as many as have arrived, up to the soft bounds; None when nothing came in time.
+
+        Behind `timeout_s` no further window is read, however much the relay log has and however little of it is wanted:
+        what is whole is delivered, and with it the progress over what was passed over. One window is always read.
+
+        Every Fatal names the coordinates of its event, and the GTID of the source transaction that it stands in, unless
+        that is passed over: its head is not written then.
+        """
+        try:
+            return self._next_batch(rows_max=rows_max, bytes_max=bytes_max, timeout_s=timeout_s)
+        except Fatal as error:
+            where: dict[str, object] = dict(error.context)
+            if self._arrays.state[s.GROUP] != OUTSIDE and not self._arrays.state[s.IS_COVERED]:
+                where.setdefault("gtid", self._handler.gtid())
+            if "coordinates" not in where:
+                where["coordinates"] = self._event_at(self._sources[-1])
+            raise Fatal(error.code, error.message, fix=error.fix, **where) from error
+
+    def _next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
+        self._output.prepare(rows_max=rows_max, bytes_max=bytes_max)
+        self._arrays.drop_scratch()
+        self._explain_again_if_due()
+        deadline = time.monotonic() + timeout_s
+        windows = 0
+        while True:
+            status = self._walk()
+            if status == s.BATCH_FULL:
+                return self._cut()
+            if status == s.OUT_FULL:
+                if batch := self._cut_full():
+                    return batch
+            elif status == s.NEED_EVENTS:
+                has_more, left_s = self._next_window(), deadline - time.monotonic()
+                windows += has_more
+                if has_more and (windows == 1 or left_s > 0):
+                    continue
+                if self._has_boundary():
+                    return self._cut()
+                if left_s <= 0 or not self._reader.wait(self._relay.here, left_s):
+                    return None
+            else:
+                self._serve(status)
+
+    # ---- the kernel ----------------------------------------------------------------------------------
+
+    def _begin(self, progress: Progress) -> None:
+        st = self._arrays.state
+        st[s.FLAVOUR] = flavour_number(progress.gtid_set.flavour)
+        st[s.SEQ] = progress.seq
+        st[s.LAST_UNIT] = -1
+        load_position(self._arrays, progress.gtid_set)
+        if progress.open is not None:
+            text = progress.open.gtid.encode("ascii")
+            self._arrays.expected[: len(text)] = memoryview(text)
+            st[s.EXPECTED_SIZE], st[s.EXPECTED_ROWS] = len(text), progress.open.rows
+        for registered in self._control.values():
+            self._append_schema(SchemaRecord(registered, None, "", "", progress.seq))
+        self._handler.set_file(self._relay.at.file)
+        if self._relay.at.pos > FIRST_POS:
+            first = self._relay.read_first_event()
+            self._handler.handle(first.data, events=self._relay, at=self._relay.at.at(FIRST_POS))
+
+    def _walk(self) -> int:
+        """One call of the kernel on the innermost source of events."""
+        arrays, events, output = self._arrays, self._sources[-1], self._output
+        st = arrays.state
+        st[s.POS], st[s.FILE_POS] = events.offset, events.file_pos
+        st[s.FIXED_POS], st[s.CHECKSUM_BYTES] = events.fixed_pos, events.checksum_bytes
+        status = walk(
+            events.window,
+            events.window.size,
+            st,
+            output.out,
+            output.bounds,
+            arrays.tables,
+            arrays.columns,
+            arrays.blob,
+            arrays.labels,
+            self._tables.codes,
+            arrays.ids,
+            arrays.intervals,
+            arrays.sids,
+            arrays.heads,
+            arrays.expected,
+            arrays.scratch,
+            arrays.inflated,
+            arrays.numbers,
+            arrays.key_spans,
+        )
+        events.offset = int(st[s.POS])
+        return status
+
+    def _serve(self, status: int) -> None:
+        """What the kernel can't do itself."""
+        arrays, events = self._arrays, self._sources[-1]
+        if status == s.TABLE_MAP_UNSEEN:
+            self._tables.learn(self._body(events), seq=int(arrays.state[s.SEQ]))
+            self._append_due()
+        elif status == s.EVENT_FOR_PYTHON:
+            self._serve_event(events)
+        elif status == s.POSITION_FULL:
+            self._progress = Progress(
+                read_position(arrays, self._progress.gtid_set),
+                self._progress.open,
+                self._progress.seq,
+            )
+            make_room(arrays)
+        elif status == s.SCRATCH_FULL:
+            if arrays.scratch.size >= SCRATCH_BYTES_MAX:
+                raise Fatal(
+                    "MR-6512", "a compressed value is too large", coordinates=self._event_at(events)
+                )
+            need = max(2 * arrays.scratch.size, int(arrays.state[s.NEED_BYTES]))
+            arrays.scratch = grown(arrays.scratch, min(need, SCRATCH_BYTES_MAX))
+            arrays.inflated = grown(arrays.inflated, min(need, SCRATCH_BYTES_MAX))
+        else:
+            raise kernel_error(arrays.state, self._event_at(events))
+
+    def _body(self, events: EventSource) -> bytes:
+        st = self._arrays.state
+        end = events.offset + int(st[s.EVENT_SIZE]) - events.checksum_bytes
+        return events.window[events.offset + HEADER_BYTES : end].tobytes()
+
+    def _event_at(self, events: EventSource) -> Coordinates:
+        pos = events.fixed_pos if events.fixed_pos >= 0 else events.file_pos + events.offset
+        return self._relay.at.at(pos)
+
+    def _serve_event(self, events: EventSource) -> None:
+        st = self._arrays.state
+        event = events.window[events.offset : events.offset + int(st[s.EVENT_SIZE])].data
+        outcome = self._handler.handle(event, events=events, at=self._event_at(events))
+        events.offset += int(st[s.EVENT_SIZE])
+        if outcome.statement is not None:
+            value = encode_control(outcome.statement, schema_id=self._control[RecordKind.DDL].id)
+            self._output.append(value, is_unit=True)
+        elif outcome.counts:
+            st[s.ROWS] += 1
+        if outcome.events is not None:
+            self._sources.append(outcome.events)
+        if outcome.ends_group:
+            self._handler.end_group(self._output.out, self._output.bounds)
+
+    def _next_window(self) -> bool:
+        """The next events of the innermost source, or the one around it; False: the relay has no more for now."""
+        events = self._sources[-1]
+        before = self._relay.at
+        if events.more():
+            if events is self._relay and (before.subdir, before.file) != (
+                events.at.subdir,
+                events.at.file,
+            ):
+                self._handler.set_file(self._relay.at.file)
+                if before.subdir != self._relay.at.subdir:
+                    forget_order(self._arrays)
+                    self._arrays.forget_ids()
+            return True
+        if events is self._relay:
+            return False
+        self._sources.pop()
+        self._handler.leave(events, self._output.out, self._output.bounds)
+        return True
+
+    # ---- batches -------------------------------------------------------------------------------------
+
+    def _explain_again_if_due(self) -> None:
+        """Retention must not take the last explanation of a schema that is still used."""
+        is_late = time.monotonic() - self._explained_at_s >= EXPLAIN_EVERY_S
+        if is_late or self._bytes_since >= EXPLAIN_EVERY_BYTES:
+            self._tables.explain_again(seq=int(self._arrays.state[s.SEQ]))
+            self._append_due()
+            self._explained_at_s, self._bytes_since = time.monotonic(), 0
+
+    def _append_due(self) -> None:
+        while self._tables.due:
+            self._append_schema(self._tables.due.pop(0))
+
+    def _append_schema(self, record: SchemaRecord) -> None:
+        value = encode_control(record, schema_id=self._control[RecordKind.SCHEMA].id)
+        self._output.append(value, is_unit=False)
+
+    def _has_boundary(self) -> bool:
+        """True if there is something whole to deliver."""
+        st = self._arrays.state
+        return bool(st[s.OPEN_RECORDS] > 0 or st[s.TRANSACTIONS_DONE] > 0)
+
+    def _cut_full(self) -> RecordBatch | None:
+        """The buffer is full inside a source transaction: cut in front of it, else inside it, else make room."""
+        st = self._arrays.state
+        if st[s.OPEN_RECORDS] > 0:
+            return self._cut()
+        if st[s.LAST_UNIT] > 0:
+            return self._cut_inside()
+        self._output.make_room()
+        return None
+
+    def _cut(self) -> RecordBatch:
+        st = self._arrays.state
+        seq = int(st[s.SEQ] if st[s.GROUP] == OUTSIDE else st[s.OPEN_SEQ])
+        # behind a start inside a source transaction: it stays open until it is done, and it is the first to be
+        opened = None if st[s.TRANSACTIONS_DONE] else self._progress.open
+        return self._batch(int(st[s.OPEN_RECORDS]), opened, seq)
+
+    def _cut_inside(self) -> RecordBatch:
+        st, arrays = self._arrays.state, self._arrays
+        end = s.HEAD_TRANSACTION + int(st[s.TRANSACTION_HEAD_SIZE])
+        start = end - int(st[s.GTID_SIZE]) + (1 if st[s.GTID_SIZE] <= 64 else 2)
+        gtid = arrays.heads[start:end].tobytes().decode("ascii")
+        rows = int(st[s.LAST_UNIT_ROWS])  # none: only schemas stand in front of the first row
+        opened = OpenTransaction(gtid, rows) if rows else None
+        return self._batch(int(st[s.LAST_UNIT]), opened, int(st[s.SEQ]) - 1)
+
+    def _batch(self, records: int, opened: OpenTransaction | None, seq: int) -> RecordBatch:
+        st = self._arrays.state
+        gtid_set = read_position(self._arrays, self._progress.gtid_set)
+        self._progress = Progress(gtid_set, opened, seq)
+        buffer, bounds = self._output.cut(records)
+        self._bytes_since += int(bounds[-1, 3] - bounds[0, 2]) if len(bounds) else 0
+        st[s.OPEN_SEQ] = seq
+        rows = int(st[s.ROWS_WRITTEN])
+        st[s.ROWS_WRITTEN] = st[s.TRANSACTIONS_DONE] = 0
+        needed = self._handler.needed_from(self._relay.here)
+        release = partial(_release, self._output, buffer, self._handler.take_over())
+        return RecordBatch(buffer, bounds, self._progress, rows, needed, release)
+
+
+def _release(output: Output, buffer: Bytes, holds: list[Release]) -> None:
+    """The batch is published: its buffer is free, and so are files that its rows were read from."""
+    output.take_back(buffer)
+    while holds:
+        holds.pop()()

@@ -1,0 +1,244 @@
+"""Where events come from: the relay log, in it a compressed payload or the rows of a prepared XA transaction.
+
+A source holds a window of bytes and an offset in it. The kernel walks the window; ``more`` moves it on.
+
+    RelayEvents      spans of the relay log, file after file
+    PayloadEvents    TRANSACTION_PAYLOAD: its events, inflated piece by piece, all at the payload's coordinates
+    XaEvents         the events between XA START and XA PREPARE, read again at XA COMMIT
+
+Payload body (libs/mysql/binlog/event/control_events.h): (field packed, length packed, value)* 0, then the data.
+Fields: 1 size of the data, 2 compression (0 zstd, 255 none), 3 size when inflated.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from millrace.errors import Fatal
+from millrace.shortage import shortage_of
+from producer.binlog.events import CHECKSUM_ALGORITHM_CRC32, CHECKSUM_BYTES, HEADER_BYTES
+from producer.convert.arrays import RECORD_BYTES_MAX, Bytes
+from schemas.byte_reader import ByteReader
+from schemas.place import FIRST_POS, Coordinates
+
+WINDOW_BYTES = 4 << 20
+_PAYLOAD_END, _PAYLOAD_METHOD = 0, 2
+_PAYLOAD_HEAD_BYTES_MAX = 4096  # three fields of a few bytes are usual
+_ZSTD, _STORED = 0, 255
+_NO_EVENTS: Bytes = np.zeros(0, np.uint8)
+
+
+class Span(Protocol):
+    """Whole events."""
+
+    @property
+    def at(self) -> Coordinates:
+        """Of the first byte."""
+        ...
+
+    @property
+    def payload(self) -> memoryview:
+        """The bytes."""
+        ...
+
+
+class Reader(Protocol):
+    """What the converter needs of a relay log (``producer.relay``); a directory of binlog files will do in tests."""
+
+    def read(self, at: Coordinates, *, bytes_max: int) -> Span:
+        """Whole events from `at` on; empty at the end of a file or of what may be read."""
+        ...
+
+    def wait(self, at: Coordinates, timeout_s: float) -> bool:
+        """True when there is something behind `at`."""
+        ...
+
+    def after_file(self, at: Coordinates) -> Coordinates | None:
+        """The start of the next file, when `at` is the end of a closed one."""
+        ...
+
+    def files_until(self, at: Coordinates) -> Sequence[Coordinates]:
+        """The starts of the files up to that of `at`, oldest first, from the first on from which nothing is missing."""
+        ...
+
+    def hold(self, at: Coordinates) -> Callable[[], None]:
+        """Keep the files from `at` on until the result is called (from any thread) or the reader is closed."""
+        ...
+
+
+class EventSource:
+    """A window and a place in it. ``file_pos``: file offset of the window's start; ``fixed_pos``: -1, or the
+    coordinates of all its events; ``checksum_bytes`` behind each event."""
+
+    def __init__(self, *, file_pos: int, fixed_pos: int, checksum_bytes: int) -> None:
+        self.window: Bytes = np.zeros(0, np.uint8)
+        self.offset = 0
+        self.file_pos = file_pos
+        self.fixed_pos = fixed_pos
+        self.checksum_bytes = checksum_bytes
+
+    def end_pos(self, at: Coordinates, size: int) -> int:
+        """The file offset behind the event at `at` with `size` bytes (behind the payload that it is in)."""
+        return at.pos + size
+
+    def more(self) -> bool:
+        """Move the window on to the next events, behind ``offset``; False at the end (or, for the relay, for now)."""
+        raise NotImplementedError
+
+
+class RelayEvents(EventSource):
+    """``at``: coordinates of the window's start. ``is_new_file`` after a step to another file."""
+
+    def __init__(self, reader: Reader, at: Coordinates) -> None:
+        super().__init__(file_pos=at.pos, fixed_pos=-1, checksum_bytes=0)
+        self._reader = reader
+        self.at = at
+
+    def more(self) -> bool:
+        """The next span, of the next file where one is at its end."""
+        here = self.here
+        self.at, self.file_pos, self.offset = here, here.pos, 0
+        self.window = (
+            _NO_EVENTS  # a large event is not kept while the next one is read or waited for
+        )
+        span = self._reader.read(here, bytes_max=WINDOW_BYTES)
+        if not len(span.payload):
+            following = self._reader.after_file(here)
+            if following is None:
+                return False
+            span = self._reader.read(following, bytes_max=WINDOW_BYTES)
+            here = following
+        self.at, self.file_pos = here, here.pos
+        self.window = writable(span.payload)
+        return True
+
+    @property
+    def here(self) -> Coordinates:
+        """The next event."""
+        return self.at.at(self.at.pos + self.offset)
+
+    def read_first_event(self) -> Bytes:
+        """The FORMAT_DESCRIPTION of the file, for a start in the middle of it."""
+        span = self._reader.read(self.at.at(FIRST_POS), bytes_max=HEADER_BYTES)
+        return np.frombuffer(span.payload, np.uint8)
+
+
+class PayloadEvents(EventSource):
+    """The events inside of a TRANSACTION_PAYLOAD event's body."""
+
+    def __init__(self, body: bytes | memoryview, at: Coordinates, *, end_pos: int) -> None:
+        super().__init__(file_pos=0, fixed_pos=at.pos, checksum_bytes=0)
+        head = bytes(body[:_PAYLOAD_HEAD_BYTES_MAX])
+        reader = ByteReader(head, "transaction payload")
+        method = _STORED
+        while (kind := reader.packed()) != _PAYLOAD_END:
+            value = ByteReader(reader.take(reader.packed()), "field of a transaction payload")
+            if kind == _PAYLOAD_METHOD:
+                method = value.packed()
+        data = pa.BufferReader(body[len(head) - reader.left :])
+        if method == _ZSTD:
+            self._stream: pa.NativeFile = pa.CompressedInputStream(data, "zstd")
+        elif method == _STORED:
+            self._stream = data
+        else:
+            raise Fatal("MR-6502", f"a payload compressed by method {method}", coordinates=at)
+        self._coordinates = at
+        self._end_pos = end_pos
+
+    def end_pos(self, at: Coordinates, size: int) -> int:  # noqa: ARG002 (the payload's own)
+        """The payload's."""
+        return self._end_pos
+
+    def more(self) -> bool:
+        """The next piece, after what is left of the last one."""
+        rest = self.window[self.offset :]
+        wanted = WINDOW_BYTES
+        if len(rest) >= HEADER_BYTES:  # the rest of one event may be larger than a window
+            wanted = max(wanted, int.from_bytes(rest[9:13].tobytes(), "little") - len(rest))
+        if wanted > RECORD_BYTES_MAX:
+            raise Fatal(
+                "MR-6512", f"an event of {wanted} bytes in a payload", coordinates=self._coordinates
+            )
+        window = np.empty(len(rest) + wanted, np.uint8)
+        window[: len(rest)] = rest
+        try:
+            count = self._stream.readinto(window[len(rest) :].data)
+        except (OSError, pa.ArrowException) as error:
+            raise shortage_of(error) or Fatal(
+                "MR-6003",
+                f"a payload that can't be inflated: {error}",
+                coordinates=self._coordinates,
+            ) from error
+        if not count:
+            if len(rest):
+                raise Fatal(
+                    "MR-6003",
+                    f"{len(rest)} bytes too many in a payload",
+                    coordinates=self._coordinates,
+                )
+            return False
+        self.window = window[: len(rest) + count]
+        self.offset = 0
+        return True
+
+
+class EventRange(Protocol):
+    """Events of one file."""
+
+    @property
+    def start(self) -> Coordinates:
+        """The first."""
+        ...
+
+    @property
+    def end_pos(self) -> int:
+        """Behind the last."""
+        ...
+
+    @property
+    def checksum_bytes(self) -> int:
+        """Behind each event."""
+        ...
+
+
+class XaEvents(EventSource):
+    """The events of a range, read again."""
+
+    def __init__(self, reader: Reader, group: EventRange) -> None:
+        super().__init__(
+            file_pos=group.start.pos, fixed_pos=-1, checksum_bytes=group.checksum_bytes
+        )
+        self._reader = reader
+        self._next = group.start
+        self._end_pos = group.end_pos
+
+    def more(self) -> bool:
+        """The next span, no further than the range."""
+        here = self._next
+        if here.pos >= self._end_pos:
+            return False
+        span = self._reader.read(here, bytes_max=WINDOW_BYTES)
+        length = min(len(span.payload), self._end_pos - here.pos)
+        if not length:
+            raise Fatal(
+                "MR-6511", "the events of a prepared XA transaction are gone", coordinates=here
+            )
+        self.window = writable(span.payload)[:length]
+        self.offset = 0
+        self.file_pos = here.pos
+        self._next = here.at(here.pos + length)
+        return True
+
+
+def checksum_bytes_of(format_description: bytes | memoryview) -> int:
+    """Behind each event of a file: the byte in front of the event's own CRC is the method."""
+    is_whole = len(format_description) > HEADER_BYTES + 5
+    return CHECKSUM_BYTES if is_whole and format_description[-5] == CHECKSUM_ALGORITHM_CRC32 else 0
+
+
+def writable(content: memoryview | bytearray) -> Bytes:
+    """An array of these bytes, of the one type that the kernel is compiled for (it never writes to it)."""
+    window = np.frombuffer(content, np.uint8)
+    return window if window.flags.writeable else window.copy()

@@ -1,0 +1,45 @@
+"""Avro's primitive encodings (specification 1.12, "Binary encoding"): writers at an offset, giving the offset behind.
+
+long, int   zigzag, then 7 bits a byte, low bits first, high bit: more follow (1 to 10 bytes)
+bytes       long length, then the bytes; a string is the same with UTF-8 in it
+"""
+
+import numpy as np
+
+from producer.convert.kernel.compiled import compiled
+from producer.convert.kernel.memory import Bytes, copy, signed, store_u8
+
+
+@compiled
+def write_long(out: Bytes, at: int, value: int) -> int:
+    """An Avro int or long (|value| < 2**63); the offset behind it."""
+    if -64 <= value < 64:
+        store_u8(out, at, (value << 1) ^ (value >> 63))
+        return at + 1
+    rest = np.uint64((value << 1) ^ (value >> 63))
+    seven = np.uint64(7)
+    while rest >= np.uint64(128):
+        store_u8(out, at, signed(rest & np.uint64(127)) | 128)
+        rest = rest >> seven
+        at += 1
+    store_u8(out, at, signed(rest))
+    return at + 1
+
+
+@compiled
+def long_size(value: int) -> int:
+    """Bytes that `write_long` writes for a value from 0 up."""
+    size = 1
+    value >>= 6
+    while value > 0:
+        size += 1
+        value >>= 7
+    return size
+
+
+@compiled
+def write_bytes(out: Bytes, at: int, origin: Bytes, start: int, length: int) -> int:
+    """`length` bytes of `origin` from `start` as Avro bytes or string; the offset behind them."""
+    at = write_long(out, at, length)
+    copy(out, at, origin, start, length)
+    return at + length

@@ -1,0 +1,108 @@
+"""The kernel's state between calls: numbers in one int64 array, and the statuses it comes back with.
+
+The walker is a function that stops whenever Python has to do something, and goes on where it stopped. Everything it
+must remember stands here, so that a chunk boundary, a full buffer and an event for Python are the same thing to it.
+"""
+
+from producer.binlog import gtid_events
+
+(
+    POS,  # offset in the span of the next event
+    FILE_POS,  # file offset of the span's first byte
+    FIXED_POS,  # coordinates of all rows while inside a payload event, -1 outside
+    CHECKSUM_BYTES,  # 4 behind every event, or 0
+    FLAVOUR,  # MYSQL or MARIADB
+    GROUP,  # OUTSIDE, AFTER_GTID, INSIDE of producer.binlog.transactions
+    STEP,  # what the event for Python does to the source transaction (producer.binlog.transactions)
+    IS_COVERED,  # 1: the transaction is behind us, its events are passed over
+    TRANSACTIONS,  # source transactions begun, as a stamp for table maps
+    ROWS,  # rows and statements of the open transaction so far, before any filter
+    ROWS_TO_SKIP,  # how many of them are behind us
+    SEQ,  # of the last record written
+    OUT_AT,  # bytes written
+    RECORDS,  # records written
+    LAST_UNIT,  # the record to patch at commit, -1: none of this transaction in this buffer
+    OPEN_RECORDS,  # RECORDS, OUT_AT, SEQ where the open transaction began
+    OPEN_OUT_AT,
+    OPEN_SEQ,
+    RECORDS_MAX,  # soft bounds, looked at behind each transaction
+    BYTES_MAX,
+    ROW_POS,  # inside a rows event that did not fit: offset in the event, row number; 0 otherwise
+    ROW_INDEX,
+    NEED_BYTES,  # with OUT_FULL: room that would do, as far as known; with SCRATCH_FULL too
+    ERROR_CODE,  # with ERROR: what (below)
+    ERROR_DETAIL,
+    SID,  # MySQL: index of the uuid; MariaDB: index of the domain
+    COMMIT_MS,
+    GTID_SIZE,  # the id, encoded: the end of the transaction's head
+    TRANSACTION_HEAD_SIZE,  # ts_ms and id, encoded, in `heads`
+    FILE_SIZE,  # source.file, encoded, in `heads`
+    SID_COUNT,
+    INTERVAL_COUNT,
+    INTERVAL_HINT,
+    ROWS_WRITTEN,
+    TRANSACTIONS_DONE,
+    EVENT_TIME_S,
+    EVENT_SIZE,
+    EVENT_TYPE,
+    EXPECTED_SIZE,  # text of the GTID we must find open, in `expected`; 0: none
+    EXPECTED_ROWS,  # how many of its rows are behind us
+    LAST_UNIT_ROWS,  # ROWS in front of LAST_UNIT
+    IS_XA,  # 1: a prepared XA group, passed over like a covered one until its XA COMMIT; 2: it is behind us too
+    GROUP_POS,  # file offset behind the GTID event (XA: behind XA START)
+    GTID,  # of the open transaction: the words of producer.binlog.gtid_events from here on
+) = range(44)
+NUMBER = GTID + gtid_events.NUMBER
+DOMAIN = GTID + gtid_events.SOURCE_LOW  # MariaDB
+SERVER = GTID + gtid_events.SOURCE_HIGH  # MariaDB
+ALTER_PHASE = GTID + gtid_events.ALTER_PHASE
+STATE_SIZE = GTID + gtid_events.GTID_WORDS
+
+MYSQL, MARIADB = 0, 1
+
+# ---- statuses
+(
+    NEED_EVENTS,  # every whole event of the span is done
+    OUT_FULL,
+    BATCH_FULL,  # behind a transaction, with the soft bounds reached
+    TABLE_MAP_UNSEEN,
+    EVENT_FOR_PYTHON,  # QUERY, FORMAT_DESCRIPTION, PAYLOAD, XA_PREPARE, compressed QUERY …
+    POSITION_FULL,  # no room for another interval, uuid or domain
+    SCRATCH_FULL,
+    ERROR,
+) = range(8)
+
+# ---- errors
+(
+    TRUNCATED,  # a length reaches beyond its event
+    TYPE_UNKNOWN,
+    TYPE_REFUSED,
+    ANONYMOUS,
+    OUT_OF_GROUP,  # rows or a commit where none may stand
+    GROUP_UNFINISHED,  # a GTID inside of a transaction
+    PARTIAL_IMAGE,
+    TABLE_UNMAPPED,
+    VALUE_BROKEN,
+    COLUMNS_DIFFER,
+    ROLLED_BACK,  # rows, then ROLLBACK
+    NOT_EXPECTED,  # the transaction to go on with is not the next one
+    BACKWARDS,  # MariaDB: a sequence number that goes backwards
+    ENCRYPTED,
+    COMPRESSED_BROKEN,
+    GTID_BROKEN,
+    OTHER_HISTORY,  # MariaDB: another server's transaction in the place of the last one that is behind us
+) = range(17)
+
+# ---- places in the small byte arrays
+SID_STRIDE = 128  # uuid 16 | tag 32, zero-padded | 8 free | text length 1 | text "uuid:tag:"
+SID_TAG, SID_TEXT = 16, 56
+SIDS_AT_FIRST = 64
+GTID_BYTES_MAX = 128
+HEAD_TRANSACTION, HEAD_FILE, HEAD_EVENT = 0, 192, 1024
+HEADS_SIZE = 8192
+
+INTERVAL_WIDTH = 5
+# MySQL: SID, first, last + 1, 1: changed, -      MariaDB: domain, server, sequence, 1: changed, last seen in this
+# sub-directory
+I_SID, I_FIRST, I_END, I_CHANGED, I_SEEN = range(5)
+I_DOMAIN, I_SERVER, I_SEQUENCE = 0, 1, 2

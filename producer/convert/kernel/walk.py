@@ -1,0 +1,457 @@
+"""One chunk of events: the closed switch, the source transactions, and what Python is asked for.
+
+The layout of events is in ``producer.binlog.events``, where source transactions begin and end is decided by
+``producer.binlog.transactions``. The checksum after the body, if the file has one, was checked when the event was
+received.
+
+Every type is written, passed over by name, handed to Python, or an error. Passed over: they hold no rows and no
+structure. A covered transaction is walked by headers and group ends alone.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from producer.binlog import events as t
+from producer.binlog.transactions import (
+    BAD_BODY,
+    COMMITS,
+    GROUP_NOT_ENDED,
+    INSIDE,
+    OPENS,
+    OUTSIDE,
+    ROLLS_BACK,
+    state_after_gtid,
+    transaction_step,
+)
+from producer.convert.kernel import program as p
+from producer.convert.kernel import state as s
+from producer.convert.kernel.charsets import Codes
+from producer.convert.kernel.compiled import compiled
+from producer.convert.kernel.gtids import (
+    advance,
+    is_covered,
+    is_expected,
+    read_gtid,
+    write_transaction_head,
+)
+from producer.convert.kernel.inflate import inflate
+from producer.convert.kernel.memory import Bytes, load_u8, load_u16, load_u32, store_u8
+from producer.convert.kernel.rows import CREATE, DELETE, UPDATE, convert_rows, write_event_head
+
+Numbers = NDArray[np.int64]
+Table = NDArray[np.int64]
+
+# what to do with a type
+(
+    REFUSED,
+    PASSED,
+    QUERY,
+    TO_PYTHON,
+    PAYLOAD,
+    COMMIT,
+    MAP,
+    ROWS,
+    GTID,
+    ANONYMOUS_GTID,
+    ENCRYPTION,
+    UNKNOWN,
+) = range(12)
+
+
+def _actions() -> NDArray[np.int64]:
+    table = np.full(256, UNKNOWN, np.int64)
+    for action, types in {
+        PASSED: (
+            t.ROTATE,
+            t.STOP,
+            t.INTVAR,
+            t.RAND,
+            t.USER_VAR,
+            t.HEARTBEAT,
+            t.HEARTBEAT_V2,
+            t.IGNORABLE,
+            t.ROWS_QUERY,
+            t.PREVIOUS_GTIDS,
+            t.TRANSACTION_CONTEXT,
+            t.VIEW_CHANGE,
+            t.MARIADB_ANNOTATE_ROWS,
+            t.MARIADB_BINLOG_CHECKPOINT,
+            t.MARIADB_GTID_LIST,
+        ),
+        REFUSED: (
+            t.START_V3,
+            *t.LOADED_ROWS,
+            *t.PRE_GA_ROWS,
+            t.INCIDENT,
+            t.PARTIAL_UPDATE_ROWS,
+        ),
+        QUERY: (t.QUERY,),
+        TO_PYTHON: (t.FORMAT_DESCRIPTION, t.XA_PREPARE, t.MARIADB_QUERY_COMPRESSED),
+        PAYLOAD: (t.TRANSACTION_PAYLOAD,),
+        COMMIT: (t.XID,),
+        MAP: (t.TABLE_MAP,),
+        ROWS: t.ROWS,
+        GTID: (t.GTID, t.GTID_TAGGED, t.MARIADB_GTID),
+        ANONYMOUS_GTID: (t.ANONYMOUS_GTID,),
+        ENCRYPTION: (t.MARIADB_START_ENCRYPTION,),
+    }.items():
+        table[list(types)] = action
+    return table
+
+
+ACTIONS = _actions()
+_DUMMY_TABLE_ID = 0xFFFFFF  # rows of no table, which only end a statement
+
+
+def _operations() -> NDArray[np.int64]:
+    """What the rows of a type do."""
+    table = np.zeros(256, np.int64)
+    for types in (t.ROWS_V1, t.ROWS_V2, t.ROWS_COMPRESSED_V1, t.ROWS_COMPRESSED_V2):
+        table[list(types)] = CREATE, UPDATE, DELETE
+    return table
+
+
+_OPERATIONS = _operations()
+
+
+_HAS_EXTRA, _IS_COMPRESSED = 1, 2
+
+
+def _row_forms() -> NDArray[np.int64]:
+    """Of a type with rows: 1 with extra data (version 2), 2 compressed, 3 both."""
+    table = np.zeros(256, np.int64)
+    table[list(t.ROWS_V2)] = _HAS_EXTRA
+    table[list(t.ROWS_COMPRESSED_V1)] = _IS_COMPRESSED
+    table[list(t.ROWS_COMPRESSED_V2)] = _HAS_EXTRA | _IS_COMPRESSED
+    return table
+
+
+_ROW_FORMS = _row_forms()
+
+
+@compiled
+def _fail(st: Numbers, code: int, detail: int) -> int:
+    st[s.ERROR_CODE] = code
+    st[s.ERROR_DETAIL] = detail
+    return s.ERROR
+
+
+@compiled
+def _refuse(st: Numbers, step: int, kind: int) -> int:
+    """ERROR for what ``transaction_step`` refuses."""
+    if step == GROUP_NOT_ENDED:
+        return _fail(st, s.GROUP_UNFINISHED, 0)
+    return _fail(st, s.TRUNCATED if step == BAD_BODY else s.OUT_OF_GROUP, kind)
+
+
+@compiled
+def begin_transaction(
+    st: Numbers, intervals: Table, sids: Bytes, heads: Bytes, expected: Bytes
+) -> int:
+    """After a GTID event was read: is it done already, is it the expected one; the state of a new group."""
+    st[s.TRANSACTIONS] += 1
+    st[s.GROUP] = state_after_gtid(st, s.GTID, st[s.FLAVOUR] == s.MARIADB)
+    st[s.ROWS] = st[s.ROWS_TO_SKIP] = 0
+    st[s.LAST_UNIT] = -1
+    st[s.OPEN_RECORDS], st[s.OPEN_OUT_AT], st[s.OPEN_SEQ] = st[s.RECORDS], st[s.OUT_AT], st[s.SEQ]
+    covered = is_covered(st, intervals)
+    st[s.IS_COVERED] = 1 if covered else 0
+    if st[s.FLAVOUR] == s.MARIADB:
+        row = st[s.SID]
+        if st[s.NUMBER] <= intervals[row, s.I_SEEN]:
+            return _fail(st, s.BACKWARDS, intervals[row, s.I_SEEN])
+        is_last = st[s.NUMBER] == intervals[row, s.I_SEQUENCE]
+        if is_last and st[s.SERVER] != intervals[row, s.I_SERVER]:
+            return _fail(st, s.OTHER_HISTORY, intervals[row, s.I_SERVER])
+        intervals[row, s.I_SEEN] = st[s.NUMBER]
+        if st[s.IS_XA] != 0:  # passed over until its XA COMMIT
+            st[s.IS_XA] = 2 if covered else 1
+            st[s.IS_COVERED] = 1
+    if covered:
+        return s.NEED_EVENTS
+    write_transaction_head(st, intervals, sids, heads)
+    if st[s.EXPECTED_SIZE] > 0:
+        if not is_expected(st, heads, expected):
+            return _fail(st, s.NOT_EXPECTED, 0)
+        st[s.ROWS_TO_SKIP] = st[s.EXPECTED_ROWS]
+        st[s.EXPECTED_SIZE] = 0
+    return s.NEED_EVENTS
+
+
+@compiled
+def end_transaction(st: Numbers, intervals: Table, out: Bytes, bounds: Table) -> int:
+    """At the end of a group: `last` of its last record, the position, the counts. NEED_EVENTS, BATCH_FULL or
+    POSITION_FULL."""
+    if st[s.IS_COVERED] != 0:
+        st[s.GROUP] = OUTSIDE
+        st[s.IS_COVERED] = 0
+        return s.NEED_EVENTS
+    if not advance(st, intervals):
+        return s.POSITION_FULL
+    if st[s.LAST_UNIT] >= 0:
+        store_u8(out, bounds[st[s.LAST_UNIT], 3] - 1, 1)
+    st[s.GROUP] = OUTSIDE
+    st[s.LAST_UNIT] = -1
+    st[s.TRANSACTIONS_DONE] += 1
+    st[s.OPEN_RECORDS], st[s.OPEN_OUT_AT], st[s.OPEN_SEQ] = st[s.RECORDS], st[s.OUT_AT], st[s.SEQ]
+    if st[s.RECORDS] >= st[s.RECORDS_MAX] or st[s.OUT_AT] >= st[s.BYTES_MAX]:
+        return s.BATCH_FULL
+    return s.NEED_EVENTS
+
+
+@compiled
+def find_table(ids: Table, table_id: int) -> int:
+    """The place of a table id in `ids` (id + 1, slot; open addressing, a power of two of rows); the free one if it
+    isn't in."""
+    mask = ids.shape[0] - 1
+    place: int = (table_id * 0x9E3779B1) & mask
+    while ids[place, 0] != 0 and ids[place, 0] != table_id + 1:
+        place = (place + 1) & mask
+    return place
+
+
+@compiled
+def load_table_id(buf: Bytes, pos: int) -> int:
+    """6 bytes, little-endian."""
+    return load_u32(buf, pos) | (load_u16(buf, pos + 4) << 32)
+
+
+@compiled
+def _map_table(
+    buf: Bytes, pos: int, end: int, st: Numbers, tables: Table, blob: Bytes, ids: Table
+) -> int:
+    if pos + 8 > end:
+        return _fail(st, s.TRUNCATED, pos)
+    place = find_table(ids, load_table_id(buf, pos))
+    if ids[place, 0] == 0:
+        return s.TABLE_MAP_UNSEEN
+    slot = ids[place, 1]
+    size = tables[slot, p.BODY_SIZE]
+    body = tables[slot, p.BODY_START]
+    if size != end - pos - 6:
+        return s.TABLE_MAP_UNSEEN
+    for at in range(size):
+        if load_u8(buf, pos + 6 + at) != load_u8(blob, body + at):
+            return s.TABLE_MAP_UNSEEN
+    tables[slot, p.MAPPED_IN] = st[s.TRANSACTIONS]
+    return s.NEED_EVENTS
+
+
+@compiled
+def _packed(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
+    """A packed integer below 2**24 and the offset behind it, -1 when it is cut or greater."""
+    if pos >= end:
+        return 0, -1
+    first = load_u8(buf, pos)
+    if first < 251:
+        return first, pos + 1
+    if first == 252 and pos + 3 <= end:
+        return load_u16(buf, pos + 1), pos + 3
+    return 0, -1
+
+
+@compiled
+def _all_present(buf: Bytes, pos: int, count: int) -> bool:
+    for place in range(count >> 3):
+        if load_u8(buf, pos + place) != 255:
+            return False
+    rest = count & 7
+    return rest == 0 or load_u8(buf, pos + (count >> 3)) & ((1 << rest) - 1) == (1 << rest) - 1
+
+
+@compiled
+def _inflate_rows(buf: Bytes, pos: int, end: int, st: Numbers, scratch: Bytes) -> int:
+    """MariaDB's compressed rows: 128 | method << 4 | n, length of n bytes big-endian, zlib. Their size, in
+    `scratch`."""
+    if pos >= end:
+        st[s.ERROR_CODE] = s.COMPRESSED_BROKEN
+        return -1
+    header = load_u8(buf, pos)
+    width = header & 7
+    if header & 0xF8 != 0x80 or width < 1 or width > 4 or pos + 1 + width > end:
+        st[s.ERROR_CODE] = s.COMPRESSED_BROKEN
+        return -1
+    size = 0
+    for place in range(width):
+        size = (size << 8) | load_u8(buf, pos + 1 + place)
+    if size > scratch.size:
+        st[s.NEED_BYTES] = size
+        return -2
+    if inflate(scratch, 0, size, buf, pos + 1 + width, end, False) != size:
+        st[s.ERROR_CODE] = s.COMPRESSED_BROKEN
+        return -1
+    return size
+
+
+@compiled
+def walk(
+    buf: Bytes,
+    end: int,
+    st: Numbers,
+    out: Bytes,
+    bounds: Table,
+    tables: Table,
+    columns: Table,
+    blob: Bytes,
+    labels: Table,
+    codes: Codes,
+    ids: Table,
+    intervals: Table,
+    sids: Bytes,
+    heads: Bytes,
+    expected: Bytes,
+    scratch: Bytes,
+    inflated: Bytes,
+    numbers: Numbers,
+    key_spans: Numbers,
+) -> int:
+    """Walks the events of ``buf[st[POS]:end]``; a status of ``state``. POS is the first event that is not done."""
+    while True:
+        pos = st[s.POS]
+        if pos + t.HEADER_BYTES > end:
+            return s.NEED_EVENTS
+        size = load_u32(buf, pos + 9)
+        kind = load_u8(buf, pos + 4)
+        action = ACTIONS[kind]
+        checksum = st[s.CHECKSUM_BYTES]
+        if size < t.HEADER_BYTES + checksum:
+            return _fail(st, s.TRUNCATED, pos)
+        if pos + size > end:
+            return s.NEED_EVENTS
+        st[s.EVENT_TIME_S] = load_u32(buf, pos)
+        st[s.EVENT_TYPE], st[s.EVENT_SIZE] = kind, size
+        body = pos + t.HEADER_BYTES
+        body_end = pos + size - checksum
+        covered = st[s.IS_COVERED] != 0 and st[s.GROUP] != OUTSIDE
+        status = s.NEED_EVENTS
+        step = transaction_step(st[s.GROUP], buf, pos, body_end, st[s.FLAVOUR] == s.MARIADB)
+        if step >= GROUP_NOT_ENDED:
+            return _refuse(st, step, kind)
+
+        if action == ROWS:
+            if not covered:
+                form = _ROW_FORMS[kind]
+                if body + (10 if form & _HAS_EXTRA else 8) > body_end:
+                    return _fail(st, s.TRUNCATED, pos)
+                table_id = load_table_id(buf, body)
+                place = find_table(ids, table_id)
+                flags = load_u16(buf, body + 6)
+                at = body + 8
+                if form & _HAS_EXTRA:
+                    extra = load_u16(buf, at)
+                    if extra < 2:
+                        return _fail(st, s.TRUNCATED, pos)
+                    at += extra
+                if ids[place, 0] != table_id + 1:
+                    if table_id == _DUMMY_TABLE_ID and at < body_end:
+                        st[s.POS] = pos + size
+                        continue
+                    return _fail(st, s.TABLE_UNMAPPED, table_id)
+                slot = ids[place, 1]
+                if tables[slot, p.MAPPED_IN] != st[s.TRANSACTIONS]:
+                    return _fail(st, s.TABLE_UNMAPPED, table_id)
+                count, at = _packed(buf, at, body_end)
+                if at < 0:
+                    return _fail(st, s.TRUNCATED, pos)
+                if count != tables[slot, p.COLUMN_COUNT]:
+                    return _fail(st, s.COLUMNS_DIFFER, count)
+                op = _OPERATIONS[kind]
+                bitmap = (count + 7) >> 3
+                for _ in range(2 if op == UPDATE else 1):
+                    if at + bitmap > body_end:
+                        return _fail(st, s.TRUNCATED, pos)
+                    if not _all_present(buf, at, count):
+                        return _fail(st, s.PARTIAL_IMAGE, 0)
+                    at += bitmap
+                fixed = st[s.FIXED_POS]
+                head = write_event_head(
+                    heads,
+                    blob,
+                    tables,
+                    slot,
+                    st,
+                    load_u32(buf, pos + 5),
+                    fixed if fixed >= 0 else st[s.FILE_POS] + pos,
+                )
+                # ROW_POS counts from the event (or from the inflated rows), so that it holds when the span moves
+                source, base, rows_end = buf, pos, body_end
+                if form & _IS_COMPRESSED:
+                    rows_end = _inflate_rows(buf, at, body_end, st, inflated)
+                    if rows_end == -2:
+                        return s.SCRATCH_FULL
+                    if rows_end < 0:
+                        return s.ERROR
+                    source, base, at = inflated, 0, 0
+                status = convert_rows(
+                    source,
+                    base + st[s.ROW_POS] if st[s.ROW_INDEX] > 0 else at,
+                    rows_end,
+                    op,
+                    slot,
+                    flags,
+                    head,
+                    st,
+                    out,
+                    bounds,
+                    tables,
+                    columns,
+                    blob,
+                    labels,
+                    codes,
+                    heads,
+                    scratch,
+                    numbers,
+                    key_spans,
+                )
+                st[s.ROW_POS] -= base
+                if status != s.NEED_EVENTS:
+                    return status
+        elif action == MAP:
+            if not covered:
+                status = _map_table(buf, body, body_end, st, tables, blob, ids)
+                if status != s.NEED_EVENTS:
+                    return status
+        elif action == COMMIT:
+            status = end_transaction(st, intervals, out, bounds)
+            if status == s.POSITION_FULL:
+                return status
+        elif action == QUERY:
+            if step == OPENS:
+                st[s.GROUP] = INSIDE
+            elif step in (COMMITS, ROLLS_BACK):
+                if step == ROLLS_BACK and st[s.ROWS] > 0 and not covered:
+                    return _fail(st, s.ROLLED_BACK, 0)
+                status = end_transaction(st, intervals, out, bounds)
+                if status == s.POSITION_FULL:
+                    return status
+            else:
+                st[s.STEP] = step
+                return s.EVENT_FOR_PYTHON
+        elif action == GTID:
+            if (kind == t.MARIADB_GTID) != (st[s.FLAVOUR] == s.MARIADB):
+                return _fail(st, s.TYPE_UNKNOWN, kind)
+            status = read_gtid(buf, pos, body_end, st, sids, intervals)
+            if status != s.NEED_EVENTS:
+                return status
+            st[s.GROUP_POS] = st[s.FILE_POS] + pos + size
+            status = begin_transaction(st, intervals, sids, heads, expected)
+            if status != s.NEED_EVENTS:
+                return status
+        elif action == PAYLOAD and covered and st[s.IS_XA] == 0:  # the whole group
+            status = end_transaction(st, intervals, out, bounds)
+        elif action in (PAYLOAD, TO_PYTHON):
+            st[s.STEP] = step
+            return s.EVENT_FOR_PYTHON
+        elif action == PASSED:
+            pass
+        elif action == ANONYMOUS_GTID:
+            return _fail(st, s.ANONYMOUS, 0)
+        elif action == ENCRYPTION:
+            return _fail(st, s.ENCRYPTED, 0)
+        elif action == REFUSED:
+            return _fail(st, s.TYPE_REFUSED, kind)
+        else:
+            return _fail(st, s.TYPE_UNKNOWN, kind)
+        st[s.POS] = pos + size
+        if status != s.NEED_EVENTS:
+            return status

@@ -1,0 +1,115 @@
+"""The buffer that records are written into, cut into batches at the end of source transactions.
+
+    |-- whole source transactions --|-- the open one ----------------|
+    0                               OPEN_OUT_AT                      OUT_AT
+    cut at the boundary: the batch is the left part, the right part moves to the front of the next buffer
+    cut inside (nothing left of it): the batch is everything in front of the last row or statement, which is held back,
+    because it may turn out to be the last of its transaction
+
+Buffers rotate: one is filled while older ones are being published, and used again once their batch is released. A
+buffer that a large record made larger than ``prepare`` asked for is not kept.
+"""
+
+import threading
+
+import numpy as np
+
+from millrace.errors import Fatal
+from producer.binlog.transactions import OUTSIDE
+from producer.convert.arrays import RECORD_BYTES_MAX, Bytes, Numbers, grown
+from producer.convert.kernel import state as s
+
+ROOM_BYTES = (
+    1 << 16
+)  # beyond the soft bound, so that most transactions that reach it still end in the buffer
+BUFFERS_KEPT = 4
+
+
+class Output:
+    """``out`` and ``bounds`` are what the kernel writes to."""
+
+    def __init__(self, state: Numbers) -> None:
+        self._state = state
+        self._lock = threading.Lock()  # guards what is free: batches are released by another thread
+        self._free: list[Bytes] = []
+        self._capacity = 0
+        self.out: Bytes = np.zeros(0, np.uint8)
+        self.bounds: Numbers = np.zeros((1024, 4), np.int64)
+
+    def prepare(self, *, rows_max: int, bytes_max: int) -> None:
+        """Room for a batch of this size; what is in the buffer stays."""
+        st = self._state
+        st[s.RECORDS_MAX], st[s.BYTES_MAX] = rows_max, bytes_max
+        self.bounds = grown(self.bounds, 2 * rows_max + 16)
+        with self._lock:
+            self._capacity = 2 * bytes_max + ROOM_BYTES
+            self._free = [free for free in self._free if free.size == self._capacity]
+        if self.out.size < self._capacity:
+            self._replace(self._capacity)
+
+    def make_room(self) -> None:
+        """After OUT_FULL with nothing to cut; Fatal MR-6512."""
+        need = int(self._state[s.OUT_AT] + self._state[s.NEED_BYTES])
+        if self.out.size >= RECORD_BYTES_MAX:
+            raise Fatal("MR-6512", f"a record needs more than {RECORD_BYTES_MAX} bytes")
+        self._replace(min(max(2 * self.out.size, need), RECORD_BYTES_MAX + need))
+        self.bounds = grown(self.bounds, int(self._state[s.RECORDS]) + 16)
+
+    def append(self, value: bytes, *, is_unit: bool) -> None:
+        """A record made by Python, without a key. A unit counts in its transaction and in ``seq``."""
+        st = self._state
+        at, record = int(st[s.OUT_AT]), int(st[s.RECORDS])
+        if at + len(value) > self.out.size:
+            self._replace(2 * (at + len(value)))
+        self.bounds = grown(self.bounds, record + 1)
+        self.out[at : at + len(value)] = np.frombuffer(value, np.uint8)
+        self.bounds[record] = -1, -1, at, at + len(value)
+        if is_unit:
+            st[s.LAST_UNIT], st[s.LAST_UNIT_ROWS] = record, st[s.ROWS]
+            st[s.SEQ] += 1
+            st[s.ROWS] += 1
+        st[s.OUT_AT], st[s.RECORDS] = at + len(value), record + 1
+        if st[s.GROUP] == OUTSIDE:
+            st[s.OPEN_RECORDS], st[s.OPEN_OUT_AT] = st[s.RECORDS], st[s.OUT_AT]
+
+    def cut(self, record: int) -> tuple[Bytes, Numbers]:
+        """The records before `record` as buffer and bounds; the others move to another buffer.
+
+        The buffer is the caller's until `take_back`."""
+        st = self._state
+        end, records = int(st[s.OUT_AT]), int(st[s.RECORDS])
+        start = int(self.bounds[record, 2]) if record < records else end
+        cut_out, cut_bounds = self.out, self.bounds[:record].copy()
+        rest = self.bounds[record:records].copy()
+        self.out = self._fresh(end - start)
+        self.out[: end - start] = cut_out[start:end]
+        rest[:, 2:] -= start
+        rest[rest[:, 0] >= 0, :2] -= start
+        self.bounds[: len(rest)] = rest
+        st[s.OUT_AT], st[s.RECORDS] = end - start, len(rest)
+        if st[s.LAST_UNIT] >= 0:
+            st[s.LAST_UNIT] -= record
+        st[s.OPEN_RECORDS] = st[s.OPEN_OUT_AT] = 0
+        if st[s.GROUP] == OUTSIDE:
+            st[s.OPEN_RECORDS], st[s.OPEN_OUT_AT] = len(rest), end - start
+        return cut_out, cut_bounds
+
+    def take_back(self, buffer: Bytes) -> None:
+        """A buffer of `cut` whose batch needs it no more. From any thread; once more changes nothing."""
+        with self._lock:
+            is_free = any(free is buffer for free in self._free)
+            is_usual = buffer.size == self._capacity and len(self._free) < BUFFERS_KEPT
+            if is_usual and not is_free and buffer is not self.out:
+                self._free.append(buffer)
+
+    def _replace(self, capacity: int) -> None:
+        filled = int(self._state[s.OUT_AT])
+        old = self.out
+        self.out = np.empty(capacity, np.uint8)
+        self.out[:filled] = old[:filled]
+
+    def _fresh(self, need: int) -> Bytes:
+        with self._lock:
+            if self._free and need <= self._capacity:
+                return self._free.pop()
+        return np.empty(max(self._capacity, need), np.uint8)

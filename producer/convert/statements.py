@@ -1,0 +1,332 @@
+"""What the kernel hands to Python: statements, file heads, payloads, XA. One event in, one ``Outcome`` out.
+
+    FORMAT_DESCRIPTION   the file's checksum           TRANSACTION_PAYLOAD   a source of its events
+    QUERY                transaction words, XA, DDL    QUERY_COMPRESSED      the same, inflated
+    XA_PREPARE           the group is remembered by its xid
+
+The kernel says what an event does to its source transaction (STEP). Rows of a prepared XA transaction come out at its
+XA COMMIT, with that GTID: its events are passed over until then, and read again from the relay log.
+"""
+
+import zlib
+from dataclasses import dataclass, replace
+
+from millrace.errors import Fatal
+from producer.binlog import events as t
+from producer.binlog.transactions import AFTER_GTID, ENDS, INSIDE, OPENS_XA, OUTSIDE
+from producer.convert.arrays import Bytes, KernelArrays, Numbers
+from producer.convert.event_sources import (
+    EventSource,
+    PayloadEvents,
+    Reader,
+    XaEvents,
+    checksum_bytes_of,
+)
+from producer.convert.kernel import state as s
+from producer.convert.kernel.walk import end_transaction
+from producer.convert.position import make_room
+from producer.convert.query import Query, parse_query
+from producer.convert.table_filter import NameFilter
+from producer.convert.xa import Release, XaGroup, XaGroups, xid_of_prepare, xid_of_statement
+from schemas.place import Coordinates
+from schemas.record.control import (
+    DdlRecord,
+    DdlStatement,
+    EventPlace,
+    Origin,
+    RecordSource,
+    RecordTransaction,
+)
+from schemas.sql.statement import (
+    APPLIED_KINDS,
+    RECORDED_KINDS,
+    Kind,
+    Statement,
+    changed_table,
+    classify,
+)
+from schemas.sql.tokens import SqlMode
+
+_PREPARED, _PREPARED_BEHIND_US = 1, 2  # IS_XA
+_INFLATED_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``statement``: a record to write. ``counts``: a unit of its transaction that is not written. ``events``: read
+    this first. ``ends_group``: the source transaction is over."""
+
+    statement: DdlRecord | None = None
+    counts: bool = False
+    events: EventSource | None = None
+    ends_group: bool = False
+
+
+NOTHING = Outcome()
+
+
+class EventHandler:
+    """Handles the events that the kernel does not."""
+
+    def __init__(
+        self, arrays: KernelArrays, *, origin: Origin, filter_: NameFilter, reader: Reader
+    ) -> None:
+        self._arrays = arrays
+        self._origin = origin
+        self._filter = filter_
+        self._reader = reader
+        self._xa = XaGroups(reader)
+        self._file = self._outer_file = ""
+        self._checksum_bytes = 0
+        self._is_replaying = False  # an XA transaction's rows, at its XA COMMIT
+        self._replayed = ""  # its xid
+
+    # ---- the file --------------------------------------------------------------------------------------
+
+    def set_file(self, name: str) -> None:
+        """``source.file`` of all records from now on."""
+        content = name.encode()
+        head = _length(len(content)) + content
+        self._file = name
+        place = slice(s.HEAD_FILE, s.HEAD_FILE + len(head))
+        self._arrays.heads[place] = memoryview(head)
+        self._arrays.state[s.FILE_SIZE] = len(head)
+
+    # ---- events ----------------------------------------------------------------------------------------
+
+    def handle(self, event: memoryview, *, events: EventSource, at: Coordinates) -> Outcome:
+        """`event` whole, from `events`; its coordinates for errors and records."""
+        kind = event[4]
+        if kind == t.FORMAT_DESCRIPTION:
+            events.checksum_bytes = self._checksum_bytes = checksum_bytes_of(event)
+            return NOTHING
+        body = event[t.HEADER_BYTES : len(event) - events.checksum_bytes]
+        if kind == t.TRANSACTION_PAYLOAD:  # it may be large: no copy is made
+            return Outcome(events=PayloadEvents(body, at, end_pos=at.pos + len(event)))
+        if kind == t.XA_PREPARE:
+            return self._prepare(bytes(body), events, at)
+        content = bytes(body)
+        if kind == t.MARIADB_QUERY_COMPRESSED:
+            content = _inflated_query(content, at)
+        query = parse_query(content, flavour=self._origin.connector)
+        return self._query(query, event, at)
+
+    def needed_from(self, here: Coordinates) -> Coordinates:
+        """`here`, or the oldest prepared XA transaction that waits."""
+        return min(here, self._xa.oldest() or here)
+
+    def take_over(self) -> list[Release]:
+        """What is due when the records up to here are published: holds of files that were searched for."""
+        return self._xa.take_over()
+
+    def end_group(self, out: Bytes, bounds: Numbers) -> None:
+        """The kernel's own end of a source transaction; the position has room for it."""
+        arrays = self._arrays
+        while end_transaction(arrays.state, arrays.intervals, out, bounds) == s.POSITION_FULL:
+            make_room(arrays)
+
+    def leave(self, events: EventSource, out: Bytes, bounds: Numbers) -> None:
+        """A source of events is at its end: an XA transaction is committed with it, a payload has committed itself."""
+        st = self._arrays.state
+        if isinstance(events, XaEvents):
+            self.set_file(self._outer_file)
+            self._is_replaying = False
+            self._xa.forget(self._replayed)
+            self.end_group(out, bounds)
+        elif st[s.GROUP] != OUTSIDE and not self._is_replaying:
+            raise Fatal("MR-6506", "a compressed transaction without its commit")
+
+    def _query(self, query: Query, event: memoryview, at: Coordinates) -> Outcome:
+        st = self._arrays.state
+        mode = _sql_mode(query)
+        statement = classify(query.text, query.database, mode)
+        if statement.kind is Kind.TRANSACTION:
+            return self._transaction_word(statement, query, at)
+        is_alone = st[s.STEP] == ENDS
+        if st[s.IS_COVERED]:
+            return Outcome(ends_group=is_alone)
+        if statement.kind is Kind.DML or statement.selects_rows:
+            created = [f"{name.database}.{name.table}" for name in statement.tables]
+            table = next(iter(created), "") or changed_table(query.text, query.database, mode)
+            raise Fatal(
+                "MR-6501",
+                f"{statement.verb} was logged as a statement" + (f", on {table}" if table else ""),
+                coordinates=at,
+                **({"database": query.database} if query.database and not table else {}),
+            )
+        if statement.kind is Kind.TEMPORARY:
+            return Outcome(ends_group=is_alone)
+        if st[s.ALTER_PHASE]:
+            raise Fatal("MR-6513", f"a phase of {query.text[:200]}", coordinates=at)
+        wanted = self._wanted(statement, query)
+        if wanted is None or st[s.ROWS] < st[s.ROWS_TO_SKIP]:
+            return Outcome(counts=True, ends_group=is_alone)
+        return Outcome(statement=self._record(wanted, query, event, at), ends_group=is_alone)
+
+    def _wanted(self, statement: Statement, query: Query) -> Statement | None:
+        """The statement, or None when the filter has nothing of it.
+
+        One that is about tables of others, too, is unknown: a target may keep those as they are.
+        """
+        names = [*statement.databases, *(t.database + t.table for t in statement.tables)]
+        if "in_doubt" in query.session and "\\" in "".join(names):  # not as they were
+            return replace(statement, kind=Kind.UNKNOWN)
+        if statement.tables:
+            admitted = [self._filter.admits(t.database, t.table) for t in statement.tables]
+            if any(admitted) and not all(admitted):
+                return replace(statement, kind=Kind.UNKNOWN)
+            return statement if any(admitted) else None
+        if statement.databases:
+            is_wanted = any(map(self._filter.admits_database, statement.databases))
+        elif statement.kind in RECORDED_KINDS:
+            is_wanted = not query.database or self._filter.admits_database(query.database)
+        else:  # nobody can say what an unknown one is about
+            is_wanted = statement.kind is Kind.UNKNOWN or self._filter.admits_database(
+                query.database
+            )
+        return statement if is_wanted else None
+
+    def _record(
+        self, statement: Statement, query: Query, event: memoryview, at: Coordinates
+    ) -> DdlRecord:
+        st = self._arrays.state
+        first = statement.tables[0] if statement.tables else None
+        database = first.database if first else (*statement.databases, query.database)[0]
+        gtid = self.gtid()
+        return DdlRecord(
+            RecordSource(
+                self._origin,
+                database,
+                first.table if first else "",
+                EventPlace(
+                    int.from_bytes(event[:4], "little") * 1000,
+                    int.from_bytes(event[5:9], "little"),
+                    gtid,
+                    self._file,
+                    at.pos,
+                    0 if query.session.get("foreign_key_checks") != "0" else 2,
+                ),
+                0,
+                int(st[s.SEQ]) + 1,
+            ),
+            DdlStatement(
+                statement.recorded_text(query.text),
+                _recorded_kind(statement, query).value,
+                tuple((table.database, table.table) for table in statement.tables),
+                query.session,
+            ),
+            int(st[s.COMMIT_MS]),
+            RecordTransaction(gtid, int(st[s.ROWS]) + 1, False),
+        )
+
+    def gtid(self) -> str:
+        """The text of the open transaction's GTID."""
+        st = self._arrays.state
+        end = s.HEAD_TRANSACTION + int(st[s.TRANSACTION_HEAD_SIZE])
+        start = end - int(st[s.GTID_SIZE]) + (1 if st[s.GTID_SIZE] <= 64 else 2)
+        return self._arrays.heads[start:end].tobytes().decode("ascii")
+
+    # ---- transactions and XA ---------------------------------------------------------------------------
+
+    def _transaction_word(self, statement: Statement, query: Query, at: Coordinates) -> Outcome:
+        st = self._arrays.state
+        words = query.text.upper().split()
+        if statement.verb == "XA":
+            return self._xa_word(words[1] if len(words) > 1 else "", query, at)
+        if st[s.GROUP] != INSIDE:
+            raise Fatal(
+                "MR-6506", f"{statement.verb} outside of a source transaction", coordinates=at
+            )
+        if statement.verb == "ROLLBACK" and st[s.ROWS] > 0 and not st[s.IS_COVERED]:
+            raise Fatal("MR-6507", "rows, then a rollback to a savepoint", coordinates=at)
+        if statement.verb in ("COMMIT", "BEGIN", "START TRANSACTION"):
+            raise Fatal(
+                "MR-6506", f"{query.text[:40]!r} inside of a source transaction", coordinates=at
+            )
+        return NOTHING
+
+    def _xa_word(self, word: str, query: Query, at: Coordinates) -> Outcome:
+        st = self._arrays.state
+        if word in ("START", "BEGIN"):
+            if st[s.STEP] == OPENS_XA:
+                st[s.GROUP] = INSIDE
+            if not self._is_replaying:
+                st[s.IS_XA] = _PREPARED_BEHIND_US if st[s.IS_COVERED] else _PREPARED
+                st[s.IS_COVERED] = 1
+            return NOTHING
+        if word == "END":
+            return NOTHING
+        xid = xid_of_statement(query.text)
+        if word == "ROLLBACK" or st[s.IS_COVERED]:
+            self._xa.forget(xid)
+            return Outcome(ends_group=True)
+        group = self._xa.committed(xid, at)
+        if group is None:
+            raise Fatal("MR-6511", f"XA COMMIT of {xid}: not prepared here", coordinates=at)
+        self._replayed = xid
+        return self._replay(group)
+
+    def _prepare(self, body: bytes, events: EventSource, at: Coordinates) -> Outcome:
+        st = self._arrays.state
+        if self._is_replaying:
+            return NOTHING
+        xid, one_phase = xid_of_prepare(body)
+        state, st[s.IS_XA] = int(st[s.IS_XA]), 0
+        if not state:
+            raise Fatal("MR-6506", "XA PREPARE without XA START", coordinates=at)
+        if state == _PREPARED:
+            st[s.IS_COVERED] = 0
+        group = XaGroup(
+            at.at(int(st[s.GROUP_POS])),
+            events.end_pos(at, int(st[s.EVENT_SIZE])),
+            self._checksum_bytes,
+        )
+        if not one_phase:
+            self._xa.prepare(xid, group)
+        elif state == _PREPARED:
+            self._replayed = xid
+            return self._replay(group)
+        return Outcome(ends_group=True)
+
+    def _replay(self, group: XaGroup) -> Outcome:
+        """Its events, as if they stood here, from the one after its GTID on."""
+        st = self._arrays.state
+        st[s.GROUP] = INSIDE if st[s.FLAVOUR] == s.MARIADB else AFTER_GTID
+        self._is_replaying = True
+        self._outer_file = self._file
+        self.set_file(group.start.file)
+        return Outcome(events=XaEvents(self._reader, group))
+
+
+def _recorded_kind(statement: Statement, query: Query) -> Kind:
+    is_in_doubt = "in_doubt" in query.session and statement.kind in APPLIED_KINDS
+    return Kind.UNKNOWN if is_in_doubt else statement.kind
+
+
+def _sql_mode(query: Query) -> SqlMode:
+    modes = query.session.get("sql_mode", "").split(",")
+    return SqlMode("ANSI_QUOTES" in modes, "NO_BACKSLASH_ESCAPES" in modes)
+
+
+def _inflated_query(body: bytes, at: Coordinates) -> bytes:
+    """MariaDB's QUERY_COMPRESSED: the text alone is compressed: 128 | n, its length (n bytes, big-endian), zlib."""
+    if len(body) < 13:
+        raise Fatal("MR-6003", "a compressed query event is cut short", coordinates=at)
+    start = 13 + int.from_bytes(body[11:13], "little") + body[8] + 1
+    width = body[start] & 7 if start < len(body) else 0
+    size = int.from_bytes(body[start + 1 : start + 1 + width], "big")
+    if not width or size > _INFLATED_BYTES_MAX:
+        raise Fatal("MR-6003", "a compressed query event has a wrong length", coordinates=at)
+    inflater = zlib.decompressobj()
+    try:
+        text = inflater.decompress(body[start + 1 + width :], size + 1)
+    except zlib.error as error:
+        raise Fatal("MR-6003", f"a compressed query event: {error}", coordinates=at) from error
+    if len(text) != size:
+        raise Fatal("MR-6003", "a compressed query event has a wrong length", coordinates=at)
+    return body[:start] + text
+
+
+def _length(count: int) -> bytes:
+    """An Avro long from 0 to 8191."""
+    return bytes([2 * count]) if count < 64 else bytes([2 * count & 127 | 128, count >> 6])

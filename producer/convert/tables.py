@@ -1,0 +1,167 @@
+"""Tables as the kernel knows them: from a TABLE_MAP event's body to a column program, and the schemas of its records.
+
+A structure is known by the bytes of its table map behind the table id: the same bytes under another id are the same
+slot. The schemas are registered, and a ``schema`` record is due, before the first row of a run that uses them, and
+before the next row that does after ``explain_again``.
+Not done here: deciding when (the kernel asks when it meets bytes it does not know).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from producer.binlog.transactions import OUTSIDE
+from producer.convert.arrays import TABLES_MAX, KernelArrays, Numbers
+from producer.convert.charset_tables import CharsetTables
+from producer.convert.column_program import ColumnProgram, avro_string, sizes_only
+from producer.convert.kernel import program as p
+from producer.convert.kernel import state as s
+from producer.convert.kernel.walk import find_table
+from producer.convert.table_filter import NameFilter
+from schemas.record.avro_schema import SOURCE_VERSION, AvroSchema, envelope_schema, key_schema
+from schemas.record.control import Origin, RegisteredSchema, SchemaRecord
+from schemas.table.structure import TableSchema
+from schemas.table.table_map import parse_table_map
+
+Register = Callable[[str, str], int]
+
+_TABLE_ID_BYTES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where the records go: the topic, its registry, which tables."""
+
+    topic: str
+    register: Register
+    filter: NameFilter
+
+
+class KnownTables:
+    """The kernel's tables. ``due`` collects the schema records that must stand before the next row."""
+
+    def __init__(self, arrays: KernelArrays, *, origin: Origin, destination: Destination) -> None:
+        self._arrays = arrays
+        self._origin = origin
+        self._destination = destination
+        self._charsets = CharsetTables()
+        self._slots: dict[bytes, int] = {}
+        self._schemas: dict[int, SchemaRecord] = {}  # by slot
+        self._announced: set[int] = set()
+        self.due: list[SchemaRecord] = []
+
+    @property
+    def codes(self) -> "np.ndarray[tuple[int], np.dtype[np.uint16]]":
+        """The code points of all charsets in use."""
+        return self._charsets.codes
+
+    def learn(self, body: bytes, *, seq: int) -> None:
+        """A table map that the kernel does not know; errors of ``parse_table_map`` and of the registry."""
+        arrays = self._arrays
+        structure = body[_TABLE_ID_BYTES:]
+        slot = self._slots.get(structure)
+        if slot is None:
+            if arrays.table_count >= TABLES_MAX and not self._in_use():
+                arrays.forget_tables()
+                self._slots.clear()
+                self._schemas.clear()
+            slot = self._slots[structure] = self._add(body, seq)
+        self._explain(slot, seq)
+        if arrays.is_full_of_ids():
+            arrays.forget_ids_but(self._in_use())
+        table_id = int.from_bytes(body[:_TABLE_ID_BYTES], "little")
+        place = find_table(arrays.ids, table_id)
+        if arrays.ids[place, 0] == 0:
+            arrays.id_count += 1
+        arrays.ids[place] = table_id + 1, slot
+
+    def explain_again(self, *, seq: int) -> None:
+        """What was explained no more counts: what is used from here on is due again, what is in use at once."""
+        in_use = self._in_use()
+        self._arrays.forget_ids_but(in_use)
+        self._announced.clear()
+        for slot in in_use:
+            self._explain(slot, seq)
+
+    def _in_use(self) -> list[int]:
+        """Slots that the open source transaction has mapped: its rows may still come."""
+        arrays, st = self._arrays, self._arrays.state
+        if st[s.GROUP] == OUTSIDE:
+            return []
+        mapped = arrays.tables[: arrays.table_count, p.MAPPED_IN] == st[s.TRANSACTIONS]
+        found: list[int] = np.flatnonzero(mapped).tolist()
+        return found
+
+    def _explain(self, slot: int, seq: int) -> None:
+        record = self._schemas.get(slot)
+        if record is not None and record.value.id not in self._announced:
+            self._announced.add(record.value.id)
+            self.due.append(replace(record, seq=seq))
+
+    def _add(self, body: bytes, seq: int) -> int:
+        arrays = self._arrays
+        database, table = _names(body)
+        row = np.zeros(p.TABLE_WIDTH, np.int64)
+        row[p.SCHEMA_ID] = row[p.KEY_SCHEMA_ID] = row[p.MAPPED_IN] = -1
+        schema: SchemaRecord | None = None
+        if self._destination.filter.admits(database, table):
+            schema = self._fill_included(row, body, seq)
+        else:
+            columns = sizes_only(body, flavour=self._origin.connector)
+            row[p.IS_UNMEASURED] = (columns[:, p.SIZE] < 0).any()
+            row[p.FIRST_COLUMN], row[p.COLUMN_COUNT] = arrays.add_columns(columns), len(columns)
+        structure = body[_TABLE_ID_BYTES:]
+        row[p.BODY_START], row[p.BODY_SIZE] = arrays.add_blob(structure), len(structure)
+        slot = arrays.add_table()
+        arrays.tables[slot] = row
+        if schema is not None:
+            self._schemas[slot] = schema
+        return slot
+
+    def _fill_included(self, row: Numbers, body: bytes, seq: int) -> SchemaRecord:
+        arrays = self._arrays
+        _, schema = parse_table_map(body, flavour=self._origin.connector)
+        program = ColumnProgram(schema, arrays, self._charsets)
+        row[p.FIRST_COLUMN] = arrays.add_columns(program.columns)
+        row[p.COLUMN_COUNT] = len(schema.columns)
+        row[p.RESERVE_BYTES] = program.reserve_bytes
+        head = self._source_head(schema)
+        row[p.HEAD_START], row[p.HEAD_SIZE] = arrays.add_blob(head), len(head)
+        row[p.IS_INCLUDED] = 1
+        value = self.registered(envelope_schema(self._origin.set_name, schema))
+        of_key = key_schema(self._origin.set_name, schema)
+        key = self.registered(of_key) if of_key is not None else None
+        row[p.SCHEMA_ID] = value.id
+        if key is not None:
+            row[p.KEY_SCHEMA_ID], row[p.KEY_COUNT] = key.id, len(schema.primary_key)
+        return SchemaRecord(value, key, schema.database, schema.table, seq)
+
+    def registered(self, schema: AvroSchema) -> RegisteredSchema:
+        """The schema with the id that the registry gives it."""
+        subject = schema.subject(self._destination.topic)
+        return RegisteredSchema(subject, self._destination.register(subject, schema.text), schema)
+
+    def _source_head(self, table: TableSchema) -> bytes:
+        """version, connector, name, snapshot, db, table, set: as Avro strings."""
+        fields = (
+            SOURCE_VERSION,
+            self._origin.connector.value,
+            self._origin.task,
+            "false",
+            table.database,
+            table.table,
+            self._origin.set_name,
+        )
+        return b"".join(avro_string(field) for field in fields)
+
+
+def _names(body: bytes) -> tuple[str, str]:
+    """Database and table of a table map, before anything else of it is looked at."""
+    at = _TABLE_ID_BYTES + 2
+    names = []
+    for _ in range(2):
+        length = body[at] if at < len(body) else 0
+        names.append(body[at + 1 : at + 1 + length].decode("utf-8", "replace"))
+        at += length + 2
+    return names[0], names[1]

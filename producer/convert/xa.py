@@ -1,0 +1,164 @@
+"""Prepared XA transactions: where their events lie, by xid, from XA PREPARE to XA COMMIT or XA ROLLBACK.
+
+    MySQL     GTID, XA START, rows, XA END, XA_PREPARE          … GTID, XA COMMIT
+    MariaDB   GTID (flag 64), rows, XA END, XA_PREPARE          … GTID, XA COMMIT
+
+XA_PREPARE event: one phase 1 | format id 4 | gtrid length 4 | bqual length 4 | gtrid, bqual. Statements name the same
+as ``X'gtrid',X'bqual',format``; both become the text ``gtrid.bqual.format`` in hex.
+
+What is prepared is remembered while the relay log is read, until its rows have come out. A converter that begins after
+an XA PREPARE looks for it file by file, the newest first: nothing has to be stored, but the relay log must reach back
+that far. While it looks, and until the batch with the last of the rows is published, it holds what it found against
+purge: batches that were made before do not know of it. Where the file is gone, ``producer.upstream.upstream`` starts
+the relay log again at the first binlog there is.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from producer.binlog import events as t
+from producer.binlog.walk import find_prepared
+from producer.convert.event_sources import (
+    WINDOW_BYTES,
+    PayloadEvents,
+    Reader,
+    checksum_bytes_of,
+    writable,
+)
+from schemas.byte_reader import ByteReader
+from schemas.place import Coordinates
+
+Release = Callable[[], None]
+
+_HEX = re.compile(r"[xX]'([0-9A-Fa-f]*)'")
+_FORMAT = re.compile(r",\s*(\d+)\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class XaGroup:
+    """The events from ``start`` (behind the GTID) up to ``end_pos`` (behind XA_PREPARE or the payload) in the same
+    file."""
+
+    start: Coordinates
+    end_pos: int
+    checksum_bytes: int
+
+
+class XaGroups:
+    """What is prepared and not yet decided."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._groups: dict[str, XaGroup] = {}
+        self._holds: dict[str, Release] = {}  # of what was searched for
+        self._over: list[Release] = []
+
+    def prepare(self, xid: str, group: XaGroup) -> None:
+        """Prepared: its rows wait."""
+        self._groups[xid] = group
+
+    def forget(self, xid: str) -> None:
+        """Rolled back, or committed and its rows converted."""
+        self._groups.pop(xid, None)
+        if xid in self._holds:
+            self._over.append(self._holds.pop(xid))
+
+    def oldest(self) -> Coordinates | None:
+        """Where the first one that waits begins: the relay log is needed from there on."""
+        return min((group.start for group in self._groups.values()), default=None)
+
+    def take_over(self) -> list[Release]:
+        """Releases of what is forgotten since the last call: due once the rows up to here are published."""
+        taken, self._over = self._over, []
+        return taken
+
+    def committed(self, xid: str, until: Coordinates) -> XaGroup | None:
+        """Where its rows are, before `until`; they are held until it is forgotten. None: not in the relay log."""
+        group = self._groups.get(xid) or self._search(xid, until)
+        if group is not None:
+            self._groups[xid] = group
+        return group
+
+    def _search(self, xid: str, until: Coordinates) -> XaGroup | None:
+        """The last one of this xid."""
+        files = self._reader.files_until(until)
+        release = self._reader.hold(files[0]) if files else _nothing
+        try:
+            for file in reversed(files):
+                group = self._search_file(xid, file, until)
+                if group is not None:
+                    self._holds[xid] = self._reader.hold(group.start)
+                    return group
+        finally:
+            release()
+        return None
+
+    def _search_file(self, xid: str, file: Coordinates, until: Coordinates) -> XaGroup | None:
+        found: XaGroup | None = None
+        at, group_pos, checksum_bytes = file, file.pos, 0
+        while at < until:
+            window = writable(self._reader.read(at, bytes_max=WINDOW_BYTES).payload)
+            if not window.size:
+                break
+            is_found, offset = True, 0
+            while is_found:
+                is_found, offset, group = find_prepared(
+                    window, offset, window.size, group_pos - at.pos
+                )
+                group_pos = at.pos + group
+                here = at.at(at.pos + offset)
+                if not is_found or not here < until:
+                    break
+                size = int.from_bytes(window[offset + 9 : offset + 13].tobytes(), "little")
+                event = window[offset : offset + size].data
+                offset += size
+                if event[4] == t.FORMAT_DESCRIPTION:
+                    checksum_bytes = checksum_bytes_of(event)
+                elif xid in _prepared(event, checksum_bytes, here):
+                    found = XaGroup(at.at(group_pos), here.pos + size, checksum_bytes)
+            at = here
+            if is_found:
+                break
+        return found
+
+
+def _nothing() -> None:
+    """Nothing is held."""
+
+
+def xid_of_prepare(body: bytes) -> tuple[str, bool]:
+    """The xid, and whether it is committed in one phase."""
+    reader = ByteReader(body, "XA prepare event")
+    one_phase = reader.uint(1) != 0
+    format_id, gtrid, bqual = reader.uint(4), reader.uint(4), reader.uint(4)
+    return f"{reader.take(gtrid).hex()}.{reader.take(bqual).hex()}.{format_id}", one_phase
+
+
+def xid_of_statement(text: str) -> str:
+    """From ``XA COMMIT X'…',X'…',1``."""
+    parts = [*(found.lower() for found in _HEX.findall(text)), "", ""]
+    format_id = found[1] if (found := _FORMAT.search(text)) else "1"
+    return f"{parts[0]}.{parts[1]}.{format_id}"
+
+
+def _prepared(event: memoryview, checksum_bytes: int, at: Coordinates) -> list[str]:
+    """The xids that an event prepares, also inside of a payload."""
+    body = event[t.HEADER_BYTES : len(event) - checksum_bytes]
+    if event[4] == t.XA_PREPARE:
+        return [xid_of_prepare(bytes(body))[0]]
+    if event[4] != t.TRANSACTION_PAYLOAD:
+        return []
+    found: list[str] = []
+    payload = PayloadEvents(body, at, end_pos=at.pos + len(event))
+    while payload.more():
+        is_found = True
+        while is_found:
+            window = payload.window
+            is_found, payload.offset, _ = find_prepared(window, payload.offset, window.size, 0)
+            if is_found:
+                head = window[payload.offset + 9 : payload.offset + 13].tobytes()
+                end = payload.offset + int.from_bytes(head, "little")
+                found += _prepared(window[payload.offset : end].data, 0, at)
+                payload.offset = end
+    return found

@@ -1,0 +1,77 @@
+"""Batches from the converter's thread to the publisher's: conversion of the next goes on while one is committed.
+
+Guarantees: at most ``BATCHES_MAX`` batches wait (one is published, one waits, one is made: three times the
+bound on bytes); what the converter raised comes out of ``take``, behind what it had finished; the end of the
+``with`` block joins the thread.
+"""
+
+import queue
+import threading
+from types import TracebackType
+from typing import Protocol, Self
+
+from producer.convert.batch import RecordBatch
+
+BATCHES_MAX = 1
+POLL_S = 0.2  # how often the converter's thread looks whether it should end
+
+
+class BatchSource(Protocol):
+    """The converter as seen from here."""
+
+    def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
+        """The next batch, None when nothing came in time."""
+
+
+class Pipeline:
+    """Runs ``source`` in a thread of its own inside the ``with`` block."""
+
+    def __init__(self, source: BatchSource, *, rows_max: int, bytes_max: int) -> None:
+        self._source = source
+        self._rows_max = rows_max
+        self._bytes_max = bytes_max
+        self._queue: queue.Queue[RecordBatch] = queue.Queue(BATCHES_MAX)
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._convert, name="converter")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def take(self, *, timeout_s: float) -> RecordBatch | None:
+        """The next batch; None when none came in time. Raises what the converter ended with."""
+        try:
+            return self._queue.get(timeout=timeout_s)
+        except queue.Empty:
+            if self._failure is not None and self._queue.empty():
+                raise self._failure from None
+            return None
+
+    def _convert(self) -> None:
+        try:
+            while not self._stop.is_set():
+                batch = self._source.next_batch(
+                    rows_max=self._rows_max, bytes_max=self._bytes_max, timeout_s=POLL_S
+                )
+                if batch is not None:
+                    self._put(batch)
+        except BaseException as error:  # noqa: BLE001 - comes out of `take`, in the thread that the supervisor watches
+            self._failure = error
+
+    def _put(self, batch: RecordBatch) -> None:
+        while not self._stop.is_set():
+            try:
+                self._queue.put(batch, timeout=POLL_S)
+            except queue.Full:
+                continue
+            return

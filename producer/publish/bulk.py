@@ -1,0 +1,169 @@
+"""librdkafka's own bulk call, beside its Python binding: a batch of slices is queued in one call, without the GIL.
+
+Through the binding's ``produce`` the Python loop takes most of the time and holds the GIL that the converter needs:
+0.5 million records of 200 B a second on two cores with the broker beside; 1.1 to 2.3 million through
+``rd_kafka_produce_batch``. What else was tried is in docs/decisions/publisher.md.
+
+    rd_kafka_message_t, 72 bytes, 64-bit                    what is filled in
+         0  int32   err         the outcome per record      0
+         8  void *  rkt
+        16  int32   partition
+        24  void *  payload     into the batch's buffer     always
+        32  size_t  len
+        40  void *  key         into the batch's buffer     0: no key
+        48  size_t  key_len
+        56  int64   offset
+        64  void *  _private    the binding's callback      0: none
+
+The binding keeps its ``rd_kafka_t *`` as the first field behind the object header. That is not part of its interface: a
+``BatchSender`` is only made for versions in which it was tried (``TRIED``), on a CPython with the usual object header,
+and when the client at that address answers with its own name. Otherwise the caller uses the binding's ``produce``, and
+the reason is reported as ``Unavailable``.
+
+Guarantees: pointers are only made of slices that lie inside the buffer (else Fatal MR-9001); librdkafka copies before
+the call returns. Not done here: waiting for room in the queue.
+"""
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millrace.errors import Fatal
+from producer.publish.driver import PARTITION, Bounds, Octets
+
+TRIED = frozenset({"2.16.1"})  # versions of the binding
+
+_MESSAGE = np.dtype(
+    {
+        "names": [
+            "err",
+            "rkt",
+            "partition",
+            "payload",
+            "len",
+            "key",
+            "key_len",
+            "offset",
+            "private",
+        ],
+        "formats": ["i4", "u8", "i4", "u8", "u8", "u8", "u8", "i8", "u8"],
+        "offsets": [0, 8, 16, 24, 32, 40, 48, 56, 64],
+        "itemsize": 72,
+    }
+)
+_COPY = 0x2  # RD_KAFKA_MSG_F_COPY
+_OBJECT_HEADER_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The first record that was not queued; ``code`` is librdkafka's."""
+
+    index: int
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """Why the bulk call can not be used here; records go one by one."""
+
+    reason: str
+
+
+class BatchSender:
+    """The bulk call for one topic of one producer instance. ``close`` it before the instance is dropped."""
+
+    def __init__(self, library: ctypes.CDLL, handle: int, topic: str) -> None:
+        self._library = library
+        self._topic = library.rd_kafka_topic_new(handle, topic.encode(), None)
+
+    @classmethod
+    def of(
+        cls, binding: object, *, package: Path, version: str, topic: str, name: str
+    ) -> "BatchSender | Unavailable":
+        """For the binding's producer object. ``name``: the client's name begins so."""
+        if version not in TRIED:
+            tried = ", ".join(sorted(TRIED))
+            return Unavailable(f"confluent-kafka {version} was not tried with it, {tried} was")
+        if (library := _library(package)) is None:
+            return Unavailable(f"{package} does not bring librdkafka along")
+        if not _has_usual_objects():
+            return Unavailable(
+                f"{sys.implementation.name} {sys.version.split()[0]} lays out objects differently"
+            )
+        handle = ctypes.c_void_p.from_address(id(binding) + _OBJECT_HEADER_BYTES).value
+        if not handle or not library.rd_kafka_name(handle).startswith(name.encode()):
+            return Unavailable("the client was not found inside its Python object")
+        return cls(library, handle, topic)
+
+    def queue(self, buffer: Octets, bounds: Bounds) -> Refusal | None:
+        """Queue every slice, in order; the first refusal (records behind it may be queued: discard the instance)."""
+        messages = _messages(buffer, bounds)
+        queued = self._library.rd_kafka_produce_batch(
+            self._topic, PARTITION, _COPY, messages.ctypes.data, len(messages)
+        )
+        if queued == len(messages):
+            return None
+        index = int((messages["err"] != 0).argmax())
+        return Refusal(index, int(messages["err"][index]))
+
+    def close(self) -> None:
+        """Release the topic."""
+        topic, self._topic = self._topic, None
+        if topic:
+            self._library.rd_kafka_topic_destroy(topic)
+
+
+def _messages(buffer: Octets, bounds: Bounds) -> NDArray[np.void]:
+    if not buffer.flags.c_contiguous or buffer.dtype != np.uint8:
+        raise Fatal("MR-9001", "a batch's buffer is not a run of bytes")
+    has_key = bounds[:, 0] >= 0
+    key_start = np.where(has_key, bounds[:, 0], 0)
+    key_end = np.where(has_key, bounds[:, 1], 0)
+    starts = np.concatenate((key_start, bounds[:, 2]))
+    ends = np.concatenate((key_end, bounds[:, 3]))
+    if starts.min() < 0 or (ends < starts).any() or ends.max() > len(buffer):
+        raise Fatal("MR-9001", "a batch's bounds lie outside its buffer")
+    base = buffer.ctypes.data
+    messages = np.zeros(len(bounds), _MESSAGE)
+    messages["payload"] = base + bounds[:, 2]
+    messages["len"] = bounds[:, 3] - bounds[:, 2]
+    messages["key"] = np.where(has_key, base + key_start, 0)
+    messages["key_len"] = key_end - key_start
+    return messages
+
+
+def _has_usual_objects() -> bool:
+    return (
+        sys.implementation.name == "cpython"
+        and not hasattr(sys, "gettotalrefcount")
+        and getattr(sys, "_is_gil_enabled", lambda: True)()
+        and sys.maxsize == 2**63 - 1
+    )
+
+
+def _library(package: Path) -> ctypes.CDLL | None:
+    """The librdkafka that the binding's package brings along; it is loaded already, so this is the same one."""
+    found = sorted((package.parent / f"{package.name}.libs").glob("librdkafka-*.so*"))
+    if len(found) != 1:
+        return None
+    library = ctypes.CDLL(str(found[0]))
+    library.rd_kafka_name.argtypes = [ctypes.c_void_p]
+    library.rd_kafka_name.restype = ctypes.c_char_p
+    library.rd_kafka_topic_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    library.rd_kafka_topic_new.restype = ctypes.c_void_p
+    library.rd_kafka_topic_destroy.argtypes = [ctypes.c_void_p]
+    library.rd_kafka_topic_destroy.restype = None
+    library.rd_kafka_produce_batch.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_int32,
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_int,
+    ]
+    library.rd_kafka_produce_batch.restype = ctypes.c_int
+    return library

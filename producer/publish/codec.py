@@ -1,0 +1,98 @@
+"""The publisher's own records in their real form: encodes marks and run openings, recognises what stands in a tail.
+
+A run opens with the schema records of the control schemas, the layout of schema records itself first, then the fence.
+Rows of a torn tail are read by their suffix, so no schema is needed at the start.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from producer.publish.config import PublisherConfig
+from producer.publish.positions import Mark, Step
+from schemas.progress import Progress
+from schemas.record.control import (
+    CONTROL_SCHEMAS,
+    ControlRecord,
+    DdlRecord,
+    FenceRecord,
+    RecordKind,
+    RegisteredSchema,
+    ResolvedRecord,
+    SchemaRecord,
+    kind_of,
+)
+from schemas.record.framing import peek_kind, unframe
+from schemas.record.record import decode_control, encode_control
+from schemas.record.row_end import read_row_end
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMarks:
+    """``marks.Marks`` with schemas of a registry; ``ids`` are those of the control schemas."""
+
+    config: PublisherConfig
+    ids: Mapping[RecordKind, int]
+
+    @classmethod
+    def registered(
+        cls, config: PublisherConfig, register: Callable[[str, str], int]
+    ) -> "RecordMarks":
+        """Registers the control schemas."""
+        ids = {
+            kind: register(schema.subject(config.topic), schema.text)
+            for kind, schema in CONTROL_SCHEMAS.items()
+        }
+        return cls(config, ids)
+
+    def run_start(self, progress: Progress) -> Sequence[bytes]:
+        """Schema records, then the fence."""
+        first = RecordKind.SCHEMA
+        kinds = [first, *(kind for kind in CONTROL_SCHEMAS if kind is not first)]
+        fence = FenceRecord(
+            progress, self.config.set, self.config.epoch, _now_ms(), self.config.worker
+        )
+        return [
+            *(self._encode(self._introduction(kind, progress.seq)) for kind in kinds),
+            self._encode(fence),
+        ]
+
+    def resolved(self, progress: Progress) -> bytes:
+        """The end of a Kafka transaction."""
+        return self._encode(ResolvedRecord(progress, self.config.set, self.config.epoch, _now_ms()))
+
+    def opens_run(self, value: bytes) -> bool:
+        """The schema record that describes schema records, itself among them."""
+        if peek_kind(value) is not RecordKind.SCHEMA:
+            return False
+        record = decode_control(value)
+        return isinstance(record, SchemaRecord) and record.value.id == unframe(value)[0]
+
+    def read(self, value: bytes) -> Mark | Step | None:
+        """What a committed record says of progress."""
+        if peek_kind(value) is RecordKind.ROW:
+            row = read_row_end(value)
+            return Step(row.gtid, row.total_order, row.last, row.seq)
+        match decode_control(value):
+            case ResolvedRecord(progress, _, epoch):
+                return Mark(progress, epoch, "")
+            case FenceRecord(progress, _, epoch, _, worker):
+                return Mark(progress, epoch, worker)
+            case DdlRecord(source, _, _, transaction):
+                return Step(
+                    transaction.gtid, transaction.total_order, transaction.is_last, source.seq
+                )
+            case SchemaRecord():
+                return None
+
+    def _introduction(self, kind: RecordKind, seq: int) -> SchemaRecord:
+        schema = CONTROL_SCHEMAS[kind]
+        registered = RegisteredSchema(schema.subject(self.config.topic), self.ids[kind], schema)
+        return SchemaRecord(registered, None, "", "", seq)
+
+    def _encode(self, record: ControlRecord) -> bytes:
+        return encode_control(record, schema_id=self.ids[kind_of(record)])
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

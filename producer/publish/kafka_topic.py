@@ -1,0 +1,268 @@
+"""The set topic on a real broker: reads its partition, asks for its settings, creates it.
+
+Guarantees: a call returns a value or raises an error of ours; every wait has a limit.
+Not done here: retries, decisions about progress.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ClusterMetadata,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+)
+
+from millrace.errors import Retryable
+from millrace.kafka import Settings, driver_log
+from producer.publish.driver import PARTITION, Ends, TopicRecord, TopicSettings
+from producer.publish.errors import error_of, kafka_call
+from schemas.documents import TopicOptions
+
+_NO_TOPIC_CODE = "MR-3007"
+CONTACT_S = 5.0  # for the first answer of a broker: a wrong address is reported soon
+ASK_TIMEOUT_S = 10.0  # one question to a broker that answers in a millisecond
+_FORWARD_RECORDS_MAX = (
+    500  # a reader skips so many records by reading on; further ones by a new fetch
+)
+
+_READER_SETTINGS: Settings = {
+    "group.id": "millrace-publisher",  # the client wants one; no group is joined, no offset committed
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "check.crcs": True,
+    "fetch.wait.max.ms": 100,
+    "fetch.queue.backoff.ms": 5,
+    # It reads behind a busy stream and must not prefetch all of it. One batch comes at least, whatever its size.
+    "queued.min.messages": 1,
+    "queued.max.messages.kbytes": 1024,
+    "max.partition.fetch.bytes": 64 * 1024,
+    "receive.message.max.bytes": 1024 * 1024 * 1024,
+}
+
+
+class _RemovedError(Retryable):
+    """What should be read next has been removed from the partition (retention, an operator), or was never there."""
+
+
+class KafkaPartition:
+    """A librdkafka consumer of partition 0, read_committed, without a group; see ``driver.Partition``."""
+
+    def __init__(self, common: Mapping[str, str | int | float], topic: str) -> None:
+        self._topic = topic
+        self._common = dict(common)
+        settings: Settings = {**self._common, **_READER_SETTINGS}
+        self._consumer = kafka_call(
+            "making a consumer", lambda: confluent_kafka.Consumer(settings, logger=driver_log)
+        )
+        self._admin: AdminClient | None = None  # for what a consumer can't ask
+        self._position = -1  # the next offset that poll gives; -1: not assigned
+
+    def ends(self) -> Ends:
+        """All three ends."""
+        low, stable = self._watermarks()
+        if self._admin is None:  # kept: now and then a new one needs seconds for its first question
+            self._admin = AdminClient(dict(self._common), logger=driver_log)
+        admin, partition = self._admin, TopicPartition(self._topic, PARTITION)
+        asked = kafka_call(
+            "asking for the end of the log",
+            lambda: admin.list_offsets(
+                {partition: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+                isolation_level=confluent_kafka.IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=ASK_TIMEOUT_S,
+            )[partition].result(ASK_TIMEOUT_S),
+        )
+        return Ends(low, stable, asked.offset)
+
+    def stable_end(self) -> int:
+        """The last stable offset."""
+        return self._watermarks()[1]
+
+    def low_end(self) -> int:
+        """The log start offset."""
+        return self._watermarks()[0]
+
+    def _watermarks(self) -> tuple[int, int]:
+        partition = TopicPartition(self._topic, PARTITION)
+        found = kafka_call(
+            "asking for the stable end",
+            lambda: self._consumer.get_watermark_offsets(partition, ASK_TIMEOUT_S),
+        )
+        if found is None:
+            raise Retryable("MR-3001", "the broker did not say where the partition ends")
+        low, stable = found
+        return low, stable
+
+    def read(self, start: int, stop: int) -> list[TopicRecord]:
+        """Committed records of a range."""
+        records: list[TopicRecord] = []
+        if start >= stop:
+            return records
+        self._seek(start)
+        deadline = time.monotonic() + ASK_TIMEOUT_S
+        while self._position < stop:
+            record = self._poll(deadline - time.monotonic(), end=stop)
+            if record is None:
+                if self._position >= stop:
+                    break
+                raise Retryable(
+                    "MR-3001", f"reading offsets {start} to {stop} took over {ASK_TIMEOUT_S:g} s"
+                )
+            if record.offset < stop:
+                records.append(record)
+        self._pause()
+        return records
+
+    def next_record(self, offset: int, *, timeout_s: float) -> TopicRecord | None:
+        """The first record at or behind ``offset``; what was removed on the way there is passed over."""
+        ahead = offset - self._position
+        if self._position < 0 or not 0 <= ahead <= _FORWARD_RECORDS_MAX:
+            self._seek(offset)
+        deadline = time.monotonic() + timeout_s
+        while (wait_s := deadline - time.monotonic()) > 0:
+            try:
+                record = self._poll(wait_s, end=None)
+            except _RemovedError:
+                low, stable = self._watermarks()
+                if self._position > stable:
+                    raise
+                # also where it does stand in the partition: what was said then is of an earlier place
+                self._seek(max(offset, low))
+                continue
+            if record is not None and record.offset >= offset:
+                return record
+        return None
+
+    def _poll(self, wait_s: float, *, end: int | None) -> TopicRecord | None:
+        """One record; None in vain, or once the reader has come to ``end``."""
+        deadline = time.monotonic() + wait_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            message = kafka_call("reading", lambda: self._consumer.poll(left_s))
+            if message is None:
+                return None
+            reported = message.error()
+            offset = message.offset() or 0
+            if reported is None:
+                self._position = offset + 1
+                return TopicRecord(offset, message.key(), message.value() or b"")
+            if reported.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise _RemovedError(
+                    "MR-3016", f"offset {self._position} is not there: {reported.str()}"
+                )
+            if reported.code() != KafkaError._PARTITION_EOF:
+                raise error_of(reported.name(), reported.str(), doing="reading")
+            self._position = max(self._position, offset)
+            if end is not None and offset >= end:
+                return None
+        return None
+
+    def _seek(self, offset: int) -> None:
+        assignment = [TopicPartition(self._topic, PARTITION, offset)]
+        kafka_call("assigning the partition", lambda: self._consumer.assign(assignment))
+        self._position = offset
+
+    def _pause(self) -> None:
+        """Stop fetching until the next seek."""
+        kafka_call("unassigning the partition", self._consumer.unassign)
+        self._position = -1
+
+    def close(self) -> None:
+        """Release connections."""
+        self._consumer.close()
+
+
+class KafkaTopicAdmin:
+    """Asks and creates; see ``driver.TopicAdmin``."""
+
+    def __init__(
+        self, common: Mapping[str, str | int | float], topic: str, options: TopicOptions
+    ) -> None:
+        self._topic = topic
+        self._options = options
+        self._bootstrap = str(common["bootstrap.servers"])
+        self._is_reached = False
+        self._heard = ""  # what the client last said about its connections
+        settings: dict[str, Any] = {**common, "error_cb": self._hear}
+        self._client = kafka_call(
+            "making an admin client", lambda: AdminClient(settings, logger=driver_log)
+        )
+
+    def _hear(self, reported: KafkaError) -> None:
+        """Of several, the one that names an address."""
+        if reported.code() != KafkaError._ALL_BROKERS_DOWN or not self._heard:
+            self._heard = reported.str()
+
+    def settings(self) -> TopicSettings | None:
+        """What is checked at a start; None when there is no such topic."""
+        found = self._metadata().topics[self._topic]
+        if found.error is not None:
+            if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise error_of(found.error.name(), found.error.str(), doing="asking for the topic")
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self._topic)
+        asked = self._client.describe_configs([resource], request_timeout=ASK_TIMEOUT_S)[resource]
+        try:
+            config = kafka_call(
+                "asking for the topic's settings", lambda: asked.result(ASK_TIMEOUT_S)
+            )
+        except Retryable as missing:
+            if missing.code == _NO_TOPIC_CODE:  # just made: not every broker knows it yet
+                return None
+            raise
+        return TopicSettings(
+            partition_count=len(found.partitions),
+            cleanup_policy=config["cleanup.policy"].value,
+            record_bytes_max=int(config["max.message.bytes"].value),
+            replication_factor=min(
+                (len(partition.replicas) for partition in found.partitions.values()), default=0
+            ),
+            min_insync_replicas=int(config["min.insync.replicas"].value),
+            retention_ms=int(config["retention.ms"].value),
+        )
+
+    def _metadata(self) -> ClusterMetadata:
+        wait_s = ASK_TIMEOUT_S if self._is_reached else CONTACT_S
+        try:
+            metadata = kafka_call(
+                "asking for the topic", lambda: self._client.list_topics(self._topic, wait_s)
+            )
+        except Retryable as away:
+            if self._is_reached or away.code != "MR-3001":
+                raise
+            self._client.poll(0)  # serves the errors of its connections
+            why = f": {self._heard}" if self._heard else ""
+            raise Retryable(
+                "MR-3001", f"no broker answers at {self._bootstrap} within {wait_s:g} s{why}"
+            ) from away
+        self._is_reached = True
+        return metadata
+
+    def create(self, record_bytes_max: int) -> None:
+        """One partition; what the task document does not name is the broker's default."""
+        options = self._options
+        config = {"cleanup.policy": "delete", "max.message.bytes": str(record_bytes_max)}
+        if options.min_insync_replicas is not None:
+            config["min.insync.replicas"] = str(options.min_insync_replicas)
+        if options.retention_ms is not None:
+            config["retention.ms"] = str(options.retention_ms)
+        replicas = -1 if options.replication_factor is None else options.replication_factor
+        topic = NewTopic(self._topic, num_partitions=1, replication_factor=replicas, config=config)
+        created = self._client.create_topics([topic], operation_timeout=ASK_TIMEOUT_S)[self._topic]
+        try:
+            created.result(ASK_TIMEOUT_S)
+        except TimeoutError as silence:
+            raise Retryable("MR-3001", "no broker answered while creating the topic") from silence
+        except KafkaException as failure:
+            reported = failure.args[0]
+            if reported.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise error_of(
+                    reported.name(), reported.str(), doing="creating the topic"
+                ) from failure

@@ -1,0 +1,169 @@
+"""Whose Kafka transaction is open in a partition: asked of the broker directly, because the client library can't.
+
+Two requests of the Kafka protocol, version 0 of each (KIP-664), compact encoding (a length is an unsigned varint of
+length + 1; every struct ends with a count of tagged fields, 0):
+
+    61 DescribeProducers   [topic [partition]]            → producers: id, epoch, …, start offset of their transaction
+    66 ListTransactions    [state filter] [producer id]   → transactional ids
+
+Whatever goes wrong, the answer is "" (not found out). A writer that is named goes into the message of an error and
+spares an abort that would end nothing; no recovery needs the answer (``opening``).
+The connection is made by librdkafka's own settings, like all others. Not done here: SASL (nothing is sent then), keys
+of a client certificate that are not in PEM files, and brokers other than the first that answers (the leader of the
+partition is the one that knows).
+"""
+
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_DESCRIBE_PRODUCERS, _LIST_TRANSACTIONS = 61, 66
+_TIMEOUT_S = 3.0
+_ANSWER_BYTES_MAX = 1 << 20
+
+
+def open_writer(settings: Mapping[str, str], topic: str, *, offset: int) -> str:
+    """The transactional id whose transaction begins at ``offset`` of partition 0; "" if it can't be found out."""
+    if settings.get("security.protocol", "plaintext").lower() not in ("plaintext", "ssl"):
+        return ""
+    for address in settings["bootstrap.servers"].split(","):
+        host, _, port = address.strip().rpartition(":")
+        with (
+            suppress(OSError, ValueError, struct.error, IndexError),
+            _connected(settings, host.strip("[]"), int(port)) as connection,
+        ):
+            for producer_id, start in _producers(connection, topic):
+                if start == offset:
+                    return _transactional_id(connection, producer_id)
+    return ""
+
+
+def _connected(settings: Mapping[str, str], host: str, port: int) -> socket.socket:
+    plain = socket.create_connection((host, port), timeout=_TIMEOUT_S)
+    if settings.get("security.protocol", "plaintext").lower() == "plaintext":
+        return plain
+    try:
+        context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"))
+        context.check_hostname = (
+            settings.get("ssl.endpoint.identification.algorithm", "https") == "https"
+        )
+        if certificate := settings.get("ssl.certificate.location"):
+            key, password = settings.get("ssl.key.location"), settings.get("ssl.key.password")
+            context.load_cert_chain(certificate, key, password)
+        return context.wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _producers(connection: socket.socket, topic: str) -> list[tuple[int, int]]:
+    """Producer ids of partition 0, with the start offset of their open transaction (-1: none)."""
+    body = b"\2" + _compact(topic.encode()) + b"\2" + struct.pack(">i", 0) + b"\0\0"
+    answer = _Answer(_ask(connection, _DESCRIBE_PRODUCERS, body))
+    answer.skip(4)  # throttle time
+
+    def partition() -> list[tuple[int, int]]:
+        answer.skip(4 + 2)  # index, error
+        answer.text()  # error message
+        found = list(answer.array(producer))
+        answer.skip(1)
+        return found
+
+    def producer() -> tuple[int, int]:
+        (producer_id,) = answer.unpack(">q")
+        answer.skip(
+            4 + 4 + 8 + 4
+        )  # producer epoch, last sequence, last timestamp, coordinator epoch
+        (start,) = answer.unpack(">q")
+        answer.skip(1)
+        return producer_id, start
+
+    def partitions() -> list[tuple[int, int]]:
+        answer.text()  # topic
+        found = [one for several in answer.array(partition) for one in several]
+        answer.skip(1)
+        return found
+
+    return [one for several in answer.array(partitions) for one in several]
+
+
+def _transactional_id(connection: socket.socket, producer_id: int) -> str:
+    body = b"\1\2" + struct.pack(">q", producer_id) + b"\0"
+    answer = _Answer(_ask(connection, _LIST_TRANSACTIONS, body))
+    answer.skip(4 + 2)  # throttle time, error
+    list(answer.array(answer.text))  # unknown filters
+
+    def transaction() -> str:
+        found = answer.text()
+        answer.skip(8)  # producer id
+        answer.text()  # state
+        answer.skip(1)
+        return found
+
+    return next(iter(list(answer.array(transaction))), "")
+
+
+def _ask(connection: socket.socket, api: int, body: bytes) -> bytes:
+    """The body of the answer. Request header version 2, answer header version 1."""
+    client = b"millrace"
+    header = struct.pack(">hhih", api, 0, 1, len(client)) + client + b"\0"
+    connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
+    stream = connection.makefile("rb")
+    (size,) = struct.unpack(">i", stream.read(4))
+    if not 5 <= size <= _ANSWER_BYTES_MAX:
+        raise ValueError(f"an answer of {size} bytes")
+    answer: bytes = stream.read(size)
+    return answer[5:]  # correlation id, no tagged fields
+
+
+def _compact(text: bytes) -> bytes:
+    return _length(len(text) + 1) + text
+
+
+def _length(number: int) -> bytes:
+    return bytes((number,)) if number < 0x80 else bytes((number & 0x7F | 0x80, number >> 7))
+
+
+class _Answer:
+    """A cursor over compact encoding."""
+
+    def __init__(self, octets: bytes) -> None:
+        self._octets = octets
+        self._at = 0
+
+    def skip(self, count: int) -> None:
+        """Over fields that don't matter."""
+        self._at += count
+
+    def unpack(self, layout: str) -> tuple[int, ...]:
+        """Fixed fields."""
+        found: tuple[int, ...] = struct.unpack_from(layout, self._octets, self._at)
+        self._at += struct.calcsize(layout)
+        return found
+
+    def text(self) -> str:
+        """A compact, nullable string; null is ""."""
+        length = max(self._varint() - 1, 0)
+        found = self._octets[self._at : self._at + length]
+        self._at += length
+        return found.decode()
+
+    def array(self, element: Callable[[], T]) -> Iterator[T]:
+        """Elements of a compact array."""
+        for _ in range(self._varint() - 1):
+            yield element()
+
+    def _varint(self) -> int:
+        number = shift = 0
+        while True:
+            octet = self._octets[self._at]
+            self._at += 1
+            number |= (octet & 0x7F) << shift
+            if octet < 0x80:
+                return number
+            shift += 7

@@ -1,0 +1,327 @@
+"""The start of a publisher: fence whoever was before, find out what stands, say that it is ours now.
+
+    step                        a crash behind it leaves
+    1 lease verified            nothing
+    2 topic made, checked       an empty topic
+    3 init_transactions         the predecessor fenced; what it left open is aborted
+    4 stable end = high end     —   (else another writer's open transaction would hide our records: MR-3013; one of ours
+                                    lost its marker, and is given another: MR-3001)
+    5 tail read                 —   (a greater epoch in it: Fenced)
+    6 schema records + fence    a fence of our epoch; its owner is gone, the next start reads it as its tail
+    7 read back                 the same
+
+Steps 3 to 5 in this order are what safety rests on: after 3 no older instance can write, so what 5 reads stays true.
+The lease (1) only avoids needless fencing: a stale owner that passes it by bad luck fences its successor, reads the
+tail, and finds the successor's fence there or is fenced by it when it starts again.
+
+Not done here: any retry; publishing (``publisher``).
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable
+from millrace.faults import fault_point, register
+from millrace.log import get_logger
+from producer.publish.config import PublisherConfig
+from producer.publish.driver import (
+    Driver,
+    Ends,
+    Partition,
+    TopicAdmin,
+    TopicSettings,
+    Transactions,
+)
+from producer.publish.open_transactions import open_writer
+from producer.publish.positions import Marks
+from producer.publish.tail import Tail, read_tail
+from producer.publish.topic_check import check_topic
+from schemas.progress import Progress
+
+log = get_logger("producer.publish")
+
+AFTER_INIT = register("publisher.after_init")
+AFTER_TAIL_READ = register("publisher.after_tail_read")
+BEFORE_FENCE = register("publisher.before_fence")
+AFTER_FENCE = register("publisher.after_fence")
+
+NO_END = -1
+_LOOK_AGAIN_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class TailHint:
+    """Progress kept elsewhere (the task's status), true only while the partition still ends at ``end_offset``.
+
+    ``end_offset`` is NO_END where it isn't known: then the hint only says that the topic held records.
+    """
+
+    progress: Progress
+    end_offset: int
+
+
+class _StillOpenError(Retryable):
+    """A Kafka transaction stays open: another writer's, or one of ours that lost its marker."""
+
+    def __init__(self, stable_end: int) -> None:
+        super().__init__("MR-3013", f"a Kafka transaction is open since offset {stable_end}")
+        self.stable_end = stable_end
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A live instance, a reader, what stands in the topic, and where the partition ends."""
+
+    transactions: Transactions
+    partition: Partition
+    progress: Progress
+    end: int
+    settings: TopicSettings
+    commit_s: float  # how long the fence's commit took: rule 3 is for it, too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opener:
+    """Everything the start sequence needs, so that it can run again when an instance is thrown away."""
+
+    config: PublisherConfig
+    driver: Driver
+    marks: Marks
+    verify_lease: Callable[[], None]
+
+    def open(self, start: Progress, hint: TailHint | None) -> Opened:
+        """Steps 1 to 7. ``start`` is believed only for a topic that never held a record."""
+        self.verify_lease()
+        settings = ensured_topic(self.driver.admin(), self.config, hint)
+        with ExitStack() as undo:
+            partition = self.driver.partition()
+            undo.callback(partition.close)
+            transactions = self.driver.transactions(settings.record_bytes_max)
+            undo.callback(transactions.discard)
+            ends, tail = self._taken_over(transactions, partition)
+            progress = tail.progress if tail is not None else without_tail(ends, start, hint)
+            warn_of_lost_tail(tail, hint)
+            end, commit_s = self._fence(transactions, partition, progress, ends.stable)
+            undo.pop_all()
+        return Opened(transactions, partition, progress, end, settings, commit_s)
+
+    def renew(self, partition: Partition, record_bytes_max: int) -> tuple[Transactions, Tail, int]:
+        """Steps 1 and 3 to 5 with a new instance; the tail and the stable end. No new fence: the run goes on."""
+        self.verify_lease()
+        transactions = self.driver.transactions(record_bytes_max)
+        try:
+            ends, tail = self._taken_over(transactions, partition)
+            if tail is None:
+                raise Fatal(
+                    "MR-3017", "the topic holds no record any more", low=ends.low, end=ends.stable
+                )
+        except BaseException:
+            transactions.discard()
+            raise
+        return transactions, tail, ends.stable
+
+    def _taken_over(
+        self, transactions: Transactions, partition: Partition
+    ) -> tuple[Ends, Tail | None]:
+        transactions.init()
+        fault_point(AFTER_INIT)
+        try:
+            ends = settled_ends(partition, self.config)
+        except _StillOpenError as still_open:
+            raise self._end_if_ours(transactions, partition, still_open.stable_end) from still_open
+        tail = read_tail(partition, ends, self.marks)
+        fault_point(AFTER_TAIL_READ)
+        if (fenced := self._fenced_by(tail)) is not None:
+            raise fenced
+        if tail is not None and ends.low == 0:
+            self._check_beginning(partition)
+        if tail is not None and tail.is_torn:
+            log.warning(
+                "a torn Kafka transaction stands in the tail",
+                offset=tail.offset,
+                seq=tail.progress.seq,
+            )
+        return ends, tail
+
+    def _end_if_ours(
+        self, transactions: Transactions, partition: Partition, stable_end: int
+    ) -> MillraceError:
+        """End what may be ours since ``stable_end``; the error to raise then.
+
+        A broker that names another writer spares the try. One that does not say is judged by what it does: an abort
+        of ours moves the stable end only where the open transaction was ours.
+        """
+        writer = open_writer(self.config.connection, self.config.topic, offset=stable_end)
+        ours = self.config.transactional_id
+        if writer not in ("", ours):
+            return _hidden_by(writer, stable_end)
+        end_left_open(transactions)
+        deadline = time.monotonic() + self.config.limits.stable_timeout_s
+        while writer != ours and partition.stable_end() == stable_end:
+            if time.monotonic() > deadline:
+                return _hidden_by("not found out", stable_end)
+            time.sleep(_LOOK_AGAIN_S)
+        return Retryable(
+            "MR-3001",
+            f"the broker has lost the marker of what we left open at offset {stable_end}",
+            fix="Nothing to do: it is given another, and what no reader could see is sent again.",
+        )
+
+    def _check_beginning(self, partition: Partition) -> None:
+        """A topic that still has its first record begins with a run; else it was made anew under its owner."""
+        first = partition.next_record(0, timeout_s=self.config.limits.stable_timeout_s)
+        if first is None:
+            raise Retryable("MR-3016", "the first record of the topic can't be read")
+        if not self.marks.opens_run(first.value):
+            raise Fatal(
+                "MR-3017",
+                "the topic was deleted and made anew while records were sent: it begins in their middle",
+                offset=first.offset,
+            )
+
+    def find_successor(self, partition: Partition) -> Fenced | None:
+        """The error to raise if a newer owner has written to the topic."""
+        return self._fenced_by(read_tail(partition, partition.ends(), self.marks))
+
+    def find_hider(self, stable_end: int) -> Fatal | None:
+        """The error to raise if another writer's open transaction keeps the stable end where it is."""
+        writer = open_writer(self.config.connection, self.config.topic, offset=stable_end)
+        if writer in ("", self.config.transactional_id):
+            return None
+        return _hidden_by(writer, stable_end)
+
+    def _fenced_by(self, tail: Tail | None) -> Fenced | None:
+        if tail is None or tail.epoch <= self.config.epoch:
+            return None
+        return Fenced(
+            "MR-3010",
+            f"epoch {tail.epoch} has written to {self.config.topic}; ours is {self.config.epoch}",
+            epoch=self.config.epoch,
+            found=tail.epoch,
+        )
+
+    def _fence(
+        self, transactions: Transactions, partition: Partition, progress: Progress, end: int
+    ) -> tuple[int, float]:
+        """Steps 6 and 7; the stable end behind the fence, and the seconds that its commit took."""
+        values = self.marks.run_start(progress)
+        transactions.begin()
+        if transactions.add((None, value) for value in values) is not None:
+            raise Fatal(
+                "MR-3009",
+                "the topic's max.message.bytes doesn't even hold the records that open a run",
+            )
+        transactions.flush()
+        fault_point(BEFORE_FENCE)
+        commit_s = transactions.commit()
+        fault_point(AFTER_FENCE)
+        return self._read_back(partition, values, end), commit_s
+
+    def _read_back(self, partition: Partition, values: Sequence[bytes], start: int) -> int:
+        """Step 7: readers see these values behind ``start``, and no other; the stable end behind them.
+
+        The marker lands milliseconds after the commit returned. More than one may: see ``audit``.
+        """
+        deadline = time.monotonic() + self.config.limits.stable_timeout_s
+        end = start + len(values) + 1
+        while (stable := partition.stable_end()) < end and time.monotonic() < deadline:
+            time.sleep(_LOOK_AGAIN_S)
+        found = partition.read(start, stable)
+        kept = list(values)
+        if partition.low_end() > start:  # retention took some meanwhile
+            kept = kept[len(kept) - len(found) :]
+        if [record.value for record in found] != kept:
+            raise Fatal(
+                "MR-3014",
+                f"the fence does not stand at offset {end - 2}",
+                found=found[-1].offset if found else "nothing",
+                stable_end=stable,
+            )
+        return stable
+
+
+def ensured_topic(
+    admin: TopicAdmin, config: PublisherConfig, hint: TailHint | None
+) -> TopicSettings:
+    """Step 2; what the topic is like. A topic that held records once is not created again."""
+    settings = admin.settings()
+    if settings is None:
+        if hint is None:
+            admin.create(config.limits.record_bytes_max)
+        deadline = time.monotonic() + config.limits.stable_timeout_s
+        while (settings := admin.settings()) is None:
+            if time.monotonic() > deadline and hint is not None:
+                raise Fatal(
+                    "MR-3017",
+                    f"the topic {config.topic} is gone",
+                    remembered_end=hint.end_offset,
+                    remembered_gtid_set=hint.progress.gtid_set,
+                )
+            if time.monotonic() > deadline:
+                raise Fatal("MR-3009", f"the topic {config.topic} was created and does not appear")
+            time.sleep(_LOOK_AGAIN_S)
+    check_topic(settings, config)
+    return settings
+
+
+def settled_ends(partition: Partition, config: PublisherConfig) -> Ends:
+    """Step 4: the ends once nothing is open; the abort of what the predecessor left takes milliseconds."""
+    deadline = time.monotonic() + config.limits.stable_timeout_s
+    while (ends := partition.ends()).stable != ends.high:
+        if time.monotonic() > deadline:
+            raise _StillOpenError(ends.stable)
+        time.sleep(_LOOK_AGAIN_S)
+    return ends
+
+
+def end_left_open(transactions: Transactions) -> None:
+    """For Kafka the next transaction of our transactional id goes on with what lost its marker, and ends it, too.
+
+    Aborted, for nobody could read it; the instance is thrown away behind that (rule 3). A broker that was only slow
+    has ended it before it takes a record of a greater producer epoch: then the abort is of that record alone.
+    """
+    transactions.begin()
+    transactions.add([(None, b"")])
+    transactions.flush()
+    transactions.abort()
+
+
+def _hidden_by(writer: str, stable_end: int) -> Fatal:
+    return Fatal(
+        "MR-3013",
+        f"another writer holds a Kafka transaction open since offset {stable_end}",
+        transactional_id=writer,
+        stable_end=stable_end,
+    )
+
+
+def without_tail(ends: Ends, start: Progress, hint: TailHint | None) -> Progress:
+    """Rule 6: progress when the partition holds no committed record; never "latest".
+
+    Nothing removed (low 0) and nothing committed: only a first start that died before its fence stood.
+    """
+    if hint is not None:
+        if hint.end_offset == ends.stable:
+            return hint.progress
+        raise Fatal(
+            "MR-3017",
+            "the topic holds no record any more, and it ended elsewhere when it last did",
+            end=ends.stable,
+            remembered_end=hint.end_offset,
+            remembered_gtid_set=hint.progress.gtid_set,
+        )
+    if ends.low > 0:
+        raise Fatal("MR-3017", "the topic held records and holds none any more", end=ends.stable)
+    return start
+
+
+def warn_of_lost_tail(tail: Tail | None, hint: TailHint | None) -> None:
+    """The topic is the truth also when it lost what was once there; the loss is said."""
+    if tail is not None and hint is not None and hint.progress.seq > tail.progress.seq:
+        log.warning(
+            "the topic lost committed records; they are published again",
+            remembered_seq=hint.progress.seq,
+            seq=tail.progress.seq,
+        )

@@ -1,0 +1,53 @@
+"""Which row is too large for the topic, said so that somebody can act.
+
+The record is refused before anything of its Kafka transaction stands, so nothing is lost: the batch comes again when
+the setting is raised. The table is read out of the record without its schema: ``source`` is found by its constant
+strings.
+"""
+
+from millrace.errors import Fatal
+from producer.publish.driver import Bounds, Octets
+from schemas.record.row_end import read_row_end
+
+_SNAPSHOT = b"\x0afalse"  # source.snapshot, the string before db and table
+
+
+def oversize_error(buffer: Octets, bounds: Bounds, *, limit_bytes: int) -> Fatal:
+    """The error for the largest record of ``bounds``."""
+    sizes = bounds[:, 3] - bounds[:, 2]
+    _, _, start, stop = bounds[int(sizes.argmax())].tolist()
+    value = buffer[start:stop].tobytes()
+    return Fatal(
+        "MR-3004",
+        f"a record of {len(value)} bytes is over the topic's max.message.bytes of {limit_bytes}",
+        record_bytes=len(value),
+        limit_bytes=limit_bytes,
+        table=_table_of(value),
+        gtid=_gtid_of(value),
+    )
+
+
+def _gtid_of(value: bytes) -> str:
+    try:
+        return read_row_end(value).gtid
+    except Fatal:
+        return "unknown"
+
+
+def _table_of(value: bytes) -> str:
+    """``database.table`` from ``source``; "unknown" when the bytes are not a row record's."""
+    found = value.rfind(_SNAPSHOT)
+    if found < 0:
+        return "unknown"
+    names = []
+    at = found + len(_SNAPSHOT)
+    for _ in range(2):
+        if at >= len(value):
+            return "unknown"
+        length, at = value[at], at + 1
+        if length & 0x80:  # a name of 64 bytes or more: two bytes of varint
+            length, at = length & 0x7F | value[at] << 7, at + 1
+        length >>= 1
+        names.append(value[at : at + length].decode("utf-8", "replace"))
+        at += length
+    return ".".join(names)

@@ -1,0 +1,61 @@
+"""Can this topic carry a set, is it as the task document says, and can it lose what was acknowledged?
+
+| finding                                                                      | code    | what happens    |
+|------------------------------------------------------------------------------|---------|-----------------|
+| several partitions, cleanup.policy other than delete, records too small,     | MR-3009 | the task stops  |
+| more in-sync replicas wanted than there are replicas                         |         |                 |
+| another value than the document's ``topic_settings``                         | MR-3020 | the task stops  |
+| one replica, or min.insync.replicas 1, and the document does not ask for it  | MR-3021 | a warning       |
+
+Pure. Not done here: asking the broker, creating the topic (``kafka_topic``).
+"""
+
+from millrace.errors import Fatal
+from producer.publish.config import PublisherConfig
+from producer.publish.driver import TopicSettings
+
+# Below this not even a table map's worth of columns fits; Kafka's own default is 1,048,588.
+RECORD_BYTES_MIN = 512 * 1024
+
+
+def check_topic(settings: TopicSettings, config: PublisherConfig) -> None:
+    """Fatal MR-3009, MR-3020."""
+    replicas, in_sync = settings.replication_factor, settings.min_insync_replicas
+    faults = {
+        f"it has {settings.partition_count} partitions and must have 1": settings.partition_count
+        != 1,
+        f"its cleanup.policy is {settings.cleanup_policy} and must be delete": (
+            settings.cleanup_policy != "delete"
+        ),
+        f"its max.message.bytes is {settings.record_bytes_max}, below {RECORD_BYTES_MIN}": (
+            settings.record_bytes_max < RECORD_BYTES_MIN
+        ),
+        f"its min.insync.replicas is {in_sync} and it has {replicas} replicas": in_sync > replicas,
+    }
+    if found := [text for text, is_so in faults.items() if is_so]:
+        raise Fatal("MR-3009", f"the topic {config.topic} is not usable: {'; '.join(found)}")
+    options = config.options
+    compared = (
+        ("replication_factor", settings.replication_factor, options.replication_factor),
+        ("min_insync_replicas", settings.min_insync_replicas, options.min_insync_replicas),
+        ("retention_ms", settings.retention_ms, options.retention_ms),
+    )
+    if others := [
+        f"{name} is {found} and topic_settings say {wanted}"
+        for name, found, wanted in compared
+        if wanted not in (None, found)
+    ]:
+        raise Fatal("MR-3020", f"the topic {config.topic}: {'; '.join(others)}", topic=config.topic)
+
+
+def durability_warning(settings: TopicSettings, config: PublisherConfig) -> Fatal | None:
+    """MR-3021, to be shown and not raised: whether that is good enough is the operator's choice."""
+    options = config.options
+    weak = []
+    if settings.replication_factor < 2 and options.replication_factor is None:
+        weak.append("it has one replica")
+    if settings.min_insync_replicas < 2 and options.min_insync_replicas is None:
+        weak.append("its min.insync.replicas is 1")
+    if not weak:
+        return None
+    return Fatal("MR-3021", f"the topic {config.topic}: {' and '.join(weak)}")

@@ -1,0 +1,154 @@
+"""Purging by hand: a command on the worker's machine asks, the worker that holds the relay directory deletes.
+
+    <relay_dir>/purge.request     {"id": …, "until": "<subdir>/<file>:4" or null, "age_s": seconds or null}
+    <relay_dir>/purge.answer      {"id": …, "deleted": ["<subdir>/<file>", …], "oldest": the first file left}
+
+Nobody but the worker knows what its tasks have published, so nobody else deletes: what a task holds stays, and so does
+the file being written (``purge``). A crash of either leaves a request that the next worker answers, or a file of a few
+bytes.
+
+Guarantees: a request is carried out at most once; one that can't be read is thrown away. Not done here: when to look.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from millrace.errors import Fatal, MillraceError
+from millrace.log import get_logger
+from producer.relay import layout
+from producer.relay.files import DISK, Files, disk_errors, read_all
+from producer.relay.purge import Positions, PurgePolicy, purge_before, purge_due
+from producer.relay.writer import RelayLog
+from schemas.place import FIRST_POS, Coordinates
+
+REQUEST_NAME, ANSWER_NAME = "purge.request", "purge.answer"
+ASK_TIMEOUT_S = 30.0  # a worker looks twice a second, but not while it waits for a broker
+POLL_S = 0.05
+
+log = get_logger("producer.relay")
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeRequest:
+    """Files in front of ``until``, those unchanged for ``age_s``, or (neither) all that are not needed."""
+
+    until: Coordinates | None = None
+    age_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeAnswer:
+    """``<subdir>/<file>`` of the files deleted, and of the oldest that is left."""
+
+    deleted: tuple[str, ...]
+    oldest: str
+
+
+def find_file(root: Path, name: str, *, files: Files = DISK) -> Coordinates:
+    """The start of a file, ``<subdir>/<file>`` or ``<file>`` in the newest sub-directory that has it.
+
+    Fatal MR-2013, Retryable MR-2002.
+    """
+    wanted, _, file = name.rpartition("/")
+    with disk_errors(root):
+        try:
+            subdirs = layout.list_subdirs(root, files)
+        except (FileNotFoundError, NotADirectoryError):
+            subdirs = []
+        for subdir in reversed(subdirs):
+            is_wanted = wanted in ("", str(subdir))
+            if is_wanted and file in layout.list_files(root / str(subdir), files):
+                return Coordinates(str(subdir), file, FIRST_POS)
+    raise Fatal("MR-2013", f"{root} has no file {name}", directory=root)
+
+
+def ask_purge(
+    root: Path, request: PurgeRequest, *, timeout_s: float = ASK_TIMEOUT_S, files: Files = DISK
+) -> PurgeAnswer:
+    """Let the worker that holds ``root`` purge. Fatal MR-2012 when none does or answers; Retryable MR-2002."""
+    with disk_errors(root):
+        if not files.is_locked(root / layout.LOCK_NAME):
+            raise Fatal(
+                "MR-2012", f"no worker runs tasks with the relay log {root}", directory=root
+            )
+        number = secrets.token_hex(8)
+        until = None if request.until is None else str(request.until)
+        text = json.dumps({"id": number, "until": until, "age_s": request.age_s})
+        layout.replace_file(root / REQUEST_NAME, text, is_durable=False, files=files)
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            answer = _read(files, root / ANSWER_NAME)
+            if answer.get("id") == number:
+                deleted = answer.get("deleted")
+                return PurgeAnswer(
+                    tuple(map(str, deleted if isinstance(deleted, list) else ())),
+                    str(answer.get("oldest")),
+                )
+            time.sleep(POLL_S)
+        if _read(files, root / REQUEST_NAME).get("id") == number:
+            files.unlink(root / REQUEST_NAME)
+    raise Fatal("MR-2012", f"the worker did not answer in {timeout_s:g} s", directory=root)
+
+
+def answer_purge(relay: RelayLog, *, needed: Callable[[], Positions | None]) -> list[Coordinates]:
+    """The worker's side: carry out the request that lies there, if any; what was deleted. Retryable MR-2002.
+
+    ``needed`` is asked before the request is taken away: while that is not known (None), the request waits.
+    """
+    path = relay.root / REQUEST_NAME
+    with disk_errors(relay.root):
+        try:
+            content = read_all(relay.disk, path)
+        except FileNotFoundError:
+            return []
+        positions = needed()
+        if positions is None:
+            return []
+        relay.disk.unlink(path)
+    try:
+        number, request = _parse(content)
+    except (ValueError, KeyError, TypeError, RecursionError, MillraceError) as wrong:
+        log.warning("a purge request that can't be read is thrown away", why=str(wrong))
+        return []
+    deleted = _purge(relay, request, positions)
+    subdir, name = relay.list_files()[0]
+    answer = {
+        "id": number,
+        "deleted": [f"{at.subdir}/{at.file}" for at in deleted],
+        "oldest": f"{subdir}/{name}",
+    }
+    with disk_errors(relay.root):
+        layout.replace_file(
+            relay.root / ANSWER_NAME, json.dumps(answer), is_durable=False, files=relay.disk
+        )
+    return deleted
+
+
+def _purge(relay: RelayLog, request: PurgeRequest, needed: Positions) -> list[Coordinates]:
+    if request.age_s is not None:
+        policy = PurgePolicy(age_s_max=request.age_s, free_bytes_min=0)
+        return purge_due(relay, policy, needed=needed)
+    limit = request.until or relay.end()
+    return [] if limit is None else purge_before(relay, limit, needed=needed)
+
+
+def _parse(content: bytes) -> tuple[str, PurgeRequest]:
+    fields = json.loads(content)
+    until, age_s = fields["until"], fields["age_s"]
+    return str(fields["id"]), PurgeRequest(
+        None if until is None else Coordinates.parse(until),
+        None if age_s is None else float(age_s),
+    )
+
+
+def _read(files: Files, path: Path) -> dict[str, object]:
+    """Empty while there is none."""
+    try:
+        found = json.loads(read_all(files, path))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

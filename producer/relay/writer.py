@@ -1,0 +1,496 @@
+"""The relay log's one writer: files of the source as they are, made durable in groups, readable by whole transactions.
+
+A process that holds the directory's lock appends event bytes; what readers may see ends with the last whole source
+transaction, whatever else has been written. The order of steps, and what a crash between them leaves:
+
+| step                                     | a crash behind it leaves                                             |
+|------------------------------------------|----------------------------------------------------------------------|
+| new sub-directory, relay.before, .apart  | an empty sub-directory: removed at the next start                    |
+| new file with its magic                  | a file without a head: removed at the next start (``recovery``)      |
+| write of event bytes, whole or in part   | a torn tail: cut back to the last whole transaction                  |
+| fsync (other thread)                     | at most what ``SyncPolicy`` names is gone: fetched again             |
+| relay.meta replaced                      | a hint: of what the file has, it names what was durable              |
+| next file: fsync, close, meta, new file  | only the newest file can have a torn tail                             |
+
+A power cut leaves less, never other: a name is durable before bytes are written to the file, a file is durable before
+the next one is begun, and relay.meta names nothing that is not durable. The index and relay.meta are written at start
+where they disagree with the files; on a full disk they may lag behind, and the log opens all the same.
+
+After a failed write or fsync this object is spent: every further write fails, the file is cut back (after a failed
+fsync to what was synced before), and ``RelayLog.open`` walks it anew. Guarantees: bytes never change in place; the
+lock excludes a second writer. Not done here: the network, purge.
+"""
+
+import threading
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Self
+
+from millrace.errors import Fatal, Retryable
+from millrace.faults import fault_point, is_armed, register
+from millrace.log import get_logger
+from producer.binlog.gtid_runs import Bytes, Words, advance_position, empty_position
+from producer.relay import layout
+from producer.relay.files import DISK, Files, disk_errors, read_range, write_all
+from producer.relay.layout import Meta, Subdir
+from producer.relay.open_file import SPENT, OpenFile, ResumePoint, create_file
+from producer.relay.recovery import read_head_of, recover_file, walk_file
+from producer.relay.sync import SyncPolicy, SyncThread
+from schemas.gtid import Flavour, GtidPosition, unite
+from schemas.place import FIRST_POS, Coordinates
+
+BEFORE_WRITE = register("relay.before_write")
+MID_WRITE = register("relay.mid_write")
+AFTER_WRITE = register("relay.after_write")
+BEFORE_FSYNC = register("relay.before_fsync")
+AFTER_FSYNC = register("relay.after_fsync")
+BEFORE_ROTATE = register("relay.before_rotate")
+AFTER_ROTATE = register("relay.after_rotate")
+BEFORE_META = register("relay.before_meta")
+AFTER_SUBDIR = register("relay.after_subdir")
+
+META_INTERVAL_S = 1.0  # relay.meta is replaced at most so often, and when a file ends
+PENDING_RUNS_MAX = 256  # arrays of runs kept before they are folded into the position
+
+log = get_logger("producer.relay")
+
+
+class RelayLog:
+    """One per set. ``open`` takes the lock and cuts a torn tail; one thread appends, any number read."""
+
+    def __init__(
+        self, root: Path, lock_fd: int, *, flavour: Flavour, policy: SyncPolicy, disk: Files
+    ) -> None:
+        self.root = root
+        self.flavour = flavour
+        self.disk = disk
+        self.condition = threading.Condition()  # guards what follows; notified when the end moves
+        self.files: dict[Subdir, list[str]] = {}
+        self._befores: dict[
+            str, GtidPosition
+        ] = {}  # by sub-directory: what none of its files tells
+        self._apart: set[Subdir] = set()
+        self._lock_fd = lock_fd
+        self._file: OpenFile | None = None
+        self._subdir: Subdir | None = None
+        self._position: GtidPosition | None = None  # None: as the file's head says
+        self._pending_runs: list[Words] = []
+        # the fd is not closed while it is synced; one thread at a time writes relay.meta
+        self._fd_lock = threading.RLock()
+        self._meta_at_s = 0.0
+        self._holds: dict[int, Coordinates] = {}
+        self._closed_ends: dict[tuple[str, str], int] = {}
+        self._distrusted: tuple[str, str] | None = None
+        try:
+            self._load()
+            self._sync_thread = SyncThread(policy, self._sync)
+        except BaseException:
+            self._give_up()
+            raise
+
+    @classmethod
+    def open(
+        cls, root: Path, *, flavour: Flavour, policy: SyncPolicy | None = None, disk: Files = DISK
+    ) -> Self:
+        """Take the lock, cut a torn tail. Retryable MR-2001 (lock), MR-2002 (disk)."""
+        with disk_errors(root), ExitStack() as undo:
+            disk.make_directory(root)
+            try:
+                lock_fd = disk.lock(root / layout.LOCK_NAME)
+            except BlockingIOError as error:
+                raise Retryable(
+                    "MR-2001", "another process holds the relay directory", directory=root
+                ) from error
+            undo.callback(disk.close, lock_fd)
+            made = cls(root, lock_fd, flavour=flavour, policy=policy or SyncPolicy(), disk=disk)
+            undo.pop_all()
+        return made
+
+    def close(self) -> None:
+        """Make everything durable and let go of the directory."""
+        self._sync_thread.stop()
+        try:
+            with disk_errors(self.root):
+                try:
+                    self._close_file()
+                finally:
+                    self.disk.close(self._lock_fd)
+        except Retryable as error:
+            log.warning("relay log closed after an error", error=error)
+
+    # ---- what readers and the receiver ask ----------------------------------------------------------
+
+    def end(self) -> Coordinates | None:
+        """The end of the last whole source transaction; None while there is no file."""
+        with self.condition:
+            if self._file is None:
+                return None
+            return Coordinates(str(self._file.subdir), self._file.name, self._file.end)
+
+    def position(self) -> GtidPosition:
+        """Every source transaction up to ``end``."""
+        with self.condition:
+            return self._fold_runs()
+
+    def resume_point(self) -> ResumePoint | None:
+        """Where to go on; None when there is nothing to go on from."""
+        with self.condition:
+            if self._file is None:
+                return None
+            file = self._file
+            at = Coordinates(str(file.subdir), file.name, file.end)
+            overlap_at = file.last_group_at or FIRST_POS
+            return ResumePoint(at, file.subdir.server, overlap_at, self._fold_runs())
+
+    def path(self, at: Coordinates) -> Path:
+        """Where the file of these coordinates is."""
+        return self.root / at.subdir / at.file
+
+    def visible_end(self, at: Coordinates) -> int:
+        """How far the file of ``at`` may be read. Fatal MR-2004; Retryable MR-2003 when it was cut back here."""
+        with self.condition:
+            file = self._file
+            if file is not None and (str(file.subdir), file.name) == (at.subdir, at.file):
+                return file.end
+            if self._distrusted == (at.subdir, at.file):
+                raise Retryable(
+                    "MR-2003", f"{at} was cut back to what is durable", directory=self.root
+                )
+            known = self._closed_ends.get((at.subdir, at.file))
+        if known is None:
+            known = self._walk_closed(at)
+        return known
+
+    def position_before(self, at: Coordinates) -> GtidPosition | None:
+        """What was executed before the file of ``at``; None while its head is not whole."""
+        with disk_errors(self.root, at):
+            told = read_head_of(self.path(at), self.flavour, self.disk)
+        return None if told is None else self.with_before(at.subdir, told)
+
+    def before_subdir(self, subdir: Subdir) -> GtidPosition | None:
+        """What was executed before its first file, also while that has no head yet; None: nobody said it."""
+        return self._befores.get(str(subdir))
+
+    def with_before(self, subdir: str, told: GtidPosition) -> GtidPosition:
+        """What files of this sub-directory tell, and what its server had executed without logging it in one."""
+        before = self._befores.get(subdir)
+        return told if before is None else unite(told, before)
+
+    def is_apart(self, subdir: Subdir) -> bool:
+        """Whether nobody may come to it from the one in front, which has what its server lacked."""
+        return subdir in self._apart
+
+    def list_files(self) -> list[tuple[Subdir, str]]:
+        """Every file, oldest first."""
+        with self.condition:
+            order = sorted(self.files, key=lambda known: known.seq)
+            return [(subdir, name) for subdir in order for name in self.files[subdir]]
+
+    def hold(self, holder: object, at: Coordinates | None) -> None:
+        """``holder`` needs the files from ``at`` on (None: nothing any more); purge asks ``held``."""
+        with self.condition:
+            if at is None:
+                self._holds.pop(id(holder), None)
+            else:
+                self._holds[id(holder)] = at
+
+    def held(self) -> Coordinates | None:
+        """The oldest place that somebody needs, the writer included."""
+        ends = [end] if (end := self.end()) else []
+        with self.condition:
+            return min([*self._holds.values(), *ends], default=None)
+
+    def forget(self, subdir: Subdir, name: str) -> bool:
+        """Take the oldest file off the list before it is deleted; False when somebody needs it."""
+        with self.condition:
+            held = self.held()
+            at = Coordinates(str(subdir), name, FIRST_POS)
+            if held is None or at.order[:2] >= held.order[:2]:
+                return False
+            self.files[subdir].remove(name)
+            self._closed_ends.pop((at.subdir, at.file), None)
+            return True
+
+    def forget_subdir(self, subdir: Subdir) -> None:
+        """Take an empty sub-directory off the index."""
+        with self.condition:
+            if not self.files.get(subdir):
+                self.files.pop(subdir, None)
+            layout.write_index(self.root, self.files, self.disk)
+
+    def read_back(self, start: int, end: int) -> bytes:
+        """Bytes of the file being written, to compare with what a server sends again."""
+        file = self._current()
+        with disk_errors(self.root):
+            return read_range(self.disk, file.fd, start, end)
+
+    # ---- what the receiver does --------------------------------------------------------------------
+
+    def begin_subdir(
+        self, server: str, *, before: GtidPosition | None = None, lacking: str = ""
+    ) -> Subdir:
+        """Open the next seq for ``server``; the next ``begin_file`` goes there.
+
+        ``before``: what it has executed and logged neither in that file nor behind it. ``lacking``: what the relay log
+        has and it does not.
+        """
+        self._check_usable()
+        with disk_errors(self.root):
+            self._close_file()
+            taken = (subdir.seq for subdir in layout.list_subdirs(self.root, self.disk))
+            subdir = Subdir(server, max(taken, default=0) + 1)
+            self.disk.make_directory(self.root / str(subdir))
+            self.disk.sync_directory(self.root)
+            fault_point(AFTER_SUBDIR)
+            if before is not None:
+                layout.write_before(self.root / str(subdir), before, self.disk)
+                self._befores[str(subdir)] = before
+            if lacking:
+                layout.write_apart(self.root / str(subdir), lacking, self.disk)
+                self._apart.add(subdir)
+            with self.condition:
+                self.files[subdir] = []
+                self._subdir, self._position = subdir, None
+                self._pending_runs.clear()
+            layout.write_index(self.root, self.files, self.disk)
+        return subdir
+
+    def begin_file(self, name: str) -> None:
+        """Close the file being written, durably, and begin ``name`` in the newest sub-directory."""
+        layout.file_number(name)
+        self._check_usable()
+        subdir = self._subdir
+        if subdir is None:
+            raise Retryable("MR-2011", "no relay sub-directory is open", directory=self.root)
+        with disk_errors(self.root):
+            fault_point(BEFORE_ROTATE)
+            self._close_file()
+            fd = create_file(self.root / str(subdir) / name, self.disk)
+            fault_point(AFTER_ROTATE)
+        with self.condition:
+            if name not in self.files[subdir]:
+                self.files[subdir].append(name)
+            self._file = OpenFile(subdir, name, fd, FIRST_POS, FIRST_POS, 0, FIRST_POS)
+            self.condition.notify_all()
+
+    def append(self, payload: Bytes, *, end: int, last_group_at: int, runs: Words) -> None:
+        """Write event bytes behind what is there; ``end`` is the boundary then. Retryable MR-2002, MR-2003."""
+        file = self._current()
+        fault_point(BEFORE_WRITE)
+        view, at = payload.data, file.size
+        file.size = SPENT  # until all of it is written: nobody may go on behind half of it
+        with disk_errors(self.root):
+            if is_armed(MID_WRITE):
+                half = len(view) // 2
+                write_all(self.disk, file.fd, view[:half], at)
+                fault_point(MID_WRITE)
+                view, at = view[half:], at + half
+            write_all(self.disk, file.fd, view, at)
+        fault_point(AFTER_WRITE)
+        with self.condition:
+            file.size = at + len(view)
+            file.end = end
+            file.last_group_at = last_group_at
+            if len(runs):
+                self._pending_runs.append(runs.copy())
+            if len(self._pending_runs) > PENDING_RUNS_MAX:
+                self._fold_runs()
+            self.condition.notify_all()
+        self._sync_thread.wrote(len(payload))
+
+    def cut_back(self) -> None:
+        """Forget what was written of an unfinished source transaction: it will be sent again."""
+        file = self._file
+        if file is not None and self._current().size > file.end:
+            with disk_errors(self.root):
+                self.disk.truncate(file.fd, file.end)
+            file.size = file.end
+
+    # ---- inside ------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        """Find what is there; recover the newest file; a removed head uncovers the file before."""
+        for subdir in layout.list_subdirs(self.root, self.disk):
+            directory = self.root / str(subdir)
+            self.files[subdir] = layout.list_files(directory, self.disk)
+            before = layout.read_before(directory, self.flavour, self.disk)
+            if before is not None:
+                self._befores[str(subdir)] = before
+            if layout.is_apart(directory, self.disk):
+                self._apart.add(subdir)
+        for subdir in sorted(self.files, key=lambda known: -known.seq):
+            self._load_subdir(subdir)
+        self._write_hints()
+
+    def _give_up(self) -> None:
+        """Nobody will have this log: close what ``_load`` opened."""
+        if self._file is not None:
+            self.disk.close(self._file.fd)
+
+    def _load_subdir(self, subdir: Subdir) -> None:
+        names = self.files[subdir]
+        while names and self._file is None:
+            if not self._load_file(subdir, names[-1]):
+                names.pop()
+        if not names and layout.remove_subdir(self.root / str(subdir), self.disk):
+            del self.files[subdir]
+
+    def _load_file(self, subdir: Subdir, name: str) -> bool:
+        path = self.root / str(subdir) / name
+        walked = recover_file(path, self.flavour, self.disk)
+        if walked is None:
+            return False
+        end = walked.end
+        fd = self.disk.open(path)
+        self._file = OpenFile(subdir, name, fd, end, end, walked.last_group_at, end)
+        self._subdir, self._position = subdir, self.with_before(str(subdir), walked.position)
+        return True
+
+    def _write_hints(self) -> None:
+        """Where index or relay.meta disagree with the files; a disk that has no room for them doesn't matter."""
+        try:
+            if layout.read_index(self.root, self.disk) != layout.index_text(self.files):
+                layout.write_index(self.root, self.files, self.disk)
+            if self._file is not None:
+                file, directory = self._file, self.root / str(self._file.subdir)
+                truth = Meta(file.name, file.end, str(self._fold_runs()))
+                known = layout.read_meta(directory, self.disk)
+                if known != truth:
+                    if known is not None:
+                        self.disk.unlink(directory / layout.META_NAME)
+                    layout.write_meta(directory, truth, is_durable=False, files=self.disk)
+        except OSError as error:
+            log.warning("index or relay.meta not written", directory=str(self.root), error=error)
+
+    def _walk_closed(self, at: Coordinates) -> int:
+        """A closed file is whole, or damaged: what its end lacks must not be passed over on the way to the next.
+
+        Cut between two events it looks whole; then what the next file presumes shows that something is gone.
+        """
+        with disk_errors(self.root, at):
+            walked = walk_file(self.path(at), self.flavour, self.disk)
+        if walked is None:
+            why = "in its head"
+        elif not walked.is_whole:
+            why = f"at {walked.walked_to}"
+        elif (before := self._before_next(at)) is not None and not self.with_before(
+            at.subdir, walked.position
+        ).includes(before):
+            why = f"at its end: {before} was executed before the next file"
+        else:
+            with self.condition:
+                self._closed_ends[at.subdir, at.file] = walked.end
+            return walked.end
+        raise Fatal("MR-2004", f"{at.subdir}/{at.file} is damaged {why}", directory=self.root)
+
+    def _before_next(self, at: Coordinates) -> GtidPosition | None:
+        """What the file behind that of ``at`` presumes, if there is one of the next number."""
+        for subdir, name in self.list_files():
+            following = Coordinates(str(subdir), name, FIRST_POS)
+            if at.subdir == following.subdir and at.order[1] + 1 == following.order[1]:
+                return self.position_before(following)
+        return None
+
+    def _current(self) -> OpenFile:
+        self._check_usable()
+        if self._file is None:
+            raise Retryable("MR-2011", "no relay file is open", directory=self.root)
+        return self._file
+
+    def _check_usable(self) -> None:
+        self._sync_thread.raise_failure()
+        if self._file is not None and self._file.size == SPENT:
+            raise Retryable("MR-2002", "a write to the relay log failed", directory=self.root)
+
+    def _fold_runs(self) -> GtidPosition:
+        if self._position is None and self._file is not None:
+            file = self._file
+            self._position = self.position_before(
+                Coordinates(str(file.subdir), file.name, FIRST_POS)
+            )
+        if self._position is None:
+            return empty_position(self.flavour)
+        for runs in self._pending_runs:
+            self._position = advance_position(self._position, runs)
+        self._pending_runs.clear()
+        return self._position
+
+    def _close_file(self) -> None:
+        file = self._file
+        if file is None:
+            return
+        try:
+            self._sync_thread.raise_failure()
+            with self._fd_lock:
+                if file.size == SPENT:
+                    self.disk.truncate(file.fd, file.end)
+                self._make_durable(file)
+        except (OSError, Retryable):
+            self._distrust(file)
+            raise
+        except BaseException:  # no word of the disk's: the bytes stay as they came
+            with suppress(OSError):
+                self._let_go(file)
+            raise
+        try:
+            self._write_meta(file, self.position(), is_durable=True)
+        finally:
+            self._let_go(file)
+
+    def _let_go(self, file: OpenFile) -> None:
+        with self.condition, self._fd_lock:
+            self._closed_ends[str(file.subdir), file.name] = file.end
+            self._file = None
+            self.disk.close(file.fd)
+
+    def _distrust(self, file: OpenFile) -> None:
+        """After a failed fsync the kernel may drop what it could not write: keep only what was synced before."""
+        with self.condition, self._fd_lock:
+            self._file = None
+            # what is left of it, perhaps not even a head, is neither whole nor damaged: it is gone on with
+            self._distrusted = str(file.subdir), file.name
+            try:
+                self.disk.truncate(file.fd, file.synced_end)
+            finally:
+                self.disk.close(file.fd)
+        log.error("relay file cut back to what is durable", file=file.name, end=file.synced_end)
+
+    def _sync(self) -> None:
+        """Called by the sync thread. Retryable MR-2003: the file; MR-2002: relay.meta."""
+        with self.condition:
+            file = self._file
+            if file is None:
+                return
+            end = file.end
+            is_meta_due = time.monotonic() - self._meta_at_s >= META_INTERVAL_S
+            position = self._fold_runs() if is_meta_due else empty_position(self.flavour)
+        with self._fd_lock:
+            if self._file is not file:
+                return
+            fault_point(BEFORE_FSYNC)
+            self._make_durable(file)
+            fault_point(AFTER_FSYNC)
+            file.synced_end = end
+            if is_meta_due:
+                with disk_errors(self.root):
+                    self._write_meta(file, position, is_durable=False, end=end)
+
+    def _make_durable(self, file: OpenFile) -> None:
+        try:
+            self.disk.sync(file.fd)
+        except OSError as error:
+            raise Retryable(
+                "MR-2003", f"fsync of the relay log failed: {error.strerror}", file=file.name
+            ) from error
+
+    def _write_meta(
+        self, file: OpenFile, position: GtidPosition, *, is_durable: bool, end: int | None = None
+    ) -> None:
+        fault_point(BEFORE_META)
+        meta = Meta(file.name, file.end if end is None else end, str(position))
+        with self._fd_lock:
+            layout.write_meta(
+                self.root / str(file.subdir), meta, is_durable=is_durable, files=self.disk
+            )
+        self._meta_at_s = time.monotonic()

@@ -1,0 +1,231 @@
+"""One connection to a source server: handshake, authentication and TLS by PyMySQL, then queries or a raw dump stream.
+
+Driver errors become ours here and nowhere else:
+
+    Retryable MR-1001 not reachable   MR-1006 connection lost
+    Fatal     MR-1002 account refused MR-1003 certificate not verified   MR-1004 no TLS offered
+              MR-1005 privilege lacks MR-1008 authentication needs TLS   MR-1007 any other answer of the server
+
+Error 1220, a binlog file that can't be shown, has the words and the codes of a dump that ends (``dump_errors``).
+Guarantees: with a verifying mode no password is sent before the certificate was checked. The password is in no text.
+Not done here: what to ask (``inventory``), what the stream means (``producer.upstream.receiver``).
+"""
+
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Self, TypeAlias, cast
+
+import pymysql
+from pymysql.constants import CR, ER
+
+from millrace.errors import Fatal, Retryable
+from millrace.grant_fix import privilege_fix
+from millrace.tls import UnusableAuthorityError, certificate_fix, unverified, verifying
+from producer.upstream.dump_errors import explain_dump_error
+from schemas.documents.model import Member, Tls, TlsMode
+
+CONNECT_TIMEOUT_S = 10
+QUERY_TIMEOUT_S = 30
+
+Value: TypeAlias = str | int | float | None
+Row: TypeAlias = dict[str, Value]
+
+# Errors of the server that mean "not now": too many connections, shutting down, starting up, blocked host, killed;
+# no memory or threads left; a packet or a statement that took too long, an interrupted one; no room for a temporary
+# file or table; a node that has left its Galera cluster.
+_NOT_NOW = frozenset({1040, 1053, 1129, 1203, 1205, 1226, 1927, 3032, 3168, 3169, 4031})
+_NOT_NOW |= {5, 1037, 1041, 1135, 3015, 3950, 4081, 4082}
+_NOT_NOW |= {1158, 1159, 1160, 1161, 1317, 1969, 3024}
+_NOT_NOW |= {1, 3, 20, 1021, 1026, 1114, 1047}
+_LOST = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_LOST_EXTENDED})
+_REFUSED = frozenset({ER.ACCESS_DENIED_ERROR, 1130, 1275, 1698, 1820, 1862, 3118, 3955, 4151})
+_NO_PRIVILEGE = frozenset({1044, 1142, 1143, 1227, 3530})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """How we log in on every member of a set; the password is resolved already."""
+
+    user: str
+    password: str = field(repr=False)
+    tls: Tls
+
+
+class SourceConnection:
+    """An authenticated session. Used by one thread."""
+
+    def __init__(
+        self,
+        connection: "pymysql.Connection[pymysql.cursors.DictCursor]",
+        member: Member,
+        *,
+        user: str = "",
+    ) -> None:
+        self._connection = connection
+        self._inside: Any = (
+            connection  # its command and packet layer, which PyMySQL does not declare
+        )
+        self.member = member
+        self._user = user
+
+    @classmethod
+    def connect(cls, member: Member, login: Login) -> Self:
+        """Log in. Errors: see the module."""
+        with _driver_errors(member, login):
+            return cls(
+                pymysql.connect(
+                    host=member.host,
+                    port=member.port,
+                    user=login.user,
+                    password=login.password.encode(),  # as the mariadb client sends it; a str would go as latin-1
+                    ssl=cast(dict[str, object], _tls_context(login.tls, member)),
+                    ssl_disabled=login.tls.mode is TlsMode.DISABLED,
+                    connect_timeout=CONNECT_TIMEOUT_S,
+                    read_timeout=QUERY_TIMEOUT_S,
+                    write_timeout=QUERY_TIMEOUT_S,
+                    autocommit=True,
+                    charset="utf8mb4",
+                    use_unicode=False,
+                    cursorclass=pymysql.cursors.DictCursor,
+                ),
+                member,
+                user=login.user,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the session without waiting for the server."""
+        self._inside._force_close()  # close() says good-bye first; a dump has no ear for it
+
+    @property
+    def server_version(self) -> str:
+        """As the handshake names it, like ``11.4.5-MariaDB-log``."""
+        return str(self._inside.get_server_info())
+
+    @property
+    def thread_id(self) -> int:
+        """The server's number of this connection, for KILL."""
+        return int(self._inside.thread_id())
+
+    def account(self) -> str:
+        """Who we are to the server, like ``millrace@%``; empty when it does not answer."""
+        try:
+            with self._connection.cursor(pymysql.cursors.Cursor) as cursor:
+                cursor.execute("SELECT CURRENT_USER()")
+                ((account,),) = cursor.fetchall()
+        except (pymysql.MySQLError, OSError):
+            return ""
+        return str(_decoded(account))
+
+    def query(self, statement: str, arguments: Sequence[Value] = ()) -> list[Row]:
+        """The rows of a statement, by column name.
+
+        What is no UTF-8 has U+FFFD in its place: where a server shows statements (its binlog, the last error of a
+        replica), they are in whatever bytes somebody's client sent.
+        """
+        with _driver_errors(self.member, asked=self), self._connection.cursor() as cursor:
+            cursor.execute(statement, tuple(arguments) or None)
+            return [
+                {name: _decoded(value) for name, value in row.items()} for row in cursor.fetchall()
+            ]
+
+    def command(self, number: int, payload: bytes) -> None:
+        """Send a protocol command that is answered by an OK packet."""
+        with _driver_errors(self.member, asked=self):
+            self._inside._execute_command(number, payload)
+            self._inside._read_packet()
+
+    def start_stream(self, number: int, payload: bytes) -> socket.socket:
+        """Send a command whose answer is an endless stream; from now on only the socket that is returned is read.
+
+        Nothing can be left in the driver's buffer: the server sends only after a command. Keep this object alive.
+        """
+        with _driver_errors(self.member, asked=self):
+            self._inside._execute_command(number, payload)
+        return cast(socket.socket, self._inside._sock)
+
+
+def _decoded(value: Any) -> Value:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _tls_context(tls: Tls, member: Member) -> ssl.SSLContext | None:
+    match tls.mode:
+        case TlsMode.DISABLED:
+            return None
+        case TlsMode.REQUIRE_UNVERIFIED:
+            return unverified()
+        case TlsMode.VERIFY_CA | TlsMode.VERIFY_IDENTITY:
+            try:
+                return verifying(tls.ca_path, checks_name=tls.mode is TlsMode.VERIFY_IDENTITY)
+            except UnusableAuthorityError as error:
+                raise Fatal(
+                    "MR-1003",
+                    f"{member}: {error}",
+                    fix=f"Bring the CA's certificate (PEM) to {tls.ca_path} on each worker's machine, readable to"
+                    " the worker, or name the right file as `tls_ca` in the set document; then resume.",
+                    member=member,
+                ) from error
+
+
+@contextmanager
+def _driver_errors(
+    member: Member, login: Login | None = None, *, asked: SourceConnection | None = None
+) -> Iterator[None]:
+    try:
+        yield
+    except pymysql.MySQLError as error:
+        user = login.user if login is not None else asked._user if asked is not None else ""
+        _translate(error, member, user, asked)
+    except ssl.SSLCertVerificationError as error:
+        raise _unverified_certificate(error, member) from error
+    except OSError as error:
+        raise Retryable("MR-1001", f"{member}: {error}", member=member) from error
+    except RuntimeError as error:  # PyMySQL: 'cryptography' package is required for … auth methods
+        raise Fatal("MR-1008", f"{member}: {error}", member=member) from error
+
+
+def _translate(
+    error: "pymysql.MySQLError", member: Member, user: str, asked: SourceConnection | None
+) -> NoReturn:
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    cause = getattr(error, "original_exception", None)
+    account = f"'{user}'" if user else "the account"
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        raise _unverified_certificate(cause, member) from error
+    if number == CR.CR_SSL_CONNECTION_ERROR:
+        raise Fatal("MR-1004", f"{member}: {text}", member=member) from error
+    if number in _REFUSED:
+        raise Fatal("MR-1002", f"{member} refuses {account}: {text}", member=member) from error
+    if number in _NO_PRIVILEGE:
+        raise Fatal(
+            "MR-1005",
+            f"{member}: {text}",
+            fix=privilege_fix("MR-1005", text, account=asked.account() if asked else "", user=user),
+            member=member,
+        ) from error
+    if number == ER.ERROR_WHEN_EXECUTING_COMMAND:
+        raise explain_dump_error(number, text, member) from error
+    if number in _LOST:
+        raise Retryable("MR-1006", f"{member}: {text}", member=member) from error
+    if (
+        number == CR.CR_CONN_HOST_ERROR
+        or number in _NOT_NOW
+        or isinstance(error, pymysql.InterfaceError)
+    ):
+        raise Retryable("MR-1001", f"{member}: {text}", member=member) from error
+    raise Fatal("MR-1007", f"{member} answers {number}: {text}", member=member) from error
+
+
+def _unverified_certificate(error: ssl.SSLCertVerificationError, member: Member) -> Fatal:
+    message = f"{member}: {error.verify_message}"
+    return Fatal("MR-1003", message, fix=certificate_fix(error), member=member)

@@ -1,0 +1,275 @@
+"""A dump stream in progress: receive, strip and check (compiled), append to the relay log; artificial events by hand.
+
+One pass of the loop: ``recv_into`` a large buffer, one call of ``strip_packets``, one ``write``. What the server makes
+up rather than reads from its file is never written: the artificial ROTATE that names the file which follows, the
+artificial FORMAT_DESCRIPTION of a dump that starts inside a file, heartbeats.
+
+At the start of a resumed dump the server sends again what we have (``start`` to ``known_end``): it is compared with the
+relay file; a difference is Retryable MR-1041, on which the receiver begins a new sub-directory.
+
+Guarantees: see ``producer.upstream.receiver``. Not done here: connecting, deciding where to start.
+"""
+
+import socket as sockets
+import ssl
+import struct
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.log import get_logger
+from producer.binlog import events as t
+from producer.binlog import packets, transactions
+from producer.binlog.crc import TABLES
+from producer.binlog.gtid_runs import new_runs
+from producer.relay import layout
+from producer.relay.writer import RelayLog
+from producer.upstream.dump_errors import decode_error_packet
+from schemas.documents.model import Member
+from schemas.gtid import Flavour
+from schemas.place import FIRST_POS
+
+WIRE_BYTES = 4 << 20  # the receive buffer, and another of the same size for what is written
+POLL_S = 0.2  # how often ``stop`` and silence are looked at while nothing comes
+TLS_RECORD_BYTES = 16_384  # the greatest; after one of this size more is likely to be there
+TLS_BATCH_BYTES = 512 << 10
+NO_STOP = -1
+
+_STREAM_ERRORS: dict[int, tuple[type[MillraceError], str, str]] = {
+    packets.BAD_SEQUENCE: (Retryable, "MR-2005", "a packet is out of sequence"),
+    transactions.BAD_LENGTH: (Retryable, "MR-2005", "a packet or event has an impossible length"),
+    transactions.BAD_CHECKSUM: (Retryable, "MR-2006", "an event has a wrong checksum"),
+    transactions.BAD_POSITION: (Fatal, "MR-2007", "an event names another position than it has"),
+    transactions.GROUP_NOT_ENDED: (
+        Fatal,
+        "MR-2008",
+        "a GTID came before the last source transaction ended",
+    ),
+    transactions.ROWS_OUTSIDE: (
+        Fatal,
+        "MR-2008",
+        "rows or a commit came outside a source transaction",
+    ),
+    transactions.BAD_BODY: (Fatal, "MR-2008", "a control event has an unknown form"),
+    transactions.NO_CHECKSUM: (Fatal, "MR-2009", "the file was begun without CRC32"),
+}
+
+log = get_logger("producer.upstream.receiver")
+
+
+@dataclass(slots=True)
+class StreamFigures:
+    """Counters since the receiver was made; each is written by its thread alone."""
+
+    received_bytes: int = 0
+    events: int = 0
+    source_transactions: int = 0
+    last_byte_at_s: float = 0.0
+
+
+class DumpStream:
+    """One dump on one socket, until it ends."""
+
+    def __init__(
+        self,
+        socket: sockets.socket,
+        relay: RelayLog,
+        *,
+        member: Member,
+        silence_s: float,
+        figures: StreamFigures,
+        agreed: threading.Event,
+    ) -> None:
+        self._socket = socket
+        self._relay = relay
+        self._member = member
+        self._silence_s = silence_s
+        self._figures = figures
+        self._agreed = agreed
+        self._wire = np.empty(WIRE_BYTES, np.uint8)
+        self._out = np.empty(WIRE_BYTES, np.uint8)
+        self._folded = np.zeros(16, np.uint8)
+        self._runs = new_runs()
+        self._state = np.zeros(packets.STATE_SLOTS, np.int64)
+        self._at = 0  # first byte of the buffer not consumed
+        self._fill = 0
+        self._file = ""
+        self._compare_to = 0  # up to here the relay file has the bytes already
+        self._compared_at = 0
+        self._is_resumed = False
+
+    def run(self, stop: threading.Event, *, file: str, start: int, known_end: int) -> None:
+        """Receive ``file`` from ``start`` on. Returns when ``stop`` is set, raises when the stream ends."""
+        self._file = file
+        self._compared_at, self._compare_to = start, known_end
+        self._is_resumed = known_end > FIRST_POS
+        self._agree_if_compared()
+        state = self._state
+        state[transactions.POS] = state[transactions.BOUNDARY] = start
+        state[packets.PACKET_SEQUENCE] = 1
+        self._socket.settimeout(POLL_S)
+        self._figures.last_byte_at_s = time.monotonic()
+        while not stop.is_set():
+            if self._receive():
+                self._consume()
+
+    def _receive(self) -> bool:
+        """Fill the buffer with what is there; False after ``POLL_S`` of nothing."""
+        if self._at:
+            left = self._fill - self._at
+            self._wire[:left] = self._wire[self._at : self._fill].copy()
+            self._at, self._fill = 0, left
+        try:
+            count = self._socket.recv_into(self._wire.data[self._fill :])
+        except TimeoutError:
+            if time.monotonic() - self._figures.last_byte_at_s > self._silence_s:
+                raise Retryable(
+                    "MR-1046",
+                    f"{self._member} sent nothing for {self._silence_s:g} s",
+                    member=self._member,
+                ) from None
+            return False
+        except OSError as error:
+            raise Retryable("MR-1006", f"{self._member}: {error}", member=self._member) from error
+        if count == 0:
+            raise Retryable(
+                "MR-1006", f"{self._member} closed the dump connection", member=self._member
+            )
+        self._fill += count
+        if count == TLS_RECORD_BYTES:
+            count += self._receive_records()
+        self._figures.received_bytes += count
+        self._figures.last_byte_at_s = time.monotonic()
+        return True
+
+    def _receive_records(self) -> int:
+        """TLS gives one record a call: take what more is there already, so that a pass is worth its while."""
+        begin = self._fill
+        self._socket.settimeout(0)
+        try:
+            while self._fill < TLS_BATCH_BYTES:
+                count = self._socket.recv_into(self._wire.data[self._fill :])
+                self._fill += count
+                if count != TLS_RECORD_BYTES:
+                    break
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return self._fill - begin
+        except OSError as error:
+            raise Retryable("MR-1006", f"{self._member}: {error}", member=self._member) from error
+        finally:
+            self._socket.settimeout(POLL_S)
+        return self._fill - begin
+
+    def _consume(self) -> None:
+        """Strip what is in the buffer until more bytes are needed."""
+        is_mariadb = self._relay.flavour is Flavour.MARIADB
+        while True:
+            stop_pos = self._compare_to if self._compared_at < self._compare_to else NO_STOP
+            status, self._at, written = packets.strip_packets(
+                self._wire, self._at, self._fill, self._out, self._state, self._runs, TABLES, self._folded,
+                is_mariadb, stop_pos,
+            )  # fmt: skip
+            if written:
+                self._deliver(written)
+            match status:
+                case transactions.OK:
+                    return
+                case transactions.RUNS_FULL | packets.REACHED:
+                    pass
+                case packets.ARTIFICIAL:
+                    self._take_artificial()
+                case packets.NOT_AN_EVENT:
+                    raise decode_error_packet(self._packet(), self._member)
+                case _:
+                    raise self._explain(status)
+
+    def _deliver(self, written: int) -> None:
+        state, runs = self._state, self._runs
+        payload = self._out[:written]
+        if self._compared_at < self._compare_to:
+            ours = self._relay.read_back(
+                self._compared_at, min(self._compared_at + written, self._compare_to)
+            )
+            if ours != payload.tobytes():
+                raise self._doubt("what the server sends again differs from the relay log")
+            self._compared_at += written
+            self._agree_if_compared()
+        else:
+            self._relay.append(
+                payload,
+                end=int(state[transactions.BOUNDARY]),
+                last_group_at=int(state[transactions.LAST_GROUP_AT]),
+                runs=runs[: state[transactions.RUN_COUNT]],
+            )
+            self._figures.events += int(state[transactions.EVENT_COUNT])
+            self._figures.source_transactions += int(state[transactions.GROUP_COUNT])
+        state[transactions.RUN_COUNT] = state[transactions.EVENT_COUNT] = state[
+            transactions.GROUP_COUNT
+        ] = 0
+
+    def _agree_if_compared(self) -> None:
+        if self._compared_at >= self._compare_to:
+            self._agreed.set()
+
+    def _take_artificial(self) -> None:
+        """Look at the artificial event at ``_at`` and step over its packet."""
+        event = self._packet()[1:]
+        kind = event[4]
+        if kind == t.ROTATE:
+            (pos,) = struct.unpack_from("<Q", event, t.HEADER_BYTES)
+            self._rotate(
+                event[t.HEADER_BYTES + 8 : -t.CHECKSUM_BYTES].decode("utf-8", "replace"), pos
+            )
+        elif kind == t.FORMAT_DESCRIPTION:
+            if event[-t.CHECKSUM_BYTES - 1] != t.CHECKSUM_ALGORITHM_CRC32:
+                raise self._explain(transactions.NO_CHECKSUM)
+        elif kind not in (t.MARIADB_GTID_LIST, t.MARIADB_START_ENCRYPTION):
+            raise Fatal("MR-2008", f"an artificial event of type {kind}", file=self._file)
+        self._at += packets.PACKET_HEAD_BYTES + 1 + len(event)
+        self._state[packets.PACKET_SEQUENCE] = (self._state[packets.PACKET_SEQUENCE] + 1) & 255
+
+    def _rotate(self, name: str, pos: int) -> None:
+        """The server says which file, and which place in it, the next event is from."""
+        state = self._state
+        if name == self._file:
+            if pos != state[transactions.POS] & 0xFFFFFFFF and pos != state[transactions.POS]:
+                raise self._doubt(f"the server goes on at {pos}")
+            return
+        if self._compared_at < self._compare_to:
+            raise self._doubt(f"the server's file ends before ours; {name} follows")
+        if layout.file_number(name) != layout.file_number(self._file) + 1 or pos != FIRST_POS:
+            raise self._doubt(f"{name}:{pos} follows")
+        if state[transactions.GROUP] != transactions.OUTSIDE:
+            log.warning("a file ends inside a source transaction", **self._place())
+        self._relay.begin_file(name)
+        self._file = name
+        self._is_resumed = False
+        sequence = state[packets.PACKET_SEQUENCE]
+        state[:] = 0
+        state[transactions.POS] = state[transactions.BOUNDARY] = FIRST_POS
+        state[packets.PACKET_SEQUENCE] = sequence
+
+    def _packet(self) -> bytes:
+        """The payload of the packet at ``_at``, which is in the buffer whole."""
+        length = int.from_bytes(self._wire[self._at : self._at + 3].tobytes(), "little")
+        begin = self._at + packets.PACKET_HEAD_BYTES
+        return self._wire[begin : begin + length].tobytes()
+
+    def _explain(self, status: int) -> MillraceError:
+        kind, code, message = _STREAM_ERRORS[status]
+        if kind is Fatal and self._is_resumed and self._relay_is_untouched():
+            return self._doubt(message)
+        return kind(code, message, member=self._member, **self._place())
+
+    def _relay_is_untouched(self) -> bool:
+        """True while nothing new came since the dump was resumed: an error then speaks against the overlap."""
+        return bool(self._state[transactions.POS] <= self._compare_to)
+
+    def _doubt(self, message: str) -> Retryable:
+        return Retryable("MR-1041", message, member=self._member, **self._place())
+
+    def _place(self) -> dict[str, str]:
+        return {"file": self._file, "pos": str(self._state[transactions.POS])}

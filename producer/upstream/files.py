@@ -1,0 +1,218 @@
+"""Which of a server's binlog files to begin with, so that nothing wanted is missed and little is read in vain.
+
+A file's first events say what was logged before it. The newest file whose "before" holds nothing that we still want
+is the one that holds the first wanted transaction: everything in older files is behind us.
+
+What a server was given without its binlog (a dump, xtrabackup, a clone) no file of it tells:
+
+| flavour | what was brought                  | where it is asked                                                      |
+|---------|-----------------------------------|------------------------------------------------------------------------|
+| MySQL   | ``SET GLOBAL gtid_purged``        | the same variable                                                      |
+| MariaDB | ``SET GLOBAL gtid_slave_pos``     | a domain that the file's list lacks: what precedes its first GTID that |
+|         |                                   | is logged; one that is not logged at all: the same variable            |
+
+Guarantees: never a file that begins later than what is wanted; Fatal MR-1031 names what is not there instead, Fatal
+MR-1033 a last transaction of what is wanted in whose place a MariaDB logged another.
+Not done here: reading the file; a MariaDB that was given a later position over a binlog that it kept.
+Asking needs REPLICATION SLAVE (MariaDB: and BINLOG MONITOR), some milliseconds a file.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from millrace.errors import Fatal, Retryable
+from producer.upstream.connection import SourceConnection
+from schemas.gtid import (
+    Flavour,
+    GtidPosition,
+    GtidSet,
+    MariadbGtid,
+    MariadbGtidSet,
+    has_same_sequence_from_other_server,
+    is_logged,
+    parse_binlog_state,
+    parse_gtid_set,
+    unite,
+)
+
+PRELUDE_EVENTS = 4  # format description, previous GTIDs; MariaDB may log its encryption between
+PAGE_EVENTS = 1000  # asked for at a time: MariaDB commits nothing meanwhile, for a millisecond
+
+_MARIADB_GTID = re.compile(r"[0-9]+-[0-9]+-[0-9]+", re.ASCII)
+_MARIADB_BEGIN = re.compile(r"\bGTID ([0-9]+-[0-9]+-[0-9]+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A file to begin with. ``before``: what was executed before, none of which is in it or behind it."""
+
+    file: str
+    before: GtidPosition
+
+
+def list_binlog_files(connection: SourceConnection) -> dict[str, int]:
+    """Name -> bytes, oldest first; empty when the server writes none."""
+    return {
+        str(row["Log_name"]): int(row["File_size"] or 0)
+        for row in connection.query("SHOW BINARY LOGS")
+    }
+
+
+def find_file(
+    connection: SourceConnection,
+    *,
+    flavour: Flavour,
+    wanted: GtidPosition | None,
+    page_events: int = PAGE_EVENTS,
+) -> Begin:
+    """Where to begin so that everything behind ``wanted`` is read (None: everything there is)."""
+    files = list(list_binlog_files(connection))
+    if not files:
+        raise Fatal("MR-1010", f"{connection.member} has no binlog files", member=connection.member)
+    index = 0 if wanted is None else len(files) - 1
+    before = previous_gtids(connection, flavour=flavour, file=files[index])
+    while wanted is not None and index and not wanted.includes(before):
+        index -= 1
+        before = previous_gtids(connection, flavour=flavour, file=files[index])
+    brought, listed = MariadbGtidSet.of(()), before
+    if flavour is Flavour.MYSQL:
+        before = unite(before, _variable(connection, flavour, "gtid_purged"))
+    else:
+        assert isinstance(listed, MariadbGtidSet)
+        before = _with_unlogged(connection, files[index:], listed, page_events)
+        brought = MariadbGtidSet.of(g for g in before.gtids() if listed.last(g.domain) is None)
+    if wanted is not None and not wanted.includes(before):
+        raise Fatal(
+            "MR-1031",
+            f"{connection.member} lacks {_missing(wanted, before)} in its binlog,"
+            " which comes after what is done",
+            member=connection.member,
+            oldest_file=files[0],
+        )
+    if isinstance(wanted, MariadbGtidSet):
+        _refuse_other_history(connection, wanted, brought)
+        if has_same_sequence_from_other_server(listed, wanted):  # which its state has forgotten
+            raise _other_history(connection, wanted)
+    return Begin(files[index], before)
+
+
+def previous_gtids(connection: SourceConnection, *, flavour: Flavour, file: str) -> GtidPosition:
+    """What was logged before ``file`` was begun, as the file itself says."""
+    kind = "Previous_gtids" if flavour is Flavour.MYSQL else "Gtid_list"
+    for row in connection.query(f"SHOW BINLOG EVENTS IN {_quoted(file)} LIMIT {PRELUDE_EVENTS}"):
+        if row["Event_type"] == kind:
+            text = str(row["Info"] or "")
+            return GtidSet.parse(text) if flavour is Flavour.MYSQL else parse_gtid_list(text)
+    raise Retryable(
+        "MR-1040",
+        f"{connection.member}: {file} does not say what came before it",
+        member=connection.member,
+    )
+
+
+def parse_gtid_list(text: str) -> MariadbGtidSet:
+    """``[0-1-5,\\n0-2-7,…]`` as SHOW BINLOG EVENTS prints it; the last GTID of each domain counts."""
+    found = (MariadbGtid.parse(item) for item in _MARIADB_GTID.findall(text))
+    return MariadbGtidSet.of({gtid.domain: gtid for gtid in found}.values())
+
+
+def _with_unlogged(
+    connection: SourceConnection, files: Sequence[str], before: MariadbGtidSet, page_events: int
+) -> MariadbGtidSet:
+    """``before`` and what precedes the first GTID of each domain that it lacks; ``files``: from the first one on."""
+    executed = _variable(connection, Flavour.MARIADB, "gtid_slave_pos")  # may grow: asked first
+    logged = _variable(connection, Flavour.MARIADB, "gtid_binlog_pos")
+    found: GtidPosition = before
+    open_domains = _domains(logged) - _domains(before)
+    for file, following in zip(files, [*files[1:], None], strict=True):
+        if not open_domains:
+            break
+        here = open_domains
+        if following is not None:
+            listed = previous_gtids(connection, flavour=Flavour.MARIADB, file=following)
+            here = open_domains & _domains(listed)
+        open_domains = open_domains - here
+        for gtid in _first_of_domains(connection, file, here, page_events):
+            if gtid.sequence > 1:
+                earlier = MariadbGtid(gtid.domain, gtid.server, gtid.sequence - 1)
+                found = unite(found, MariadbGtidSet.of([earlier]))
+    assert isinstance(executed, MariadbGtidSet)
+    unlogged = [gtid for gtid in executed.gtids() if gtid.domain not in _domains(logged)]
+    whole = unite(found, MariadbGtidSet.of(unlogged))
+    assert isinstance(whole, MariadbGtidSet)
+    return whole
+
+
+def _refuse_other_history(
+    connection: SourceConnection, wanted: MariadbGtidSet, brought: MariadbGtidSet
+) -> None:
+    """A server that is behind ``wanted`` may still get there; one that logged another transaction in its place may not.
+
+    ``brought``: what came with a backup, in domains of which the file to begin with says nothing.
+    """
+    state = ask_binlog_state(connection)
+    for gtid in wanted.gtids():
+        is_passed = any(
+            last.domain == gtid.domain and last.sequence >= gtid.sequence for last in state
+        )
+        if is_passed and not is_logged(gtid, state, brought):
+            raise _other_history(connection, gtid)
+
+
+def _other_history(connection: SourceConnection, done: object) -> Fatal:
+    return Fatal(
+        "MR-1033",
+        f"{connection.member} logged another transaction in the place of {done}, which is done already",
+        member=connection.member,
+    )
+
+
+def ask_binlog_state(connection: SourceConnection) -> tuple[MariadbGtid, ...]:
+    """A MariaDB's last GTID of each domain and server."""
+    (row,) = connection.query("SELECT @@GLOBAL.gtid_binlog_state AS gtids")
+    return parse_binlog_state(str(row["gtids"] or ""))
+
+
+def _first_of_domains(
+    connection: SourceConnection, file: str, domains: frozenset[int], page_events: int
+) -> Iterator[MariadbGtid]:
+    """The first GTID of each of these domains in ``file``."""
+    pos = 4
+    while domains:
+        rows = connection.query(
+            f"SHOW BINLOG EVENTS IN {_quoted(file)} FROM {pos} LIMIT {page_events}"
+        )
+        for row in rows:
+            begin = _MARIADB_BEGIN.search(str(row["Info"])) if row["Event_type"] == "Gtid" else None
+            if begin and (gtid := MariadbGtid.parse(begin[1])).domain in domains:
+                domains -= {gtid.domain}
+                yield gtid
+        if len(rows) < page_events:
+            return
+        pos = int(rows[-1]["Pos"] or 0)  # once more: where it ends, events in a group don't say
+
+
+def _domains(position: GtidPosition) -> frozenset[int]:
+    assert isinstance(position, MariadbGtidSet)
+    return frozenset(gtid.domain for gtid in position.gtids())
+
+
+def _variable(connection: SourceConnection, flavour: Flavour, name: str) -> GtidPosition:
+    (row,) = connection.query(f"SELECT @@GLOBAL.{name} AS gtids")
+    return parse_gtid_set(flavour, str(row["gtids"] or ""))
+
+
+def _quoted(file: str) -> str:
+    return "'" + file.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _missing(wanted: GtidPosition, before: GtidPosition) -> str:
+    if isinstance(wanted, GtidSet) and isinstance(before, GtidSet):
+        return str(before - wanted)
+    if isinstance(wanted, MariadbGtidSet) and isinstance(before, MariadbGtidSet):
+        behind = [gtid for gtid in before.gtids() if not wanted.covers(gtid)]
+        return ", ".join(
+            f"{wanted.last(gtid.domain) or 'the beginning'} to {gtid}" for gtid in behind
+        )
+    return "what is wanted"

@@ -1,0 +1,209 @@
+"""What the members of a set say about themselves: roles, positions, binlog files, settings. Asked, not judged.
+
+The primary's position is asked again after everybody else's: a replica's transactions that are not in it then did not
+come from it (and a replica's lag is never measured too small).
+
+Guarantees: a member that can't be asked is in the result with its error; only the account's refusal of all is raised by
+``choose``. Not done here: judging (``preflight``, ``choice``). Needs REPLICATION CLIENT; a few queries a member.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from millrace.errors import Fatal, MillraceError
+from producer.upstream.connection import Login, Row, SourceConnection, Value
+from producer.upstream.files import ask_binlog_state, find_file, list_binlog_files
+from producer.upstream.identity import Identity, ask_identity
+from schemas.documents.model import Member
+from schemas.gtid import Flavour, GtidPosition, MariadbGtid, MariadbGtidSet, parse_gtid_set
+from schemas.server_version import ServerVersion
+
+VARIABLES = (
+    "log_bin",
+    "log_replica_updates",
+    "log_slave_updates",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_metadata",
+    "binlog_row_value_options",
+    "binlog_checksum",
+    "gtid_mode",
+    "gtid_strict_mode",
+    "encrypt_binlog",
+    "lower_case_table_names",
+    "replica_parallel_workers",
+    "slave_parallel_workers",
+    "replica_preserve_commit_order",
+    "slave_preserve_commit_order",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """A replica's own view of itself; a primary has none."""
+
+    seconds_behind: float | None
+    filters: tuple[str, ...]  # "Replicate_Do_DB=shop"
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What a member has: executed transactions, binlog files, and what was executed before and is in none of them."""
+
+    position: GtidPosition
+    files: Mapping[str, int]
+    oldest_before: GtidPosition
+    wanted_error: MillraceError | None  # why what is wanted can't be had here (now)
+    state: tuple[
+        MariadbGtid, ...
+    ] = ()  # MariaDB: the last GTID of each domain and server in its binlog
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFacts:
+    """Everything a member said. ``error`` and the rest exclude each other."""
+
+    member: Member
+    error: MillraceError | None = None
+    identity: Identity | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    replication: Replication | None = None
+    holdings: Holdings | None = None
+
+    @property
+    def is_primary(self) -> bool:
+        """It answered and replicates from nobody."""
+        return self.error is None and self.replication is None
+
+
+def ask_members(
+    members: Iterable[Member], login: Login, *, wanted: GtidPosition | None
+) -> tuple[MemberFacts, ...]:
+    """Ask each member; in the order given."""
+    facts = [_ask_or_error(member, login, wanted) for member in members]
+    return tuple(_ask_position_again(fact, login) if fact.is_primary else fact for fact in facts)
+
+
+def ask_flavour(members: Iterable[Member], login: Login) -> Flavour:
+    """The flavour of the first member that answers; else an error, of one that may come back if there is any."""
+    errors: list[MillraceError] = []
+    for member in members:
+        try:
+            with SourceConnection.connect(member, login) as connection:
+                return ask_identity(connection).flavour
+        except MillraceError as found:
+            errors.append(found)
+    if not errors:
+        raise Fatal("MR-1020", "the set has no members")
+    raise next((error for error in errors if not isinstance(error, Fatal)), errors[-1])
+
+
+def ask_member(connection: SourceConnection, *, wanted: GtidPosition | None) -> MemberFacts:
+    """Ask one member. Errors: see ``connection``."""
+    identity = ask_identity(connection)
+    variables = _ask_variables(connection)
+    holdings = None
+    if variables.get("log_bin") == "ON":
+        holdings = ask_holdings(connection, identity.flavour, wanted=wanted)
+    return MemberFacts(
+        connection.member,
+        identity=identity,
+        variables=variables,
+        replication=_ask_replication(connection, identity.dialect),
+        holdings=holdings,
+    )
+
+
+def _ask_or_error(member: Member, login: Login, wanted: GtidPosition | None) -> MemberFacts:
+    try:
+        with SourceConnection.connect(member, login) as connection:
+            return ask_member(connection, wanted=wanted)
+    except MillraceError as error:
+        return MemberFacts(member, error=error)
+
+
+def _ask_position_again(fact: MemberFacts, login: Login) -> MemberFacts:
+    if fact.identity is None or fact.holdings is None:
+        return fact
+    try:
+        with SourceConnection.connect(fact.member, login) as connection:
+            position = ask_position(connection, fact.identity.flavour)
+            state = _ask_state(connection, fact.identity.flavour)
+    except MillraceError as error:
+        return MemberFacts(fact.member, error=error)
+    return replace(fact, holdings=replace(fact.holdings, position=position, state=state))
+
+
+def ask_position(connection: SourceConnection, flavour: Flavour) -> GtidPosition:
+    """The transactions in the server's binlog, and what it had before it wrote one."""
+    if flavour is Flavour.MYSQL:
+        (row,) = connection.query("SELECT @@GLOBAL.gtid_executed AS position")
+        return parse_gtid_set(flavour, _text(row["position"]))
+    (row,) = connection.query(
+        "SELECT @@GLOBAL.gtid_slave_pos AS executed, @@GLOBAL.gtid_binlog_pos AS position"
+    )
+    logged = MariadbGtidSet.parse(_text(row["position"]))
+    executed = MariadbGtidSet.parse(_text(row["executed"])).gtids()
+    quiet = (gtid for gtid in executed if logged.last(gtid.domain) is None)  # since it was rebuilt
+    return MariadbGtidSet.of([*logged.gtids(), *quiet])
+
+
+def _ask_state(connection: SourceConnection, flavour: Flavour) -> tuple[MariadbGtid, ...]:
+    return ask_binlog_state(connection) if flavour is Flavour.MARIADB else ()
+
+
+def _ask_variables(connection: SourceConnection) -> dict[str, str]:
+    names = ", ".join(f"'{name}'" for name in VARIABLES)
+    rows = connection.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+    return {_text(row["Variable_name"]).lower(): _text(row["Value"]) for row in rows}
+
+
+def ask_holdings(
+    connection: SourceConnection, flavour: Flavour, *, wanted: GtidPosition | None = None
+) -> Holdings:
+    """What a member has in its binlog files and had before. Errors: see ``connection``, but for ``wanted``'s own."""
+    files = list_binlog_files(connection)
+    oldest = find_file(connection, flavour=flavour, wanted=None)
+    wanted_error: MillraceError | None = None
+    try:
+        if wanted is not None:
+            find_file(connection, flavour=flavour, wanted=wanted)
+    except MillraceError as error:
+        wanted_error = error
+    position, state = ask_position(connection, flavour), _ask_state(connection, flavour)
+    return Holdings(position, files, oldest.before, wanted_error, state)
+
+
+def _ask_replication(connection: SourceConnection, server: ServerVersion) -> Replication | None:
+    rows = connection.query(server.replica_status)
+    if not rows:
+        return None
+    behind = [_seconds(row) for row in rows]
+    known = [seconds for seconds in behind if seconds is not None]
+    filters = {text for row in rows for text in _filters(row)}
+    return Replication(
+        seconds_behind=max(known) if len(known) == len(behind) else None,
+        filters=tuple(sorted(filters | set(_binlog_filters(connection, server)))),
+    )
+
+
+def _binlog_filters(connection: SourceConnection, server: ServerVersion) -> Iterable[str]:
+    for row in connection.query(server.binlog_status):
+        for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"):
+            if value := _text(row.get(name)):
+                yield f"{name}={value}"
+
+
+def _filters(row: Row) -> Iterable[str]:
+    for name, value in row.items():
+        if name.startswith("Replicate_") and _text(value):
+            yield f"{name}={_text(value)}"
+
+
+def _seconds(row: Row) -> float | None:
+    value = row.get("Seconds_Behind_Source", row.get("Seconds_Behind_Master"))
+    return None if value is None else float(value)
+
+
+def _text(value: Value) -> str:
+    return "" if value is None else str(value)

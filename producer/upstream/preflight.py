@@ -1,0 +1,138 @@
+"""Can a member's binlog be read without losing anything? Each reason why not: a code and the statement that fixes it.
+
+Pure: it judges what ``inventory`` asked. A setting that a server does not know (older or newer versions drop some)
+counts as its only remaining value.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from millrace.codes import CATALOGUE
+from producer.upstream.members import MemberFacts
+from schemas.gtid import Flavour
+from schemas.server_version import ServerVersion
+
+PERSIST = " (and in the server's configuration; sessions that are open keep the old value until they reconnect)"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that keeps a member from being read. ``fix`` holds the statement; ``passes``: waiting may do."""
+
+    code: str
+    message: str
+    fix: str
+    passes: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.message}"
+
+
+def check_settings(facts: MemberFacts) -> tuple[Finding, ...]:
+    """Everything that is wrong with the settings of a member that answered."""
+    checks: tuple[Callable[[MemberFacts], Iterable[Finding]], ...] = (
+        _check_version,
+        _check_binlog,
+        _check_rows,
+        _check_gtids,
+        _check_filters,
+        _check_commit_order,
+    )
+    return tuple(finding for check in checks for finding in check(facts))
+
+
+def _check_version(facts: MemberFacts) -> Iterable[Finding]:
+    if facts.identity is not None and not facts.identity.dialect.is_supported:
+        message = f"it is {facts.identity.version}"
+        oldest = facts.identity.dialect.oldest_supported
+        yield _finding("MR-1023", message, f"upgrade the server to {oldest} or later")
+
+
+def _check_binlog(facts: MemberFacts) -> Iterable[Finding]:
+    variables = facts.variables
+    if variables.get("log_bin", "ON") != "ON":
+        yield _finding("MR-1010", "log_bin=OFF", "start the server with `log_bin=mysql-bin`")
+    logs = variables.get("log_replica_updates", variables.get("log_slave_updates", "ON"))
+    if facts.replication is not None and logs != "ON":
+        name = _dialect(facts).variable("log_replica_updates")
+        yield _finding("MR-1011", f"{name}=OFF", f"start the replica with `{name}=ON`")
+    if variables.get("binlog_checksum", "CRC32") != "CRC32":
+        yield _wrong(facts, "MR-1019", "binlog_checksum", "CRC32")
+    if variables.get("encrypt_binlog", "OFF") != "OFF":
+        yield _finding("MR-1021", "encrypt_binlog=ON", CATALOGUE["MR-1021"].fix)
+
+
+def _check_rows(facts: MemberFacts) -> Iterable[Finding]:
+    variables = facts.variables
+    for code, name, wanted in (
+        ("MR-1012", "binlog_format", "ROW"),
+        ("MR-1013", "binlog_row_image", "FULL"),
+        ("MR-1014", "binlog_row_metadata", "FULL"),
+        ("MR-1015", "binlog_row_value_options", ""),
+    ):
+        if variables.get(name, wanted).upper() != wanted:
+            yield _wrong(facts, code, name, wanted)
+
+
+def _check_gtids(facts: MemberFacts) -> Iterable[Finding]:
+    if _flavour(facts) is Flavour.MARIADB:
+        if facts.variables.get("gtid_strict_mode", "ON") != "ON":
+            yield _wrong(facts, "MR-1017", "gtid_strict_mode", "ON")
+        return
+    mode = facts.variables.get("gtid_mode", "ON")
+    if mode != "ON":
+        steps = ["OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"]
+        after = steps[steps.index(mode) + 1 :] if mode in steps else steps[-1:]
+        statements = " ".join(f"SET GLOBAL gtid_mode = '{step}';" for step in after)
+        yield _finding(
+            "MR-1016",
+            f"gtid_mode={mode}",
+            f"SET GLOBAL enforce_gtid_consistency = 'ON'; {statements}{PERSIST}",
+        )
+
+
+def _check_filters(facts: MemberFacts) -> Iterable[Finding]:
+    if facts.replication is None or not facts.replication.filters:
+        return
+    found = ", ".join(facts.replication.filters)
+    yield _finding("MR-1018", f"it replicates only a part: {found}", CATALOGUE["MR-1018"].fix)
+
+
+def _check_commit_order(facts: MemberFacts) -> Iterable[Finding]:
+    """A MySQL replica with several workers; MariaDB's keep the order within a domain in every parallel mode."""
+    if facts.replication is None or _flavour(facts) is not Flavour.MYSQL:
+        return
+    variables, server = facts.variables, _dialect(facts)
+    workers_name = server.variable("replica_parallel_workers")
+    order_name = server.variable("replica_preserve_commit_order")
+    workers = variables.get(workers_name, "0")
+    if int(workers) > 1 and variables.get(order_name, "ON") != "ON":
+        stop, start = f"STOP {server.replica} SQL_THREAD;", f"START {server.replica} SQL_THREAD;"
+        yield _finding(
+            "MR-1022",
+            f"{order_name}=OFF with {workers_name}={workers}",
+            f"{stop} SET GLOBAL {order_name} = ON; {start}{PERSIST}",
+        )
+
+
+def _wrong(facts: MemberFacts, code: str, name: str, wanted: str) -> Finding:
+    value = wanted if wanted == "ON" else f"'{wanted}'"
+    fix = f"SET GLOBAL {name} = {value};"
+    if name == "binlog_format" and facts.replication and _flavour(facts) is Flavour.MYSQL:
+        replica = _dialect(facts).replica
+        fix = (
+            f"STOP {replica} SQL_THREAD; {fix} START {replica} SQL_THREAD;"  # MySQL refuses it else
+        )
+    return _finding(code, f"{name}={facts.variables[name]}", f"{fix}{PERSIST}")
+
+
+def _finding(code: str, message: str, fix: str) -> Finding:
+    return Finding(code, f"{CATALOGUE[code].title}: {message}", fix)
+
+
+def _dialect(facts: MemberFacts) -> ServerVersion:
+    return ServerVersion.parse(facts.identity.version if facts.identity is not None else "")
+
+
+def _flavour(facts: MemberFacts) -> Flavour | None:
+    return facts.identity.flavour if facts.identity is not None else None

@@ -1,0 +1,165 @@
+"""The registry as capture and apply see it: register a schema, get one by id. For any registry with Confluent's REST
+API.
+
+    register(subject, schema_text) -> id      known pairs are answered from memory
+    schema_by_id(id) -> schema_text           the same
+
+Errors: Retryable MR-6020 where asking again may help (no connection, time-out, an answer that is cut, a proxy's page in
+its place, 408, 429, 5xx), Fatal MR-6021 where it won't, Fatal MR-6009 for an id that nobody registered, Retryable
+MR-6024 when one id was given to two schemas: the registry lost what it knew, and this client, who remembers, is of no
+more use.
+One request is tried once: the caller has the back-off. Connections are kept between requests.
+Blocking, for several threads. A user and password in the address become basic authentication; they are never part of
+an error. Not done here: TLS with own certificates, proxies.
+"""
+
+import json
+import ssl
+from typing import NoReturn
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from millrace.errors import Fatal, Retryable
+from schemas.record.avro_schema import Json
+
+_ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+_CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+_TIMEOUT_S = 10.0
+_CONNECTIONS_MAX = 2  # kept: a task's converter and its publisher
+_ANSWER_BYTES_MAX = 16 * 1024 * 1024
+_ASK_AGAIN = frozenset({408, 425, 429})
+_SCHEMA_UNKNOWN = 40403
+
+
+class RegistryClient:
+    """The registry at ``address``: ``http[s]://[user:password@]host[:port][/path]``, else Fatal MR-6021."""
+
+    def __init__(self, address: str, *, timeout_s: float = _TIMEOUT_S) -> None:
+        try:
+            parts = urlsplit(address)
+            is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            is_usable = False
+        if not is_usable:
+            raise Fatal("MR-6021", "the registry's address is not http[s]://host[:port]")
+        self._parts = parts
+        self._pool = _pool(parts, timeout_s)
+        self._ids: dict[tuple[str, str], int] = {}
+        self._registered: dict[int, str] = {}
+        self._texts: dict[int, str] = {}
+
+    @property
+    def address(self) -> str:
+        """Without user and password."""
+        port = f":{self._parts.port}" if self._parts.port else ""
+        return f"{self._parts.scheme}://{self._parts.hostname}{port}{self._parts.path}"
+
+    def register(self, subject: str, schema_text: str) -> int:
+        """The id of this schema under this subject, registering it if need be."""
+        known = self._ids.get((subject, schema_text))
+        if known is not None:
+            return known
+        answer = self._ask(
+            "POST",
+            f"/subjects/{quote(subject, safe='')}/versions",
+            {"schema": schema_text, "schemaType": "AVRO"},
+        )
+        schema_id = answer.get("id") if isinstance(answer, dict) else None
+        if not isinstance(schema_id, int):
+            self._refuse(f"its answer to a registration has no id: {answer!r}")
+        if self._registered.setdefault(schema_id, schema_text) != schema_text:
+            raise Retryable("MR-6024", f"{self.address} gave id {schema_id} to a second schema")
+        self._ids[subject, schema_text] = schema_id
+        return schema_id
+
+    def remember(self, subject: str, schema_text: str, schema_id: int) -> None:
+        """Take it as registered, as a record of the topic says; what the registry said before counts more."""
+        if self._registered.setdefault(schema_id, schema_text) == schema_text:
+            self._ids.setdefault((subject, schema_text), schema_id)
+
+    def schema_by_id(self, schema_id: int) -> str:
+        """The text of a schema."""
+        known = self._texts.get(schema_id)
+        if known is not None:
+            return known
+        answer = self._ask("GET", f"/schemas/ids/{schema_id}", None)
+        text = answer.get("schema") if isinstance(answer, dict) else None
+        if not isinstance(text, str):
+            self._refuse(f"its answer for id {schema_id} has no schema: {answer!r}")
+        self._texts[schema_id] = text
+        return text
+
+    def _ask(self, method: str, path: str, body: Json) -> Json:
+        headers = {"Accept": _ACCEPT} | _authorization(self._parts)
+        content = None
+        if body is not None:
+            content = json.dumps(body).encode()
+            headers["Content-Type"] = _CONTENT_TYPE
+        try:
+            response = self._pool.urlopen(
+                method,
+                self._parts.path.rstrip("/") + path,
+                body=content,
+                headers=headers,
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            try:
+                answer = response.read(_ANSWER_BYTES_MAX + 1)
+            except HTTPError:
+                response.close()  # what is left of the answer would be taken for the next one's
+                raise
+            finally:
+                response.release_conn()
+        except (OSError, HTTPError) as error:
+            raise Retryable("MR-6020", f"{self.address} did not answer: {error}") from error
+        return self._judged(response.status, answer)
+
+    def _judged(self, status: int, answer: bytes) -> Json:
+        is_json = True
+        try:
+            content: Json = json.loads(answer)
+        except (ValueError, RecursionError):
+            is_json = False
+            content = answer[:200].decode(errors="replace")
+        if status < 300:
+            if len(answer) > _ANSWER_BYTES_MAX:
+                self._refuse(f"its answer has more than {_ANSWER_BYTES_MAX} bytes")
+            if not is_json:
+                raise Retryable("MR-6020", f"{self.address} answered {status}, no JSON: {content}")
+            return content
+        if status >= 500 or status in _ASK_AGAIN:
+            raise Retryable("MR-6020", f"{self.address} answered {status}: {_message(content)}")
+        if isinstance(content, dict) and content.get("error_code") == _SCHEMA_UNKNOWN:
+            raise Fatal("MR-6009", f"{self.address}: {_message(content)}")
+        return self._refuse(f"it answered {status}: {_message(content)}")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise Fatal("MR-6021", f"{self.address}: {why}")
+
+
+def _pool(parts: SplitResult, timeout_s: float) -> urllib3.HTTPConnectionPool:
+    host, timeout = parts.hostname or "", urllib3.Timeout(timeout_s)
+    if parts.scheme == "https":
+        return urllib3.HTTPSConnectionPool(
+            host,
+            parts.port,
+            timeout=timeout,
+            maxsize=_CONNECTIONS_MAX,
+            ssl_context=ssl.create_default_context(),
+        )
+    return urllib3.HTTPConnectionPool(host, parts.port, timeout=timeout, maxsize=_CONNECTIONS_MAX)
+
+
+def _authorization(parts: SplitResult) -> dict[str, str]:
+    if parts.username is None:
+        return {}
+    both = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return urllib3.util.make_headers(basic_auth=both, basic_auth_encoding="utf-8")
+
+
+def _message(content: Json) -> str:
+    return str(content.get("message", content)) if isinstance(content, dict) else str(content)

@@ -1,0 +1,212 @@
+"""The registry's REST API over HTTP.
+
+Paths are mapped to the service's functions here; answers are ``application/vnd.schemaregistry.v1+json``. When the
+store is fenced (another registry has started on the same topic) the server answers 503 and ends with that error.
+
+Not done here: TLS and authentication: it is for loopback or behind a proxy that has them.
+"""
+
+import json
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from millrace.errors import Fatal, Fenced, MillraceError
+from millrace.log import get_logger
+from registry.service import SCHEMA_INVALID, Refusal, RegistryService
+from registry.store import SchemaStore
+from schemas.json_input import load_json
+from schemas.record.avro_schema import Json
+
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+BODY_BYTES_MAX = 4 * 1024 * 1024  # a table of 4096 columns with long names is below 2 MiB
+_NOT_CHANGED_HERE = 40501
+_PATH_UNKNOWN = 404
+_STORE_FAILED = 50001
+_BODY_TOO_LARGE = 41301
+_GRACE_S = 2
+
+_Body: TypeAlias = Mapping[str, Json]
+_Function: TypeAlias = Callable[[Mapping[str, str], _Body], Json]
+_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+log = get_logger("registry")
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryServer:
+    """Listens from construction by ``listen`` on; ``run`` answers until the process is asked to end."""
+
+    listening: socket.socket
+    store: SchemaStore
+
+    @classmethod
+    def listen(cls, store: SchemaStore, *, host: str, port: int) -> "RegistryServer":
+        """``port`` 0 takes a free one; Fatal MR-8009 where nobody may listen or somebody does."""
+        try:
+            listening = socket.create_server((host, port))
+        except OSError as exc:
+            raise Fatal("MR-8009", f"{host}:{port}: {exc.strerror}") from exc
+        return cls(listening, store)
+
+    @property
+    def address(self) -> str:
+        """For clients: http://host:port."""
+        host, port = self.listening.getsockname()[:2]
+        return f"http://{host}:{port}"
+
+    def run(self, *, ready: Callable[[], None] = lambda: None) -> None:
+        """Load the store, call ``ready`` and answer, until SIGTERM or SIGINT.
+
+        Raises Fenced when another registry took over, and what the store can't be loaded for, before ``ready``.
+        """
+        fenced: list[Fenced] = []
+
+        def end(error: Fenced) -> None:
+            fenced.append(error)
+            server.should_exit = True
+
+        app = application(RegistryService(self.store), on_fenced=end)
+        ready()
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_S
+        )
+        server = uvicorn.Server(config)
+        try:
+            server.run(sockets=[self.listening])
+        finally:
+            self.store.close()
+        if fenced:
+            raise fenced[0]
+
+
+def application(service: RegistryService, *, on_fenced: Callable[[Fenced], None]) -> Starlette:
+    """The ASGI application; ``on_fenced`` is told once the store is lost."""
+
+    def endpoint(function: _Function) -> _Endpoint:
+        async def answer(request: Request) -> Response:
+            try:
+                body = await _body(request)
+                return _json(200, await run_in_threadpool(function, request.path_params, body))
+            except Refusal as refusal:
+                return _error(refusal.status, refusal.code, refusal.message)
+            except MillraceError as error:
+                log.error("the store failed", error=str(error))
+                if isinstance(error, Fenced):
+                    on_fenced(error)
+                return _error(503 if isinstance(error, Fenced) else 500, _STORE_FAILED, str(error))
+
+        return answer
+
+    return Starlette(
+        routes=[
+            Route(path, endpoint(function), methods=[method])
+            for method, path, function in _functions(service)
+        ],
+        exception_handlers={404: _unknown_path, 405: _not_changed},
+    )
+
+
+def _functions(service: RegistryService) -> list[tuple[str, str, _Function]]:
+    def version(params: Mapping[str, str]) -> tuple[str, str]:
+        return params["subject"], params["version"]
+
+    return [
+        (
+            "POST",
+            "/subjects/{subject}/versions",
+            lambda p, body: service.register(p["subject"], body),
+        ),
+        ("POST", "/subjects/{subject}", lambda p, body: service.look_up(p["subject"], body)),
+        ("GET", "/subjects", lambda _p, _b: service.subjects()),
+        ("GET", "/subjects/{subject}/versions", lambda p, _b: service.versions(p["subject"])),
+        (
+            "GET",
+            "/subjects/{subject}/versions/{version}",
+            lambda p, _b: service.version(*version(p)),
+        ),
+        (
+            "GET",
+            "/subjects/{subject}/versions/{version}/schema",
+            lambda p, _b: json.loads(service.version_schema(*version(p))),
+        ),
+        ("GET", "/schemas/types", lambda _p, _b: ["AVRO"]),
+        ("GET", "/schemas/ids/{id}", lambda p, _b: service.schema(p["id"])),
+        ("GET", "/schemas/ids/{id}/schema", lambda p, _b: json.loads(service.schema_text(p["id"]))),
+        (
+            "GET",
+            "/schemas/ids/{id}/subjects",
+            lambda p, _b: [entry.subject for entry in service.uses(p["id"])],
+        ),
+        (
+            "GET",
+            "/schemas/ids/{id}/versions",
+            lambda p, _b: [
+                {"subject": entry.subject, "version": entry.version}
+                for entry in service.uses(p["id"])
+            ],
+        ),
+        *(
+            ("GET", path, lambda _p, _b: {"compatibilityLevel": "NONE"})
+            for path in ("/config", "/config/{subject}")
+        ),
+        *(
+            ("GET", path, lambda _p, _b: {"mode": "READWRITE"})
+            for path in ("/mode", "/mode/{subject}")
+        ),
+        (
+            "POST",
+            "/compatibility/subjects/{subject}/versions/{version}",
+            lambda _p, _b: {"is_compatible": True},
+        ),
+        ("GET", "/", lambda _p, _b: {}),
+    ]
+
+
+async def _body(request: Request) -> _Body:
+    content = b""
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > BODY_BYTES_MAX:
+            raise Refusal(_BODY_TOO_LARGE, f"a request has at most {BODY_BYTES_MAX} bytes")
+    if not content:
+        return {}
+    try:
+        body = load_json(content)
+    except ValueError as error:
+        raise Refusal(SCHEMA_INVALID, f"the request is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise Refusal(SCHEMA_INVALID, "the request is not a JSON object")
+    return body
+
+
+async def _unknown_path(_request: Request, _cause: Exception) -> Response:
+    return _error(404, _PATH_UNKNOWN, "HTTP 404 Not Found")
+
+
+async def _not_changed(_request: Request, _cause: Exception) -> Response:
+    return _error(
+        405,
+        _NOT_CHANGED_HERE,
+        "This registry only registers and reads: nothing is deleted or configured.",
+    )
+
+
+def _error(status: int, code: int, message: str) -> Response:
+    return _json(status, {"error_code": code, "message": message})
+
+
+def _json(status: int, content: Json) -> Response:
+    return Response(
+        json.dumps(content, ensure_ascii=False).encode(),
+        status_code=status,
+        media_type=CONTENT_TYPE,
+    )

@@ -1,0 +1,181 @@
+"""The Confluent REST API of a registry, as far as clients of a topic need it: from request to answer, without HTTP.
+
+    POST /subjects/{s}/versions               register: {"id": …}
+    POST /subjects/{s}                        is it registered: subject, version, id, schema
+    GET  /subjects                            names
+    GET  /subjects/{s}/versions               numbers
+    GET  /subjects/{s}/versions/{v}[/schema]  v is a number, "latest" or -1
+    GET  /schemas/ids/{id}[/schema|/subjects|/versions]
+    GET  /schemas/types                       ["AVRO"]
+    GET  /config[/{s}], /mode[/{s}]           NONE, READWRITE; they can't be changed
+    POST /compatibility/subjects/{s}/versions/{v}   always true: compatibility is NONE
+
+    error    HTTP  when
+    40401     404  the subject is not known
+    40402     404  the version is not known
+    40403     404  the schema or its id is not known
+    42201     422  not an Avro schema
+    42202     422  not a version
+    40501     405  deleting and changing the configuration
+
+Guarantees: an answer to a registration is given after the store has it; registrations go one after the other. When the
+store failed and may or may not have an entry, everything is read again before the next id is given.
+Not done here: deleting, references between schemas, other kinds than Avro, compatibility rules, authentication.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import NoReturn
+
+from millrace.errors import Fatal
+from registry.catalog import Catalog, Entry
+from registry.store import SchemaStore
+from schemas.record.avro_codec import check_schema
+from schemas.record.avro_schema import Json
+
+SUBJECT_UNKNOWN = 40401
+VERSION_UNKNOWN = 40402
+SCHEMA_UNKNOWN = 40403
+SCHEMA_INVALID = 42201
+VERSION_INVALID = 42202
+_VERSION_MAX = 2**31 - 1
+_DIGITS_MAX = 19  # of 64 bits
+
+
+class Refusal(Exception):
+    """An answer that is an error: ``code`` starts with the HTTP status."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return self.code // 100
+
+
+class RegistryService:
+    """For several threads at once."""
+
+    def __init__(self, store: SchemaStore) -> None:
+        self._store = store
+        self._catalog = Catalog(store.load())
+        self._lock = threading.Lock()
+        self._is_stale = False
+
+    def register(self, subject: str, request: Mapping[str, Json]) -> Json:
+        """The id, new or known."""
+        schema = _schema_of(request)
+        with self._lock:
+            if self._is_stale:
+                self._catalog = Catalog(self._store.load())
+                self._is_stale = False
+            entry, is_new = self._catalog.next_entry(subject, schema)
+            if is_new:
+                # Until it is known whether the store has it: its id may be taken.
+                self._is_stale = True
+                self._store.append(entry)
+                self._catalog.add(entry)
+                self._is_stale = False
+        return {"id": entry.id}
+
+    def look_up(self, subject: str, request: Mapping[str, Json]) -> Json:
+        """The version of ``subject`` that has this schema."""
+        schema = _schema_of(request)
+        self._versions(subject)
+        entry = self._catalog.find(subject, schema)
+        if entry is None:
+            _refuse(SCHEMA_UNKNOWN, "Schema not found")
+        return _described(entry)
+
+    def subjects(self) -> Json:
+        """All names."""
+        return list(self._catalog.subjects())
+
+    def versions(self, subject: str) -> Json:
+        """The numbers."""
+        return [entry.version for entry in self._versions(subject)]
+
+    def version(self, subject: str, version: str) -> Json:
+        """One version in full."""
+        return _described(self._version(subject, version))
+
+    def version_schema(self, subject: str, version: str) -> str:
+        """The schema's text alone."""
+        return self._version(subject, version).schema
+
+    def schema(self, schema_id: str) -> Json:
+        """The schema of an id."""
+        return {"schema": self.schema_text(schema_id)}
+
+    def schema_text(self, schema_id: str) -> str:
+        """The schema's text alone."""
+        text = (
+            self._catalog.text(int(schema_id))
+            if schema_id.isascii() and schema_id.isdigit() and len(schema_id) <= _DIGITS_MAX
+            else None
+        )
+        if text is None:
+            _refuse(SCHEMA_UNKNOWN, f"Schema {schema_id} not found")
+        return text
+
+    def uses(self, schema_id: str) -> list[Entry]:
+        """Where an id stands."""
+        self.schema_text(schema_id)
+        return self._catalog.uses(int(schema_id))
+
+    def _versions(self, subject: str) -> tuple[Entry, ...]:
+        versions = self._catalog.versions(subject)
+        if not versions:
+            _refuse(SUBJECT_UNKNOWN, f"Subject '{subject}' not found.")
+        return versions
+
+    def _version(self, subject: str, version: str) -> Entry:
+        if version in ("latest", "-1"):
+            return self._versions(subject)[-1]
+        is_number = version.isascii() and version.isdigit() and len(version) <= _DIGITS_MAX
+        if not (is_number and 0 < int(version) <= _VERSION_MAX):
+            _refuse(
+                VERSION_INVALID,
+                f"The specified version '{version}' is not a valid version id. Allowed values are between "
+                f'[1, {_VERSION_MAX}] and the string "latest"',
+            )
+        versions = self._versions(subject)
+        for entry in versions:
+            if entry.version == int(version):
+                return entry
+        return _refuse(VERSION_UNKNOWN, f"Version {version} not found.")
+
+
+def _schema_of(request: Mapping[str, Json]) -> str:
+    schema = request.get("schema")
+    if request.get("schemaType", "AVRO") != "AVRO":
+        _refuse(
+            SCHEMA_INVALID,
+            f"Invalid schema type {request['schemaType']}: this registry keeps AVRO only",
+        )
+    if request.get("references"):
+        _refuse(SCHEMA_INVALID, "Invalid schema: this registry keeps no references")
+    if not isinstance(schema, str):
+        _refuse(SCHEMA_INVALID, "Invalid schema: the field 'schema' is not a string")
+    try:
+        check_schema(schema)
+    except Fatal as error:
+        raise Refusal(SCHEMA_INVALID, f"Invalid schema: {error.message}") from error
+    return schema
+
+
+def _described(entry: Entry) -> Json:
+    return {
+        "subject": entry.subject,
+        "version": entry.version,
+        "id": entry.id,
+        "schema": entry.schema,
+        "schemaType": "AVRO",
+    }
+
+
+def _refuse(code: int, message: str) -> NoReturn:
+    raise Refusal(code, message)

@@ -1,0 +1,107 @@
+"""JSON Schemas of set and task documents, for editors and other tools.
+
+They are recorded from the parser itself: it takes its fields from a ``Fields`` that notes each name, reader, bound and
+default. The parser decides: it also refuses what a schema can't say (a server given twice, a host name too long).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from schemas.documents.fields import Fields
+from schemas.documents.model import TaskKind
+from schemas.documents.parse import take_format, take_set, take_task
+from schemas.documents.readers import schema_of
+
+T = TypeVar("T")
+Schema = dict[str, object]
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def set_schema() -> Schema:
+    """The schema of a set document."""
+    fields = _Recorder({}, "", [])
+    take_format(fields)
+    take_set(fields)
+    return {"$schema": _DIALECT, "title": "A set of Millrace"} | fields.schema()
+
+
+def task_schema() -> Schema:
+    """The schema of a task document of either kind."""
+    return {
+        "$schema": _DIALECT,
+        "title": "A task of Millrace",
+        "oneOf": [_task_schema(kind) for kind in TaskKind],
+    }
+
+
+def _task_schema(kind: TaskKind) -> Schema:
+    fields = _Recorder({}, "", [])
+    take_format(fields)
+    fields.note("kind", {"const": kind.value}, needed=True)
+    take_task(fields, kind)
+    return {"title": f"kind: {kind}"} | fields.schema()
+
+
+@dataclass(slots=True)
+class _Recorder(Fields):
+    """Notes what is taken; every field is absent and none is a problem."""
+
+    properties: Schema = field(default_factory=dict)
+    needed: list[str] = field(default_factory=list)
+
+    def note(self, name: str, schema: Schema, *, needed: bool) -> None:
+        """One field."""
+        self.properties[name] = schema
+        if needed:
+            self.needed.append(name)
+
+    def schema(self) -> Schema:
+        """A mapping with all that was noted, and what will be: a part is listed before its fields are taken."""
+        return {
+            "type": "object",
+            "properties": self.properties,
+            "required": self.needed,
+            "additionalProperties": False,
+        }
+
+    def take(
+        self, name: str, read: Callable[[object], T], stand_in: T, *, needed: bool = True
+    ) -> T:
+        default = {} if needed or str(stand_in) == "" else {"default": _plain(stand_in)}
+        self.note(name, schema_of(read) | default, needed=needed)
+        return stand_in
+
+    def take_each(
+        self,
+        name: str,
+        read: Callable[[object], T],
+        *,
+        default: Sequence[T] | None = None,
+        count_max: int,
+    ) -> tuple[T, ...]:
+        schema: Schema = {"type": "array", "items": schema_of(read), "maxItems": count_max}
+        schema["minItems"] = 0 if default == () else 1
+        if default is not None:
+            schema["default"] = [_plain(value) for value in default]
+        self.note(name, schema, needed=default is None)
+        return tuple(default or ())
+
+    def part(self, name: str, *, example: str, needed: bool = True) -> Fields:
+        inner = _Recorder({}, name, [])
+        self.note(name, inner.schema() | {"description": f"such as {example}"}, needed=needed)
+        return inner
+
+    def parts(self, name: str, *, example: str, count_max: int) -> tuple[Fields, ...]:
+        inner = _Recorder({}, name, [])
+        schema: Schema = {"type": "array", "items": inner.schema(), "maxItems": count_max}
+        schema |= {"minItems": 1, "description": f"such as {example}"}
+        self.note(name, schema, needed=True)
+        return (inner,)
+
+    def finish(self) -> None:
+        pass
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, int) else str(value)

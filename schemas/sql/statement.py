@@ -1,0 +1,478 @@
+"""Classifies a logged SQL statement and finds the tables it names. Capture and apply share this classifier.
+
+    classify("ALTER TABLE a RENAME TO db2.b", "db1")
+        → Statement(kind=ALTER_TABLE, tables=(db1.a, db2.b), references=(), databases=(), …)
+
+    capture   writes the kind and the tables into the Ddl record, refuses statement-format DML
+    apply     executes the kinds of APPLIED_KINDS, records and counts those of RECORDED_KINDS, is blocked by UNKNOWN;
+              rewrites names by position: ``sql[name.start:name.end]`` is the name as written, with its qualifier
+
+Guarantees: a closed list of keywords decides; anything else is UNKNOWN, never guessed. Rows never depend on the result.
+Not done here: columns are not parsed. Bodies of views, routines, triggers and events are not parsed either, so their
+``tables`` is empty.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from schemas.sql.tokens import DEFAULT_MODE, SqlMode, Token, tokenize
+
+
+class Kind(StrEnum):
+    """The closed list of kinds."""
+
+    CREATE_TABLE = "create_table"
+    ALTER_TABLE = "alter_table"
+    DROP_TABLE = "drop_table"
+    RENAME_TABLE = "rename_table"
+    TRUNCATE_TABLE = "truncate_table"
+    CREATE_INDEX = "create_index"
+    DROP_INDEX = "drop_index"
+    CREATE_DATABASE = "create_database"
+    ALTER_DATABASE = "alter_database"
+    DROP_DATABASE = "drop_database"
+    VIEW = "view"
+    ROUTINE = "routine"
+    TRIGGER = "trigger"
+    EVENT = "event"
+    SEQUENCE = "sequence"
+    ACCOUNT = "account"  # users, roles, grants: the text is never recorded
+    SERVER = (
+        "server"  # tablespaces, plugins, components, foreign servers, resource groups, libraries
+    )
+    MAINTENANCE = "maintenance"  # ANALYZE, OPTIMIZE, REPAIR, CHECK, FLUSH: no structure, no rows
+    TEMPORARY = "temporary"  # temporary tables, which only their session sees
+    TRANSACTION = "transaction"  # BEGIN, COMMIT, ROLLBACK, SAVEPOINT, XA …
+    DML = "dml"  # statement format: changes that were not logged as rows
+    UNKNOWN = "unknown"
+
+
+APPLIED_KINDS = frozenset(
+    {
+        Kind.CREATE_TABLE,
+        Kind.ALTER_TABLE,
+        Kind.DROP_TABLE,
+        Kind.RENAME_TABLE,
+        Kind.TRUNCATE_TABLE,
+        Kind.CREATE_INDEX,
+        Kind.DROP_INDEX,
+        Kind.CREATE_DATABASE,
+        Kind.ALTER_DATABASE,
+        Kind.DROP_DATABASE,
+    }
+)
+RECORDED_KINDS = frozenset(
+    {
+        Kind.VIEW,
+        Kind.ROUTINE,
+        Kind.TRIGGER,
+        Kind.EVENT,
+        Kind.SEQUENCE,
+        Kind.ACCOUNT,
+        Kind.SERVER,
+        Kind.MAINTENANCE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table as a statement names it; ``database`` is the default database if ``is_qualified`` is False.
+
+    ``sql[start:end]`` is the name as written, with its qualifier.
+    """
+
+    database: str
+    table: str
+    start: int = field(compare=False)
+    end: int = field(compare=False)
+    is_qualified: bool = field(compare=False)
+
+
+def _lower_case(name: TableName) -> TableName:
+    return replace(name, database=name.database.lower(), table=name.table.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A classified statement.
+
+    ``verb`` holds the deciding keywords, such as "CREATE TABLE". ``tables`` are created, changed, renamed (old, new,
+    old, new …) or dropped. ``references`` are only read (LIKE, REFERENCES). ``databases`` is set for statements about
+    databases. ``opens_transaction``: CREATE TABLE … SELECT in row format (MySQL 8), whose rows follow in the same
+    source transaction. ``selects_rows``: CREATE TABLE … SELECT in statement format, whose rows were not logged.
+    """
+
+    kind: Kind
+    verb: str
+    tables: tuple[TableName, ...] = ()
+    references: tuple[TableName, ...] = ()
+    databases: tuple[str, ...] = ()
+    opens_transaction: bool = False
+    selects_rows: bool = False
+
+    def in_lower_case(self) -> "Statement":
+        """The statement with names in lower case, as a server with ``lower_case_table_names=1`` stores them."""
+        return replace(
+            self,
+            tables=tuple(map(_lower_case, self.tables)),
+            references=tuple(map(_lower_case, self.references)),
+            databases=tuple(map(str.lower, self.databases)),
+        )
+
+    def recorded_text(self, sql: str) -> str:
+        """The text to record; an account statement is reduced to its keywords, because it can contain a password."""
+        return f"{self.verb} …" if self.kind is Kind.ACCOUNT else sql
+
+
+def classify(sql: str, default_database: str, mode: SqlMode = DEFAULT_MODE) -> Statement:
+    """Classifies one statement. Never raises: a statement that is not understood is UNKNOWN."""
+    return _classify(_Reader(tokenize(sql, mode), default_database))
+
+
+def _classify(reader: "_Reader") -> Statement:
+    first = reader.word()
+    if first in _DECIDED_BY_ONE_WORD:
+        return Statement(_DECIDED_BY_ONE_WORD[first], first)
+    rule = _RULES.get(first)
+    if rule is None:
+        return Statement(Kind.UNKNOWN, first)
+    reader.advance()
+    try:
+        return rule(reader)
+    except _NotUnderstoodError:
+        return Statement(Kind.UNKNOWN, first)
+
+
+def changed_table(sql: str, default_database: str, mode: SqlMode = DEFAULT_MODE) -> str:
+    """The first table that a DML statement (INSERT, UPDATE, …) names, for messages; "" if none is found."""
+    reader = _Reader(tokenize(sql, mode), default_database)
+    verb = reader.word()
+    reader.advance()
+    if verb == "LOAD":
+        while not reader.at_end() and not reader.take("INTO", "TABLE"):
+            reader.advance()
+    elif verb not in ("INSERT", "REPLACE", "UPDATE", "DELETE"):
+        return ""
+    while reader.take_any(*_BEFORE_A_TABLE):
+        pass
+    try:
+        table = reader.table()
+    except _NotUnderstoodError:
+        return ""
+    return f"{table.database}.{table.table}" if table.database else table.table
+
+
+_BEFORE_A_TABLE = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE", "INTO", "FROM")
+
+
+class _NotUnderstoodError(Exception):
+    """The statement does not have the form that its first keywords require."""
+
+
+class _Reader:
+    """A cursor over the tokens."""
+
+    def __init__(self, tokens: tuple[Token, ...], default_database: str) -> None:
+        self._tokens = tokens
+        self._at = 0
+        self._default_database = default_database
+
+    def word(self, ahead: int = 0) -> str:
+        place = self._at + ahead
+        return self._tokens[place].word if place < len(self._tokens) else ""
+
+    def advance(self, count: int = 1) -> None:
+        self._at += count
+
+    def at_end(self) -> bool:
+        return self._at >= len(self._tokens)
+
+    def take(self, *words: str) -> bool:
+        """Skip these words and return True if they come next."""
+        if all(self.word(ahead) == word for ahead, word in enumerate(words)):
+            self._at += len(words)
+            return True
+        return False
+
+    def take_any(self, *words: str) -> bool:
+        return any(self.take(word) for word in words)
+
+    def take_mark(self, mark: str) -> bool:
+        """Skip this character and return True if it comes next."""
+        if self.at_end() or self._tokens[self._at].kind != "mark":
+            return False
+        if self._tokens[self._at].name != mark:
+            return False
+        self._at += 1
+        return True
+
+    def identifier(self) -> Token:
+        if self.at_end() or self._tokens[self._at].kind not in ("word", "quoted"):
+            raise _NotUnderstoodError
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def table(self) -> TableName:
+        """``name``, ``db.name`` or ``.name``."""
+        self.take_mark(".")
+        first = self.identifier()
+        if not self.take_mark("."):
+            return TableName(self._default_database, first.name, first.start, first.end, False)
+        second = self.identifier()
+        return TableName(first.name, second.name, first.start, second.end, True)
+
+    def default_database(self) -> str:
+        return self._default_database
+
+
+def _create(reader: _Reader) -> Statement:
+    reader.take("OR", "REPLACE")
+    if reader.take("TEMPORARY"):
+        return Statement(Kind.TEMPORARY, "CREATE TEMPORARY TABLE")
+    if reader.take("TABLE"):
+        reader.take("IF", "NOT", "EXISTS")
+        table = reader.table()
+        references, selects, opens = _references(reader)
+        return Statement(
+            Kind.CREATE_TABLE,
+            "CREATE TABLE",
+            tables=(table,),
+            references=references,
+            opens_transaction=opens,
+            selects_rows=selects,
+        )
+    if reader.take_any("DATABASE", "SCHEMA"):
+        reader.take("IF", "NOT", "EXISTS")
+        return Statement(
+            Kind.CREATE_DATABASE, "CREATE DATABASE", databases=(reader.identifier().name,)
+        )
+    return _index(reader, "CREATE") or _stored_object(reader, "CREATE")
+
+
+def _alter(reader: _Reader) -> Statement:
+    while reader.take_any("ONLINE", "OFFLINE", "IGNORE"):
+        pass
+    if reader.take("TABLE"):
+        reader.take("IF", "EXISTS")
+        tables = [reader.table()]
+        references: list[TableName] = []
+        while not reader.at_end():
+            _alter_clause(reader, tables, references)
+        return Statement(
+            Kind.ALTER_TABLE, "ALTER TABLE", tables=tuple(tables), references=tuple(references)
+        )
+    if reader.take_any("DATABASE", "SCHEMA"):
+        named = reader.word() not in (
+            "CHARACTER",
+            "CHARSET",
+            "COLLATE",
+            "DEFAULT",
+            "ENCRYPTION",
+            "READ",
+            "COMMENT",
+            "UPGRADE",
+        )
+        name = reader.identifier().name if named else reader.default_database()
+        return Statement(Kind.ALTER_DATABASE, "ALTER DATABASE", databases=(name,))
+    return _stored_object(reader, "ALTER")
+
+
+def _alter_clause(reader: _Reader, tables: list[TableName], references: list[TableName]) -> None:
+    """One step through the text after ALTER TABLE name; adds the other tables that it names."""
+    if reader.take("RENAME"):
+        if reader.word() in ("COLUMN", "INDEX", "KEY"):
+            return
+        reader.take_any("TO", "AS") or reader.take_mark("=")
+        tables.append(reader.table())
+    elif reader.take("WITH", "TABLE"):  # EXCHANGE PARTITION p WITH TABLE t; CONVERT PARTITION …
+        tables.append(reader.table())
+    elif reader.take("CONVERT", "PARTITION"):  # MariaDB: CONVERT PARTITION p TO TABLE t
+        reader.identifier()
+        if reader.take("TO", "TABLE"):
+            tables.append(reader.table())
+    elif reader.take("CONVERT", "TABLE"):  # MariaDB: CONVERT TABLE t TO PARTITION p
+        tables.append(reader.table())
+    elif reader.take("REFERENCES"):
+        references.append(reader.table())
+    else:
+        reader.advance()
+
+
+def _references(reader: _Reader) -> tuple[tuple[TableName, ...], bool, bool]:
+    """After CREATE TABLE name: (tables that are read, selects_rows, opens_transaction)."""
+    references: list[TableName] = []
+    selects = opens = False
+    reader.take_mark("(")
+    if reader.take("LIKE"):
+        references.append(reader.table())
+    while not reader.at_end():
+        if reader.take("REFERENCES"):
+            references.append(reader.table())
+        elif reader.take("START", "TRANSACTION"):
+            opens = True
+        else:
+            selects = selects or (
+                reader.word() in ("SELECT", "VALUES", "TABLE") and not _is_partition_values(reader)
+            )
+            reader.advance()
+    return tuple(references), selects and not opens, opens
+
+
+def _is_partition_values(reader: _Reader) -> bool:
+    """True for VALUES LESS THAN and VALUES IN, which define a partition and no rows."""
+    return reader.word() == "VALUES" and reader.word(1) in ("LESS", "IN")
+
+
+def _drop(reader: _Reader) -> Statement:
+    if reader.take("TEMPORARY"):
+        return Statement(Kind.TEMPORARY, "DROP TEMPORARY TABLE")
+    if reader.take_any("TABLE", "TABLES"):
+        reader.take("IF", "EXISTS")
+        tables = [reader.table()]
+        while reader.take_mark(","):
+            tables.append(reader.table())
+        return Statement(Kind.DROP_TABLE, "DROP TABLE", tables=tuple(tables))
+    if reader.take_any("DATABASE", "SCHEMA"):
+        reader.take("IF", "EXISTS")
+        return Statement(Kind.DROP_DATABASE, "DROP DATABASE", databases=(reader.identifier().name,))
+    return _index(reader, "DROP") or _stored_object(reader, "DROP")
+
+
+def _index(reader: _Reader, verb: str) -> Statement | None:
+    """CREATE [UNIQUE|FULLTEXT|SPATIAL|VECTOR] INDEX name … ON table, DROP INDEX name ON table."""
+    ahead = 0
+    while reader.word(ahead) in ("ONLINE", "OFFLINE", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"):
+        ahead += 1
+    if reader.word(ahead) != "INDEX":
+        return None
+    reader.advance(ahead + 1)
+    while not reader.at_end():
+        if reader.take("ON"):
+            kind = Kind.CREATE_INDEX if verb == "CREATE" else Kind.DROP_INDEX
+            return Statement(kind, f"{verb} INDEX", tables=(reader.table(),))
+        reader.advance()
+    raise _NotUnderstoodError
+
+
+def _stored_object(reader: _Reader, verb: str) -> Statement:
+    """Finds the keyword that names the kind, after ALGORITHM, DEFINER, SQL SECURITY, AGGREGATE …"""
+    for _ in range(_WORDS_BEFORE_KIND_MAX):
+        if reader.at_end():
+            break
+        word = reader.word()
+        if word in _OBJECTS:
+            return Statement(_OBJECTS[word], f"{verb} {word}")
+        if reader.take("RESOURCE", "GROUP") or reader.take("SPATIAL", "REFERENCE"):
+            return Statement(Kind.SERVER, f"{verb} {word}")
+        reader.advance()
+    raise _NotUnderstoodError
+
+
+def _rename(reader: _Reader) -> Statement:
+    if reader.take("USER"):
+        return Statement(Kind.ACCOUNT, "RENAME USER")
+    if not reader.take_any("TABLE", "TABLES"):
+        raise _NotUnderstoodError
+    reader.take("IF", "EXISTS")
+    tables = []
+    while True:
+        tables.append(reader.table())
+        if reader.word() in ("WAIT", "NOWAIT"):  # MariaDB
+            while reader.word() != "TO" and not reader.at_end():
+                reader.advance()
+        if not reader.take("TO"):
+            raise _NotUnderstoodError
+        tables.append(reader.table())
+        if not reader.take_mark(","):
+            return Statement(Kind.RENAME_TABLE, "RENAME TABLE", tables=tuple(tables))
+
+
+def _truncate(reader: _Reader) -> Statement:
+    reader.take("TABLE")
+    return Statement(Kind.TRUNCATE_TABLE, "TRUNCATE TABLE", tables=(reader.table(),))
+
+
+def _analyze(reader: _Reader) -> Statement:
+    reader.take_any("NO_WRITE_TO_BINLOG", "LOCAL")
+    if reader.take_any("TABLE", "TABLES"):
+        return Statement(Kind.MAINTENANCE, "ANALYZE")
+    while not reader.at_end() and reader.word() not in _DECIDED_BY_ONE_WORD:
+        reader.advance()  # MariaDB: ANALYZE FORMAT = JSON UPDATE … executes it
+    return _classify(reader)
+
+
+def _set(reader: _Reader) -> Statement:
+    if reader.take("STATEMENT"):  # MariaDB: SET STATEMENT variable = value, … FOR statement
+        while not reader.at_end():
+            if reader.take("FOR"):
+                return _classify(reader)
+            reader.advance()
+        raise _NotUnderstoodError
+    if reader.word() in ("PASSWORD", "ROLE") or (
+        reader.word() == "DEFAULT" and reader.word(1) == "ROLE"
+    ):
+        return Statement(Kind.ACCOUNT, f"SET {reader.word()}")
+    raise _NotUnderstoodError
+
+
+def _start(reader: _Reader) -> Statement:
+    if reader.word() == "TRANSACTION":
+        return Statement(Kind.TRANSACTION, "START TRANSACTION")
+    raise _NotUnderstoodError
+
+
+_WORDS_BEFORE_KIND_MAX = (
+    24  # CREATE OR REPLACE ALGORITHM = x DEFINER = `u`@`h` SQL SECURITY x VIEW: 13
+)
+_OBJECTS = {
+    "VIEW": Kind.VIEW,
+    "PROCEDURE": Kind.ROUTINE,
+    "FUNCTION": Kind.ROUTINE,
+    "PACKAGE": Kind.ROUTINE,
+    "LIBRARY": Kind.ROUTINE,
+    "TRIGGER": Kind.TRIGGER,
+    "EVENT": Kind.EVENT,
+    "SEQUENCE": Kind.SEQUENCE,
+    "USER": Kind.ACCOUNT,
+    "ROLE": Kind.ACCOUNT,
+    "TABLESPACE": Kind.SERVER,
+    "LOGFILE": Kind.SERVER,
+    "SERVER": Kind.SERVER,
+    "INSTANCE": Kind.SERVER,
+}
+_RULES: dict[str, Callable[[_Reader], Statement]] = {
+    "CREATE": _create,
+    "ALTER": _alter,
+    "DROP": _drop,
+    "RENAME": _rename,
+    "TRUNCATE": _truncate,
+    "SET": _set,
+    "ANALYZE": _analyze,
+    "START": _start,
+}
+_DECIDED_BY_ONE_WORD = {
+    **dict.fromkeys(("GRANT", "REVOKE"), Kind.ACCOUNT),
+    **dict.fromkeys(("INSTALL", "UNINSTALL"), Kind.SERVER),
+    **dict.fromkeys(("OPTIMIZE", "REPAIR", "CHECK", "FLUSH"), Kind.MAINTENANCE),
+    **dict.fromkeys(
+        ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA"), Kind.TRANSACTION
+    ),
+    **dict.fromkeys(
+        (
+            "INSERT",
+            "UPDATE",
+            "DELETE",
+            "REPLACE",
+            "LOAD",
+            "SELECT",
+            "WITH",
+            "CALL",
+            "DO",
+            "VALUES",
+            "TABLE",
+        ),
+        Kind.DML,
+    ),
+}

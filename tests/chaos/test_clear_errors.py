@@ -1,0 +1,184 @@
+"""What an operator gets wrong: the task says it with a code and a fix, and when it is mended nothing is lost.
+
+wrong password · no row format · no full metadata · a replica that does not log changes · a broken document
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from deploy.local.services import APPLY_TASK, CAPTURE_TASK, SOURCE_SET, TARGET_SET
+from deploy.servers import DatabaseServer
+from schemas.gtid import Flavour
+from schemas.status import TaskReport, TaskState
+from tests.fixtures.stack import FaultStack, on
+from tests.kit.waiting import eventually
+from zk.tree.paths import Tree
+
+
+@on(Flavour.MYSQL)
+def test_a_wrong_password_of_the_source_is_named_and_nothing_is_lost(
+    fault_stack: FaultStack,
+) -> None:
+    """The set document refers to a wrong one: MR-1002 in the status; the right one and `task resume` mend it."""
+    with fault_stack.load("password"):
+        _replace_set(fault_stack, SOURCE_SET, password="wrong")
+        _stands(fault_stack, CAPTURE_TASK, "MR-1002")
+        _replace_set(fault_stack, SOURCE_SET)
+        _goes_on(fault_stack, CAPTURE_TASK)
+    fault_stack.settle()
+
+
+@on(Flavour.MYSQL)
+def test_a_wrong_password_of_the_target_is_named_and_nothing_is_lost(
+    fault_stack: FaultStack,
+) -> None:
+    """The same for the target set: MR-5002."""
+    with fault_stack.load("target_password"):
+        _replace_set(fault_stack, TARGET_SET, password="wrong")
+        _stands(fault_stack, APPLY_TASK, "MR-5002")
+        _replace_set(fault_stack, TARGET_SET)
+        _goes_on(fault_stack, APPLY_TASK)
+    fault_stack.settle()
+
+
+@on(Flavour.MYSQL)
+def test_a_source_without_row_format_is_refused_with_the_statement_that_mends_it(
+    fault_stack: FaultStack,
+) -> None:
+    """binlog_format is STATEMENT on every member: nobody is read, the status holds `SET GLOBAL`."""
+    with _setting(fault_stack, "binlog_format", "STATEMENT"):
+        fault_stack.restart("worker")
+        told = _stands(fault_stack, CAPTURE_TASK, "MR-1012")
+        assert "SET GLOBAL binlog_format = 'ROW'" in told.why + told.fix
+    _goes_on(fault_stack, CAPTURE_TASK)
+    fault_stack.fill("after_format", rows=10)
+    fault_stack.settle()
+
+
+@on(Flavour.MYSQL)
+def test_a_source_without_full_metadata_is_refused_with_the_statement_that_mends_it(
+    fault_stack: FaultStack,
+) -> None:
+    """binlog_row_metadata is MINIMAL on every member: the same, before a row of it is read."""
+    with _setting(fault_stack, "binlog_row_metadata", "MINIMAL"):
+        fault_stack.restart("worker")
+        told = _stands(fault_stack, CAPTURE_TASK, "MR-1014")
+        assert "SET GLOBAL binlog_row_metadata = 'FULL'" in told.why + told.fix
+    _goes_on(fault_stack, CAPTURE_TASK)
+    fault_stack.fill("after_metadata", rows=10)
+    fault_stack.settle()
+
+
+@on(Flavour.MYSQL)
+def test_a_replica_that_does_not_log_changes_is_not_read(fault_stack: FaultStack) -> None:
+    """As the set's only member it blocks the task with MR-1011; with the primary named again, rows go on."""
+    (replica,) = fault_stack.stack.source.replicas
+    kept = replica.options
+    unlogged = ("--loose-log-replica-updates=OFF", "--loose-log-slave-updates=OFF")
+    replica.stop()
+    replica.options = replace(kept, extra=unlogged)
+    try:
+        replica.start()
+        with fault_stack.load("unlogged"):
+            _replace_set(fault_stack, SOURCE_SET, ports=(replica.port,))
+            _stands(fault_stack, CAPTURE_TASK, "MR-1011")
+            _replace_set(fault_stack, SOURCE_SET)
+            _goes_on(fault_stack, CAPTURE_TASK)
+            fault_stack.wait_published()
+        fault_stack.settle()
+    finally:
+        replica.stop()
+        replica.options = kept
+        replica.start()
+
+
+@on(Flavour.MYSQL)
+def test_a_broken_task_document_is_refused_and_one_broken_in_the_tree_stops_nothing(
+    fault_stack: FaultStack,
+) -> None:
+    """The command names every field that is wrong; a node spoilt by hand leaves the last good document at work."""
+    broken = fault_stack.stack.folder / "broken.yaml"
+    good = fault_stack.stack.folder / f"{CAPTURE_TASK}.yaml"
+    broken.write_text(good.read_text().replace("topic:", "topics:") + "lanes: many\n")
+    refused = fault_stack.stack.try_command("task", "create", "-f", str(broken), "--replace")
+    assert refused.returncode == 1
+    for words in ("MR-4101", "topics", "lanes"):
+        assert words in refused.stderr
+    with fault_stack.load("document"):
+        with fault_stack.control() as session:
+            path = Tree("default").task(CAPTURE_TASK)
+            node = session.get(path)
+            assert node is not None
+            session.put(path, b'{"format":1}', version=node.version)
+        told = fault_stack.wait_report(CAPTURE_TASK, TaskState.DEGRADED, "MR-4101", "MR-4011")
+        assert told.fix
+        fault_stack.fill("while_broken", rows=10)
+        fault_stack.stack.run_command("task", "create", "-f", str(good), "--replace")
+        fault_stack.wait_report(CAPTURE_TASK, TaskState.RUNNING)
+    fault_stack.settle()
+
+
+def _stands(fault_stack: FaultStack, task: str, code: str) -> TaskReport:
+    """The task waits for an operator or tries again, naming this code, with a fix."""
+    told = fault_stack.wait_unwell(task, code)
+    seen: list[dict[str, Any]] = []
+
+    def is_shown() -> bool:
+        """It may be trying again just when it is looked at."""
+        seen[:] = [fault_stack.status(task)]
+        return seen[0]["code"] == code and seen[0]["state"] in ("blocked", "degraded")
+
+    eventually(is_shown, what=f"the status shows {code}")
+    assert seen[0]["fix"]
+    return told
+
+
+def _goes_on(fault_stack: FaultStack, task: str) -> None:
+    fault_stack.stack.run_command("task", "resume", task)
+    fault_stack.wait_report(task, TaskState.RUNNING)
+
+
+def _replace_set(
+    fault_stack: FaultStack, name: str, *, password: str = "", ports: tuple[int, ...] = ()
+) -> None:
+    """The set's document with another password or other members; as it was without either."""
+    folder = fault_stack.stack.folder
+    text = (folder / f"{name}.yaml").read_text()
+    lines = text.splitlines()
+    if password:
+        secret = folder / "secrets" / "other"
+        secret.write_text(password)
+        lines = [f"password: file:{secret}" if "password:" in line else line for line in lines]
+    if ports:
+        members = ", ".join(f"{{host: 127.0.0.1, port: {port}}}" for port in ports)
+        lines = [f"members: [{members}]" if "members:" in line else line for line in lines]
+    path = folder / "other-set.yaml"
+    path.write_text("\n".join([*lines, ""]))
+    fault_stack.stack.run_command("set", "create", "-f", str(path), "--replace")
+
+
+@contextmanager
+def _setting(fault_stack: FaultStack, variable: str, value: str) -> Iterator[None]:
+    """A global variable of every member of the source set."""
+    members = fault_stack.stack.source.members
+    kept = str(members[0].execute(f"SELECT @@GLOBAL.{variable}")[0][0])
+    fault_stack.settle()
+    try:
+        for member in members:
+            _set_global(member, variable, value)
+        yield
+    finally:
+        for member in members:
+            _set_global(member, variable, kept)
+
+
+def _set_global(member: DatabaseServer, variable: str, value: str) -> None:
+    """MySQL changes the binlog's format only while no replication thread runs."""
+    word = "SLAVE" if member.flavour is Flavour.MARIADB else "REPLICA"
+    if member.is_replica:
+        member.execute(f"STOP {word}")
+    member.execute(f"SET GLOBAL {variable} = '{value}'")
+    if member.is_replica:
+        member.execute(f"START {word}")

@@ -1,0 +1,147 @@
+"""Parts of Spark killed under load: a Python worker around a lane's commit, an executor's JVM, the driver's JVM.
+
+A Python worker that has stopped itself before the commit of a lane shows that one is under way when a JVM is killed.
+
+The driver and everything that belongs to it is killed at each of apply's points in test_kill_campaign.
+"""
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from deploy.local.services import APPLY_TASK
+from deploy.servers.process import last_lines, session_members
+from millrace.cli.apply import EXIT_NO_JVM
+from schemas.gtid import Flavour
+from schemas.status import TaskState
+from tests.fixtures.stack import FaultStack, on
+from tests.kit.faults.campaign import IN_A_LANE
+from tests.kit.waiting import eventually
+
+EXECUTOR = "CoarseGrainedExecutorBackend"
+BEFORE_LANE_COMMIT, _ = IN_A_LANE
+_CLUSTER = ("--master", "local-cluster[1,2,1024]")
+
+
+@pytest.mark.chaos  # one Spark query under the same kills is in test_apply_kills
+@on(Flavour.MYSQL)
+def test_a_killed_python_worker_costs_a_restart_of_the_query_and_no_row(
+    fault_stack: FaultStack,
+) -> None:
+    """Before and after the commit of a lane: the task says why it starts again, and the target ends equal."""
+    with fault_stack.load("python_worker"):
+        for point in IN_A_LANE:
+            fault_stack.end("apply")
+            fault_stack.launch("apply", options=_armed(f"{point}:kill@3"))
+            told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050")
+            assert told.fix
+        fault_stack.restart("apply")
+    fault_stack.settle()
+
+
+@on(Flavour.MYSQL)
+def test_a_killed_jvm_ends_the_driver_whose_successor_goes_on(fault_stack: FaultStack) -> None:
+    """A process has one JVM in its life: the driver says so, gives its lease up and ends, to be started again. The
+    lane that was under way goes on orphaned: it is committed, or not, before the next run reads."""
+    with fault_stack.load("jvm"):
+        fault_stack.end("apply")
+        process = fault_stack.launch("apply", options=_armed(f"{BEFORE_LANE_COMMIT}:stop@3"))
+        fault_stack.wait_stopped("apply")
+        frozen = fault_stack.stopped("apply")
+        (jvm,) = java(fault_stack, "SparkSubmit")
+        log = fault_stack.log_from_here("apply")
+        os.kill(jvm, signal.SIGKILL)
+        fault_stack.wait_ended("apply")
+        assert process.exit_status == EXIT_NO_JVM, last_lines(process.spec.log, count=200)
+        assert any("MR-5053" in line for line in log())
+        _wake(fault_stack, frozen)
+        fault_stack.restart("apply")
+    fault_stack.settle()
+
+
+@pytest.mark.chaos
+@on(Flavour.MYSQL)
+def test_a_killed_executor_costs_time_and_no_row(
+    fault_stack: FaultStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors in JVMs of their own, as a cluster has them, die one after the other with a Python worker that stands
+    before the commit of a lane, as when a machine is gone; lanes before it were committed. Another takes over."""
+    monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    with fault_stack.load("executor"):
+        fault_stack.end("apply")
+        options = (*_CLUSTER, *_armed(f"{BEFORE_LANE_COMMIT}:stop@3"))
+        fault_stack.launch("apply", options=options)
+        for _ in range(3):
+            fault_stack.wait_stopped("apply")
+            (executor,) = java(fault_stack, EXECUTOR)
+            for pid in (executor, *fault_stack.stopped("apply")):
+                os.kill(pid, signal.SIGKILL)
+            _wait_for_another(fault_stack, executor)
+        fault_stack.restart("apply")
+    fault_stack.settle()
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("point", IN_A_LANE)
+@on(Flavour.MYSQL)
+def test_an_executor_killed_around_a_lanes_commit_costs_time_and_no_row(
+    fault_stack: FaultStack, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Its Python worker stands before or behind the commit and wakes up orphaned: it ends, another does the rest."""
+    monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    with fault_stack.load("frozen"):
+        fault_stack.end("apply")
+        fault_stack.launch("apply", options=(*_CLUSTER, *_armed(f"{point}:stop@1")))
+        for _ in range(2):  # the next executor's workers stop there, too
+            fault_stack.wait_stopped("apply")
+            _kill_executor(fault_stack)
+        told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050")
+        assert told.fix
+        fault_stack.restart("apply")
+    fault_stack.settle()
+
+
+def _armed(fault: str) -> tuple[str, ...]:
+    """Python workers are; not the driver, which passes the points of a lane, too."""
+    return "--conf", f"spark.executorEnv.MILLRACE_FAULT={fault}"
+
+
+def _kill_executor(stack: FaultStack) -> None:
+    """While its Python workers are stopped: another takes over, and when they go on they end."""
+    (executor,) = java(stack, EXECUTOR)
+    frozen = stack.stopped("apply")
+    os.kill(executor, signal.SIGKILL)
+    _wait_for_another(stack, executor)
+    _wake(stack, frozen)
+
+
+def _wait_for_another(stack: FaultStack, executor: int) -> None:
+    eventually(lambda: set(java(stack, EXECUTOR)) - {executor}, what="another executor")
+
+
+def _wake(stack: FaultStack, frozen: Sequence[int]) -> None:
+    """Python workers whose JVM is gone go on, and end."""
+    for pid in set(frozen) & set(stack.stopped("apply")):
+        os.kill(pid, signal.SIGCONT)
+    eventually(
+        lambda: not set(frozen) & set(session_members(stack.services["apply"].identity)),
+        what="the frozen Python workers are gone",
+    )
+
+
+def java(stack: FaultStack, word: str) -> list[int]:
+    """The JVMs of the apply driver whose command line has this word."""
+    found = []
+    for pid in session_members(stack.services["apply"].identity):
+        try:
+            said = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue  # it has ended
+        command = said.decode(errors="replace").split("\0")
+        if command[0].endswith("java") and any(word in part for part in command):
+            found.append(pid)
+    return found

@@ -1,0 +1,56 @@
+"""The capture worker killed between the Kafka commits of one source transaction that is larger than one of them."""
+
+import pytest
+
+from consumer.topic.kafka import TopicReader
+from deploy.local.services import TOPIC
+from schemas.gtid import Flavour
+from schemas.record.control import ResolvedRecord
+from schemas.record.record import SchemaBook, decode_record
+from tests.fixtures.stack import FaultStack, on
+from tests.kit.publisher.rig import Rig
+from tests.kit.waiting import eventually
+
+MARKERS_MAX = 8  # behind the last record: one, and again for each change of the coordinator
+
+
+@on(Flavour.MARIADB)
+@pytest.mark.parametrize("passage", [1, pytest.param(2, marks=pytest.mark.chaos)])
+def test_a_worker_killed_between_the_commits_of_one_large_source_transaction_goes_on_inside_it(
+    fault_stack: FaultStack, passage: int
+) -> None:
+    """A source transaction of more rows than a Kafka transaction holds is neither repeated nor cut."""
+    fault_stack.services["worker"].stop()
+    fault_stack.fill(f"large_{passage}", rows=130_000)
+    fault_stack.stack.source.wait_for_replicas()
+    for _ in range(passage):
+        _die_inside(fault_stack)
+    fault_stack.restart("worker")
+    fault_stack.settle()
+
+
+def _die_inside(stack: FaultStack) -> None:
+    """After one commit more, and another: the first may hold no more than the tables that are made."""
+    for _ in range(4):
+        stack.end("worker")
+        stack.launch("worker", fault="publisher.after_commit:kill@2", is_trusting=True)
+        stack.wait_dead("worker")
+        if _ends_inside(stack):
+            return
+    raise AssertionError("no commit ended inside of the large source transaction")
+
+
+def _ends_inside(stack: FaultStack) -> bool:
+    """Whether the topic's last record says that a source transaction is open."""
+    bootstrap = stack.stack.endpoints.kafka
+    reader, rig = TopicReader(bootstrap, TOPIC), Rig(bootstrap, TOPIC)
+    # a commit returns before its marker has landed
+    eventually(lambda: reader.ends().stable == rig.high_end(), every_s=0.1, what="no commit is out")
+    stable = reader.ends().stable
+    last = [
+        found for chunk in reader.chunks(max(stable - MARKERS_MAX, 0), stable) for found in chunk
+    ][-1]
+    reader.close()
+    record = decode_record(last.key, last.value, SchemaBook())
+    assert isinstance(record, ResolvedRecord)
+    return record.progress.open is not None

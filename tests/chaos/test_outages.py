@@ -1,0 +1,191 @@
+"""What the service stands on goes away under load and comes back: the task says so and goes on by itself."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from deploy.local.services import APPLY_TASK, CAPTURE_TASK
+from deploy.servers import DatabaseServer
+from schemas.gtid import Flavour
+from schemas.status import TaskState
+from tests.fixtures.stack import FaultStack, on
+from tests.kit.control.control import SESSION_TIMEOUT_S, end_session
+from tests.kit.waiting import eventually
+
+
+@on(Flavour.MYSQL)
+def test_a_killed_broker_costs_time_and_no_record(fault_stack: FaultStack) -> None:
+    """kill -9 of the only broker: capture and apply are degraded with a code, and go on when it is back."""
+    with fault_stack.load("broker"):
+        fault_stack.wait_published()
+        fault_stack.stack.kafka.kill()
+        told = fault_stack.wait_report(CAPTURE_TASK, TaskState.DEGRADED, "MR-3001")
+        assert told.fix
+        fault_stack.stack.kafka.start()
+    fault_stack.settle()
+
+
+@on(Flavour.MYSQL)
+def test_a_killed_target_costs_time_and_no_row(fault_stack: FaultStack) -> None:
+    """kill -9 of the target server: apply is degraded with a code, and goes on when it is back."""
+    with fault_stack.load("target"):
+        fault_stack.wait_published()
+        fault_stack.stack.target.kill()
+        told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5001")
+        assert told.fix
+        fault_stack.stack.target.start()
+    fault_stack.settle()
+
+
+@on(Flavour.MARIADB)
+def test_a_killed_replica_is_left_for_another_member(fault_stack: FaultStack) -> None:
+    """The member that is read dies: the task says so, goes on with the one that is left, and nothing is lost."""
+    (replica,) = fault_stack.stack.source.replicas
+    with fault_stack.load("replica"):
+        fault_stack.end("worker")
+        fault_stack.stack.source.wait_for_replicas()  # one that is far behind would not be chosen
+        fault_stack.launch("worker")
+        fault_stack.wait_published()
+        source = fault_stack.status(CAPTURE_TASK)["figures"]["source"]
+        assert source.endswith(f":{replica.port}")
+        fault_stack.lose_member(replica, fault_stack.stack.source.primary)
+        fault_stack.wait_published()
+        replica.start()
+    fault_stack.settle()
+
+
+@on(Flavour.MARIADB)
+def test_rows_go_on_while_zookeeper_is_away_and_after_its_sessions_have_ended(
+    fault_stack: FaultStack,
+) -> None:
+    """Paused beyond the sessions' end: rows move all the while, commands and logs tell why, then the tasks run on."""
+    zookeeper = fault_stack.stack.zookeeper
+    with fault_stack.load("ensemble"):
+        fault_stack.wait_published()
+        _goes_on_without(
+            fault_stack,
+            zookeeper.pause,
+            zookeeper.resume,
+            for_s=1.2 * SESSION_TIMEOUT_S,
+            ends_sessions=True,
+        )
+    fault_stack.settle()
+
+
+@pytest.mark.chaos
+@on(Flavour.MYSQL)
+def test_rows_go_on_for_minutes_without_an_ensemble_that_comes_back_with_its_data(
+    fault_stack: FaultStack,
+) -> None:
+    """Killed, and started again after three minutes: it counts sessions from its start, so these go on."""
+    zookeeper = fault_stack.stack.zookeeper
+    with fault_stack.load("minutes"):
+        fault_stack.wait_published()
+        _goes_on_without(
+            fault_stack, zookeeper.kill, zookeeper.start, for_s=180, ends_sessions=False
+        )
+    fault_stack.settle()
+
+
+def _goes_on_without(
+    stack: FaultStack,
+    leave: Callable[[], None],
+    come_back: Callable[[], None],
+    *,
+    for_s: float,
+    ends_sessions: bool,
+) -> None:
+    """New databases arrive for so long without the ensemble; both tasks say DEGRADED, and RUNNING behind it.
+
+    A lease goes with its session: the epoch is the same where that outlived the outage, else greater. No slow commit
+    wants a look at the lease meanwhile: what makes a publisher anew waits for the ensemble.
+    """
+    owners = {CAPTURE_TASK: "worker", APPLY_TASK: "apply"}
+    stack.end("worker")
+    stack.launch("worker", is_trusting=True)
+    before = {task: stack.wait_report(task, TaskState.RUNNING).epoch for task in owners}
+    with stack.control() as session:
+        sessions = [stack.session_of_owner(session, task) for task in owners]
+    logs = {task: stack.log_from_here(name) for task, name in owners.items()}
+    leave()
+    left_s = time.monotonic()
+    try:
+        number = 0
+        while time.monotonic() - left_s < for_s:
+            number += 1
+            stack.fill(f"away_{number}", rows=10)
+            eventually(
+                partial(_has_rows, stack.stack.target, f"away_{number}"),
+                every_s=0.5,
+                what="rows arrive without ZooKeeper",
+            )
+        asked = stack.stack.try_command("status", "--json")
+        assert asked.returncode == 1
+        assert "MR-4001" in asked.stderr
+        for task, log in logs.items():
+            eventually(
+                partial(_says, log, task, "task degraded", "code=MR-4001"),
+                what=f"{task} says DEGRADED",
+            )
+    finally:
+        come_back()
+    if (
+        ends_sessions
+    ):  # one that came back first would go on: the ensemble counts on from where it was paused
+        for number in sessions:
+            end_session(stack.stack.zookeeper.hosts, number)
+    for task, log in logs.items():
+        eventually(partial(_lines, log, task, "task running"), what=f"{task} says RUNNING")
+        if ends_sessions:
+            stack.wait_epoch_after(task, before[task])
+        assert (stack.wait_report(task, TaskState.RUNNING).epoch > before[task]) is ends_sessions
+    stack.fill("is_back", rows=10)  # by owners that hold their leases
+    stack.wait_published()
+    stack.restart("worker")
+
+
+def _says(log: Callable[[], list[str]], task: str, event: str, words: str) -> bool:
+    """Whether one of these lines has these words: a micro-batch that fails is told by the same event."""
+    return any(words in line.split() for line in _lines(log, task, event))
+
+
+def _lines(log: Callable[[], list[str]], task: str, event: str) -> list[str]:
+    """What a log says of a task with this event."""
+    return [line for line in log() if event in line and f"task={task}" in line.split()]
+
+
+@pytest.mark.chaos
+@on(Flavour.MARIADB)
+def test_a_killed_registry_or_primary_costs_time_and_no_row(fault_stack: FaultStack) -> None:
+    """New tables meet a registry that is away; a primary that died goes on in a new binlog file."""
+    fault_stack.services["registry"].kill()
+    fault_stack.fill("no_registry", rows=10)
+    fault_stack.launch("registry")
+    fault_stack.fill("with_registry", rows=10)
+    fault_stack.settle()
+    fault_stack.stack.source.primary.kill()
+    fault_stack.stack.source.primary.start()
+    fault_stack.fill("after_the_primary", rows=10)
+    fault_stack.settle()
+
+
+@on(Flavour.MARIADB)
+def test_sessions_ended_by_force_mean_new_epochs_and_no_row_lost_or_repeated(
+    fault_stack: FaultStack,
+) -> None:
+    """The ensemble says that worker and apply driver are gone; they live, and take their tasks anew."""
+    with fault_stack.load("expired"), fault_stack.control() as session:
+        for task in (CAPTURE_TASK, APPLY_TASK):
+            before = fault_stack.wait_report(task, TaskState.RUNNING).epoch
+            fault_stack.expire_owner(session, task)
+            fault_stack.wait_epoch_after(task, before)
+    fault_stack.settle()
+
+
+def _has_rows(target: DatabaseServer, database: str) -> bool:
+    sql = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s"
+    return bool(target.execute(sql, (database,))) and target.execute(
+        f"SELECT COUNT(*) FROM {database}.t"
+    ) == [(10,)]

@@ -1,0 +1,95 @@
+"""The catalogue of errors: every code is raised somewhere, provoked by a test, and told on a page."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from millrace.codes import CATALOGUE, Branch
+from millrace.codes.page import markdown
+from tests.fixtures.provocations import missed
+from tests.kit.chaos_marks import chaos_tests
+from tests.kit.paths import ROOT
+from tests.kit.provocations import PROVOCATIONS
+from tests.kit.sources import names_of_tests
+
+CODE = re.compile(r"MR-[1-9][0-9]{3}")
+PACKAGES = ("millrace", "schemas", "registry", "zk", "producer", "consumer", "deploy")
+
+
+def _codes_of_the_product() -> Iterator[tuple[str, str]]:
+    """(code, file) of every text in the product's code that is a code and nothing else."""
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            if path.parent == ROOT / "millrace" / "codes":
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Constant) and CODE.fullmatch(str(node.value)):
+                    yield str(node.value), str(path.relative_to(ROOT))
+
+
+def test_every_code_is_raised_somewhere_and_every_code_raised_is_declared() -> None:
+    """No dead entry, no number out of the air."""
+    used = {code for code, _ in _codes_of_the_product()}
+    assert used == CATALOGUE.keys()
+
+
+_RAISED = {"Retryable": Branch.RETRIES, "Fatal": Branch.OPERATOR, "Fenced": Branch.FENCED}
+
+
+def test_each_code_names_the_branch_that_is_raised() -> None:
+    """Read off the code: ``Retryable("MR-…")``, ``Fatal("MR-…")``, ``Fenced("MR-…")``; two kinds are EITHER."""
+    raised: defaultdict[str, set[Branch]] = defaultdict(set)
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                match node:
+                    case ast.Call(func=ast.Name(id=kind), args=[ast.Constant(value=code), *_]):
+                        if kind in _RAISED:
+                            raised[str(code)].add(_RAISED[kind])
+    assert len(raised) > 100
+    wrong = {
+        code: found
+        for code, found in raised.items()
+        if CATALOGUE[code].branch is not (Branch.EITHER if len(found) > 1 else min(found, key=str))
+    }
+    assert wrong == {}
+
+
+@pytest.mark.guarantee("explained")
+def test_every_code_is_in_the_register_of_provocations() -> None:
+    """And nothing else is."""
+    assert PROVOCATIONS.keys() == CATALOGUE.keys()
+
+
+@pytest.mark.guarantee("explained")
+def test_each_provocation_is_a_test_that_runs_without_chaos() -> None:
+    """Whether it provokes its code is looked at where it runs (``tests/fixtures/provocations.py``)."""
+    assert set(PROVOCATIONS.values()) - names_of_tests() == set()
+    assert set(PROVOCATIONS.values()) & chaos_tests() == set()
+
+
+def test_a_test_that_did_not_provoke_its_code_is_named() -> None:
+    """The register is worth something only if a wrong line in it is found."""
+    test = PROVOCATIONS["MR-2001"]
+    assert missed({test: {"MR-2001"}}) == []
+    assert missed({test: {"MR-2002"}}) == [f"MR-2001 {test}"]
+    assert missed({}) == []
+
+
+def test_the_page_of_errors_is_the_catalogue() -> None:
+    """`millrace explain --markdown > docs/errors.md` writes it anew."""
+    assert (ROOT / "docs/errors.md").read_text() == markdown()
+
+
+def test_a_fix_names_only_commands_that_exist() -> None:
+    """What an operator is told to type can be typed."""
+    from millrace.cli import COMMANDS
+
+    for code in CATALOGUE.values():
+        for part in f"{code.cause} {code.fix}".split("`")[1::2]:
+            words = part.split()
+            if words[0] == "millrace" and len(words) > 1:
+                assert words[1] in COMMANDS, code

@@ -1,0 +1,28 @@
+"""The checks of `make check`, each a command that must end with 0."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.paths import ROOT
+
+BIN = Path(sys.executable).parent
+CHECKS = {
+    "ruff": ("ruff", "check", "."),
+    "format": ("ruff", "format", "--check", "."),
+    "mypy": ("mypy",),
+    "imports": ("lint-imports",),
+    "one root": ("python", "-m", "millrace.install_check"),
+}
+
+
+@pytest.mark.parametrize("command", CHECKS.values(), ids=CHECKS)
+def test_the_check_passes(command: tuple[str, ...]) -> None:
+    """What it prints is the report."""
+    program, *arguments = command
+    done = subprocess.run(
+        [BIN / program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

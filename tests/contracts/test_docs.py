@@ -1,0 +1,114 @@
+"""The documents say nothing that no test shows: the names they give exist, the commands they show can be run."""
+
+import re
+from enum import StrEnum
+
+import pytest
+
+from deploy.servers.mariadb import MariadbDialect
+from deploy.servers.mysql import MysqlDialect
+from millrace.cli import COMMANDS
+from millrace.errors import Fatal
+from schemas.documents import ConflictPolicy, Consistency, TlsMode, parse_set, parse_task
+from tests.kit import guarantees
+from tests.kit.chaos_marks import chaos_tests
+from tests.kit.paths import ROOT
+from tests.kit.sources import names_of_tests
+
+DOCUMENTS = ("README.md", "docs/guarantees.md")
+MAPS = ("ARCHITECTURE.md", "CONTRIBUTING.md")  # they name files
+_TEST_NAME = re.compile(r"`(test_\w+)`")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_test_that_a_document_names_exists(document: str) -> None:
+    """A claim without its test is no claim."""
+    named = set(_TEST_NAME.findall((ROOT / document).read_text()))
+    assert named
+    assert named <= names_of_tests()
+
+
+def test_the_page_of_guarantees_is_what_the_marks_say() -> None:
+    """`python -m tests.kit.guarantees` writes it; each guarantee has a test of `make test`, each mark a guarantee."""
+    assert guarantees.PAGE.read_text() == guarantees.page()
+    soon = {
+        word for word, tests in guarantees.marked().items() if not chaos_tests().issuperset(tests)
+    }
+    assert soon == set(guarantees.headlines()) == guarantees.marked().keys()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_test_that_chaos_alone_runs_is_said_to_be_one(document: str) -> None:
+    """`make test` does not show what it shows."""
+    text = (ROOT / document).read_text()
+    late = [name for name in _TEST_NAME.findall(text) if name in chaos_tests()]
+    assert [name for name in late if f"`{name}` (chaos" not in text] == []
+
+
+def test_every_command_in_the_readme_exists() -> None:
+    """`millrace NAME` is a command, `make NAME` is a target."""
+    text = (ROOT / "README.md").read_text()
+    commands = set(re.findall(r"(?:bin/|`|&? *\b)millrace ([a-z]+)", text))
+    assert commands
+    assert commands <= set(COMMANDS)
+    targets = set(re.findall(r"make ([a-z]+)", text))
+    assert {"demo", "test"} <= targets
+    makefile = (ROOT / "Makefile").read_text()
+    assert [t for t in targets if not re.search(rf"^{t}:", makefile, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("dialect", [MariadbDialect, MysqlDialect])
+def test_the_grants_of_a_source_are_those_that_capture_is_tried_with(
+    dialect: type[MariadbDialect] | type[MysqlDialect],
+) -> None:
+    """Every server of ours gives the service's account these, and no more."""
+    told = (ROOT / "README.md").read_text().partition("CREATE USER")[2].partition("\n\n")[0]
+    rights = ", ".join(re.findall(r"^    GRANT (.*) ON \*\.\* TO millrace;", told, re.MULTILINE))
+    if dialect is MariadbDialect:
+        rights += ", " + "".join(re.findall(r"MariaDB also: (.*)$", told, re.MULTILINE))
+    assert sorted(rights.split(", ")) == sorted(dialect.source_privileges.split(", "))
+
+
+def test_relative_links_lead_somewhere() -> None:
+    """Links between our own documents."""
+    for document in (*DOCUMENTS, *MAPS, "SECURITY.md", "docs/record.md", "docs/documents.md"):
+        path = ROOT / document
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{document} → {target}"
+
+
+@pytest.mark.parametrize("document", MAPS)
+def test_every_file_that_the_architecture_names_exists(document: str) -> None:
+    """A map with a wrong name on it is worse than none."""
+    named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", (ROOT / document).read_text()))
+    assert named
+    found = [
+        name for name in named if (ROOT / name).exists() or (ROOT / "consumer" / name).exists()
+    ]
+    assert sorted(named - set(found)) == []
+
+
+def _fields_told(heading: str) -> list[str]:
+    """The first column of the table below a heading of docs/documents.md."""
+    text = (ROOT / "docs/documents.md").read_text()
+    part = next(part for part in text.split("\n## ") if part.startswith(heading))
+    return re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"), [("A set", ""), ("A capture", "capture"), ("An apply", "apply")]
+)
+def test_every_field_of_a_document_is_in_the_documents_page(heading: str, kind: str) -> None:
+    """A field that nobody takes is refused with the names of all that are: the page has these and no other."""
+    unknown = {"?": 1, **({"kind": kind} if kind else {})}
+    with pytest.raises(Fatal) as caught:
+        (parse_task if kind else parse_set)(unknown)
+    (known,) = re.findall(r"an unknown field, wanted one of (.*)", caught.value.message)
+    assert sorted([*_fields_told(heading), "format"]) == known.split(", ")
+
+
+@pytest.mark.parametrize("choices", [TlsMode, ConflictPolicy, Consistency])
+def test_every_choice_of_a_field_is_in_the_documents_page(choices: type[StrEnum]) -> None:
+    """Nobody has to guess a word and be refused."""
+    text = (ROOT / "docs/documents.md").read_text()
+    assert [word for word in choices if f"`{word}`" not in text] == []

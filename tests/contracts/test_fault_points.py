@@ -1,0 +1,74 @@
+"""The fault campaign knows every fault point of the product."""
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kit.faults.campaign import POINTS, PROVOCATIONS, victim_of
+from tests.kit.paths import ROOT
+
+PRODUCT = ("millrace", "schemas", "registry", "zk", "producer", "consumer", "deploy")
+
+
+def registrations(tree: ast.Module) -> list[str]:
+    """The names that a module registers, or ``?`` and the line where the name does not stand in the call itself."""
+    own = {called for node in ast.walk(tree) for called in _imported(node)}
+    return [
+        node.args[0].value
+        if len(node.args) == 1
+        and isinstance(node.args[0], ast.Constant)
+        and isinstance(node.args[0].value, str)
+        else f"? line {node.lineno}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in own
+    ]
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """By what name a module that holds this import calls ``register`` of ``millrace.faults``."""
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        for alias in node.names:
+            if (node.module, alias.name) == ("millrace.faults", "register"):
+                yield alias.asname or alias.name
+            elif (node.module, alias.name) == ("millrace", "faults"):
+                yield f"{alias.asname or alias.name}.register"
+    elif isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.name == "millrace.faults":
+                yield f"{alias.asname or alias.name}.register"
+
+
+def test_every_fault_point_of_the_product_is_a_point_of_the_campaign() -> None:
+    """Wherever it is registered: one in a part that the campaign does not import would silently never be killed."""
+    found = {
+        name: str(path.relative_to(ROOT))
+        for part in PRODUCT
+        for path in (ROOT / part).rglob("*.py")
+        for name in registrations(ast.parse(path.read_text()))
+    }
+    assert len(found) >= 30
+    assert {name: path for name, path in found.items() if name not in POINTS} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from millrace.faults import register\nA = register('a.b')",
+        "from millrace.faults import fault_point, register as named\nA = named('a.b')",
+        "from millrace import faults\nA = faults.register('a.b')",
+        "import millrace.faults\nA = millrace.faults.register('a.b')",
+    ],
+)
+def test_a_registration_is_seen_in_any_form(text: str) -> None:
+    """And what is called alike elsewhere is none."""
+    assert registrations(ast.parse(text)) == ["a.b"]
+    assert registrations(ast.parse("def f(book):\n    book.register('a.b')")) == []
+    computed = "from millrace.faults import register\nA = register(f'{1}')"
+    assert registrations(ast.parse(computed)) == ["? line 2"]
+
+
+def test_every_provocation_is_of_a_registered_point() -> None:
+    """A renamed point takes its provocation along; each point has a victim."""
+    assert set(PROVOCATIONS) <= set(POINTS)
+    assert {victim_of(point) for point in POINTS} == {"worker", "scheduler", "apply"}

@@ -1,0 +1,86 @@
+"""The runner of `make test`: what it counts, and that neither a crash nor a hang hides a test."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.paths import ROOT
+from tests.kit.run.plan import Plan, TestFile
+from tests.kit.waiting import eventually
+
+LIGHT = ("--", "-o", "testpaths=deploy")  # else each lane loads our fixtures
+FILES = {
+    "test_good.py": "def test_one():\n    pass\n\ndef test_two():\n    pass\n",
+    "test_bad.py": "def test_red():\n    print('printed')\n    assert 1 == 2\n",
+    "test_dies.py": "import os\n\ndef test_dies():\n    os._exit(3)\n\ndef test_behind():\n    pass\n",
+    "test_hangs.py": "import time, pytest\n\n@pytest.mark.timeout(1)\ndef test_hangs():\n    time.sleep(600)\n",
+    "test_empty.py": "NOTHING = 0\n",
+    "test_broken.py": "import nothing_of_this_name\n",
+}
+
+
+def test_crashes_hangs_and_failures_are_counted_and_shown_twice(tmp_path: Path) -> None:
+    """Each at once and at the end; the last line and the exit code say how it went."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-m", "tests.kit.run", str(tmp_path), *LIGHT]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    lines = done.stdout.splitlines()
+    assert (done.returncode, lines[-1]) == (1, "2 passed, 5 failed"), done.stdout + done.stderr
+    for words in ("assert 1 == 2", "status 3", "Timeout", "nothing_of_this_name", "not run"):
+        assert done.stdout.count(words) >= 2, words
+    assert [line for line in lines if line.startswith("[6/6 ")]
+
+
+def _file(name: str, expected_s: float, *needs: str) -> TestFile:
+    return TestFile(name, expected_s, frozenset(needs))
+
+
+def test_the_longest_file_comes_first_and_servers_stay_in_one_lane() -> None:
+    """Another lane takes what needs no shared server, and a stack."""
+    plan = Plan.of(
+        [
+            _file("short", 1),
+            _file("long", 9),
+            _file("servers 1", 5, "servers"),
+            _file("servers 2", 4, "servers"),
+            _file("stack", 7, "stack"),
+        ]
+    )
+    taken = [(lane, plan.take(lane)) for lane in (0, 1, 0, 1, 1, 0)]
+    names = [(lane, file and file.path) for lane, file in taken]
+    assert names == [
+        (0, "stack"),
+        (1, "servers 1"),
+        (0, "long"),
+        (1, "servers 2"),
+        (1, "short"),
+        (0, None),
+    ]
+
+
+@pytest.mark.parametrize("path", [Path(__file__)])
+def test_a_file_without_a_stored_duration_gets_an_estimate(path: Path) -> None:
+    """So that a new one is not taken for short."""
+    assert TestFile.of(path, {}).expected_s > 1
+
+
+def test_ctrl_c_ends_the_lanes(tmp_path: Path) -> None:
+    """Also one that a shell put into its background, where SIGINT is ignored."""
+    mark = tmp_path / "pid"
+    (tmp_path / "test_waits.py").write_text(
+        f"import os, pathlib, time\n\ndef test_waits():\n    pathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\n"
+        "    time.sleep(600)\n"
+    )
+    command = [sys.executable, "-m", "tests.kit.run", str(tmp_path), *LIGHT]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as runner:
+        eventually(lambda: mark.exists() and mark.read_text(), what="a lane is at its test")
+        runner.send_signal(signal.SIGINT)
+        output, _ = runner.communicate(timeout=300)
+    assert (runner.returncode, output) == (130, "interrupted\n")
+    assert not Path(f"/proc/{mark.read_text()}").exists()

@@ -1,0 +1,91 @@
+"""Tasks that end their worker's process, on a real ZooKeeper, with runners that move no rows."""
+
+import threading
+
+import pytest
+
+from millrace.errors import Fatal
+from schemas.documents import TaskDocument
+from schemas.status import TaskReport, TaskState
+from tests.kit.control.control import ScriptedRunner, a_capture
+from tests.kit.control.stage import Stage
+from tests.kit.waiting import eventually
+from zk.lease.starts import KILLED_MAX, TRIAL_KILLED, Starts
+from zk.run.runner import HeldLease, Report
+
+
+def _killed(stage: Stage, task: str, times: int) -> None:
+    """Processes in which the task started, and which ended."""
+    revision = stage.store.task_entry(task).revision
+    for number in range(times):
+        starts = Starts(stage.session, stage.tree, worker=f"k{number}")
+        starts.begin(task, revision=revision)
+
+
+def test_a_task_that_ends_worker_after_worker_is_held(stage: Stage) -> None:
+    """Counted where no process's end can lose it; an operator's resume lets it try again."""
+    runner = ScriptedRunner()
+    stage.store.create_task(a_capture())
+    _killed(stage, "shop-capture", KILLED_MAX)
+    stage.worker(runner)
+    stage.scheduler()
+    report = stage.reaches("shop-capture", TaskState.BLOCKED)
+    assert report.code == "MR-4015"
+    assert "5 times in a row: k0, k1, k2, k3, k4" in report.why
+    assert runner.starts == []
+    stage.store.resume("shop-capture")
+    stage.reaches("shop-capture", TaskState.RUNNING)
+
+
+@pytest.mark.parametrize("how", ["stopped", "failed", "moved rows", "same process"])
+def test_a_start_that_ended_in_order_is_no_kill(stage: Stage, how: str) -> None:
+    """The row of kills ends with it."""
+    may_move = threading.Event()
+
+    class Moving(ScriptedRunner):
+        def run(
+            self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
+        ) -> None:
+            report(TaskReport(TaskState.RUNNING, seq=1))
+            if how == "failed":
+                raise Fatal("MR-4106", "x")
+            may_move.wait()
+            if how == "moved rows":
+                report(TaskReport(TaskState.RUNNING, seq=2))
+            stop.wait()
+
+    stage.store.create_task(a_capture())
+    path = stage.tree.starts("shop-capture")
+    if how == "same process":
+        starts = Starts(stage.session, stage.tree, worker="w1")
+        for _ in range(KILLED_MAX + 1):
+            starts.begin("shop-capture", revision=1)
+        assert starts.killed("shop-capture", revision=1) == ()
+        return
+    _killed(stage, "shop-capture", 1)
+    stage.worker(Moving())
+    stage.scheduler()
+    stage.reaches("shop-capture", TaskState.BLOCKED if how == "failed" else TaskState.RUNNING)
+    if how == "stopped":
+        assert stage.session.get(path) is not None
+        stage.store.pause("shop-capture", by="ann")
+    may_move.set()
+    eventually(lambda: stage.session.get(path) is None)
+
+
+def test_tasks_that_may_end_the_process_are_tried_one_after_another(stage: Stage) -> None:
+    """A process that ends then has one suspect; the innocent ones are cleared."""
+    runner = ScriptedRunner()
+    names = ("first", "second")
+    for name in names:
+        stage.store.create_task(a_capture(name))
+        _killed(stage, name, TRIAL_KILLED)
+    stage.store.create_task(a_capture("other"))
+    stage.worker(runner)
+    stage.scheduler()
+    for name in ("first", "other"):
+        stage.reaches(name, TaskState.RUNNING)
+    assert runner.epochs("second") == []
+    stage.store.pause("first", by="ann")
+    stage.reaches("second", TaskState.RUNNING)
+    assert stage.report("first").state is TaskState.PAUSED

@@ -1,0 +1,138 @@
+"""DDL of every kind, applied by processes that die one behind the other: PORT NAME FLAVOUR POINT [POINT …].
+
+Each is forked from here, where all is imported, goes on where the last one died, and dies by SIGKILL at the next of the
+points of the statement that is next; the last one comes to the end. Prints the seq of each statement that is executed.
+"""
+
+import os
+import signal
+import sys
+from dataclasses import dataclass, field
+
+from consumer import ddl
+from consumer.apply import take_over
+from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
+from consumer.warm import warm
+from millrace import faults
+from millrace.log import configure
+from schemas.gtid import Flavour
+from schemas.record.control import DdlRecord
+from schemas.sql.statement import Statement
+from tests.fixtures.servers import SERVICE
+from tests.kit.apply.local import LocalRecords, apply_task, ignore
+from tests.kit.apply.tables import integer, table
+from tests.kit.apply.topic import RecordStream
+
+INSERT = "INSERT"  # a row, between statements
+BOTH = [
+    "CREATE TABLE a (id INT PRIMARY KEY, v INT) AUTO_INCREMENT=7",
+    "INSERT",
+    "CREATE TABLE b LIKE a",
+    "CREATE TABLE IF NOT EXISTS a (other INT)",
+    "RENAME TABLE a TO x, b TO a, x TO b",
+    "ALTER TABLE b ADD COLUMN s VARCHAR(9) DEFAULT 'x', ADD INDEX (v)",
+    "ALTER TABLE b ADD INDEX (v)",
+    "ALTER TABLE b CHANGE s t VARCHAR(30), DEFAULT CHARSET latin1",
+    "CREATE UNIQUE INDEX u ON b (id, v)",
+    "DROP INDEX v ON b",
+    "ALTER TABLE b RENAME TO c, COMMENT 'was b'",
+    "ALTER TABLE a ADD FOREIGN KEY f (v) REFERENCES c (id)",
+    "ALTER TABLE c ENGINE=InnoDB",
+    "CREATE TABLE p (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (9))",
+    "ALTER TABLE p ADD PARTITION (PARTITION p1 VALUES LESS THAN (99))",
+    "CREATE TABLE q (id INT PRIMARY KEY)",
+    "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE q",
+    "ALTER TABLE p TRUNCATE PARTITION p1",
+    "TRUNCATE TABLE a",
+    "DROP TABLE p, q",
+    "DROP TABLE IF EXISTS nowhere",
+    "CREATE DATABASE {name}_2 DEFAULT CHARSET latin1",
+    "RENAME TABLE a TO {name}_2.a",
+    "ALTER DATABASE {name}_2 DEFAULT CHARSET utf8mb4",
+    "CREATE TABLE {name}_2.`d e` (id INT)",
+    "DROP DATABASE {name}_2",
+]
+ONLY = {
+    Flavour.MARIADB: ["CREATE OR REPLACE TABLE c (id INT PRIMARY KEY, n INT)"],
+    Flavour.MYSQL: ["ALTER TABLE c RENAME COLUMN t TO w", "ALTER TABLE c ALTER INDEX u INVISIBLE"],
+}
+
+
+def script_for(flavour: Flavour) -> list[str]:
+    """All kinds of statements, in an order in which each can be executed; ``{name}`` is the database."""
+    return [*BOTH, *ONLY[flavour]]
+
+
+@dataclass
+class _Script:
+    """The stream of a script and where each of its statements ends."""
+
+    name: str
+    flavour: Flavour
+    ends: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        made = table(self.name, "a", integer("id"), integer("v"))
+        self.stream = RecordStream(flavour=self.flavour)
+        for sql in [f"CREATE DATABASE {self.name}", *script_for(self.flavour)]:
+            if sql == INSERT:
+                self.stream.insert(made, {"id": 1, "v": 1})
+                self.stream.commit()
+            else:
+                self.stream.ddl(sql.format(name=self.name), database=self.name)
+                self.ends.append(len(self.stream.values))
+
+    def apply(self, endpoint: Endpoint, *, statement: int, fault: str) -> None:
+        """A run from where the last one ended, one micro-batch a statement; the fault is armed for one of them."""
+        session = connect(endpoint)
+        applier = take_over(session, endpoint, apply_task(self.name), epoch=1)
+        session.close()
+        first = 0
+        for number, end in enumerate(self.ends):
+            faults.arm(fault if number == statement else "")
+            if end > applier.mark.next_offset:
+                values = self.stream.values[first:end]
+                applier.process(LocalRecords(values, first), ignore)
+            first = end
+        applier.close()
+
+
+def main(port: str, name: str, flavour: str, *points: str) -> None:
+    """Run to the end."""
+    configure(json=False, level="info")  # not on the standard output
+    warm()
+    _tell_what_is_executed()
+    script = _Script(name, Flavour(flavour))
+    tls = TlsChoice("require-unverified")
+    endpoint = Endpoint("127.0.0.1", int(port), SERVICE.user, SERVICE.password, tls)
+    for statement in range(len(script.ends)):
+        for point in points:
+            status = _forked(script, endpoint, statement=statement, fault=f"{point}:kill")
+            assert status == -signal.SIGKILL, (statement, point, status)
+    assert _forked(script, endpoint, statement=0, fault="") == 0
+
+
+def _forked(script: _Script, endpoint: Endpoint, *, statement: int, fault: str) -> int:
+    child = os.fork()
+    if child == 0:
+        try:
+            script.apply(endpoint, statement=statement, fault=fault)
+        except BaseException:  # noqa: BLE001 - what the parent does next is not for it
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _tell_what_is_executed() -> None:
+    execute = ddl._execute
+
+    def told(session: TargetConnection, record: DdlRecord, statement: Statement) -> None:
+        os.write(1, b"%d\n" % record.source.seq)
+        execute(session, record, statement)
+
+    vars(ddl)["_execute"] = told
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

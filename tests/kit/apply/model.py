@@ -1,0 +1,273 @@
+"""A target in memory for apply: our own tables by the statements that the real code sends, rows by the changes' seqs.
+
+Target transactions come one after the other and are whole or nothing. A commit may lose its answer, or its request;
+a driver may die between two lanes; every lane that was ever asked for may come again, in any later run.
+"""
+
+import pickle
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pytest
+
+from consumer import batch, executor
+from consumer.applied import from_bitmaps
+from consumer.batch import Assignment, BatchApplier
+from consumer.book import Book, Ints
+from consumer.executor import Order, Outcome
+from consumer.kernel.walk import SEQ, SLOT
+from consumer.rows import Rows, find_keys
+from consumer.target.connection import Endpoint
+from consumer.target.progress import Mark, MarkTopic, Owner, SavedProgress
+from consumer.workshop import Catalogue, Workshop, slots_of
+from millrace.errors import Fatal, MillraceError, Retryable
+from schemas.documents import ConflictPolicy
+from schemas.gtid import Flavour
+from tests.kit.apply.history import Change, History, RefusedError, Tables, inventory
+from tests.kit.apply.local import LaneCall, LocalRecords, ignore
+
+ENDPOINT = Endpoint("model", 0, "", "")
+START = Mark(0, -2, topic=MarkTopic("local"))
+RUNS_MAX = 200
+
+
+@dataclass
+class State:
+    """What is committed."""
+
+    tables: Tables = field(default_factory=Tables)
+    run: int = 0
+    mark: Mark = START
+    applied: dict[tuple[object, ...], tuple[int, bytes]] = field(default_factory=dict)
+    schemas: dict[int, str] = field(default_factory=dict)
+
+    def copy(self) -> "State":
+        """A target transaction's own view."""
+        return State(
+            self.tables.copy(), self.run, self.mark, dict(self.applied), dict(self.schemas)
+        )
+
+
+@dataclass
+class ModelTarget:
+    """``chance`` decides what happens; ``faults``: how often a commit or a batch goes wrong."""
+
+    history: History
+    chance: random.Random
+    faults: float = 0.1
+    state: State = field(default_factory=State)
+    calls: list[Callable[[], object]] = field(default_factory=list)
+
+    @property
+    def flavour(self) -> Flavour:
+        """The history's."""
+        return self.history.stream.flavour
+
+    def happens(self) -> bool:
+        """Whether something goes wrong now."""
+        return self.chance.random() < self.faults
+
+
+class ModelSession:
+    """A connection: what ``consumer`` calls of ``TargetConnection``."""
+
+    is_open = True
+    id = 1
+
+    def __init__(self, target: ModelTarget) -> None:
+        self.target = target
+        self.flavour = target.flavour
+        self._work: State | None = None
+
+    @property
+    def work(self) -> State:
+        """The transaction under way."""
+        if self._work is None:
+            self._work = self.target.state.copy()
+        return self._work
+
+    def query(self, sql: str, arguments: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+        """Our own statements; another one fails the test."""
+        work, place = self.work, tuple(arguments[:5])
+        match " ".join(sql.split()[:4]).replace("millrace.", ""):
+            case "SELECT 1":
+                return [(1,)]
+            case "SHOW GLOBAL STATUS WHERE":
+                return []
+            case "SELECT epoch, run FROM":
+                return [(1, work.run)]
+            case "SELECT seq, next_offset FROM":
+                return [(work.mark.seq, work.mark.next_offset)]
+            case "INSERT INTO applied VALUES":
+                if place in work.applied:
+                    raise Fatal("MR-5010", "it is there")
+                work.applied[place] = arguments[5:]  # type: ignore[assignment]
+            case "SELECT 1 FROM applied":
+                return [(1,)] if work.applied[place] == tuple(arguments[5:]) else []
+            case "DELETE FROM applied WHERE":
+                run = arguments[1] if len(arguments) > 1 else None
+                kept = work.applied.items()
+                work.applied = {key: bits for key, bits in kept if run not in (None, key[1])}
+            case "REPLACE INTO record_schema (task,":
+                work.schemas[int(str(arguments[1]))] = str(arguments[2])
+            case other:
+                raise AssertionError(other)
+        return []
+
+    def written(self, sql: str, arguments: tuple[object, ...]) -> bytes:
+        """For ``run``."""
+        assert sql.startswith("UPDATE millrace.progress")
+        return pickle.dumps(arguments)
+
+    def run(self, sql: bytes) -> int:
+        """The mark's move."""
+        *values, past_start, _, seq, next_offset = pickle.loads(sql)
+        if (self.work.mark.seq, self.work.mark.next_offset) != (seq, next_offset):
+            return 0
+        topic = MarkTopic(*values[4:])
+        self.work.mark = replace(Mark(*values[:4]), topic=topic, past_start=bool(past_start))
+        return 1
+
+    def commit(self) -> None:
+        """All of it at once; or the connection breaks before, or behind."""
+        is_lost = self.target.happens()
+        if not is_lost or self.target.chance.random() < 0.5:
+            self.target.state = self.work
+        self._work = None
+        if is_lost:
+            raise Retryable("MR-5001", "the connection broke")
+
+    def rollback(self) -> None:
+        """Nothing of it."""
+        self._work = None
+
+    def close(self) -> None:
+        """The server rolls back."""
+        self._work = None
+
+
+class ModelWriter:
+    """``RowWriter`` on the model: level after level, any order inside."""
+
+    def __init__(self, session: ModelSession, workshop: Workshop, _: object) -> None:
+        self._session = session
+        self._workshop = workshop
+        self.statement_count = 0
+
+    def write(self, rows: Rows, numbers: Ints) -> None:
+        """As ``RowWriter``."""
+        programs = self._workshop.key_programs(slots_of(rows.records[numbers, SLOT]))
+        levels = find_keys(rows, programs, numbers).levels(len(numbers))
+        order = list(range(len(numbers)))
+        self._session.target.chance.shuffle(order)
+        self._apply(rows, numbers[sorted(order, key=lambda place: int(levels[place]))])
+
+    def write_carefully(self, rows: Rows, numbers: Ints) -> None:
+        """One by one."""
+        self._apply(rows, numbers)
+
+    def _apply(self, rows: Rows, numbers: Ints) -> None:
+        for number in map(int, numbers):
+            change: Change = self._session.target.history.changes[int(rows.records[number, SEQ])]
+            try:
+                self._session.work.tables.apply(*change)
+            except RefusedError:
+                raise Fatal("MR-5010", f"{change} is refused") from None
+
+    def settle(self) -> None:
+        """Nothing is unsettled."""
+
+
+class DriverDiedError(Exception):
+    """kill -9."""
+
+
+@dataclass
+class ModelRecords(LocalRecords):
+    """Lanes in any order; some twice, some of earlier plans, and the driver may die between two."""
+
+    target: ModelTarget | None = None
+
+    def lanes(
+        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
+    ) -> list[Outcome]:
+        """The lanes that the plan wants, and those that nobody wants any more."""
+        assert self.target is not None
+        call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
+        done = []
+        for lane in self.lane_order(len(call.offsets)):
+            self.target.calls.append(partial(call.apply, lane))
+            done.append(call.apply(lane))
+            if self.target.happens():
+                raise DriverDiedError
+            come_late(self.target)
+        return done
+
+    def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+        """One Spark task for all; it may come again, too."""
+        assert self.target is not None
+        self.target.calls.append(partial(super().sole, order, catalogue, applied))
+        return super().sole(order, catalogue, applied)
+
+
+def come_late(target: ModelTarget) -> None:
+    """A Spark task that was given up, or is done, in this run or another, is executed now."""
+    if target.calls and target.happens():
+        try:
+            target.chance.choice(target.calls[-8:])()
+        except MillraceError as exc:
+            if exc.code not in ("MR-5001", "MR-5020", "MR-5021"):
+                raise
+
+
+def model_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
+    """``consumer`` talks to the model."""
+
+    def session_for(*_: object) -> ModelSession:
+        return ModelSession(target)
+
+    patch.setattr(executor, "session_for", session_for)
+    patch.setattr(batch, "session_for", session_for)
+    patch.setattr(executor, "RowWriter", ModelWriter)
+
+
+def start(target: ModelTarget, *, task: str, lanes: int) -> BatchApplier:
+    """A new run: the fence, then what the target says."""
+    target.state.run += 1
+    state = target.state
+    owner = Owner(task, 1, state.run)
+    saved = SavedProgress(
+        state.mark, from_bitmaps(state.applied.values()), Book(dict(state.schemas))
+    )
+    given = Assignment(owner, ENDPOINT, ConflictPolicy.STOP, lanes)
+    return BatchApplier.at(
+        given, saved, replace(inventory("bank"), flavour=target.flavour), state.mark
+    )
+
+
+def run_anyhow(target: ModelTarget, *, task: str) -> None:
+    """Apply the history with any cuts, lanes, orders, replays, crashes and late lanes, until it is through."""
+    values, chance = target.history.stream.values, target.chance
+    for _ in range(RUNS_MAX):
+        applier = start(target, task=task, lanes=chance.randint(1, 5))
+        try:
+            while (at := max(applier.mark.next_offset, 0)) < len(values):
+                records = ModelRecords(
+                    values[at : at + chance.choice([1, 5, 20, 80])],
+                    at,
+                    is_large=chance.random() < 0.7,
+                    arrow_rows=chance.choice([3, 1000]),
+                    lane_order=lambda count: chance.sample(range(count), count),
+                    target=target,
+                )
+                applier.process(records, ignore)
+                come_late(target)
+            return
+        except DriverDiedError:
+            continue
+        except Retryable as exc:
+            if exc.code not in ("MR-5001", "MR-5021"):
+                raise
+    raise AssertionError("no run came through")

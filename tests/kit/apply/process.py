@@ -1,0 +1,54 @@
+"""One apply task in a process of its own, to be killed: NAME TOPIC BOOTSTRAP PORT USER [MASTER [SETTING=VALUE …]]."""
+
+import sys
+import threading
+
+from consumer.apply import ApplyRunner
+from consumer.spark import SparkDriver
+from schemas.documents import (
+    Account,
+    ApplyTask,
+    Member,
+    SecretReference,
+    SetDocument,
+    Tls,
+    TlsMode,
+    TopicAddress,
+)
+from schemas.status import TaskReport
+from tests.fixtures.spark import PASSWORD_VARIABLE, FixedLease
+
+
+class _Sets:
+    def __init__(self, port: int, user: str) -> None:
+        reference = SecretReference.parse(f"env:{PASSWORD_VARIABLE}")
+        assert reference is not None
+        self._document = SetDocument(
+            name="target",
+            members=(Member("127.0.0.1", port),),
+            account=Account(user, reference),
+            tls=Tls(TlsMode.REQUIRE_UNVERIFIED),
+        )
+
+    def set_document(self, name: str) -> SetDocument:
+        assert name == "target"
+        return self._document
+
+
+def main(name: str, topic: str, bootstrap: str, port: str, user: str, *spark: str) -> None:
+    """Run until killed; ``spark`` is a master and settings."""
+    master, *settings = spark or ("local[2]",)
+    given = dict(setting.partition("=")[::2] for setting in settings)
+    runner = ApplyRunner(SparkDriver(master=master, settings=given), _Sets(int(port), user))
+    task = ApplyTask(
+        name=name, source=TopicAddress(topic=topic, bootstrap=bootstrap), target="target"
+    )
+    runner.run(task, lease=FixedLease(name), stop=threading.Event(), report=_ignore)
+
+
+def _ignore(report: TaskReport) -> None:
+    """Nobody listens."""
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

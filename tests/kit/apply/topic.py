@@ -1,0 +1,209 @@
+"""Records for tests of apply, by the reference encoder: rows, DDL, resolved, as a list or as a topic of its own.
+
+Guarantees what a publisher guarantees: seq without gaps, a ``resolved`` behind every source transaction. Only the
+order of calls decides what stands in the stream.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.progress import Progress
+from schemas.record.avro_codec import encode
+from schemas.record.avro_schema import envelope_schema
+from schemas.record.control import (
+    ControlRecord,
+    DdlRecord,
+    DdlStatement,
+    EventPlace,
+    FenceRecord,
+    Origin,
+    RecordKind,
+    RecordSource,
+    RecordTransaction,
+    RegisteredSchema,
+    ResolvedRecord,
+    SchemaRecord,
+    kind_of,
+)
+from schemas.record.control_fields import source_to_plain, transaction_to_plain
+from schemas.record.framing import frame
+from schemas.record.record import encode_control
+from schemas.record.row_layout import RowLayout
+from schemas.table.structure import TableSchema
+from tests.kit.waiting import eventually
+
+SET = "shop"
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+COMMIT_MS = 1_700_000_000_000
+Image = Mapping[str, object]
+_topics = count(1)
+
+
+@dataclass
+class RecordStream:
+    """What stands in a topic, value after value; ``epoch`` is that of the ``resolved`` records."""
+
+    flavour: Flavour = Flavour.MYSQL
+    seq: int = 0
+    epoch: int = 1
+    values: list[bytes] = field(default_factory=list)
+    _number: int = 0
+    _ids: dict[str, int] = field(default_factory=dict)
+
+    def insert(self, table: TableSchema, after: Image, *, flags: int = 0) -> None:
+        """One row of the source transaction under way."""
+        self._change(table, "c", None, after, flags)
+
+    def update(self, table: TableSchema, before: Image, after: Image, *, flags: int = 0) -> None:
+        """One row of the source transaction under way."""
+        self._change(table, "u", before, after, flags)
+
+    def delete(self, table: TableSchema, before: Image, *, flags: int = 0) -> None:
+        """One row of the source transaction under way."""
+        self._change(table, "d", before, None, flags)
+
+    def introduce(self, table: TableSchema, *, schema_id: int = 0) -> None:
+        """The table's schema record; it comes by itself before the first row."""
+        schema = envelope_schema(SET, table)
+        self._ids[schema.text] = schema_id or 100 + len(self._ids)
+        registered = RegisteredSchema(f"topic-{schema.full_name}", self._ids[schema.text], schema)
+        self._control(SchemaRecord(registered, None, table.database, table.table, self.seq))
+
+    def ddl(
+        self,
+        sql: str,
+        *,
+        database: str = "",
+        session: Mapping[str, str] | None = None,
+        kind: str = "",
+    ) -> None:
+        """A statement, a source transaction of its own."""
+        self.seq += 1
+        given = {"default_database": database} if database else {}
+        record = DdlRecord(
+            self._source(database, "", 0),
+            DdlStatement(sql, kind, (), given | dict(session or {})),
+            COMMIT_MS,
+            RecordTransaction(self.gtid, 1, True),
+        )
+        self._control(record)
+        self.commit()
+
+    def commit(self) -> None:
+        """End the source transaction under way: a ``resolved`` with all GTIDs so far."""
+        self._number += 1
+        self._control(ResolvedRecord(self._progress(), SET, self.epoch, COMMIT_MS))
+
+    def fence(self) -> None:
+        """What an owner writes first."""
+        self._control(FenceRecord(self._progress(), SET, self.epoch, COMMIT_MS, "worker"))
+
+    @property
+    def gtid_set(self) -> str:
+        """Everything committed so far."""
+        if self.flavour is Flavour.MARIADB:
+            return f"0-1-{self._number}" if self._number else ""
+        return f"{UUID}:1-{self._number}" if self._number else ""
+
+    @property
+    def gtid(self) -> str:
+        """The source transaction under way."""
+        number = self._number + 1
+        return f"0-1-{number}" if self.flavour is Flavour.MARIADB else f"{UUID}:{number}"
+
+    def _change(
+        self, table: TableSchema, op: str, before: Image | None, after: Image | None, flags: int
+    ) -> None:
+        schema = envelope_schema(SET, table)
+        if schema.text not in self._ids:
+            self.introduce(table)
+        layout = RowLayout.of(SET, table)
+        self.seq += 1
+        plain = {
+            "before": _row(before, layout),
+            "after": _row(after, layout),
+            "source": source_to_plain(self._source(table.database, table.table, flags)),
+            "op": op,
+            "ts_ms": COMMIT_MS + self.seq,
+            "transaction": transaction_to_plain(RecordTransaction(self.gtid, 1, False)),
+        }
+        self.values.append(frame(self._ids[schema.text], encode(schema.text, plain)))
+
+    def _progress(self) -> Progress:
+        return Progress(parse_gtid_set(self.flavour, self.gtid_set), None, self.seq)
+
+    def _source(self, database: str, table: str, flags: int) -> RecordSource:
+        place = EventPlace(COMMIT_MS, 1, self.gtid, "bin.000001", 4 + self.seq, flags)
+        return RecordSource(
+            Origin(self.flavour, "capture", SET), database, table, place, 0, self.seq
+        )
+
+    def _control(self, record: ControlRecord) -> None:
+        number = 1 + list(RecordKind).index(kind_of(record))
+        self.values.append(encode_control(record, schema_id=number))
+
+
+def _row(image: Image | None, layout: RowLayout) -> dict[str, object] | None:
+    if image is None:
+        return None
+    return {
+        field: image.get(column.name)
+        for field, column in zip(layout.fields, layout.table.columns, strict=True)
+    }
+
+
+class TopicWriter:
+    """Publishes a stream to a topic of its own, one Kafka transaction a call."""
+
+    def __init__(self, bootstrap: str, stream: RecordStream) -> None:
+        self.bootstrap = bootstrap
+        self.stream = stream
+        self.topic = f"apply-{next(_topics)}"
+        self._sent = 0
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._create()
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": f"test/{self.topic}"}
+        )
+        self._producer.init_transactions(60)
+
+    def publish(self) -> None:
+        """Everything in the stream that was not published yet."""
+        self._producer.begin_transaction()
+        for value in self.stream.values[self._sent :]:
+            while True:
+                try:
+                    self._producer.produce(self.topic, value, partition=0)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+        self._producer.commit_transaction(60)
+        self._sent = len(self.stream.values)
+
+    def create_again(self, stream: RecordStream) -> None:
+        """Delete the topic and create it under its name, for another stream."""
+        self._admin.delete_topics([self.topic])[self.topic].result(60)
+        eventually(self._is_created, timeout_s=60, what="the old topic is gone")
+        self.stream, self._sent = stream, 0
+
+    def _is_created(self) -> bool:
+        try:
+            self._create()
+        except KafkaException as refused:
+            if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+            return False
+        return True
+
+    def _create(self) -> None:
+        self._admin.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(60)
+
+    def remove_everything(self) -> None:
+        """As retention does."""
+        end = TopicPartition(self.topic, 0, -1)
+        self._admin.delete_records([end])[end].result(60)

@@ -1,0 +1,120 @@
+"""Capture without Kafka: from the set to records, taken up again after every error, as the supervisor does."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from millrace.errors import MillraceError, Retryable
+from producer.capture import converting, first_coordinates
+from producer.convert.converter import ConverterSource
+from producer.relay.reader import RelayReader
+from producer.resume import resume_inside
+from producer.upstream.upstream import Upstream, Upstreams
+from schemas.documents import SetDocument, TableFilter
+from schemas.place import Coordinates
+from schemas.progress import Progress
+from schemas.record.control import RecordKind
+from schemas.record.framing import peek_kind
+from schemas.record.record import RowRecord, SchemaBook
+from schemas.record.row_end import read_row_end
+from tests.kit.capture.converter import MemoryRegistry, decoded, raw_records
+
+PAUSE_S = 0.2
+
+
+@dataclass
+class MemoryCapture:
+    """Rows of the set from ``progress`` on; ``errors`` are those after which it went on, ``error`` is its end."""
+
+    streams: Upstreams
+    document: SetDocument
+    filter: TableFilter
+    progress: Progress
+    rows: list[RowRecord] = field(default_factory=list)
+    members: list[str] = field(default_factory=list)
+    errors: list[MillraceError] = field(default_factory=list)
+    error: MillraceError | None = None
+    values: list[bytes] = field(default_factory=list)  # of rows and statements: the topic
+    ends_inside: bool = False  # at the first batch that ends inside of a source transaction
+
+    def units(self) -> Iterator[bytes]:
+        """What stands of the open source transaction, as ``publisher.published_part`` finds it."""
+        opened = self.progress.open
+        assert opened is not None
+        return iter([value for value in self.values if _gtid_of(value) == opened.gtid])
+
+    @property
+    def is_alive(self) -> bool:
+        """False once it came to its end."""
+        return self._thread.is_alive()
+
+    def __enter__(self) -> "MemoryCapture":
+        self._stop = threading.Event()
+        self._registry, self._book = MemoryRegistry(), SchemaBook()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._attach()
+            except Retryable as error:
+                self.errors.append(error)
+                self._stop.wait(PAUSE_S)
+            except MillraceError as error:
+                self.error = error
+                return
+
+    def _attach(self) -> None:
+        wanted = self.progress.gtid_set
+        with (
+            self.streams.attach("capture", self.document, wanted=wanted) as stream,
+            stream.reader() as reader,
+        ):
+            self.members.append(str(stream.choice.member))
+            at = first_coordinates(stream, reader, progress=self.progress, stop=self._stop)
+            if at is not None:
+                self._convert(stream, reader, at)
+
+    def _convert(self, stream: Upstream, reader: RelayReader, at: Coordinates) -> None:
+        name = self.document.name
+        choice = stream.choice
+        source = ConverterSource(
+            name, "capture", choice.flavour, name, self.filter, choice.folds_names
+        )
+        convert = converting(source, reader, self._registry)
+        progress = self.progress
+        if progress.open is not None:
+
+            def may_wait() -> bool:
+                stream.check()
+                return not self._stop.is_set()
+
+            places = reader.seek_all(progress.gtid_set)
+            resumed = resume_inside(self, places, progress, convert=convert, may_wait=may_wait)
+            if resumed is None:
+                return
+            at, progress = resumed.at, resumed.progress
+        converter = convert(progress, at)
+        while not self._stop.is_set():
+            batch = converter.next_batch(rows_max=500, bytes_max=1 << 20, timeout_s=0.1)
+            if batch is None:
+                stream.check()
+                continue
+            records = decoded(batch, self._book)
+            found = [value for _, value in raw_records(batch)]
+            self.values += [value for value in found if peek_kind(value) is RecordKind.ROW]
+            self.rows += [record for record in records if isinstance(record, RowRecord)]
+            self.progress = batch.progress
+            reader.release(batch.coordinates)
+            if batch.progress.open is not None and self.ends_inside:
+                self._stop.set()
+
+
+def _gtid_of(value: bytes) -> str:
+    return read_row_end(value).gtid

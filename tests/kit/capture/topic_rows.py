@@ -1,0 +1,158 @@
+"""Synthetic batches as a converter would hand them over: real records of one small table, by the reference encoder.
+
+A ``RowStream`` goes on from any progress, so a test can open a publisher, ask where it stands, and send on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.gtid import Flavour, parse_gtid, parse_gtid_set
+from schemas.progress import OpenTransaction, Progress
+from schemas.record.avro_codec import encode
+from schemas.record.avro_schema import envelope_schema, key_schema
+from schemas.record.control import (
+    CONTROL_SCHEMAS,
+    EventPlace,
+    Origin,
+    RecordKind,
+    RecordSource,
+    RecordTransaction,
+    RegisteredSchema,
+    SchemaRecord,
+)
+from schemas.record.control_fields import source_to_plain, transaction_to_plain
+from schemas.record.framing import frame
+from schemas.record.record import encode_control
+from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
+
+SET = "shop"
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+TABLE = TableSchema(
+    "shop",
+    "orders",
+    (
+        Column("id", ColumnType(TypeCode.LONG), nullable=False),
+        Column(
+            "state",
+            ColumnType(TypeCode.VARCHAR, 160, text=TextEncoding("utf8mb4", 45)),
+            nullable=True,
+        ),
+    ),
+    (0,),
+    (0,),
+)
+Register = Callable[[str, str], int]
+
+
+def start_of(flavour: Flavour) -> Progress:
+    """A beginning: source transactions count from 1 behind it."""
+    text = "0-1-1000" if flavour is Flavour.MARIADB else f"{UUID}:1-1000"
+    return Progress(parse_gtid_set(flavour, text), None, 0)
+
+
+class Ids:
+    """A registry in memory: ``register``."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[str, str], int] = {}
+
+    def __call__(self, subject: str, schema: str) -> int:
+        return self._ids.setdefault((subject, schema), len(self._ids) + 1)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A RecordBatchLike."""
+
+    buffer: npt.NDArray[np.uint8]
+    bounds: npt.NDArray[np.int64]
+    progress: Progress
+
+
+@dataclass
+class RowStream:
+    """Rows of ``TABLE`` behind ``progress``, source transactions of ``transaction_rows`` rows, cut at any row."""
+
+    topic: str
+    register: Register
+    progress: Progress
+    transaction_rows: int = 3
+    is_introduced: bool = False
+    _records: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    def next_batch(self, row_count: int, *, filler: str = "paid") -> Batch:
+        """The next rows; the table's schema record before the first of them."""
+        self._records = []
+        if not self.is_introduced:
+            self._introduce()
+        for _ in range(row_count):
+            self._add_row(filler)
+        return batch_of(self._records, self.progress)
+
+    def _introduce(self) -> None:
+        schema = CONTROL_SCHEMAS[RecordKind.SCHEMA]
+        control_id = self.register(schema.subject(self.topic), schema.text)
+        record = SchemaRecord(self._value, self._key, "shop", "orders", self.progress.seq)
+        self._records.append((b"", encode_control(record, schema_id=control_id)))
+        self.is_introduced = True
+
+    @property
+    def _value(self) -> RegisteredSchema:
+        schema = envelope_schema(SET, TABLE)
+        subject = schema.subject(self.topic)
+        return RegisteredSchema(subject, self.register(subject, schema.text), schema)
+
+    @property
+    def _key(self) -> RegisteredSchema:
+        schema = key_schema(SET, TABLE)
+        assert schema is not None
+        subject = schema.subject(self.topic)
+        return RegisteredSchema(subject, self.register(subject, schema.text), schema)
+
+    def _add_row(self, filler: str) -> None:
+        gtid_set, opened, seq = self.progress.gtid_set, self.progress.open, self.progress.seq + 1
+        gtid = opened.gtid if opened else _next_gtid(str(gtid_set))
+        row = opened.rows + 1 if opened else 1
+        is_last = row >= self.transaction_rows
+        place = EventPlace(1_700_000_000_000, 1, gtid, "bin.000001", 4 + seq, 0)
+        source = RecordSource(Origin(gtid_set.flavour, "t", SET), "shop", "orders", place, 0, seq)
+        value = {
+            "before": None,
+            "after": {"id": seq, "state": filler},
+            "source": source_to_plain(source),
+            "op": "c",
+            "ts_ms": 1_700_000_000_000 + seq,
+            "transaction": transaction_to_plain(RecordTransaction(gtid, row, is_last)),
+        }
+        key = frame(self._key.id, encode(self._key.schema.text, {"id": seq}))
+        self._records.append((key, frame(self._value.id, encode(self._value.schema.text, value))))
+        if is_last:
+            done = gtid_set.advanced(parse_gtid(gtid_set.flavour, gtid))
+            self.progress = Progress(done, None, seq)
+        else:
+            self.progress = Progress(gtid_set, OpenTransaction(gtid, row), seq)
+
+
+def batch_of(records: list[tuple[bytes, bytes]], progress: Progress) -> Batch:
+    """Records (an empty key is no key) as a buffer and bounds."""
+    bounds = np.empty((len(records), 4), np.int64)
+    pieces: list[bytes] = []
+    at = 0
+    for index, (key, value) in enumerate(records):
+        value_at = at + len(key)
+        end = value_at + len(value)
+        bounds[index] = (at, value_at, value_at, end) if key else (-1, -1, value_at, end)
+        pieces += [key, value]
+        at = end
+    return Batch(np.frombuffer(b"".join(pieces), np.uint8), bounds, progress)
+
+
+def _next_gtid(gtid_set: str) -> str:
+    separator = ":" if ":" in gtid_set else "-"
+    head, _, numbers = gtid_set.rpartition(separator)
+    if separator == ":":
+        return f"{head}:{int(numbers.split('-')[-1]) + 1}"
+    return f"{head}-{int(numbers) + 1}"

@@ -1,0 +1,214 @@
+"""Control without rows: documents, a runner that moves nothing, and workers as threads or processes.
+
+A ``ScriptedRunner`` does what a test tells it and keeps a journal of what it saw.
+
+Sessions outlive whatever a busy machine does to them: a test that wants one to end says so (``end_session_at``), or
+gives it the brief timeout, and then nothing may depend on its not having ended before. Nor does a loop lose patience
+with a runner that ends slowly.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from kazoo.client import KazooClient
+
+from schemas.documents import (
+    Account,
+    ApplyTask,
+    CaptureTask,
+    Member,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    TaskDocument,
+    TaskKind,
+    TopicAddress,
+)
+from schemas.status import TaskReport, TaskState
+from tests.kit.waiting import eventually
+from zk.client.session import Session
+from zk.ensemble import Ensemble
+from zk.lease.membership import WorkerIdentity
+from zk.placement.scheduler import Scheduler
+from zk.run.backoff import Pace
+from zk.run.runner import HeldLease, Report, TaskRunner
+from zk.run.supervisor import Supervisor
+from zk.tree.paths import Tree
+
+QUICK = Pace(  # a machine that stalls in a run has not mended it
+    first_retry_s=0.05, retry_s_max=0.4, steady_s=600.0, report_s=0.1, stop_s=240.0
+)
+SESSION_TIMEOUT_S = 30.0
+# of a session that has to find out for itself that nobody answers, or that it is over
+BRIEF_S = 10.0
+
+
+def ensemble_of(hosts: str) -> Ensemble:
+    """A cluster of this test's own in a shared ensemble."""
+    tree = Tree(f"test-{uuid.uuid4().hex[:12]}")
+    return Ensemble(hosts=hosts, tree=tree, session_timeout_s=SESSION_TIMEOUT_S)
+
+
+def a_set(name: str = "shop") -> SetDocument:
+    """A set nobody connects to."""
+    password = SecretReference(SecretPlace.ENVIRONMENT, "UNSET")
+    return SetDocument(
+        name=name, members=(Member("127.0.0.1", 3306),), account=Account("millrace", password)
+    )
+
+
+def a_capture(name: str = "shop-capture", *, of: str = "shop", topic: str = "") -> CaptureTask:
+    """A capture task with a topic of its own."""
+    output = TopicAddress(topic=topic or name, bootstrap="127.0.0.1:9092", registry="http://h:8081")
+    return CaptureTask(name=name, set_name=of, output=output)
+
+
+def an_apply(name: str = "shop-apply", *, to: str = "shop", topic: str = "shop") -> ApplyTask:
+    """An apply task."""
+    return ApplyTask(
+        name=name, source=TopicAddress(topic=topic, bootstrap="127.0.0.1:9092"), target=to
+    )
+
+
+@dataclass
+class ScriptedRunner:
+    """Reports RUNNING and waits for its stop; ``script`` may raise or do otherwise."""
+
+    script: Callable[[TaskDocument, HeldLease, threading.Event], None] | None = None
+    gtid_set: str = "0-1-7"  # what it says it has done
+    starts: list[tuple[str, int]] = field(default_factory=list)  # (task, epoch)
+    ends: list[tuple[str, int]] = field(default_factory=list)
+    alive: set[str] = field(default_factory=set)
+    overlaps: list[str] = field(default_factory=list)
+
+    def run(
+        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
+    ) -> None:
+        """See the class."""
+        if task.name in self.alive:
+            self.overlaps.append(task.name)
+        self.alive.add(task.name)
+        self.starts.append((task.name, lease.epoch))
+        try:
+            lease.verify()
+            report(
+                TaskReport(TaskState.RUNNING, gtid_set=self.gtid_set, seq=7, figures={"rows": 1})
+            )
+            if self.script is not None:
+                self.script(task, lease, stop)
+            else:
+                stop.wait()
+        finally:
+            self.alive.discard(task.name)
+            self.ends.append((task.name, lease.epoch))
+
+    def epochs(self, task: str) -> list[int]:
+        """The epochs under which a task was started, in order."""
+        return [epoch for name, epoch in tuple(self.starts) if name == task]
+
+
+@dataclass
+class Ticking:
+    """A script for ``ScriptedRunner`` that counts while it may go on, and is red when its lease is lost."""
+
+    count: int = 0
+
+    def __call__(self, _task: TaskDocument, lease: HeldLease, stop: threading.Event) -> None:
+        while not stop.wait(0.01):
+            assert lease.is_held()
+            self.count += 1
+
+    def wait_for_more(self) -> None:
+        """Until it has gone on for a while from now."""
+        during = self.count
+        eventually(lambda: self.count > during + 50, what="the task goes on")
+
+
+def is_in_state(supervisor: Supervisor, state: TaskState) -> bool:
+    """Whether the task of ``a_capture()`` is, as its worker knows it."""
+    report = supervisor.reports().get("shop-capture")
+    return report is not None and report.state is state
+
+
+@contextmanager
+def supervised(
+    session: Session,
+    tree: Tree,
+    runner: TaskRunner,
+    *,
+    name: str = "w1",
+    kind: TaskKind = TaskKind.CAPTURE,
+    pace: Pace = QUICK,
+) -> Iterator[Supervisor]:
+    """A worker in a thread; joined at the end, and it must end in order."""
+    worker = WorkerIdentity(name=name, kind=kind)
+    supervisor = Supervisor(session, tree, worker=worker, runner=runner, pace=pace)
+    with _looping(supervisor.run, supervisor.wake):
+        yield supervisor
+
+
+@contextmanager
+def scheduled(
+    session: Session, tree: Tree, *, name: str = "s1", settle_s: float = 0.0
+) -> Iterator[Scheduler]:
+    """A scheduler in a thread."""
+    scheduler = Scheduler(session, tree, name=name, settle_s=settle_s)
+
+    def run(stop: threading.Event) -> bool:
+        scheduler.run(stop)
+        return True
+
+    with _looping(run, scheduler.wake):
+        yield scheduler
+
+
+@contextmanager
+def _looping(run: Callable[[threading.Event], bool], wake: Callable[[], None]) -> Iterator[None]:
+    stop = threading.Event()
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(run(stop)))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        wake()
+        thread.join(timeout=1.2 * QUICK.stop_s)
+    assert results == [True], "the loop did not end in order"
+
+
+def end_session_at(ensemble: Ensemble, session: Session, path: str) -> None:
+    """As if whoever made this node had been silent for a session timeout; ``session`` is for looking."""
+    node = session.get(path)
+    if node is not None:
+        end_session(ensemble.hosts, node.ephemeral_owner)
+
+
+def end_session(hosts: str, session_id: int) -> None:
+    """End anybody's session as the ensemble would: join it by its id and secret, and close it; until nobody can join.
+
+    Its owner, who joins it again meanwhile, may take the connection away before the word to close it has come.
+
+    The secret is no secret of a ZooKeeper server's: sixteen bytes of java.util.Random, seeded with the id and a
+    constant of the source (ZooKeeperServer.generatePasswd).
+    """
+    is_over = False
+    while not is_over:
+        twin = KazooClient(hosts=hosts, client_id=(session_id, _secret_of(session_id)))
+        twin.start(timeout=60)
+        is_over = twin.client_id[0] != session_id  # it was given another
+        twin.stop()
+        twin.close()
+
+
+def _secret_of(session_id: int) -> bytes:
+    multiplier, mask = 0x5DEECE66D, (1 << 48) - 1
+    state = ((session_id ^ 0xB3415C00) ^ multiplier) & mask
+    secret = b""
+    for _ in range(4):
+        state = (state * multiplier + 0xB) & mask
+        secret += (state >> 16).to_bytes(4, "little")
+    return secret

@@ -1,0 +1,137 @@
+"""A worker or scheduler as a process of its own, to be killed, stopped and continued.
+
+    python -m tests.kit.control.process worker NAME JOURNAL     a capture worker whose runner moves nothing
+    python -m tests.kit.control.process apply NAME              an apply worker that moves rows, without Spark
+    python -m tests.kit.control.process scheduler NAME
+
+The first one's runner writes a line to the journal (one ``write`` each) when it starts, ends, and sees its lease lost:
+``start TASK EPOCH``, ``end TASK EPOCH``. ``MILLRACE_TEST_STUCK=1`` makes it ignore its stop, which is soon told then.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from millrace import log
+from schemas.documents import TaskDocument, TaskKind
+from schemas.status import TaskReport, TaskState
+from tests.kit.control.control import QUICK
+from tests.kit.paths import ROOT
+from tests.kit.waiting import is_stopped
+from zk.ensemble import Ensemble
+from zk.run.runner import HeldLease, Report
+from zk.run.worker import run_scheduler, run_worker
+
+
+@dataclass(frozen=True)
+class JournalRunner:
+    """Writes down what happens to it."""
+
+    journal: Path
+
+    def run(
+        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
+    ) -> None:
+        """See the module."""
+        lease.verify()
+        self._note(f"start {task.name} {lease.epoch}")
+        report(TaskReport(TaskState.RUNNING))
+        stop.wait()
+        if _is_stuck():
+            threading.Event().wait()
+        self._note(f"end {task.name} {lease.epoch}")
+
+    def _note(self, line: str) -> None:
+        with self.journal.open("a") as file:
+            file.write(line + "\n")
+
+
+def main(arguments: list[str]) -> int:
+    """One of them; its exit code."""
+    log.configure(json=True, level="info")
+    what, name, *rest = arguments
+    if what == "scheduler":
+        return run_scheduler(name=name)
+    if what == "apply":
+        from tests.kit.apply.reader import runner_without_spark
+
+        return run_worker(TaskKind.APPLY, runner_without_spark, name=name, pace=QUICK)
+    runner = JournalRunner(Path(rest[0]))
+    pace = replace(QUICK, stop_s=1.0) if _is_stuck() else QUICK
+    return run_worker(TaskKind.CAPTURE, lambda _store: runner, name=name, pace=pace)
+
+
+def _is_stuck() -> bool:
+    return bool(os.environ.get("MILLRACE_TEST_STUCK"))
+
+
+@dataclass
+class ControlProcess:
+    """A running one, from the test's side."""
+
+    process: "subprocess.Popen[bytes]"
+    journal: Path
+
+    def lines(self) -> list[str]:
+        """The journal so far."""
+        return self.journal.read_text().splitlines() if self.journal.exists() else []
+
+    def epochs(self, task: str) -> list[int]:
+        """The epochs under which it started a task."""
+        words = [line.split() for line in self.lines()]
+        return [int(epoch) for verb, name, epoch in words if verb == "start" and name == task]
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal."""
+        self.process.send_signal(number)
+
+    def is_stopped(self) -> bool:
+        """Whether SIGSTOP has come."""
+        return is_stopped(self.process.pid)
+
+    def end(self) -> int:
+        """SIGTERM, and its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=1.2 * QUICK.stop_s)
+
+
+@contextmanager
+def launched(
+    ensemble: Ensemble,
+    what: str,
+    *,
+    name: str,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[ControlProcess]:
+    """Start one; killed at the end of the test whatever became of it."""
+    journal = folder / f"{name}.journal"
+    own = {
+        "MILLRACE_ZOOKEEPER": ensemble.hosts,
+        "MILLRACE_CLUSTER": ensemble.tree.cluster,
+        "MILLRACE_ZOOKEEPER_TIMEOUT_S": str(ensemble.session_timeout_s),
+    }
+    with (folder / f"{name}.log").open("wb") as log_file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.kit.control.process", what, name, str(journal)],
+            cwd=ROOT,
+            env={**os.environ, **own, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+        )
+    try:
+        yield ControlProcess(process, journal)
+    finally:
+        process.kill()
+        process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,54 @@
+"""One cluster with a set, and the workers and the scheduler that a test starts in it."""
+
+from contextlib import ExitStack
+
+from schemas.documents import TaskKind
+from schemas.status import TaskReport, TaskState
+from tests.kit.control.control import ScriptedRunner, a_set, scheduled, supervised
+from tests.kit.waiting import eventually
+from zk.client.session import Session
+from zk.ensemble import Ensemble
+from zk.tree.store import Store
+from zk.view import read_cluster, views
+
+
+class Stage:
+    """One cluster with a set, and what happens in it."""
+
+    def __init__(self, ensemble: Ensemble, stack: ExitStack) -> None:
+        self.ensemble, self.tree, self._stack = ensemble, ensemble.tree, stack
+        self.session = self.new_session()
+        self.store = Store(self.session, self.tree)
+        self.store.create_set(a_set())
+
+    def new_session(self) -> Session:
+        """Ended with the test."""
+        return self._stack.enter_context(self.ensemble.session())
+
+    def worker(
+        self, runner: ScriptedRunner, name: str = "w1", kind: TaskKind = TaskKind.CAPTURE
+    ) -> None:
+        """Start a worker."""
+        self._stack.enter_context(
+            supervised(self.new_session(), self.tree, runner, name=name, kind=kind)
+        )
+
+    def scheduler(self) -> None:
+        """Start a scheduler."""
+        self._stack.enter_context(scheduled(self.new_session(), self.tree))
+
+    def report(self, task: str) -> TaskReport:
+        """As `millrace status` shows it."""
+        found = {view.name: view.report for view in views(read_cluster(self.session, self.tree))}
+        return found[task]
+
+    def reaches(self, task: str, state: TaskState, why: str = "") -> TaskReport:
+        """The report that says so: asked again, a task that is tried may stand elsewhere."""
+        seen: list[TaskReport] = []
+
+        def claim() -> bool:
+            seen[:] = [self.report(task)]
+            return seen[0].state is state and why in seen[0].why
+
+        eventually(claim, what=f"{task} {state.value} {why}")
+        return seen[0]

@@ -1,0 +1,234 @@
+"""Every registered fault point, the process that passes it, and what makes that process pass it under load.
+
+A point is known by being registered: ``POINTS`` imports every module of ours. The first words of its name say whose
+it is (``victim_of``). A point that the load alone leads to needs nothing here; one that wants more (a torn tail, a
+purge, a moved task) has a ``Provocation``, and a new one that is never passed says so by a test that goes red.
+
+    with stack.load("kill"):
+        kill_at(stack, "publisher.before_commit")     # armed, provoked, dead by SIGKILL at that point
+        stack.restart(victim_of("publisher.before_commit"))
+"""
+
+import importlib
+import os
+import pkgutil
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.local.services import CAPTURE_TASK, SOURCE_SET
+from millrace.faults import registered
+from tests.fixtures.stack import RUNNING_WORDS, FaultStack
+
+PACKAGES = ("schemas", "registry", "zk", "producer", "consumer")
+VICTIMS = {  # by the longest beginning of a point's name
+    "relay.": "worker",
+    "publisher.": "worker",
+    "capture.": "worker",
+    "zk.run.slot.": "worker",
+    "zk.placement.scheduler.": "scheduler",
+    "apply.": "apply",
+}
+# in a Python worker, which Spark replaces, or in the driver, between DDL statements
+IN_A_LANE = ("apply.before_lane_commit", "apply.after_lane_commit")
+# passed by a process of the service before a task of its can run, whatever it finds; a slot's by whoever takes a lease
+RECOVERY = {
+    "worker": (
+        "zk.run.slot.after_acquire",
+        "publisher.after_init",
+        "publisher.after_tail_read",
+        "publisher.before_fence",
+        "publisher.after_fence",
+        "capture.after_attach",
+    ),
+    "apply": ("zk.run.slot.after_acquire",),
+    "scheduler": ("zk.placement.scheduler.after_election",),
+}
+STREAM_PASSAGE = 5  # so that a point of the stream is passed in the stream, not at its start
+OLD_S = 48 * 3600.0  # older than any relay file is kept
+LANES_ROWS = 15_000  # enough for lanes and a mark over them; a trickle is applied by one Spark task
+
+
+def _nothing(_stack: FaultStack) -> None:
+    """The load is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provocation:
+    """What leads to a point: ``before`` while its process is down, ``after`` its start with the point armed."""
+
+    before: Callable[[FaultStack], None] = _nothing
+    after: Callable[[FaultStack], None] = _nothing
+    passage: int = 1
+    prelude: str = ""  # a fault of another point that leads there
+
+
+def _points() -> tuple[str, ...]:
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+            importlib.import_module(module.name)
+    return registered()
+
+
+def victim_of(point: str) -> str:
+    """The service's process that passes the point; KeyError for a part that is not known here yet."""
+    return VICTIMS[next(start for start in VICTIMS if point.startswith(start))]
+
+
+def fault_of(point: str, action: str = "kill") -> str:
+    """The point armed, in the form of MILLRACE_FAULT."""
+    provocation = PROVOCATIONS.get(point, Provocation())
+    return f"{provocation.prelude}{point}:{action}@{provocation.passage}"
+
+
+def lead_to(stack: FaultStack, point: str, action: str) -> None:
+    """Arm the point in its process, started anew, and do what makes it pass there."""
+    victim = victim_of(point)
+    provocation = PROVOCATIONS.get(point, Provocation())
+    stack.end(victim)
+    provocation.before(stack)
+    stack.launch(victim, fault=fault_of(point, action))
+    provocation.after(stack)
+
+
+def kill_at(stack: FaultStack, point: str) -> None:
+    """Lead to the point, and see its process dead by SIGKILL there; what it held is free at once."""
+    victim = victim_of(point)
+    is_lane = point in IN_A_LANE
+    lead_to(stack, point, "stop" if is_lane else "kill")
+    if is_lane:  # the whole driver, with a lane just before or behind its commit
+        stack.wait_stopped(victim)
+        stack.services[victim].kill()
+    else:
+        stack.wait_dead(victim)
+        assert stack.services[victim].exit_status == -signal.SIGKILL
+    stack.end(victim)
+    stack.expire(stack.services[victim])
+
+
+def kill_while_they_recover(stack: FaultStack, points: Mapping[str, str]) -> None:
+    """Start processes again, all at once, each armed at a point of its start: dead there, before a task of its ran.
+
+    The scheduler is started for good as soon as it is dead: without one no other gets a task.
+    """
+    logs = {name: stack.log_from_here(name) for name in points}
+    for name, point in points.items():
+        stack.launch(name, fault=f"{point}:kill")
+    for name in sorted(points, key=lambda name: name != "scheduler"):
+        stack.wait_dead(name)
+        process = stack.services[name]
+        assert process.exit_status == -signal.SIGKILL, process.failure(f"{process.exit_status}")
+        assert not [line for line in logs[name]() if RUNNING_WORDS in line]
+        stack.end(name)
+        stack.expire(stack.services[name])
+        if name == "scheduler":
+            stack.launch(name)
+
+
+# ---- what leads where ----------------------------------------------------------------------------------
+
+
+def _tear_the_tail(stack: FaultStack) -> None:
+    stack.launch("worker", fault="relay.mid_write:kill@9")
+    stack.wait_dead("worker")
+
+
+def _begin_new_files(stack: FaultStack) -> None:
+    for _ in range(2):
+        for member in stack.stack.source.members:
+            member.execute("FLUSH LOCAL BINARY LOGS")
+
+
+def _let_files_age(stack: FaultStack) -> None:
+    """Closed files behind what is published, so old that the next look purges them."""
+    stack.launch("worker")
+    _begin_new_files(stack)
+    stack.wait_published()
+    stack.end("worker")
+    _age_all(_relay(stack))
+
+
+def _age_all(root: Path) -> None:
+    for path in root.rglob("*bin.*"):
+        os.utime(path, (time.time() - OLD_S,) * 2)
+
+
+def _leave_a_sub_directory(stack: FaultStack) -> None:
+    """The relay log as it is after another server was read: a sub-directory that only purge will touch again."""
+    root = _relay(stack)
+    index = root / "server-uuid.index"
+    newest = index.read_text().splitlines()[-1]
+    other = "ffffffff" + newest[8:] if len(newest) > 30 else f"9-99.{newest.rpartition('.')[2]}"
+    (root / newest).rename(root / other)
+    index.write_text(index.read_text().replace(newest, other))
+    stack.launch("worker")
+    stack.wait_published()
+    stack.end("worker")
+    _age_all(root)  # also what others left in front of it: the oldest goes first
+
+
+def _delete_the_relay_log(stack: FaultStack) -> None:
+    shutil.rmtree(_relay(stack))
+
+
+def _relay(stack: FaultStack) -> Path:
+    return Path(stack.stack.description.services.relay_dir) / SOURCE_SET
+
+
+def _move_the_task(stack: FaultStack) -> None:
+    """The task runs, is paused, and goes on once its process is gone."""
+    stack.wait_running(CAPTURE_TASK)
+    stack.stack.run_command("task", "pause", CAPTURE_TASK)
+    stack.wait_dead("worker")
+    stack.stack.run_command("task", "resume", CAPTURE_TASK)
+
+
+def _make_assignments(stack: FaultStack) -> None:
+    """Another worker comes and goes, so that there is something to assign."""
+    stack.end("worker")
+    stack.launch("worker")
+
+
+def _fill(stack: FaultStack) -> None:
+    """Rows enough for lanes, and a statement of DDL behind them."""
+    name = f"fill_{time.monotonic_ns()}"
+    stack.fill(name, rows=LANES_ROWS)
+    stack.stack.source.execute(f"ALTER TABLE {name}.t ADD COLUMN w INT")
+
+
+PROVOCATIONS = {
+    "relay.before_write": Provocation(passage=STREAM_PASSAGE),
+    "relay.mid_write": Provocation(passage=STREAM_PASSAGE),
+    "relay.after_write": Provocation(passage=STREAM_PASSAGE),
+    "relay.before_fsync": Provocation(passage=2),
+    "relay.after_fsync": Provocation(passage=2),
+    "relay.before_meta": Provocation(passage=2),
+    "relay.before_cut": Provocation(before=_tear_the_tail),
+    "relay.after_cut": Provocation(before=_tear_the_tail),
+    "relay.before_rotate": Provocation(after=_begin_new_files),
+    "relay.after_rotate": Provocation(after=_begin_new_files),
+    "relay.after_subdir": Provocation(before=_delete_the_relay_log),
+    "relay.before_unlink": Provocation(before=_let_files_age),
+    "relay.before_rmdir": Provocation(before=_leave_a_sub_directory),
+    "publisher.before_begin": Provocation(passage=STREAM_PASSAGE),
+    "publisher.after_begin": Provocation(passage=STREAM_PASSAGE),
+    "publisher.mid_produce": Provocation(passage=STREAM_PASSAGE),
+    "publisher.before_commit": Provocation(passage=STREAM_PASSAGE),
+    "publisher.after_commit": Provocation(passage=STREAM_PASSAGE),
+    "publisher.before_renew": Provocation(prelude="publisher.after_begin:raise@3,"),
+    "publisher.after_renew": Provocation(prelude="publisher.after_begin:raise@3,"),
+    "zk.run.slot.before_release": Provocation(after=_move_the_task),
+    "zk.placement.scheduler.between_commits": Provocation(after=_make_assignments),
+    "apply.before_lane_commit": Provocation(after=_fill),
+    "apply.after_lane_commit": Provocation(after=_fill),
+    "apply.before_mark": Provocation(after=_fill),
+    "apply.after_mark": Provocation(after=_fill),
+    "apply.ddl_before_intent": Provocation(after=_fill),
+    "apply.ddl_after_intent": Provocation(after=_fill),
+    "apply.ddl_after_execute": Provocation(after=_fill),
+}
+POINTS = _points()

@@ -1,0 +1,53 @@
+"""The part of JSON Schema that the schemas of documents use."""
+
+import re
+
+_TYPES = {"object": dict, "array": list, "string": str, "integer": int}
+
+
+def accepts(schema: object, value: object) -> bool:
+    """Whether the schema accepts the value; a keyword that is not known here fails the test."""
+    assert isinstance(schema, dict)
+    return all(_holds(keyword, wanted, schema, value) for keyword, wanted in schema.items())
+
+
+def _holds(keyword: str, wanted: object, schema: dict[str, object], value: object) -> bool:
+    match keyword, wanted, value:
+        case (("$schema" | "title" | "description" | "default"), _, _):
+            return True
+        case "type", str(), _:
+            return isinstance(value, _TYPES[wanted]) and not isinstance(value, bool)
+        case "const", _, _:
+            return value == wanted
+        case "enum", list(), _:
+            return value in wanted
+        case "oneOf", list(), _:
+            return sum(accepts(one, value) for one in wanted) == 1
+        case "pattern", str(), str():
+            return re.search(wanted, value) is not None
+        case (("minLength" | "minItems"), int(), str() | list()):
+            return len(value) >= wanted
+        case (("maxLength" | "maxItems"), int(), str() | list()):
+            return len(value) <= wanted
+        case "minimum", int(), int():
+            return value >= wanted
+        case "maximum", int(), int():
+            return value <= wanted
+        case "items", dict(), list():
+            return all(accepts(wanted, item) for item in value)
+        case "required", list(), dict():
+            return all(name in value for name in wanted)
+        case "properties", dict(), dict():
+            return all(accepts(wanted[name], value[name]) for name in wanted.keys() & value.keys())
+        case "additionalProperties", False, dict():
+            known = schema["properties"]
+            return isinstance(known, dict) and value.keys() <= known.keys()
+        case _:
+            assert keyword in _OF_ANOTHER_TYPE, f"{keyword} is not known here"
+            return False
+
+
+_OF_ANOTHER_TYPE = {
+    *("pattern", "minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum"),
+    *("items", "required", "properties", "additionalProperties"),
+}

@@ -1,0 +1,254 @@
+"""A topic of a test's own on a real broker, its registry, publishers on it, and the verifier's verdict."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import cached_property
+
+import pytest
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewTopic
+
+import producer.publish.publisher as publishing
+from consumer.topic.kafka import TopicEnds, TopicReader
+from consumer.topic.verify import Summary, TopicVerifier
+from millrace.errors import Retryable
+from producer.publish.config import PublisherConfig, PublisherLimits, transactional_id
+from producer.publish.opening import TailHint
+from producer.publish.publisher import Publisher
+from schemas.documents.model import TopicOptions
+from schemas.gtid import Flavour
+from tests.kit.capture.topic_rows import SET, Ids, RowStream, start_of
+from tests.kit.waiting import eventually
+
+ANSWER_S = 60.0  # of a broker that is there
+PATIENT = PublisherLimits(publish_timeout_s=60.0, stable_timeout_s=30.0, audit_timeout_s=60.0)
+GIVE_UP_S = 150.0
+
+
+def topic_named(prefix: str, test_name: str) -> str:
+    """A topic name that no other test has."""
+    return f"{prefix}-{re.sub(r'[^a-z0-9_]', '-', test_name)[:120]}-{time.time_ns()}"
+
+
+def once_at(patch: pytest.MonkeyPatch, point: str, act: Callable[[], None]) -> None:
+    """Do something when a publisher passes a fault point for the first time."""
+    planned = [act]
+
+    def passed(name: str) -> None:
+        if name == point and planned:
+            planned.pop()()
+
+    patch.setattr(publishing, "fault_point", passed)
+
+
+# said on purpose, so that no warning is logged
+ONE_BROKER = TopicOptions(replication_factor=1, min_insync_replicas=1)
+
+
+class Rig:
+    """One topic. ``limits`` are patient: a test that waits for one to run out makes it short where that is certain."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.ids = Ids()
+        self.limits = PATIENT
+        self.options = ONE_BROKER
+        self.client: Mapping[str, str] = {}
+
+    def config(self, epoch: int) -> PublisherConfig:
+        """Of the owner with this lease epoch."""
+        return PublisherConfig(
+            bootstrap=self.bootstrap,
+            topic=self.topic,
+            transactional_id=transactional_id(self.topic),
+            epoch=epoch,
+            worker=f"w{epoch}",
+            set=SET,
+            flavour=Flavour.MYSQL,
+            limits=self.limits,
+            client=self.client,
+            options=self.options,
+        )
+
+    def open(
+        self,
+        epoch: int = 7,
+        *,
+        verify_lease: Callable[[], None] = lambda: None,
+        hint: TailHint | None = None,
+    ) -> Publisher:
+        """A publisher."""
+        return Publisher.open(
+            self.config(epoch),
+            verify_lease=verify_lease,
+            register=self.ids,
+            start=start_of(Flavour.MYSQL),
+            hint=hint,
+        )
+
+    @contextmanager
+    def running(self, epoch: int = 7) -> Iterator[Publisher]:
+        """A publisher that is closed in the end."""
+        publisher = self.open(epoch)
+        yield publisher
+        publisher.close()
+
+    def stream(self, publisher: Publisher, transaction_rows: int = 3) -> RowStream:
+        """Rows behind what stands."""
+        return RowStream(self.topic, self.ids, publisher.progress, transaction_rows)
+
+    @contextmanager
+    def foreign_transaction(self) -> Iterator[None]:
+        """Another writer's, open for the block, with one record in the topic."""
+        foreign = Producer(
+            {"bootstrap.servers": self.bootstrap, "transactional.id": f"foreign-{self.topic}"}
+        )
+        foreign.init_transactions(ANSWER_S)
+        foreign.begin_transaction()
+        foreign.produce(self.topic, b"hello", None, 0)
+        assert foreign.flush(ANSWER_S) == 0
+        yield
+        foreign.abort_transaction(ANSWER_S)
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """An operator's client."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def exists(self) -> bool:
+        """Whether the topic is there."""
+        return self.topic in self.admin.list_topics(timeout=ANSWER_S).topics
+
+    def delete(self) -> None:
+        """`kafka-topics --delete`; returns when the broker knows the topic no more."""
+        self.admin.delete_topics([self.topic])[self.topic].result(ANSWER_S)
+        eventually(lambda: not self.exists(), what="the topic is gone")
+
+    def make_anew(self, config: dict[str, str] | None = None, *, partition_count: int = 1) -> None:
+        """A topic of the same name; asked for until the broker has let go of the former one."""
+        topic = NewTopic(self.topic, partition_count, 1, config=config or {})
+
+        def made() -> bool:
+            try:
+                self.admin.create_topics([topic])[self.topic].result(ANSWER_S)
+            except KafkaException:
+                return False
+            return True
+
+        eventually(made, what="the topic is made anew")
+        eventually(self.exists, what="the topic is known")
+
+    def remove_before(self, offset: int = -1) -> int:
+        """`kafka-delete-records` up to ``offset`` (-1: everything); the first offset that is kept."""
+        cut = TopicPartition(self.topic, 0, offset)
+        low: int = self.admin.delete_records([cut])[cut].result(ANSWER_S).low_watermark
+        return low
+
+    def high_end(self) -> int:
+        """Where the log ends, whatever is open in it; a broker that has just come back is asked until it leads."""
+        partition = TopicPartition(self.topic, 0)
+        ends: list[int] = []
+
+        def is_told() -> bool:
+            asked = self.admin.list_offsets({partition: OffsetSpec.latest()})[partition]  # type: ignore[no-untyped-call]
+            try:
+                ends.append(asked.result(ANSWER_S).offset)
+            except KafkaException:
+                return False
+            return True
+
+        eventually(is_told, what="the end of the log")
+        return ends[-1]
+
+    def ends(self) -> TopicEnds:
+        """What is kept, and what readers of committed records may see of it."""
+        with closing(TopicReader(self.bootstrap, self.topic)) as reader:
+            return reader.ends()
+
+    def wait_ended(self) -> None:
+        """Until every Kafka transaction is ended: a marker comes behind its commit, an abort behind a timeout."""
+
+        def is_ended() -> bool:
+            try:
+                return self.ends().stable == self.high_end()
+            except Retryable:
+                return False
+
+        eventually(is_ended, what="all that was begun is ended")
+
+    def verdict(self) -> Summary:
+        """What `millrace topic verify` finds."""
+        reader = TopicReader(self.bootstrap, self.topic)
+        ends = reader.ends()
+        verifier = TopicVerifier(from_beginning=ends.low == 0)
+        for chunk in reader.chunks(ends.low, ends.stable):
+            for record in chunk:
+                verifier.feed(record.offset, record.key, record.value)
+        reader.close()
+        return verifier.finish()
+
+    def assert_whole(self, last_seq: int) -> None:
+        """Nothing missing, repeated, out of order."""
+        self.wait_ended()
+        found = self.verdict()
+        assert found.violations == [], "; ".join(wrong.what for wrong in found.violations)
+        assert (found.last_seq, found.counts.rows) == (last_seq, last_seq)
+
+
+class Load:
+    """A publisher at work in a thread, opened again after whatever may be tried again, as the supervisor does."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._stood_at_s = time.monotonic()
+        self.seq = 0
+        self.failures: list[str] = []
+        self.fatal: BaseException | None = None
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_through():
+                assert time.monotonic() - self._stood_at_s < GIVE_UP_S, self.failures
+        except BaseException as error:  # noqa: BLE001 - raised again in ``finish``
+            self.fatal = error
+
+    def _is_through(self) -> bool:
+        """Asked to stop, and every batch known to stand."""
+        try:
+            publisher = self._rig.open(7)
+            stream = self._rig.stream(publisher)
+            self.seq = publisher.progress.seq
+            while not self._stop.is_set():
+                publisher.publish(stream.next_batch(10))
+                self.seq, self._stood_at_s = publisher.progress.seq, time.monotonic()
+            publisher.close()
+        except Retryable as error:
+            self.failures.append(str(error))
+            return False
+        return True
+
+    def wait_rows(self, count: int) -> None:
+        """Until so many more stand."""
+        wanted = self.seq + count
+        eventually(
+            lambda: self.fatal or self.seq >= wanted,
+            what=f"rows go on after {self.failures}",
+        )
+        if self.fatal is not None:
+            raise self.fatal
+
+    def finish(self) -> int:
+        """Stop; the last seq that stands."""
+        self._stop.set()
+        self._thread.join()
+        if self.fatal is not None:
+            raise self.fatal
+        return self.seq

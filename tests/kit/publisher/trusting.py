@@ -1,0 +1,19 @@
+"""``millrace``, whose publisher no slow machine makes anew: for a process as ``trusting`` is for a test's own.
+
+Of an idle topic it says nothing: each of its commits holds rows, however long they were on their way.
+
+python -m tests.kit.publisher.trusting worker --relay-dir DIR
+"""
+
+from millrace.cli import main
+from producer.publish.config import PublisherLimits
+from tests.fixtures.publisher import TRUSTED_S
+
+QUIET_S = 3600.0
+
+if __name__ == "__main__":
+    setattr(PublisherLimits, "suspicious_s", TRUSTED_S)  # noqa: B010 - a property is set by no assignment
+    defaults = PublisherLimits.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults["resolved_interval_s"] = QUIET_S
+    main()

@@ -1,0 +1,70 @@
+"""A relay log writer as a process of its own: goes on where the relay log ends, from files laid ready.
+
+    python -m tests.kit.relay.process ROOT FILE …
+
+It appends each file in small pieces, the last one in a sub-directory of its own, then purges all but the last, as the
+receiver and a task would, and prints "done".
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from producer.binlog import transactions
+from producer.binlog.crc import TABLES
+from producer.binlog.gtid_runs import new_runs
+from producer.binlog.walk import walk_events
+from producer.relay.purge import purge_before
+from producer.relay.sync import SyncPolicy
+from producer.relay.writer import RelayLog
+from schemas.gtid import Flavour
+from schemas.place import FIRST_POS
+
+PIECE_BYTES = 97  # cuts events and transactions everywhere
+
+
+def main(root: Path, files: list[Path]) -> None:
+    """Run to the end, unless a fault point ends it."""
+    relay = RelayLog.open(root, flavour=Flavour.MYSQL, policy=SyncPolicy(bytes_max=500, delay_ms=5))
+    end = relay.end()
+    if end is None:
+        relay.begin_subdir("server-a")
+    names = [path.name for path in files]
+    for path in files[names.index(end.file) if end is not None else 0 :]:
+        if end is None or path.name != end.file:
+            if path == files[-1]:
+                relay.begin_subdir("server-b")
+            relay.begin_file(path.name)
+        append_file(relay, path.read_bytes())
+    last = relay.end()
+    assert last is not None
+    purge_before(relay, last, needed=())
+    relay.close()
+
+
+def append_file(relay: RelayLog, content: bytes) -> None:
+    """From the relay log's end on; the boundaries come from the kernel, as in the stream."""
+    end = relay.end()
+    assert end is not None
+    data = np.frombuffer(content, np.uint8).copy()  # kernels are compiled for what may be written
+    state, runs = np.zeros(transactions.SLOTS, np.int64), new_runs()
+    state[transactions.POS] = state[transactions.BOUNDARY] = at = walked = end.pos
+    while at < len(data):
+        following = min(at + PIECE_BYTES, len(data))
+        _, walked = walk_events(
+            data, walked, following, state, runs, TABLES, np.zeros(16, np.uint8), False, True
+        )
+        relay.append(
+            data[at:following],
+            end=max(int(state[transactions.BOUNDARY]), FIRST_POS),
+            last_group_at=int(state[transactions.LAST_GROUP_AT]),
+            runs=runs[: state[transactions.RUN_COUNT]],
+        )
+        state[transactions.RUN_COUNT] = 0
+        at = following
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]])
+    print("done", flush=True)

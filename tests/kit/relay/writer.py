@@ -1,0 +1,150 @@
+"""A relay log written as the receiver writes it, from files laid ready: whatever stands there, it goes on behind it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from millrace.errors import MillraceError
+from producer.binlog import transactions
+from producer.binlog.crc import TABLES
+from producer.binlog.gtid_runs import new_runs
+from producer.binlog.walk import walk_events
+from producer.relay.files import DISK, Files
+from producer.relay.purge import purge_before
+from producer.relay.sync import SyncPolicy
+from producer.relay.writer import RelayLog
+from schemas.gtid import Flavour
+from schemas.place import FIRST_POS
+from tests.kit.binlog.plain_files import BinlogFile
+
+NAMES = ("mysql-bin.000001", "mysql-bin.000002", "mysql-bin.000003")
+
+
+def three_files(*, mariadb: bool = False) -> dict[str, bytes]:
+    """What a server has: two closed files and the one it writes."""
+    made = {}
+    number = 1
+    for name, following in zip(NAMES, (*NAMES[1:], ""), strict=True):
+        file = BinlogFile(mariadb=mariadb, first_number=number)
+        for ending in ("xid", "ddl"):
+            file.transaction(ending=ending, rows_bytes=60)
+        number += 2
+        made[name] = (file.rotate(following) if following else file).data
+    return made
+
+
+def whole_ends(content: bytes, *, mariadb: bool = False) -> list[int]:
+    """Where a reader may be stopped: behind the magic, the head's events, each whole source transaction."""
+    state, runs = np.zeros(transactions.SLOTS, np.int64), new_runs()
+    state[transactions.POS] = state[transactions.BOUNDARY] = at = FIRST_POS
+    data, ends = np.frombuffer(content, np.uint8).copy(), [FIRST_POS]
+    while at < len(data):
+        size = int.from_bytes(content[at + 9 : at + 13], "little")
+        folded = np.zeros(16, np.uint8)
+        status, at = walk_events(data, at, at + size, state, runs, TABLES, folded, mariadb, True)
+        assert status == transactions.OK
+        if state[transactions.BOUNDARY] != ends[-1]:
+            ends.append(int(state[transactions.BOUNDARY]))
+    return ends
+
+
+@dataclass
+class StepSync:
+    """In the place of the sync thread: at every third write, in the writer's own thread, so that runs are alike."""
+
+    policy: SyncPolicy
+    sync: Callable[[], None]
+    writes: int = 0
+    error: MillraceError | None = None
+
+    def wrote(self, count_bytes: int) -> None:
+        """As ``SyncThread``."""
+        self.raise_failure()
+        self.writes += 1
+        if self.writes % 3 == 0:
+            try:
+                self.sync()
+            except MillraceError as error:
+                self.error = error
+
+    def raise_failure(self) -> None:
+        """As ``SyncThread``."""
+        if self.error is not None:
+            raise self.error
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes ``files`` into ``root``; the last one into a sub-directory of its own if ``is_split``."""
+
+    root: Path
+    files: Mapping[str, bytes]
+    disk: Files = DISK
+    mariadb: bool = False
+    piece_bytes: int = 131  # cuts events and transactions everywhere
+    is_split: bool = True
+    is_interrupted: bool = (
+        False  # in each file once: what was written of a transaction is cut, and comes again
+    )
+
+    @property
+    def flavour(self) -> Flavour:
+        """Of the files."""
+        return Flavour.MARIADB if self.mariadb else Flavour.MYSQL
+
+    def run(self, *, with_purge: bool = False) -> None:
+        """From where the relay log ends to the end of the last file; the log is closed in any case."""
+        relay = RelayLog.open(self.root, flavour=self.flavour, disk=self.disk)
+        try:
+            self.go_on(relay)
+            end = relay.end()
+            assert end is not None
+            if with_purge:
+                purge_before(relay, end, needed=())
+        finally:
+            relay.close()
+
+    def go_on(self, relay: RelayLog) -> None:
+        """Without opening and closing."""
+        end = relay.end()
+        if end is None:
+            relay.begin_subdir("server-a")
+        names = list(self.files)
+        for name in names[names.index(end.file) if end is not None else 0 :]:
+            if end is None or name != end.file:
+                if name == names[-1] and self.is_split:
+                    relay.begin_subdir("server-b")
+                relay.begin_file(name)
+            content = self.files[name]
+            if self.is_interrupted:
+                self._append(relay, content[: len(content) * 3 // 4])
+                relay.cut_back()
+            self._append(relay, content)
+
+    def _append(self, relay: RelayLog, content: bytes) -> None:
+        end = relay.end()
+        assert end is not None
+        data = np.frombuffer(
+            content, np.uint8
+        ).copy()  # kernels are compiled for what may be written
+        state, runs = np.zeros(transactions.SLOTS, np.int64), new_runs()
+        state[transactions.POS] = state[transactions.BOUNDARY] = at = walked = end.pos
+        while at < len(data):
+            following = min(at + self.piece_bytes, len(data))
+            folded = np.zeros(16, np.uint8)
+            _, walked = walk_events(
+                data, walked, following, state, runs, TABLES, folded, self.mariadb, True
+            )
+            relay.append(
+                data[at:following],
+                end=max(int(state[transactions.BOUNDARY]), FIRST_POS),
+                last_group_at=int(state[transactions.LAST_GROUP_AT]),
+                runs=runs[: state[transactions.RUN_COUNT]],
+            )
+            state[transactions.RUN_COUNT] = 0
+            at = following

@@ -1,0 +1,35 @@
+"""The tests' own sources, parsed once a process."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from tests.kit.paths import TESTS
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A module."""
+    return ast.parse(path.read_text())
+
+
+@cache
+def module_paths() -> tuple[Path, ...]:
+    """Every file of tests."""
+    return tuple(sorted(TESTS.rglob("test_*.py")))
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef]:
+    """Those of a module, not of its classes."""
+    return (node for node in parsed(path).body if isinstance(node, ast.FunctionDef))
+
+
+def names_of_tests() -> set[str]:
+    """Of every test."""
+    return {
+        node.name
+        for path in module_paths()
+        for node in functions(path)
+        if node.name.startswith("test_")
+    }

@@ -1,0 +1,63 @@
+"""Waiting for a condition with a deadline: what tests do instead of sleeping, and the only place that decides how long.
+
+The deadline is generous: a busy machine makes a test slow, never red. It ends a test whose condition never comes.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from deploy.servers import DatabaseServer
+
+Answer = TypeVar("Answer")
+
+PATIENCE_S = 300.0
+POLL_S = 0.02
+INNODB_LOOK_S = 0.15  # what INNODB_TRX says stays the same while it is read within 0.1 s again
+
+
+def eventually(
+    claim: Callable[[], object],
+    *,
+    timeout_s: float = PATIENCE_S,
+    every_s: float = POLL_S,
+    what: str = "",
+) -> None:
+    """Return when ``claim()`` is true; fail when it is not within the time."""
+    deadline = time.monotonic() + timeout_s
+    while not claim():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout_s:.0f} s: {what or claim}")
+        time.sleep(every_s)
+
+
+def answered(call: Callable[[], Answer], *retried: type[Exception]) -> Answer:
+    """What ``call()`` returns once it raises none of these; at the deadline its error."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return call()
+        except retried:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether SIGSTOP has come to a process, and no SIGCONT behind it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
+
+
+def is_locked_out(server: DatabaseServer) -> bool:
+    """Whether a session of the server waits for a row that another has locked; ask every ``INNODB_LOOK_S``."""
+    ask = "SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
+    return bool(server.execute(ask))
+
+
+def until_locked_out(server: DatabaseServer, *, what: str) -> None:
+    """Return when a session of the server waits for a row that another has locked."""
+    eventually(lambda: is_locked_out(server), every_s=INNODB_LOOK_S, what=what)

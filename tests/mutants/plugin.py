@@ -1,0 +1,103 @@
+"""Runs mutants: each test that a mutant names, with the guard taken away, must fail by the harm that is named.
+
+    python -m pytest -p tests.mutants.plugin [--level unit] [--mutant PART_OF_A_NAME]
+
+One process runs all mutants of a level, on shared servers. Fixtures are set up with the guard; it is taken away around
+the test's own call.
+"""
+
+import re
+from collections.abc import Generator
+from contextlib import suppress
+
+import pymysql
+import pytest
+
+from deploy.servers import DatabaseServer
+from tests.mutants.catalogue import LEVELS
+from tests.mutants.mutant import Mutant
+
+_TAKEN_AWAY = pytest.StashKey[tuple[Mutant, str]]()
+_OPEN = "SELECT trx_mysql_thread_id FROM information_schema.INNODB_TRX"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which mutants."""
+    parser.addoption("--level", action="append", choices=LEVELS, help="all levels without it")
+    parser.addoption("--mutant", default="", help="a part of the names of those that run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect the files of the tests that are named; those of chaos, too."""
+    config.option.chaos = True
+    paths = {str(config.rootpath / mutant.file) for mutant in _wanted(config)}
+    config.args = sorted(paths)
+
+
+def _wanted(config: pytest.Config) -> list[Mutant]:
+    levels = config.option.level or LEVELS
+    part: str = config.option.mutant
+    return [mutant for level in levels for mutant in LEVELS[level] if part in mutant.name]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A copy of the named tests for each mutant, and nothing else."""
+    mutated = []
+    for mutant in _wanted(config):
+        for test, harm in mutant.shows.items():
+            node = f"{mutant.file}::{test}"
+            found = [item for item in items if _is(item.nodeid, node)]
+            if not found:
+                raise pytest.UsageError(f"mutant {mutant.name!r}: there is no test {node}")
+            mutated += [_copy(item, mutant, harm) for item in found]
+    items[:] = mutated
+
+
+def _is(found: str, node: str) -> bool:
+    return found == node or found.startswith(f"{node}[")
+
+
+def _copy(item: pytest.Item, mutant: Mutant, harm: str) -> pytest.Function:
+    assert isinstance(item, pytest.Function)
+    copied = pytest.Function.from_parent(
+        item.parent,
+        name=f"{item.name} without: {mutant.name}",
+        callspec=getattr(item, "callspec", None),
+        callobj=item.obj,
+        fixtureinfo=item._fixtureinfo,
+        originalname=item.originalname,
+    )
+    copied.stash[_TAKEN_AWAY] = (mutant, harm)
+    return copied
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Red by the harm is what is wanted."""
+    mutant, harm = pyfuncitem.stash[_TAKEN_AWAY]
+    with pytest.MonkeyPatch.context() as patch:
+        mutant.off(patch)
+        try:
+            yield
+        except (Exception, pytest.fail.Exception) as seen:
+            if re.search(harm, _words(seen)):
+                return True
+            raise AssertionError(f"red without {mutant.name!r}, but not by {harm!r}") from seen
+    raise AssertionError(f"green without {mutant.name!r}")
+
+
+def _words(seen: BaseException) -> str:
+    """What an error says; of a group (of Hypothesis), what each of it says."""
+    parts = seen.exceptions if isinstance(seen, BaseExceptionGroup) else ()
+    return "\n".join([str(seen), *map(_words, parts)])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """What a broken guard left open at a server holds no lock when the test's database goes."""
+    for server in getattr(item, "funcargs", {}).values():
+        if isinstance(server, DatabaseServer) and server.is_alive():
+            for (session,) in server.execute(_OPEN):
+                with suppress(pymysql.Error):  # it has ended by itself
+                    server.execute(f"KILL {session}")

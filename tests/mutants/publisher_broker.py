@@ -1,0 +1,280 @@
+"""Rules of the publisher taken away, judged on a real broker."""
+
+from dataclasses import replace
+
+from millrace.errors import Retryable
+from producer.publish import errors, kafka_topic, opening, tail
+from producer.publish.audit import Audit
+from producer.publish.config import PublisherLimits
+from producer.publish.driver import Bounds, Octets, TopicSettings, Transactions
+from producer.publish.kafka_topic import KafkaTopicAdmin
+from producer.publish.opening import Opener
+from producer.publish.positions import Step, stepped
+from producer.publish.publisher import Publisher
+from schemas.progress import Progress
+from tests.kit.publisher.rig import Rig
+from tests.mutants.mutant import Mutant, Patch
+
+
+def an_id_for_every_owner(patch: Patch) -> None:
+    """Rule 1 off: no instance fences another."""
+    config = Rig.config
+    patch.setattr(
+        Rig,
+        "config",
+        lambda rig, epoch: replace(config(rig, epoch), transactional_id=f"{rig.topic}/{epoch}"),
+    )
+
+
+def any_partition_count_will_do(patch: Patch) -> None:
+    """Rule 1 off: we write to the first partition, and look at no other."""
+    settings = KafkaTopicAdmin.settings
+
+    def one(self: KafkaTopicAdmin) -> TopicSettings | None:
+        found = settings(self)
+        return None if found is None else replace(found, partition_count=1)
+
+    patch.setattr(KafkaTopicAdmin, "settings", one)
+
+
+def reading_uncommitted(patch: Patch) -> None:
+    """Rule 2 off: the tail is what stands in the log, committed or not."""
+    patch.setitem(kafka_topic._READER_SETTINGS, "isolation.level", "read_uncommitted")
+
+
+def epochs_not_compared(patch: Patch) -> None:
+    """Rule 2 off: a greater epoch in the tail stops nobody."""
+    patch.setattr(Opener, "_fenced_by", lambda *_: None)
+
+
+def no_fence(patch: Patch) -> None:
+    """Rule 2 off: nothing is written before the first rows."""
+    patch.setattr(Opener, "_fence", lambda *given: (given[-1], 0.0))
+
+
+def slow_commits_trusted(patch: Patch) -> None:
+    """Rule 3 off: an instance is kept, however long its commit took."""
+    patch.setattr(PublisherLimits, "suspicious_s", float("inf"))
+
+
+def the_same_instance_goes_on(patch: Patch) -> None:
+    """Rule 3 off: after an error the tail is asked, but nothing is thrown away."""
+
+    def ask_only(self: Publisher) -> Progress:
+        self._drain()
+        self._audit.stop()
+        ends = opening.settled_ends(self._partition, self._opener.config)
+        found = tail.read_tail(self._partition, ends, self._opener.marks)
+        assert found is not None
+        self._end, self._is_suspicious = ends.stable, False
+        self._audit = self._audited()
+        return found.progress
+
+    patch.setattr(Publisher, "_renew", ask_only)
+
+
+def sent_again_unasked(patch: Patch) -> None:
+    """Rule 3 off: after an error a new instance sends the batch again; the tail is not asked."""
+
+    def renew_blindly(self: Publisher, unknown: Retryable) -> bool:
+        self._renew()
+        return False
+
+    patch.setattr(Publisher, "_is_committed_after", renew_blindly)
+
+
+def fences_answered_with_a_new_instance(patch: Patch) -> None:
+    """Rule 3 off: being fenced is an error like any other."""
+    spoiled = dict.fromkeys(errors._FENCED.split(), ("MR-3002", Retryable))
+    patch.setattr(errors, "BRANCHES", {**errors.BRANCHES, **spoiled})
+
+
+def ends_not_compared(patch: Patch) -> None:
+    """Rule 2 off: the stable end is taken as the end."""
+    patch.setattr(opening, "settled_ends", lambda partition, _: partition.ends())
+
+
+def refusals_ignored(patch: Patch) -> None:
+    """What the client doesn't take is left out."""
+
+    def add(self: Publisher, transactions: Transactions, buffer: Octets, bounds: Bounds) -> None:
+        transactions.add_slices(buffer, bounds)
+
+    patch.setattr(Publisher, "_add", add)
+
+
+def commits_not_read_back(patch: Patch) -> None:
+    """Rule 4 off."""
+    patch.setattr(Audit, "_read_back", lambda *_: None)
+
+
+def any_row_finishes_its_gtid(patch: Patch) -> None:
+    """Rule 5 off: a GTID is done as soon as one row of it is in."""
+
+    def hasty(progress: Progress, step: Step) -> Progress:
+        return stepped(progress, replace(step, last=True))
+
+    patch.setattr(tail, "stepped", hasty)
+
+
+def hints_believed(patch: Patch) -> None:
+    """Rule 6 off: whatever the status says."""
+    patch.setattr(
+        opening,
+        "without_tail",
+        lambda _, start, hint: start if hint is None else hint.progress,
+    )
+
+
+def begun_anew(patch: Patch) -> None:
+    """Rule 6 off: an empty topic begins at the task's start."""
+    patch.setattr(opening, "without_tail", lambda *given: given[1])
+
+
+def hints_forgotten(patch: Patch) -> None:
+    """Rule 6 off: the status is not asked."""
+    opened = Opener.open
+    patch.setattr(Opener, "open", lambda self, start, _: opened(self, start, None))
+
+
+def beginnings_not_checked(patch: Patch) -> None:
+    """Rule 2 off: a topic is gone on with whatever it begins with."""
+    patch.setattr(Opener, "_check_beginning", lambda *_: None)
+
+
+_FILE = "tests/fault/test_publisher_rules.py"
+
+MUTANTS = [
+    Mutant(
+        "1 a transactional id of the task's own",
+        an_id_for_every_owner,
+        _FILE,
+        {"test_a_stale_owner_writes_nothing": "epoch 7 writes after epoch 8"},
+    ),
+    Mutant(
+        "1 the topic has one partition",
+        any_partition_count_will_do,
+        _FILE,
+        {
+            "test_a_foreign_record_in_another_partition_stops_the_task": "nobody was told of a foreign record"
+        },
+    ),
+    Mutant(
+        "2 the tail is read with read_committed",
+        reading_uncommitted,
+        _FILE,
+        {"test_rows_of_a_dead_owner_are_not_progress": "seq \\d\\d follows seq 9"},
+    ),
+    Mutant(
+        "2 a greater epoch stops us",
+        epochs_not_compared,
+        _FILE,
+        {"test_nobody_writes_behind_a_newer_fence": "a stale owner's rows stand"},
+    ),
+    Mutant(
+        "2 a fence is committed first",
+        no_fence,
+        _FILE,
+        {"test_nobody_writes_behind_a_newer_fence": "a stale owner's rows stand"},
+    ),
+    Mutant(
+        "2 the stable end is the end",
+        ends_not_compared,
+        _FILE,
+        {"test_nothing_is_written_behind_an_open_transaction": "is committed after"},
+    ),
+    Mutant(
+        "2 a topic begins with a run",
+        beginnings_not_checked,
+        _FILE,
+        {"test_nobody_goes_on_in_a_topic_made_anew": "begins in the middle"},
+    ),
+    Mutant(
+        "3 a slow commit spoils its instance (late commit)",
+        slow_commits_trusted,
+        _FILE,
+        {
+            "test_no_late_request_ends_what_is_under_way[a_commit_is_slow-commit]": "sees a part of a batch"
+        },
+    ),
+    Mutant(
+        "3 a slow commit spoils its instance (late abort)",
+        slow_commits_trusted,
+        _FILE,
+        {
+            "test_no_late_request_ends_what_is_under_way[a_commit_is_slow-abort]": "a late abort ended"
+        },
+    ),
+    Mutant(
+        "3 an error spoils its instance (late commit)",
+        the_same_instance_goes_on,
+        _FILE,
+        {
+            "test_no_late_request_ends_what_is_under_way[a_commit_is_not_heard_of-commit]": "sees a part of a batch"
+        },
+    ),
+    Mutant(
+        "3 an error spoils its instance (late abort)",
+        the_same_instance_goes_on,
+        _FILE,
+        {
+            "test_no_late_request_ends_what_is_under_way[a_commit_is_not_heard_of-abort]": "a late abort ended"
+        },
+    ),
+    Mutant(
+        "3 after an error the tail is asked",
+        sent_again_unasked,
+        _FILE,
+        {"test_a_batch_whose_answer_is_lost_stands_once": "was delivered before"},
+    ),
+    Mutant(
+        "3 a fence is never answered with a new instance",
+        fences_answered_with_a_new_instance,
+        _FILE,
+        {
+            "test_a_fenced_owner_leaves_its_successor_alone": "the successor was fenced by the one it had fenced"
+        },
+    ),
+    Mutant(
+        "4 every commit is read back",
+        commits_not_read_back,
+        _FILE,
+        {"test_a_foreign_record_stops_the_task": "nobody was told of a foreign record"},
+    ),
+    Mutant(
+        "4 what an open transaction hides is missed",
+        commits_not_read_back,
+        _FILE,
+        {"test_what_an_open_transaction_hides_is_missed": "nobody was told of committed rows"},
+    ),
+    Mutant(
+        "a row over the limit stops",
+        refusals_ignored,
+        _FILE,
+        {"test_a_row_over_the_limit_is_not_left_out": "seq \\d follows seq 3"},
+    ),
+    Mutant(
+        "5 a GTID is done with its last row",
+        any_row_finishes_its_gtid,
+        _FILE,
+        {"test_a_torn_source_transaction_is_gone_on_with_inside": "has no last record"},
+    ),
+    Mutant(
+        "6 a hint is believed only at its end",
+        hints_believed,
+        _FILE,
+        {"test_what_was_removed_is_not_sent_again[remembered]": "is sent what it has read"},
+    ),
+    Mutant(
+        "6 an emptied topic is not begun anew",
+        begun_anew,
+        _FILE,
+        {"test_what_was_removed_is_not_sent_again[forgotten]": "is sent what it has read"},
+    ),
+    Mutant(
+        "6 a deleted topic is not begun anew",
+        hints_forgotten,
+        _FILE,
+        {"test_a_deleted_topic_is_not_begun_anew": "is begun anew"},
+    ),
+]

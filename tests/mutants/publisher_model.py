@@ -1,0 +1,186 @@
+"""Rules of the publisher taken away, judged on the model of a broker."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+from millrace.errors import Fatal, Retryable
+from producer.publish import opening, tail
+from producer.publish.audit import Audit
+from producer.publish.driver import TopicRecord
+from producer.publish.opening import Opener, TailHint
+from producer.publish.positions import Marks
+from producer.publish.publisher import Publisher
+from tests.mutants.mutant import Mutant, Patch
+
+
+def ends_not_compared(patch: Patch) -> None:
+    """Rule 2 off: the stable end is taken as the end."""
+
+    patch.setattr(opening, "settled_ends", lambda partition, _: partition.ends())
+
+
+def leases_not_verified(patch: Patch) -> None:
+    """Rule 2 off: init_transactions comes first."""
+    opened_ = Opener.open
+    patch.setattr(
+        Opener,
+        "open",
+        lambda self, start, hint: opened_(replace(self, verify_lease=lambda: None), start, hint),
+    )
+
+
+def fences_not_read_back(patch: Patch) -> None:
+    """Step 7 of a start off."""
+    patch.setattr(Opener, "_read_back", lambda *given: given[-1] + len(given[-2]) + 1)
+
+
+def sent_again_unasked(patch: Patch) -> None:
+    """Rule 3 off: after an error a new instance sends the batch again; the tail is not asked."""
+
+    def renew_blindly(self: Publisher, unknown: Retryable) -> bool:
+        self._renew()
+        return False
+
+    patch.setattr(Publisher, "_is_committed_after", renew_blindly)
+
+
+def errors_taken_for_success(patch: Patch) -> None:
+    """Rule 3 off: an error is taken for a lost answer."""
+
+    def believe(self: Publisher, unknown: Retryable) -> bool:
+        self._renew()
+        self._note_commit(self._end)
+        return True
+
+    patch.setattr(Publisher, "_is_committed_after", believe)
+
+
+def ends_not_audited(patch: Patch) -> None:
+    """Rule 4 off: only the last record is looked at."""
+    patch.setattr(Audit, "_compare_end", lambda *_: None)
+
+
+def records_not_audited(patch: Patch) -> None:
+    """Rule 4 off: only the end is looked at."""
+    patch.setattr(Audit, "_read_back", lambda self, commit: self._compare_end(commit, float("inf")))
+
+
+def commits_not_read_back(patch: Patch) -> None:
+    """Rule 4 off."""
+    patch.setattr(Audit, "_read_back", lambda *_: None)
+
+
+def leases_not_verified_again(patch: Patch) -> None:
+    """Rule 2 off for an instance that is made anew."""
+    renew = Opener.renew
+    patch.setattr(
+        Opener,
+        "renew",
+        lambda self, *given: renew(replace(self, verify_lease=lambda: None), *given),
+    )
+
+
+def refusals_ignored(patch: Patch) -> None:
+    """What the client doesn't take is left out."""
+
+    def add(self: Publisher, transactions: object, buffer: object, bounds: object) -> None:
+        transactions.add_slices(buffer, bounds)  # type: ignore[attr-defined]
+
+    patch.setattr(Publisher, "_add", add)
+
+
+def foreign_records_passed_over(patch: Patch) -> None:
+    """What can't be read is taken for nothing."""
+    meaning = tail._meaning
+
+    def careless(record: TopicRecord, marks: Marks) -> object:
+        with suppress(Fatal):
+            return meaning(record, marks)
+        return None
+
+    patch.setattr(tail, "_meaning", careless)
+
+
+def hints_of_the_moment(patch: Patch) -> None:
+    """Rule 6 off: whatever progress and end are known."""
+    patch.setattr(Publisher, "hint", property(lambda self: TailHint(self._progress, self._end)))
+
+
+_FILE = "tests/unit/test_publisher_rules.py"
+
+MUTANTS = [
+    Mutant(
+        "2 the stable end is the end",
+        ends_not_compared,
+        _FILE,
+        {
+            "test_another_writers_open_transaction_is_found_before_anything_is_written": "is committed after"
+        },
+    ),
+    Mutant(
+        "2 the lease comes first",
+        leases_not_verified,
+        _FILE,
+        {"test_who_lost_the_lease_disturbs_nobody": "the successor was fenced"},
+    ),
+    Mutant(
+        "2 the lease comes first again",
+        leases_not_verified_again,
+        _FILE,
+        {"test_who_lost_the_lease_later_disturbs_nobody": "the successor was fenced"},
+    ),
+    Mutant(
+        "2 a foreign tail stops the start",
+        foreign_records_passed_over,
+        _FILE,
+        {"test_a_foreign_tail_is_not_progress": "opened behind a foreign record"},
+    ),
+    Mutant(
+        "2 the fence is read back",
+        fences_not_read_back,
+        _FILE,
+        {"test_a_fence_that_does_not_stand_opens_nothing": "whose fence does not stand"},
+    ),
+    Mutant(
+        "3 an error says nothing (it stood)",
+        sent_again_unasked,
+        _FILE,
+        {"test_no_row_is_lost_or_doubled[lost after]": "rows stand twice"},
+    ),
+    Mutant(
+        "3 an error says nothing (it did not)",
+        errors_taken_for_success,
+        _FILE,
+        {"test_no_row_is_lost_or_doubled[lost before]": "rows are lost"},
+    ),
+    Mutant(
+        "4 the last record is readable",
+        records_not_audited,
+        _FILE,
+        {"test_a_broker_that_lies_stops_the_task": "nobody was told that committed rows are gone"},
+    ),
+    Mutant(
+        "4 the end is behind the marker",
+        ends_not_audited,
+        _FILE,
+        {"test_a_foreign_record_at_the_end_stops_the_task": "nobody was told of a foreign record"},
+    ),
+    Mutant(
+        "4 what an open transaction hides is missed",
+        commits_not_read_back,
+        _FILE,
+        {"test_another_writers_open_transaction_under_way_stops_the_task": "nobody was told"},
+    ),
+    Mutant(
+        "a row over the limit stops",
+        refusals_ignored,
+        _FILE,
+        {"test_a_row_over_the_limit_is_not_left_out": "rows stand that must not: \\[1, 2, 5, 6\\]"},
+    ),
+    Mutant(
+        "6 a hint stood once",
+        hints_of_the_moment,
+        _FILE,
+        {"test_a_hint_stood_once": "is sent what it has read"},
+    ),
+]

@@ -1,0 +1,257 @@
+"""Guards of the relay log taken away."""
+
+import os
+import struct
+import zlib
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from producer.binlog import file_head, packets, transactions
+from producer.binlog.events import CHECKSUM_BYTES, EVENT_BYTES_MIN, HEADER_BYTES
+from producer.binlog.walk import walk_events
+from producer.relay import layout, reader, recovery
+from producer.relay import writer as relay_log
+from producer.relay.files import DiskFiles, Files
+from producer.relay.layout import Meta
+from producer.relay.open_file import OpenFile
+from producer.relay.recovery import Walked, walk_file
+from producer.relay.writer import RelayLog
+from schemas.gtid import Flavour
+from tests.kit.relay.disk import FaultyFiles
+from tests.mutants.mutant import Mutant, Patch
+
+Bytes = Any  # numpy's
+
+
+def no_file_is_synced(patch: Patch) -> None:
+    """fsync does nothing, as on a disk that lies."""
+    patch.setattr(FaultyFiles, "sync", lambda *_: None)
+
+
+def no_directory_is_synced(patch: Patch) -> None:
+    """Names of files last when the system pleases."""
+    patch.setattr(FaultyFiles, "sync_directory", lambda *_: None)
+
+
+def a_failed_sync_is_overheard(patch: Patch) -> None:
+    """The writer goes on as if it had not failed."""
+    sync = FaultyFiles.sync
+
+    def careless(self: FaultyFiles, fd: int) -> None:
+        with suppress(OSError):
+            sync(self, fd)
+
+    patch.setattr(FaultyFiles, "sync", careless)
+
+
+def a_failed_sync_cuts_nothing(patch: Patch) -> None:
+    """The writer stops, but the file stays as it looks: who opens it next believes it, and writes nothing again."""
+
+    def trust(self: RelayLog, file: OpenFile) -> None:
+        self._file = None
+        self.disk.close(file.fd)
+
+    patch.setattr(RelayLog, "_distrust", trust)
+    patch.setattr(recovery, "_write_again", lambda *_: None)  # alone it makes good for the cut
+
+
+def relay_meta_comes_before_the_sync(patch: Patch, *, is_durable: bool) -> None:
+    """It names what is not durable yet."""
+    make_durable = RelayLog._make_durable
+
+    def early(self: RelayLog, file: OpenFile) -> None:
+        meta = Meta(file.name, file.end, str(self.position()))
+        directory = self.root / str(file.subdir)
+        layout.write_meta(directory, meta, is_durable=is_durable, files=self.disk)
+        make_durable(self, file)
+
+    patch.setattr(RelayLog, "_make_durable", early)
+
+
+DAMAGE = "a power cut made damage"
+
+LIE = "relay.meta claims what is not there"
+
+
+def nothing_is_written_again(patch: Patch) -> None:
+    """What is found in a file at a start is taken for durable."""
+    patch.setattr(recovery, "_write_again", lambda *_: None)
+
+
+def scan_without_sums(
+    buf: Bytes, end: int, pos: int, _tables: Bytes, _folded: Bytes, mariadb: bool
+) -> tuple[int, int]:
+    """``scan_events`` that looks at lengths and positions alone."""
+    at, octets = 0, buf[:end].tobytes()
+    while end - at >= HEADER_BYTES:
+        size, next_pos = struct.unpack_from("<II", octets, at + 9)
+        if size < EVENT_BYTES_MIN:
+            return transactions.BAD_LENGTH, at
+        if at + size > end:
+            break
+        if next_pos != pos + at + size and not (mariadb and next_pos == 0):
+            return transactions.BAD_POSITION, at
+        at += size
+    return transactions.OK, at
+
+
+def files_are_read_without_sums(patch: Patch) -> None:
+    """The reader, the walk over a closed or torn file, and the head of a file believe what they find."""
+    patch.setattr(reader, "scan_events", scan_without_sums)
+    walk: Any = walk_events
+    patch.setattr(recovery, "walk_events", lambda *given: walk(*given[:-1], False))
+    patch.setattr(file_head, "zlib", SimpleNamespace(crc32=AnySum))
+
+
+class AnySum:
+    """Equal to each sum."""
+
+    def __init__(self, _data: object) -> None:
+        pass
+
+    def __ne__(self, _other: object) -> bool:
+        return False
+
+
+def packets_come_without_sums(patch: Patch) -> None:
+    """The receiver's pass goes on where a sum is wrong."""
+    strip = packets.strip_packets
+
+    def credulous(buffer: Bytes, at: int, fill: int, target: Bytes, *rest: Any) -> Any:
+        status, at, written = strip(buffer, at, fill, target, *rest)
+        if status != transactions.BAD_CHECKSUM:
+            return status, at, written
+        size = int.from_bytes(buffer[at + 14 : at + 18].tobytes(), "little")
+        event = buffer[at + 5 : at + 5 + size]
+        event[-CHECKSUM_BYTES:] = memoryview(struct.pack("<I", zlib.crc32(event[:-CHECKSUM_BYTES])))
+        rest[0][packets.PACKET_SEQUENCE] -= 1  # it was counted before the sum was looked at
+        status, at, more = credulous(buffer, at, fill, target[written:], *rest)
+        return status, at, written + more
+
+    patch.setattr(packets, "strip_packets", credulous)
+
+
+def the_overlap_is_not_compared(patch: Patch) -> None:
+    """What the server sends again is taken for what stands here."""
+
+    class Same(bytes):
+        def __ne__(self, _other: object) -> bool:
+            return False
+
+    patch.setattr(RelayLog, "read_back", lambda *_: Same())
+
+
+def a_torn_tail_is_not_cut(patch: Patch) -> None:
+    """The file found at the start is gone on with behind its last whole event."""
+
+    def believe(path: Path, flavour: Flavour, files: Files) -> Walked | None:
+        walked = walk_file(path, flavour, files)
+        return replace(walked, end=walked.walked_to) if walked is not None else None
+
+    patch.setattr(relay_log, "recover_file", believe)
+
+
+def nothing_is_locked(patch: Patch) -> None:
+    """A second process opens the directory as well."""
+
+    def open_alone(_self: DiskFiles, path: Path) -> int:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+
+    patch.setattr(DiskFiles, "lock", open_alone)
+
+
+MUTANTS = [
+    Mutant(
+        "files are synced",
+        no_file_is_synced,
+        "tests/fault/test_relay_disk.py",
+        {"test_after_a_power_cut_a_prefix_is_left_that_goes_on": LIE},
+    ),
+    Mutant(
+        "names are synced",
+        no_directory_is_synced,
+        "tests/fault/test_relay_disk.py",
+        {"test_after_a_power_cut_a_prefix_is_left_that_goes_on": LIE},
+    ),
+    Mutant(
+        "relay.meta comes behind the sync",
+        lambda patch: relay_meta_comes_before_the_sync(patch, is_durable=False),
+        "tests/fault/test_relay_disk.py",
+        {"test_after_a_power_cut_a_prefix_is_left_that_goes_on": LIE},
+    ),
+    Mutant(
+        "a durable relay.meta comes behind the sync",
+        lambda patch: relay_meta_comes_before_the_sync(patch, is_durable=True),
+        "tests/fault/test_relay_disk.py",
+        {"test_after_a_power_cut_a_prefix_is_left_that_goes_on": LIE},
+    ),
+    Mutant(
+        "a failed sync stops the writer",
+        a_failed_sync_is_overheard,
+        "tests/fault/test_relay_disk.py",
+        {"test_after_a_failed_fsync_and_a_power_cut_a_prefix_is_left": f"{DAMAGE}|{LIE}"},
+    ),
+    Mutant(
+        "a failed sync cuts the file",
+        a_failed_sync_cuts_nothing,
+        "tests/fault/test_relay_disk.py",
+        {"test_after_a_failed_fsync_and_a_power_cut_a_prefix_is_left": f"{DAMAGE}|{LIE}"},
+    ),
+    Mutant(
+        "what is not known to be durable is written again",
+        nothing_is_written_again,
+        "tests/fault/test_relay_disk.py",
+        {
+            "test_after_an_fsync_that_failed_at_the_start_and_a_power_cut_a_prefix_is_left": f"{DAMAGE}|{LIE}",
+            "test_after_an_fsync_that_failed_and_could_not_be_cut_back_a_prefix_is_left[0]": f"{DAMAGE}|{LIE}",
+        },
+    ),
+    Mutant(
+        "one writer has a directory",
+        nothing_is_locked,
+        "tests/unit/test_relay_lock.py",
+        {"test_two_writers_on_one_directory_harm_nothing": "two writers made one file"},
+    ),
+    Mutant(
+        "checksums of files are checked",
+        files_are_read_without_sums,
+        "tests/unit/test_relay_damage.py",
+        {
+            "test_a_flipped_bit_anywhere_in_a_closed_file_stops_its_reader": "was changed and nobody noticed",
+            "test_a_flipped_bit_anywhere_in_the_newest_file_is_cut_off_and_written_again": "was changed and not cut off",
+        },
+    ),
+    Mutant(
+        "checksums of torn tails are checked",
+        files_are_read_without_sums,
+        "tests/unit/test_relay_log.py",
+        {"test_zeros_from_any_byte_of_the_last_two_transactions_on_are_cut": "zeros stand"},
+    ),
+    Mutant(
+        "checksums of the stream are checked",
+        packets_come_without_sums,
+        "tests/unit/test_relay_packets.py",
+        {
+            "test_a_lie_in_the_stream_is_found_and_not_written[1048576-body-15]": "a lie was taken for the truth",
+            "test_a_lie_in_the_stream_is_found_and_not_written[1048576-checksum-15]": "a lie was taken for the truth",
+        },
+    ),
+    Mutant(
+        "the overlap is compared",
+        the_overlap_is_not_compared,
+        "tests/integration/test_receiver_stream.py",
+        {"test_a_resumed_dump_is_compared_before_it_goes_on": "what differs was gone on with"},
+    ),
+    Mutant(
+        "a torn tail is cut",
+        a_torn_tail_is_not_cut,
+        "tests/unit/test_relay_log.py",
+        {
+            "test_a_torn_tail_is_cut_at_every_byte_of_the_last_two_transactions": "a torn tail stands",
+            "test_zeros_from_any_byte_of_the_last_two_transactions_on_are_cut": "zeros stand",
+        },
+    ),
+]

@@ -1,0 +1,109 @@
+"""Guards of the product taken away in the simulation: a judge names the harm, and with the guard there is none."""
+
+import logging
+from collections.abc import Iterator
+from typing import ClassVar
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+from schemas.gtid import Flavour
+from tests.simulation.guards import GUARDS, Guard
+from tests.simulation.judges import ViolationError
+from tests.simulation.machine import (
+    AnswersMachine,
+    DriversMachine,
+    FilesMachine,
+    LanesMachine,
+    OwnersMachine,
+    PartsMachine,
+    RelayMachine,
+    StatementsMachine,
+)
+
+Machine = type[RuleBasedStateMachine]
+
+FEW_RULES: dict[str, Machine] = {
+    "answers": AnswersMachine,
+    "owners": OwnersMachine,
+    "relay": RelayMachine,
+    "files": FilesMachine,
+    "parts": PartsMachine,
+    "lanes": LanesMachine,
+    "drivers": DriversMachine,
+    "statements": StatementsMachine,
+}
+BY_HAND = {"I2", "I7", "I9"}  # the row itself (I1), or the commit (I8), is wrong before
+FEW = settings(
+    max_examples=40,
+    stateful_step_count=10,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Every fault is logged; there are thousands."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.mark.parametrize(
+    ("guard", "flavour"),
+    [(guard, flavour) for guard in GUARDS for flavour in guard.flavours],
+    ids=lambda part: part.name.lower(),
+)
+def test_without_a_guard_something_is_violated(guard: Guard, flavour: Flavour) -> None:
+    """The simulation can fail: without the guard its own harm is done, with it nothing is in the same examples."""
+    with guard.taken_away(), pytest.raises(ViolationError, match=rf"^{guard.harm}\b"):
+        _try(machine := _few_rules(guard, flavour))
+    with pytest.raises(EnoughError):
+        _try(_few_rules(guard, flavour, examples_max=machine.begun))
+
+
+def test_guards_are_for_every_invariant() -> None:
+    """What no guard's loss breaks first, ``test_a_wrong_history_is_told_by_its_invariant`` does."""
+    harms = {guard.harm.partition(":")[0] for guard in GUARDS}
+    assert harms | BY_HAND == {f"I{number}" for number in range(1, 11)}
+    assert not harms & BY_HAND
+
+
+class EnoughError(Exception):
+    """So many examples are through."""
+
+
+class _FewRules(RuleBasedStateMachine):
+    """Counts its examples, and ends behind the last one that is wanted."""
+
+    begun: ClassVar[int] = 0
+    examples_max: ClassVar[int] = FEW.max_examples
+
+    def __init__(self) -> None:
+        super().__init__()
+        type(self).begun += 1
+
+    def teardown(self) -> None:
+        super().teardown()
+        if self.begun >= self.examples_max:
+            raise EnoughError
+
+
+def _few_rules(
+    guard: Guard, flavour: Flavour, *, examples_max: int = FEW.max_examples
+) -> type[_FewRules]:
+    """As the guard's seed makes them."""
+    bases = (_FewRules, FEW_RULES[guard.where])
+    attributes = {"flavour": flavour, "examples_max": examples_max}
+    made: type[_FewRules] = type(guard.where, bases, attributes)
+    seed(guard.seed)(made)
+    return made
+
+
+def _try(machine: Machine) -> None:
+    run_state_machine_as_test(machine, settings=FEW)

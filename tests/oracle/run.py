@@ -1,0 +1,254 @@
+"""The ledger on a whole stack: its load, the subscriber beside it, and all oracles at the end.
+
+    with ledger_load(fault_stack, seed) as ledger:
+        …                                            # break things
+        ledger.wait_seen()                           # the subscriber reads while the load runs
+        ledger.check()                               # the load ends; AssertionError names seed, database and place
+
+``check`` may also come behind the block; then the subscriber has not seen what was published after the block.
+Not done here: mending what was broken. When ``check`` is called every service and server must be able to go on.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+from deploy.local.services import TOPIC
+from deploy.servers.programs import mysql_programs
+from deploy.workload.ledger import create_ledger, run_ledger
+from deploy.workload.ledger_parts import LedgerCounts
+from tests.fixtures.stack import FaultStack
+from tests.kit.waiting import eventually
+from tests.oracle.binlog import BinlogOracle, Logged, Login, read_binlog, status_of
+from tests.oracle.binlog_text import TextOracle, parse_rows, read_text
+from tests.oracle.books import BooksOracle, Table
+from tests.oracle.reader import Reading, Subscriber, Topic, end_of, read_again
+from tests.oracle.record import Message
+from tests.oracle.tables import check_replayed, check_sums, sums_of
+from tests.oracle.topic import TopicOracle
+
+FOREVER_S = 86_400.0
+SETTLED_S = 400  # a ledger is much DDL: a Spark job and more for each, which a busy machine makes in a second
+LOOK_S = 0.1
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the ledger begins: before its database was created."""
+
+    offset: int
+    file: str
+    position: int
+
+
+@dataclass(slots=True)
+class Streams:
+    """The oracles that one reading of the topic feeds."""
+
+    topic: TopicOracle
+    books: BooksOracle
+
+    def feed(self, message: Message) -> None:
+        """The next message to both."""
+        self.topic.feed(message)
+        self.books.feed(message)
+
+    def finish(self, acknowledged: Mapping[int, int]) -> None:
+        """Both."""
+        self.topic.finish()
+        self.books.finish(acknowledged)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was compared, when all was right."""
+
+    transactions: int
+    rows: int
+    values: int
+    sums: int
+    ddl: int
+    told_by_mysqlbinlog: int
+    seen_in_load: int  # records that the subscriber had read when the load ended
+
+
+@dataclass(slots=True)
+class Ledger:
+    """A running ledger; made by ``ledger_load``."""
+
+    stack: FaultStack
+    database: str
+    seed: int
+    start: Start
+    counts: LedgerCounts = field(default_factory=LedgerCounts)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _failures: list[BaseException] = field(default_factory=list)
+    _thread: threading.Thread | None = None
+    _subscriber: Subscriber | None = None
+    _streams: Streams | None = None
+    _seen_in_load: int | None = None
+
+    @property
+    def topic(self) -> Topic:
+        """Where a stranger reads."""
+        endpoints = self.stack.stack.endpoints
+        return Topic(endpoints.kafka, TOPIC, endpoints.registry)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the load ended before its time: ``check`` says why."""
+        return bool(self._failures)
+
+    @property
+    def seen(self) -> int:
+        """Records that the subscriber has read."""
+        assert self._subscriber is not None
+        return len(self._subscriber.reading.seen)
+
+    def wait_seen(self) -> None:
+        """Until the subscriber has read more than by now, while the load runs."""
+        assert self._subscriber is not None
+        subscriber, before = self._subscriber, self.seen
+        eventually(
+            lambda: self.seen > before or self.has_failed or subscriber.has_failed,
+            timeout_s=SETTLED_S,
+            every_s=LOOK_S,
+            what=f"the subscriber reads on behind {before} records",
+        )
+
+    def begin(self) -> None:
+        """Start the load and the subscriber."""
+        self._streams = self._new_streams()
+        self._subscriber = Subscriber(self.topic, self.start.offset, self._streams.feed)
+        self._subscriber.start()
+        self._thread = threading.Thread(target=self._run, name="ledger")
+        self._thread.start()
+
+    def end_load(self) -> None:
+        """No more source transactions; raises what ended the load before its time."""
+        self._end()
+        if self._failures:
+            raise self._failures[0]
+
+    def leave(self) -> None:
+        """End what runs, whatever happened."""
+        self._end()
+        if self._subscriber is not None:
+            self._subscriber.abandon()
+
+    def check(self) -> Verdict:
+        """End the load, wait until all is applied, ask every oracle; AssertionError with coordinates."""
+        try:
+            self.end_load()
+            assert self._seen_in_load, "the subscriber read nothing while the load ran"
+            self.stack.settle(timeout_s=SETTLED_S)
+            return self._ask()
+        except BaseException as failure:
+            failure.add_note(f"seed {self.seed}, {self.database}, {self.start}")
+            raise
+
+    def _end(self) -> None:
+        """What the subscriber has read is counted once, before the load is told to end."""
+        if self._seen_in_load is None:
+            self._seen_in_load = self.seen
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _ask(self) -> Verdict:
+        assert self._subscriber is not None
+        assert self._streams is not None
+        assert self._seen_in_load is not None
+        acknowledged = self.counts.acknowledged
+        if self._subscriber.is_reading:
+            self._subscriber.stop(end_of(self.topic))
+            self._streams.finish(acknowledged)
+        end = max(self._subscriber.position, end_of(self.topic))
+        reading, again = Reading(), self._new_streams()
+        binlog = BinlogOracle(self.database, self._binlog())
+        text = self._text_oracle()
+        for message in read_again(self.topic, self.start.offset, end, reading):
+            again.feed(message)
+            binlog.feed(message)
+            if text is not None:
+                text.feed(message)
+        self._subscriber.reading.check_begins(reading)
+        again.finish(acknowledged)
+        binlog.finish()
+        if text is not None:
+            text.finish()
+        self._check_tables(again.books.tables)
+        return Verdict(
+            again.topic.transaction_count,
+            binlog.rows_compared,
+            binlog.values_compared,
+            again.books.sums_checked,
+            self.counts.ddl,
+            0 if text is None else text.rows_compared,
+            self._seen_in_load,
+        )
+
+    def _new_streams(self) -> Streams:
+        return Streams(TopicOracle(is_whole=self.start.offset == 0), BooksOracle(self.database))
+
+    def _run(self) -> None:
+        try:
+            create_ledger(self.stack.connect, database=self.database)
+            run_ledger(
+                lambda: self.stack.connect(self.database),
+                duration_s=FOREVER_S,
+                seed=self.seed,
+                counts=self.counts,
+                stop=self._stop,
+            )
+        except BaseException as failure:  # noqa: BLE001 - raised again by ``end_load``
+            self._failures.append(failure)
+
+    # ---- the source, from outside ----------------------------------------------------------------------
+
+    def _binlog(self) -> Iterator[Logged]:
+        found = self.stack.stack.description.source[0]
+        login = Login(found.host, found.port, found.user, found.password)
+        return read_binlog(login, self.start.file, self.start.position, self.database)
+
+    def _text_oracle(self) -> TextOracle | None:
+        """None on MariaDB, whose program does not come with the server."""
+        primary = self.stack.stack.source.primary
+        if primary.flavour != "mysql":
+            return None
+        programs = mysql_programs()
+        assert programs is not None, "no MySQL"
+        assert programs.mysqlbinlog is not None, "no mysqlbinlog beside mysqld nor in the cache"
+        files = [
+            path
+            for path in sorted(primary.binlog_dir.glob("mysql-bin.[0-9]*"))
+            if path.name >= self.start.file
+        ]
+        lines = read_text(programs.mysqlbinlog, files, self.start.position)
+        return TextOracle(self.database, parse_rows(lines, self.database))
+
+    def _check_tables(self, replayed: Mapping[str, Table]) -> None:
+        source, target = self.stack.stack.source.primary, self.stack.stack.target
+        check_sums(sums_of(source, self.database), sums_of(target, self.database))
+        check_replayed(source, self.database, replayed)
+
+
+@contextmanager
+def ledger_load(stack: FaultStack, seed: int) -> Iterator[Ledger]:
+    """The ledger at work, in a database of its own, until ``check`` or the end of the block; earlier loads' go."""
+    for database in stack.databases:
+        stack.stack.source.execute(f"DROP DATABASE {database}")
+    stack.databases.clear()
+    endpoints = stack.stack.endpoints
+    file, position = status_of(stack.stack.source.primary)
+    start = Start(end_of(Topic(endpoints.kafka, TOPIC, endpoints.registry)), file, position)
+    ledger = Ledger(stack, f"ledger_{seed}_{next(_numbers)}", seed, start)
+    stack.databases.append(ledger.database)
+    ledger.begin()
+    try:
+        yield ledger
+    finally:
+        ledger.leave()

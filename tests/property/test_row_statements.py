@@ -1,0 +1,125 @@
+"""What names a row in the statements of apply, for any table: a whole unique key, or all columns and LIMIT 1."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer.binding import Binding, bind, check_names_row, quoted
+from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
+from consumer.templates import delete_template, insert_template, update_template
+from millrace.errors import Fatal
+from schemas.gtid import Flavour
+from schemas.record.row_layout import RowLayout
+from tests.kit.apply.tables import integer, table
+from tests.kit.apply.topic import SET
+
+NAMES = ("a", "b", "c", "d")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A target's table, and which of its columns the record has."""
+
+    target: TargetTable
+    recorded: tuple[str, ...]
+
+    @property
+    def binding(self) -> Binding:
+        """Of the record to the table."""
+        made = table("shop", "t", *map(integer, self.recorded), key=())
+        return bind(RowLayout.of(SET, made), Inventory(tables={("shop", "t"): self.target}))
+
+    @property
+    def usable(self) -> list[frozenset[str]]:
+        """The unique keys that name one row at most."""
+        keys = (key for key in self.target.unique_keys if key.is_whole)
+        columns = self.target.columns
+        return [
+            frozenset(key.columns)
+            for key in keys
+            if not any(columns[name].nullable for name in key.columns)
+        ]
+
+
+def _column(name: str, *, nullable: bool = False, generated: bool = False) -> TargetColumn:
+    return TargetColumn(name, "int", "int", "", "", nullable, generated)
+
+
+def _table(*columns: TargetColumn, keys: tuple[UniqueKey, ...]) -> TargetTable:
+    return TargetTable("shop", "t", {column.name: column for column in columns}, keys)
+
+
+@st.composite
+def _cases(draw: st.DrawFn) -> Case:
+    columns = [
+        _column(name, nullable=draw(st.booleans()), generated=draw(st.booleans())) for name in NAMES
+    ]
+    keys = []
+    for number in range(draw(st.integers(0, 3))):
+        parts = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
+        is_expression = draw(st.integers(0, 5)) == 0
+        parts = ["", *parts] if is_expression else parts
+        is_whole = not is_expression and draw(st.integers(0, 5)) > 0  # else a prefix
+        keys.append(UniqueKey(f"k{number}", tuple(parts), is_whole))
+    recorded = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
+    return Case(_table(*columns, keys=tuple(keys)), tuple(recorded))
+
+
+def _compared(text: bytes) -> set[str]:
+    _, has_where, condition = text.partition(b" WHERE ")
+    assert has_where, text
+    return {name for name in NAMES if quoted(name) in condition.partition(b" SET ")[0]}
+
+
+@given(_cases(), st.sampled_from([Flavour.MYSQL, Flavour.MARIADB]))
+def test_every_statement_names_a_whole_key_or_a_whole_row(case: Case, flavour: Flavour) -> None:
+    """Generated, nullable, prefix and expression keys, columns on one side alone: no statement is wide."""
+    binding = case.binding
+    for make in (update_template, delete_template):
+        if not binding.named:
+            with pytest.raises(Fatal, match="MR-5019"):
+                make(binding, flavour)
+            continue
+        text = make(binding, flavour).glue.tobytes()
+        if text.endswith(b" LIMIT 1"):
+            assert _compared(text) == {column.name for _, column in binding.columns}
+        else:
+            assert _compared(text) in case.usable
+    if binding.delete is not None:
+        assert _compared(binding.delete.lead) in case.usable
+    if binding.update is not None:
+        _, _, joined = binding.update.tail.partition(b" AS t ON ")
+        assert _compared(b" WHERE " + joined) in case.usable
+    insert_template(binding)
+
+
+def test_a_key_without_generated_columns_is_preferred() -> None:
+    """The target generates by its own expression: what the record gives is surer."""
+    columns = (_column("a"), _column("b", generated=True))
+    keys = (UniqueKey("PRIMARY", ("b",), True), UniqueKey("other", ("a",), True))
+    assert Case(_table(*columns, keys=keys), ("a", "b")).binding.identity == (0,)
+    assert Case(_table(*columns, keys=keys[:1]), ("a", "b")).binding.identity == (1,)
+    assert Case(_table(*columns, keys=keys[:1]), ("a",)).binding.identity == ()
+
+
+@pytest.mark.parametrize(
+    ("named", "is_limited"),
+    [((), False), ((), True), (("t",), False), (("n", "u"), False), (("x",), False)],
+    ids=["nothing", "nothing, limited", "a part", "a nullable key", "a prefix"],
+)
+def test_a_statement_that_names_no_whole_key_is_refused(
+    named: tuple[str, ...], *, is_limited: bool
+) -> None:
+    """A part of a key, a key with NULLs and a prefix name several rows; the task blocks, nothing is written."""
+    columns = (_column("t"), _column("g"), _column("n", nullable=True), _column("u"), _column("x"))
+    keys = (
+        UniqueKey("PRIMARY", ("t", "g"), True),
+        UniqueKey("nullable", ("n", "u"), True),
+        UniqueKey("prefix", ("x",), False),
+    )
+    with pytest.raises(Fatal) as caught:
+        check_names_row(_table(*columns, keys=keys), named, is_limited=is_limited)
+    assert caught.value.code == "MR-5019"
+    check_names_row(_table(*columns, keys=keys), ("g", "t"))

@@ -1,0 +1,202 @@
+"""The local stack: up in the background, found by commands, and removed by down."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from consumer.topic.kafka import TopicReader
+from deploy.local.background import records
+from deploy.servers.process import is_running, session_members
+from millrace.home_folder import home, local_stack_folder
+from tests.fixtures.servers import FLAVOURS
+from tests.kit.waiting import eventually
+from zk.client.session import Session
+from zk.tree.paths import Tree
+from zk.view import read_cluster
+
+NAME = "stack-test"
+SERVERS = 6  # source primary and two replicas, target, Kafka, ZooKeeper
+
+
+def _millrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "millrace", *arguments]
+    return subprocess.run(
+        command,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+@pytest.fixture(
+    scope="module",
+    params=[FLAVOURS[0], *(pytest.param(each, marks=pytest.mark.chaos) for each in FLAVOURS[1:])],
+    ids=str,
+)
+def stack(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """What `millrace up --json` prints."""
+    _millrace("down", "--name", NAME)
+    done = _millrace("up", "--json", "--name", NAME, "--flavour", str(request.param))
+    assert done.returncode == 0, done.stderr
+    yield json.loads(done.stdout)
+    _millrace("down", "--name", NAME)
+
+
+def test_passwords_are_in_no_command_line_and_no_world_readable_file(
+    stack: dict[str, Any],
+) -> None:
+    """Secrets are references everywhere except in files that only their owner reads."""
+    folder = local_stack_folder(NAME)
+    secrets = [path.read_text() for path in (folder / "secrets").iterdir()]
+    assert secrets
+    assert folder.stat().st_mode & 0o077 == 0
+    for record in records(folder):
+        readable = Path(f"/proc/{record.identity.pid}/cmdline").read_bytes().decode()
+        readable += Path(f"/proc/{record.identity.pid}/environ").read_bytes().decode()
+        assert not any(secret in readable for secret in secrets)
+
+
+def test_a_killed_server_is_started_again(stack: dict[str, Any]) -> None:
+    """The keeper brings a killed primary back, on the same port, with its data."""
+    primary = stack["source"][0]
+    login = {name: primary[name] for name in ("host", "port", "user", "password")}
+    with pymysql.connect(**login) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE kept")
+    record = next(
+        one
+        for one in records(local_stack_folder(NAME))
+        if f"port {primary['port']}" in one.spec.name
+    )
+    os.kill(record.identity.pid, signal.SIGKILL)
+    eventually(lambda: not is_running(record.identity))
+    eventually(lambda: _answers(login))
+    with pymysql.connect(**login) as connection, connection.cursor() as cursor:
+        assert cursor.execute("SHOW DATABASES LIKE 'kept'") == 1
+
+
+def test_every_database_that_a_user_creates_is_replicated(stack: dict[str, Any]) -> None:
+    """Created on the primary after `up`: its rows arrive, and the status names the chosen member and the reason."""
+    for statement in (
+        "CREATE DATABASE mine",
+        "CREATE TABLE mine.t (id INT PRIMARY KEY, v VARCHAR(20))",
+        "INSERT INTO mine.t VALUES (1, 'one'), (2, 'two')",
+        "CREATE DATABASE another",
+    ):
+        _asked(stack["source"][0], statement)
+    address = {"MILLRACE_ZOOKEEPER": stack["zookeeper"], "MILLRACE_CLUSTER": "default"}
+    waited = _millrace("task", "wait", "shop-to-warehouse", "--timeout", "300", **address)
+    assert waited.returncode == 0, waited.stderr + _millrace("status", **address).stdout
+    target = stack["targets"][0]
+    assert _asked(target, "SELECT * FROM mine.t ORDER BY id") == [(1, "one"), (2, "two")]
+    assert _asked(target, "SHOW DATABASES LIKE 'another'") == [("another",)]
+    status = json.loads(_millrace("status", "--json", **address).stdout)
+    figures = next(t["figures"] for t in status["tasks"] if t["task"] == "shop-capture")
+    members = [f"{server['host']}:{server['port']}" for server in stack["source"]]
+    chosen, *others = figures["choice"].removeprefix("chosen: ").split(" | ")
+    assert figures["choice"].startswith(f"chosen: {figures['source']} (replica, ")
+    assert sorted(reason.split(" ")[0] for reason in (chosen, *others)) == sorted(members)
+    assert all(reason.endswith("): admissible") for reason in (chosen, *others))
+
+
+def test_up_prints_where_everything_is_and_down_ends_it(stack: dict[str, Any]) -> None:
+    """One object of known fields; every server of it answers; after `down` no process of the stack is left."""
+    assert set(stack) == {
+        *("source", "targets", "kafka", "zookeeper", "registry"),
+        *("home", "relay_dir", "topic", "tasks"),
+    }
+    servers = [*stack["source"], *stack["targets"]]
+    assert [(server["set"], server["role"]) for server in servers] == [
+        ("shop", "primary"),
+        ("shop", "replica"),
+        ("shop", "replica"),
+        ("warehouse", "primary"),
+    ]
+    for server in servers:
+        assert set(server) == {"set", "role", "host", "port", "user", "password"}
+        assert _asked(server, "SELECT @@read_only") == [(int(server["role"] == "replica"),)]
+        grants = " ".join(grant for (grant,) in _asked(server, "SHOW GRANTS"))
+        assert "WITH GRANT OPTION" in grants, "a user of the stack creates accounts of his own"
+    assert stack["tasks"] == {"capture": ["shop-capture"], "apply": ["shop-to-warehouse"]}
+    with closing(TopicReader(stack["kafka"], stack["topic"])) as reader:
+        assert reader.ends().stable > 0
+    with closing(Session.open(stack["zookeeper"])) as session:
+        views = read_cluster(session, Tree("default")).tasks
+    assert sorted(views) == sorted(name for names in stack["tasks"].values() for name in names)
+    with urllib.request.urlopen(f"{stack['registry']}/subjects", timeout=60) as answer:
+        assert any("millrace" in subject for subject in json.load(answer))
+    assert list(Path(stack["relay_dir"]).glob("shop/*.000001/mysql-bin.000001"))
+    assert stack["home"] == str(home())
+    started = records(local_stack_folder(NAME))
+    assert all(is_running(record.identity) for record in started)
+    assert json.loads(_millrace("up", "--json", "--name", NAME).stdout) == stack
+    assert _millrace("down", "--name", NAME).returncode == 0
+    assert not any(session_members(record.identity) for record in started)
+    assert not local_stack_folder(NAME).exists()
+
+
+@pytest.mark.chaos
+def test_an_interrupted_up_ends_what_it_started(tmp_path: Path) -> None:
+    """Ctrl-C during the start: exit code 130 and no process. Logs stay until `down` removes them."""
+    name, log = "stack-interrupted", tmp_path / "log"
+    command = [sys.executable, "-m", "millrace", "up", "--name", name]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, process_group=0)
+        try:
+            folder = local_stack_folder(name)
+            eventually(
+                lambda: any(record.spec.name == "millrace registry" for record in records(folder)),
+                what="the service is being started",
+            )
+            started = records(folder)
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(timeout=180) == 130
+            assert not any(session_members(record.identity) for record in started)
+            assert not _programs_in(folder)
+        finally:
+            process.kill()
+            down = _millrace("down", "--name", name)
+    assert len(started) > SERVERS
+    assert "Traceback" not in log.read_text()
+    assert down.returncode == 0
+    assert not folder.exists()
+
+
+def _programs_in(folder: Path) -> list[str]:
+    """Command lines that name the folder, recorded or not."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        found += [line] if f"{folder}/" in line else []
+    return found
+
+
+def _asked(server: dict[str, Any], statement: str) -> list[tuple[Any, ...]]:
+    login = {name: server[name] for name in ("host", "port", "user", "password")}
+    with pymysql.connect(**login, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall())
+
+
+def _answers(login: dict[str, object]) -> bool:
+    connection = pymysql.connect(**login, defer_connect=True)  # type: ignore[call-overload]
+    try:
+        connection.connect()
+    except pymysql.err.OperationalError:
+        return False
+    connection.close()
+    return True

@@ -1,0 +1,51 @@
+"""The missing GRANT, from the refusals of both servers."""
+
+import pymysql
+import pytest
+
+from consumer.target.connection import translated
+from millrace.codes import CATALOGUE
+from millrace.grant_fix import privilege_fix
+
+NEEDS = "Access denied; you need (at least one of) the {} privilege(s) for this operation"
+DENIED = "{} command denied to user 'm'@'127.0.0.1' for table `shop`.`t`"
+
+
+@pytest.mark.parametrize(
+    ("text", "grant"),
+    [
+        (NEEDS.format("SLAVE MONITOR"), "GRANT SLAVE MONITOR ON *.* TO"),
+        (NEEDS.format("SUPER, SLAVE MONITOR"), "GRANT SLAVE MONITOR ON *.* TO"),
+        (NEEDS.format("SUPER"), "GRANT SUPER ON *.* TO"),
+        (
+            "Access denied for user 'm'@'127.0.0.1' to database 'millrace'",
+            "GRANT ALL PRIVILEGES ON `millrace`.* TO",
+        ),
+        (DENIED.format("SELECT"), "GRANT SELECT ON `shop`.* TO"),
+        (DENIED.format("INSERT, DELETE"), "GRANT INSERT, DELETE ON `shop`.* TO"),
+        (f"db:3306: {DENIED.format('SHOW')}", "GRANT SELECT ON `shop`.* TO"),
+    ],
+)
+def test_the_fix_is_the_grant_of_exactly_what_lacks(text: str, grant: str) -> None:
+    """First the GRANT for this refusal, to the account that the server knows, then everything that is needed."""
+    for account, grantee in (("m@%", "`m`@`%`"), ("m@x@10.0.0.%", "`m@x`@`10.0.0.%`"), ("", "`m`")):
+        fix = privilege_fix("MR-1005", text, account=account, user="m")
+        assert fix.startswith(f"{grant} {grantee}; (In all: GRANT REPLICATION SLAVE")
+        assert fix.endswith("document, on the primary)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "no", "SELECT command denied to user 'm'@'h' for table 't'", DENIED.format("FLY, SELECT")],
+)
+def test_nothing_is_guessed_from_other_words(text: str) -> None:
+    """The catalogue's fix stays unchanged."""
+    assert privilege_fix("MR-1005", text, user="m") == CATALOGUE["MR-1005"].fix
+
+
+def test_a_target_without_rights_is_not_told_to_correct_its_password() -> None:
+    """Error 1044: the login succeeded, but the account may not use the database."""
+    refusal = "Access denied for user 'm'@'%' to database 'millrace'"
+    error = translated(pymysql.err.OperationalError(1044, refusal))
+    assert error.code == "MR-5007"
+    assert error.fix.startswith("GRANT ALL PRIVILEGES ON `millrace`.* TO `m`;")

@@ -1,0 +1,124 @@
+"""The wheel, and what runs where only the base of the package is installed."""
+
+import email
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+from millrace import cli
+from millrace.cli import COMMANDS
+from millrace.extras import MODULES, Extra
+from tests.kit.paths import ROOT
+from tests.kit.wheel import built_wheel
+
+# Modules of extras look as if they were not installed.
+_BASE_ONLY = """
+import sys
+from millrace.extras import MODULES
+sys.modules.update((name, None) for names in MODULES.values() for name in names)
+from millrace import cli
+sys.exit(max(cli.run(line.split()) for line in sys.argv[1:]))
+"""
+_DISTRIBUTIONS = {"pymysqlreplication": "mysql-replication"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout, built once."""
+    return built_wheel(tmp_path_factory.mktemp("dist"))
+
+
+def _base_only(*lines: str) -> subprocess.CompletedProcess[str]:
+    """Run each command line in one process where no extra can be imported; its code is the highest."""
+    return subprocess.run(
+        [sys.executable, "-c", _BASE_ONLY, *lines],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "MILLRACE_ZOOKEEPER": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+
+
+def test_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
+    """Every Python file of the seven packages, and the data files that they read."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    packages = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert packages == {"millrace", "schemas", "registry", "zk", "producer", "consumer", "deploy"}
+    sources = {
+        str(path.relative_to(ROOT)) for folder in packages for path in (ROOT / folder).rglob("*.py")
+    }
+    data = {
+        "deploy/servers/ivy.xml",
+        "deploy/servers/fetch-mysql",
+        "millrace/py.typed",
+        "schemas/py.typed",
+    }
+    assert {name for name in names if ".dist-info" not in name} == sources | data
+
+
+def _metadata(wheel: Path) -> Message:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    return email.message_from_bytes(archive.read(name))
+
+
+def test_wheel_carries_its_license(wheel: Path) -> None:
+    """The text, and its name for tools."""
+    assert _metadata(wheel)["License-Expression"] == "Apache-2.0"
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith("/licenses/LICENSE"))
+    assert archive.read(name) == (ROOT / "LICENSE").read_bytes()
+
+
+def test_wheel_names_its_extras(wheel: Path) -> None:
+    """A capture host gets no Spark; a command that needs an extra checks every package of it."""
+    metadata = _metadata(wheel)
+    assert set(metadata.get_all("Provides-Extra", [])) == {"apply", "local", "dev"}
+    base = [text for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text]
+    assert not [text for text in base if text.startswith(("pandas", "pyspark"))]
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = declared["optional-dependencies"]
+    packages = {
+        Extra.APPLY: {text.partition("<")[0] for text in extras["apply"]},
+        Extra.LOCAL: {text for text in extras["local"] if not text.startswith("millrace[")},
+    }
+    packages[Extra.LOCAL] |= packages[Extra.APPLY]
+    assert packages == {
+        extra: {_DISTRIBUTIONS.get(module, module) for module in modules}
+        for extra, modules in MODULES.items()
+    }
+
+
+def test_every_command_has_help_without_extras() -> None:
+    """Help loads neither PySpark nor pandas."""
+    done = _base_only("--help", *(f"{name} --help" for name in COMMANDS))
+    assert done.returncode == 0, done.stderr
+    assert [name for name in COMMANDS if f"Usage: millrace {name}" not in done.stdout] == []
+
+
+def test_capture_host_runs_without_extras() -> None:
+    """Each command loads all of its modules, then reports that no ensemble is named."""
+    lines = ("worker --relay-dir relay", "scheduler", "status", "task list", "compare shop")
+    done = _base_only(*lines)
+    assert done.returncode == 1
+    assert done.stderr.count("MR-4205 ") == len(lines), done.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if COMMANDS[name].extra])
+def test_command_without_its_extra_names_the_pip_command(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MR-8011, before anything is started."""
+    for module in MODULES[Extra.LOCAL]:
+        monkeypatch.setitem(sys.modules, module, None)
+    assert cli.run([name]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"MR-8011 millrace {name} needs pandas and pyspark")
+    assert told.endswith(f"\n  pip install 'millrace[{COMMANDS[name].extra}]'\n")

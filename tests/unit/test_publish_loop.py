@@ -1,0 +1,92 @@
+"""The loop of a capture task: what ends it, and what it reports."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from millrace.errors import Retryable
+from producer.capture import PublishLoop
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.progress import Progress
+from schemas.status import TaskReport
+
+START = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-100"), None, 0)
+PUBLISHED_MAX = 20  # batches after which a loop that should have ended is stopped
+
+
+class _Backlog:
+    """A converter that always has another batch."""
+
+    def next_batch(self, **_: object) -> Any:
+        return SimpleNamespace(
+            bounds=np.empty((0, 4)), rows=1, coordinates=None, release=lambda: None
+        )
+
+
+class _Stream:
+    """An upstream that fails when it is told to."""
+
+    def __init__(self) -> None:
+        self.failure: Retryable | None = None
+        self.choice = SimpleNamespace(reasons=dict)
+        self.relay = SimpleNamespace(end=lambda: None)
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def purge_if_due(self, _needed: object) -> None:
+        pass
+
+    def status(self) -> Any:
+        return SimpleNamespace(member="db:1", connects=1, figures=SimpleNamespace(received_bytes=0))
+
+
+class _Publisher:
+    """Publishes nowhere; calls ``published`` after each batch."""
+
+    def __init__(self, published: Any, **properties: object) -> None:
+        self.hint = SimpleNamespace(progress=START, end_offset=1)
+        self.topic, self.commit_s, self.renewed_count = "shop", 0.001, 0
+        self.slow_path = self.topic_warning = ""
+        self._published = published
+        self.__dict__.update(properties)
+
+    def publish(self, batch: object) -> None:
+        self._published()
+
+    def idle(self) -> None:
+        pass
+
+
+def _loop(stream: Any, publisher: Any, reports: list[TaskReport]) -> PublishLoop:
+    reader: Any = SimpleNamespace(release=lambda _: None)
+    return PublishLoop(stream, reader, publisher, reports.append, tuple)
+
+
+def test_a_failed_stream_ends_a_task_that_is_catching_up() -> None:
+    """The set's other tasks can not attach again before every task of the failed stream has detached."""
+    stream, stop, published = _Stream(), threading.Event(), [0]
+
+    def one_more() -> None:
+        published[0] += 1
+        stream.failure = Retryable("MR-1006", "the connection was lost")
+        if published[0] == PUBLISHED_MAX:
+            stop.set()
+
+    with pytest.raises(Retryable, match="lost"):
+        _loop(stream, _Publisher(one_more), []).run(_Backlog(), stop)
+    assert published == [1]
+
+
+def test_a_slow_path_is_in_the_status() -> None:
+    """Without it the status has no such figure."""
+    for reason in ("confluent-kafka 9.9 was not tried", ""):
+        stop = threading.Event()
+        reports: list[TaskReport] = []
+        _loop(_Stream(), _Publisher(stop.set, slow_path=reason), reports).run(_Backlog(), stop)
+        assert all(report.figures.get("slow_path", "") == reason for report in reports)
+        assert reports

@@ -1,0 +1,203 @@
+"""Rules of the publisher on a model of the broker: the topic stays whole.
+
+``tests/mutants/publisher_model.py`` takes each rule away. On a real broker: ``tests/fault/test_publisher_rules.py``.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from millrace.errors import Fatal, Fenced, Retryable
+from producer.publish.opening import TailHint
+from producer.publish.publisher import Publisher
+from tests.kit.publisher.model import (
+    START,
+    Entry,
+    KafkaTransaction,
+    ModelDriver,
+    ModelMarks,
+    ModelTopic,
+    Outcome,
+    batch_after,
+    model_config,
+    publish_and_close,
+)
+
+
+def opened(
+    topic: ModelTopic,
+    *,
+    epoch: int = 7,
+    hint: TailHint | None = None,
+    verify_lease: Callable[[], None] = lambda: None,
+) -> Publisher:
+    """A publisher on the model."""
+    return Publisher.open_with(
+        ModelDriver(topic),
+        model_config(epoch),
+        marks=ModelMarks(epoch),
+        verify_lease=verify_lease,
+        start=START,
+        hint=hint,
+    )
+
+
+@contextmanager
+def spent(publisher: Publisher) -> Iterator[Publisher]:
+    """A publisher whose threads end with the block."""
+    yield publisher
+    publisher._release()
+
+
+def assert_whole(topic: ModelTopic, last_seq: int) -> None:
+    """Every row up to ``last_seq``, once."""
+    found, wanted = topic.seqs(), list(range(1, last_seq + 1))
+    assert sorted(set(wanted) - set(found)) == [], f"rows are lost: {found}"
+    assert sorted(set(found) - set(wanted)) == [], f"rows stand that must not: {found}"
+    assert found == wanted, f"rows stand twice or out of order: {found}"
+
+
+def _is_stopped(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except Fatal:
+        return True
+    return False
+
+
+def test_another_writers_open_transaction_is_found_before_anything_is_written() -> None:
+    """Whatever we would write behind it, nobody would see."""
+    topic = ModelTopic()
+    opened(topic).close()
+    committed, foreign = topic.committed(), KafkaTransaction("foreign")
+    topic.entries.append(Entry(b"{}", foreign))
+    is_stopped = _is_stopped(lambda: opened(topic, epoch=8).close())
+    topic.end(foreign, "aborted")
+    assert topic.committed() == committed, (
+        "a record is committed after another writer's open transaction"
+    )
+    assert is_stopped
+
+
+def test_who_lost_the_lease_disturbs_nobody() -> None:
+    """A stale owner starts again, and ZooKeeper would have told it."""
+    topic = ModelTopic()
+
+    def lost() -> None:
+        raise Fenced("MR-4003", "lost")
+
+    with spent(opened(topic, epoch=8)) as successor:
+        with suppress(Fenced):
+            opened(topic, epoch=7, verify_lease=lost)
+        try:
+            successor.publish(batch_after(successor.progress, 3))
+        except Fenced as fenced:
+            raise AssertionError("the successor was fenced") from fenced
+
+
+def test_a_fence_that_does_not_stand_opens_nothing() -> None:
+    """The broker says OK and aborts."""
+    topic = ModelTopic(outcomes=[Outcome.ABORTED_OK])
+    stopped = True
+    with suppress(Fatal), spent(opened(topic)):
+        stopped = False
+    assert stopped, "a run was opened whose fence does not stand"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.LOST_AFTER, Outcome.LOST_BEFORE])
+def test_no_row_is_lost_or_doubled(outcome: Outcome) -> None:
+    """Whatever a commit answers."""
+    topic = ModelTopic()
+    with spent(opened(topic)) as publisher:
+        publisher.publish(batch_after(publisher.progress, 4))
+        topic.outcomes = [outcome]
+        publisher.publish(batch_after(publisher.progress, 4))
+        publisher.publish(batch_after(publisher.progress, 4))
+    assert_whole(topic, 12)
+
+
+def test_a_broker_that_lies_stops_the_task() -> None:
+    """A commit answers OK and its records are aborted."""
+    topic = ModelTopic()
+    with spent(opened(topic)) as publisher:
+        topic.outcomes = [Outcome.ABORTED_OK]
+        assert _is_stopped(lambda: publish_and_close(publisher, 3)), (
+            "nobody was told that committed rows are gone"
+        )
+
+
+def test_a_foreign_record_at_the_end_stops_the_task() -> None:
+    """Nothing of ours follows it that could stand in the wrong place."""
+    topic = ModelTopic()
+    with spent(opened(topic)) as publisher:
+        topic.outcomes = [Outcome.FOREIGN]
+        assert _is_stopped(lambda: publish_and_close(publisher, 3)), (
+            "nobody was told of a foreign record"
+        )
+
+
+def test_another_writers_open_transaction_under_way_stops_the_task() -> None:
+    """What is committed behind it, nobody sees."""
+    topic = ModelTopic()
+    with spent(opened(topic)) as publisher:
+        topic.entries.append(Entry(b"{}", KafkaTransaction("foreign")))
+        assert _is_stopped(lambda: publish_and_close(publisher, 3)), "nobody was told"
+
+
+def test_who_lost_the_lease_later_disturbs_nobody() -> None:
+    """It opened in order; a successor took over, and a slow commit makes the former want a new instance."""
+    topic, leases = ModelTopic(), [True]
+
+    def verify() -> None:
+        if not leases[0]:
+            raise Fenced("MR-4003", "lost")
+
+    with spent(opened(topic, epoch=7, verify_lease=verify)) as stale:
+        topic.outcomes = [Outcome.SLOW]
+        stale.publish(batch_after(stale.progress, 3))
+        stale._drain()  # else its audit may be what sees the successor
+        with spent(opened(topic, epoch=8)) as successor:
+            leases[0] = False
+            with suppress(Fenced):
+                stale.publish(batch_after(stale.progress, 3))
+            try:
+                successor.publish(batch_after(successor.progress, 3))
+            except Fenced as fenced:
+                raise AssertionError("the successor was fenced") from fenced
+    assert_whole(topic, 6)
+
+
+def test_a_row_over_the_limit_is_not_left_out() -> None:
+    """It stops the task; the whole batch comes again."""
+    topic = ModelTopic()
+    with spent(opened(topic)) as publisher, suppress(Fatal):
+        publisher.publish(batch_after(publisher.progress, 2))
+        publisher.publish(batch_after(publisher.progress, 2, filler="x" * (2 << 20)))
+        publisher.publish(batch_after(publisher.progress, 2))
+    assert_whole(topic, 2)
+
+
+def test_a_foreign_tail_is_not_progress() -> None:
+    """What can't be read as ours stops the start."""
+    topic = ModelTopic()
+    opened(topic).close()
+    topic.entries.append(Entry(b"junk", None))
+    is_stopped = _is_stopped(lambda: opened(topic, epoch=8).close())
+    assert is_stopped, "a run was opened behind a foreign record"
+
+
+def test_a_hint_stood_once() -> None:
+    """Half of a batch stands and the publisher gave up; then retention takes everything."""
+    topic = ModelTopic()
+    with spent(opened(topic)) as publisher:
+        publisher.publish(batch_after(publisher.progress, 3))
+        topic.outcomes = [Outcome.LATE_COMMIT]
+        with suppress(Retryable):
+            publisher.publish(batch_after(publisher.progress, 6))
+    read = topic.seqs()
+    topic.low = len(topic.entries)
+    with suppress(Fatal), spent(opened(topic, epoch=8, hint=publisher.hint)) as successor:
+        successor.publish(batch_after(successor.progress, 3))
+    read += topic.seqs()
+    assert read == sorted(set(read)), f"a subscriber is sent what it has read: {read}"

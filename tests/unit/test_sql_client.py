@@ -1,0 +1,76 @@
+"""`millrace sql`: a client at the stack's servers, found without a path and without a password on its command line."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from deploy.local.description import ServerAddress, ServiceAddresses, StackDescription
+from deploy.servers.process import ProcessSpec, ServerProcess
+from millrace import cli
+from millrace.home_folder import local_stack_folder
+
+Executed = list[tuple[str, tuple[str, ...], dict[str, str]]]
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Executed:
+    """What the process would become, in a home of its own."""
+    found: Executed = []
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "execve", lambda *call: found.append(call))
+    return found
+
+
+def _stack(tmp_path: Path, server: str, client: str) -> ServerProcess:
+    """A described stack with one process that is named as a server's program."""
+    folder = local_stack_folder()
+    for name, content in ((server, "#!/bin/sh\nexec sleep 600\n"), (client, "")):
+        (tmp_path / name).write_text(content)
+        (tmp_path / name).chmod(0o700)
+    process = ServerProcess(ProcessSpec("db", (str(tmp_path / server),), folder / "db" / "log"))
+    process.launch()
+    address = {"host": "127.0.0.1", "user": "admin", "password": "canary"}
+    services = ServiceAddresses(
+        kafka="", zookeeper="", registry="", home="", relay_dir="", topic="shop"
+    )
+    StackDescription(
+        source=(
+            ServerAddress(set="shop", role="primary", port=1, **address),
+            ServerAddress(set="shop", role="replica", port=2, **address),
+        ),
+        targets=(ServerAddress(set="warehouse", role="primary", port=3, **address),),
+        services=services,
+        capture_tasks=(),
+        apply_tasks=(),
+    ).write(folder)
+    return process
+
+
+@pytest.mark.parametrize(("server", "client"), [("mariadbd", "mariadb"), ("mysqld", "mysql")])
+@pytest.mark.parametrize(("where", "port"), [("source", 1), ("target", 3)])
+def test_the_client_beside_the_server_is_run(
+    executed: Executed, tmp_path: Path, server: str, client: str, where: str, port: int
+) -> None:
+    """At the primary or the target, with the statement given; the password is in the environment."""
+    process = _stack(tmp_path, server, client)
+    try:
+        assert cli.run(["sql", where, "-e", "SELECT 1"]) == 0
+    finally:
+        process.kill()
+    ((program, command, environment),) = executed
+    assert program == command[0] == str(tmp_path / client)
+    assert f"--port={port}" in command
+    assert command[-2:] == ("-e", "SELECT 1")
+    assert not any("canary" in part for part in command)
+    assert environment["MYSQL_PWD"] == "canary"
+
+
+def test_without_a_stack_there_is_nothing_to_ask(
+    executed: Executed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MR-8010 with what to do; a wrong word is a wrong use."""
+    assert cli.run(["sql", "source"]) == 1
+    assert capsys.readouterr().err.startswith("MR-8010 ")
+    assert cli.run(["sql", "nowhere"]) == 2
+    assert executed == []

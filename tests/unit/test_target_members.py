@@ -1,0 +1,106 @@
+"""Which member of a target set is written to, by what the members that answer say."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from consumer.target import members
+from consumer.target.connection import Endpoint
+from consumer.target.members import primary_member
+from millrace.errors import Retryable
+from schemas.documents import Account, Member, SecretReference, SetDocument, Tls
+from schemas.gtid import Flavour
+from schemas.server_version import ServerVersion
+
+PRIMARY, AWAY = "primary", "away"
+
+
+@dataclass
+class _Session:
+    """A member that is the primary, a replica of the member it names, or closed without a source ("")."""
+
+    says: str
+    flavour: Flavour
+
+    @property
+    def version(self) -> ServerVersion:
+        return ServerVersion.parse("11.4.5-MariaDB" if self.flavour is Flavour.MARIADB else "9.7.0")
+
+    def query(self, sql: str) -> list[tuple[object, ...]]:
+        if sql == "SELECT @@global.read_only":
+            return [(int(self.says != PRIMARY),)]
+        if self.says in (PRIMARY, ""):
+            return []
+        source: tuple[object, ...] = ("waiting", self.says, "repl", 3306, "more")
+        if self.flavour is Flavour.MARIADB:
+            assert sql == "SHOW ALL SLAVES STATUS"
+            return [("", "waiting", *source)]
+        assert sql == "SHOW REPLICA STATUS"
+        return [source]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _chosen(
+    patch: pytest.MonkeyPatch, says: list[str], *, flavour: Flavour, for_writing: bool = True
+) -> str:
+    """The host, or the code of the refusal. Members are m0, m1, … and say this."""
+
+    def connect(endpoint: Endpoint) -> _Session:
+        found = says[int(endpoint.host[1:])]
+        if found == AWAY:
+            raise Retryable("MR-5001", "timed out")
+        return _Session(found, flavour)
+
+    reference = SecretReference.parse("env:MILLRACE_TEST_MEMBERS")
+    assert reference is not None
+    patch.setenv("MILLRACE_TEST_MEMBERS", "secret")
+    patch.setattr(members, "connect", connect)
+    document = SetDocument(
+        name="warehouse",
+        members=tuple(Member(f"m{number}", 3306) for number in range(len(says))),
+        account=Account("millrace", reference),
+        tls=Tls(),
+    )
+    try:
+        return primary_member(document, for_writing=for_writing).host
+    except Retryable as exc:
+        return exc.code
+
+
+@pytest.mark.parametrize("flavour", list(Flavour))
+@pytest.mark.parametrize(
+    ("says", "chosen"),
+    [
+        ([PRIMARY], "m0"),
+        ([PRIMARY, "m0"], "m0"),
+        ([PRIMARY, AWAY], "MR-5016"),  # either may be the deposed one
+        ([PRIMARY, "m0", AWAY], "m0"),
+        ([PRIMARY, "", AWAY], "m0"),  # a replica whose replication is not set up, or not shown
+        ([PRIMARY, "m2", AWAY], "MR-5016"),  # m2 was promoted, m1 follows it
+        ([PRIMARY, "elsewhere", AWAY], "m0"),
+        ([PRIMARY, AWAY, AWAY], "MR-5016"),
+        ([PRIMARY, "m0", AWAY, AWAY], "MR-5016"),  # half of them is not most of them
+        ([PRIMARY, "m0", "m0", AWAY, AWAY], "m0"),
+        ([PRIMARY, PRIMARY, AWAY], "MR-5003"),
+        (["m1", "", AWAY], "MR-5003"),
+        ([AWAY, AWAY], "MR-5001"),
+    ],
+)
+def test_a_writable_member_is_the_primary_only_where_most_members_answer(
+    monkeypatch: pytest.MonkeyPatch, says: list[str], chosen: str, flavour: Flavour
+) -> None:
+    """A deposed primary behind a partition answers alone, or with a replica that follows another already."""
+    found = _chosen(monkeypatch, says, flavour=flavour)
+    if chosen == "MR-5016":
+        assert found == "MR-5016"
+    assert found == chosen
+
+
+def test_a_reader_is_content_with_the_single_primary_that_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``millrace compare`` writes nothing."""
+    says = [PRIMARY, AWAY, AWAY]
+    assert _chosen(monkeypatch, says, flavour=Flavour.MYSQL, for_writing=False) == "m0"

@@ -1,0 +1,82 @@
+"""Schema ids without a registry: from the schema records of the topic."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from millrace.errors import Retryable
+from producer.publish import topic_schemas
+from producer.publish.codec import RecordMarks
+from producer.publish.driver import Ends, TopicRecord
+from producer.publish.topic_schemas import SchemaIds, find_schemas
+from registry.client import RegistryClient
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.progress import Progress
+from schemas.record.avro_schema import AvroSchema
+from schemas.record.control import CONTROL_SCHEMAS, RegisteredSchema, SchemaRecord
+from schemas.record.record import encode_control
+from tests.kit.publisher.model import model_config
+
+NOWHERE = "http://127.0.0.1:1"
+CONFIG = model_config()
+IDS = {kind: number for number, kind in enumerate(CONTROL_SCHEMAS, 11)}
+MARKS = RecordMarks(CONFIG, IDS)
+ORDERS = AvroSchema.of({"type": "record", "namespace": "shop", "name": "orders", "fields": []})
+PROGRESS = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-1"), None, 0)
+
+
+@dataclass
+class _Partition:
+    """These values, from offset 0 on."""
+
+    values: list[bytes]
+
+    def ends(self) -> Ends:
+        return Ends(0, len(self.values), len(self.values))
+
+    def stable_end(self) -> int:
+        return len(self.values)
+
+    def low_end(self) -> int:
+        return 0
+
+    def read(self, start: int, stop: int) -> list[TopicRecord]:
+        return [TopicRecord(n, None, self.values[n]) for n in range(start, stop)]
+
+    def next_record(self, offset: int, *, timeout_s: float) -> TopicRecord | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def _table(schema_id: int) -> bytes:
+    schema = RegisteredSchema("shop.orders-value", schema_id, ORDERS)
+    record = SchemaRecord(schema, None, "shop", "orders", 0)
+    return encode_control(record, schema_id=IDS[next(iter(CONTROL_SCHEMAS))])
+
+
+def test_a_start_whose_schemas_the_topic_explains_needs_no_registry() -> None:
+    """Control schemas and a table's; one that the topic does not hold must be asked for."""
+    values = [*MARKS.run_start(PROGRESS), _table(21), MARKS.resolved(PROGRESS)]
+    schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values))
+    assert RecordMarks.registered(CONFIG, schemas.register) == MARKS
+    assert schemas.register("shop.orders-value", ORDERS.text) == 21
+    with pytest.raises(Retryable) as caught:
+        schemas.register("shop.orders-value", '"string"')
+    assert caught.value.code == "MR-6020"
+
+
+def test_the_newest_explanation_counts() -> None:
+    """A registry that was rebuilt gave the schema another id."""
+    opening = MARKS.run_start(PROGRESS)
+    values = [*opening, _table(21), *opening, _table(31)]
+    assert find_schemas(_Partition(values))["shop.orders-value", ORDERS.text] == 31
+
+
+def test_control_schemas_are_found_behind_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the last opening is too far away, the first one is read."""
+    monkeypatch.setattr(topic_schemas, "OFFSETS_MAX", 10)
+    values = [*MARKS.run_start(PROGRESS), *[MARKS.resolved(PROGRESS)] * 100]
+    schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values))
+    assert RecordMarks.registered(CONFIG, schemas.register) == MARKS

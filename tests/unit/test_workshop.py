@@ -1,0 +1,50 @@
+"""What a process keeps of a catalogue: bounded by its tables, not by what it was asked."""
+
+import random
+import tracemalloc
+
+from consumer.book import Book
+from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
+from consumer.workshop import Catalogue, Workshop
+from schemas.record.avro_schema import envelope_schema
+from tests.kit.apply.tables import integer, table
+from tests.kit.apply.topic import SET
+
+TABLES = 60
+BYTES_MAX = 1 << 20  # keys of all tables take 20 kB; of each combination below, 10 MB
+
+
+def _workshop() -> Workshop:
+    names = [f"t{number}" for number in range(TABLES)]
+    texts = {
+        100 + number: envelope_schema(SET, table("shop", name, integer("id"))).text
+        for number, name in enumerate(names)
+    }
+    columns = {"id": TargetColumn("id", "int", "int", "", "", False, False)}
+    keys = (UniqueKey("PRIMARY", ("id",), True),)
+    tables = {("shop", name): TargetTable("shop", name, columns, keys) for name in names}
+    return Workshop(Catalogue("1", Book(texts), Inventory(tables=tables)))
+
+
+def test_combinations_of_tables_fill_no_memory() -> None:
+    """Each batch has rows of other tables; all of them together are known once."""
+    workshop, chance = _workshop(), random.Random(1)
+    workshop.key_programs(range(TABLES))
+    tracemalloc.start()
+    try:
+        for _ in range(2000):
+            workshop.key_programs(chance.sample(range(TABLES), chance.randint(1, TABLES)))
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert grown < BYTES_MAX
+
+
+def test_keys_of_tables_that_come_later_are_added() -> None:
+    """The slots of earlier batches keep their keys; those of a later one get theirs."""
+    workshop = _workshop()
+    few = workshop.key_programs([3])
+    assert list(few.key_first) == [0] * 4 + [1] * (TABLES - 3)
+    more = workshop.key_programs([5])
+    assert list(more.key_first) == [0] * 4 + [1] * 2 + [2] * (TABLES - 5)
+    assert workshop.key_programs([3, 5]) is more

@@ -1,0 +1,137 @@
+"""A mirror of a folder over a driver that keeps watches as kazoo does, and a clock that only the test moves."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kazoo import exceptions as zke
+from kazoo.client import KazooState
+
+from zk.client import session as zk_session
+from zk.client.mirror import REFRESH_S, Mirror
+from zk.client.session import Session
+
+FOLDER = "/folder"
+Watcher = Callable[[object], None]
+
+
+@dataclass
+class ModelKazoo:
+    """Nodes and their watchers; a watcher that is asked for twice is kept once if both are equal."""
+
+    nodes: dict[str, bytes] = field(default_factory=dict)
+    watchers: dict[str, set[Watcher]] = field(default_factory=lambda: defaultdict(set))
+    reads: int = 0
+
+    def add_listener(self, heard: Callable[[str], None]) -> None:
+        """Connected at once."""
+        heard(KazooState.CONNECTED)
+
+    def start(self, timeout: float) -> None:
+        """As the driver's."""
+
+    def get_async(self, path: str, watch: Watcher | None) -> Any:
+        """A node."""
+        self.reads += 1
+        if path not in self.nodes:
+            return self._answered(zke.NoNodeError())
+        self._watch(path, watch)
+        stat = SimpleNamespace(version=0, czxid=1, mzxid=1, mtime=0, ephemeralOwner=0)
+        return self._answered((self.nodes[path], stat))
+
+    def get_children_async(self, path: str, watch: Watcher | None) -> Any:
+        """The names in the folder."""
+        self.reads += 1
+        self._watch(path, watch)
+        return self._answered([name.rpartition("/")[2] for name in self.nodes])
+
+    def exists_async(self, path: str, watch: Watcher | None) -> Any:
+        """Only a watch is left."""
+        self._watch(path, watch)
+        return self._answered(None)
+
+    def fire(self, path: str) -> None:
+        """The node changed."""
+        for watcher in self.watchers.pop(path, set()):
+            watcher(None)
+
+    def _watch(self, path: str, watch: Watcher | None) -> None:
+        if watch is not None:
+            self.watchers[path].add(watch)
+
+    def _answered(self, answer: object) -> Any:
+        def get(timeout: float) -> object:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return SimpleNamespace(get=get)
+
+
+@dataclass
+class Rig:
+    """A mirror of a folder with two nodes."""
+
+    kazoo: ModelKazoo
+    mirror: Mirror
+    now_s: float = 0.0
+    wakes: int = 0
+
+    def contents(self) -> dict[str, bytes]:
+        """As the mirror says."""
+        return {name: node.content for name, node in self.mirror.snapshot().items()}
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """See the module."""
+    kazoo = ModelKazoo({f"{FOLDER}/a": b"1", f"{FOLDER}/b": b"1"})
+    monkeypatch.setattr(zk_session, "KazooClient", lambda **_: kazoo)
+    session = Session.open("h:1")
+
+    def wake() -> None:
+        made.wakes += 1
+
+    made = Rig(kazoo, Mirror(session, FOLDER, wake, clock=lambda: made.now_s))
+    return made
+
+
+def test_a_lost_watch_is_healed_although_the_mirror_is_asked_all_the_time(rig: Rig) -> None:
+    """A full read comes every ``REFRESH_S``, not that long after the last question."""
+    assert rig.contents() == {"a": b"1", "b": b"1"}
+    rig.kazoo.nodes[f"{FOLDER}/a"] = b"2"  # and the watch does not fire
+    rig.kazoo.nodes[f"{FOLDER}/c"] = b"1"
+    del rig.kazoo.nodes[f"{FOLDER}/b"]
+    for second in range(int(REFRESH_S) + 1):
+        rig.now_s = float(second)
+        assert rig.contents() == {"a": b"1", "b": b"1"}
+    rig.now_s = REFRESH_S + 1
+    assert rig.contents() == {"a": b"2", "c": b"1"}
+
+
+def test_full_reads_leave_one_watch_for_each_node(rig: Rig) -> None:
+    """A worker reads for months; the driver keeps each watch that did not fire."""
+    for round_ in range(100):
+        rig.now_s = round_ * (REFRESH_S + 1)
+        rig.contents()
+    assert {path: len(found) for path, found in rig.kazoo.watchers.items()} == {
+        FOLDER: 1,
+        f"{FOLDER}/a": 1,
+        f"{FOLDER}/b": 1,
+    }
+
+
+def test_a_watch_reads_its_node_alone(rig: Rig) -> None:
+    """Nothing else is asked for between two full reads."""
+    rig.contents()
+    before = rig.kazoo.reads
+    rig.contents()
+    assert rig.kazoo.reads == before
+    rig.kazoo.nodes[f"{FOLDER}/a"] = b"2"
+    rig.kazoo.fire(f"{FOLDER}/a")
+    assert rig.wakes == 1
+    assert rig.contents() == {"a": b"2", "b": b"1"}
+    assert rig.kazoo.reads == before + 1

@@ -1,0 +1,1 @@
+"""The session to the ensemble: the only package that knows kazoo."""

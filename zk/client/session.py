@@ -1,0 +1,374 @@
+"""A session to ZooKeeper with our types and errors. The only module that imports kazoo.
+
+Guarantees
+- Every call ends within the session timeout. While the ensemble is away it fails at once (Retryable MR-4001).
+- A write without an answer has an error of its own (Retryable MR-4002): it may have happened. Read, then decide.
+- An unexpected error can end kazoo's thread for good. The next call starts it again.
+- ``incarnation`` grows each time the session turns out to be over. The ephemeral nodes of an older incarnation are
+  gone, even when ``state`` is CONNECTED again.
+
+    CONNECTED ──connection lost──► SUSPENDED ──reconnected in time──► CONNECTED
+        ▲                              │
+        └── new session ◄── LOST ◄─────┘ reconnected too late, or to a rebuilt ensemble
+
+Only a server can end SUSPENDED: the client learns that its session is over when it reaches one.
+kazoo's thread calls a watch once, after the node changed *or* the connection broke. A watch must only set a flag.
+Not done here: retries, caching, recipes.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from kazoo import exceptions as zke
+from kazoo.client import KazooClient, KazooState
+from kazoo.handlers.threading import KazooTimeoutError
+
+from millrace.errors import Fatal, MillraceError, Retryable
+
+SESSION_TIMEOUT_S = (
+    10.0  # a dead worker's tasks move after this; a shorter pause of a live worker moves none
+)
+CONNECT_TIMEOUT_S = 15.0
+
+# Reconnect forever, with pauses of at most 0.5 s: kazoo's own grow to a minute, so a session would expire first.
+_RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 0.5}
+
+Watch = Callable[[], None]
+
+
+class SessionState(Enum):
+    """The session's state, as far as this process knows."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"  # the ensemble is away; our ephemeral nodes may still exist
+    LOST = "lost"  # the session is over; our ephemeral nodes are gone
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node as read. ``czxid`` numbers the change that created it, ``mzxid`` the last one that wrote it."""
+
+    content: bytes
+    version: int
+    czxid: int
+    mzxid: int
+    modified_ms: int  # the ensemble's clock; never used in a decision
+    ephemeral_owner: int  # the session's ID; 0 for a persistent node
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a persistent node."""
+
+    path: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write a node if it has this version."""
+
+    path: str
+    content: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a node if it has this version."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Refuse the whole commit unless the node has this version."""
+
+    path: str
+    version: int
+
+
+Change = Create | Put | Delete | Check
+
+
+class Session:
+    """Opens a new session when the last one is over, until ``close``. Thread-safe."""
+
+    def __init__(self, hosts: str, *, timeout_s: float = SESSION_TIMEOUT_S) -> None:
+        quiet = logging.getLogger("millrace.kazoo")
+        quiet.setLevel(logging.CRITICAL)  # kazoo logs every connection attempt
+        self._client: Any = KazooClient(
+            hosts=hosts, timeout=timeout_s, logger=quiet, connection_retry=_RECONNECT
+        )
+        self._hosts = hosts
+        self._timeout_s = timeout_s
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._incarnation = 0
+        self._state = SessionState.LOST
+        self._suspended_at_s = 0.0
+        self._starting = threading.Lock()
+        self._client.add_listener(self._on_kazoo_state)
+
+    @classmethod
+    def open(
+        cls,
+        hosts: str,
+        *,
+        timeout_s: float = SESSION_TIMEOUT_S,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> "Session":
+        """A connected session. Raises Retryable MR-4001 when no server answers; then nothing is left running."""
+        session = cls(hosts, timeout_s=timeout_s)
+        try:
+            session._client.start(timeout=connect_timeout_s)
+        except KazooTimeoutError as exc:
+            session.close()
+            raise Retryable(
+                "MR-4001", f"no answer from {hosts} in {connect_timeout_s:g} s", hosts=hosts
+            ) from exc
+        except zke.KazooException as exc:  # `hosts` may end in a path, which kazoo has looked up
+            session.close()
+            raise translated(exc, f"opening a session to {hosts}", is_write=False) from exc
+        return session
+
+    def close(self) -> None:
+        """End the session. Its ephemeral nodes are deleted at once if the ensemble can be reached."""
+        self._client.stop()
+        self._client.close()
+
+    @property
+    def state(self) -> SessionState:
+        """The state that kazoo reported last."""
+        return self._state
+
+    @property
+    def incarnation(self) -> int:
+        """The number of sessions that are over."""
+        return self._incarnation
+
+    @property
+    def id(self) -> int:
+        """The session's ID, as in ``Node.ephemeral_owner``; 0 without a session."""
+        client_id = self._client.client_id
+        return int(client_id[0]) if client_id and client_id[0] else 0
+
+    @property
+    def timeout_s(self) -> float:
+        """The session timeout we requested. The ensemble may grant another, within its own bounds."""
+        return self._timeout_s
+
+    def on_state(self, listener: Callable[[SessionState], None]) -> None:
+        """Call ``listener`` at every change of state, from kazoo's thread. It must not block."""
+        self._listeners.append(listener)
+
+    def get(self, path: str, *, watch: Watch | None = None) -> Node | None:
+        """The node, or ``None`` if there is none; ``watch`` is set in both cases."""
+        while True:
+            try:
+                content, stat = self._call(self._client.get_async, path, _kazoo_watch(watch))
+            except zke.NoNodeError:
+                if watch is None or self._exists(path, watch) is None:
+                    return None
+                continue  # created in between: read it and watch it
+            except zke.KazooException as exc:
+                raise translated(exc, f"reading {path}", is_write=False) from exc
+            return _node(content, stat)
+
+    def children(self, path: str, *, watch: Watch | None = None) -> tuple[str, ...]:
+        """The names below ``path``, sorted; none when it does not exist."""
+        try:
+            return tuple(
+                sorted(self._call(self._client.get_children_async, path, _kazoo_watch(watch)))
+            )
+        except zke.NoNodeError:
+            if watch is not None:
+                self._exists(path, watch)
+            return ()
+        except zke.KazooException as exc:
+            raise translated(exc, f"listing {path}", is_write=False) from exc
+
+    def create(self, path: str, content: bytes, *, ephemeral: bool = False) -> Node | None:
+        """The new node, or ``None`` when it exists already. Creates missing parents."""
+        try:
+            _, stat = self._call(
+                self._client.create_async,
+                path,
+                content,
+                ephemeral=ephemeral,
+                makepath=True,
+                include_data=True,
+            )
+        except zke.NodeExistsError:
+            return None
+        except zke.KazooException as exc:
+            raise translated(exc, f"creating {path}", is_write=True) from exc
+        return _node(content, stat)
+
+    def put(self, path: str, content: bytes, *, version: int) -> int:
+        """Write a node and return its new version. Retryable MR-4007 when its version is not ``version``."""
+        try:
+            return int(self._call(self._client.set_async, path, content, version).version)
+        except zke.KazooException as exc:
+            raise translated(exc, f"writing {path}", is_write=True) from exc
+
+    def delete(self, path: str, *, version: int) -> None:
+        """Delete a node, if it exists. Retryable MR-4007 when its version is not ``version``."""
+        try:
+            self._call(self._client.delete_async, path, version)
+        except zke.NoNodeError:
+            return
+        except zke.KazooException as exc:
+            raise translated(exc, f"deleting {path}", is_write=True) from exc
+
+    def commit(self, *changes: Change) -> None:
+        """Make all changes or none. Retryable MR-4007 when a version differs, a node is missing, or one exists."""
+        transaction = self._client.transaction()
+        for change in changes:
+            match change:
+                case Create(path, content):
+                    transaction.create(path, content)
+                case Put(path, content, version):
+                    transaction.set_data(path, content, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+                case Check(path, version):
+                    transaction.check(path, version)
+        what = ", ".join(change.path for change in changes)
+        try:
+            results = self._call(transaction.commit_async)
+        except zke.KazooException as exc:
+            raise translated(exc, f"changing {what}", is_write=True) from exc
+        for result in results:
+            # only the change that failed carries its error; the others carry one of these two
+            if isinstance(result, zke.KazooException) and not isinstance(
+                result, zke.RolledBackError | zke.RuntimeInconsistency
+            ):
+                raise translated(result, f"changing {what}", is_write=True) from result
+
+    def _exists(self, path: str, watch: Watch) -> object:
+        try:
+            return self._call(self._client.exists_async, path, _kazoo_watch(watch))
+        except zke.KazooException as exc:
+            raise translated(exc, f"watching {path}", is_write=False) from exc
+
+    def _call(self, call: Callable[..., Any], *args: object, **named: object) -> Any:
+        """The answer, or kazoo's error. Waits for the session timeout at most."""
+        if self._state is not SessionState.CONNECTED:
+            self._accept_rebuilt_ensemble()
+            self._restart_kazoo_thread()
+            # nothing was sent, so a write has not happened either
+            raise Retryable(
+                "MR-4001", f"ZooKeeper is away (session {self._state.value})", hosts=self._hosts
+            )
+        try:
+            return call(*args, **named).get(timeout=self._timeout_s)
+        except KazooTimeoutError as exc:
+            raise zke.OperationTimeoutError(f"no answer in {self._timeout_s:g} s") from exc
+
+    def _accept_rebuilt_ensemble(self) -> None:
+        """Lets kazoo connect to an ensemble that was rebuilt or restored from a backup.
+
+        A server refuses a client that has seen a newer change than itself: the server may only lag. If every server
+        refuses for a whole session timeout, the ensemble is an older one. We then claim to have seen nothing, and
+        learn that our session is over. Every call checks this, because kazoo reports no connection attempts.
+        """
+        is_suspended = self._state is SessionState.SUSPENDED
+        if is_suspended and time.monotonic() - self._suspended_at_s > self._timeout_s:
+            self._client.last_zxid = 0
+
+    def _restart_kazoo_thread(self) -> None:
+        """Starts kazoo's thread again after an error ended it, such as no free file descriptor for a DNS lookup."""
+        if not self._starting.acquire(blocking=False):
+            return
+        try:
+            thread = self._client._connection._connection_routine
+            if self._client._stopped.is_set() or (thread is not None and thread.is_alive()):
+                return
+            # the restart may fail for the same reason; the next call tries again
+            with suppress(OSError, RuntimeError):
+                self._client.start_async()
+        finally:
+            self._starting.release()
+
+    def _on_kazoo_state(self, state: str) -> None:
+        known = {
+            KazooState.CONNECTED: SessionState.CONNECTED,
+            KazooState.SUSPENDED: SessionState.SUSPENDED,
+            KazooState.LOST: SessionState.LOST,
+        }
+        self._state = known[state]
+        if self._state is SessionState.LOST:
+            self._incarnation += 1
+        elif self._state is SessionState.SUSPENDED:
+            self._suspended_at_s = time.monotonic()
+        for listener in tuple(self._listeners):
+            listener(self._state)
+
+
+_AWAY: tuple[type[zke.KazooException], ...] = (
+    zke.ConnectionLoss,
+    zke.ConnectionClosedError,
+    zke.ConnectionDropped,
+    zke.OperationTimeoutError,
+    zke.RequestTimeoutError,
+    zke.SessionExpiredError,
+    zke.SessionMovedError,
+)
+_CONTESTED: tuple[type[zke.KazooException], ...] = (
+    zke.BadVersionError,
+    zke.NoNodeError,
+    zke.NodeExistsError,
+    zke.NotEmptyError,
+)
+
+
+def translated(error: zke.KazooException, doing: str, *, is_write: bool) -> MillraceError:
+    """kazoo's error as ours: Retryable if away, overloaded, contested or of unknown outcome; else Fatal."""
+    kind = type(error).__name__
+    if isinstance(error, _AWAY):
+        if is_write:
+            return Retryable(
+                "MR-4002", f"no answer while {doing}: it may have happened", error=kind
+            )
+        return Retryable("MR-4001", f"no answer while {doing}", error=kind)
+    if isinstance(error, zke.ThrottledOpError):
+        # a throttled write was not executed either
+        return Retryable("MR-4001", f"ZooKeeper is too busy for {doing}", error=kind)
+    if isinstance(error, _CONTESTED):
+        return Retryable("MR-4007", f"another process changed it first while {doing}", error=kind)
+    return Fatal("MR-4012", f"refused while {doing}", error=kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _KazooWatch:
+    """Adapts a watch of ours to kazoo, which passes an event.
+
+    Equal watches give equal adapters: kazoo keeps a node's watches in a set, so one is kept.
+    """
+
+    watch: Watch
+
+    def __call__(self, _event: object) -> None:
+        self.watch()
+
+
+def _kazoo_watch(watch: Watch | None) -> _KazooWatch | None:
+    return None if watch is None else _KazooWatch(watch)
+
+
+def _node(content: bytes, stat: Any) -> Node:
+    return Node(
+        content=content,
+        version=stat.version,
+        czxid=stat.czxid,
+        mzxid=stat.mzxid,
+        modified_ms=stat.mtime,
+        ephemeral_owner=stat.ephemeralOwner,
+    )

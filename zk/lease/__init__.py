@@ -1,0 +1,1 @@
+"""Who owns what: leases with epochs, live workers, the elected leader."""

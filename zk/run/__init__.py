@@ -1,0 +1,1 @@
+"""Running tasks on a worker: the supervisor, one slot per task, backoff, reports."""

@@ -1,0 +1,334 @@
+"""One task on one worker: a thread that acquires the lease, runs the runner, and retries.
+
+    ┌──────────► acquire the lease ──held by another──► wait, ask again   ASSIGNED
+    │                 │ new epoch
+    │            runner.run(…)                                            RUNNING (as the runner reports)
+    │                 │ returns or raises: all its threads are joined
+    │            report the state, release the lease
+    │                 │
+    ├── Retryable, Fenced: pause ◄┤                                       DEGRADED
+    │                             └── Fatal: the thread ends              BLOCKED
+
+Guarantees
+- One thread runs the runner and then releases the lease: the lease is never released while rows may move.
+- A slot belongs to one session. When that is lost, the worker ends the slot and creates another if the task is still
+  assigned to it: with a new lease, a new epoch, and a full start from the state of the topic or target.
+- BLOCKED is written to the tree before the lease is released, if the ensemble can be reached. The worker also
+  remembers it.
+
+The only module where ``except Exception`` is allowed: every error of a runner, or of acquiring its lease, must become
+a state with a code.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.faults import fault_point, register
+from millrace.log import get_logger
+from schemas.documents import SetDocument, address_of
+from schemas.status import TaskReport, TaskState
+from zk.client.session import Session
+from zk.lease.lease import Lease, acquire
+from zk.lease.starts import Starts
+from zk.run.backoff import Failures, NextStep, Pace, after
+from zk.run.runner import TaskRunner
+from zk.tree.entries import TaskEntry
+from zk.tree.paths import Tree
+from zk.tree.reports import StatusWriter, read_status, work_of
+
+LEASE_RETRY_S = 0.2  # between two attempts to acquire the lease
+
+AFTER_ACQUIRE = register("zk.run.slot.after_acquire")
+BEFORE_RELEASE = register("zk.run.slot.before_release")
+
+log = get_logger("zk.run.slot")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerContext:
+    """What all slots of a worker have in common."""
+
+    session: Session
+    tree: Tree
+    worker: str
+    runner: TaskRunner
+    status: StatusWriter
+    starts: Starts
+    pace: Pace
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedTask:
+    """A task that this worker should run, and its set (``None`` when that can't be read)."""
+
+    entry: TaskEntry
+    set_document: SetDocument | None
+
+    def is_same_work(self, other: "AssignedTask") -> bool:
+        """Whether the running task ``other`` may continue as this one. A resume, for one, only changes the revision.
+
+        If the set can't be read, the last good one stays in use. A task that was deleted and created again is another
+        task, even if its document is the same.
+        """
+        mine, others = self.entry, other.entry
+        return (
+            mine.created == others.created
+            and mine.document == others.document
+            and self.set_document in (None, other.set_document)
+        )
+
+
+class Slot:
+    """The thread that runs one task."""
+
+    def __init__(
+        self, task: AssignedTask, context: WorkerContext, *, on_end: Callable[[], None]
+    ) -> None:
+        """The slot's thread calls ``on_end`` at its very end."""
+        self.task = task
+        self._context = context
+        self._on_end = on_end
+        self._name = task.entry.document.name
+        self._ending = threading.Event()
+        self._report = TaskReport(TaskState.ASSIGNED, "starting", worker=context.worker)
+        self._brokers = address_of(task.entry.document).bootstrap
+        self._ending_since_s = float("inf")
+        self._running_since_s: float | None = None
+        self._incarnation: int | None = None  # of the session of the last lease
+        self._may_own = False
+        self._has_start = False  # our record in `starts` may exist
+        self._first_seq: int | None = None  # of the first report of this run
+        self._thread = threading.Thread(
+            target=self._run_thread, name=f"task {self._name}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop for good; returns at once. The thread waits for the runner to return, then releases the lease."""
+        if not self._ending.is_set():
+            self._ending_since_s = time.monotonic()
+        self._ending.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread; whether it has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread still runs, so that rows may move."""
+        return self._thread.is_alive()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the slot was asked to end."""
+        return self._ending.is_set()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the slot takes longer to end than ``Pace.stop_s``."""
+        return self.is_alive and time.monotonic() - self._ending_since_s > self._context.pace.stop_s
+
+    @property
+    def may_own(self) -> bool:
+        """Whether our owner node may exist: held, not released, or its creation had no answer."""
+        return self._may_own
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether it has moved rows or run for a while since its last start: then it does not kill its worker."""
+        since_s, first = self._running_since_s, self._first_seq
+        if since_s is None or first is None:
+            return False
+        has_moved = self._report.seq > first
+        return has_moved or time.monotonic() - since_s >= self._context.pace.steady_s
+
+    def clear_start_if_proven(self) -> None:
+        """Delete the record of the start once the task is proven not to kill its worker; for the supervisor."""
+        if self._has_start and self.is_proven:
+            self._context.starts.end(self._name)
+            self._has_start = False
+
+    @property
+    def report(self) -> TaskReport:
+        """The last report, even if it could not be written to ZooKeeper."""
+        return self._report
+
+    @property
+    def brokers(self) -> str:
+        """Where the progress of ``report`` was made: at the document's brokers, once the runner has reported."""
+        return self._brokers
+
+    def _run_thread(self) -> None:
+        try:
+            self._run_until_ended()
+        finally:
+            self._on_end()
+
+    def _run_until_ended(self) -> None:
+        failures = Failures()
+        while not self._ending.is_set():
+            lease = self._try_acquire()
+            if lease is None:
+                continue
+            self._incarnation = lease.incarnation
+            fault_point(AFTER_ACQUIRE)
+            error = self._run(lease)
+            failures = self._reset_after_steady_run(failures)
+            if error is None and self._ending.is_set():
+                self._set_state(TaskState.ASSIGNED, why="stopped by this worker", epoch=lease.epoch)
+                self._release(lease)
+                return
+            step = self._after_failure(error, failures)
+            failures = step.failures
+            self._release(lease)
+            if step.state is TaskState.BLOCKED:
+                return
+            self._ending.wait(step.wait_s)
+
+    def _try_acquire(self) -> Lease | None:
+        """A new lease, or ``None`` after a pause."""
+        context = self._context
+        self._may_own = True
+        try:
+            return acquire(context.session, context.tree, task=self._name, worker=context.worker)
+        except Retryable as error:
+            self._may_own = error.code != "MR-4004"
+            self._report = replace(
+                self._report,
+                # another holder is normal while the task moves; an ensemble that is away is not
+                state=self._report.state.to(
+                    TaskState.ASSIGNED if error.code == "MR-4004" else TaskState.DEGRADED
+                ),
+                why=f"waits for its lease: {error.full_message}",
+                code=error.code,
+                fix=error.fix,
+                next_try_s=0.0,
+            )
+            self._ending.wait(LEASE_RETRY_S)
+        except Exception as error:  # noqa: BLE001  # every error becomes a state
+            step = self._after_failure(error, Failures())
+            if step.state is TaskState.BLOCKED:
+                self.end()
+            self._ending.wait(step.wait_s)
+        return None
+
+    def _run(self, lease: Lease) -> BaseException | None:
+        self._running_since_s = self._first_seq = None
+        try:
+            self._load_progress()
+            self._set_state(TaskState.ASSIGNED, why="starting", epoch=lease.epoch)
+            self._context.starts.begin(self._name, revision=self.task.entry.revision)
+            self._has_start = True
+            self._context.runner.run(
+                self.task.entry.document,
+                lease=lease,
+                stop=self._ending,
+                report=lambda report: self._on_report(report, lease),
+            )
+        except Exception as error:  # noqa: BLE001  # every error becomes a state
+            # a task that was asked to stop and fails while it stops has stopped, unless the error is Fatal
+            return None if self._ending.is_set() and not isinstance(error, Fatal) else error
+        return None
+
+    def _after_failure(self, error: BaseException | None, failures: Failures) -> NextStep:
+        """Decide the next step, report the new state and log it."""
+        step = after(error, failures, self._context.pace)
+        self._set_state(
+            step.state, why=step.error.full_message, error=step.error, next_try_s=step.wait_s
+        )
+        self._log_failure(step.state, error, step.error)
+        return step
+
+    def _load_progress(self) -> None:
+        """Before the first report: take over the progress that an earlier owner of this work reported."""
+        if self._report.epoch:
+            return
+        saved = read_status(self._context.session, self._context.tree, self._name)
+        entry = self.task.entry
+        if saved is not None and saved.is_of(entry.document, created=entry.created):
+            known, self._brokers = saved.report, saved.brokers
+            self._report = replace(
+                self._report,
+                gtid_set=known.gtid_set,
+                seq=known.seq,
+                topic=known.topic,
+                topic_end=known.topic_end,
+            )
+
+    def _on_report(self, report: TaskReport, lease: Lease) -> None:
+        """Publish a runner's report. A runner only reports RUNNING and DEGRADED."""
+        self._brokers = address_of(self.task.entry.document).bootstrap
+        if report.state is TaskState.RUNNING and self._running_since_s is None:
+            self._running_since_s, self._first_seq = time.monotonic(), report.seq
+            log.info("task running", task=self._name, epoch=lease.epoch)
+        self._offer(replace(report, worker=self._context.worker, epoch=lease.epoch))
+
+    def _reset_after_steady_run(self, failures: Failures) -> Failures:
+        """``failures``, or none if the last run moved rows for a while."""
+        since_s = self._running_since_s
+        if since_s is not None and time.monotonic() - since_s >= self._context.pace.steady_s:
+            return Failures()
+        return failures
+
+    def _set_state(
+        self,
+        state: TaskState,
+        *,
+        why: str,
+        error: MillraceError | None = None,
+        next_try_s: float = 0.0,
+        epoch: int | None = None,
+    ) -> None:
+        self._offer(
+            replace(
+                self._report,
+                state=self._report.state.to(state),
+                why=why,
+                code=error.code if error else "",
+                fix=error.fix if error else "",
+                next_try_s=next_try_s,
+                epoch=self._report.epoch if epoch is None else epoch,
+            )
+        )
+
+    def _offer(self, report: TaskReport) -> None:
+        self._report = report
+        self._context.status.offer(
+            self._name,
+            report,
+            revision=self.task.entry.revision,
+            work=work_of(self.task.entry.document),
+            brokers=self._brokers,
+            # BLOCKED stays valid after the session: an operator has to act
+            incarnation=None if report.state is TaskState.BLOCKED else self._incarnation,
+        )
+
+    def _release(self, lease: Lease) -> None:
+        self._context.status.flush(self._name)
+        fault_point(BEFORE_RELEASE)
+        try:
+            if self._has_start:  # first, or the next owner counts our record as a kill
+                self._context.starts.end(self._name)
+                self._has_start = False
+            lease.release()
+            self._may_own = False
+        except MillraceError as error:
+            # deleted later by our next acquire, by the supervisor, or with the session
+            log.warning("the lease could not be released now", task=self._name, error=error)
+
+    def _log_failure(
+        self, state: TaskState, error: BaseException | None, reported: MillraceError
+    ) -> None:
+        log.warning(
+            f"task {state.value}",
+            task=self._name,
+            error=reported,
+            exc_info=None if error is None or isinstance(error, MillraceError) else error,
+        )

@@ -1,0 +1,136 @@
+"""A worker or scheduler as a process: opens the session, runs until SIGTERM or SIGINT, shuts down in order.
+
+    run_worker(TaskKind.CAPTURE, lambda store: CaptureRunner(store, relay_dir), name="w1")   → exit status
+
+Order of a shutdown: tasks are asked to stop → their threads are joined → leases are released → the session is closed.
+Closing it deletes the worker's node at once, so that other workers take its tasks without waiting for the session
+timeout. If a task does not stop, the process exits without closing the session. The lease is then freed after the
+session timeout. If anything else delays the shutdown for ``SHUTDOWN_S_MAX``, the process prints the stack of each
+thread to standard error and exits.
+"""
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+
+from millrace.errors import Retryable
+from millrace.log import get_logger
+from schemas.documents import TaskKind
+from zk.client.session import Session
+from zk.ensemble import Ensemble
+from zk.lease.membership import Relays, WorkerIdentity, process_name
+from zk.placement.scheduler import Scheduler
+from zk.run.backoff import Pace
+from zk.run.runner import TaskRunner
+from zk.run.supervisor import Supervisor
+from zk.tree.store import Store
+
+EXIT_STUCK = 70  # a task did not stop
+CONNECT_TRY_S = 3.0  # one attempt to reach the ensemble; a signal takes effect between two
+# The system may deliver a signal to any thread. Its handler runs in the main thread, which may still sleep.
+SIGNAL_POLL_S = 1.0
+SHUTDOWN_S_MAX = 150.0  # `Pace.stop_s` for the tasks, the rest to close the session and the JVM
+
+log = get_logger("zk.run.worker")
+
+
+def run_worker(
+    kind: TaskKind,
+    runner_factory: Callable[[Store], TaskRunner],
+    *,
+    name: str = "",
+    relays: Relays = tuple,
+    ensemble: Ensemble | None = None,
+    pace: Pace | None = None,
+) -> int:
+    """Run tasks of one kind until a signal; returns 0 after an orderly end. Call it from the main thread.
+
+    ``relays`` returns the sets of which this machine has a relay log.
+    """
+    worker = WorkerIdentity(name=process_name(name), kind=kind, relays=relays)
+    where = ensemble or Ensemble.from_environment()
+    stop = _stop_on_signals()
+    session = _open_session(where, stop)
+    if session is None:
+        return 0
+    store = Store(session, where.tree)
+    supervisor = Supervisor(
+        session, where.tree, worker=worker, runner=runner_factory(store), pace=pace
+    )
+    log.info("worker started", worker=worker.name, kind=kind.value, cluster=where.tree.cluster)
+    if _in_thread(supervisor.run, supervisor.wake, stop):
+        session.close()
+        log.info("worker ended", worker=worker.name)
+        return 0
+    sys.stderr.flush()
+    # not sys.exit: closing the session would free the lease of a task that still runs
+    os._exit(EXIT_STUCK)
+
+
+def run_scheduler(*, name: str = "", ensemble: Ensemble | None = None) -> int:
+    """Lead or wait to lead until a signal; returns 0 after an orderly end. Call it from the main thread."""
+    process = process_name(name)
+    where = ensemble or Ensemble.from_environment()
+    stop = _stop_on_signals()
+    session = _open_session(where, stop)
+    if session is None:
+        return 0
+    scheduler = Scheduler(session, where.tree, name=process)
+
+    def run(stop: threading.Event) -> bool:
+        scheduler.run(stop)
+        return True
+
+    is_clean = _in_thread(run, scheduler.wake, stop)
+    session.close()
+    return 0 if is_clean else 1
+
+
+def _open_session(where: Ensemble, stop: threading.Event) -> Session | None:
+    """A session, as soon as the ensemble answers; ``None`` when a signal comes first."""
+    while not stop.is_set():
+        try:
+            return where.open(connect_timeout_s=CONNECT_TRY_S)
+        except Retryable as error:
+            log.warning("waits for ZooKeeper", error=error)
+    return None
+
+
+def _in_thread(
+    run: Callable[[threading.Event], bool], wake: Callable[[], None], stop: threading.Event
+) -> bool:
+    """Run a loop in another thread while the main thread waits for a signal; False when the loop failed."""
+    results: list[bool] = []
+    loop_stop = threading.Event()
+
+    def body() -> None:
+        try:
+            results.append(run(loop_stop))
+        finally:
+            stop.set()  # a loop that fails ends the process
+
+    thread = threading.Thread(target=body, name="loop")
+    thread.start()
+    while not stop.is_set():  # not stop.wait(): it may hold the lock that the signal handler needs
+        time.sleep(SIGNAL_POLL_S)
+    faulthandler.dump_traceback_later(SHUTDOWN_S_MAX, exit=True)
+    loop_stop.set()
+    wake()
+    thread.join()
+    return bool(results and results[0])
+
+
+def _stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
+    return stop

@@ -1,0 +1,1 @@
+"""The nodes of a cluster in ZooKeeper: paths, contents, and the store of sets and tasks."""

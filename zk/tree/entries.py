@@ -1,0 +1,150 @@
+"""Reads and writes the contents of the nodes under ``sets/`` and ``tasks/``. Pure: no session.
+
+A task node: ``{"format":1,"document":{…},"paused_by":"","resumed":0}``. ``revision`` is the node's mzxid. It identifies
+one state of the node, even if the node is deleted and created again. Every action of an operator gives a new revision,
+and a blocked task waits for one.
+
+Guarantees: a node that can't be read becomes an ``UnreadableEntry`` with its error. It does not affect other nodes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from millrace.errors import Fatal
+from schemas.documents import (
+    SetDocument,
+    TaskDocument,
+    canonical_json,
+    parse_set,
+    parse_task,
+    plain_set,
+    plain_task,
+)
+from schemas.json_input import load_json
+from zk.client.session import Node
+from zk.tree.paths import decode, encode
+
+NODE_BYTES_MAX = 512 * 1024  # half of ZooKeeper's default limit
+
+
+@dataclass(frozen=True, slots=True)
+class SetEntry:
+    """A set in the tree."""
+
+    document: SetDocument
+    version: int
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The desired state of a task. ``resumed`` counts `task resume`; it serves only to change the revision."""
+
+    document: TaskDocument
+    paused_by: str = ""
+    resumed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEntry:
+    """A task in the tree."""
+
+    desired: Desired
+    version: int
+    revision: int
+    created: int  # czxid: the order in which tasks were created
+
+    @property
+    def document(self) -> TaskDocument:
+        """The task document."""
+        return self.desired.document
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableEntry:
+    """A node that can't be read, and the error."""
+
+    error: Fatal
+    version: int
+    revision: int
+
+
+def set_content(document: SetDocument) -> bytes:
+    """The content of a set node."""
+    return canonical_json(plain_set(document)).encode()
+
+
+def task_content(desired: Desired) -> bytes:
+    """The content of a task node."""
+    return encode(
+        {
+            "document": plain_task(desired.document),
+            "paused_by": desired.paused_by,
+            "resumed": desired.resumed,
+        }
+    )
+
+
+def set_entry(node: Node, *, name: str) -> SetEntry | UnreadableEntry:
+    """Read a set node."""
+    try:
+        document = parse_set(_json(node.content, name), origin="set node")
+        _check_name(document.name, name)
+    except Fatal as error:
+        return UnreadableEntry(error, node.version, node.mzxid)
+    return SetEntry(document, node.version, node.mzxid)
+
+
+def task_entry(node: Node, *, name: str) -> TaskEntry | UnreadableEntry:
+    """Read a task node."""
+    try:
+        _check_size(node.content, name)
+        plain = decode(node.content, f"tasks/{name}")
+        document = parse_task(plain.get("document"), origin="task node")
+        _check_name(document.name, name)
+        paused_by, resumed = plain.get("paused_by", ""), plain.get("resumed", 0)
+        if not isinstance(paused_by, str) or not isinstance(resumed, int):
+            raise Fatal("MR-4011", f"tasks/{name}: paused_by must be text and resumed an integer")
+    except Fatal as error:
+        return UnreadableEntry(error, node.version, node.mzxid)
+    return TaskEntry(
+        Desired(document, paused_by, resumed), node.version, node.mzxid, created=node.czxid
+    )
+
+
+def task_entries(nodes: Mapping[str, Node]) -> dict[str, TaskEntry | UnreadableEntry]:
+    """Read all task nodes."""
+    return {name: task_entry(node, name=name) for name, node in nodes.items()}
+
+
+def set_entries(nodes: Mapping[str, Node]) -> dict[str, SetEntry | UnreadableEntry]:
+    """Read all set nodes."""
+    return {name: set_entry(node, name=name) for name, node in nodes.items()}
+
+
+def paused(desired: Desired, *, by: str) -> Desired:
+    """The same task, paused by ``by``."""
+    return replace(desired, paused_by=by)
+
+
+def resumed(desired: Desired) -> Desired:
+    """The same task, not paused, and with a new revision so that a blocked one starts again."""
+    return replace(desired, paused_by="", resumed=desired.resumed + 1)
+
+
+def _json(content: bytes, name: str) -> object:
+    _check_size(content, name)
+    try:
+        return load_json(content)
+    except ValueError as exc:
+        raise Fatal("MR-4011", f"the node of {name} is not JSON") from exc
+
+
+def _check_size(content: bytes, name: str) -> None:
+    if len(content) > NODE_BYTES_MAX:
+        raise Fatal("MR-4011", f"the node of {name} is larger than {NODE_BYTES_MAX} bytes")
+
+
+def _check_name(inside: str, outside: str) -> None:
+    if inside != outside:
+        raise Fatal("MR-4011", f"the node of {outside} holds a document named {inside!r}")
