@@ -80,7 +80,7 @@ def paused(server: KafkaServer) -> None:
 @pytest.mark.chaos
 @pytest.mark.parametrize("goes", [killed, stopped, paused])
 @pytest.mark.parametrize("which", [leader_of_the_partition, transaction_coordinator])
-def test_rows_go_on_when_a_broker_that_leads_goes_and_comes_back(
+def test_rows_continue_when_a_leading_broker_leaves_and_returns(
     cluster: KafkaCluster,
     rig: Rig,
     which: Callable[[Rig], int],

@@ -81,7 +81,7 @@ def ended(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.guarantee("resumed")
-def test_killed_at_every_point_the_next_owner_goes_on_exactly_there(rig: Rig, point: str) -> None:
+def test_next_owner_resumes_exactly_after_a_kill(rig: Rig, point: str) -> None:
     """SIGKILL at each registered fault point (of the loop's, at the second passage), then a new owner."""
     # an instance is made anew only after an error: an injected one leads there
     prelude = "publisher.after_begin:raise@2," if "renew" in point else ""
@@ -95,7 +95,7 @@ def test_killed_at_every_point_the_next_owner_goes_on_exactly_there(rig: Rig, po
 
 
 @pytest.mark.guarantee("fenced")
-def test_a_stopped_owner_wakes_up_behind_its_successor_and_writes_nothing(rig: Rig) -> None:
+def test_owner_frozen_before_commit_writes_nothing_when_resumed(rig: Rig) -> None:
     """SIGSTOP before the commit, a successor, SIGCONT: the stale one is fenced; the successor goes on undisturbed."""
     stale = spawn(rig, 7, fault="publisher.before_commit:stop@2")
     assert stale.stdout is not None
@@ -117,7 +117,7 @@ def _state_of(pid: int) -> str:
 
 @pytest.mark.usefixtures("trusting")
 @pytest.mark.guarantee("outages")
-def test_a_broker_killed_under_load_is_reported_and_its_topic_resumed(
+def test_killed_broker_is_reported_and_no_row_is_lost(
     lone_rig: Rig, new_kafka: KafkaServer
 ) -> None:
     """kill -9 of the broker: Retryable in bounded time; after its start the tail decides, nothing lost or doubled."""
@@ -146,7 +146,7 @@ def test_a_broker_killed_under_load_is_reported_and_its_topic_resumed(
         pytest.param(MID_PRODUCE, 40.0, 20.0, marks=pytest.mark.chaos, id="sending, 40 s"),
     ],
 )
-def test_a_stopped_broker_that_wakes_up_loses_and_doubles_nothing(
+def test_frozen_broker_loses_and_repeats_no_row(
     lone_rig: Rig,
     new_kafka: KafkaServer,
     at_point: "AtPoint",
@@ -188,7 +188,7 @@ def test_a_stopped_broker_that_wakes_up_loses_and_doubles_nothing(
     lone_rig.assert_whole(stood + 70)
 
 
-def test_a_clean_restart_of_the_broker_is_ridden_out(lone_rig: Rig, new_kafka: KafkaServer) -> None:
+def test_broker_restart_loses_and_repeats_no_row(lone_rig: Rig, new_kafka: KafkaServer) -> None:
     """The broker is away for some seconds while rows are sent: every row stands once, whoever had to retry."""
     lone_rig.limits = replace(lone_rig.limits, publish_timeout_s=4.0)
     load = Load(lone_rig)
@@ -216,7 +216,7 @@ def reopened(rig: Rig) -> Publisher:
     return answered(lambda: rig.open(7), Retryable)
 
 
-def test_a_slow_commit_makes_the_instance_anew(
+def test_slow_commit_replaces_the_producer_instance(
     lone_rig: Rig, new_kafka: KafkaServer, at_point: "AtPoint"
 ) -> None:
     """Rule 3: a commit that took as long as a hidden retry needs is not trusted with another transaction."""
@@ -263,7 +263,7 @@ def identity(rig: Rig) -> Iterator[Identity]:
 
 @pytest.mark.usefixtures("trusting")
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_a_late_end_of_a_former_transaction_loses_and_doubles_nothing(
+def test_late_transaction_end_loses_and_repeats_no_row(
     rig: Rig, at_point: AtPoint, identity: Identity, commit: bool
 ) -> None:
     """The published attack: a late EndTxn ends the next transaction when half of it is in. It is healed.
@@ -297,7 +297,7 @@ def test_a_late_end_of_a_former_transaction_loses_and_doubles_nothing(
 
 
 @pytest.mark.usefixtures("trusting")
-def test_an_instance_made_anew_refuses_the_late_request_of_its_predecessor(
+def test_new_producer_instance_makes_late_requests_fail(
     rig: Rig, at_point: AtPoint, identity: Identity
 ) -> None:
     """Why rule 3 is enough: the new instance's epoch makes the same late request fail (47 or 90), the batch stands."""
@@ -320,9 +320,7 @@ def test_an_instance_made_anew_refuses_the_late_request_of_its_predecessor(
     rig.assert_whole(29)
 
 
-def test_a_transaction_that_timed_out_is_not_answered_with_a_new_instance(
-    rig: Rig, at_point: AtPoint
-) -> None:
+def test_timed_out_transaction_gets_no_new_producer_instance(rig: Rig, at_point: AtPoint) -> None:
     """T08: the coordinator aborted it and fenced us; whoever opens again verifies the lease and sends it once."""
     with rig.running(7) as patient:
         patient.publish(rig.stream(patient).next_batch(9))

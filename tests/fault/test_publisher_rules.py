@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("trusting")
 Patch = pytest.MonkeyPatch
 
 
-def test_a_stale_owner_writes_nothing(rig: Rig) -> None:
+def test_stale_owner_writes_nothing(rig: Rig) -> None:
     """Two owners, neither knows of the other; the older goes on sending."""
     stale = rig.open(7)
     stream = rig.stream(stale)
@@ -46,7 +46,7 @@ def test_a_stale_owner_writes_nothing(rig: Rig) -> None:
     rig.assert_whole(15)
 
 
-def test_a_foreign_record_in_another_partition_stops_the_task(rig: Rig) -> None:
+def test_foreign_record_in_another_partition_stops_the_task(rig: Rig) -> None:
     """Somebody else's partitioner chooses it; subscribers read what they find in the topic."""
     rig.make_anew(partition_count=2)
     foreign = confluent_kafka.Producer({"bootstrap.servers": rig.bootstrap})
@@ -59,7 +59,7 @@ def test_a_foreign_record_in_another_partition_stops_the_task(rig: Rig) -> None:
     assert is_told, "nobody was told of a foreign record"
 
 
-def test_rows_of_a_dead_owner_are_not_progress(rig: Rig, monkeypatch: Patch) -> None:
+def test_uncommitted_rows_of_dead_owner_are_not_progress(rig: Rig, monkeypatch: Patch) -> None:
     """An owner dies with half of a batch in the log, uncommitted."""
     dead = rig.open(7)
     stream = rig.stream(dead)
@@ -77,7 +77,7 @@ def test_rows_of_a_dead_owner_are_not_progress(rig: Rig, monkeypatch: Patch) -> 
     rig.assert_whole(15)
 
 
-def test_nobody_writes_behind_a_newer_fence(rig: Rig) -> None:
+def test_older_owner_writes_nothing_after_newer_fence(rig: Rig) -> None:
     """A stale owner starts again (its lease check passes by bad luck) while its successor has sent nothing yet."""
     rig.open(8)._release()
     with suppress(Fenced):
@@ -87,7 +87,7 @@ def test_nobody_writes_behind_a_newer_fence(rig: Rig) -> None:
     assert rig.verdict().counts.rows == 0, "a stale owner's rows stand behind a newer fence"
 
 
-def test_a_batch_whose_answer_is_lost_stands_once(rig: Rig, monkeypatch: Patch) -> None:
+def test_lost_commit_answer_leaves_batch_committed_once(rig: Rig, monkeypatch: Patch) -> None:
     """The commit took effect; its answer never came."""
     publisher = rig.open(7)
     stream = rig.stream(publisher)
@@ -99,7 +99,7 @@ def test_a_batch_whose_answer_is_lost_stands_once(rig: Rig, monkeypatch: Patch) 
     rig.assert_whole(27)
 
 
-def test_a_fenced_owner_leaves_its_successor_alone(rig: Rig, monkeypatch: Patch) -> None:
+def test_fenced_owner_does_not_fence_its_successor(rig: Rig, monkeypatch: Patch) -> None:
     """What it does after it was fenced must not touch the one who fenced it, who keeps to the rule."""
     stale = rig.open(7)
     stream = rig.stream(stale)
@@ -116,7 +116,7 @@ def test_a_fenced_owner_leaves_its_successor_alone(rig: Rig, monkeypatch: Patch)
     rig.assert_whole(15)
 
 
-def test_a_foreign_record_stops_the_task(rig: Rig) -> None:
+def test_foreign_record_stops_the_task(rig: Rig) -> None:
     """Somebody else writes between two commits."""
     publisher = rig.open(7)
     stream = rig.stream(publisher)
@@ -137,7 +137,7 @@ def _is_stopped(publisher: Publisher, stream: RowStream) -> bool:
     return False
 
 
-def test_nothing_is_written_behind_an_open_transaction(rig: Rig) -> None:
+def test_nothing_is_written_after_an_open_transaction(rig: Rig) -> None:
     """Somebody else's, found by who starts: what is written behind it, nobody would see."""
     with rig.running(7) as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
@@ -161,7 +161,7 @@ def _is_decided(rig: Rig) -> bool:
     return True
 
 
-def test_what_an_open_transaction_hides_is_missed(rig: Rig) -> None:
+def test_rows_hidden_by_open_transaction_stop_the_task(rig: Rig) -> None:
     """Somebody else's begins between two commits: the second returns OK, and nobody sees its rows."""
     publisher = rig.open(7)
     stream = rig.stream(publisher)
@@ -174,7 +174,7 @@ def test_what_an_open_transaction_hides_is_missed(rig: Rig) -> None:
     assert is_told, "nobody was told of committed rows that nobody sees"
 
 
-def test_a_row_over_the_limit_is_not_left_out(rig: Rig) -> None:
+def test_oversized_row_is_not_skipped(rig: Rig) -> None:
     """It stops the task; the whole batch comes again."""
     rig.make_anew({"max.message.bytes": "600000"})
     publisher = rig.open(7)
@@ -187,7 +187,7 @@ def test_a_row_over_the_limit_is_not_left_out(rig: Rig) -> None:
     rig.assert_whole(3)
 
 
-def test_a_torn_source_transaction_is_gone_on_with_inside(rig: Rig) -> None:
+def test_partly_published_source_transaction_is_resumed_inside(rig: Rig) -> None:
     """A part of a batch was committed that ends within a source transaction of three rows."""
     torn = rig.open(7)
     batch = rig.stream(torn).next_batch(9)
@@ -203,7 +203,7 @@ def test_a_torn_source_transaction_is_gone_on_with_inside(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "forgotten"])
-def test_what_was_removed_is_not_sent_again(rig: Rig, remembered: bool) -> None:
+def test_removed_records_are_not_published_again(rig: Rig, remembered: bool) -> None:
     """Everything is removed, a subscriber has read it all; the status is older than the topic, or knows nothing."""
     with rig.running(7) as publisher:
         stream = rig.stream(publisher)
@@ -224,14 +224,14 @@ def test_what_was_removed_is_not_sent_again(rig: Rig, remembered: bool) -> None:
     "commit", [True, pytest.param(False, marks=pytest.mark.chaos)], ids=["commit", "abort"]
 )
 @pytest.mark.parametrize("trouble", [a_commit_is_slow, a_commit_is_not_heard_of])
-def test_no_late_request_ends_what_is_under_way(
+def test_late_request_does_not_end_the_current_transaction(
     rig: Rig, trouble: Callable[[Patch], None], commit: bool, monkeypatch: Patch
 ) -> None:
     """A late duplicate of a commit or an abort comes when half of the next batch is in."""
     no_late_request_ends_what_is_under_way(trouble, commit=commit)(rig, monkeypatch)
 
 
-def test_a_deleted_topic_is_not_begun_anew(rig: Rig) -> None:
+def test_deleted_topic_is_not_created_again(rig: Rig) -> None:
     """Subscribers have read six rows of it."""
     with rig.running(7) as publisher:
         publisher.publish(rig.stream(publisher).next_batch(6))
@@ -242,7 +242,7 @@ def test_a_deleted_topic_is_not_begun_anew(rig: Rig) -> None:
     assert not rig.exists(), "a topic that was deleted is begun anew"
 
 
-def test_nobody_goes_on_in_a_topic_made_anew(rig: Rig, monkeypatch: Patch) -> None:
+def test_publisher_does_not_resume_in_a_recreated_topic(rig: Rig, monkeypatch: Patch) -> None:
     """The topic is made anew when half of a batch is in: that half is in no topic."""
     publisher = rig.open(7)
     stream = rig.stream(publisher)

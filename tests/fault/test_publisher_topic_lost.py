@@ -73,7 +73,7 @@ def reopened(rig: Rig) -> Publisher:
 # ---- deleted ---------------------------------------------------------------------------------------------
 
 
-def test_a_topic_deleted_between_runs_is_neither_made_anew_nor_begun_again(rig: Rig) -> None:
+def test_topic_deleted_between_runs_is_refused(rig: Rig) -> None:
     """The status remembers that there was one: refused, with nothing created, also when the end isn't known."""
     hint = published(rig, 9)
     rig.delete()
@@ -81,7 +81,7 @@ def test_a_topic_deleted_between_runs_is_neither_made_anew_nor_begun_again(rig: 
     assert_refused(rig, replace(hint, end_offset=NO_END))
 
 
-def test_an_empty_topic_of_the_same_name_is_not_taken_for_the_former_one(rig: Rig) -> None:
+def test_recreated_empty_topic_is_refused(rig: Rig) -> None:
     """It ends at 0: neither a hint of another end nor one without an end starts at seq 1."""
     hint = published(rig, 9)
     rig.delete()
@@ -91,7 +91,7 @@ def test_an_empty_topic_of_the_same_name_is_not_taken_for_the_former_one(rig: Ri
 
 
 @pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
-def test_a_topic_deleted_under_a_publisher_stops_it_in_bounded_time(rig: Rig, busy: bool) -> None:
+def test_deleting_the_topic_stops_the_publisher_in_bounded_time(rig: Rig, busy: bool) -> None:
     """Whether it sends rows or only says how far it is: Retryable; the next start decides, and refuses."""
     published(rig, 9)
     rig.limits = replace(rig.limits, publish_timeout_s=4.0)
@@ -108,7 +108,7 @@ def test_a_topic_deleted_under_a_publisher_stops_it_in_bounded_time(rig: Rig, bu
 
 
 @pytest.mark.parametrize("moment", ["between", "middle"])
-def test_a_topic_made_anew_under_a_publisher_is_found_out(
+def test_recreated_topic_is_detected_by_the_running_publisher(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """Kafka takes our records into the new topic without a word. Audit and next start don't."""
@@ -147,7 +147,7 @@ def test_a_topic_made_anew_under_a_publisher_is_found_out(
 # ---- cut from the front ----------------------------------------------------------------------------------
 
 
-def test_records_removed_between_runs_cost_nothing_while_the_last_mark_is_left(rig: Rig) -> None:
+def test_publisher_resumes_while_the_last_mark_remains(rig: Rig) -> None:
     """Cut inside the last Kafka transaction, up to its mark: the tail is found, the next run goes on."""
     published(rig, 9)
     for before_end in (5, 2):
@@ -162,9 +162,7 @@ def test_records_removed_between_runs_cost_nothing_while_the_last_mark_is_left(r
 
 
 @pytest.mark.parametrize("before_end", [1, 0], ids=["its marker is left", "nothing is left"])
-def test_records_removed_past_the_tail_are_resumed_only_by_a_hint(
-    rig: Rig, before_end: int
-) -> None:
+def test_topic_without_its_tail_is_resumed_only_by_hint(rig: Rig, before_end: int) -> None:
     """Without the last mark nothing says how far we were, but a hint of the same end."""
     hint = published(rig, 9)
     rig.remove_before(hint.end_offset - before_end)
@@ -179,7 +177,7 @@ def test_records_removed_past_the_tail_are_resumed_only_by_a_hint(
     assert (found.violations, found.first_seq, found.last_seq) == ([], 10, 18)
 
 
-def test_records_removed_under_a_busy_publisher_stop_nothing(rig: Rig) -> None:
+def test_removing_records_does_not_disturb_a_busy_publisher(rig: Rig) -> None:
     """An operator empties the topic again and again while rows are sent: no error, no gap in what is left."""
     publisher = rig.open(7)
     stream = rig.stream(publisher)
@@ -211,7 +209,7 @@ def test_records_removed_under_a_busy_publisher_stop_nothing(rig: Rig) -> None:
     assert (found.violations, found.last_seq) == ([], publisher.progress.seq)
 
 
-def test_retention_past_the_tail_of_a_paused_task_is_resumed_by_its_hint(rig: Rig) -> None:
+def test_paused_task_resumes_by_hint_after_retention_removed_its_tail(rig: Rig) -> None:
     """The broker's own retention, not an operator: the segment with the tail is gone, the hint leads on."""
     hint = published(rig, 9)
     _set_retention(rig, 1)
@@ -291,7 +289,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Owne
         yield owners
 
 
-def test_a_batch_that_a_broker_lost_is_told_and_stands_in_its_place_again(
+def test_batch_lost_by_the_broker_is_reported_and_sent_again(
     crashed: dict[str, Owner],
 ) -> None:
     """The owner stops in front of the hole; the next start sends what is missing, with the seq that it had."""
@@ -309,7 +307,7 @@ def test_a_batch_that_a_broker_lost_is_told_and_stands_in_its_place_again(
     rig.assert_whole(27)
 
 
-def test_a_topic_of_which_a_broker_lost_everything_is_found_out(crashed: dict[str, Owner]) -> None:
+def test_topic_emptied_by_a_broker_crash_is_detected(crashed: dict[str, Owner]) -> None:
     """Kafka takes what is sent behind the hole without a word. Audit and next start don't."""
     owner = crashed["everything"]
     publisher = owner.publisher
@@ -324,7 +322,7 @@ def test_a_topic_of_which_a_broker_lost_everything_is_found_out(crashed: dict[st
     assert_found_out(owner.rig, publisher, owner.hint)
 
 
-def test_a_batch_whose_marker_a_broker_lost_is_sent_again(
+def test_batch_with_lost_commit_marker_is_sent_again(
     crashed: dict[str, Owner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody sees it, and Kafka ends it no more: a start does, and the next one sends what nobody saw."""

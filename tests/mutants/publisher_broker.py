@@ -149,52 +149,52 @@ MUTANTS = [
         "1 a transactional id of the task's own",
         an_id_for_every_owner,
         _FILE,
-        {"test_a_stale_owner_writes_nothing": "epoch 7 writes after epoch 8"},
+        {"test_stale_owner_writes_nothing": "epoch 7 writes after epoch 8"},
     ),
     Mutant(
         "1 the topic has one partition",
         any_partition_count_will_do,
         _FILE,
         {
-            "test_a_foreign_record_in_another_partition_stops_the_task": "nobody was told of a foreign record"
+            "test_foreign_record_in_another_partition_stops_the_task": "nobody was told of a foreign record"
         },
     ),
     Mutant(
         "2 the tail is read with read_committed",
         reading_uncommitted,
         _FILE,
-        {"test_rows_of_a_dead_owner_are_not_progress": "seq \\d\\d follows seq 9"},
+        {"test_uncommitted_rows_of_dead_owner_are_not_progress": "seq \\d\\d follows seq 9"},
     ),
     Mutant(
         "2 a greater epoch stops us",
         epochs_not_compared,
         _FILE,
-        {"test_nobody_writes_behind_a_newer_fence": "a stale owner's rows stand"},
+        {"test_older_owner_writes_nothing_after_newer_fence": "a stale owner's rows stand"},
     ),
     Mutant(
         "2 a fence is committed first",
         no_fence,
         _FILE,
-        {"test_nobody_writes_behind_a_newer_fence": "a stale owner's rows stand"},
+        {"test_older_owner_writes_nothing_after_newer_fence": "a stale owner's rows stand"},
     ),
     Mutant(
         "2 the stable end is the end",
         ends_not_compared,
         _FILE,
-        {"test_nothing_is_written_behind_an_open_transaction": "is committed after"},
+        {"test_nothing_is_written_after_an_open_transaction": "is committed after"},
     ),
     Mutant(
         "2 a topic begins with a run",
         beginnings_not_checked,
         _FILE,
-        {"test_nobody_goes_on_in_a_topic_made_anew": "begins in the middle"},
+        {"test_publisher_does_not_resume_in_a_recreated_topic": "begins in the middle"},
     ),
     Mutant(
         "3 a slow commit spoils its instance (late commit)",
         slow_commits_trusted,
         _FILE,
         {
-            "test_no_late_request_ends_what_is_under_way[a_commit_is_slow-commit]": "sees a part of a batch"
+            "test_late_request_does_not_end_the_current_transaction[a_commit_is_slow-commit]": "sees a part of a batch"
         },
     ),
     Mutant(
@@ -202,7 +202,7 @@ MUTANTS = [
         slow_commits_trusted,
         _FILE,
         {
-            "test_no_late_request_ends_what_is_under_way[a_commit_is_slow-abort]": "a late abort ended"
+            "test_late_request_does_not_end_the_current_transaction[a_commit_is_slow-abort]": "a late abort ended"
         },
     ),
     Mutant(
@@ -210,7 +210,7 @@ MUTANTS = [
         the_same_instance_goes_on,
         _FILE,
         {
-            "test_no_late_request_ends_what_is_under_way[a_commit_is_not_heard_of-commit]": "sees a part of a batch"
+            "test_late_request_does_not_end_the_current_transaction[a_commit_is_not_heard_of-commit]": "sees a part of a batch"
         },
     ),
     Mutant(
@@ -218,63 +218,63 @@ MUTANTS = [
         the_same_instance_goes_on,
         _FILE,
         {
-            "test_no_late_request_ends_what_is_under_way[a_commit_is_not_heard_of-abort]": "a late abort ended"
+            "test_late_request_does_not_end_the_current_transaction[a_commit_is_not_heard_of-abort]": "a late abort ended"
         },
     ),
     Mutant(
         "3 after an error the tail is asked",
         sent_again_unasked,
         _FILE,
-        {"test_a_batch_whose_answer_is_lost_stands_once": "was delivered before"},
+        {"test_lost_commit_answer_leaves_batch_committed_once": "was delivered before"},
     ),
     Mutant(
         "3 a fence is never answered with a new instance",
         fences_answered_with_a_new_instance,
         _FILE,
         {
-            "test_a_fenced_owner_leaves_its_successor_alone": "the successor was fenced by the one it had fenced"
+            "test_fenced_owner_does_not_fence_its_successor": "the successor was fenced by the one it had fenced"
         },
     ),
     Mutant(
         "4 every commit is read back",
         commits_not_read_back,
         _FILE,
-        {"test_a_foreign_record_stops_the_task": "nobody was told of a foreign record"},
+        {"test_foreign_record_stops_the_task": "nobody was told of a foreign record"},
     ),
     Mutant(
         "4 what an open transaction hides is missed",
         commits_not_read_back,
         _FILE,
-        {"test_what_an_open_transaction_hides_is_missed": "nobody was told of committed rows"},
+        {"test_rows_hidden_by_open_transaction_stop_the_task": "nobody was told of committed rows"},
     ),
     Mutant(
         "a row over the limit stops",
         refusals_ignored,
         _FILE,
-        {"test_a_row_over_the_limit_is_not_left_out": "seq \\d follows seq 3"},
+        {"test_oversized_row_is_not_skipped": "seq \\d follows seq 3"},
     ),
     Mutant(
         "5 a GTID is done with its last row",
         any_row_finishes_its_gtid,
         _FILE,
-        {"test_a_torn_source_transaction_is_gone_on_with_inside": "has no last record"},
+        {"test_partly_published_source_transaction_is_resumed_inside": "has no last record"},
     ),
     Mutant(
         "6 a hint is believed only at its end",
         hints_believed,
         _FILE,
-        {"test_what_was_removed_is_not_sent_again[remembered]": "is sent what it has read"},
+        {"test_removed_records_are_not_published_again[remembered]": "is sent what it has read"},
     ),
     Mutant(
         "6 an emptied topic is not begun anew",
         begun_anew,
         _FILE,
-        {"test_what_was_removed_is_not_sent_again[forgotten]": "is sent what it has read"},
+        {"test_removed_records_are_not_published_again[forgotten]": "is sent what it has read"},
     ),
     Mutant(
         "6 a deleted topic is not begun anew",
         hints_forgotten,
         _FILE,
-        {"test_a_deleted_topic_is_not_begun_anew": "is begun anew"},
+        {"test_deleted_topic_is_not_created_again": "is begun anew"},
     ),
 ]
