@@ -14,7 +14,7 @@ from tests.kit.waiting import eventually
 pytestmark = pytest.mark.usefixtures("target_password")
 
 
-def test_a_task_whose_broker_is_silent_is_degraded_and_runs_when_it_answers(
+def test_silent_broker_degrades_the_task_until_it_answers(
     spark: SparkDriver,
     new_kafka: KafkaServer,
     mariadb_server: DatabaseServer,

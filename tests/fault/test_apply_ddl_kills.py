@@ -47,7 +47,7 @@ BOTH = [
 )
 @pytest.mark.parametrize("flavour", BOTH)
 @pytest.mark.guarantee("ddl")
-def test_ddl_of_every_kind_is_executed_once_wherever_the_driver_dies(
+def test_killed_driver_executes_each_ddl_statement_once(
     request: pytest.FixtureRequest, flavour: Flavour, points: tuple[str, ...]
 ) -> None:
     """A process dies by SIGKILL at each point of each statement; the next finds out by the state of what it names."""
@@ -104,7 +104,7 @@ def _tables(server: DatabaseServer, database: str) -> dict[str, object]:
     "flavour",
     BOTH,
 )
-def test_a_statement_that_dies_in_its_middle_is_executed_once(
+def test_interrupted_ddl_statement_is_executed_once(
     new_server: NewServer, flavour: Flavour
 ) -> None:
     """While it runs the driver's connection is cut, then the server is killed: executed once in the end."""

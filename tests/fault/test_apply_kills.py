@@ -70,7 +70,7 @@ def _check(server: DatabaseServer, name: str) -> None:
     "point",
     [pytest.param("apply.before_lane_commit", marks=pytest.mark.chaos), "apply.after_lane_commit"],
 )
-def test_a_killed_python_worker_loses_and_repeats_nothing(
+def test_killed_python_worker_loses_and_repeats_no_row(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer, point: str
 ) -> None:
     """Every worker dies at its second passage, under load, until everything is through; each time it is told."""
@@ -85,7 +85,7 @@ def test_a_killed_python_worker_loses_and_repeats_nothing(
     _check(target_server, name)
 
 
-def test_a_killed_driver_is_taken_over(
+def test_next_driver_completes_the_work_of_a_killed_one(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer
 ) -> None:
     """Lanes committed, the mark not moved: the next driver skips by bitmaps, and ends what its predecessor left."""
@@ -112,7 +112,7 @@ def _environment(fault: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("flavour", ["mariadb"])
-def test_a_killed_target_is_waited_for(
+def test_killed_target_loses_and_repeats_no_row(
     spark: SparkDriver, kafka: KafkaServer, new_server: NewServer, flavour: str
 ) -> None:
     """The server dies with our rows in its hands and comes back: retried, nothing lost, nothing twice."""

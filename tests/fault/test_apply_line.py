@@ -149,7 +149,7 @@ def _some(server: DatabaseServer, *, step: int) -> slice:
     return slice(step // 2 if server.flavour is Flavour.MYSQL else step // 6, None, step)
 
 
-def test_a_commit_whose_request_or_answer_is_lost_is_found_out(
+def test_lost_commit_request_or_answer_loses_no_row(
     line: BadLine, counted: _Counted, target_server: DatabaseServer
 ) -> None:
     """Commits of a run, fence, lanes, mark, intent and end of DDL: what it did is read, never assumed."""
@@ -159,14 +159,14 @@ def test_a_commit_whose_request_or_answer_is_lost_is_found_out(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("loss", Loss)
-def test_any_commit_whose_request_or_answer_is_lost_is_found_out(
+def test_any_lost_commit_request_or_answer_loses_no_row(
     line: BadLine, counted: _Counted, target_server: DatabaseServer, loss: Loss
 ) -> None:
     """As above: every commit of a run, and of each both."""
     _campaign(line, counted, target_server, kind="commit", numbers=slice(None), losses=[loss])
 
 
-def test_a_connection_that_is_lost_in_a_statement_costs_a_run_and_no_row(
+def test_connection_lost_in_a_statement_loses_no_row(
     line: BadLine, counted: _Counted, target_server: DatabaseServer
 ) -> None:
     """Statements of a run: executed or not, its target transaction is gone, and the next run does it anew."""
@@ -176,7 +176,7 @@ def test_a_connection_that_is_lost_in_a_statement_costs_a_run_and_no_row(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("loss", Loss)
-def test_a_connection_that_is_lost_in_any_statement_costs_a_run_and_no_row(
+def test_connection_lost_in_any_statement_loses_no_row(
     line: BadLine, counted: _Counted, target_server: DatabaseServer, loss: Loss
 ) -> None:
     """As above: every statement of a run, and of each both."""

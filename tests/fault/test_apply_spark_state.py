@@ -43,7 +43,7 @@ class _Bag:
 
 
 @pytest.mark.chaos  # ten seconds; every start makes its checkpoint anew, which all tests on Spark show
-def test_what_spark_keeps_may_be_deleted_or_spoilt_at_any_time(
+def test_deleted_or_damaged_spark_state_loses_no_row(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer
 ) -> None:
     """While the query runs it costs a restart at most; the next one begins where the target says, with a new one."""

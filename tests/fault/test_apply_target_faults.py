@@ -171,7 +171,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> list[RowWriter]:
     return seen
 
 
-def test_a_deadlock_is_tried_again_at_once(
+def test_deadlock_is_retried_at_once(
     name: str,
     target_server: DatabaseServer,
     settled: list[RowWriter],
@@ -193,7 +193,7 @@ def test_a_deadlock_is_tried_again_at_once(
     _check(target_server, name)
 
 
-def test_a_lock_that_is_held_too_long_is_told_and_waited_for(
+def test_long_row_lock_is_reported_and_retried(
     name: str,
     target_server: DatabaseServer,
     settled: list[RowWriter],
@@ -228,7 +228,7 @@ class _Driver:
         return ThreadQuery(apply_once)
 
 
-def test_a_stop_does_not_wait_for_a_row_that_somebody_has_locked(
+def test_stop_does_not_wait_for_a_locked_row(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind a statement the driver applies rows itself: no Spark job is there to be cancelled. Nothing is lost."""
@@ -265,7 +265,7 @@ def test_a_stop_does_not_wait_for_a_row_that_somebody_has_locked(
 @pytest.mark.parametrize(
     "lock", ["LOCK TABLES b READ", "FLUSH TABLES WITH READ LOCK"], ids=["table", "backup"]
 )
-def test_a_locked_table_or_server_is_told_and_waited_for(
+def test_locked_table_or_server_is_reported_and_retried(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, lock: str
 ) -> None:
     """The server would wait for a day, or a year: it is told to give up as for a row."""
@@ -283,7 +283,7 @@ def test_a_locked_table_or_server_is_told_and_waited_for(
 # ---- modes and limits -----------------------------------------------------------------------------
 
 
-def test_a_read_only_target_is_waited_for(name: str, target_server: DatabaseServer) -> None:
+def test_read_only_target_is_retried(name: str, target_server: DatabaseServer) -> None:
     """Before a start, and between the parts of a batch; closed for everybody but root, or (MySQL) for all."""
     task = _supervised(_plain(target_server), name)
     modes = (
@@ -323,7 +323,7 @@ class _Once:
             self._act()
 
 
-def test_a_target_without_a_connection_left_is_waited_for(
+def test_target_without_free_connections_is_retried(
     name: str, target_server: DatabaseServer
 ) -> None:
     """Others have them all, at the start; or the account has all it may, in the middle."""
@@ -504,7 +504,7 @@ def _passages(server: DatabaseServer, point: str) -> int:
 
 
 @pytest.mark.parametrize(("point", "end", "flavour"), SOON)
-def test_a_target_that_dies_at_a_point_of_apply_is_waited_for(
+def test_target_dying_at_a_fault_point_loses_no_row(
     mortal: Mortal, point: str, end: str, flavour: Flavour
 ) -> None:
     """Lanes, mark and DDL: the run says MR-5001, the next one finds out what the server kept; each row stands once."""
@@ -515,7 +515,7 @@ def test_a_target_that_dies_at_a_point_of_apply_is_waited_for(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize(("point", "end", "flavour"), EVERY)
-def test_a_target_that_dies_at_any_passage_of_a_point_of_apply_is_waited_for(
+def test_target_dying_at_any_fault_point_pass_loses_no_row(
     mortal: Mortal, point: str, end: str, flavour: Flavour
 ) -> None:
     """As above, at each passage of a run in turn."""
@@ -530,7 +530,7 @@ def mortal_mysql(mortal: Mortal) -> DatabaseServer:
     return mortal(Flavour.MYSQL)
 
 
-def test_a_target_without_room_for_the_rows_is_waited_for(mortal_mysql: DatabaseServer) -> None:
+def test_full_target_tablespace_is_retried(mortal_mysql: DatabaseServer) -> None:
     """MR-5006 while the tables are in a file that may not grow, and somebody else has filled it."""
     name, server = "full", mortal_mysql
     server.execute("SET GLOBAL innodb_file_per_table = OFF")
@@ -567,7 +567,7 @@ def test_a_target_without_room_for_the_rows_is_waited_for(mortal_mysql: Database
     ids=["too long", "no number", "no time", "checked", "no member"],
 )
 @pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
-def test_a_value_that_the_target_refuses_blocks_names_the_row_and_is_not_told(
+def test_refused_value_blocks_and_the_error_hides_it(
     name: str, target_server: DatabaseServer, narrow: str, wide: str, *, is_large: bool
 ) -> None:
     """MR-5011 with table, key and seq, without the value; when the column is mended it goes on, nothing twice."""

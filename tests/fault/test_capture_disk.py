@@ -151,7 +151,7 @@ def suffered(
         scene.assert_identical()
 
 
-def test_a_disk_that_fails_under_capture_is_told_and_costs_no_row(
+def test_failing_capture_disk_is_reported_and_loses_no_row(
     mariadb_server: DatabaseServer, tmp_path: Path
 ) -> None:
     """Full in the midst of a write, then an fsync that fails: MR-2002, MR-2003; mended, it goes on by itself."""
@@ -161,7 +161,7 @@ def test_a_disk_that_fails_under_capture_is_told_and_costs_no_row(
 @pytest.mark.chaos
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
 @pytest.mark.parametrize("trouble", ALL, ids=lambda each: str(each[0]))
-def test_whatever_fails_of_the_disk_under_capture_is_told_and_costs_no_row(
+def test_any_failing_disk_operation_of_capture_loses_no_row(
     request: pytest.FixtureRequest, flavour: str, trouble: tuple[Trouble, str], tmp_path: Path
 ) -> None:
     """Each operation, twice in a row."""

@@ -133,7 +133,7 @@ BOTH = [
 
 @pytest.mark.parametrize("flavour", BOTH, ids=str)
 @pytest.mark.guarantee("failover")
-def test_a_source_restarted_or_killed_while_it_is_read_costs_no_row(
+def test_restarted_or_killed_source_loses_no_row(
     flavour: Flavour, new_set: NewSet, tmp_path: Path
 ) -> None:
     """It is the only member: a clean restart, then kill -9; one relay sub-directory, equal to its files."""
@@ -166,9 +166,7 @@ def _as_sent(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("flavour", BOTH, ids=str)
 @pytest.mark.guarantee("failover")
-def test_a_failover_of_the_primary_costs_no_row(
-    flavour: Flavour, new_set: NewSet, tmp_path: Path
-) -> None:
+def test_primary_failover_loses_no_row(flavour: Flavour, new_set: NewSet, tmp_path: Path) -> None:
     """First around the replica that is read; then the one that is read is lost, and another must be chosen."""
     servers = new_set(flavour, replica_count=2)
     first, second = servers.replicas

@@ -136,7 +136,7 @@ def _codes(capture: MemoryCapture) -> list[str]:
 
 
 @pytest.mark.guarantee("resumed")
-def test_a_source_transaction_published_in_part_goes_on_only_with_the_same_rows(
+def test_partly_published_transaction_resumes_only_with_identical_rows(
     pair: Pair,
 ) -> None:
     """Its other half is in another order on the member that is preferred; whoever has the right one is found."""

@@ -153,7 +153,7 @@ FOUND = Work(
     ids=["written", "interrupted", "found"],
 )
 @pytest.mark.guarantee("relay log")
-def test_any_operation_of_the_disk_may_fail(
+def test_any_failing_disk_operation_leaves_whole_transactions(
     memory_path: Path, work: Work, operations: set[str], is_lasting: bool
 ) -> None:
     """A code of the disk, no descriptor left, whole transactions left; the disk mended: the same bytes.
@@ -189,7 +189,7 @@ def test_any_operation_of_the_disk_may_fail(
     assert told.keys() >= operations
 
 
-def test_a_log_that_ends_by_what_its_bytes_say_leaves_no_descriptor(memory_path: Path) -> None:
+def test_log_ended_by_bad_content_leaves_no_open_file(memory_path: Path) -> None:
     """A sequence that goes back ends the sync thread with a Fatal; the file stays as it came."""
     disk = FaultyFiles(memory_path)
     files = {NAMES[0]: three_files(mariadb=True)[NAMES[0]]}
@@ -248,7 +248,7 @@ def must_tell(ops: list[Op], number: int, fault: Fault, *, opening: int) -> bool
 
 
 @pytest.mark.guarantee("relay log")
-def test_after_a_power_cut_a_prefix_is_left_that_goes_on(memory_path: Path) -> None:
+def test_power_cut_leaves_a_prefix_that_can_be_resumed(memory_path: Path) -> None:
     """Behind every operation, with every legal loss: whole transactions, relay.meta claims no more, the same bytes."""
     record = WRITTEN.record(memory_path / "record")
     count = check_crash_states(memory_path, record.ops, go_on_every=9)
@@ -256,9 +256,7 @@ def test_after_a_power_cut_a_prefix_is_left_that_goes_on(memory_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_after_a_failed_fsync_and_a_power_cut_a_prefix_is_left(
-    memory_path: Path, number: int
-) -> None:
+def test_failed_fsync_then_power_cut_leaves_a_prefix(memory_path: Path, number: int) -> None:
     """What the failed fsync was for is lost for good, however right the file looks: it is written again."""
     record = WRITTEN.record(memory_path / "record")
     syncs = [at for at, op in enumerate(record.ops) if op.name == "sync"]
@@ -271,9 +269,7 @@ def test_after_a_failed_fsync_and_a_power_cut_a_prefix_is_left(
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_after_an_fsync_that_failed_and_could_not_be_cut_back_a_prefix_is_left(
-    memory_path: Path, number: int
-) -> None:
+def test_failed_fsync_and_failed_truncate_leave_a_prefix(memory_path: Path, number: int) -> None:
     """The same where the disk fails on, or the process dies: who opens the file next believes relay.meta alone."""
     ops = WRITTEN.record(memory_path / "record").ops
     syncs = [at for at, op in enumerate(ops) if op.name == "sync" and is_binlog(op.path)]
@@ -287,7 +283,7 @@ def test_after_an_fsync_that_failed_and_could_not_be_cut_back_a_prefix_is_left(
     check_crash_states(memory_path / "cut", disk.ops, begin=begin, go_on_every=50)
 
 
-def test_after_an_fsync_that_failed_at_the_start_and_a_power_cut_a_prefix_is_left(
+def test_failed_fsync_at_start_then_power_cut_leaves_a_prefix(
     memory_path: Path,
 ) -> None:
     """What a killed process had not made durable yet is lost, however right the file looks: it is written again."""
@@ -306,7 +302,7 @@ def test_after_an_fsync_that_failed_at_the_start_and_a_power_cut_a_prefix_is_lef
     check_crash_states(memory_path / "cut", disk.ops, begin=begin, go_on_every=50)
 
 
-def test_relay_meta_claims_no_more_than_a_file_that_was_cut(memory_path: Path) -> None:
+def test_relay_meta_never_points_past_a_truncated_file(memory_path: Path) -> None:
     """Whatever fails of opening it: else what comes there next would be taken for durable."""
     path = f"server-a.000001/{layout.META_NAME}"
     claim = f'binlog-name = "{NAMES[1]}"\nbinlog-pos = {WHOLE_TO + 50}\nbinlog-gtid = ""\n'

@@ -45,7 +45,7 @@ def run_writer(root: Path, files: list[Path], fault: str = "") -> int:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_writer_killed_anywhere_goes_on_to_the_same_bytes(
+def test_writer_killed_anywhere_resumes_to_the_same_bytes(
     point: str, files: list[Path], tmp_path: Path
 ) -> None:
     """After each kill the relay log is a prefix of whole transactions; in the end it equals the server's files."""

@@ -184,7 +184,7 @@ class Bag:
     ],
     ids=["the copy waits", "the copy goes first", "the copy goes on"],
 )
-def test_a_lane_that_spark_executes_twice_at_once_is_applied_once(
+def test_lane_executed_twice_by_spark_is_applied_once(
     kafka: KafkaServer,
     target_server: DatabaseServer,
     name: str,

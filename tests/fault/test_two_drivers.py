@@ -46,7 +46,7 @@ def session(ensemble: Ensemble, bag: Bag) -> Iterator[Session]:
 
 
 @pytest.mark.parametrize("how", ["cut", pytest.param("swallowed", marks=pytest.mark.chaos)])
-def test_a_driver_cut_off_from_zookeeper_alone_is_fenced_by_the_target_and_lets_its_successor_be(
+def test_target_fences_a_driver_cut_off_from_zookeeper(
     ensemble: Ensemble, session: Session, bag: Bag, spark: SparkDriver, how: str
 ) -> None:
     """Rows go on while nobody else has the task; the first batch after the successor's start ends the former owner,

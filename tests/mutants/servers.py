@@ -325,9 +325,7 @@ MUTANTS = [
         "the mode is strict",
         values_are_made_to_fit,
         "tests/fault/test_apply_target_faults.py",
-        {
-            "test_a_value_that_the_target_refuses_blocks_names_the_row_and_is_not_told[mariadb-one lane-too long]": NOT_TOLD
-        },
+        {"test_refused_value_blocks_and_the_error_hides_it[mariadb-one lane-too long]": NOT_TOLD},
     ),
     Mutant(
         "a table's engine is asked",
@@ -359,9 +357,7 @@ MUTANTS = [
         "a stop cuts what the driver waits for",
         no_connection_is_cut,
         "tests/fault/test_apply_target_faults.py",
-        {
-            "test_a_stop_does_not_wait_for_a_row_that_somebody_has_locked[mariadb]": "the stop waits for the row"
-        },
+        {"test_stop_does_not_wait_for_a_locked_row[mariadb]": "the stop waits for the row"},
     ),
     Mutant(
         "a vanished target is noticed",
