@@ -38,7 +38,7 @@ def cluster(
         yield CaptureCluster(ensemble, kafka, registry, folder=tmp_path, ends=ends)
 
 
-def test_a_scheduler_killed_between_two_assignments_moves_no_task_and_a_killed_worker_only_its_own(
+def test_killed_scheduler_or_worker_moves_no_other_capture_task(
     cluster: CaptureCluster, single_server: DatabaseServer, tmp_path: Path
 ) -> None:
     """The first leader dies when two of six tasks are assigned; the second completes the plan, two tasks a worker.
@@ -86,7 +86,7 @@ def test_a_scheduler_killed_between_two_assignments_moves_no_task_and_a_killed_w
 
 
 @pytest.mark.usefixtures("target_password")
-def test_of_apply_tasks_too_a_killed_scheduler_moves_none_and_a_killed_worker_only_its_own(
+def test_killed_scheduler_or_worker_moves_no_other_apply_task(
     ensemble: Ensemble, kafka: KafkaServer, single_server: DatabaseServer, tmp_path: Path
 ) -> None:
     """As above. The worker dies with rows on their way: each stands once; the fences of four tasks were raised once in

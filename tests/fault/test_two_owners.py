@@ -56,7 +56,7 @@ def source(cluster: CaptureCluster, single_server: DatabaseServer) -> Source:
 # a slow commit would end it, too: a new instance wants the lease
 @pytest.mark.usefixtures("trusting")
 @pytest.mark.parametrize("how", ["cut", "swallowed"])
-def test_a_worker_cut_off_from_zookeeper_alone_is_fenced_by_kafka_and_lets_its_successor_be(
+def test_kafka_fences_a_worker_cut_off_from_zookeeper(
     cluster: CaptureCluster, session: Session, source: Source, how: str
 ) -> None:
     """Rows go on while nobody else has the task; then Kafka ends the former owner, whose lease still seems to be
@@ -105,7 +105,7 @@ def test_a_worker_cut_off_from_zookeeper_alone_is_fenced_by_kafka_and_lets_its_s
 
 
 @pytest.mark.usefixtures("trusting")
-def test_without_one_transactional_id_a_cut_off_owner_writes_behind_its_successor(
+def test_separate_transactional_ids_would_let_both_owners_write(
     cluster: CaptureCluster,
     session: Session,
     source: Source,
@@ -141,7 +141,7 @@ def test_without_one_transactional_id_a_cut_off_owner_writes_behind_its_successo
 
 
 @pytest.mark.guarantee("fenced")
-def test_two_tasks_that_meet_on_one_topic_fence_each_other_and_harm_no_record(
+def test_two_tasks_on_one_topic_fence_each_other(
     cluster: CaptureCluster, session: Session, source: Source
 ) -> None:
     """Nobody could know before: the second calls the broker by another name. Each owner ends the one before, the
@@ -172,7 +172,7 @@ def test_two_tasks_that_meet_on_one_topic_fence_each_other_and_harm_no_record(
     assert epochs == sorted(set(epochs))
 
 
-def test_a_session_ended_by_force_means_a_full_start_under_a_new_epoch(
+def test_killed_session_restarts_capture_under_a_new_epoch(
     cluster: CaptureCluster, session: Session, source: Source
 ) -> None:
     """In the middle of the stream: the run is joined, the next has a greater epoch, fences and reads the tail."""
@@ -199,7 +199,7 @@ def test_a_session_ended_by_force_means_a_full_start_under_a_new_epoch(
 
 
 @pytest.mark.usefixtures("trusting")
-def test_after_the_loss_of_the_ensemble_no_older_epoch_wins(
+def test_older_epoch_never_wins_after_ensemble_data_loss(
     cluster: CaptureCluster, session: Session, source: Source, new_zookeeper: ZooKeeperServer
 ) -> None:
     """Rows go on without it. A new ensemble numbers from the beginning: the topic knows a greater epoch, the task is

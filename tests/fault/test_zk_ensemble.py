@@ -44,7 +44,7 @@ def _seen_running(session: Session, ensemble: Ensemble) -> bool:
 
 
 @pytest.mark.guarantee("outages")
-def test_tasks_go_on_degraded_while_the_ensemble_is_away_and_recover(
+def test_tasks_run_degraded_while_the_ensemble_is_down(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:
     """Killed and started again within the session timeout: not one runner is disturbed; the log says both, by name."""
@@ -81,7 +81,7 @@ def test_tasks_go_on_degraded_while_the_ensemble_is_away_and_recover(
         eventually(lambda: told() == [runs, degraded, runs], what="told once each")
 
 
-def test_a_task_that_fails_while_the_ensemble_is_away_waits_for_it(
+def test_task_failing_while_the_ensemble_is_down_restarts_later(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:
     """It can't take a lease, says so, and runs under a greater epoch as soon as it can."""
@@ -113,7 +113,7 @@ def test_a_task_that_fails_while_the_ensemble_is_away_waits_for_it(
         eventually(lambda: _seen_running(session, ensemble))
 
 
-def test_a_frozen_ensemble_disturbs_nothing_for_good(
+def test_frozen_ensemble_never_leads_to_two_owners(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:
     """Frozen for longer than every session: afterwards the task goes on undisturbed, or was ended and begun anew under
@@ -146,11 +146,11 @@ def test_a_frozen_ensemble_disturbs_nothing_for_good(
         assert epochs == sorted(set(epochs))
 
 
-def test_a_rebuilt_ensemble_is_joined_by_who_knew_the_former_one(
+def test_workers_and_schedulers_join_a_rebuilt_ensemble(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:
     """All its data lost: workers and schedulers end what nobody asks for any more, and serve the new tree. What it
-    gives are smaller epochs: see `test_after_the_loss_of_the_ensemble_no_older_epoch_wins`."""
+    gives are smaller epochs: see `test_older_epoch_never_wins_after_ensemble_data_loss`."""
     runner = ScriptedRunner()
     raise_generation(session, ensemble.tree)
     brief = replace(ensemble, session_timeout_s=BRIEF_S)
@@ -176,7 +176,7 @@ def test_a_rebuilt_ensemble_is_joined_by_who_knew_the_former_one(
         assert runner.epochs("shop-capture")[-1] < first
 
 
-def test_a_worker_started_without_an_ensemble_waits_for_it(
+def test_worker_started_without_an_ensemble_waits_for_it(
     ensemble: Ensemble, new_zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     """It does not give up, runs when the ensemble is there, and a signal ends it meanwhile."""

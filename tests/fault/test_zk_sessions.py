@@ -17,7 +17,7 @@ from zk.lease.lease import acquire
 from zk.tree.store import Store
 
 
-def test_an_expired_session_means_a_full_start_under_a_new_epoch(
+def test_expired_session_restarts_the_task_under_a_new_epoch(
     session: Session, ensemble: Ensemble
 ) -> None:
     """The runner is stopped and joined first; then the task is taken anew, here, where it is assigned."""
@@ -38,7 +38,7 @@ def test_an_expired_session_means_a_full_start_under_a_new_epoch(
         assert runner.overlaps == []
 
 
-def test_a_session_is_ended_though_its_owner_joins_it_again(
+def test_session_ends_although_its_owner_reconnects(
     ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who ends it is slow: its connection is taken away before it closes the session."""
@@ -57,7 +57,7 @@ def test_a_session_is_ended_though_its_owner_joins_it_again(
         eventually(lambda: own.incarnation == 1, what="it is over")
 
 
-def test_a_lease_is_known_to_be_lost_when_its_session_is(
+def test_lease_is_known_lost_after_its_session_expired(
     session: Session, ensemble: Ensemble
 ) -> None:
     """Also after the client has a new session and is connected again."""
@@ -70,7 +70,7 @@ def test_a_lease_is_known_to_be_lost_when_its_session_is(
         assert session.get(ensemble.tree.owner("t")) is None
 
 
-def test_a_scheduler_whose_session_expired_leads_again_or_stands_by(
+def test_tasks_are_assigned_after_the_schedulers_session_expired(
     session: Session, ensemble: Ensemble
 ) -> None:
     """Two candidates; the leader's session is ended: tasks created afterwards are assigned."""

@@ -92,7 +92,7 @@ def _each_leader_goes(session: Session, ensemble: Ensemble, three: ZooKeeperEnse
     return [epoch for _, epoch in runner.starts]
 
 
-def test_any_server_of_an_ensemble_may_go_and_no_task_is_disturbed(
+def test_death_of_any_ensemble_leader_disturbs_no_task(
     session: Session, ensemble: Ensemble, three: ZooKeeperEnsemble
 ) -> None:
     """Each leader is killed in turn: what runs goes on under its epoch, what is new gets a greater one."""
@@ -100,7 +100,7 @@ def test_any_server_of_an_ensemble_may_go_and_no_task_is_disturbed(
     assert epochs == sorted(set(epochs))
 
 
-def test_without_the_elections_in_it_an_epoch_is_no_greater_behind_one(
+def test_counter_alone_gives_no_greater_epoch_after_an_election(
     session: Session,
     ensemble: Ensemble,
     three: ZooKeeperEnsemble,
@@ -119,7 +119,7 @@ def test_without_the_elections_in_it_an_epoch_is_no_greater_behind_one(
     assert epochs != sorted(set(epochs))
 
 
-def test_without_a_majority_tasks_go_on_degraded_and_recover(
+def test_tasks_run_degraded_without_a_majority_and_recover(
     session: Session, ensemble: Ensemble, three: ZooKeeperEnsemble
 ) -> None:
     """Two of three are gone: the third serves nobody. They come back: the task runs under the epoch it has."""

@@ -65,7 +65,7 @@ def _workers(session: Session, ensemble: Ensemble) -> int:
 
 
 @pytest.mark.guarantee("outages")
-def test_a_killed_workers_tasks_move_and_no_other_is_disturbed(
+def test_only_tasks_of_a_killed_worker_move(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
     """After kill -9 the tasks run elsewhere under greater epochs within the session timeout and a little."""
@@ -87,7 +87,7 @@ def test_a_killed_workers_tasks_move_and_no_other_is_disturbed(
     assert lost == {}
 
 
-def test_a_frozen_worker_is_succeeded_and_stops_when_it_thaws(
+def test_frozen_worker_is_replaced_and_stops_when_resumed(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
     """SIGSTOP past the end of its session: the successor's epoch is greater; after SIGCONT the old one joins its
@@ -115,7 +115,7 @@ def test_a_frozen_worker_is_succeeded_and_stops_when_it_thaws(
     assert new.lines() == [f"start t0 {new.epochs('t0')[0]}"]
 
 
-def test_a_worker_frozen_past_its_session_timeout_is_succeeded_and_does_nothing_more(
+def test_worker_frozen_past_its_session_timeout_is_replaced(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
     """Nobody ends its session by force: the ensemble does, by the clock. After SIGCONT the old one joins its runner,
@@ -143,7 +143,7 @@ def test_a_worker_frozen_past_its_session_timeout_is_succeeded_and_does_nothing_
     assert new.lines() == [f"start t0 {new.epochs('t0')[0]}"]
 
 
-def test_an_ended_worker_gives_its_tasks_up_at_once(
+def test_stopped_worker_releases_its_tasks_at_once(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
     """SIGTERM: runners joined, exit 0, and nothing of it stands in the tree when it is gone."""
@@ -158,7 +158,7 @@ def test_an_ended_worker_gives_its_tasks_up_at_once(
     assert verbs == ["start", "start", "end", "end"]
 
 
-def test_a_task_that_does_not_stop_keeps_its_lease_until_the_process_is_gone(
+def test_stuck_task_keeps_its_lease_until_the_process_ends(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
     """The process ends hard with a code of its own; the ensemble frees the lease when the session is over."""
@@ -173,7 +173,7 @@ def test_a_task_that_does_not_stop_keeps_its_lease_until_the_process_is_gone(
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_process_killed_at_a_fault_point_is_replaced(
+def test_process_killed_at_a_fault_point_is_replaced(
     session: Session, ensemble: Ensemble, launch: Launch, point: str
 ) -> None:
     """At every named point of control: after the kill, the next scheduler or worker brings all tasks to run."""
@@ -200,7 +200,7 @@ def test_a_process_killed_at_a_fault_point_is_replaced(
     }
 
 
-def test_every_fault_point_of_control_is_tried() -> None:
+def test_every_control_fault_point_is_tried() -> None:
     """The list above is not empty by a slip of imports."""
     assert POINTS == [
         "zk.placement.scheduler.after_election",

@@ -84,7 +84,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4003": "test_a_lease_excludes_others_and_tells_when_it_is_lost",
     "MR-4004": "test_a_lease_excludes_others_and_tells_when_it_is_lost",
     "MR-4005": "test_what_does_not_fit_an_epoch_is_refused_not_cut",
-    "MR-4006": "test_after_the_loss_of_the_ensemble_no_older_epoch_wins",
+    "MR-4006": "test_older_epoch_never_wins_after_ensemble_data_loss",
     "MR-4007": "test_a_commit_is_all_or_nothing",
     "MR-4008": "test_one_scheduler_leads_and_an_older_one_cannot_write",
     "MR-4009": "test_a_worker_name_belongs_to_one_session",

@@ -59,7 +59,7 @@ def _quiet() -> Iterator[None]:
     [(guard, flavour) for guard in GUARDS for flavour in guard.flavours],
     ids=lambda part: part.name.lower(),
 )
-def test_without_a_guard_something_is_violated(guard: Guard, flavour: Flavour) -> None:
+def test_taking_a_guard_away_violates_an_invariant(guard: Guard, flavour: Flavour) -> None:
     """The simulation can fail: without the guard its own harm is done, with it nothing is in the same examples."""
     with guard.taken_away(), pytest.raises(ViolationError, match=rf"^{guard.harm}\b"):
         _try(machine := _few_rules(guard, flavour))
@@ -67,7 +67,7 @@ def test_without_a_guard_something_is_violated(guard: Guard, flavour: Flavour) -
         _try(_few_rules(guard, flavour, examples_max=machine.begun))
 
 
-def test_guards_are_for_every_invariant() -> None:
+def test_every_invariant_has_a_guard() -> None:
     """What no guard's loss breaks first, ``test_a_wrong_history_is_told_by_its_invariant`` does."""
     harms = {guard.harm.partition(":")[0] for guard in GUARDS}
     assert harms | BY_HAND == {f"I{number}" for number in range(1, 11)}
