@@ -18,7 +18,7 @@ from zk.tree.paths import Tree
 
 
 @on(Flavour.MYSQL)
-def test_a_wrong_password_of_the_source_is_named_and_nothing_is_lost(
+def test_wrong_source_password_is_reported_and_loses_nothing(
     fault_stack: FaultStack,
 ) -> None:
     """The set document refers to a wrong one: MR-1002 in the status; the right one and `task resume` mend it."""
@@ -31,7 +31,7 @@ def test_a_wrong_password_of_the_source_is_named_and_nothing_is_lost(
 
 
 @on(Flavour.MYSQL)
-def test_a_wrong_password_of_the_target_is_named_and_nothing_is_lost(
+def test_wrong_target_password_is_reported_and_loses_nothing(
     fault_stack: FaultStack,
 ) -> None:
     """The same for the target set: MR-5002."""
@@ -44,7 +44,7 @@ def test_a_wrong_password_of_the_target_is_named_and_nothing_is_lost(
 
 
 @on(Flavour.MYSQL)
-def test_a_source_without_row_format_is_refused_with_the_statement_that_mends_it(
+def test_source_without_row_format_is_refused_with_a_fix(
     fault_stack: FaultStack,
 ) -> None:
     """binlog_format is STATEMENT on every member: nobody is read, the status holds `SET GLOBAL`."""
@@ -58,7 +58,7 @@ def test_a_source_without_row_format_is_refused_with_the_statement_that_mends_it
 
 
 @on(Flavour.MYSQL)
-def test_a_source_without_full_metadata_is_refused_with_the_statement_that_mends_it(
+def test_source_without_full_metadata_is_refused_with_a_fix(
     fault_stack: FaultStack,
 ) -> None:
     """binlog_row_metadata is MINIMAL on every member: the same, before a row of it is read."""
@@ -72,7 +72,7 @@ def test_a_source_without_full_metadata_is_refused_with_the_statement_that_mends
 
 
 @on(Flavour.MYSQL)
-def test_a_replica_that_does_not_log_changes_is_not_read(fault_stack: FaultStack) -> None:
+def test_replica_that_does_not_log_changes_is_not_read(fault_stack: FaultStack) -> None:
     """As the set's only member it blocks the task with MR-1011; with the primary named again, rows go on."""
     (replica,) = fault_stack.stack.source.replicas
     kept = replica.options
@@ -95,7 +95,7 @@ def test_a_replica_that_does_not_log_changes_is_not_read(fault_stack: FaultStack
 
 
 @on(Flavour.MYSQL)
-def test_a_broken_task_document_is_refused_and_one_broken_in_the_tree_stops_nothing(
+def test_broken_task_document_is_refused_and_stops_nothing(
     fault_stack: FaultStack,
 ) -> None:
     """The command names every field that is wrong; a node spoilt by hand leaves the last good document at work."""

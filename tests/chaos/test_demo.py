@@ -63,7 +63,7 @@ def _left(found: dict[str, ProcessRecord]) -> dict[str, tuple[int, ...]]:
     return {name: pids for name, pids in members.items() if pids}
 
 
-def test_the_demo_ends_with_zero_and_says_what_it_did(tmp_path: Path) -> None:
+def test_demo_exits_with_0_and_reports_its_steps(tmp_path: Path) -> None:
     """Commands, one row from source to target, comparison, summary. No process is left."""
     log, found = tmp_path / "log", dict[str, ProcessRecord]()
     with _demo(log, "--duration", "3") as (process, folder):
@@ -106,7 +106,7 @@ def test_the_demo_ends_with_zero_and_says_what_it_did(tmp_path: Path) -> None:
     ["starting millrace registry", pytest.param("a shop at work", marks=pytest.mark.chaos)],
     ids=["while it starts", "in the middle of the shop"],
 )
-def test_ctrl_c_leaves_no_process_of_the_demo(tmp_path: Path, moment: str) -> None:
+def test_ctrl_c_leaves_no_demo_process(tmp_path: Path, moment: str) -> None:
     """With all servers and processes running: exit code 130, no process, no folder."""
     log, found = tmp_path / "log", dict[str, ProcessRecord]()
     with _demo(log, "--duration", "60") as (process, folder):

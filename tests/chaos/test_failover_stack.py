@@ -27,7 +27,7 @@ def stack(
 @pytest.mark.chaos
 @pytest.mark.stack
 @pytest.mark.guarantee("failover")
-def test_a_lost_primary_costs_no_row_the_whole_way(stack: FaultStack) -> None:
+def test_lost_primary_costs_no_row_end_to_end(stack: FaultStack) -> None:
     """Capture goes on where it is, through the replica that follows the new primary; its publisher resumes there, and
     at the new primary when that replica is lost, too."""
     with stack.load("before"):

@@ -29,7 +29,7 @@ _CLUSTER = ("--master", "local-cluster[1,2,1024]")
 
 @pytest.mark.chaos  # one Spark query under the same kills is in test_apply_kills
 @on(Flavour.MYSQL)
-def test_a_killed_python_worker_costs_a_restart_of_the_query_and_no_row(
+def test_killed_python_worker_restarts_the_query_and_loses_no_row(
     fault_stack: FaultStack,
 ) -> None:
     """Before and after the commit of a lane: the task says why it starts again, and the target ends equal."""
@@ -44,7 +44,7 @@ def test_a_killed_python_worker_costs_a_restart_of_the_query_and_no_row(
 
 
 @on(Flavour.MYSQL)
-def test_a_killed_jvm_ends_the_driver_whose_successor_goes_on(fault_stack: FaultStack) -> None:
+def test_killed_jvm_ends_the_driver_and_its_successor_continues(fault_stack: FaultStack) -> None:
     """A process has one JVM in its life: the driver says so, gives its lease up and ends, to be started again. The
     lane that was under way goes on orphaned: it is committed, or not, before the next run reads."""
     with fault_stack.load("jvm"):
@@ -65,7 +65,7 @@ def test_a_killed_jvm_ends_the_driver_whose_successor_goes_on(fault_stack: Fault
 
 @pytest.mark.chaos
 @on(Flavour.MYSQL)
-def test_a_killed_executor_costs_time_and_no_row(
+def test_killed_executor_loses_no_row(
     fault_stack: FaultStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Executors in JVMs of their own, as a cluster has them, die one after the other with a Python worker that stands
@@ -88,7 +88,7 @@ def test_a_killed_executor_costs_time_and_no_row(
 @pytest.mark.chaos
 @pytest.mark.parametrize("point", IN_A_LANE)
 @on(Flavour.MYSQL)
-def test_an_executor_killed_around_a_lanes_commit_costs_time_and_no_row(
+def test_executor_killed_around_a_commit_loses_no_row(
     fault_stack: FaultStack, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """Its Python worker stands before or behind the commit and wakes up orphaned: it ends, another does the rest."""

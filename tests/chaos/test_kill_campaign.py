@@ -15,7 +15,7 @@ from tests.kit.faults.campaign import POINTS, kill_at, victim_of
 @pytest.mark.parametrize("fault_stack", FLAVOURS, indirect=True, scope="session", ids=str)
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.guarantee("resumed")
-def test_killed_at_a_fault_point_nothing_is_lost_or_repeated(
+def test_kill_at_any_fault_point_loses_and_repeats_nothing(
     fault_stack: FaultStack, point: str
 ) -> None:
     """Dead by SIGKILL exactly there; started again, everything is published and applied: topic whole, rows equal."""

@@ -16,7 +16,7 @@ MARKERS_MAX = 8  # behind the last record: one, and again for each change of the
 
 @on(Flavour.MARIADB)
 @pytest.mark.parametrize("passage", [1, pytest.param(2, marks=pytest.mark.chaos)])
-def test_a_worker_killed_between_the_commits_of_one_large_source_transaction_goes_on_inside_it(
+def test_worker_killed_inside_a_large_source_transaction_resumes_there(
     fault_stack: FaultStack, passage: int
 ) -> None:
     """A source transaction of more rows than a Kafka transaction holds is neither repeated nor cut."""

@@ -58,7 +58,7 @@ def _pairs_of(name: str) -> list[Pair]:
 @pytest.mark.parametrize("first", RECOVERY)
 @pytest.mark.parametrize("fault_stack", FLAVOURS, indirect=True, scope="session")
 @pytest.mark.guarantee("outages")
-def test_two_killed_in_one_instant_and_again_while_they_recover_lose_and_repeat_nothing(
+def test_paired_kills_during_recovery_lose_and_repeat_nothing(
     fault_stack: FaultStack, first: str
 ) -> None:
     """Pair after pair under one load, each behind what the last one left; then everybody is asked."""
@@ -103,7 +103,7 @@ def _recover(stack: FaultStack, dead: list[str]) -> None:
         stack.wait_applied()
 
 
-def test_every_process_is_the_first_of_a_pair_and_dies_beside_every_kind_of_server() -> None:
+def test_kill_pairs_cover_every_process_and_server_kind() -> None:
     """The primary excepted: the load stands on it."""
     assert {pair.first for pair in PAIRS} == set(RECOVERY)
     assert {"kafka", "zookeeper", "target", "replica 1", "registry"} <= {

@@ -14,7 +14,7 @@ COMMITTED = 500  # ten seconds and more of load
 
 @on(Flavour.MYSQL)
 @pytest.mark.guarantee("complete")
-def test_a_ledger_is_whole_wherever_a_stranger_looks(fault_stack: FaultStack) -> None:
+def test_ledger_is_whole_in_every_independent_reading(fault_stack: FaultStack) -> None:
     """Worker and apply's driver killed under load: topic, binlog and target tell one ledger, without ghosts."""
     with ledger_load(fault_stack, SEED) as ledger:
         _wait_committed(ledger, KILL_AT)

@@ -16,7 +16,7 @@ from tests.kit.waiting import eventually
 
 
 @on(Flavour.MYSQL)
-def test_a_killed_broker_costs_time_and_no_record(fault_stack: FaultStack) -> None:
+def test_killed_broker_loses_no_record(fault_stack: FaultStack) -> None:
     """kill -9 of the only broker: capture and apply are degraded with a code, and go on when it is back."""
     with fault_stack.load("broker"):
         fault_stack.wait_published()
@@ -28,7 +28,7 @@ def test_a_killed_broker_costs_time_and_no_record(fault_stack: FaultStack) -> No
 
 
 @on(Flavour.MYSQL)
-def test_a_killed_target_costs_time_and_no_row(fault_stack: FaultStack) -> None:
+def test_killed_target_loses_no_row(fault_stack: FaultStack) -> None:
     """kill -9 of the target server: apply is degraded with a code, and goes on when it is back."""
     with fault_stack.load("target"):
         fault_stack.wait_published()
@@ -40,7 +40,7 @@ def test_a_killed_target_costs_time_and_no_row(fault_stack: FaultStack) -> None:
 
 
 @on(Flavour.MARIADB)
-def test_a_killed_replica_is_left_for_another_member(fault_stack: FaultStack) -> None:
+def test_killed_replica_is_replaced_by_another_member(fault_stack: FaultStack) -> None:
     """The member that is read dies: the task says so, goes on with the one that is left, and nothing is lost."""
     (replica,) = fault_stack.stack.source.replicas
     with fault_stack.load("replica"):
@@ -57,7 +57,7 @@ def test_a_killed_replica_is_left_for_another_member(fault_stack: FaultStack) ->
 
 
 @on(Flavour.MARIADB)
-def test_rows_go_on_while_zookeeper_is_away_and_after_its_sessions_have_ended(
+def test_rows_flow_while_zookeeper_is_down_and_sessions_expire(
     fault_stack: FaultStack,
 ) -> None:
     """Paused beyond the sessions' end: rows move all the while, commands and logs tell why, then the tasks run on."""
@@ -76,7 +76,7 @@ def test_rows_go_on_while_zookeeper_is_away_and_after_its_sessions_have_ended(
 
 @pytest.mark.chaos
 @on(Flavour.MYSQL)
-def test_rows_go_on_for_minutes_without_an_ensemble_that_comes_back_with_its_data(
+def test_rows_flow_for_minutes_without_the_ensemble(
     fault_stack: FaultStack,
 ) -> None:
     """Killed, and started again after three minutes: it counts sessions from its start, so these go on."""
@@ -158,7 +158,7 @@ def _lines(log: Callable[[], list[str]], task: str, event: str) -> list[str]:
 
 @pytest.mark.chaos
 @on(Flavour.MARIADB)
-def test_a_killed_registry_or_primary_costs_time_and_no_row(fault_stack: FaultStack) -> None:
+def test_killed_registry_or_primary_loses_no_row(fault_stack: FaultStack) -> None:
     """New tables meet a registry that is away; a primary that died goes on in a new binlog file."""
     fault_stack.services["registry"].kill()
     fault_stack.fill("no_registry", rows=10)
@@ -172,7 +172,7 @@ def test_a_killed_registry_or_primary_costs_time_and_no_row(fault_stack: FaultSt
 
 
 @on(Flavour.MARIADB)
-def test_sessions_ended_by_force_mean_new_epochs_and_no_row_lost_or_repeated(
+def test_forced_session_expiry_raises_epochs_and_loses_no_row(
     fault_stack: FaultStack,
 ) -> None:
     """The ensemble says that worker and apply driver are gone; they live, and take their tasks anew."""

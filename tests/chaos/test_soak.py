@@ -25,7 +25,7 @@ RECOVERING_A_MINUTE_MIN = 2
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("fault_stack", FLAVOURS, indirect=True, scope="session")
-def test_a_soak_of_kills_loses_and_repeats_nothing(
+def test_soak_of_kills_loses_and_repeats_nothing(
     fault_stack: FaultStack, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Rounds of kills under the ledger's load; after each, every oracle from outside is asked."""

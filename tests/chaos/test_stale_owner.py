@@ -14,7 +14,7 @@ from zk.view import read_cluster
 
 @on(Flavour.MARIADB)
 @pytest.mark.guarantee("fenced")
-def test_a_stale_capture_worker_writes_nothing_to_kafka(fault_stack: FaultStack) -> None:
+def test_stale_capture_worker_writes_nothing_to_kafka(fault_stack: FaultStack) -> None:
     """It freezes inside a Kafka transaction, before its commit; its successor goes on; the commit is refused later."""
     fault = "publisher.before_commit:stop@9"
     _succeeded(fault_stack, "worker", task=CAPTURE_TASK, fault=fault)
@@ -22,7 +22,7 @@ def test_a_stale_capture_worker_writes_nothing_to_kafka(fault_stack: FaultStack)
 
 @on(Flavour.MYSQL)
 @pytest.mark.guarantee("fenced")
-def test_a_stale_apply_driver_writes_nothing_to_the_target(fault_stack: FaultStack) -> None:
+def test_stale_apply_driver_writes_nothing_to_the_target(fault_stack: FaultStack) -> None:
     """It freezes inside a target transaction that holds the fence; its successor ends that one and goes on."""
     fault = "apply.before_lane_commit:stop@3"
     _succeeded(fault_stack, "apply", task=APPLY_TASK, fault=fault)

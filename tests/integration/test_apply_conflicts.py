@@ -26,7 +26,9 @@ from tests.kit.apply.tables import (
 from tests.kit.apply.topic import RecordStream
 
 
-def test_children_and_parents_keep_their_order(name: str, target_server: DatabaseServer) -> None:
+def test_foreign_key_parents_and_children_keep_their_order(
+    name: str, target_server: DatabaseServer
+) -> None:
     """Foreign keys are checked on the target: no lane writes a child before its parent, none ends one too early."""
     target_server.execute("CREATE TABLE p (id INT PRIMARY KEY, v INT)", db=name)
     target_server.execute(
@@ -54,7 +56,7 @@ def test_children_and_parents_keep_their_order(name: str, target_server: Databas
     assert target_server.execute(f"SELECT COUNT(*), SUM(v) FROM {name}.c") == [(200, 100)]
 
 
-def test_a_cascade_that_the_source_did_not_log_happens_on_the_target(
+def test_cascade_the_source_did_not_log_runs_on_the_target(
     name: str, target_server: DatabaseServer
 ) -> None:
     """MariaDB logs the parent alone; children inserted before it in other groups are gone, those with the flag too."""
@@ -84,7 +86,7 @@ def test_a_cascade_that_the_source_did_not_log_happens_on_the_target(
     assert [number for (number,) in rows] == [n for n in range(50) if n not in (7, 8)]
 
 
-def test_a_cascade_over_keys_that_are_not_compared_keeps_its_place(
+def test_cascade_over_a_chain_of_tables_keeps_its_order(
     name: str, target_server: DatabaseServer
 ) -> None:
     """A grandchild is deleted, then its grandparent: in this order, though nothing but the chain between ties them."""
@@ -114,7 +116,7 @@ def test_a_cascade_over_keys_that_are_not_compared_keeps_its_place(
         assert target_server.execute(f"SELECT COUNT(*) FROM {name}.{which}") == [(0,)]
 
 
-def test_checks_that_one_transaction_left_out_are_made_by_the_next(
+def test_disabled_foreign_key_checks_return_with_the_next_transaction(
     name: str, target_server: DatabaseServer
 ) -> None:
     """The flag of a rows event holds for its rows alone, not for what the session does after them."""
@@ -138,7 +140,7 @@ def test_checks_that_one_transaction_left_out_are_made_by_the_next(
 
 
 @pytest.mark.parametrize("what", ["a key that changes", "an update", "a deletion"])
-def test_a_missing_row_that_is_written_alone_stops_the_task_too(
+def test_missing_row_in_a_single_row_write_blocks_the_task(
     name: str, target_server: DatabaseServer, what: str
 ) -> None:
     """Where rows are not written many at once, a changed key or no key at all, each is counted by itself."""
@@ -164,7 +166,7 @@ def test_a_missing_row_that_is_written_alone_stops_the_task_too(
 
 @pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
 @pytest.mark.guarantee("applied")
-def test_conflicts_stop_by_default_and_name_the_row(
+def test_conflict_blocks_by_default_and_names_the_row(
     name: str, target_server: DatabaseServer, *, is_large: bool
 ) -> None:
     """A missing row and a taken key block the task with table, key and seq; nothing of the part is written."""
@@ -192,7 +194,7 @@ def test_conflicts_stop_by_default_and_name_the_row(
         (ConflictPolicy.SKIP, [(1, None, 7), (5, 50, 9)]),
     ],
 )
-def test_conflicts_are_decided_as_asked_and_recorded(
+def test_conflicts_follow_the_policy_and_are_recorded(
     name: str,
     target_server: DatabaseServer,
     policy: ConflictPolicy,
@@ -218,7 +220,7 @@ def test_conflicts_are_decided_as_asked_and_recorded(
 
 
 @pytest.mark.parametrize("policy", list(ConflictPolicy), ids=str)
-def test_a_key_added_while_a_task_runs_keeps_its_order(
+def test_unique_key_added_at_runtime_orders_later_rows(
     name: str, target_server: DatabaseServer, policy: ConflictPolicy
 ) -> None:
     """The next lanes are planned by it: rows that take each other's place in it share a lane."""
@@ -255,7 +257,7 @@ class _Altered(LocalRecords):
 @pytest.mark.parametrize(
     "added", ["FOREIGN KEY (p) REFERENCES p (id)", "UNIQUE KEY (p)"], ids=["foreign", "unique"]
 )
-def test_a_key_added_under_way_decides_no_conflict(
+def test_key_added_mid_run_causes_no_conflict(
     name: str, target_server: DatabaseServer, policy: ConflictPolicy, added: str
 ) -> None:
     """Rows that only seem to disagree: the run ends, the next one knows the key."""
@@ -282,9 +284,7 @@ def test_a_key_added_under_way_decides_no_conflict(
     applier.close()
 
 
-def test_a_row_that_is_skipped_leaves_the_next_its_strict_mode(
-    name: str, target_server: DatabaseServer
-) -> None:
+def test_skipped_row_leaves_strict_mode_on(name: str, target_server: DatabaseServer) -> None:
     """An ENUM's index 0 is written without the strict mode; if that fails, the next value is still not cut."""
     target_server.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, e ENUM('x'), v VARCHAR(3))"
@@ -309,7 +309,7 @@ def test_a_row_that_is_skipped_leaves_the_next_its_strict_mode(
     assert target_server.execute(f"SELECT id, v FROM {name}.t") == [(1, "old")]
 
 
-def test_overwriting_a_row_leaves_the_children_of_all_that_it_removes(
+def test_overwriting_a_row_leaves_children_of_removed_rows(
     name: str, target_server: DatabaseServer
 ) -> None:
     """No row of another table is deleted, changed, or holds it up; what is not overwritten cascades as ever."""

@@ -37,7 +37,9 @@ def name(target_server: DatabaseServer) -> Iterator[str]:
     target_server.execute(f"DROP DATABASE IF EXISTS {made}")
 
 
-def test_rows_meet_the_structure_of_their_time(name: str, target_server: DatabaseServer) -> None:
+def test_rows_are_applied_under_their_own_table_structure(
+    name: str, target_server: DatabaseServer
+) -> None:
     """Create, insert, add a column, insert, rename, truncate, insert: each where it stood, in lanes and in one lane."""
     for is_large in (True, False):
         stream = RecordStream()
@@ -65,7 +67,7 @@ def test_rows_meet_the_structure_of_their_time(name: str, target_server: Databas
 
 
 @pytest.mark.guarantee("ddl")
-def test_the_session_of_the_statement_is_the_source_s(
+def test_ddl_runs_under_the_source_session_settings(
     name: str, target_server: DatabaseServer
 ) -> None:
     """Time zone and time give DEFAULT CURRENT_TIMESTAMP its value; foreign keys are not checked where they were not."""
@@ -117,7 +119,7 @@ class _KilledError(Exception):
 
 @pytest.mark.parametrize("point", ["AFTER_INTENT", "AFTER_EXECUTE"])
 @pytest.mark.parametrize("case", _CRASHES)
-def test_a_statement_is_executed_once_whenever_the_driver_dies(
+def test_ddl_executes_once_wherever_the_driver_dies(
     name: str,
     target_server: DatabaseServer,
     case: str,
@@ -153,7 +155,7 @@ def _die_and_go_on(name: str, target_server: DatabaseServer, *, case: str, point
     assert left == [(0,)]
 
 
-def test_statements_that_are_no_tables_are_recorded_and_passed(
+def test_statements_about_other_objects_are_recorded_and_skipped(
     name: str, target_server: DatabaseServer
 ) -> None:
     """Views and accounts are counted, never executed; an account's statement is kept without its secret."""
@@ -176,7 +178,7 @@ def test_statements_that_are_no_tables_are_recorded_and_passed(
     ("sql", "code"),
     [("FROBNICATE TABLE t", "MR-5042"), ("ALTER TABLE nowhere ADD x INT", "MR-5041")],
 )
-def test_what_can_t_be_executed_waits_for_an_operator(
+def test_unexecutable_ddl_waits_for_an_operator(
     name: str, target_server: DatabaseServer, sql: str, code: str
 ) -> None:
     """Unknown and refused statements block the task until a decision stands at their intent; then it goes on."""
@@ -201,7 +203,7 @@ def test_what_can_t_be_executed_waits_for_an_operator(
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.t") == [(0,)]
 
 
-def test_what_capture_calls_unknown_is_unknown(name: str, target_server: DatabaseServer) -> None:
+def test_ddl_that_capture_cannot_parse_blocks(name: str, target_server: DatabaseServer) -> None:
     """It was about tables that the task does not want, too: the target keeps them until an operator decides."""
     target_server.execute(f"CREATE DATABASE {name}")
     target_server.execute("CREATE TABLE mine (id INT PRIMARY KEY)", db=name)
@@ -214,7 +216,7 @@ def test_what_capture_calls_unknown_is_unknown(name: str, target_server: Databas
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.mine") == [(0,)]
 
 
-def test_a_refused_statement_is_executed_when_what_it_lacked_is_there(
+def test_refused_ddl_executes_once_its_obstacle_is_removed(
     name: str, target_server: DatabaseServer
 ) -> None:
     """The operator mends the target, as the fix says; that something differs then is no sign that it was executed."""
@@ -235,7 +237,7 @@ def test_a_refused_statement_is_executed_when_what_it_lacked_is_there(
     ]
 
 
-def test_a_parent_that_moves_keeps_its_children_in_order(
+def test_renamed_parent_keeps_its_children_in_order(
     name: str, target_server: DatabaseServer
 ) -> None:
     """The child is in another database: its foreign key is asked for again, though no statement named it."""
@@ -257,7 +259,7 @@ def test_a_parent_that_moves_keeps_its_children_in_order(
         target_server.execute(f"DROP DATABASE {other}")
 
 
-def test_capital_letters_in_a_statement_are_not_other_tables_where_the_server_folds_them(
+def test_ddl_ignores_case_where_the_server_folds_names(
     new_server: NewServer,
 ) -> None:
     """The rows behind it meet the structure it made: `lower_case_table_names=1`."""
@@ -277,7 +279,7 @@ def test_capital_letters_in_a_statement_are_not_other_tables_where_the_server_fo
     assert server.execute("SELECT * FROM folded.t ORDER BY id") == [(1, None), (2, 3)]
 
 
-def test_mixed_case_names_of_a_source_meet_a_target_that_folds_them(
+def test_mixed_case_names_work_on_a_folding_target(
     new_server: NewServer, mariadb_server: DatabaseServer
 ) -> None:
     """Rows of `Mixed.T` go to `mixed.t` where `lower_case_table_names=1`, and the comparison finds them there."""
@@ -315,7 +317,7 @@ def test_mixed_case_names_of_a_source_meet_a_target_that_folds_them(
         mariadb_server.execute("DROP DATABASE IF EXISTS Mixed")
 
 
-def test_create_table_select_gets_its_rows_from_the_records(
+def test_create_table_select_gets_its_rows_from_records(
     name: str, target_server: DatabaseServer
 ) -> None:
     """The statement that opens a transaction on MySQL is executed without it; its rows follow as records."""
@@ -328,7 +330,7 @@ def test_create_table_select_gets_its_rows_from_the_records(
     assert target_server.execute(f"SELECT id FROM {name}.t") == [(1,)]
 
 
-def test_a_half_replaced_table_is_made(mariadb_server: DatabaseServer) -> None:
+def test_half_done_create_or_replace_is_completed(mariadb_server: DatabaseServer) -> None:
     """MariaDB can die between the two halves of CREATE OR REPLACE: the old table is gone, the new one is not there."""
     name = "halfreplaced"
     mariadb_server.execute(f"CREATE DATABASE {name}")
@@ -345,7 +347,7 @@ def test_a_half_replaced_table_is_made(mariadb_server: DatabaseServer) -> None:
     mariadb_server.execute(f"DROP DATABASE {name}")
 
 
-def test_a_half_dropped_list_of_tables_is_an_operator_s_decision(
+def test_half_done_drop_of_tables_waits_for_an_operator(
     mariadb_server: DatabaseServer,
 ) -> None:
     """MariaDB can die between two tables of one DROP: neither before nor after, so nothing is guessed."""
@@ -366,7 +368,7 @@ def test_a_half_dropped_list_of_tables_is_an_operator_s_decision(
     mariadb_server.execute(f"DROP DATABASE {name}")
 
 
-def test_a_start_ends_a_statement_of_an_earlier_run_and_of_no_other_task(
+def test_start_kills_only_ddl_of_its_own_earlier_run(
     name: str, target_server: DatabaseServer
 ) -> None:
     """Names of 63 characters that differ in the last, or in capitals alone, are different tasks."""

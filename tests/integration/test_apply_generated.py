@@ -66,7 +66,7 @@ def _change(source: LoggedSession) -> None:
 
 
 @pytest.mark.parametrize("policy", list(ConflictPolicy), ids=str)
-def test_rows_named_by_a_generated_key_arrive(
+def test_rows_with_a_generated_key_arrive(
     source: LoggedSession, target_server: DatabaseServer, policy: ConflictPolicy
 ) -> None:
     """In lanes and in one lane, under every policy: the target has the source's rows, and no conflict was decided."""
@@ -92,7 +92,7 @@ def test_rows_named_by_a_generated_key_arrive(
     ],
     ids=["overwrite", "skip"],
 )
-def test_a_conflict_over_a_generated_key_changes_one_row(
+def test_conflict_on_a_generated_key_changes_one_row(
     name: str,
     target_server: DatabaseServer,
     policy: ConflictPolicy,
@@ -125,7 +125,7 @@ def test_a_conflict_over_a_generated_key_changes_one_row(
 
 
 @pytest.mark.parametrize("policy", list(ConflictPolicy), ids=str)
-def test_a_key_that_the_target_generates_otherwise_stops_the_task(
+def test_differently_generated_key_blocks_the_task(
     mysql_server: DatabaseServer, policy: ConflictPolicy
 ) -> None:
     """Else a later change would find another row by it, which no policy allows."""

@@ -83,7 +83,7 @@ def source(
                     cursor.execute(f"DROP USER {account}")
 
 
-def test_what_is_no_table_is_recorded_and_counted_and_not_applied(
+def test_views_routines_and_accounts_are_recorded_not_applied(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:
     """Views, routines, triggers, events, accounts, made, altered and dropped, among rows that some of them write."""

@@ -20,7 +20,7 @@ from tests.kit.waiting import eventually
 pytestmark = pytest.mark.usefixtures("target_password")
 
 
-def test_a_topic_is_applied_from_its_beginning_and_then_as_it_grows(
+def test_topic_is_applied_from_its_beginning_then_as_it_grows(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer
 ) -> None:
     """Catch-up in lanes, then small batches on one; a stop and a start in between; an aborted record never shows."""
@@ -56,7 +56,7 @@ def test_a_topic_is_applied_from_its_beginning_and_then_as_it_grows(
     target_server.execute(f"DROP DATABASE {name}")
 
 
-def test_a_task_behind_what_retention_left_goes_on_when_no_row_is_missing(
+def test_task_resumes_past_retention_if_no_row_is_missing(
     spark: SparkDriver, kafka: KafkaServer, mariadb_server: DatabaseServer
 ) -> None:
     """What is gone since it stopped said nothing but how far the source is, or held a row: `seq` tells which."""
@@ -90,7 +90,7 @@ def test_a_task_behind_what_retention_left_goes_on_when_no_row_is_missing(
     mariadb_server.execute("DROP DATABASE retained")
 
 
-def test_a_topic_that_ends_in_front_of_the_mark_is_another_one(kafka: KafkaServer) -> None:
+def test_topic_that_ends_before_the_mark_is_refused(kafka: KafkaServer) -> None:
     """It was created again under the name: what is at some offset of it is anything."""
     stream = RecordStream()
     writer = TopicWriter(kafka.bootstrap, stream)
@@ -106,7 +106,7 @@ def test_a_topic_that_ends_in_front_of_the_mark_is_another_one(kafka: KafkaServe
     assert caught.value.code == "MR-5035"
 
 
-def test_a_missing_topic_and_a_wrong_broker_are_named_within_seconds(kafka: KafkaServer) -> None:
+def test_missing_topic_and_wrong_broker_are_reported_within_seconds(kafka: KafkaServer) -> None:
     """Before a query starts and before the task is reported as running; both are waited for."""
     closed = "127.0.0.1:1"
     for bootstrap, code, words in (
@@ -141,7 +141,7 @@ def _progress(server: DatabaseServer, task: str) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("is_earlier_version", [False, True])
-def test_a_topic_created_again_and_longer_than_the_mark_blocks_the_task(
+def test_recreated_topic_longer_than_the_mark_blocks_the_task(
     spark: SparkDriver,
     kafka: KafkaServer,
     target_server: DatabaseServer,
@@ -182,7 +182,7 @@ def test_a_topic_created_again_and_longer_than_the_mark_blocks_the_task(
     target_server.execute("DELETE FROM millrace.progress WHERE task = %s", (name,))
 
 
-def test_a_topic_created_again_under_a_running_query_blocks_the_task(
+def test_topic_recreated_under_a_running_query_blocks_the_task(
     spark: SparkDriver, kafka: KafkaServer, mariadb_server: DatabaseServer
 ) -> None:
     """Whatever Spark makes of it: the next run, or the next micro-batch of this one, compares the topic's id."""

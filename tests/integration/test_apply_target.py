@@ -96,7 +96,7 @@ def _any_order(chance: random.Random) -> LaneOrder:
 
 @pytest.mark.parametrize("seed", [1, 2, 3, *DRAWN])
 @pytest.mark.guarantee("applied")
-def test_any_cut_and_number_of_lanes_gives_the_same_rows(
+def test_any_batch_cut_and_lane_count_gives_equal_rows(
     name: str, target_server: DatabaseServer, seed: int
 ) -> None:
     """Micro-batches cut anywhere, lanes in any order, restarts between them: the target is that of one lane."""
@@ -125,7 +125,7 @@ def test_any_cut_and_number_of_lanes_gives_the_same_rows(
 
 
 @pytest.mark.parametrize("seed", [1, 2, *DRAWN])
-def test_a_history_of_all_kinds_of_keys_gives_its_rows_on_a_server(
+def test_histories_with_all_key_kinds_give_equal_rows(
     name: str, target_server: DatabaseServer, seed: int
 ) -> None:
     """As on the model: NULLs in unique keys, swapped keys, texts without case and with blanks, no key, cascades."""
@@ -150,7 +150,7 @@ def test_a_history_of_all_kinds_of_keys_gives_its_rows_on_a_server(
 
 
 @pytest.mark.guarantee("applied")
-def test_a_replay_from_an_older_offset_changes_nothing(
+def test_replay_from_an_older_offset_changes_nothing(
     name: str, target_server: DatabaseServer
 ) -> None:
     """Every seq is applied once: lanes that committed before a crash are skipped by their bitmaps, in any plan."""
@@ -176,7 +176,7 @@ def test_a_replay_from_an_older_offset_changes_nothing(
     ) == [(0,)]
 
 
-def test_what_an_earlier_run_applied_above_the_mark_is_known_until_the_mark_has_passed_it(
+def test_seqs_applied_above_the_mark_survive_restarts(
     name: str, target_server: DatabaseServer
 ) -> None:
     """The second run cuts its micro-batch shorter and moves the mark there; the third still skips what is above."""
@@ -215,7 +215,7 @@ class _Interrupted(LocalRecords):
 
 
 @pytest.mark.guarantee("fenced")
-def test_a_stale_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
+def test_stale_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
     """After a successor raised the fence, the predecessor's next target transaction is refused, in every path."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = _history(name, changes=50)
@@ -231,7 +231,7 @@ def test_a_stale_run_writes_nothing(name: str, target_server: DatabaseServer) ->
         started(target_server, apply_task(name), epoch=7)
 
 
-def test_raising_the_fence_ends_a_holder_that_hangs(
+def test_raising_the_fence_kills_a_hung_lane_transaction(
     name: str, target_server: DatabaseServer
 ) -> None:
     """A lane transaction that nobody ends any more does not keep its successor out, and its rows are gone."""
@@ -249,7 +249,7 @@ def test_raising_the_fence_ends_a_holder_that_hangs(
     successor.close()
 
 
-def test_raising_the_fence_ends_a_predecessor_that_hangs_in_it(
+def test_raising_the_fence_kills_a_hung_predecessor(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped behind its lock, in front of its word: its successor does not wait for it, and it changes nothing."""
@@ -282,7 +282,7 @@ def test_raising_the_fence_ends_a_predecessor_that_hangs_in_it(
         each.close()
 
 
-def test_a_table_without_a_key_is_a_multiset(name: str, target_server: DatabaseServer) -> None:
+def test_table_without_a_key_is_a_multiset(name: str, target_server: DatabaseServer) -> None:
     """Equal rows are told apart by number only; updates and deletes take one each, NULLs and case compare exactly."""
     target_server.execute(
         "CREATE TABLE notes (n INT, body VARCHAR(20), weight FLOAT) DEFAULT CHARSET=utf8mb4",
@@ -310,7 +310,7 @@ def test_a_table_without_a_key_is_a_multiset(name: str, target_server: DatabaseS
     assert rows == [(None, "41"), (None, "61"), (None, "61")]
 
 
-def test_a_number_names_no_row_by_a_text_key(name: str, target_server: DatabaseServer) -> None:
+def test_number_never_matches_a_row_by_text_key(name: str, target_server: DatabaseServer) -> None:
     """A server says that 05 and 5a equal 5: such a row is found by all its columns, and one goes."""
     target_server.execute("CREATE TABLE t (k VARCHAR(9) PRIMARY KEY, n INT)", db=name)
     target_server.execute("INSERT INTO t VALUES ('5', 1), ('05', 1), ('5a', 1), ('7', 1)", db=name)
@@ -323,7 +323,7 @@ def test_a_number_names_no_row_by_a_text_key(name: str, target_server: DatabaseS
     assert rows == [("05", 1), ("5a", 1), ("7", 2)]
 
 
-def test_a_primary_key_that_the_server_made_and_hides_is_found(
+def test_generated_invisible_primary_key_is_found(
     mysql_server: DatabaseServer,
 ) -> None:
     """MySQL makes `my_row_id` for a table without a key, and may keep it from sessions that do not ask."""
@@ -349,7 +349,7 @@ def test_a_primary_key_that_the_server_made_and_hides_is_found(
 
 
 @pytest.mark.parametrize("kind", ["PRIMARY KEY", "UNIQUE KEY `by``p` "])
-def test_periods_that_may_not_overlap_keep_their_order(
+def test_periods_without_overlaps_keep_their_order(
     mariadb_server: DatabaseServer, kind: str
 ) -> None:
     """Two periods of one id meet without being equal: the first goes before the second comes, in any lane order."""
@@ -381,9 +381,7 @@ def test_periods_that_may_not_overlap_keep_their_order(
     mariadb_server.execute(f"DROP DATABASE {database}")
 
 
-def test_triggers_on_the_target_are_named_in_the_status(
-    name: str, target_server: DatabaseServer
-) -> None:
+def test_status_names_triggers_on_target_tables(name: str, target_server: DatabaseServer) -> None:
     """Those of tables that rows come for, a few by name; not those of other tables."""
     for which in ("t", "other"):
         target_server.execute(f"CREATE TABLE {which} (id INT PRIMARY KEY, n INT)", db=name)
@@ -409,9 +407,7 @@ def test_triggers_on_the_target_are_named_in_the_status(
     )
 
 
-def test_a_session_that_the_target_ended_is_made_anew(
-    name: str, target_server: DatabaseServer
-) -> None:
+def test_session_closed_by_the_target_is_reopened(name: str, target_server: DatabaseServer) -> None:
     """An idle lane whose connection was closed by the server does not fail its task."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = RecordStream()
@@ -427,7 +423,7 @@ def test_a_session_that_the_target_ended_is_made_anew(
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(2,)]
 
 
-def test_a_hole_in_front_of_a_statement_stops_the_task(
+def test_seq_gap_before_a_statement_blocks_the_task(
     name: str, target_server: DatabaseServer
 ) -> None:
     """A DDL statement carries its own seq: it is not executed over rows that are gone."""
@@ -443,7 +439,7 @@ def test_a_hole_in_front_of_a_statement_stops_the_task(
     assert target_server.execute("SHOW TABLES LIKE 'accounts'", db=name)
 
 
-def test_a_statement_behind_the_mark_of_another_topic_stops_the_task(
+def test_statement_past_another_topics_mark_blocks_the_task(
     name: str, target_server: DatabaseServer
 ) -> None:
     """It is neither executed nor passed over as a replay."""
@@ -463,7 +459,7 @@ def test_a_statement_behind_the_mark_of_another_topic_stops_the_task(
     assert target_server.execute("SHOW TABLES LIKE 'accounts'", db=name)
 
 
-def test_a_hole_in_the_topic_stops_the_task(name: str, target_server: DatabaseServer) -> None:
+def test_seq_gap_in_the_topic_blocks_the_task(name: str, target_server: DatabaseServer) -> None:
     """seq is gapless: a record that is missing, in front or in the middle, is never passed over."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = _history(name, changes=20)
@@ -477,7 +473,7 @@ def test_a_hole_in_the_topic_stops_the_task(name: str, target_server: DatabaseSe
         assert caught.value.code == code
 
 
-def test_records_of_a_stale_capture_owner_stop_the_task(
+def test_records_of_a_stale_capture_owner_block_the_task(
     name: str, target_server: DatabaseServer
 ) -> None:
     """The epoch in the topic never goes down."""
@@ -492,9 +488,7 @@ def test_records_of_a_stale_capture_owner_stop_the_task(
     assert caught.value.code == "MR-5034"
 
 
-def test_rows_that_the_start_covers_are_passed_over(
-    name: str, target_server: DatabaseServer
-) -> None:
+def test_rows_before_the_start_are_skipped(name: str, target_server: DatabaseServer) -> None:
     """A task that starts at a GTID set applies what is behind it, rows and statements, and nothing before."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     made, stream = accounts(name), RecordStream()
@@ -508,7 +502,7 @@ def test_rows_that_the_start_covers_are_passed_over(
     assert rows == [(4,), (5,)]
 
 
-def test_schemas_that_the_topic_showed_before_the_mark_are_known_after_a_restart(
+def test_restart_knows_schemas_from_before_the_mark(
     name: str, target_server: DatabaseServer
 ) -> None:
     """A restart behind the schema record needs neither the topic's beginning nor a registry."""
@@ -527,7 +521,7 @@ def test_schemas_that_the_topic_showed_before_the_mark_are_known_after_a_restart
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(3,)]
 
 
-def test_resolved_records_move_the_mark_while_nothing_changes(
+def test_resolved_records_advance_the_mark_without_rows(
     name: str, target_server: DatabaseServer
 ) -> None:
     """The applied GTID set follows source transactions without rows."""

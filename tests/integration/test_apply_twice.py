@@ -155,7 +155,7 @@ class _TwiceAtOnce(LocalRecords):
     ],
     ids=["lane", "lane, first dies", "one for all", "one for all, first dies"],
 )
-def test_two_executions_of_one_spark_task_at_once_apply_it_once(
+def test_concurrent_executions_of_one_spark_task_apply_once(
     name: str,
     target_server: DatabaseServer,
     monkeypatch: pytest.MonkeyPatch,
@@ -188,9 +188,7 @@ def _applied_lanes(server: DatabaseServer, name: str) -> LaneCall:
     return call
 
 
-def test_a_lane_that_comes_behind_the_mark_of_its_own_run_writes_nothing(
-    name: str, target_server: DatabaseServer
-) -> None:
+def test_late_lane_of_the_same_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
     """Its bitmap was removed when the mark moved: it is the mark that refuses a late execution."""
     call = _applied_lanes(target_server, name)
     for lane in range(len(call.offsets)):
@@ -200,7 +198,7 @@ def test_a_lane_that_comes_behind_the_mark_of_its_own_run_writes_nothing(
     _check(target_server, name)
 
 
-def test_a_lane_of_an_earlier_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
+def test_lane_of_an_earlier_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
     """Its run is over, wherever the mark stands."""
     call = _applied_lanes(target_server, name)
     started(target_server, apply_task(name)).close()
@@ -212,7 +210,7 @@ def test_a_lane_of_an_earlier_run_writes_nothing(name: str, target_server: Datab
     _check(target_server, name)
 
 
-def test_a_second_execution_with_other_cuts_ends_the_run_and_loses_nothing(
+def test_second_execution_with_other_cuts_loses_nothing(
     name: str, target_server: DatabaseServer
 ) -> None:
     """A part of a lane whose place is taken by other records is not taken for done."""
@@ -241,7 +239,7 @@ class _TwiceCut(LocalRecords):
         return [call.apply(lane) for lane in range(2)]
 
 
-def test_of_two_first_starts_at_once_the_later_owns_the_mark(
+def test_later_of_two_concurrent_first_starts_owns_the_mark(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both found no mark: the one that raised the fence first does not write it any more, and blocks nobody."""
@@ -262,7 +260,7 @@ def test_of_two_first_starts_at_once_the_later_owns_the_mark(
     _check(target_server, name)
 
 
-def test_without_the_lock_on_its_fence_a_stale_lane_commits(
+def test_without_the_fence_lock_a_stale_lane_commits(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fence that is only read is passed before it is raised: the successor never sees the rows that come then."""

@@ -261,7 +261,7 @@ def _plain(value: object) -> object:
 
 
 @pytest.mark.parametrize("is_guarded", [True, False], ids=["as it is", "without the guard"])
-def test_an_update_to_a_long_value_keeps_all_of_it_on_mariadb(
+def test_updates_keep_long_values_whole_on_mariadb(
     mariadb_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, *, is_guarded: bool
 ) -> None:
     """In a statement of many rows the server would keep its length modulo 65,536, without a word."""
@@ -289,7 +289,7 @@ def test_an_update_to_a_long_value_keeps_all_of_it_on_mariadb(
 
 
 @pytest.mark.parametrize("is_guarded", [True, False], ids=["as it is", "without the guard"])
-def test_a_decimal_in_a_document_keeps_its_digits_on_mysql(
+def test_json_decimals_keep_their_digits_on_mysql(
     mysql_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, *, is_guarded: bool
 ) -> None:
     """Inserted and updated, beside documents that need nothing; read as text it would be a DOUBLE."""

@@ -31,7 +31,7 @@ def source(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
     target_server.execute("DROP USER peer")
 
 
-def test_peers_begin_where_the_load_begins(
+def test_benchmark_peers_start_where_the_load_starts(
     source: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Peers skip the binlog before the load. Otherwise the comparison would favor Millrace."""
@@ -55,7 +55,7 @@ def test_peers_begin_where_the_load_begins(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
-def test_every_line_of_the_bench_is_one_figure(flavour: Flavour) -> None:
+def test_every_benchmark_output_line_is_one_figure(flavour: Flavour) -> None:
     """Standard output has only JSON lines: each figure once, with all keys."""
     command = (sys.executable, "-m", "millrace", "bench", "--changes", "3000")
     done = subprocess.run(

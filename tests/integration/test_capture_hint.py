@@ -187,7 +187,7 @@ def stage(
         yield Stage(mariadb_server, ensemble, Rig(kafka.bootstrap, topic), tmp_path, stack)
 
 
-def test_what_the_status_remembers_leads_on_after_retention_took_everything(
+def test_capture_resumes_from_status_after_retention_removed_everything(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole way: publisher, last report, ZooKeeper, another worker whose first tries fail, its publisher."""
@@ -208,7 +208,7 @@ def test_what_the_status_remembers_leads_on_after_retention_took_everything(
     assert (found.violations, found.first_seq, found.last_seq) == ([], 6, 8)
 
 
-def test_a_topic_deleted_while_nobody_ran_blocks_the_task_until_it_is_given_another(
+def test_deleted_topic_blocks_until_the_task_names_a_new_one(
     stage: Stage,
 ) -> None:
     """MR-3017 with nothing created; a document with a new topic begins there, the old memory notwithstanding."""
@@ -230,7 +230,7 @@ def test_a_topic_deleted_while_nobody_ran_blocks_the_task_until_it_is_given_anot
     stage.rig.assert_whole(5)
 
 
-def test_a_topic_emptied_in_the_middle_of_a_source_transaction_is_not_begun_again(
+def test_topic_emptied_mid_transaction_is_not_restarted(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end is not known then, but that there were records is: refused, not started at seq 1."""
@@ -263,7 +263,7 @@ def test_a_topic_emptied_in_the_middle_of_a_source_transaction_is_not_begun_agai
     assert stage.rig.verdict().counts.records == 0
 
 
-def test_a_status_that_can_not_be_read_is_not_written_over(
+def test_unreadable_status_is_not_overwritten(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ZooKeeper is away between lease and look: the run is tried again, what is remembered stays."""

@@ -32,7 +32,7 @@ from zk.run.runner import HeldLease, Report
 ALTERNATE_SCREEN, NORMAL_SCREEN, SHOWN_CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
 
 
-def test_a_set_is_created_listed_and_shown(shell: Shell) -> None:
+def test_set_is_created_listed_and_shown(shell: Shell) -> None:
     """What is shown can be created again; the secret is only a reference."""
     assert shell("set", "create", "-f", shell.file(SHOP)) == "set shop created\n"
     assert shell("set", "create", "-f", shell.file(SHOP)) == "set shop unchanged\n"
@@ -48,7 +48,7 @@ def test_a_set_is_created_listed_and_shown(shell: Shell) -> None:
 
 
 @pytest.mark.guarantee("secret")
-def test_no_secret_reaches_the_tree_or_the_output(shell: Shell) -> None:
+def test_no_secret_reaches_zookeeper_or_the_output(shell: Shell) -> None:
     """A planted password is resolved nowhere but where it is used: not one node, not one line has it."""
     printed = [
         shell("set", "create", "-f", shell.file(SHOP)),
@@ -73,7 +73,7 @@ def _all_contents(session: Session, path: str) -> Iterator[bytes]:
         yield from _all_contents(session, f"{path}/{name}")
 
 
-def test_a_wrong_document_is_refused_with_every_problem_and_a_fix(shell: Shell) -> None:
+def test_invalid_document_is_refused_with_every_problem_and_fix(shell: Shell) -> None:
     """Path, found, wanted; the file is named; nothing was created."""
     told = shell(
         "set", "create", "-f", shell.file("set: shop\nmembers: []\npasswort: x"), exit_code=1
@@ -91,7 +91,7 @@ def test_a_wrong_document_is_refused_with_every_problem_and_a_fix(shell: Shell) 
     assert shell("task", "create", "-f", shell.file(CAPTURE), exit_code=1).startswith("MR-4104 ")
 
 
-def test_a_task_lives_from_create_to_delete(shell: Shell) -> None:
+def test_task_commands_work_from_create_to_delete(shell: Shell) -> None:
     """Every command, with a worker that runs it; status says why at each step."""
     shell("set", "create", "-f", shell.file(SHOP))
     assert shell("task", "create", "-f", shell.file(CAPTURE)) == "task shop-capture created\n"
@@ -116,7 +116,7 @@ def test_a_task_lives_from_create_to_delete(shell: Shell) -> None:
     assert shell("task", "delete", "shop-capture", exit_code=1).startswith("MR-4104 ")
 
 
-def test_a_changed_start_that_has_no_effect_is_said(shell: Shell) -> None:
+def test_changed_start_without_effect_is_reported(shell: Shell) -> None:
     """`start` is read for a topic that never held a record, and the task has published to this one."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
@@ -135,7 +135,7 @@ def test_a_changed_start_that_has_no_effect_is_said(shell: Shell) -> None:
         assert replaced(later + "topic: another\n") == ""  # where it is read
 
 
-def test_status_as_json_is_one_object_with_everything(shell: Shell) -> None:
+def test_status_json_is_one_complete_object(shell: Shell) -> None:
     """The fields scripts rely on."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
@@ -168,7 +168,7 @@ def test_status_as_json_is_one_object_with_everything(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("way", ["terminal", "pipe", "json"])
-def test_a_watched_status_is_told_again_until_ctrl_c(shell: Shell, way: str) -> None:
+def test_watch_prints_changed_status_until_ctrl_c(shell: Shell, way: str) -> None:
     """What changes is seen without a new command; Ctrl-C ends it with 130 and leaves the terminal as it was."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
@@ -201,7 +201,7 @@ class Door(Proxy):
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("options", [["-w"], ["-w", "--json"]], ids=["pipe", "json"])
-def test_a_watched_status_goes_on_behind_a_lost_connection(
+def test_watch_resumes_after_a_lost_connection(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     """It says so meanwhile."""
@@ -249,7 +249,7 @@ def _watched(
         os.close(ours)
 
 
-def test_without_an_ensemble_commands_say_what_to_set(
+def test_commands_without_an_ensemble_name_the_setting(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unset, wrong, or nobody there: a code and a fix each."""
@@ -261,7 +261,7 @@ def test_without_an_ensemble_commands_say_what_to_set(
     assert "export MILLRACE_ZOOKEEPER=" in told
 
 
-def test_the_generation_is_shown_and_raised(shell: Shell) -> None:
+def test_generation_is_shown_and_raised(shell: Shell) -> None:
     """After a rebuilt ensemble, epochs are lifted above all before."""
     assert shell("cluster", "show").endswith("generation 1\n")
     assert shell("cluster", "raise-generation").endswith("generation 2\n")
@@ -275,7 +275,7 @@ def test_every_code_can_be_explained(shell: Shell) -> None:
     assert shell("explain", "MR-0", exit_code=1).startswith("MR-4207 ")
 
 
-def test_waiting_for_a_blocked_task_ends_at_once_with_its_fix(
+def test_waiting_for_a_blocked_task_fails_at_once(
     shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for what can't come."""
@@ -294,7 +294,7 @@ def test_waiting_for_a_blocked_task_ends_at_once_with_its_fix(
     assert "Put it there." in told
 
 
-def test_wait_returns_when_the_primary_of_then_is_reached(
+def test_wait_returns_once_the_primarys_position_is_reached(
     shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the primary had committed when asked is in the reported set: not before, for capture and apply."""
@@ -322,7 +322,7 @@ def test_wait_returns_when_the_primary_of_then_is_reached(
         assert done["gtid_set"]
 
 
-def test_wait_names_a_replica_that_has_stopped_and_what_it_does_not_have(
+def test_wait_timeout_names_the_stopped_replica_and_missing_gtids(
     shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its tasks say "caught up"; the timeout names the member, the thread and the statement that starts it."""
@@ -351,7 +351,7 @@ def test_wait_names_a_replica_that_has_stopped_and_what_it_does_not_have(
     )
 
 
-def test_wait_needs_one_primary_that_answers(
+def test_wait_needs_a_reachable_primary(
     shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dead members do not matter beside it; without it, a refusal or MR-4204 is told."""
@@ -372,7 +372,7 @@ def test_wait_needs_one_primary_that_answers(
     assert shell("task", "wait", "shop-apply", exit_code=1).startswith("MR-4203 ")
 
 
-def test_compare_ends_with_one_on_a_difference_and_names_it(
+def test_compare_exits_with_1_and_names_the_difference(
     shell: Shell,
     mariadb_server: DatabaseServer,
     target_server: DatabaseServer,
@@ -479,7 +479,7 @@ def _commit(source_set: DatabaseSet) -> None:
     source_set.execute("DROP DATABASE waited")
 
 
-def test_a_topics_broker_is_found_through_the_task_that_has_it(shell: Shell) -> None:
+def test_verify_finds_the_broker_in_the_task_document(shell: Shell) -> None:
     """`topic verify` asks the broker that the task document names: here one that is not there."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
@@ -488,7 +488,7 @@ def test_a_topics_broker_is_found_through_the_task_that_has_it(shell: Shell) -> 
     assert "MR-3501" in shell("topic", "verify", topic, exit_code=1)
 
 
-def test_a_command_says_that_the_ensemble_is_away(
+def test_command_reports_an_unreachable_ensemble(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nobody listens: exit code 1, the code, and what to look at."""

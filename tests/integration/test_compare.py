@@ -56,7 +56,7 @@ def _compared(sides: tuple[DatabaseServer, DatabaseServer]) -> Comparison:
 
 
 @pytest.mark.both_flavours
-def test_equal_tables_are_equal(sides: tuple[DatabaseServer, DatabaseServer]) -> None:
+def test_equal_tables_compare_equal(sides: tuple[DatabaseServer, DatabaseServer]) -> None:
     """Every row is counted, also across flavours and without a key."""
     found = _compared(sides)
     assert (found.tables, found.rows, found.difference_count) == (2, 5, 0)
@@ -89,7 +89,7 @@ def test_each_difference_is_named(
     assert found.difference_count == 1
 
 
-def test_many_differences_are_counted_and_the_first_named(
+def test_many_differences_are_counted_and_the_first_listed(
     sides: tuple[DatabaseServer, DatabaseServer],
 ) -> None:
     """The list is bounded, the count is not."""
@@ -111,7 +111,7 @@ def _applied(target: DatabaseServer, name: str) -> None:
 
 
 @pytest.mark.guarantee("compared")
-def test_what_a_lost_drop_left_on_the_target_is_found(
+def test_compare_finds_tables_dropped_only_on_the_source(
     sides: tuple[DatabaseServer, DatabaseServer],
 ) -> None:
     """A database that the task has written and the source has no more; a table that was its database's last one.
@@ -140,7 +140,7 @@ def test_what_a_lost_drop_left_on_the_target_is_found(
             server.execute(f"DROP DATABASE IF EXISTS {name}")
 
 
-def test_a_task_that_has_not_begun_has_written_nothing(new_server: NewServer) -> None:
+def test_task_that_never_ran_has_written_nothing(new_server: NewServer) -> None:
     """Its target has none of our tables yet."""
     server = new_server(Flavour.MARIADB)
     ends = endpoint_of(server), endpoint_of(server)
@@ -148,7 +148,7 @@ def test_a_task_that_has_not_begun_has_written_nothing(new_server: NewServer) ->
 
 
 @pytest.mark.parametrize("column", ["LONGBLOB", "LONGTEXT CHARACTER SET latin1"])
-def test_values_longer_than_the_servers_take_are_compared(
+def test_values_beyond_max_allowed_packet_are_compared(
     sides: tuple[DatabaseServer, DatabaseServer], column: str
 ) -> None:
     """A server makes NULL of a text beyond max_allowed_packet; of what differs only at its end too."""
@@ -173,7 +173,7 @@ def test_values_longer_than_the_servers_take_are_compared(
 
 
 @pytest.mark.parametrize("hides", [0, 1], ids=["source", "target"])
-def test_a_table_that_an_account_may_not_read_is_a_grant_that_lacks_not_a_difference(
+def test_unreadable_table_is_a_missing_grant_not_a_difference(
     sides: tuple[DatabaseServer, DatabaseServer], hides: int
 ) -> None:
     """A server hides it as if it were not there; given the GRANT that is told, the tables are equal."""

@@ -182,7 +182,7 @@ def _oracle_rows(source: LoggedSession) -> dict[tuple[str, int], object]:
 
 
 @pytest.mark.filterwarnings("ignore:'db' is deprecated")  # the oracle's own call of PyMySQL
-def test_an_independent_decoder_reads_the_same_values(server: DatabaseServer) -> None:
+def test_independent_decoder_reads_the_same_values(server: DatabaseServer) -> None:
     """Every value that it keeps, of every type that it can read."""
     cases = [
         case

@@ -92,7 +92,7 @@ def _mixed(source: LoggedSession) -> None:
 
 
 @pytest.mark.guarantee("complete")
-def test_the_records_make_the_tables_of_the_server(server: DatabaseServer) -> None:
+def test_applied_records_rebuild_the_servers_tables(server: DatabaseServer) -> None:
     """Applied in order, one by one; every before image is a row that stands."""
     with logged(server, "mixed_rows") as source:
         _mixed(source)
@@ -104,7 +104,7 @@ def test_the_records_make_the_tables_of_the_server(server: DatabaseServer) -> No
     assert [r.source.seq for r in numbered] == list(range(1, len(numbered) + 1))
 
 
-def test_prepared_transactions_come_out_when_they_are_committed(server: DatabaseServer) -> None:
+def test_prepared_transactions_appear_when_committed(server: DatabaseServer) -> None:
     """Two prepared ones across others, one rolled back, one committed in one phase."""
     with logged(server, "xa_rows") as source:
         source.run("CREATE TABLE t (id INT PRIMARY KEY)")
@@ -132,7 +132,7 @@ def test_prepared_transactions_come_out_when_they_are_committed(server: Database
         assert all(row.transaction.is_last for row in rows)
 
 
-def test_what_the_server_compresses_is_read(server: DatabaseServer) -> None:
+def test_compressed_transactions_and_events_are_read(server: DatabaseServer) -> None:
     """MySQL: whole transactions (zstd); MariaDB: rows and statements (zlib)."""
     switch_on, switch_off = COMPRESSION[server.flavour]
     with logged(server, "compressed_rows") as source:
@@ -153,7 +153,7 @@ def test_what_the_server_compresses_is_read(server: DatabaseServer) -> None:
         assert any("long enough" in r.statement.sql for r in records if isinstance(r, DdlRecord))
 
 
-def test_a_large_compressed_transaction_is_cut_like_any_other(server: DatabaseServer) -> None:
+def test_large_compressed_transaction_is_split_into_batches(server: DatabaseServer) -> None:
     """Batches end inside of it; every row comes once."""
     switch_on, switch_off = COMPRESSION[server.flavour]
     with logged(server, "large_rows") as source:
@@ -171,7 +171,7 @@ def test_a_large_compressed_transaction_is_cut_like_any_other(server: DatabaseSe
     assert [row.key for row in conversion.rows()] == [{"id": n} for n in range(9000)]
 
 
-def test_tagged_transactions_are_named_in_full(mysql_server: DatabaseServer) -> None:
+def test_tagged_gtids_are_reported_in_full(mysql_server: DatabaseServer) -> None:
     """``uuid:tag:number``, as the server prints it."""
     with logged(mysql_server, "tagged_rows") as source:
         source.run(
@@ -188,7 +188,7 @@ def test_tagged_transactions_are_named_in_full(mysql_server: DatabaseServer) -> 
 
 
 @pytest.mark.parametrize("compress", ["OFF", "ON"], ids=["plain", "compressed"])
-def test_rows_that_no_table_map_measures_are_left_out(
+def test_excluded_unreadable_rows_leave_the_others_numbered_as_alone(
     mariadb_server: DatabaseServer, compress: str
 ) -> None:
     """MariaDB's old times with a fraction: MR-6005 says exclude them; then all others come, numbered as if alone."""
@@ -229,7 +229,7 @@ def test_rows_that_no_table_map_measures_are_left_out(
     ]
 
 
-def test_statement_format_stops_with_its_code(server: DatabaseServer) -> None:
+def test_statement_based_logging_stops_with_its_code(server: DatabaseServer) -> None:
     """A session may log so at any time: the rows are not in the binlog."""
     with logged(server, "statement_rows") as source:
         source.run(
@@ -242,7 +242,7 @@ def test_statement_format_stops_with_its_code(server: DatabaseServer) -> None:
         conversion.records()
 
 
-def test_partial_images_stop_with_their_code(server: DatabaseServer) -> None:
+def test_partial_row_images_stop_with_their_code(server: DatabaseServer) -> None:
     """binlog_row_image=MINIMAL, and MySQL's PARTIAL_JSON."""
     with logged(server, "partial_rows") as source:
         source.run(

@@ -33,7 +33,7 @@ def _fill(cursor: Cursor, case: TypeCase, table: str) -> dict[int, object]:
 
 
 @pytest.mark.guarantee("exact")
-def test_the_record_holds_what_a_select_says(server: DatabaseServer) -> None:
+def test_record_holds_what_select_returns(server: DatabaseServer) -> None:
     """Insert, both images of an update, delete; NULL too."""
     cases = [case for case in CASES if server.flavour in case.flavours]
     with logged(server, "types_of_rows") as source:
@@ -57,7 +57,7 @@ def test_the_record_holds_what_a_select_says(server: DatabaseServer) -> None:
 
 
 @pytest.mark.guarantee("exact")
-def test_text_of_every_charset_is_text_or_its_bytes(server: DatabaseServer) -> None:
+def test_text_of_every_charset_arrives_as_text_or_bytes(server: DatabaseServer) -> None:
     """Text that the server itself converts to utf8mb4 and back to the same bytes, else the very bytes."""
     with logged(server, "charsets_of_rows") as source:
         cursor = source.cursor

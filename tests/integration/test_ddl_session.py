@@ -38,7 +38,7 @@ def apply_all(source: LoggedSession, target: DatabaseServer) -> None:
     run_once(target, apply_task(source.database), stream)
 
 
-def test_a_charset_without_a_collation_keeps_the_rest_of_the_session(
+def test_charset_without_collation_keeps_other_session_settings(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:
     """A latin1 client, a time zone, and on MariaDB the collations that it gave to character sets."""
@@ -63,7 +63,7 @@ def test_a_charset_without_a_collation_keeps_the_rest_of_the_session(
     assert target_server.execute("SELECT CAST(at AS CHAR) FROM t", db=source.database) == rows
 
 
-def test_a_statement_in_doubt_waits_for_an_operator(
+def test_ambiguous_ddl_waits_for_an_operator(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:
     """Its meaning is not known exactly: not executed, and the error says why."""
@@ -79,7 +79,7 @@ def test_a_statement_in_doubt_waits_for_an_operator(
     assert target_server.execute("SHOW TABLES", db=source.database) == [("t",)]
 
 
-def test_rows_get_the_statement_s_time_to_the_microsecond(
+def test_rows_get_the_ddl_time_to_the_microsecond(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:
     """DEFAULT CURRENT_TIMESTAMP(6) of a new column; times that no double holds exactly, among them."""

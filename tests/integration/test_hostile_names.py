@@ -91,7 +91,7 @@ def source(
 
 
 @pytest.mark.guarantee("robust")
-def test_hostile_names_and_values_arrive_as_they_are(
+def test_hostile_names_and_values_arrive_unchanged(
     source: DatabaseServer, target_server: DatabaseServer
 ) -> None:
     """Nothing of them is executed, formatted, shortened or lost; every record can be shown on one line.

@@ -80,7 +80,7 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
 
 @pytest.mark.both_flavours
 @pytest.mark.guarantee("complete")
-def test_the_converter_tells_the_same_ledger_as_foreign_decoders(told: Told) -> None:
+def test_converter_and_independent_decoders_read_one_ledger(told: Told) -> None:
     """Read by fastavro alone: dense, without ghosts, the sum kept, and every value that the other decoder keeps."""
     server = told.server
     login = Login(server.host, server.port, SERVICE.user, SERVICE.password)
@@ -112,7 +112,7 @@ def test_the_converter_tells_the_same_ledger_as_foreign_decoders(told: Told) -> 
 
 
 @pytest.mark.guarantee("applied")
-def test_an_applied_ledger_has_the_servers_own_sums(told: Told, new_server: NewServer) -> None:
+def test_applied_ledger_matches_the_servers_checksums(told: Told, new_server: NewServer) -> None:
     """Cut anywhere into batches, in one lane and in many, lanes in either order: ``CHECKSUM TABLE`` is the same."""
     target = new_server(told.server.flavour)
     chance = random.Random(SEED)

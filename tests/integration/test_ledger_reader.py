@@ -66,7 +66,7 @@ def _framed(seq: int, epoch: int) -> bytes:
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_stranger_sees_what_is_committed_and_names_what_is_wrong(
+def test_independent_reader_sees_committed_records_and_names_errors(
     kafka: KafkaServer, harm: str
 ) -> None:
     """Aborted records are not there, a registry that is away is asked again, two readings are the same."""

@@ -39,7 +39,7 @@ class _Listener:
 
 
 @pytest.mark.parametrize(("protocol", "first"), [("plaintext", 0), ("ssl", TLS_HANDSHAKE)])
-def test_a_broker_is_asked_in_the_protocol_of_the_settings(protocol: str, first: int) -> None:
+def test_broker_is_queried_with_the_configured_protocol(protocol: str, first: int) -> None:
     """Plain bytes to a TLS listener are answered by nothing, and the writer stays unknown."""
     listener = _Listener()
     settings = {"bootstrap.servers": listener.address, "security.protocol": protocol}
@@ -47,7 +47,7 @@ def test_a_broker_is_asked_in_the_protocol_of_the_settings(protocol: str, first:
     assert listener.finish() == [first]
 
 
-def test_a_broker_that_wants_a_login_is_not_asked() -> None:
+def test_broker_that_requires_login_is_not_queried() -> None:
     """Nothing is sent to it: not even a connection is made."""
     settings = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_SSL"}
     assert open_writer(settings, "shop", offset=7) == ""

@@ -67,7 +67,7 @@ def code_of(do: Callable[[], object]) -> str:
 # ---- source ----------------------------------------------------------------------------------------
 
 
-def test_a_question_that_the_server_does_not_know_is_told(mariadb_server: DatabaseServer) -> None:
+def test_query_unknown_to_the_server_is_reported(mariadb_server: DatabaseServer) -> None:
     """MR-1007 names the member, the number and the server's words."""
     with (
         SourceConnection.connect(member_of(mariadb_server), login_of(mariadb_server)) as connection,
@@ -79,7 +79,7 @@ def test_a_question_that_the_server_does_not_know_is_told(mariadb_server: Databa
     assert "no_such_function_of_ours" in caught.value.message
 
 
-def test_a_password_that_needs_tls_is_told(mysql_server: DatabaseServer) -> None:
+def test_password_that_needs_tls_is_reported(mysql_server: DatabaseServer) -> None:
     """MR-1008: caching_sha2_password in the clear wants RSA, which is an extra package of the driver."""
     mysql_server.execute("CREATE USER IF NOT EXISTS 'plain'@'%' IDENTIFIED BY 'plain-secret'")
     login = Login(user="plain", password="plain-secret", tls=Tls(TlsMode.DISABLED))
@@ -118,7 +118,7 @@ def _without_tls() -> Iterator[tuple[int, list[bytes]]]:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_a_server_without_tls_hears_nothing_of_us(side: str) -> None:
+def test_no_account_name_is_sent_without_required_tls(side: str) -> None:
     """MR-1004 and MR-5009: not even the user's name is sent in the clear when the document asks for TLS."""
     login = Login(user="someone", password="secret", tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
     with _without_tls() as (port, heard):
@@ -145,7 +145,7 @@ def _misplaced(event: bytes) -> bytes:
     ("spoil", "kind", "code"),
     [(_spoilt_checksum, Retryable, "MR-2006"), (_misplaced, Fatal, "MR-2007")],
 )
-def test_a_spoilt_event_of_a_dump_is_told_with_file_and_position(
+def test_damaged_dump_event_is_reported_with_file_and_position(
     dump: Dump, spoil: Callable[[bytes], bytes], kind: type[MillraceError], code: str
 ) -> None:
     """A checksum that is wrong, a position that is not the event's: nothing of it is kept."""
@@ -161,7 +161,7 @@ def test_a_spoilt_event_of_a_dump_is_told_with_file_and_position(
     assert end.pos < len(file.data)
 
 
-def test_an_alter_that_is_logged_in_two_phases_is_refused(mariadb_server: DatabaseServer) -> None:
+def test_two_phase_alter_is_refused(mariadb_server: DatabaseServer) -> None:
     """MR-6513, by the flags of its GTID event: both phases hold the statement, which would be applied twice."""
     with logged(mariadb_server, "two_phases") as source:
         source.run(
@@ -176,7 +176,7 @@ def test_an_alter_that_is_logged_in_two_phases_is_refused(mariadb_server: Databa
     assert source.file in caught.value.context["coordinates"]
 
 
-def test_a_table_may_be_called_like_a_phase_of_an_alter(mariadb_server: DatabaseServer) -> None:
+def test_table_named_like_an_alter_phase_is_captured(mariadb_server: DatabaseServer) -> None:
     """Only the event's flags count, not what the statement's text looks like."""
     with logged(mariadb_server, "one_phase") as source:
         source.run("CREATE TABLE `START ALTER` (id INT PRIMARY KEY)")
@@ -203,7 +203,9 @@ def _account(server: DatabaseServer, name: str, *grants: str) -> Endpoint:
     return replace(endpoint_of(server), user=name, password="poor-secret")
 
 
-def test_a_target_that_refuses_us_says_why(name: str, target_server: DatabaseServer) -> None:
+def test_refusal_by_the_target_is_reported_with_its_reason(
+    name: str, target_server: DatabaseServer
+) -> None:
     """Account, privilege, connections: each by the server itself."""
     wrong = replace(endpoint_of(target_server), password="wrong-secret")
     assert code_of(lambda: connect(wrong)) == "MR-5002"
@@ -226,7 +228,7 @@ def test_a_target_that_refuses_us_says_why(name: str, target_server: DatabaseSer
     assert code_of(lambda: connect(nobody)) == "MR-5001"
 
 
-def test_a_grant_that_is_told_is_one_that_the_server_takes(
+def test_suggested_grant_is_accepted_by_the_server(
     name: str, target_server: DatabaseServer
 ) -> None:
     """Typed literally, it mends: for an account of another host than the client, a SHOW, a table that is not there."""
@@ -263,7 +265,7 @@ def _set_of(server: DatabaseServer) -> SetDocument:
     )
 
 
-def test_a_target_closed_for_writing_is_no_primary(
+def test_read_only_target_is_not_a_primary(
     target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MR-5003: a failover takes a moment, so it is tried again."""
@@ -276,9 +278,7 @@ def test_a_target_closed_for_writing_is_no_primary(
         target_server.execute("SET GLOBAL read_only = 0")
 
 
-def test_a_target_without_room_or_locked_is_tried_again(
-    name: str, target_server: DatabaseServer
-) -> None:
+def test_full_or_locked_target_table_is_retried(name: str, target_server: DatabaseServer) -> None:
     """A table that is full, a row that another session holds."""
     with _session(target_server) as one, _session(target_server) as other:
         one.query("SET SESSION max_heap_table_size = 16384")
@@ -291,7 +291,7 @@ def test_a_target_without_room_or_locked_is_tried_again(
         one.rollback()
 
 
-def test_a_row_that_does_not_fit_the_target_stops_the_task(
+def test_row_that_does_not_fit_the_target_blocks_the_task(
     name: str, target_server: DatabaseServer
 ) -> None:
     """A narrower column, a column or a table that is not there: none is skipped, each is named."""
@@ -320,7 +320,7 @@ def test_a_row_that_does_not_fit_the_target_stops_the_task(
 
 
 @pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
-def test_a_table_that_can_not_be_rolled_back_gets_no_row(
+def test_nontransactional_target_table_gets_no_row(
     name: str, target_server: DatabaseServer, *, is_large: bool
 ) -> None:
     """The row behind it does not fit: in a table of MyISAM the first would stand, and once more for each attempt."""
@@ -341,9 +341,7 @@ def test_a_table_that_can_not_be_rolled_back_gets_no_row(
     assert target_server.execute(f"SELECT n FROM {name}.notes") == [(1,)]
 
 
-def test_what_is_known_of_an_engine_is_what_the_server_says(
-    name: str, target_server: DatabaseServer
-) -> None:
+def test_known_engine_properties_match_the_server(name: str, target_server: DatabaseServer) -> None:
     """Every engine that makes tables by itself; a partitioned table has that of its partitions."""
     for engine in ("InnoDB", "MyISAM", "MEMORY", "CSV", "ARCHIVE", "BLACKHOLE", "Aria"):
         with suppress(pymysql.Error):  # not every server has all
@@ -359,7 +357,7 @@ def test_what_is_known_of_an_engine_is_what_the_server_says(
     assert {"MyISAM", "MEMORY", "CSV"} <= {made.table for made in tables if not made.rolls_back}
 
 
-def test_a_row_larger_than_the_target_takes_is_told_with_its_size(
+def test_row_too_large_for_the_target_is_reported_with_size(
     name: str, target_server: DatabaseServer
 ) -> None:
     """MR-5014, before it is sent."""
@@ -379,9 +377,7 @@ def test_a_row_larger_than_the_target_takes_is_told_with_its_size(
     assert caught.value.context["table"] == f"{name}.t"
 
 
-def test_progress_that_somebody_changed_stops_the_run(
-    name: str, target_server: DatabaseServer
-) -> None:
+def test_tampered_progress_stops_the_run(name: str, target_server: DatabaseServer) -> None:
     """A mark that is elsewhere, a mark of another topic, a mark that is no number."""
     stream = RecordStream()
     stream.insert(table(name, "t", integer("id"), text("v")), {"id": 1, "v": "x"})
@@ -399,7 +395,7 @@ def test_progress_that_somebody_changed_stops_the_run(
     assert code_of(lambda: started(target_server, task)) == "MR-5022"
 
 
-def test_a_hole_in_front_of_a_statement_stops_the_task(
+def test_seq_gap_before_a_statement_blocks_the_task(
     name: str, target_server: DatabaseServer
 ) -> None:
     """A statement's seq follows that of the row before it, or records are missing."""
@@ -414,7 +410,7 @@ def test_a_hole_in_front_of_a_statement_stops_the_task(
     assert int(caught.value.context["offset"]) == len(stream.values) - 2
 
 
-def test_what_stands_in_the_topic_and_is_no_record_is_told_with_its_offset(
+def test_foreign_record_in_the_topic_is_reported_with_offset(
     name: str, target_server: DatabaseServer
 ) -> None:
     """A foreign value, and a schema that nobody explains."""
@@ -434,7 +430,7 @@ def test_what_stands_in_the_topic_and_is_no_record_is_told_with_its_offset(
     assert caught.value.context["offset"] == "0"
 
 
-def test_a_statement_that_does_not_wait_can_not_be_decided(
+def test_decision_on_a_statement_that_is_not_waiting_fails(
     name: str, target_server: DatabaseServer
 ) -> None:
     """MR-5043 with task and seq."""
@@ -443,7 +439,7 @@ def test_a_statement_that_does_not_wait_can_not_be_decided(
         assert code_of(lambda: decide_intent(session, name, seq=7, decision="done")) == "MR-5043"
 
 
-def test_a_rule_that_is_not_there_yet_is_refused() -> None:
+def test_unsupported_conflict_rule_is_refused() -> None:
     """MR-5008, before anything is asked of the target."""
     task = apply_task("transactional")
     task = replace(task, rules=replace(task.rules, consistency=Consistency.TRANSACTIONAL))
@@ -456,7 +452,7 @@ def test_a_rule_that_is_not_there_yet_is_refused() -> None:
 # ---- commands, local servers -----------------------------------------------------------------------
 
 
-def test_a_task_that_does_not_stop_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_that_does_not_stop_is_reported(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """`pause` and `delete` wait for the owner to let go, and not for ever."""
     monkeypatch.setattr(tasks, "STOP_TIMEOUT_S", 0.3)
     shell("set", "create", "-f", shell.file(SHOP))
@@ -478,7 +474,7 @@ def test_commands_for_apply_tasks_refuse_a_capture_task(shell: Shell) -> None:
     assert told.startswith("MR-5043 ")
 
 
-def test_a_set_up_statement_that_a_server_refuses_is_named(mariadb_server: DatabaseServer) -> None:
+def test_refused_setup_statement_is_named(mariadb_server: DatabaseServer) -> None:
     """MR-8007 with its first words."""
     with pytest.raises(Fatal) as caught:
         execute_unlogged(mariadb_server.socket, ["CREATE NONSENSE here and there"])

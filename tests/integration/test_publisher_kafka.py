@@ -40,7 +40,7 @@ def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
 
 
 @pytest.mark.guarantee("complete")
-def test_batches_of_two_owners_stand_in_order_exactly_once(rig: Rig) -> None:
+def test_batches_of_two_owners_appear_in_order_exactly_once(rig: Rig) -> None:
     """Transactions cut by batches and by a change of owner; the second goes on where the first ended."""
     with rig.running(7) as publisher:
         stream = rig.stream(publisher)
@@ -54,7 +54,7 @@ def test_batches_of_two_owners_stand_in_order_exactly_once(rig: Rig) -> None:
     assert [epoch for epoch, _ in rig.verdict().epochs] == [7, 9]
 
 
-def test_what_stands_of_an_open_source_transaction_is_read_back_or_its_loss_is_told(
+def test_open_source_transaction_is_read_back_or_loss_reported(
     rig: Rig,
 ) -> None:
     """Over Kafka transactions and owners, nothing of the one before; retention that took its first rows is named."""
@@ -76,7 +76,7 @@ def test_what_stands_of_an_open_source_transaction_is_read_back_or_its_loss_is_t
     assert lost.value.code == "MR-3019"
 
 
-def test_an_idle_topic_says_how_far_it_is(rig: Rig) -> None:
+def test_idle_topic_gets_a_resolved_record_after_the_interval(rig: Rig) -> None:
     """A resolved when the interval has passed, and not before."""
     rig.limits = replace(rig.limits, resolved_interval_s=0.2)
     with rig.running() as publisher:
@@ -89,7 +89,7 @@ def test_an_idle_topic_says_how_far_it_is(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("door", ["bulk", "binding"])
-def test_a_large_batch_arrives_byte_for_byte(
+def test_large_batch_arrives_byte_for_byte(
     rig: Rig, door: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunks, keys and no keys, through librdkafka's bulk call and through the binding where that was not tried."""
@@ -127,7 +127,7 @@ def test_slices_outside_the_buffer_are_refused(rig: Rig) -> None:
     assert raised.value.code == "MR-9001"
 
 
-def test_a_stale_owner_writes_nothing_and_its_successor_goes_on(rig: Rig) -> None:
+def test_stale_owner_writes_nothing_and_its_successor_continues(rig: Rig) -> None:
     """The broker fences the older instance; its queued batch never becomes visible."""
     stale = rig.open(7)
     stream = rig.stream(stale)
@@ -139,7 +139,7 @@ def test_a_stale_owner_writes_nothing_and_its_successor_goes_on(rig: Rig) -> Non
     rig.assert_whole(15)
 
 
-def test_a_stale_owner_that_starts_again_does_not_fence_its_successor_for_good(rig: Rig) -> None:
+def test_restarted_stale_owner_fences_its_successor_only_once(rig: Rig) -> None:
     """The stale one finds the greater epoch and ends; the successor is fenced once, starts again, goes on."""
     successor = rig.open(8)
     with pytest.raises(Fenced) as raised:
@@ -152,7 +152,7 @@ def test_a_stale_owner_that_starts_again_does_not_fence_its_successor_for_good(r
     rig.assert_whole(5)
 
 
-def test_a_row_over_the_limit_is_named_and_loses_nothing(rig: Rig) -> None:
+def test_row_over_the_size_limit_is_named_and_kept(rig: Rig) -> None:
     """Fatal with table, GTID and setting; once the topic takes it, all rows stand in order."""
     admin = AdminClient({"bootstrap.servers": rig.bootstrap})
     topic = NewTopic(rig.topic, num_partitions=1, config={"max.message.bytes": "600000"})
@@ -175,7 +175,7 @@ def test_a_row_over_the_limit_is_named_and_loses_nothing(rig: Rig) -> None:
     rig.assert_whole(9)
 
 
-def test_a_limit_lowered_under_way_is_found_by_the_brokers_refusal(rig: Rig) -> None:
+def test_lowered_size_limit_is_detected_by_the_brokers_refusal(rig: Rig) -> None:
     """The client's copy of the limit is old; the broker refuses, nothing of the batch stands."""
     publisher = rig.open()
     stream = rig.stream(publisher)
@@ -189,7 +189,7 @@ def test_a_limit_lowered_under_way_is_found_by_the_brokers_refusal(rig: Rig) -> 
     rig.assert_whole(3)
 
 
-def test_another_writers_open_transaction_stops_the_start(
+def test_foreign_open_transaction_stops_the_start(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would hide every record of ours from readers."""
@@ -207,7 +207,7 @@ def test_another_writers_open_transaction_stops_the_start(
         assert publisher.progress.seq == 3
 
 
-def test_what_a_broker_does_not_end_of_ours_is_asked_for_again(
+def test_own_unfinished_transaction_is_aborted_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a predecessor left open is no other's: it stops nothing. Here it is another's, but for the name."""
@@ -221,7 +221,7 @@ def test_what_a_broker_does_not_end_of_ours_is_asked_for_again(
     assert raised.value.code == "MR-3001"
 
 
-def test_another_writers_open_transaction_under_way_stops_the_task(
+def test_foreign_transaction_opened_at_runtime_blocks_the_task(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was committed behind it is hidden: said in bounded time, with its name, and nothing is lost."""
@@ -250,7 +250,7 @@ def test_another_writers_open_transaction_under_way_stops_the_task(
 
 
 @pytest.mark.guarantee("provable")
-def test_a_foreign_record_under_way_stops_the_task(rig: Rig) -> None:
+def test_foreign_record_written_at_runtime_blocks_the_task(rig: Rig) -> None:
     """The audit finds that the topic does not end where it must."""
     publisher = rig.open()
     stream = rig.stream(publisher)
@@ -265,7 +265,7 @@ def test_a_foreign_record_under_way_stops_the_task(rig: Rig) -> None:
 
 
 @pytest.mark.guarantee("resumed")
-def test_what_retention_removed_is_resumed_only_by_a_hint_of_the_same_end(rig: Rig) -> None:
+def test_publisher_resumes_emptied_topic_only_with_matching_status(rig: Rig) -> None:
     """Rule 6 on a real partition whose records were deleted."""
     with rig.running() as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
@@ -286,9 +286,7 @@ def test_what_retention_removed_is_resumed_only_by_a_hint_of_the_same_end(rig: R
     ("partitions", "config"),
     [(2, {}), (1, {"cleanup.policy": "compact"}), (1, {"max.message.bytes": "1000"})],
 )
-def test_a_topic_that_can_not_carry_a_set_is_refused(
-    rig: Rig, partitions: int, config: dict[str, str]
-) -> None:
+def test_unsuitable_topic_is_refused(rig: Rig, partitions: int, config: dict[str, str]) -> None:
     """Before anything is written."""
     admin = AdminClient({"bootstrap.servers": rig.bootstrap})
     topic = NewTopic(rig.topic, num_partitions=partitions, config=config)
@@ -298,7 +296,7 @@ def test_a_topic_that_can_not_carry_a_set_is_refused(
     assert raised.value.code == "MR-3009"
 
 
-def test_a_broker_that_nobody_finds_is_retryable_in_bounded_time(
+def test_unreachable_broker_is_retryable_in_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """MR-3001 within the timeouts, not a hang."""

@@ -163,14 +163,12 @@ def transact(instance: Transactions) -> float:
     return instance.commit()
 
 
-def test_a_commit_that_was_not_retried_is_fast(instance: Transactions) -> None:
+def test_commit_without_a_retry_is_fast(instance: Transactions) -> None:
     """Rule 3 must not throw every instance away."""
     assert any(transact(instance) < LIMITS.suspicious_s for _ in range(20))
 
 
-def test_a_hidden_retry_of_a_commit_is_never_faster_than_we_trust(
-    cluster: MockCluster, instance: Transactions
-) -> None:
+def test_hidden_commit_retry_is_never_fast(cluster: MockCluster, instance: Transactions) -> None:
     """What rule 3 rests on: librdkafka retries EndTxn behind our back, but not within 0.8 × retry.backoff.ms."""
     transact(instance)
     for _ in range(3):
@@ -252,7 +250,7 @@ def tried(api: int, disturb: Callable[[MockCluster], None], *, timeout_s: float 
 @pytest.mark.parametrize(
     ("column", "api"), list(enumerate((INIT, ADD_PARTITIONS, PRODUCE, END))), ids=NAMES
 )
-def test_every_error_at_every_request_ends_in_its_branch(column: int, api: int) -> None:
+def test_every_error_at_every_request_has_its_outcome(column: int, api: int) -> None:
     """Whichever request fails, the caller learns what to do next, or nothing was lost and nothing doubled."""
 
     def of(name: str) -> Tried:
@@ -281,7 +279,7 @@ def test_every_error_at_every_request_ends_in_its_branch(column: int, api: int) 
     assert api != END or min(case.took_s for case in ridden_out) >= LIMITS.suspicious_s
 
 
-def test_an_answer_that_comes_too_late_is_not_waited_for() -> None:
+def test_late_answer_ends_in_a_bounded_timeout() -> None:
     """A request timeout is Retryable in bounded time; one that is only slow is taken, a slow commit noticed."""
 
     def too_late(api: int) -> Tried:
@@ -301,7 +299,7 @@ def test_an_answer_that_comes_too_late_is_not_waited_for() -> None:
     assert taken[-1].took_s >= LIMITS.suspicious_s
 
 
-def test_with_a_shorter_back_off_a_hidden_retry_would_go_unnoticed(cluster: MockCluster) -> None:
+def test_shorter_backoff_would_hide_commit_retries(cluster: MockCluster) -> None:
     """Why retry.backoff.ms is what it is: the limit above which a commit is suspicious follows from it."""
     hasty = instance_on(cluster, replace(LIMITS, retry_backoff_ms=100))
     hasty.init()
@@ -316,14 +314,14 @@ def test_with_a_shorter_back_off_a_hidden_retry_would_go_unnoticed(cluster: Mock
     hasty.discard()
 
 
-def test_a_record_that_the_broker_calls_a_duplicate_counts_as_delivered() -> None:
+def test_record_reported_as_duplicate_counts_as_delivered() -> None:
     """librdkafka believes it, so a broker that is wrong loses a record behind an OK: that is what the audit is for."""
     duplicate = confluent_kafka.KafkaError.DUPLICATE_SEQUENCE_NUMBER
     found = tried(PRODUCE, lambda cluster: cluster.answer(PRODUCE, duplicate))
     assert (found.outcome, found.count, found.left) == (OK, 0, 0)
 
 
-def test_a_partition_without_a_leader_is_asked_again(
+def test_partition_without_a_leader_is_retryable(
     cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As while a broker comes back: of its end the admin client says that there is none to ask, _NOENT."""

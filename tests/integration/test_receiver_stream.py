@@ -13,7 +13,7 @@ from tests.kit.relay.relay import read_everything
 from tests.kit.waiting import eventually
 
 
-def test_files_follow_each_other(dump: Dump) -> None:
+def test_stream_switches_files_with_and_without_rotate_event(dump: Dump) -> None:
     """With and without a ROTATE event at the end (a server that crashed writes none)."""
     files = [
         BinlogFile().transaction().rotate("mysql-bin.000002"),
@@ -42,7 +42,7 @@ def test_files_follow_each_other(dump: Dump) -> None:
         ([artificial(15, bytes(90) + b"\0")], Fatal, "MR-2009"),
     ],
 )
-def test_artificial_events_are_not_believed_blindly(
+def test_implausible_artificial_events_are_refused(
     dump: Dump, events: list[bytes], kind: type[MillraceError], code: str
 ) -> None:
     """A file out of order, a wrong place, a name that leaves the directory, an unknown type, no checksums."""
@@ -53,7 +53,7 @@ def test_artificial_events_are_not_believed_blindly(
     assert not (dump.relay.root.parent.parent / "etc").exists()
 
 
-def test_an_unfinished_transaction_at_the_end_of_a_file_is_never_read(dump: Dump) -> None:
+def test_unfinished_transaction_at_file_end_is_never_read(dump: Dump) -> None:
     """Its server died with it; the next file begins behind what is whole."""
     file = BinlogFile().transaction()
     whole = len(file.data)
@@ -74,7 +74,7 @@ def test_an_unfinished_transaction_at_the_end_of_a_file_is_never_read(dump: Dump
     assert list(seen.values()) == [file.data[4:whole], following.data[4:]]
 
 
-def test_a_resumed_dump_is_compared_before_it_goes_on(dump: Dump) -> None:
+def test_resumed_dump_is_compared_before_new_events(dump: Dump) -> None:
     """The same bytes again, then new ones: nothing twice."""
     file = BinlogFile().transaction()
     known = len(file.data)
@@ -104,7 +104,7 @@ def test_a_resumed_dump_is_compared_before_it_goes_on(dump: Dump) -> None:
     assert read_everything(dump.relay) == {f"server-a.000001/{NAME}": file.data[4:]}
 
 
-def test_the_servers_errors_end_the_stream_with_their_meaning(dump: Dump) -> None:
+def test_server_errors_end_the_stream_with_their_code(dump: Dump) -> None:
     """An eviction is a fence."""
     thread = dump.start()
     dump.send(rotate_to(NAME))
@@ -126,7 +126,7 @@ def test_the_servers_errors_end_the_stream_with_their_meaning(dump: Dump) -> Non
         (1236, "what a later version may say", Retryable, "MR-1045"),
     ],
 )
-def test_a_server_that_refuses_to_go_on_ends_the_stream_with_its_reason(
+def test_refusing_server_ends_the_stream_with_its_reason(
     dump: Dump, number: int, text: str, kind: type[MillraceError], code: str
 ) -> None:
     """An error packet in the middle of a dump, in the server's words."""

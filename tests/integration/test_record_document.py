@@ -60,7 +60,7 @@ def values(rig: Rig) -> list[bytes]:
     return found
 
 
-def test_the_checker_reads_a_topic_to_its_end(rig: Rig, tmp_path: Path) -> None:
+def test_checker_reads_a_topic_to_its_end(rig: Rig, tmp_path: Path) -> None:
     """With nothing but a Kafka client and an Avro library; the topic explains its rows."""
     result = checked(rig.bootstrap, rig.topic, tmp_path)
     assert result.returncode == 0, result.stderr
@@ -68,7 +68,9 @@ def test_the_checker_reads_a_topic_to_its_end(rig: Rig, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["none", "lost", "twice", "swapped"])
-def test_the_checker_sees_every_harm(rig: Rig, tmp_path: Path, harm: str) -> None:
+def test_checker_detects_lost_repeated_and_reordered_rows(
+    rig: Rig, tmp_path: Path, harm: str
+) -> None:
     """A copy of the topic with one row lost, repeated, or two out of order; and none in a faithful copy."""
     copied = values(rig)
     rows = [at for at, value in enumerate(copied) if peek_kind(value) is RecordKind.ROW]
@@ -89,7 +91,7 @@ def test_the_checker_sees_every_harm(rig: Rig, tmp_path: Path, harm: str) -> Non
     assert ("AssertionError: offset" in result.stderr) == (harm != "none")
 
 
-def test_the_checker_begins_where_an_id_is_explained_again_after_retention(
+def test_checker_starts_at_first_known_schema_after_retention(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
     """What stands in front of the explanation is passed over; so is a repeated one. A hole behind it is still seen."""
@@ -108,14 +110,14 @@ def test_the_checker_begins_where_an_id_is_explained_again_after_retention(
     assert rig.verdict().violations == []
 
 
-def test_the_document_names_every_kind_of_statement() -> None:
+def test_document_names_every_statement_kind() -> None:
     """All that a `ddl` record can have. The others have no record, or block capture."""
     text = DOCUMENT.read_text()
     without_record = {Kind.TEMPORARY, Kind.TRANSACTION, Kind.DML}
     assert [kind for kind in set(Kind) - without_record if f"`{kind}`" not in text] == []
 
 
-def test_subscriber_of_the_document_prints_each_row_once(rig: Rig, tmp_path: Path) -> None:
+def test_documented_subscriber_prints_each_row_once(rig: Rig, tmp_path: Path) -> None:
     """With what a subscriber installs and no more; a second run goes on at the saved place."""
     code = example(DOCUMENT, after="## In Python")
     arguments = (rig.bootstrap, rig.topic, "place.json")
@@ -128,9 +130,7 @@ def test_subscriber_of_the_document_prints_each_row_once(rig: Rig, tmp_path: Pat
     assert (again.returncode, again.stdout) == (0, ""), again.stderr
 
 
-def test_subscriber_of_the_document_refuses_another_topic_of_its_name(
-    rig: Rig, tmp_path: Path
-) -> None:
+def test_documented_subscriber_refuses_a_recreated_topic(rig: Rig, tmp_path: Path) -> None:
     """A topic that ends before the saved place was deleted and created again."""
     (tmp_path / "place.json").write_text("[100000, 5]")
     code = example(DOCUMENT, after="## In Python")
@@ -139,7 +139,7 @@ def test_subscriber_of_the_document_refuses_another_topic_of_its_name(
     assert "MR-5030 " in done.stderr
 
 
-def test_subscriber_finds_schemas_from_before_its_place(rig: Rig) -> None:
+def test_subscriber_finds_schemas_from_before_its_offset(rig: Rig) -> None:
     """It begins in the middle of the topic and asks no registry."""
     with Subscriber(rig.bootstrap, rig.topic, place=Place(60)) as subscriber:
         rows = [r.source.seq for r in subscriber.read_to_end() if isinstance(r, RowRecord)]
@@ -164,7 +164,7 @@ def test_subscriber_follows_what_is_published_later(kafka: KafkaServer) -> None:
     assert seen == [1, 2, 3, 4, 5, 6]
 
 
-def test_subscriber_of_the_readme_runs(rig: Rig, tmp_path: Path) -> None:
+def test_readme_subscriber_runs(rig: Rig, tmp_path: Path) -> None:
     """As printed, but for the address, and with an end."""
     code = example(ROOT / "README.md", after="A subscriber reads it").replace(
         '"127.0.0.1:9092", "shop"', "*sys.argv[1:]"
@@ -176,7 +176,7 @@ def test_subscriber_of_the_readme_runs(rig: Rig, tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 200
 
 
-def test_the_document_names_every_field() -> None:
+def test_document_names_every_field() -> None:
     """Of ``Source`` and of the control records."""
     text = DOCUMENT.read_text()
     fields = SOURCE["fields"]

@@ -72,7 +72,7 @@ def topic() -> str:
     return f"schemas-{uuid.uuid4().hex[:8]}"
 
 
-def test_the_documented_api_answers_as_confluents_does(kafka: KafkaServer, topic: str) -> None:
+def test_registry_answers_like_confluents(kafka: KafkaServer, topic: str) -> None:
     """Registering, looking up, reading by id and by version, and the error codes, over HTTP."""
     schema = DDL_SCHEMA.text
     with running(kafka, topic) as address:
@@ -128,7 +128,7 @@ def test_the_documented_api_answers_as_confluents_does(kafka: KafkaServer, topic
             assert (got, answer["error_code"]) == (status, code), path
 
 
-def test_a_registry_that_lost_its_store_ends_the_run_before_two_tables_share_an_id(
+def test_run_ends_when_the_registry_lost_its_store(
     kafka: KafkaServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that remembers the first id would frame rows of the second schema with it."""
@@ -144,7 +144,7 @@ def test_a_registry_that_lost_its_store_ends_the_run_before_two_tables_share_an_
         assert RegistryClient(address).register("b", FENCE_SCHEMA.text) == 1
 
 
-def test_ids_survive_a_restart(kafka: KafkaServer, topic: str) -> None:
+def test_schema_ids_survive_a_registry_restart(kafka: KafkaServer, topic: str) -> None:
     """A registry that starts on the same topic gives the same ids for the same schemas, and new ones after them."""
     with running(kafka, topic) as address:
         first = RegistryClient(address)
@@ -164,7 +164,7 @@ def test_ids_survive_a_restart(kafka: KafkaServer, topic: str) -> None:
             second.register("c", '{"type": "nothing"}')
 
 
-def test_a_registry_that_starts_fences_the_one_before_it(kafka: KafkaServer, topic: str) -> None:
+def test_starting_registry_fences_its_predecessor(kafka: KafkaServer, topic: str) -> None:
     """The older store can't append any more, so one id never means two schemas."""
     older, newer = (
         KafkaSchemaStore(kafka.bootstrap, topic=topic),
@@ -182,7 +182,7 @@ def test_a_registry_that_starts_fences_the_one_before_it(kafka: KafkaServer, top
     ]
 
 
-def test_a_topic_with_other_settings_is_refused(kafka: KafkaServer, topic: str) -> None:
+def test_registry_topic_with_other_settings_is_refused(kafka: KafkaServer, topic: str) -> None:
     """A registry whose topic forgets by age would give ids twice."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(60)
@@ -190,7 +190,7 @@ def test_a_topic_with_other_settings_is_refused(kafka: KafkaServer, topic: str) 
         KafkaSchemaStore(kafka.bootstrap, topic=topic).load()
 
 
-def test_something_else_in_the_topic_is_named(kafka: KafkaServer, topic: str) -> None:
+def test_foreign_record_in_the_registry_topic_is_named(kafka: KafkaServer, topic: str) -> None:
     """A record that no registry wrote stops the start, with its offset."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     compacted = NewTopic(topic, num_partitions=1, config={"cleanup.policy": "compact"})
@@ -202,13 +202,13 @@ def test_something_else_in_the_topic_is_named(kafka: KafkaServer, topic: str) ->
         KafkaSchemaStore(kafka.bootstrap, topic=topic).load()
 
 
-def test_no_broker_is_worth_another_try() -> None:
+def test_registry_treats_an_unreachable_broker_as_retryable() -> None:
     """Nothing listens there: Retryable, in bounded time."""
     with pytest.raises(Retryable, match="MR-6020"):
         KafkaSchemaStore("127.0.0.1:1", timeout_s=2).load()
 
 
-def test_a_registry_without_a_broker_ends_with_a_code_and_never_looks_ready() -> None:
+def test_registry_without_a_broker_exits_and_never_becomes_ready() -> None:
     """In some seconds; what the Kafka client says on its own is a line or two among ours, not twenty a second."""
     command = (sys.executable, "-m", "millrace", "registry", "--port", "0", "--kafka", "nonsense")
     ended = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
@@ -220,7 +220,7 @@ def test_a_registry_without_a_broker_ends_with_a_code_and_never_looks_ready() ->
     assert len(ended.stderr.splitlines()) <= 5, ended.stderr
 
 
-def test_no_registry_is_worth_another_try() -> None:
+def test_unreachable_registry_is_retryable() -> None:
     """The client says who did not answer, without the password."""
     client = RegistryClient("http://user:geheim@127.0.0.1:1")
     with pytest.raises(Retryable, match=r"MR-6020 http://127.0.0.1:1 did not answer") as caught:

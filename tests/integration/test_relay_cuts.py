@@ -27,7 +27,7 @@ PACKET_BYTES = 0xFFFFFF
 @pytest.mark.parametrize(
     "blob_bytes", [10, pytest.param(17_000_000, marks=pytest.mark.chaos)], ids=["small", "16 MiB"]
 )
-def test_a_connection_cut_at_every_event_of_a_transaction_is_resumed(
+def test_connection_cut_at_every_event_is_resumed(
     source_set: DatabaseSet, tmp_path: Path, blob_bytes: int
 ) -> None:
     """One reconnect a cut: in a packet's head, in its body, in front of its last byte, behind it."""
@@ -69,7 +69,7 @@ def test_a_connection_cut_at_every_event_of_a_transaction_is_resumed(
     RelayLog.open(tmp_path / "relay", flavour=server.flavour).close()
 
 
-def test_an_event_that_is_damaged_each_time_is_not_asked_for_for_ever(
+def test_repeatedly_damaged_event_is_retried_a_bounded_number_of_times(
     mariadb_server: DatabaseServer, tmp_path: Path
 ) -> None:
     """A few times, at growing intervals; then it is the supervisor's affair, and the code says what it is."""

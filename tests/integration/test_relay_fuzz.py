@@ -52,12 +52,12 @@ def _fuzzed(seed: int, rounds: int, **mode: str) -> dict[int, int]:
     return counts
 
 
-def test_damaged_events_end_in_a_status_and_touch_no_foreign_memory() -> None:
+def test_relay_scan_of_damaged_events_stays_in_bounds() -> None:
     """The machine code of every day, between two forbidden pages: cut, flipped, of another length, type or place."""
     assert _fuzzed(1, ROUNDS, **EVERY_DAY).keys() >= FOUND
 
 
-def test_damaged_events_end_in_the_same_statuses_as_plain_python() -> None:
+def test_relay_scan_agrees_with_plain_python_on_damaged_events() -> None:
     """Whose arrays refuse each index outside of them; what the machine code says of the same events is no other."""
     uncompiled = _fuzzed(2, ROUNDS_UNCOMPILED, **UNCOMPILED)
     assert uncompiled.keys() >= FOUND_SOON
@@ -70,15 +70,13 @@ def test_damaged_events_end_in_the_same_statuses_as_plain_python() -> None:
     [(EVERY_DAY, 60_000), (CHECKED, 60_000), (UNCOMPILED, 2_000)],
     ids=["every day", "checked", "uncompiled"],
 )
-def test_many_damaged_events_end_in_a_status_and_touch_no_foreign_memory(
-    mode: dict[str, str], rounds: int
-) -> None:
+def test_relay_scan_stays_in_bounds_for_minutes(mode: dict[str, str], rounds: int) -> None:
     """The same for longer, by another seed each time; with every index compared, and as plain Python."""
     assert _fuzzed(int.from_bytes(os.urandom(3)), rounds, **mode).keys() >= FOUND
 
 
 @pytest.mark.chaos
-def test_flipped_bits_and_lies_are_found_with_every_index_compared() -> None:
+def test_relay_damage_tests_pass_with_bounds_checks() -> None:
     """All of the tests of damaged relay logs and of packets."""
     files = ("tests/unit/test_relay_damage.py", "tests/unit/test_relay_packets.py")
     _run("pytest", "-q", "-p", "no:cacheprovider", *files, **CHECKED)

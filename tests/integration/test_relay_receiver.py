@@ -52,7 +52,7 @@ def database(source_set: DatabaseSet) -> Iterator[str]:
 @pytest.mark.parametrize("member", ["primary", "replica"])
 @pytest.mark.guarantee("relay log")
 @pytest.mark.both_flavours
-def test_relay_files_equal_the_closed_files_of_the_server(
+def test_relay_files_equal_the_servers_closed_files(
     source_set: DatabaseSet, tmp_path: Path, database: str, member: str
 ) -> None:
     """Also a file that was the active one while it was received, from primary and replica."""
@@ -85,7 +85,7 @@ def test_mysqlbinlog_reads_the_relay_files(
             assert b"BINLOG" in done.stdout
 
 
-def test_a_reader_sees_every_byte_of_closed_files(
+def test_reader_sees_every_byte_of_closed_files(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
     """Spans joined together are the server's files, for small and large spans."""
@@ -101,9 +101,7 @@ def test_a_reader_sees_every_byte_of_closed_files(
                 assert found == (server.binlog_dir / name).read_bytes()[4:]
 
 
-def test_a_dump_that_the_server_kills_is_resumed(
-    source_set: DatabaseSet, tmp_path: Path, database: str
-) -> None:
+def test_killed_dump_is_resumed(source_set: DatabaseSet, tmp_path: Path, database: str) -> None:
     """KILL of the dump thread while rows arrive: the same files in the end, in one sub-directory."""
     server = source_set.primary
     server.execute(f"CREATE DATABASE {database}")
@@ -122,7 +120,7 @@ def test_a_dump_that_the_server_kills_is_resumed(
         assert len({subdir for subdir, _ in reception.relay.list_files()}) == 1
 
 
-def test_a_connection_cut_anywhere_is_resumed(
+def test_connection_cut_anywhere_is_resumed(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
     """Cut inside a packet, inside an event, inside a transaction: byte identity all the same."""
@@ -144,7 +142,7 @@ def test_a_connection_cut_anywhere_is_resumed(
             assert_identical(server, reception, flush_and_wait(server, reception))
 
 
-def test_a_silent_connection_is_given_up(
+def test_silent_connection_is_replaced(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
     """Half-open: not a byte, no end; after three heartbeat periods a new connection is made."""
@@ -166,7 +164,7 @@ def test_a_silent_connection_is_given_up(
         assert reception.error is None
 
 
-def test_an_idle_source_is_not_silent(source_set: DatabaseSet, tmp_path: Path) -> None:
+def test_heartbeats_keep_an_idle_connection(source_set: DatabaseSet, tmp_path: Path) -> None:
     """Heartbeats keep an idle connection, and none of them is written."""
     source_set.wait_for_replicas()  # else what the test before has dropped may still come
     server = source_set.replicas[1]
@@ -235,7 +233,7 @@ def test_events_larger_than_a_packet_arrive_whole(
 
 
 @pytest.mark.both_flavours
-def test_a_restart_goes_on_where_the_relay_log_ends(
+def test_restart_resumes_at_the_end_of_the_relay_log(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
     """The same sub-directory, nothing twice; relay.meta names the end."""
@@ -259,7 +257,7 @@ def test_a_restart_goes_on_where_the_relay_log_ends(
     assert parse_gtid_set(server.flavour, meta.binlog_gtid) == position_of(server)
 
 
-def test_a_deleted_relay_log_is_rebuilt_from_what_is_wanted(
+def test_deleted_relay_log_is_rebuilt_from_the_first_wanted_gtid(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
     """Only files from the first wanted GTID on come again."""
@@ -278,7 +276,7 @@ def test_a_deleted_relay_log_is_rebuilt_from_what_is_wanted(
             assert (at.file, at.pos) == (last_file, 4)
 
 
-def test_a_relay_log_that_begins_too_late_is_followed_by_a_new_sub_directory(
+def test_relay_log_that_begins_too_late_gets_a_new_subdirectory(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
     """A task that needs more than the relay log has gets it; no reader crosses the gap between the two."""
@@ -299,7 +297,7 @@ def test_a_relay_log_that_begins_too_late_is_followed_by_a_new_sub_directory(
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
-def test_a_server_that_was_reset_gets_a_new_sub_directory(
+def test_reset_server_gets_a_new_subdirectory(
     new_server: NewServer, tmp_path: Path, flavour: Flavour
 ) -> None:
     """RESET: the same file name with other bytes is found out by comparison, not appended to."""
@@ -321,7 +319,7 @@ def test_a_server_that_was_reset_gets_a_new_sub_directory(
 
 
 @pytest.mark.both_flavours
-def test_a_tail_that_another_member_lost_is_neither_read_nor_refused(
+def test_relay_tail_lost_in_a_failover_is_ignored(
     target_server: DatabaseServer, tmp_path: Path
 ) -> None:
     """A failover without the last transactions of the old primary: what stands in the relay log alone is nobody's."""
@@ -359,7 +357,7 @@ def test_a_tail_that_another_member_lost_is_neither_read_nor_refused(
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_relay_file_longer_than_the_servers_gets_a_new_sub_directory(
+def test_relay_file_longer_than_the_servers_gets_a_new_subdirectory(
     source_set: DatabaseSet, tmp_path: Path, database: str, count: int
 ) -> None:
     """As when a server lost its tail in a crash: it is not waited for until it has written as much again."""
@@ -386,7 +384,7 @@ def test_a_relay_file_longer_than_the_servers_gets_a_new_sub_directory(
         assert_identical(server, reception, flush_and_wait(server, reception))
 
 
-def test_a_tail_that_is_lost_under_way_ends_the_stream(
+def test_tail_lost_by_the_running_server_ends_the_stream(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
     """A server that comes back with less than was read: whether that was published is for the choice to judge."""
@@ -437,7 +435,7 @@ def with_one_more_transaction(content: bytes, flavour: Flavour) -> bytes:
 
 
 @pytest.mark.both_flavours
-def test_the_newer_reader_with_our_id_evicts_the_older(
+def test_newer_reader_with_the_same_server_id_evicts_the_older(
     source_set: DatabaseSet, tmp_path: Path
 ) -> None:
     """The older ends as fenced: it must ask for its lease before it reads again."""

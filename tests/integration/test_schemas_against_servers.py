@@ -59,7 +59,7 @@ def logged_table(server: DatabaseServer, database: str) -> TableSchema:
     return [table for table in tables if table.database == database][-1]
 
 
-def test_a_table_map_tells_what_the_server_says_of_the_table(target_server: DatabaseServer) -> None:
+def test_table_map_agrees_with_information_schema(target_server: DatabaseServer) -> None:
     """Types, NULLs, character sets, labels and the key of every column type agree with information_schema."""
     server = target_server
     server.execute("DROP DATABASE IF EXISTS oracle_types")
@@ -131,7 +131,7 @@ def fill(server: DatabaseServer, table: str, codes: list[bytes]) -> None:
         server.execute(f"INSERT INTO oracle_codes.{table} VALUES {values}")
 
 
-def test_every_code_converts_as_the_server_converts(target_server: DatabaseServer) -> None:
+def test_every_character_code_converts_as_on_the_server(target_server: DatabaseServer) -> None:
     """Of every character set by table: the server's text of each code if the server turns it back, else none."""
     server = target_server
     one = [bytes([code]) for code in range(256)]
@@ -154,7 +154,7 @@ def test_every_code_converts_as_the_server_converts(target_server: DatabaseServe
         assert said == characters(charset), charset
 
 
-def test_the_long_codes_of_gb18030_convert_as_the_server_converts(
+def test_long_gb18030_codes_convert_as_on_the_server(
     mysql_server: DatabaseServer,
 ) -> None:
     """Every character of the basic plane, and some of the others, from the bytes that the server makes of it."""
@@ -193,7 +193,7 @@ def test_gtid_sets_agree_with_the_servers_functions(mysql_server: DatabaseServer
         assert str(left - right) == str(minus).replace("\n", "")
 
 
-def test_the_position_at_the_head_of_a_file_is_what_the_server_says(
+def test_gtid_position_in_a_file_head_matches_the_server(
     target_server: DatabaseServer,
 ) -> None:
     """PREVIOUS_GTIDS and GTID_LIST of a new file are the position before it."""

@@ -24,7 +24,7 @@ from tests.kit.waiting import eventually
 pytestmark = pytest.mark.both_flavours
 
 
-def test_a_set_replicates_what_its_primary_commits(source_set: DatabaseSet) -> None:
+def test_set_replicates_what_its_primary_commits(source_set: DatabaseSet) -> None:
     """A row committed on the primary is on every replica, under the same GTID position."""
     source_set.execute("CREATE DATABASE house_smoke")
     source_set.execute("CREATE TABLE house_smoke.t (a INT PRIMARY KEY)")
@@ -37,7 +37,7 @@ def test_a_set_replicates_what_its_primary_commits(source_set: DatabaseSet) -> N
     source_set.execute("DROP DATABASE house_smoke")
 
 
-def test_every_member_logs_full_rows_of_what_it_replicates(source_set: DatabaseSet) -> None:
+def test_every_member_logs_full_rows_it_replicates(source_set: DatabaseSet) -> None:
     """Primary and replicas meet capture's requirements."""
     wanted = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
     logs_changes = (
@@ -49,7 +49,7 @@ def test_every_member_logs_full_rows_of_what_it_replicates(source_set: DatabaseS
         assert member.execute(f"SELECT @@global.{logs_changes}") == [(1,)]
 
 
-def test_the_service_account_reads_over_tcp_but_can_not_write(source_set: DatabaseSet) -> None:
+def test_service_account_reads_over_tcp_but_cannot_write(source_set: DatabaseSet) -> None:
     """The account of a source set is least-privileged: it replicates and reads."""
     primary = source_set.primary
     login = {
@@ -65,7 +65,7 @@ def test_the_service_account_reads_over_tcp_but_can_not_write(source_set: Databa
             cursor.execute("CREATE DATABASE not_allowed")
 
 
-def test_a_server_that_starts_leaves_the_temporary_tables_of_others(
+def test_starting_server_keeps_temporary_tables_of_other_servers(
     new_server: NewServer, source_set: DatabaseSet
 ) -> None:
     """At its start MariaDB removes the files in its folder for temporary tables."""
@@ -79,7 +79,7 @@ def test_a_server_that_starts_leaves_the_temporary_tables_of_others(
         cursor.execute("DROP TEMPORARY TABLE mysql.kept")
 
 
-def test_a_killed_database_server_goes_on_with_its_data(
+def test_killed_database_server_restarts_with_its_data(
     new_server: NewServer, source_set: DatabaseSet
 ) -> None:
     """After SIGKILL the same data is served on the same port."""
@@ -95,7 +95,7 @@ def test_a_killed_database_server_goes_on_with_its_data(
     assert server.port == port
 
 
-def test_a_server_that_can_not_start_says_why(
+def test_server_that_cannot_start_reports_why(
     new_server: NewServer, source_set: DatabaseSet
 ) -> None:
     """A wrong option is Fatal MR-8004 with the server's own last words."""
@@ -105,7 +105,7 @@ def test_a_server_that_can_not_start_says_why(
     assert "no-such-option" in caught.value.message
 
 
-def test_nobody_is_root_over_tcp(target_server: DatabaseServer) -> None:
+def test_root_cannot_log_in_over_tcp(target_server: DatabaseServer) -> None:
     """Root logs in only over the socket."""
     hosts = target_server.execute("SELECT DISTINCT host FROM mysql.user WHERE user IN ('root', '')")
     assert hosts == [("localhost",)]
@@ -114,7 +114,7 @@ def test_nobody_is_root_over_tcp(target_server: DatabaseServer) -> None:
             pymysql.connect(host=host, port=target_server.port, user="root")
 
 
-def test_the_target_account_may_do_everything(target_server: DatabaseServer) -> None:
+def test_target_account_has_all_privileges(target_server: DatabaseServer) -> None:
     """The account of a target creates, writes and drops."""
     connection = pymysql.connect(
         host=target_server.host,
@@ -129,7 +129,7 @@ def test_the_target_account_may_do_everything(target_server: DatabaseServer) -> 
         assert cursor.fetchone() == ("millrace@%",)
 
 
-def test_a_killed_broker_serves_again_on_the_same_port(new_kafka: KafkaServer) -> None:
+def test_killed_broker_serves_again_on_the_same_port(new_kafka: KafkaServer) -> None:
     """Kafka comes back after SIGKILL, within seconds."""
     new_kafka.kill()
     with pytest.raises(OSError):
@@ -139,7 +139,7 @@ def test_a_killed_broker_serves_again_on_the_same_port(new_kafka: KafkaServer) -
     assert new_kafka.is_alive()
 
 
-def test_a_stopped_server_leaves_no_process_of_its_session(new_zookeeper: ZooKeeperServer) -> None:
+def test_stopped_server_leaves_no_process(new_zookeeper: ZooKeeperServer) -> None:
     """Stop ends the whole session."""
     identity = new_zookeeper.process.identity
     assert session_members(identity)
@@ -149,7 +149,7 @@ def test_a_stopped_server_leaves_no_process_of_its_session(new_zookeeper: ZooKee
 
 
 @pytest.mark.chaos
-def test_what_runs_on_java_starts_in_a_folder_of_any_letters(
+def test_java_servers_start_in_a_folder_with_any_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The home folder may have a name in any script. Nothing is written to a misread name."""

@@ -68,7 +68,7 @@ def test_two_tasks_of_a_set_share_one_connection(
         assert third is not first
 
 
-def test_an_upstream_that_failed_is_let_go_by_all_before_a_new_one_is_opened(
+def test_all_tasks_release_a_failed_stream_before_a_new_one(
     document: SetDocument, tmp_path: Path
 ) -> None:
     """The relay directory has one writer: who comes while the failed stream is held is told its error."""
@@ -84,7 +84,7 @@ def test_an_upstream_that_failed_is_let_go_by_all_before_a_new_one_is_opened(
         fresh.check()
 
 
-def test_a_task_that_needs_an_earlier_place_makes_all_begin_again_there(
+def test_task_needing_an_earlier_position_restarts_all_tasks_there(
     source_set: DatabaseSet, document: SetDocument, tmp_path: Path
 ) -> None:
     """A relay log that begins too late for one task is begun anew, from the earliest place that is needed."""
@@ -110,7 +110,7 @@ def test_a_task_that_needs_an_earlier_place_makes_all_begin_again_there(
 
 
 @pytest.mark.parametrize("is_there", [True, pytest.param(False, marks=pytest.mark.chaos)])
-def test_a_prepared_transaction_in_front_of_the_relay_log_is_asked_of_the_source(
+def test_prepared_transaction_before_the_relay_log_is_fetched_again(
     source_set: DatabaseSet,
     document: SetDocument,
     tmp_path: Path,
@@ -149,7 +149,7 @@ def test_a_prepared_transaction_in_front_of_the_relay_log_is_asked_of_the_source
 
 
 @pytest.mark.chaos
-def test_a_statement_about_a_wanted_table_in_capitals_is_captured_where_the_source_folds_names(
+def test_ddl_with_other_case_is_captured_on_folding_sources(
     new_server: NewServer, tmp_path: Path
 ) -> None:
     """The source says so when it is chosen (MariaDB; MySQL takes the setting only with a new data directory)."""
@@ -176,7 +176,7 @@ def test_a_statement_about_a_wanted_table_in_capitals_is_captured_where_the_sour
     assert [row.source.seq for row in capture.rows] == [3, 5]
 
 
-def test_files_that_are_due_are_purged_while_a_task_runs(
+def test_expired_relay_files_are_purged_while_a_task_runs(
     source_set: DatabaseSet,
     document: SetDocument,
     tmp_path: Path,
@@ -220,7 +220,7 @@ def _purging(
     return code, "".join(capsys.readouterr())
 
 
-def test_relay_files_are_purged_by_hand_up_to_what_is_published(
+def test_relay_purge_command_stops_at_unpublished_files(
     source_set: DatabaseSet,
     document: SetDocument,
     tmp_path: Path,
@@ -276,7 +276,7 @@ def test_relay_files_are_purged_by_hand_up_to_what_is_published(
         assert [name for _, name in stream.relay.list_files()][: len(names) - 3] == names[3:]
 
 
-def test_a_relay_file_that_goes_away_makes_all_open_the_log_anew(
+def test_removed_relay_file_makes_all_tasks_reopen_the_log(
     source_set: DatabaseSet, document: SetDocument, tmp_path: Path
 ) -> None:
     """Removed under two tasks: who meets the hole ends both, and then it is fetched again from the source."""
@@ -308,7 +308,7 @@ def test_a_relay_file_that_goes_away_makes_all_open_the_log_anew(
         assert begin.subdir != str(subdir)
 
 
-def test_a_start_at_the_first_binlog_does_not_begin_where_an_old_relay_log_does(
+def test_start_at_first_binlog_ignores_an_old_relay_log(
     source_set: DatabaseSet, document: SetDocument, tmp_path: Path
 ) -> None:
     """The relay log of an earlier life begins too late: the start waits for what the source still has."""
@@ -335,7 +335,7 @@ def test_a_start_at_the_first_binlog_does_not_begin_where_an_old_relay_log_does(
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
-def test_a_task_of_a_source_that_was_reset_begins_in_what_the_source_has_now(
+def test_task_of_a_reset_source_reads_only_new_binlogs(
     new_server: NewServer, tmp_path: Path, flavour: Flavour
 ) -> None:
     """What stands in the relay log from before is in doubt until it is compared, and nobody reads it.

@@ -83,7 +83,7 @@ def setting(server: DatabaseServer, name: str, value: str) -> Iterator[None]:
             server.execute(f"SET GLOBAL {name} = %s", (before,))
 
 
-def test_a_caught_up_replica_is_chosen_with_reasons(source_set: DatabaseSet) -> None:
+def test_caught_up_replica_is_chosen_with_reasons(source_set: DatabaseSet) -> None:
     """All three admissible; the primary is the last resort."""
     source_set.wait_for_replicas()
     login = login_of(source_set.primary)
@@ -96,7 +96,7 @@ def test_a_caught_up_replica_is_chosen_with_reasons(source_set: DatabaseSet) -> 
     assert "(primary" in reasons[str(member_of(source_set.primary))]
 
 
-def test_a_lagging_replica_yields_to_a_caught_up_one(source_set: DatabaseSet) -> None:
+def test_lagging_replica_yields_to_a_caught_up_one(source_set: DatabaseSet) -> None:
     """Lag is what is missing, also while the replica says it is zero seconds behind."""
     source_set.wait_for_replicas()  # else it lacks more than these two
     lagging = source_set.replicas[0]
@@ -120,7 +120,7 @@ def test_a_lagging_replica_yields_to_a_caught_up_one(source_set: DatabaseSet) ->
 
 
 @pytest.mark.guarantee("secret")
-def test_a_wrong_password_is_fatal_and_nowhere_in_the_text(source_set: DatabaseSet) -> None:
+def test_wrong_password_is_fatal_and_never_printed(source_set: DatabaseSet) -> None:
     """MR-1002; the account is named, the password never."""
     login = Login(
         user=source_set.user, password="wr0ng-secret", tls=Tls(TlsMode.REQUIRE_UNVERIFIED)
@@ -132,7 +132,7 @@ def test_a_wrong_password_is_fatal_and_nowhere_in_the_text(source_set: DatabaseS
     assert "wr0ng-secret" not in f"{error} {error.context} {login}"
 
 
-def test_a_server_that_is_away_is_retryable(source_set: DatabaseSet) -> None:
+def test_unreachable_server_is_retryable(source_set: DatabaseSet) -> None:
     """MR-1001, and the others are chosen from."""
     login = login_of(source_set.primary)
     nobody = Member("127.0.0.1", 1)
@@ -145,7 +145,7 @@ def test_a_server_that_is_away_is_retryable(source_set: DatabaseSet) -> None:
     assert "MR-1001" in choice.reasons()[str(nobody)]
 
 
-def test_an_unverified_certificate_is_refused_before_any_password(
+def test_unverified_certificate_is_refused_before_the_password_is_sent(
     source_set: DatabaseSet, tmp_path: Path
 ) -> None:
     """The servers' certificates are not the system's; `require-unverified` must be said."""
@@ -156,7 +156,7 @@ def test_an_unverified_certificate_is_refused_before_any_password(
     assert connect_error(server, replace(login, tls=missing)).code == "MR-1003"
 
 
-def test_a_verified_certificate_is_accepted(source_set: DatabaseSet) -> None:
+def test_verified_certificate_is_accepted(source_set: DatabaseSet) -> None:
     """With the CA that signed it, chain and name are checked and the session is encrypted."""
     server = source_set.primary
     if server.tls is None:  # the server made its own certificate: nothing to verify it with
@@ -169,7 +169,7 @@ def test_a_verified_certificate_is_accepted(source_set: DatabaseSet) -> None:
             assert row["Value"]
 
 
-def test_identity_names_the_relay_directory(source_set: DatabaseSet) -> None:
+def test_server_identity_names_the_relay_directory(source_set: DatabaseSet) -> None:
     """MySQL's uuid; MariaDB's domain and server id."""
     server = source_set.replicas[0]
     with SourceConnection.connect(member_of(server), login_of(server)) as connection:
@@ -192,7 +192,7 @@ def test_identity_names_the_relay_directory(source_set: DatabaseSet) -> None:
         ("binlog_checksum", "'NONE'", "MR-1019"),
     ],
 )
-def test_a_bad_setting_is_found_and_its_statement_mends_it(
+def test_bad_setting_is_found_and_its_fix_works(
     source_set: DatabaseSet, name: str, value: str, code: str
 ) -> None:
     """The SQL in the fix is run as it stands."""
@@ -202,7 +202,7 @@ def test_a_bad_setting_is_found_and_its_statement_mends_it(
         mend(server, refused(server, code))
 
 
-def test_lax_gtids_and_partial_json_are_found(source_set: DatabaseSet) -> None:
+def test_lax_gtid_mode_and_partial_json_are_found(source_set: DatabaseSet) -> None:
     """The settings that one flavour has."""
     server = source_set.replicas[1]
     if server.flavour is Flavour.MARIADB:
@@ -215,7 +215,7 @@ def test_lax_gtids_and_partial_json_are_found(source_set: DatabaseSet) -> None:
             mend(server, refused(server, "MR-1016"))
 
 
-def test_a_replica_of_a_part_is_refused(source_set: DatabaseSet) -> None:
+def test_filtered_replica_is_refused(source_set: DatabaseSet) -> None:
     """A filter set while it runs; what is filtered away would be missing in the topic."""
     server = source_set.replicas[1]
     if server.flavour is Flavour.MARIADB:
@@ -237,7 +237,7 @@ def test_a_replica_of_a_part_is_refused(source_set: DatabaseSet) -> None:
     source_set.wait_for_replicas()
 
 
-def test_a_server_that_would_encrypt_its_binlog_is_told(new_server: NewServer) -> None:
+def test_server_that_encrypts_its_binlog_is_reported(new_server: NewServer) -> None:
     """One that logs nothing, too: no plug-in for keys is at hand, without which MariaDB logs nothing encrypted."""
     options = ServerOptions(extra=("--encrypt-binlog=ON", "--skip-log-bin"))
     server = new_server(Flavour.MARIADB, options=options)
@@ -249,7 +249,7 @@ def test_a_server_that_would_encrypt_its_binlog_is_told(new_server: NewServer) -
     assert "encrypt_binlog=OFF" in caught.value.fix
 
 
-def test_an_errant_transaction_excludes_its_member(source_set: DatabaseSet) -> None:
+def test_errant_transaction_excludes_its_member(source_set: DatabaseSet) -> None:
     """A write to a replica of its own (here undone in effect, not in history) is seen against the primary."""
     replica = source_set.replicas[1]
     if replica.flavour is Flavour.MARIADB:
@@ -271,7 +271,7 @@ def test_an_errant_transaction_excludes_its_member(source_set: DatabaseSet) -> N
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
-def test_a_replica_that_does_not_log_changes_is_refused(new_set: NewSet, flavour: Flavour) -> None:
+def test_replica_that_does_not_log_changes_is_refused(new_set: NewSet, flavour: Flavour) -> None:
     """Its own binlog lacks the primary's rows; the primary is read instead."""
     option = (
         "--skip-log-slave-updates" if flavour is Flavour.MARIADB else "--skip-log-replica-updates"
@@ -312,7 +312,7 @@ def test_purged_transactions_are_named(new_server: NewServer, flavour: Flavour) 
     assert chosen.member == member_of(server)
 
 
-def test_a_file_that_was_purged_since_it_was_listed_is_looked_up_again(
+def test_file_purged_after_listing_is_looked_up_again(
     mysql_server: DatabaseServer, mariadb_server: DatabaseServer
 ) -> None:
     """MR-1040, by the server's own words: the next try lists the files anew."""
@@ -325,7 +325,7 @@ def test_a_file_that_was_purged_since_it_was_listed_is_looked_up_again(
         assert caught.value.code == "MR-1040"
 
 
-def test_an_account_without_privileges_is_told_which(
+def test_missing_privileges_are_reported(
     mysql_server: DatabaseServer, mariadb_server: DatabaseServer
 ) -> None:
     """MR-1005, on the questions and on the dump."""
@@ -338,7 +338,7 @@ def test_an_account_without_privileges_is_told_which(
         assert "REPLICATION SLAVE" in caught.value.fix
 
 
-def test_the_grants_that_are_told_are_those_that_lack(
+def test_reported_grants_are_the_missing_ones(
     mysql_server: DatabaseServer, mariadb_server: DatabaseServer
 ) -> None:
     """Executed as they are told, one after the other, until nothing is refused; with the last the member is chosen."""
@@ -358,7 +358,7 @@ def test_the_grants_that_are_told_are_those_that_lack(
             assert "GRANT SLAVE MONITOR ON *.* TO `bare`@`%`;" in told
 
 
-def test_plain_text_is_possible_when_asked_for(source_set: DatabaseSet, tmp_path: Path) -> None:
+def test_tls_disabled_streams_in_plain_text(source_set: DatabaseSet, tmp_path: Path) -> None:
     """`tls: disabled` streams in the clear."""
     server = source_set.primary
     SourceConnection.connect(member_of(server), login_of(server)).close()
@@ -390,7 +390,7 @@ def run_in_session(server: DatabaseServer, statements: list[str]) -> None:
             connection.query(statement)
 
 
-def test_a_password_of_any_characters_logs_in_on_source_and_target(
+def test_password_with_any_characters_logs_in(
     mysql_server: DatabaseServer, mariadb_server: DatabaseServer
 ) -> None:
     """As the servers' own clients send it, in UTF-8: letters that latin-1 has and letters that it lacks."""
@@ -422,7 +422,7 @@ REBUILT = {  # what a backup brings without a binlog, what was done before it, a
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
-def test_a_member_rebuilt_from_a_backup_gives_only_what_it_logged(
+def test_member_restored_from_backup_serves_only_its_own_binlog(
     new_server: NewServer, tmp_path: Path, flavour: Flavour
 ) -> None:
     """Its files do not tell what the backup brought: who needs of that is refused, by the member and the relay log."""
@@ -500,7 +500,7 @@ def _leave_relay_log(directory: Path, file: Path, *, before: GtidPosition) -> No
     relay.close()
 
 
-def test_a_domain_that_begins_deep_in_a_file_is_complete(new_server: NewServer) -> None:
+def test_domain_that_begins_inside_a_file_is_complete(new_server: NewServer) -> None:
     """MariaDB: a domain that no file's head tells is looked for in the files, until its first transaction is found."""
     server = new_server(Flavour.MARIADB)
     run_in_session(
@@ -528,7 +528,7 @@ def test_a_domain_that_begins_deep_in_a_file_is_complete(new_server: NewServer) 
 DOMAINS = count(4711)
 
 
-def test_statements_in_any_bytes_do_not_hide_where_to_begin(target_server: DatabaseServer) -> None:
+def test_non_utf8_statements_do_not_hide_the_start_position(target_server: DatabaseServer) -> None:
     """A client of latin1 wrote: what the server shows of its binlog is no UTF-8, and is no matter of ours."""
     server = target_server
     server.execute("FLUSH BINARY LOGS")
@@ -553,7 +553,7 @@ def test_statements_in_any_bytes_do_not_hide_where_to_begin(target_server: Datab
 
 
 @pytest.mark.guarantee("failover")
-def test_a_member_that_logged_another_in_the_place_of_what_is_done_is_refused(
+def test_member_with_a_different_transaction_at_our_position_is_refused(
     mariadb_server: DatabaseServer,
 ) -> None:
     """Promoted without the last one, it gave the number again, under its own id, and went on behind it."""
@@ -577,7 +577,7 @@ def test_a_member_that_logged_another_in_the_place_of_what_is_done_is_refused(
         assert f"{domain}-{gone}" in caught.value.message
 
 
-def test_a_number_given_again_is_told_by_a_files_head_when_the_state_has_forgotten(
+def test_reused_gtid_number_is_detected_from_the_file_head(
     mariadb_server: DatabaseServer,
 ) -> None:
     """Its server came back and gave later ones; the file to begin with says who gave the last one before it."""

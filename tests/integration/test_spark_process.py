@@ -22,7 +22,7 @@ driver.stop()
 
 
 @pytest.mark.chaos
-def test_a_driver_imports_nothing_of_where_it_stands_and_leaves_nothing_behind(
+def test_driver_imports_and_leaves_nothing_in_its_working_directory(
     tmp_path: Path,
 ) -> None:
     """Modules of the names of ours and Python's lie about; Spark's temporary files are in the driver's folder."""

@@ -83,7 +83,7 @@ def server(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
     target_server.execute(f"DROP USER IF EXISTS {USER}")
 
 
-def test_the_grants_of_the_readme_are_what_apply_needs(
+def test_readme_grants_are_exactly_what_apply_needs(
     server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before each, the task is refused with its code and a GRANT; with all it applies, and ends a hung predecessor."""

@@ -14,7 +14,7 @@ from millrace.errors import Retryable
 from tests.kit.apply.local import endpoint_of
 
 
-def test_a_vanished_target_is_noticed_after_a_minute(target_server: DatabaseServer) -> None:
+def test_vanished_target_is_noticed_after_a_minute(target_server: DatabaseServer) -> None:
     """The system would ask an idle connection after two hours, and give one up after a quarter of an hour."""
     session = connect(endpoint_of(target_server))
     wire = session._connection._sock  # type: ignore[attr-defined]
@@ -31,7 +31,7 @@ def test_a_vanished_target_is_noticed_after_a_minute(target_server: DatabaseServ
     assert dead_ms == 60_000
 
 
-def test_a_target_that_takes_connections_and_says_nothing_is_given_up_soon(
+def test_silent_target_times_out_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A process that is stopped answers like this: to look for the primary goes on with the next member."""
@@ -51,7 +51,7 @@ LONG = (  # 200 MB: no buffer on the way holds it
 
 
 @pytest.mark.parametrize("reads_on", [True, False])
-def test_a_stream_of_a_connection_that_broke_is_closed_without_a_word(
+def test_closing_a_stream_of_a_broken_connection_stays_silent(
     reads_on: bool, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it broke by is told, whoever finds it; the driver would read on from a socket that is gone."""

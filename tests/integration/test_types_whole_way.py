@@ -164,7 +164,7 @@ def _questions(table: Table, flavour: Flavour) -> Iterator[str]:
 
 
 @pytest.mark.guarantee("exact")
-def test_every_type_arrives_the_whole_way(
+def test_every_type_arrives_end_to_end(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:
     """As column beside a key, as key, and without any; inserted, updated, deleted: not a byte differs.
@@ -207,7 +207,7 @@ EQUALS = (
 _runs = count(1)  # it is called again where a guard is taken away
 
 
-def test_values_that_a_server_calls_equal_are_told_apart_without_a_key(
+def test_rows_with_collation_equal_values_stay_distinct_without_a_key(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:
     """Of 0 and -0, 1 and 1.0, a and A the one goes or changes that went or changed on the source, in either order."""

@@ -50,7 +50,7 @@ def _garbage(stage: Stage) -> Iterator[str]:
 
 
 @pytest.mark.guarantee("robust")
-def test_garbage_in_every_folder_disturbs_nobody(
+def test_garbage_in_every_zookeeper_folder_disturbs_no_task(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What runs goes on, what is new is run, what is deleted ends; each task that can't be read says so itself."""
@@ -87,9 +87,7 @@ def test_garbage_in_every_folder_disturbs_nobody(
 
 
 @pytest.mark.parametrize("damage", ["garbage", "gone"])
-def test_a_set_that_can_not_be_read_ends_none_of_its_tasks_and_mended_starts_those_that_waited(
-    stage: Stage, damage: str
-) -> None:
+def test_unreadable_set_stops_no_running_task(stage: Stage, damage: str) -> None:
     """What runs goes on with what it read last; what starts meanwhile says what is wrong, and waits for nobody."""
 
     def script(task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
@@ -125,7 +123,7 @@ def test_a_set_that_can_not_be_read_ends_none_of_its_tasks_and_mended_starts_tho
     assert len(runner.epochs("runs")) == 1
 
 
-def test_an_owner_node_that_can_not_be_read_is_somebodys_lease(stage: Stage) -> None:
+def test_unreadable_owner_node_counts_as_a_held_lease(stage: Stage) -> None:
     """Retryable, as any other owner is: an operator removes it, and the task goes on by itself."""
     stage.session.create(stage.tree.owner("shop-capture"), b"\xff")
     with pytest.raises(Retryable) as caught:

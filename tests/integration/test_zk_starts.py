@@ -22,7 +22,7 @@ def _killed(stage: Stage, task: str, times: int) -> None:
         starts.begin(task, revision=revision)
 
 
-def test_a_task_that_ends_worker_after_worker_is_held(stage: Stage) -> None:
+def test_task_that_kills_worker_after_worker_is_held(stage: Stage) -> None:
     """Counted where no process's end can lose it; an operator's resume lets it try again."""
     runner = ScriptedRunner()
     stage.store.create_task(a_capture())
@@ -38,7 +38,7 @@ def test_a_task_that_ends_worker_after_worker_is_held(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("how", ["stopped", "failed", "moved rows", "same process"])
-def test_a_start_that_ended_in_order_is_no_kill(stage: Stage, how: str) -> None:
+def test_orderly_end_resets_the_kill_count(stage: Stage, how: str) -> None:
     """The row of kills ends with it."""
     may_move = threading.Event()
 
@@ -73,7 +73,7 @@ def test_a_start_that_ended_in_order_is_no_kill(stage: Stage, how: str) -> None:
     eventually(lambda: stage.session.get(path) is None)
 
 
-def test_tasks_that_may_end_the_process_are_tried_one_after_another(stage: Stage) -> None:
+def test_suspect_tasks_start_one_at_a_time(stage: Stage) -> None:
     """A process that ends then has one suspect; the innocent ones are cleared."""
     runner = ScriptedRunner()
     names = ("first", "second")

@@ -31,7 +31,7 @@ from zk.tree.reports import read_status
 from zk.view import read_cluster
 
 
-def test_a_task_waits_with_a_reason_until_it_runs(stage: Stage) -> None:
+def test_task_waits_with_a_reason_until_it_runs(stage: Stage) -> None:
     """Each missing part is named: worker, scheduler; then it runs and shows what its runner reports."""
     stage.store.create_task(a_capture())
     assert (
@@ -49,7 +49,7 @@ def test_a_task_waits_with_a_reason_until_it_runs(stage: Stage) -> None:
     assert runner.epochs("shop-capture") == [report.epoch]
 
 
-def test_a_task_is_only_run_by_a_worker_of_its_kind(stage: Stage) -> None:
+def test_task_runs_only_on_a_worker_of_its_kind(stage: Stage) -> None:
     """An apply task does not go to a capture worker."""
     captures, applies = ScriptedRunner(), ScriptedRunner()
     stage.scheduler()
@@ -63,7 +63,7 @@ def test_a_task_is_only_run_by_a_worker_of_its_kind(stage: Stage) -> None:
     assert [name for name, _ in captures.starts] == ["shop-capture"]
 
 
-def test_pause_joins_the_runner_and_resume_starts_it_with_a_new_epoch(stage: Stage) -> None:
+def test_pause_joins_the_runner_and_resume_raises_the_epoch(stage: Stage) -> None:
     """Paused says by whom and keeps the progress; the lease is free meanwhile."""
     runner = ScriptedRunner()
     stage.scheduler()
@@ -81,7 +81,7 @@ def test_pause_joins_the_runner_and_resume_starts_it_with_a_new_epoch(stage: Sta
     assert second > first
 
 
-def test_a_changed_document_restarts_the_task_and_a_resume_of_a_running_one_does_not(
+def test_changed_document_restarts_the_task_but_resume_does_not(
     stage: Stage,
 ) -> None:
     """The runner sees the new document under a new epoch; one run at a time."""
@@ -104,7 +104,7 @@ def test_a_changed_document_restarts_the_task_and_a_resume_of_a_running_one_does
     stage.store.create_set(a_set(), replace=True)
 
 
-def test_a_retryable_error_degrades_with_code_and_next_try(stage: Stage) -> None:
+def test_retryable_error_degrades_with_code_and_next_try(stage: Stage) -> None:
     """It says what is wrong and when it tries again; each try has a greater epoch; then it runs."""
     is_back, goes_on = threading.Event(), threading.Event()
 
@@ -129,7 +129,7 @@ def test_a_retryable_error_degrades_with_code_and_next_try(stage: Stage) -> None
     assert epochs == sorted(set(epochs))
 
 
-def test_a_thread_that_the_system_refuses_degrades_until_there_is_one(stage: Stage) -> None:
+def test_refused_runner_thread_degrades_the_task_until_it_starts(stage: Stage) -> None:
     """Whoever took all of the machine gives some back: no operator has to act for that."""
     has_some = threading.Event()
 
@@ -157,7 +157,7 @@ def test_a_thread_that_the_system_refuses_degrades_until_there_is_one(stage: Sta
     ],
     ids=repr,
 )
-def test_what_nobody_foresaw_where_a_lease_is_taken_has_a_next_step(
+def test_unexpected_error_while_taking_a_lease_is_retried(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, error: Exception, state: TaskState, code: str
 ) -> None:
     """A thread that died of it was replaced within a second, again and again, and no state said so."""
@@ -173,7 +173,7 @@ def test_what_nobody_foresaw_where_a_lease_is_taken_has_a_next_step(
         assert supervisor.reports()["shop-capture"].code == code
 
 
-def test_a_task_for_which_there_is_no_thread_is_started_when_there_is_one(
+def test_task_starts_as_soon_as_a_thread_is_available(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker goes on with its other tasks meanwhile."""
@@ -197,7 +197,7 @@ def test_a_task_for_which_there_is_no_thread_is_started_when_there_is_one(
 
 
 @pytest.mark.parametrize("error", [Fatal("MR-4106", "no such secret"), KeyError("x")], ids=repr)
-def test_a_fatal_error_blocks_until_an_operator_acts(stage: Stage, error: Exception) -> None:
+def test_fatal_error_blocks_until_an_operator_acts(stage: Stage, error: Exception) -> None:
     """Also one that nobody foresaw; another worker that takes the task over does not try it."""
     broken = threading.Event()
     broken.set()
@@ -230,7 +230,7 @@ def test_a_fatal_error_blocks_until_an_operator_acts(stage: Stage, error: Except
     assert len(first.starts) == 1
 
 
-def test_a_block_stands_in_the_tree_before_the_lease_goes(stage: Stage) -> None:
+def test_block_is_reported_before_the_lease_is_released(stage: Stage) -> None:
     """Else the next owner would try what is known to be broken: the report is not left to its turn."""
 
     def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
@@ -247,7 +247,7 @@ def test_a_block_stands_in_the_tree_before_the_lease_goes(stage: Stage) -> None:
         assert stage.report("shop-capture").why == "a row is not there (key=7, seq=9, gtid=0-1-9)"
 
 
-def test_a_task_fenced_again_and_again_under_its_lease_is_blocked(stage: Stage) -> None:
+def test_task_fenced_repeatedly_under_its_lease_is_blocked(stage: Stage) -> None:
     """A rebuilt ensemble gives epochs that topic and target refuse: the fix is named."""
 
     def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
@@ -263,7 +263,7 @@ def test_a_task_fenced_again_and_again_under_its_lease_is_blocked(stage: Stage) 
     assert len(runner.starts) == 5
 
 
-def test_a_runner_that_returns_unasked_is_started_again(stage: Stage) -> None:
+def test_runner_that_returns_unasked_is_restarted(stage: Stage) -> None:
     """An end that nobody asked for is told with its code, not taken for a stop."""
     lasts = threading.Event()
 
@@ -281,7 +281,7 @@ def test_a_runner_that_returns_unasked_is_started_again(stage: Stage) -> None:
     assert len(runner.starts) >= 2
 
 
-def test_a_deleted_task_is_stopped_and_leaves_nothing(stage: Stage) -> None:
+def test_deleted_task_stops_and_leaves_nothing(stage: Stage) -> None:
     """Owner, assignment and status go."""
     runner = ScriptedRunner()
     stage.scheduler()
@@ -294,7 +294,7 @@ def test_a_deleted_task_is_stopped_and_leaves_nothing(stage: Stage) -> None:
     assert runner.alive == set()
 
 
-def test_an_unreadable_document_leaves_the_running_task_alone(stage: Stage) -> None:
+def test_unreadable_document_leaves_the_running_task_alone(stage: Stage) -> None:
     """The last good one stays, the refusal is shown, a good one is taken again."""
     runner = ScriptedRunner()
     stage.scheduler()
@@ -310,7 +310,7 @@ def test_an_unreadable_document_leaves_the_running_task_alone(stage: Stage) -> N
     assert len(runner.starts) == 1
 
 
-def test_capture_tasks_of_one_set_share_a_worker_and_units_are_balanced(stage: Stage) -> None:
+def test_capture_tasks_of_a_set_share_a_worker(stage: Stage) -> None:
     """Two sets, two workers: each gets one set, whole."""
     stage.store.create_set(a_set("crm"))
     for name, of in (("s1", "shop"), ("s2", "shop"), ("c1", "crm"), ("c2", "crm")):
@@ -326,7 +326,7 @@ def test_capture_tasks_of_one_set_share_a_worker_and_units_are_balanced(stage: S
     assert all(len(runner.starts) == 2 for runner in runners)
 
 
-def test_a_task_moves_only_after_its_runner_was_joined(stage: Stage) -> None:
+def test_task_moves_only_after_its_runner_was_joined(stage: Stage) -> None:
     """The successor waits for a slow stop; the two never run at once."""
     may_end = threading.Event()
 
@@ -348,7 +348,7 @@ def test_a_task_moves_only_after_its_runner_was_joined(stage: Stage) -> None:
     assert second.epochs("shop-capture")[0] > first.epochs("shop-capture")[0]
 
 
-def test_two_workers_of_one_name_do_not_both_register(stage: Stage) -> None:
+def test_two_workers_with_one_name_never_both_register(stage: Stage) -> None:
     """The second waits; it takes over when the first is gone."""
     first, second = ScriptedRunner(), ScriptedRunner()
     stage.scheduler()
@@ -362,7 +362,7 @@ def test_two_workers_of_one_name_do_not_both_register(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("how", ["created again", "replaced"])
-def test_the_progress_of_other_work_is_no_tasks_own(stage: Stage, how: str) -> None:
+def test_task_ignores_progress_of_other_work(stage: Stage, how: str) -> None:
     """Neither shown, nor told to its runner, nor carried on in its reports; a resumed task keeps its own."""
     before = a_capture(topic="old")
     task = before if how == "created again" else a_capture(topic="new")
@@ -392,7 +392,7 @@ def test_the_progress_of_other_work_is_no_tasks_own(stage: Stage, how: str) -> N
         assert standing.report.gtid_set == ""
 
 
-def test_a_task_created_again_while_its_former_self_ends_has_none_of_its_progress(
+def test_recreated_task_inherits_no_progress_from_its_ending_predecessor(
     stage: Stage,
 ) -> None:
     """Paused, it is said so by who ran the former one, whose report would be the new one's from then on."""
@@ -420,7 +420,7 @@ def test_a_task_created_again_while_its_former_self_ends_has_none_of_its_progres
         assert stage.report(task.name).gtid_set == ""
 
 
-def test_progress_at_other_brokers_is_kept_but_shown_to_nobody(stage: Stage) -> None:
+def test_progress_at_other_brokers_is_kept_but_not_shown(stage: Stage) -> None:
     """A wait believed it of the new brokers' topic; what remembers where a topic ended needs it at any address."""
     before = a_capture()
     name, here = before.name, before.output.bootstrap
@@ -463,7 +463,7 @@ class Reaching(ScriptedRunner):
 
 
 @pytest.mark.parametrize("where", ["its release", "the generation's reading"])
-def test_a_lease_whose_release_met_a_blip_is_given_up_later(
+def test_failed_lease_release_is_retried_later(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """The session lives on, so nobody else may remove it: a pause, a move or a delete would wait for it forever."""

@@ -42,7 +42,7 @@ def other(ensemble: Ensemble) -> Iterator[Session]:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_session_is_made_anew_also_where_the_drivers_thread_has_died(
+def test_session_is_reopened_after_the_driver_thread_died(
     session: Session, ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a descriptor left it can't look a name up, and that ends it: the worker must not stay away for ever."""
@@ -68,7 +68,7 @@ def test_a_session_is_made_anew_also_where_the_drivers_thread_has_died(
     assert session.incarnation > incarnation
 
 
-def test_a_node_is_created_read_written_and_deleted(session: Session, ensemble: Ensemble) -> None:
+def test_node_is_created_read_written_and_deleted(session: Session, ensemble: Ensemble) -> None:
     """Versions are compared at every write; a second creation is told, not raised."""
     path = ensemble.tree.task("a")
     made = session.create(path, b"1")
@@ -87,7 +87,7 @@ def test_a_node_is_created_read_written_and_deleted(session: Session, ensemble: 
     assert session.children(ensemble.tree.folder("tasks")) == ()
 
 
-def test_a_commit_is_all_or_nothing(session: Session, ensemble: Ensemble) -> None:
+def test_zookeeper_commit_is_all_or_nothing(session: Session, ensemble: Ensemble) -> None:
     """One disagreeing version and none of the changes happens."""
     a, b = ensemble.tree.task("a"), ensemble.tree.task("b")
     session.commit(Create(a, b"1"), Create(b, b"1"))
@@ -101,7 +101,7 @@ def test_a_commit_is_all_or_nothing(session: Session, ensemble: Ensemble) -> Non
     assert session.children(ensemble.tree.folder("tasks")) == ("a",)
 
 
-def test_a_watch_fires_for_a_node_that_is_not_there_yet(
+def test_watch_fires_for_a_node_created_later(
     session: Session, other: Session, ensemble: Ensemble
 ) -> None:
     """Creation, change and deletion each wake the one who looked."""
@@ -115,14 +115,14 @@ def test_a_watch_fires_for_a_node_that_is_not_there_yet(
     assert fired.wait(60)
 
 
-def test_an_ensemble_that_does_not_answer_is_retryable() -> None:
+def test_unreachable_ensemble_is_retryable() -> None:
     """Nobody listens on port 1: a code, in time, and no thread left."""
     with pytest.raises(Retryable) as caught:
         Session.open("127.0.0.1:1", connect_timeout_s=0.3)
     assert caught.value.code == "MR-4001"
 
 
-def test_a_write_whose_answer_does_not_come_may_have_happened(ensemble: Ensemble) -> None:
+def test_write_without_an_answer_has_an_unknown_outcome(ensemble: Ensemble) -> None:
     """The server has it, and its answer is lost on the way: told apart from a read that may be asked again."""
     path = ensemble.tree.task("a")
     with (
@@ -146,9 +146,7 @@ def test_a_write_whose_answer_does_not_come_may_have_happened(ensemble: Ensemble
         line.heal()
 
 
-def test_a_request_that_zookeeper_refuses_is_for_a_person(
-    session: Session, ensemble: Ensemble
-) -> None:
+def test_request_refused_by_zookeeper_is_fatal(session: Session, ensemble: Ensemble) -> None:
     """An ephemeral node has no children: nothing that another try could change."""
     parent = ensemble.tree.worker("w")
     assert session.create(parent, b"", ephemeral=True) is not None
@@ -157,7 +155,7 @@ def test_a_request_that_zookeeper_refuses_is_for_a_person(
     assert caught.value.code == "MR-4012"
 
 
-def test_a_mirror_follows_a_folder(session: Session, other: Session, ensemble: Ensemble) -> None:
+def test_mirror_follows_a_folder(session: Session, other: Session, ensemble: Ensemble) -> None:
     """Every change wakes it, and the next snapshot shows it."""
     woken = threading.Event()
     mirror = Mirror(session, ensemble.tree.folder("tasks"), woken.set)
@@ -202,7 +200,7 @@ def test_every_lease_has_a_greater_epoch(session: Session, ensemble: Ensemble) -
     assert later > epochs[-1] + 2**50
 
 
-def test_a_lease_excludes_others_and_tells_when_it_is_lost(
+def test_lease_excludes_others_and_reports_its_loss(
     session: Session, other: Session, ensemble: Ensemble
 ) -> None:
     """The second asks in vain and learns who; after a node was replaced the first is fenced, by asking."""
@@ -251,7 +249,7 @@ def test_one_scheduler_leads_and_an_older_one_cannot_write(
     assert leader_of(session, tree) == ""
 
 
-def test_a_worker_name_belongs_to_one_session(
+def test_worker_name_belongs_to_one_session(
     session: Session, other: Session, ensemble: Ensemble
 ) -> None:
     """The second is told; registering again in the same session is nothing."""
@@ -298,7 +296,7 @@ def test_documents_are_created_replaced_paused_and_deleted(
     assert store.task_entry("shop-capture").revision > resumed.revision
 
 
-def test_a_second_capture_task_for_a_topic_is_refused(session: Session, ensemble: Ensemble) -> None:
+def test_second_capture_task_for_a_topic_is_refused(session: Session, ensemble: Ensemble) -> None:
     """One topic has one writer."""
     store = Store(session, ensemble.tree)
     store.create_set(a_set())
@@ -308,7 +306,7 @@ def test_a_second_capture_task_for_a_topic_is_refused(session: Session, ensemble
     assert caught.value.code == "MR-4105"
 
 
-def test_an_apply_task_that_would_harm_its_target_is_refused(
+def test_apply_task_that_would_harm_its_target_is_refused(
     session: Session, ensemble: Ensemble
 ) -> None:
     """The same topic twice to one set, and a loop from either side."""
@@ -352,7 +350,7 @@ def test_an_apply_task_that_would_harm_its_target_is_refused(
     ],
     ids=["applied twice", "captured twice", "a loop", "no quarrel"],
 )
-def test_of_two_tasks_created_at_one_time_that_refuse_each_other_one_is_created(
+def test_one_of_two_conflicting_concurrent_tasks_is_created(
     session: Session,
     other: Session,
     ensemble: Ensemble,
@@ -387,7 +385,7 @@ def test_of_two_tasks_created_at_one_time_that_refuse_each_other_one_is_created(
     assert set(store.tasks()) == {rivals.name} | ({mine.name} if not code else set())
 
 
-def test_a_hostile_node_is_refused_alone(session: Session, ensemble: Ensemble) -> None:
+def test_hostile_node_is_refused_alone(session: Session, ensemble: Ensemble) -> None:
     """Not JSON, wrong shape, another name, too new, too large: its own error, the others stand."""
     store = Store(session, ensemble.tree)
     store.create_set(a_set())
@@ -413,7 +411,7 @@ def test_a_hostile_node_is_refused_alone(session: Session, ensemble: Ensemble) -
         assert entry.error.code in ("MR-4011", "MR-4101", "MR-4107")
 
 
-def test_a_report_of_a_smaller_epoch_never_replaces_a_greater(
+def test_report_with_a_smaller_epoch_never_replaces_a_greater(
     session: Session, other: Session, ensemble: Ensemble
 ) -> None:
     """A stale owner's report is dropped; one without a lease is not written at all."""
@@ -431,7 +429,7 @@ def test_a_report_of_a_smaller_epoch_never_replaces_a_greater(
     assert standing.report.worker == "new"
 
 
-def test_a_closed_session_is_away(ensemble: Ensemble) -> None:
+def test_calls_on_a_closed_session_are_retryable_at_once(ensemble: Ensemble) -> None:
     """After close every call is Retryable MR-4001, at once."""
     with ensemble.session() as session:
         pass
@@ -441,7 +439,7 @@ def test_a_closed_session_is_away(ensemble: Ensemble) -> None:
     assert caught.value.code == "MR-4001"
 
 
-def test_an_installation_has_one_id_that_no_other_has(
+def test_every_installation_has_its_own_id(
     session: Session, other: Session, ensemble: Ensemble
 ) -> None:
     """Every worker reads the same; a cluster of another name has another."""

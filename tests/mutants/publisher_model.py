@@ -169,7 +169,7 @@ MUTANTS = [
         "4 what an open transaction hides is missed",
         commits_not_read_back,
         _FILE,
-        {"test_another_writers_open_transaction_under_way_stops_the_task": "nobody was told"},
+        {"test_foreign_transaction_opened_at_runtime_blocks_the_task": "nobody was told"},
     ),
     Mutant(
         "a row over the limit stops",

@@ -243,7 +243,7 @@ MUTANTS = [
         "the overlap is compared",
         the_overlap_is_not_compared,
         "tests/integration/test_receiver_stream.py",
-        {"test_a_resumed_dump_is_compared_before_it_goes_on": "what differs was gone on with"},
+        {"test_resumed_dump_is_compared_before_new_events": "what differs was gone on with"},
     ),
     Mutant(
         "a torn tail is cut",

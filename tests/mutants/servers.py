@@ -234,7 +234,7 @@ def the_relay_log_forgets(patch: Patch) -> None:
     patch.setattr(layout, "read_before", lambda *_: None)
 
 
-REBUILT = "test_a_member_rebuilt_from_a_backup_gives_only_what_it_logged"
+REBUILT = "test_member_restored_from_backup_serves_only_its_own_binlog"
 
 
 def every_statement_is_executed(patch: Patch) -> None:
@@ -260,66 +260,62 @@ MUTANTS = [
         what_a_server_shows_is_utf8,
         "tests/integration/test_source.py",
         {
-            "test_statements_in_any_bytes_do_not_hide_where_to_begin[mariadb]": "codec can't decode byte 0xfc"
+            "test_non_utf8_statements_do_not_hide_the_start_position[mariadb]": "codec can't decode byte 0xfc"
         },
     ),
     Mutant(
         "a MariaDB's last GTID is its own",
         a_sequence_is_enough,
         "tests/integration/test_source.py",
-        {"test_a_member_that_logged_another_in_the_place_of_what_is_done_is_refused": NOT_TOLD},
+        {"test_member_with_a_different_transaction_at_our_position_is_refused": NOT_TOLD},
     ),
     Mutant(
         "a file's head says whose number was the last",
         heads_are_not_asked,
         "tests/integration/test_source.py",
-        {
-            "test_a_number_given_again_is_told_by_a_files_head_when_the_state_has_forgotten": NOT_TOLD
-        },
+        {"test_reused_gtid_number_is_detected_from_the_file_head": NOT_TOLD},
     ),
     Mutant(
         "a phase of an ALTER is refused",
         phases_are_statements,
         "tests/integration/test_provoked.py",
-        {"test_an_alter_that_is_logged_in_two_phases_is_refused": NOT_TOLD},
+        {"test_two_phase_alter_is_refused": NOT_TOLD},
     ),
     Mutant(
         "statement format is refused",
         statements_are_passed_over,
         "tests/integration/test_converter_servers.py",
-        {"test_statement_format_stops_with_its_code[mariadb]": NOT_TOLD},
+        {"test_statement_based_logging_stops_with_its_code[mariadb]": NOT_TOLD},
     ),
     Mutant(
         "who is left out need not be measured",
         old_times_are_of_one_size,
         "tests/integration/test_converter_servers.py",
-        {"test_rows_that_no_table_map_measures_are_left_out[plain]": "MR-6003"},
+        {"test_excluded_unreadable_rows_leave_the_others_numbered_as_alone[plain]": "MR-6003"},
     ),
     Mutant(
         "no word without TLS",
         servers_without_tls_are_talked_to,
         "tests/integration/test_provoked.py",
-        {"test_a_server_without_tls_hears_nothing_of_us[source]": "MR-1004"},
+        {"test_no_account_name_is_sent_without_required_tls[source]": "MR-1004"},
     ),
     Mutant(
         "rows written together are counted",
         rows_written_together_are_not_counted,
         "tests/integration/test_apply_conflicts.py",
-        {"test_conflicts_stop_by_default_and_name_the_row[mariadb-lanes]": NOT_TOLD},
+        {"test_conflict_blocks_by_default_and_names_the_row[mariadb-lanes]": NOT_TOLD},
     ),
     Mutant(
         "a row written alone is counted",
         a_row_written_alone_is_not_counted,
         "tests/integration/test_apply_conflicts.py",
-        {
-            "test_a_missing_row_that_is_written_alone_stops_the_task_too[mariadb-a deletion]": NOT_TOLD
-        },
+        {"test_missing_row_in_a_single_row_write_blocks_the_task[mariadb-a deletion]": NOT_TOLD},
     ),
     Mutant(
         "values are compared by their bytes",
         values_are_compared_as_the_server_does,
         "tests/integration/test_types_whole_way.py",
-        {"test_values_that_a_server_calls_equal_are_told_apart_without_a_key[mariadb]": "\\Ae\\d"},
+        {"test_rows_with_collation_equal_values_stay_distinct_without_a_key[mariadb]": "\\Ae\\d"},
     ),
     Mutant(
         "the mode is strict",
@@ -332,26 +328,26 @@ MUTANTS = [
         every_engine_rolls_back,
         "tests/integration/test_provoked.py",
         {
-            "test_a_table_that_can_not_be_rolled_back_gets_no_row[mariadb-one lane]": "stands though it was rolled back"
+            "test_nontransactional_target_table_gets_no_row[mariadb-one lane]": "stands though it was rolled back"
         },
     ),
     Mutant(
         "a skipped row leaves the strict mode",
         the_mode_stays_lenient,
         "tests/integration/test_apply_conflicts.py",
-        {"test_a_row_that_is_skipped_leaves_the_next_its_strict_mode[mariadb]": NOT_TOLD},
+        {"test_skipped_row_leaves_strict_mode_on[mariadb]": NOT_TOLD},
     ),
     Mutant(
         "an overwritten row fires no cascade",
         what_is_overwritten_is_checked,
         "tests/integration/test_apply_conflicts.py",
-        {"test_overwriting_a_row_leaves_the_children_of_all_that_it_removes[mariadb]": "MR-5010"},
+        {"test_overwriting_a_row_leaves_children_of_removed_rows[mariadb]": "MR-5010"},
     ),
     Mutant(
         "the row behind an overwritten one is checked",
         checks_stay_off,
         "tests/integration/test_apply_conflicts.py",
-        {"test_overwriting_a_row_leaves_the_children_of_all_that_it_removes[mariadb]": "children"},
+        {"test_overwriting_a_row_leaves_children_of_removed_rows[mariadb]": "children"},
     ),
     Mutant(
         "a stop cuts what the driver waits for",
@@ -363,54 +359,52 @@ MUTANTS = [
         "a vanished target is noticed",
         sockets_as_the_system_has_them,
         "tests/integration/test_target_connection.py",
-        {"test_a_vanished_target_is_noticed_after_a_minute[mariadb]": "== 60"},
+        {"test_vanished_target_is_noticed_after_a_minute[mariadb]": "== 60"},
     ),
     Mutant(
         "a statement follows the mark",
         the_seq_of_a_statement_may_be_any,
         "tests/integration/test_apply_target.py",
-        {"test_a_hole_in_front_of_a_statement_stops_the_task[mariadb]": NOT_TOLD},
+        {"test_seq_gap_before_a_statement_blocks_the_task[mariadb]": NOT_TOLD},
     ),
     Mutant(
         "a statement has the time zone of its session",
         times_are_those_of_the_session,
         "tests/integration/test_apply_ddl.py",
-        {"test_the_session_of_the_statement_is_the_source_s[mariadb]": "2023-11-14 22:13:20"},
+        {"test_ddl_runs_under_the_source_session_settings[mariadb]": "2023-11-14 22:13:20"},
     ),
     Mutant(
         "a table that is not shown is asked for",
         what_is_not_shown_is_not_there,
         "tests/integration/test_compare.py",
-        {
-            "test_a_table_that_an_account_may_not_read_is_a_grant_that_lacks_not_a_difference[mariadb-target]": NOT_TOLD
-        },
+        {"test_unreadable_table_is_a_missing_grant_not_a_difference[mariadb-target]": NOT_TOLD},
     ),
     Mutant(
         "what is no table is not executed",
         views_and_triggers_are_made,
         "tests/integration/test_apply_left_out.py",
         {
-            "test_what_is_no_table_is_recorded_and_counted_and_not_applied[mariadb]": "information_schema.VIEWS"
+            "test_views_routines_and_accounts_are_recorded_not_applied[mariadb]": "information_schema.VIEWS"
         },
     ),
     Mutant(
         "who holds the fence and hangs is ended",
         holders_are_not_ended,
         "tests/integration/test_apply_target.py",
-        {"test_raising_the_fence_ends_a_holder_that_hangs[mariadb]": "stays locked"},
+        {"test_raising_the_fence_kills_a_hung_lane_transaction[mariadb]": "stays locked"},
     ),
     Mutant(
         "a lost tail is not asked for",
         nothing_is_lacking,
         "tests/integration/test_relay_receiver.py",
-        {"test_a_tail_that_another_member_lost_is_neither_read_nor_refused": "MR-1033|old-primary"},
+        {"test_relay_tail_lost_in_a_failover_is_ignored": "MR-1033|old-primary"},
     ),
     Mutant(
         "a stream ends behind a lost tail",
         a_stream_goes_on,
         "tests/integration/test_relay_receiver.py",
         {
-            "test_a_tail_that_is_lost_under_way_ends_the_stream[mariadb]": "goes on in a new sub-directory"
+            "test_tail_lost_by_the_running_server_ends_the_stream[mariadb]": "goes on in a new sub-directory"
         },
     ),
     Mutant(
@@ -442,19 +436,19 @@ MUTANTS = [
         every_statement_is_executed,
         "tests/integration/test_apply_ddl.py",
         {
-            "test_a_statement_is_executed_once_whenever_the_driver_dies[mariadb-rename that swaps-AFTER_EXECUTE]": "assert"
+            "test_ddl_executes_once_wherever_the_driver_dies[mariadb-rename that swaps-AFTER_EXECUTE]": "assert"
         },
     ),
     Mutant(
         "a late lane reads the mark",
         lambda patch: patch.setattr(executor, "check_mark", lambda *_: None),
         "tests/integration/test_apply_twice.py",
-        {"test_a_lane_that_comes_behind_the_mark_of_its_own_run_writes_nothing[mariadb]": NOT_TOLD},
+        {"test_late_lane_of_the_same_run_writes_nothing[mariadb]": NOT_TOLD},
     ),
     Mutant(
         "a late lane reads the fence",
         lambda patch: patch.setattr(executor, "check_fence", lambda *_: None),
         "tests/integration/test_apply_twice.py",
-        {"test_a_lane_of_an_earlier_run_writes_nothing[mariadb]": NOT_TOLD},
+        {"test_lane_of_an_earlier_run_writes_nothing[mariadb]": NOT_TOLD},
     ),
 ]

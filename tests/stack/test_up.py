@@ -54,7 +54,7 @@ def stack(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     _millrace("down", "--name", NAME)
 
 
-def test_passwords_are_in_no_command_line_and_no_world_readable_file(
+def test_passwords_are_in_no_command_line_or_world_readable_file(
     stack: dict[str, Any],
 ) -> None:
     """Secrets are references everywhere except in files that only their owner reads."""
@@ -68,7 +68,7 @@ def test_passwords_are_in_no_command_line_and_no_world_readable_file(
         assert not any(secret in readable for secret in secrets)
 
 
-def test_a_killed_server_is_started_again(stack: dict[str, Any]) -> None:
+def test_killed_server_is_restarted(stack: dict[str, Any]) -> None:
     """The keeper brings a killed primary back, on the same port, with its data."""
     primary = stack["source"][0]
     login = {name: primary[name] for name in ("host", "port", "user", "password")}
@@ -86,7 +86,7 @@ def test_a_killed_server_is_started_again(stack: dict[str, Any]) -> None:
         assert cursor.execute("SHOW DATABASES LIKE 'kept'") == 1
 
 
-def test_every_database_that_a_user_creates_is_replicated(stack: dict[str, Any]) -> None:
+def test_every_database_a_user_creates_is_replicated(stack: dict[str, Any]) -> None:
     """Created on the primary after `up`: its rows arrive, and the status names the chosen member and the reason."""
     for statement in (
         "CREATE DATABASE mine",
@@ -110,7 +110,7 @@ def test_every_database_that_a_user_creates_is_replicated(stack: dict[str, Any])
     assert all(reason.endswith("): admissible") for reason in (chosen, *others))
 
 
-def test_up_prints_where_everything_is_and_down_ends_it(stack: dict[str, Any]) -> None:
+def test_up_prints_all_addresses_and_down_stops_everything(stack: dict[str, Any]) -> None:
     """One object of known fields; every server of it answers; after `down` no process of the stack is left."""
     assert set(stack) == {
         *("source", "targets", "kafka", "zookeeper", "registry"),
@@ -147,7 +147,7 @@ def test_up_prints_where_everything_is_and_down_ends_it(stack: dict[str, Any]) -
 
 
 @pytest.mark.chaos
-def test_an_interrupted_up_ends_what_it_started(tmp_path: Path) -> None:
+def test_interrupted_up_stops_what_it_started(tmp_path: Path) -> None:
     """Ctrl-C during the start: exit code 130 and no process. Logs stay until `down` removes them."""
     name, log = "stack-interrupted", tmp_path / "log"
     command = [sys.executable, "-m", "millrace", "up", "--name", name]

@@ -374,7 +374,7 @@ def test_a_recreated_topic_is_not_taken_for_a_new_task() -> None:
     ],
     ids=str,
 )
-def test_a_topic_that_can_not_carry_a_set_is_refused(changed: dict[str, object]) -> None:
+def test_unsuitable_topic_is_refused(changed: dict[str, object]) -> None:
     """Rule 2's checks, each with the setting named."""
     topic = ModelTopic(exists=True, settings=a_topic(**changed))
     with pytest.raises(Fatal) as raised:

@@ -137,7 +137,7 @@ def test_a_foreign_record_at_the_end_stops_the_task() -> None:
         )
 
 
-def test_another_writers_open_transaction_under_way_stops_the_task() -> None:
+def test_foreign_transaction_opened_at_runtime_blocks_the_task() -> None:
     """What is committed behind it, nobody sees."""
     topic = ModelTopic()
     with spent(opened(topic)) as publisher:
