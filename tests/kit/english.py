@@ -145,8 +145,8 @@ def findings(source: str, *, is_python: bool) -> list[tuple[int, str, str]]:
             for match in pattern.finditer(prose):
                 result.append((text.lines[match.start()], match.group().strip(), plain))
         for pattern, plain in _DOCSTRING_RULES if text.is_docstring else ():
-            if match := pattern.match(prose.strip()):
-                result.append((text.lines[0], f"{match.group().split()[0]} …", plain))
+            if first := pattern.match(prose.strip()):
+                result.append((text.lines[0], f"{first.group().split()[0]} …", plain))
     for name in _names(source) if is_python else ():
         if (count := len(name.characters.split())) > TEST_NAME_WORDS_MAX:
             result.append((name.lines[0], f"a name of {count} words", "ten words or fewer"))
