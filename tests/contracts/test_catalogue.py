@@ -30,7 +30,7 @@ def _codes_of_the_product() -> Iterator[tuple[str, str]]:
                     yield str(node.value), str(path.relative_to(ROOT))
 
 
-def test_every_code_is_raised_somewhere_and_every_code_raised_is_declared() -> None:
+def test_declared_error_codes_are_exactly_those_raised() -> None:
     """No dead entry, no number out of the air."""
     used = {code for code, _ in _codes_of_the_product()}
     assert used == CATALOGUE.keys()
@@ -39,7 +39,7 @@ def test_every_code_is_raised_somewhere_and_every_code_raised_is_declared() -> N
 _RAISED = {"Retryable": Branch.RETRIES, "Fatal": Branch.OPERATOR, "Fenced": Branch.FENCED}
 
 
-def test_each_code_names_the_branch_that_is_raised() -> None:
+def test_each_code_declares_the_branch_it_is_raised_with() -> None:
     """Read off the code: ``Retryable("MR-…")``, ``Fatal("MR-…")``, ``Fenced("MR-…")``; two kinds are EITHER."""
     raised: defaultdict[str, set[Branch]] = defaultdict(set)
     for package in PACKAGES:
@@ -59,19 +59,19 @@ def test_each_code_names_the_branch_that_is_raised() -> None:
 
 
 @pytest.mark.guarantee("explained")
-def test_every_code_is_in_the_register_of_provocations() -> None:
+def test_every_error_code_has_a_provocation() -> None:
     """And nothing else is."""
     assert PROVOCATIONS.keys() == CATALOGUE.keys()
 
 
 @pytest.mark.guarantee("explained")
-def test_each_provocation_is_a_test_that_runs_without_chaos() -> None:
+def test_each_provocation_is_a_test_of_make_test() -> None:
     """Whether it provokes its code is looked at where it runs (``tests/fixtures/provocations.py``)."""
     assert set(PROVOCATIONS.values()) - names_of_tests() == set()
     assert set(PROVOCATIONS.values()) & chaos_tests() == set()
 
 
-def test_a_test_that_did_not_provoke_its_code_is_named() -> None:
+def test_test_that_does_not_provoke_its_code_fails() -> None:
     """The register is worth something only if a wrong line in it is found."""
     test = PROVOCATIONS["MR-2001"]
     assert missed({test: {"MR-2001"}}) == []
@@ -79,12 +79,12 @@ def test_a_test_that_did_not_provoke_its_code_is_named() -> None:
     assert missed({}) == []
 
 
-def test_the_page_of_errors_is_the_catalogue() -> None:
+def test_errors_page_matches_the_catalogue() -> None:
     """`millrace explain --markdown > docs/errors.md` writes it anew."""
     assert (ROOT / "docs/errors.md").read_text() == markdown()
 
 
-def test_a_fix_names_only_commands_that_exist() -> None:
+def test_fixes_name_only_existing_commands() -> None:
     """What an operator is told to type can be typed."""
     from millrace.cli import COMMANDS
 

@@ -19,7 +19,7 @@ CHECKS = {
 
 
 @pytest.mark.parametrize("command", CHECKS.values(), ids=CHECKS)
-def test_the_check_passes(command: tuple[str, ...]) -> None:
+def test_check_passes(command: tuple[str, ...]) -> None:
     """What it prints is the report."""
     program, *arguments = command
     done = subprocess.run(

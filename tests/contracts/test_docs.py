@@ -21,14 +21,14 @@ _TEST_NAME = re.compile(r"`(test_\w+)`")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_test_that_a_document_names_exists(document: str) -> None:
+def test_tests_named_in_documents_exist(document: str) -> None:
     """A claim without its test is no claim."""
     named = set(_TEST_NAME.findall((ROOT / document).read_text()))
     assert named
     assert named <= names_of_tests()
 
 
-def test_the_page_of_guarantees_is_what_the_marks_say() -> None:
+def test_guarantees_page_matches_the_test_marks() -> None:
     """`python -m tests.kit.guarantees` writes it; each guarantee has a test of `make test`, each mark a guarantee."""
     assert guarantees.PAGE.read_text() == guarantees.page()
     soon = {
@@ -38,14 +38,14 @@ def test_the_page_of_guarantees_is_what_the_marks_say() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_a_test_that_chaos_alone_runs_is_said_to_be_one(document: str) -> None:
+def test_documents_label_tests_that_only_chaos_runs(document: str) -> None:
     """`make test` does not show what it shows."""
     text = (ROOT / document).read_text()
     late = [name for name in _TEST_NAME.findall(text) if name in chaos_tests()]
     assert [name for name in late if f"`{name}` (chaos" not in text] == []
 
 
-def test_every_command_in_the_readme_exists() -> None:
+def test_commands_in_the_readme_exist() -> None:
     """`millrace NAME` is a command, `make NAME` is a target."""
     text = (ROOT / "README.md").read_text()
     commands = set(re.findall(r"(?:bin/|`|&? *\b)millrace ([a-z]+)", text))
@@ -58,7 +58,7 @@ def test_every_command_in_the_readme_exists() -> None:
 
 
 @pytest.mark.parametrize("dialect", [MariadbDialect, MysqlDialect])
-def test_the_grants_of_a_source_are_those_that_capture_is_tried_with(
+def test_readme_grants_match_those_used_in_tests(
     dialect: type[MariadbDialect] | type[MysqlDialect],
 ) -> None:
     """Every server of ours gives the service's account these, and no more."""
@@ -69,7 +69,7 @@ def test_the_grants_of_a_source_are_those_that_capture_is_tried_with(
     assert sorted(rights.split(", ")) == sorted(dialect.source_privileges.split(", "))
 
 
-def test_relative_links_lead_somewhere() -> None:
+def test_relative_links_resolve() -> None:
     """Links between our own documents."""
     for document in (*DOCUMENTS, *MAPS, "SECURITY.md", "docs/record.md", "docs/documents.md"):
         path = ROOT / document
@@ -78,7 +78,7 @@ def test_relative_links_lead_somewhere() -> None:
 
 
 @pytest.mark.parametrize("document", MAPS)
-def test_every_file_that_the_architecture_names_exists(document: str) -> None:
+def test_files_named_in_the_architecture_exist(document: str) -> None:
     """A map with a wrong name on it is worse than none."""
     named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", (ROOT / document).read_text()))
     assert named
@@ -98,7 +98,7 @@ def _fields_told(heading: str) -> list[str]:
 @pytest.mark.parametrize(
     ("heading", "kind"), [("A set", ""), ("A capture", "capture"), ("An apply", "apply")]
 )
-def test_every_field_of_a_document_is_in_the_documents_page(heading: str, kind: str) -> None:
+def test_documents_page_lists_every_field(heading: str, kind: str) -> None:
     """A field that nobody takes is refused with the names of all that are: the page has these and no other."""
     unknown = {"?": 1, **({"kind": kind} if kind else {})}
     with pytest.raises(Fatal) as caught:
@@ -108,7 +108,7 @@ def test_every_field_of_a_document_is_in_the_documents_page(heading: str, kind: 
 
 
 @pytest.mark.parametrize("choices", [TlsMode, ConflictPolicy, Consistency])
-def test_every_choice_of_a_field_is_in_the_documents_page(choices: type[StrEnum]) -> None:
+def test_documents_page_lists_every_choice(choices: type[StrEnum]) -> None:
     """Nobody has to guess a word and be refused."""
     text = (ROOT / "docs/documents.md").read_text()
     assert [word for word in choices if f"`{word}`" not in text] == []

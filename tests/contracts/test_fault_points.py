@@ -39,7 +39,7 @@ def _imported(node: ast.AST) -> Iterator[str]:
                 yield f"{alias.asname or alias.name}.register"
 
 
-def test_every_fault_point_of_the_product_is_a_point_of_the_campaign() -> None:
+def test_fault_campaign_covers_every_fault_point() -> None:
     """Wherever it is registered: one in a part that the campaign does not import would silently never be killed."""
     found = {
         name: str(path.relative_to(ROOT))
@@ -60,7 +60,7 @@ def test_every_fault_point_of_the_product_is_a_point_of_the_campaign() -> None:
         "import millrace.faults\nA = millrace.faults.register('a.b')",
     ],
 )
-def test_a_registration_is_seen_in_any_form(text: str) -> None:
+def test_fault_point_registrations_are_found_in_any_form(text: str) -> None:
     """And what is called alike elsewhere is none."""
     assert registrations(ast.parse(text)) == ["a.b"]
     assert registrations(ast.parse("def f(book):\n    book.register('a.b')")) == []
@@ -68,7 +68,7 @@ def test_a_registration_is_seen_in_any_form(text: str) -> None:
     assert registrations(ast.parse(computed)) == ["? line 2"]
 
 
-def test_every_provocation_is_of_a_registered_point() -> None:
+def test_every_provocation_names_a_registered_fault_point() -> None:
     """A renamed point takes its provocation along; each point has a victim."""
     assert set(PROVOCATIONS) <= set(POINTS)
     assert {victim_of(point) for point in POINTS} == {"worker", "scheduler", "apply"}

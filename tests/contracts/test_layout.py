@@ -27,7 +27,7 @@ def _imported(node: ast.AST) -> list[str]:
     return []
 
 
-def test_each_mutant_names_a_test() -> None:
+def test_each_mutant_names_an_existing_test() -> None:
     """`make mutants` runs them; a test that was renamed is found here."""
     missing = [
         f"{mutant.name}: {mutant.file}::{test}"

@@ -154,14 +154,14 @@ TOPIC_HARMS: dict[str, tuple[Harm, str]] = {
 
 
 @pytest.mark.parametrize("name", TOPIC_HARMS)
-def test_a_harm_to_the_order_of_a_topic_is_named(name: str) -> None:
+def test_order_violations_in_a_topic_are_reported(name: str) -> None:
     """Gap, repeat, swap, torn, early end, older owner."""
     harm, words = TOPIC_HARMS[name]
     with pytest.raises(AssertionError, match=words):
         _topic(harm(told()))
 
 
-def test_what_is_whole_passes_every_oracle_from_every_offset() -> None:
+def test_intact_topic_passes_every_oracle_from_every_offset() -> None:
     """No false alarm; the order is checked from any offset on."""
     messages = told()
     for oracle in (_topic, _books, _binlog, _text):
@@ -261,7 +261,7 @@ BOOKS_HARMS: dict[str, tuple[Harm, str]] = {
 
 
 @pytest.mark.parametrize("name", BOOKS_HARMS)
-def test_a_harm_to_the_ledger_is_named_though_the_topic_looks_whole(name: str) -> None:
+def test_ledger_violations_in_a_well_formed_topic_are_reported(name: str) -> None:
     """What is lost, seen that must not be, out of order or wrong, with all numbers right."""
     harm, words = BOOKS_HARMS[name]
     harmed = harm(told())
@@ -301,7 +301,7 @@ BINLOG_HARMS: dict[str, tuple[Harm, str]] = {
 
 @pytest.mark.parametrize("name", BINLOG_HARMS)
 @pytest.mark.parametrize("oracle", [_binlog, _text])
-def test_a_topic_that_is_not_the_binlog_is_found_out(
+def test_topic_that_differs_from_the_binlog_is_reported(
     name: str, oracle: Callable[[list[Message]], None]
 ) -> None:
     """By the foreign decoder and by the server's own program."""
@@ -320,14 +320,14 @@ def test_a_topic_that_is_not_the_binlog_is_found_out(
         (replace(entry(0, 1, 3), after=None), "in the binlog"),
     ],
 )
-def test_a_value_that_is_not_the_binlogs_is_found_out(change: Change, words: str) -> None:
+def test_value_that_differs_from_the_binlog_is_reported(change: Change, words: str) -> None:
     """Value, column, operation, table, image."""
     messages = told()
     with pytest.raises(AssertionError, match=words):
         _binlog(_changed(messages, _entry_at(messages, 0, 1), change))
 
 
-def test_a_statement_that_is_not_the_binlogs_is_found_out() -> None:
+def test_statement_that_differs_from_the_binlog_is_reported() -> None:
     """Its text."""
     with pytest.raises(AssertionError, match="in the binlog follows"):
         _binlog(_other_ddl(told()))
@@ -342,9 +342,7 @@ def test_a_statement_that_is_not_the_binlogs_is_found_out() -> None:
         (FIELD_TYPE.TIME2, -timedelta(hours=1), 0, "-01:00:00"),
     ],
 )
-def test_a_time_that_is_cut_short_is_found_out(
-    kind: int, theirs: object, fraction: int, ours: str
-) -> None:
+def test_truncated_time_is_reported(kind: int, theirs: object, fraction: int, ours: str) -> None:
     """The length is the column's, not that of what is compared."""
     change = row("loose", None, {"at": theirs})
     for text in (ours, ours[:-1], ours[:10], ""):
@@ -381,7 +379,7 @@ SET @@SESSION.GTID_NEXT= '5a33643f-e5b5-11f1-a196-02fc00000001:8'/*!*/;
 """
 
 
-def test_what_mysqlbinlog_prints_is_read() -> None:
+def test_mysqlbinlog_output_is_parsed() -> None:
     """Source transaction, table, operation, first column; other databases are left out."""
     ids = "5a33643f-e5b5-11f1-a196-02fc00000001:"
     assert list(parse_rows(PRINTED.splitlines(), "books")) == [
@@ -399,7 +397,7 @@ def test_what_mysqlbinlog_prints_is_read() -> None:
         ([(0, b"a"), (1, b"b")], "offset 3 was read once and never again"),
     ],
 )
-def test_two_readings_that_differ_are_found_out(again: list[tuple[int, bytes]], words: str) -> None:
+def test_differing_readings_are_reported(again: list[tuple[int, bytes]], words: str) -> None:
     """A record that was seen and is gone, or is another one."""
     first = Reading([(0, b"a"), (1, b"b"), (3, b"c")])
     first.check_begins(Reading([*first.seen, (9, b"z")]))
@@ -417,7 +415,7 @@ def test_two_readings_that_differ_are_found_out(again: list[tuple[int, bytes]], 
         ({}, {}),
     ],
 )
-def test_sums_that_differ_are_found_out(
+def test_differing_checksums_are_reported(
     source: dict[str, object], target: dict[str, object]
 ) -> None:
     """Another sum, a table too few or too many, no sum at all, no table at all."""
@@ -426,7 +424,7 @@ def test_sums_that_differ_are_found_out(
         check_sums(source, target)
 
 
-def test_rows_that_the_records_do_not_make_are_found_out() -> None:
+def test_rows_that_differ_from_the_records_are_reported() -> None:
     """Missing, too many, another value; with and without a key."""
     kept = Table(("id",), {(1,): {"id": 1, "v": 5}, (2,): {"id": 2, "v": 6}})
     check_rows("t", kept, [{"id": 1, "v": 5}, {"id": 2, "v": 6}])
@@ -448,7 +446,7 @@ CONTROL = """{"type": "record", "name": "Resolved", "namespace": "millrace.contr
 FRAMED = b"\0" + (9).to_bytes(4, "big") + b"\x10resolved\x0e\x06"
 
 
-def test_a_record_is_read_by_its_schema_alone() -> None:
+def test_record_is_decoded_by_its_schema_alone() -> None:
     """And what is not framed, longer than its schema, or nobody's record is refused."""
     schemas = {9: parse_schema(CONTROL), 8: parse_schema(CONTROL.replace("Resolved", "Other"))}
     assert read_message(4, FRAMED, schemas.__getitem__) == Message(4, "resolved", 7, 3)
@@ -457,7 +455,7 @@ def test_a_record_is_read_by_its_schema_alone() -> None:
             read_message(4, harmed, schemas.__getitem__)
 
 
-def test_a_drop_that_a_killed_server_logs_when_it_is_back_is_understood() -> None:
+def test_drop_logged_by_a_recovering_server_is_recognized() -> None:
     """MariaDB ends a DROP TABLE under way by IF EXISTS, with its remark in the statement."""
     messages = told()
     place = next(n for n, message in enumerate(messages) if isinstance(message.change, Ddl))
@@ -469,7 +467,7 @@ def test_a_drop_that_a_killed_server_logs_when_it_is_back_is_understood() -> Non
         assert "page" not in books.tables
 
 
-def test_a_drop_that_a_killed_member_logged_anew_is_the_one_of_the_binlog() -> None:
+def test_drop_logged_again_by_a_replica_matches_the_binlog() -> None:
     """What is read from a replica may say IF EXISTS where the primary's file does not; another table is another."""
     messages = told()
     place = next(n for n, message in enumerate(messages) if isinstance(message.change, Ddl))

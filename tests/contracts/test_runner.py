@@ -41,7 +41,7 @@ def _file(name: str, expected_s: float, *needs: str) -> TestFile:
     return TestFile(name, expected_s, frozenset(needs))
 
 
-def test_the_longest_file_comes_first_and_servers_stay_in_one_lane() -> None:
+def test_longest_file_runs_first_and_servers_share_one_lane() -> None:
     """Another lane takes what needs no shared server, and a stack."""
     plan = Plan.of(
         [
@@ -65,7 +65,7 @@ def test_the_longest_file_comes_first_and_servers_stay_in_one_lane() -> None:
 
 
 @pytest.mark.parametrize("path", [Path(__file__)])
-def test_a_file_without_a_stored_duration_gets_an_estimate(path: Path) -> None:
+def test_file_without_a_stored_duration_gets_an_estimate(path: Path) -> None:
     """So that a new one is not taken for short."""
     assert TestFile.of(path, {}).expected_s > 1
 

@@ -254,7 +254,7 @@ WRONG: tuple[tuple[str, Callable[[World], None]], ...] = (
 @pytest.mark.parametrize(
     ("what", "spoil"), WRONG, ids=[spoil.__name__.strip("_") for _, spoil in WRONG]
 )
-def test_a_wrong_history_is_told_by_its_invariant(
+def test_broken_history_is_reported_by_its_invariant(
     world: World, what: str, spoil: Callable[[World], None]
 ) -> None:
     """The judge says which one and why; without that wrong thing it says nothing."""
@@ -263,12 +263,12 @@ def test_a_wrong_history_is_told_by_its_invariant(
         spoil(world)
 
 
-def test_a_good_history_is_told_nothing(world: World) -> None:
+def test_correct_history_violates_no_invariant(world: World) -> None:
     """To its end: read again, and from a backup on."""
     world.come_to_rest()
 
 
-def test_each_invariant_has_a_judge_that_can_be_red() -> None:
+def test_each_invariant_has_a_judge_that_can_fail() -> None:
     """I1 to I10 of the threats."""
     assert {what.partition(":")[0] for what, _ in WRONG} == {
         f"I{number}" for number in range(1, 11)

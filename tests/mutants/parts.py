@@ -273,7 +273,7 @@ MUTANTS = [
         a_reign_is_not_checked,
         "tests/property/test_zk_order.py",
         {
-            "test_units_stay_whole_whichever_scheduler_dies_or_is_overtaken_between_two_commits": "an overtaken leader changed assignments"
+            "test_units_stay_whole_when_schedulers_die_or_are_overtaken": "an overtaken leader changed assignments"
         },
     ),
     Mutant(

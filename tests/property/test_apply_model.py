@@ -54,7 +54,7 @@ def _applied(
 @pytest.mark.parametrize("flavour", Flavour)
 @settings(deadline=None, max_examples=50)  # the first example may compile the kernel
 @given(st.integers(0, 2**32), st.integers(1, 90))
-def test_any_way_of_applying_a_history_gives_its_rows(
+def test_applying_a_history_in_any_way_gives_its_rows(
     flavour: Flavour, seed: int, steps: int
 ) -> None:
     """Unique keys with NULLs, swapped keys, texts without case, no key, cascades; crashes and repetitions anywhere."""
@@ -62,7 +62,7 @@ def test_any_way_of_applying_a_history_gives_its_rows(
 
 
 @given(st.integers(0, 2**32))
-def test_histories_are_what_a_server_accepts(seed: int) -> None:
+def test_generated_histories_are_valid(seed: int) -> None:
     """The generator's word: its changes, one by one, are never refused and make its rows."""
     history = make_history("bank", seed=seed, steps=40)
     tables = Tables()
@@ -158,7 +158,7 @@ GUARDS = (
     GUARDS,
     ids=[guard.__name__.strip("_") for guard, _, _ in GUARDS],
 )
-def test_without_one_of_its_guards_apply_does_harm(
+def test_apply_without_any_one_guard_corrupts_the_target(
     guard: Callable[[pytest.MonkeyPatch], None], about: str, harm: str
 ) -> None:
     """Some history ends with other rows, or is refused by the target; with the guard none is."""

@@ -54,7 +54,7 @@ def _numbered(
 
 @given(_TRANSACTIONS, st.integers(1, 3), st.integers(1, 40), st.integers(1, 6000), st.data())
 @settings(max_examples=60, deadline=None)
-def test_any_cut_and_any_restart_give_the_same_bytes(
+def test_any_cut_and_restart_give_the_same_bytes(
     transactions: list[list[tuple[str, list[tuple[int, str | None]]]]],
     files: int,
     rows_max: int,

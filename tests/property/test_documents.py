@@ -96,7 +96,7 @@ PLAIN = st.recursive(
 
 
 @given(SETS)
-def test_a_set_document_survives_the_round_trip(document: SetDocument) -> None:
+def test_set_document_round_trips(document: SetDocument) -> None:
     """Canonical JSON gives the same document again, and JSON is YAML."""
     text = canonical_json(plain_set(document))
     assert parse_set(json.loads(text)) == document
@@ -104,7 +104,7 @@ def test_a_set_document_survives_the_round_trip(document: SetDocument) -> None:
 
 
 @given(TASKS)
-def test_a_task_document_survives_the_round_trip(document: TaskDocument) -> None:
+def test_task_document_round_trips(document: TaskDocument) -> None:
     """Canonical JSON gives the same document again, byte for byte the second time."""
     text = canonical_json(plain_task(document))
     again = parse_task(json.loads(text))
@@ -113,16 +113,14 @@ def test_a_task_document_survives_the_round_trip(document: TaskDocument) -> None
 
 
 @given(SETS, TASKS)
-def test_the_json_schema_accepts_every_document(
-    set_document: SetDocument, task: TaskDocument
-) -> None:
+def test_json_schema_accepts_every_document(set_document: SetDocument, task: TaskDocument) -> None:
     """As ZooKeeper keeps it, with all defaults written out."""
     assert accepts(set_schema(), plain_set(set_document))
     assert accepts(task_schema(), plain_task(task))
 
 
 @given(PLAIN)
-def test_any_plain_value_is_taken_or_refused_with_a_code(plain: object) -> None:
+def test_any_value_is_accepted_or_refused_with_a_code(plain: object) -> None:
     """No input crashes the border."""
     for parse in (parse_set, parse_task):
         refusal = _refusal(parse, plain)
@@ -134,7 +132,7 @@ def test_any_plain_value_is_taken_or_refused_with_a_code(plain: object) -> None:
     st.sampled_from(["task", "kind", "set", "topic", "kafka", "registry", "start", "lanes"]),
     PLAIN,
 )
-def test_a_task_with_one_field_replaced_is_taken_or_names_that_field(
+def test_task_with_a_replaced_field_is_accepted_or_names_it(
     document: TaskDocument, name: str, value: object
 ) -> None:
     """A refusal's path leads to the field that was broken."""

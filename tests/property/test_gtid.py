@@ -37,7 +37,7 @@ def members(gtid_set: GtidSet) -> set[Gtid]:
 
 
 @given(models)
-def test_a_set_holds_what_it_was_made_of(model: set[Gtid]) -> None:
+def test_gtid_set_contains_exactly_its_gtids(model: set[Gtid]) -> None:
     """Membership and count are those of the model."""
     made = GtidSet.of(model)
     assert members(made) == model
@@ -52,7 +52,7 @@ def test_covers_is_membership(model: set[Gtid], gtid: Gtid) -> None:
 
 
 @given(models, models)
-def test_the_operators_are_those_of_sets(left: set[Gtid], right: set[Gtid]) -> None:
+def test_gtid_set_operators_match_python_sets(left: set[Gtid], right: set[Gtid]) -> None:
     """Union, difference, intersection, subset and equality agree with the model."""
     a, b = GtidSet.of(left), GtidSet.of(right)
     assert members(a | b) == left | right
@@ -70,7 +70,9 @@ def test_advancing_adds_one_transaction(model: set[Gtid], gtid: Gtid) -> None:
 
 
 @given(models, gtids, st.integers(0, 5))
-def test_advancing_through_a_run_adds_all_of_it(model: set[Gtid], first: Gtid, more: int) -> None:
+def test_advancing_through_a_run_adds_every_transaction(
+    model: set[Gtid], first: Gtid, more: int
+) -> None:
     """The same as adding one after the other."""
     run = {Gtid(first.uuid, first.number + i, first.tag) for i in range(more + 1)}
     grown = GtidSet.of(model).advanced_through(first, first.number + more)
@@ -94,7 +96,7 @@ def test_one_gtid_round_trips(gtid: Gtid) -> None:
 
 
 @given(positions, mariadb_gtids)
-def test_a_mariadb_position_covers_its_domains_up_to_their_last(
+def test_mariadb_position_covers_each_domain_up_to_its_last_gtid(
     position: MariadbGtidSet, gtid: MariadbGtid
 ) -> None:
     """The server id plays no part in it; advancing replaces the domain's last and covers the GTID."""
@@ -108,7 +110,7 @@ def test_a_mariadb_position_covers_its_domains_up_to_their_last(
 
 
 @given(positions, positions)
-def test_a_mariadb_position_includes_another_by_every_domain(
+def test_mariadb_positions_include_each_other_by_domain(
     left: MariadbGtidSet, right: MariadbGtidSet
 ) -> None:
     """Reflexive, and equal to comparing the domains."""
@@ -117,7 +119,7 @@ def test_a_mariadb_position_includes_another_by_every_domain(
 
 
 @given(positions)
-def test_a_mariadb_position_round_trips(position: MariadbGtidSet) -> None:
+def test_mariadb_position_round_trips(position: MariadbGtidSet) -> None:
     """As text, sorted by domain."""
     assert MariadbGtidSet.parse(str(position)) == position
     assert parse_gtid_set(Flavour.MARIADB, f" {position} ") == position

@@ -50,7 +50,7 @@ def written(end: int, start: int = 0) -> bytes:
 
 
 @holds_for(st.integers(-(2**63), 2**63 - 1))
-def test_a_long_is_what_avro_writes(value: int) -> None:
+def test_long_is_encoded_as_in_avro(value: int) -> None:
     """Every 64-bit number, and its size."""
     wanted = BytesIO()
     fastavro.schemaless_writer(wanted, "long", value)
@@ -60,7 +60,7 @@ def test_a_long_is_what_avro_writes(value: int) -> None:
 
 
 @holds_for(st.integers(0, 2**64 - 1))
-def test_an_unsigned_64_bit_number_is_a_decimal(value: int) -> None:
+def test_unsigned_64_bit_integer_is_encoded_as_decimal(value: int) -> None:
     """Minimal two's complement, a zero byte in front where the sign would be wrong."""
     bits = value - 2**64 if value >= 2**63 else value
     content = written(write_unsigned_bytes(OUT, 0, bits))
@@ -92,7 +92,7 @@ def decimals(draw: st.DrawFn) -> tuple[int, int, int]:
 
 
 @holds_for(decimals())
-def test_a_packed_decimal_is_its_number(value: tuple[int, int, int]) -> None:
+def test_packed_decimal_keeps_its_value(value: tuple[int, int, int]) -> None:
     """To 65 digits, in the fewest bytes."""
     unscaled, precision, scale = value
     packed = packed_decimal(unscaled, precision, scale)
@@ -104,7 +104,7 @@ def test_a_packed_decimal_is_its_number(value: tuple[int, int, int]) -> None:
 
 
 @holds_for(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_double_has_the_digits_of_repr(value: float) -> None:
+def test_double_has_the_digits_of_repr(value: float) -> None:
     """The shortest that give it back; plain or with exponent as MySQL decides."""
     (bits,) = struct.unpack("<q", struct.pack("<d", value))
     text = written(write_json_double(OUT, 0, bits, NUMBERS)).decode()
@@ -116,7 +116,7 @@ def test_a_double_has_the_digits_of_repr(value: float) -> None:
 
 
 @holds_for(st.integers(0, 9999), st.integers(0, 15), st.integers(0, 31))
-def test_a_date_is_its_parts(year: int, month: int, day: int) -> None:
+def test_date_keeps_its_parts(year: int, month: int, day: int) -> None:
     """Invalid ones too."""
     packed = (year << 9 | month << 5 | day).to_bytes(3, "little")
     assert (
@@ -132,7 +132,7 @@ def fraction_bytes(micros: int, digits: int) -> bytes:
 
 
 @holds_for(st.integers(0, 6), st.integers(0, 999_999), st.integers(0, 2**32 - 1))
-def test_a_timestamp_is_utc(digits: int, micros: int, seconds: int) -> None:
+def test_timestamp_is_utc(digits: int, micros: int, seconds: int) -> None:
     """To the year 2106; 0 is the zero timestamp."""
     micros -= micros % 10 ** (6 - digits)
     packed = seconds.to_bytes(4, "big") + fraction_bytes(micros, digits)
@@ -150,7 +150,7 @@ def test_a_timestamp_is_utc(digits: int, micros: int, seconds: int) -> None:
     st.tuples(st.integers(0, 838), st.integers(0, 59), st.integers(0, 59)),
     st.booleans(),
 )
-def test_a_time_keeps_sign_and_fraction(
+def test_time_keeps_its_sign_and_fraction(
     digits: int, micros: int, clock: tuple[int, int, int], is_negative: bool
 ) -> None:
     """Negative ones are one two's complement number, fraction included."""
@@ -173,7 +173,7 @@ def test_a_time_keeps_sign_and_fraction(
     st.tuples(st.integers(0, 9999), st.integers(0, 12), st.integers(0, 31)),
     st.tuples(st.integers(0, 23), st.integers(0, 59), st.integers(0, 59)),
 )
-def test_a_datetime_is_its_parts(
+def test_datetime_keeps_its_parts(
     digits: int, micros: int, date: tuple[int, int, int], clock: tuple[int, int, int]
 ) -> None:
     """Zero months and days too."""
@@ -188,7 +188,7 @@ def test_a_datetime_is_its_parts(
 
 
 @holds_for(st.integers(0, 6), st.binary(min_size=8, max_size=8))
-def test_any_bits_of_a_time_are_ascii_text(digits: int, packed: bytes) -> None:
+def test_any_bits_of_a_time_give_ascii_text(digits: int, packed: bytes) -> None:
     """Broken ones too: never anything that is no text."""
     buffer = array(packed)
     for end in (
@@ -202,7 +202,7 @@ def test_any_bits_of_a_time_are_ascii_text(digits: int, packed: bytes) -> None:
 
 
 @holds_for(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
-def test_utf8_is_what_python_takes_for_it(content: bytes) -> None:
+def test_utf8_validation_matches_python(content: bytes) -> None:
     """Surrogates, overlong forms and what lies above U+10FFFF are not; utf8mb3 ends at U+FFFF."""
     buffer = array(content)
     for charset, bytes_max in (("utf8mb4", 4), ("utf8mb3", 3)):
@@ -216,7 +216,7 @@ _ARITHMETIC = ("ucs2", "utf16", "utf16le", "utf32")
 
 @pytest.mark.parametrize("charset", [*(c for c in TABLE_CHARSETS if c != "ascii"), *_ARITHMETIC])
 @holds_for(content=st.binary(max_size=24))
-def test_text_of_any_charset_is_what_the_reference_says(charset: str, content: bytes) -> None:
+def test_text_of_any_charset_matches_the_reference(charset: str, content: bytes) -> None:
     """Text where it is valid and comes back the same, else nothing."""
     entry = _TABLES.entry(charset)
     end = charsets.convert_text(
@@ -234,7 +234,7 @@ def test_text_of_any_charset_is_what_the_reference_says(charset: str, content: b
     assert (written(end).decode() if end >= 0 else None) == wanted
 
 
-def test_every_code_of_every_charset_is_what_the_reference_says() -> None:
+def test_every_code_of_every_charset_matches_the_reference() -> None:
     """All codes of one and two bytes."""
     for charset in TABLE_CHARSETS:
         if charset == "ascii":
@@ -265,7 +265,7 @@ def test_every_code_of_every_charset_is_what_the_reference_says() -> None:
     st.binary(max_size=3000) | st.text(alphabet="ab", max_size=3000).map(str.encode),
     st.integers(0, 9),
 )
-def test_what_zlib_deflates_is_inflated(content: bytes, level: int) -> None:
+def test_inflate_reverses_zlib(content: bytes, level: int) -> None:
     """With and without its header; a cut or changed stream is refused; nothing is written beyond the limit."""
     size = len(content)
     packed = zlib.compress(content, level)
@@ -342,7 +342,7 @@ def _binary(value: object, large: bool) -> tuple[int, bytes]:
 
 
 @holds_for(_JSON, st.booleans())
-def test_binary_json_is_the_same_document_as_text(value: object, large: bool) -> None:
+def test_binary_json_gives_the_same_document_as_text(value: object, large: bool) -> None:
     """Every type, small and large, inlined or not."""
     kind, content = _binary(value, large)
     document = bytes([kind]) + content
@@ -352,7 +352,7 @@ def test_binary_json_is_the_same_document_as_text(value: object, large: bool) ->
 
 
 @holds_for(_JSON, st.booleans(), st.data())
-def test_damaged_json_is_refused_or_some_document(
+def test_damaged_json_is_refused_or_gives_a_document(
     value: object, large: bool, data: st.DataObject
 ) -> None:
     """Never beyond the limit, never without end; what servers log is damaged in ``tests.kit.fuzz.json``."""
@@ -379,7 +379,7 @@ def _nested_arrays(depth: int) -> bytes:
 
 
 @pytest.mark.parametrize("depth", [1, 100, 101, 102, 5_000, 9_000])
-def test_binary_json_is_read_as_deep_as_the_server_makes_it(depth: int) -> None:
+def test_binary_json_is_read_to_the_depth_limit_of_servers(depth: int) -> None:
     """A hundred levels are the server's limit; deeper is refused, whatever room there is on any stack."""
     document = _nested_arrays(depth)
     end = write_json(OUT, 0, OUT.size, array(document), 0, len(document), NUMBERS)

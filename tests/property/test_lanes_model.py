@@ -143,7 +143,7 @@ def _serially(history: list[Change]) -> dict[int, Row]:
 
 @settings(deadline=None)  # the first example may compile the kernel
 @given(histories(), st.integers(1, 6), st.integers(0, 2**32))
-def test_lanes_in_any_order_give_the_rows_of_the_serial_order(
+def test_lanes_in_any_order_give_the_serial_rows(
     history: list[Change], lane_count: int, seed: int
 ) -> None:
     """Groups share no key: lanes interleave in any way, and no change sees another row than its before image."""
@@ -164,7 +164,7 @@ def test_lanes_in_any_order_give_the_rows_of_the_serial_order(
 
 @settings(deadline=None)  # the first example may compile the kernel
 @given(histories(), st.integers(0, 2**32))
-def test_records_of_a_level_change_places_freely(history: list[Change], seed: int) -> None:
+def test_records_of_a_level_apply_in_any_order(history: list[Change], seed: int) -> None:
     """Level after level, shuffled inside, the rows are those of the serial order."""
     rows = _encoded(history)
     levels = _keys(rows).levels(len(rows))
@@ -179,7 +179,7 @@ def test_records_of_a_level_change_places_freely(history: list[Change], seed: in
 
 @settings(deadline=None)  # the first example may compile the kernel
 @given(histories())
-def test_every_record_keeps_its_seq_and_operation(history: list[Change]) -> None:
+def test_walked_records_keep_their_seq_and_operation(history: list[Change]) -> None:
     """What is walked is what was written: seq, operation, in order."""
     rows = _encoded(history)
     wanted = ["c" if before is None else "d" if after is None else "u" for before, after in history]

@@ -99,7 +99,7 @@ TASK_NODE = json.loads(task_content(Desired(a_capture())))
 @example({"fields": [{"name": "before", "type": ["null", {"fields": [{"type": []}]}]}]}, b"")
 @example([], b"\2")
 @example({**ENVELOPE, "name": "null", "namespace": None}, b"\2")
-def test_a_spoilt_record_schema_is_read_or_refused(plain: object, body: bytes) -> None:
+def test_damaged_record_schema_is_read_or_refused(plain: object, body: bytes) -> None:
     """From the registry or from the topic: its layout, its programs, its Avro type, and bytes read by it."""
     text = json.dumps(plain)
     refused(lambda: AvroSchema.parse(text), "MR-6010")
@@ -111,7 +111,7 @@ def test_a_spoilt_record_schema_is_read_or_refused(plain: object, body: bytes) -
         refused(lambda: decode(text, body), "MR-6007", "MR-6010")
 
 
-def test_a_schema_nested_without_end_is_refused() -> None:
+def test_endlessly_nested_schema_is_refused() -> None:
     """Python's own limit of recursion is not the operator's error."""
     for depth in (100, 500, 990, 5_000, 200_000):
         for text in (
@@ -137,7 +137,7 @@ def test_a_schema_nested_without_end_is_refused() -> None:
     ],
     ids=["in itself", "in a map of itself", "nothing", "empty records"],
 )
-def test_a_schema_by_which_few_bytes_mean_without_bound_is_not_read(schema: object) -> None:
+def test_schema_of_unbounded_expansion_is_refused(schema: object) -> None:
     """A million levels ended the process (SIGSEGV in the Avro library); 2**60 times nothing would fill the memory."""
     for body in (b"\2" * 1_000_000 + b"\0", b"\xfe" + b"\xff" * 8 + b"\x01"):
         assert refused(lambda body=body: decode(json.dumps(schema), body), "MR-6010")  # type: ignore[misc]
@@ -162,7 +162,7 @@ def _read_nodes(content: bytes) -> Mapping[str, object]:
 @given(st.one_of(spoilt(REPORT), spoilt(SET_NODE), spoilt(TASK_NODE)))
 @example(REPORT | {"seq": float("inf")})
 @example(REPORT | {"next_try_s": 10**400})
-def test_a_spoilt_node_is_read_or_refused(plain: object) -> None:
+def test_damaged_node_is_read_or_refused(plain: object) -> None:
     """Reports, sets, tasks: by every reader, each with MR-4011 or a document's own code."""
     _read_nodes(json.dumps(plain).encode())
 
@@ -182,7 +182,7 @@ def test_a_spoilt_node_is_read_or_refused(plain: object) -> None:
 @example(nested(100_000))
 @example(b'{"format":1,"document":' + nested(900) + b"}")
 @example(b'{"format":' + b"9" * 5000 + b"}")
-def test_a_half_written_node_is_refused(content: bytes) -> None:
+def test_half_written_node_is_refused(content: bytes) -> None:
     """Cut anywhere, or no JSON at all: nothing of it is believed."""
     found = _read_nodes(content)
     if not content.endswith(b"}"):
@@ -237,14 +237,14 @@ def test_hostile_yaml_is_refused_in_bounded_time(text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("name", ODD_YAML)
-def test_odd_yaml_is_read_as_it_stands(name: str) -> None:
+def test_unusual_yaml_is_read_literally(name: str) -> None:
     """Nothing is merged, and no mark is part of a key."""
     text, plain = ODD_YAML[name]
     assert plain_from_yaml(text) == plain
 
 
 @pytest.mark.parametrize("name", LONG_YAML)
-def test_long_yaml_is_read_in_time_that_grows_with_it(name: str) -> None:
+def test_long_yaml_is_read_in_linear_time(name: str) -> None:
     """No number is without bound; long texts and many keys."""
 
     def read_s(count: int) -> float:
@@ -308,7 +308,7 @@ def test_any_bytes_are_previous_gtids_or_refused(body: bytes) -> None:
         ),
     )
 )
-def test_any_relay_meta_is_a_hint_or_none(content: bytes) -> None:
+def test_any_relay_meta_is_a_hint_or_ignored(content: bytes) -> None:
     """What can't be used is as if it were not there: the files say it again."""
     with TemporaryDirectory() as folder:
         (Path(folder) / layout.META_NAME).write_bytes(content)
@@ -376,13 +376,13 @@ SQL = st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join)
 
 
 @given(st.one_of(SQL, st.text(max_size=80)))
-def test_any_statement_is_told_apart(sql: str) -> None:
+def test_any_statement_is_classified(sql: str) -> None:
     """The tokenizer ends on every text, and a statement has a kind and a text to record."""
     found = classify(sql, "d")
     assert isinstance(found.recorded_text(sql), str)
 
 
-def test_a_long_statement_takes_time_that_grows_with_it() -> None:
+def test_long_statement_is_classified_in_linear_time() -> None:
     """Pages of what opens something and never ends it."""
     for piece in (
         "(",

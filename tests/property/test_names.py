@@ -21,7 +21,7 @@ names = st.one_of(
 @example("9")
 @example("_u10ffff_")
 @example("\n")
-def test_a_name_comes_back_from_its_escape(name: str) -> None:
+def test_escaped_name_round_trips(name: str) -> None:
     """The escape is an Avro name, and the original can be read off it."""
     escaped = escape_name(name)
     assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", escaped)
@@ -29,6 +29,6 @@ def test_a_name_comes_back_from_its_escape(name: str) -> None:
 
 
 @given(st.from_regex(r"[A-Za-tv-z][A-Za-z0-9]*(_[a-t][a-z0-9]*)*", fullmatch=True))
-def test_ordinary_names_stay_as_they_are(name: str) -> None:
+def test_ordinary_names_are_not_escaped(name: str) -> None:
     """Nobody sees escapes in a sane schema."""
     assert escape_name(name) == name

@@ -38,7 +38,7 @@ def _fuzzed(seed: int, rounds: int, environment: dict[str, str]) -> str:
 
 
 @pytest.mark.guarantee("robust")
-def test_damaged_records_end_in_rows_or_a_code_with_an_offset() -> None:
+def test_damaged_records_give_rows_or_an_error_with_offset() -> None:
     """Cut, flipped, lengthened, wrong magic, unknown ids, lengths of 2**63; by apply and by the reference decoder.
 
     As plain Python, which needs no compiler and refuses an index outside of its array.
@@ -52,7 +52,7 @@ def test_damaged_records_end_in_rows_or_a_code_with_an_offset() -> None:
     [(CHECKED, 60_000), (UNCOMPILED, 2_000)],
     ids=["checked", "uncompiled"],
 )
-def test_many_damaged_records_end_in_rows_or_a_code_with_an_offset(
+def test_many_damaged_records_give_rows_or_an_error_with_offset(
     environment: dict[str, str], rounds: int
 ) -> None:
     """The same, for minutes."""
@@ -95,9 +95,7 @@ def _status(value: bytes) -> int:
         ("r", False, True, walk.BAD_OP),
     ],
 )
-def test_the_images_must_be_those_of_the_operation(
-    op: str, before: bool, after: bool, status: int
-) -> None:
+def test_images_must_match_the_operation(op: str, before: bool, after: bool, status: int) -> None:
     """An update without its before image is no update of a row of NULLs."""
     assert _status(_record(op, before=before, after=after)) == status
 
@@ -113,7 +111,7 @@ def _with_a_decimal_of(length: int) -> bytes:
     return value[:place] + prefix + b"\x11" * length + value[place + 10 :]
 
 
-def test_a_decimal_longer_than_any_is_torn() -> None:
+def test_overlong_decimal_is_refused() -> None:
     """Its digits had no room in the kernel, and were written past the end of an array."""
     for length, status in ((32, walk.OK), (33, walk.TORN), (400, walk.TORN)):
         assert _status(_with_a_decimal_of(length)) == status, length
@@ -128,7 +126,7 @@ def long_decimal_is_read() -> None:
 
 
 @pytest.mark.parametrize("is_bound", [True, False])
-def test_without_its_bound_a_decimal_is_written_past_an_array(is_bound: bool) -> None:
+def test_decimal_without_its_bound_is_written_past_an_array(is_bound: bool) -> None:
     """As plain Python, where that is seen; with the bound it is refused."""
     program = (
         "from consumer.kernel import walk\n"
@@ -149,7 +147,7 @@ def test_without_its_bound_a_decimal_is_written_past_an_array(is_bound: bool) ->
 
 
 @pytest.mark.parametrize("head", [1, 3, 255])
-def test_a_value_that_is_neither_row_nor_control_is_told_with_its_offset(head: int) -> None:
+def test_value_of_unknown_kind_is_reported_with_its_offset(head: int) -> None:
     """Byte 5 of a value; a 1 was passed over in silence."""
     stream = RecordStream()
     stream.insert(SIMPLE, {"id": 1, "mail": "x"})

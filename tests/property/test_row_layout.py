@@ -55,7 +55,7 @@ def tables(draw: st.DrawFn) -> TableSchema:
 
 
 @given(names, tables())
-def test_a_schema_gives_any_table_back(set_name: str, table: TableSchema) -> None:
+def test_schema_restores_any_table(set_name: str, table: TableSchema) -> None:
     """And Avro takes every schema, of values and of keys."""
     schema = envelope_schema(set_name, table)
     assert parse_row_layout(schema.text) == RowLayout.of(set_name, table)

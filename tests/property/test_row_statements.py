@@ -74,7 +74,7 @@ def _compared(text: bytes) -> set[str]:
 
 
 @given(_cases(), st.sampled_from([Flavour.MYSQL, Flavour.MARIADB]))
-def test_every_statement_names_a_whole_key_or_a_whole_row(case: Case, flavour: Flavour) -> None:
+def test_statements_name_a_whole_key_or_a_whole_row(case: Case, flavour: Flavour) -> None:
     """Generated, nullable, prefix and expression keys, columns on one side alone: no statement is wide."""
     binding = case.binding
     for make in (update_template, delete_template):
@@ -95,7 +95,7 @@ def test_every_statement_names_a_whole_key_or_a_whole_row(case: Case, flavour: F
     insert_template(binding)
 
 
-def test_a_key_without_generated_columns_is_preferred() -> None:
+def test_key_without_generated_columns_is_preferred() -> None:
     """The target generates by its own expression: what the record gives is surer."""
     columns = (_column("a"), _column("b", generated=True))
     keys = (UniqueKey("PRIMARY", ("b",), True), UniqueKey("other", ("a",), True))
@@ -109,7 +109,7 @@ def test_a_key_without_generated_columns_is_preferred() -> None:
     [((), False), ((), True), (("t",), False), (("n", "u"), False), (("x",), False)],
     ids=["nothing", "nothing, limited", "a part", "a nullable key", "a prefix"],
 )
-def test_a_statement_that_names_no_whole_key_is_refused(
+def test_statement_without_a_whole_key_is_refused(
     named: tuple[str, ...], *, is_limited: bool
 ) -> None:
     """A part of a key, a key with NULLs and a prefix name several rows; the task blocks, nothing is written."""

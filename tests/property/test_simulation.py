@@ -1,7 +1,7 @@
 """The whole service in one process over models (``tests.simulation``): what must hold, whatever is interleaved.
 
 A failure prints its steps and a blob; ``@reproduce_failure`` with it runs them again. The long campaign prints seeds:
-``MILLRACE_SEED=N pytest tests/property/test_simulation.py --chaos -k for_long`` begins with that one.
+``MILLRACE_SEED=N pytest tests/property/test_simulation.py --chaos -k long_runs`` begins with that one.
 """
 
 import logging
@@ -52,7 +52,7 @@ def _quiet() -> Iterator[None]:
 @pytest.mark.parametrize("flavour", Flavour)
 @pytest.mark.parametrize("where", MACHINES)
 @pytest.mark.guarantee("complete")
-def test_whatever_is_interleaved_the_invariants_hold(where: str, flavour: Flavour) -> None:
+def test_invariants_hold_under_any_interleaving(where: str, flavour: Flavour) -> None:
     """I1 to I10 of the threats: crashes, stale owners, late requests, torn files, lost answers, in any order."""
     run_state_machine_as_test(_of(MACHINES[where], flavour), settings=USUAL)
 
@@ -63,7 +63,7 @@ def _of(machine: Machine, flavour: Flavour) -> Machine:
 
 
 @pytest.mark.chaos
-def test_the_invariants_hold_for_long() -> None:
+def test_invariants_hold_in_long_runs() -> None:
     """Many more examples of many more steps, seed after seed."""
     number = int(os.environ.get("MILLRACE_SEED") or random.randrange(2**32))
     end_s = time.monotonic() + LONG_S

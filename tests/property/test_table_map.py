@@ -25,7 +25,7 @@ bodies = st.sampled_from(LOGGED)
 
 
 @given(bodies, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4))
-def test_a_damaged_body_is_read_or_refused(
+def test_damaged_table_map_is_read_or_refused(
     logged: tuple[Flavour, bytes], damage: list[tuple[int, int]]
 ) -> None:
     """Some damage gives another table (the checksum is there for that); the rest is Fatal with a code of ours."""
@@ -38,6 +38,6 @@ def test_a_damaged_body_is_read_or_refused(
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_refused(body: bytes) -> None:
+def test_random_bytes_are_no_table_map(body: bytes) -> None:
     """Nothing at random is a table map."""
     assert read(body, Flavour.MYSQL) in REFUSALS

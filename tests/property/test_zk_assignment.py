@@ -29,7 +29,7 @@ BOOLEANS = st.booleans()
 
 
 @given(TASKS, WORKERS, CURRENT, BOOLEANS)
-def test_every_task_that_can_be_placed_is_placed_rightly(
+def test_every_placeable_task_is_placed_correctly(
     tasks: list[Placeable], workers: dict[str, TaskKind], current: dict[str, str], rebalance: bool
 ) -> None:
     """On a living worker of its kind, a unit on one worker; tasks without such a worker nowhere."""
@@ -56,7 +56,7 @@ def test_assigning_again_changes_nothing(
 
 
 @given(TASKS, WORKERS, CURRENT)
-def test_without_rebalancing_no_task_leaves_a_living_worker(
+def test_without_rebalancing_no_task_leaves_a_live_worker(
     tasks: list[Placeable], workers: dict[str, TaskKind], current: dict[str, str]
 ) -> None:
     """From any settled state, a worker's end moves its own units only, and a worker's coming moves none."""
@@ -72,7 +72,7 @@ def test_without_rebalancing_no_task_leaves_a_living_worker(
 
 
 @given(TASKS, WORKERS, CURRENT)
-def test_rebalancing_evens_units_out_and_moves_no_more_than_it_must(
+def test_rebalancing_moves_only_the_units_it_must(
     tasks: list[Placeable], workers: dict[str, TaskKind], current: dict[str, str]
 ) -> None:
     """Two workers of a kind differ by one unit at most; as many units move as stood above the even share."""
@@ -99,7 +99,7 @@ HOLDERS = st.dictionaries(
 
 
 @given(TASKS, WORKERS, CURRENT, st.sets(st.sampled_from([f"w{n}" for n in range(6)])), HOLDERS)
-def test_what_a_worker_that_comes_and_goes_can_not_disturb(
+def test_unstable_worker_does_not_disturb_settled_workers(
     tasks: list[Placeable],
     workers: dict[str, TaskKind],
     current: dict[str, str],
@@ -125,7 +125,7 @@ def _sets(count: int) -> list[Placeable]:
     return [Placeable(f"c{n}", TaskKind.CAPTURE, f"set s{n}") for n in range(count)]
 
 
-def test_an_orphan_goes_to_the_worker_that_has_its_relay_log() -> None:
+def test_orphan_goes_to_a_worker_with_its_relay_log() -> None:
     """While that has less than its even share."""
     workers = dict.fromkeys(("w1", "w2", "w3"), TaskKind.CAPTURE)
     holders = {"set s0": {"w3"}, "set s1": {"w3"}, "set s2": {"w3"}, "set s3": {"w9"}}
@@ -134,7 +134,7 @@ def test_an_orphan_goes_to_the_worker_that_has_its_relay_log() -> None:
     assert {placed["c2"], placed["c3"]} == {"w1", "w2"}
 
 
-def test_a_rolling_restart_brings_each_set_back_to_its_relay_log() -> None:
+def test_rolling_restart_returns_each_set_to_its_relay_log() -> None:
     """20 workers, 200 sets: each worker goes, its sets move, it comes back and settles."""
     tasks = _sets(200)
     names = [f"w{n:02}" for n in range(20)]

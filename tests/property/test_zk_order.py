@@ -134,7 +134,7 @@ STEPS = st.lists(
 @given(STEPS)
 @example([("race", "a", 1), ("look", 0, 0)])  # the list changes while it is read
 @example([("set", "a", 1), ("race", "b", 1), ("race", "a", 2), ("look", 0, 0)])  # and the node
-def test_a_mirror_shows_the_folder_once_its_watches_came_whatever_their_order(
+def test_mirror_converges_for_any_order_of_watches(
     steps: list[tuple[str, str | int, int]],
 ) -> None:
     """No node is ever shown older than before; lost watches cost a refresh and no more; each wakes its reader."""
@@ -295,7 +295,7 @@ TORN = [
 @given(ACTS)
 @example(TORN)
 @example([*TORN[:4], ("lead", 1, 0), ("commit", 0, 0)])  # overtaken between its look and its commit
-def test_units_stay_whole_whichever_scheduler_dies_or_is_overtaken_between_two_commits(
+def test_units_stay_whole_when_schedulers_die_or_are_overtaken(
     acts: list[tuple[str, int, int]],
 ) -> None:
     """Tasks of one set never stand at two workers; an overtaken leader changes nothing; who leads last completes it."""
