@@ -222,12 +222,12 @@ class Publisher:
         if self._transactions is None:
             return
         try:
-            self._drain()
+            self.drain()
         finally:
-            self._release()
+            self.discard()
 
-    def _drain(self) -> None:
-        """Wait until every commit so far is audited."""
+    def drain(self) -> None:
+        """Wait until every commit so far is audited. Raises what the audit found; Retryable MR-3016 after its time."""
         timeout_s = self._limits.audit_timeout_s + JUDGEMENT_S
         if not self._audit.drain(timeout_s):
             raise Retryable("MR-3016", f"commits could not be read back in {timeout_s:g} s")
@@ -241,7 +241,8 @@ class Publisher:
             find_hider=self._opener.find_hider,
         )
 
-    def _release(self) -> None:
+    def discard(self) -> None:
+        """Release everything at once: nothing is aborted and no audit is awaited. Repeated calls do nothing."""
         transactions, self._transactions = self._transactions, None
         if transactions is not None:
             transactions.discard()
@@ -261,7 +262,7 @@ class Publisher:
                 if not self._is_committed_after(unknown):
                     self._transact(buffer, bounds)
         except BaseException:
-            self._release()
+            self.discard()
             raise
 
     def _transact(self, buffer: Octets, bounds: Bounds) -> None:
@@ -344,7 +345,7 @@ class Publisher:
     def _renew(self) -> Progress:
         """Rule 3: throw the instance away, make one anew, and read where the topic stands."""
         fault_point(BEFORE_RENEW)
-        self._drain()
+        self.drain()
         self._live.discard()
         self._audit.stop()
         transactions, tail, self._end = self._opener.renew(self._partition, self._record_bytes_max)

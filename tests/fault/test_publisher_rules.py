@@ -41,8 +41,8 @@ def test_stale_owner_writes_nothing(rig: Rig) -> None:
         stale.publish(stream.next_batch(10))
     with suppress(MillraceError):
         successor.publish(rig.stream(successor).next_batch(5))
-    stale._release()
-    successor._release()
+    stale.discard()
+    successor.discard()
     rig.assert_whole(15)
 
 
@@ -79,7 +79,7 @@ def test_uncommitted_rows_of_dead_owner_are_not_progress(rig: Rig, monkeypatch: 
 
 def test_older_owner_writes_nothing_after_newer_fence(rig: Rig) -> None:
     """A stale owner starts again (its lease check passes by bad luck) while its successor has sent nothing yet."""
-    rig.open(8)._release()
+    rig.open(8).discard()
     with suppress(Fenced):
         stale = rig.open(7)
         stale.publish(rig.stream(stale).next_batch(3))
@@ -95,7 +95,7 @@ def test_lost_commit_answer_leaves_batch_committed_once(rig: Rig, monkeypatch: P
     a_commit_is_not_heard_of(monkeypatch)
     publisher.publish(stream.next_batch(9))
     publisher.publish(stream.next_batch(9))
-    publisher._release()
+    publisher.discard()
     rig.assert_whole(27)
 
 
@@ -153,7 +153,7 @@ def test_nothing_is_written_after_an_open_transaction(rig: Rig) -> None:
 def _is_decided(rig: Rig) -> bool:
     """Whether a start succeeds or is refused: in a short time the topic's beginning may not be read."""
     try:
-        rig.open(8)._release()
+        rig.open(8).discard()
     except Retryable:
         return False
     except Fatal:
@@ -166,7 +166,7 @@ def test_rows_hidden_by_open_transaction_stop_the_task(rig: Rig) -> None:
     publisher = rig.open(7)
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(3))
-    publisher._drain()
+    publisher.drain()
     publisher._audit._limits = replace(rig.limits, audit_timeout_s=0.3)
     with rig.foreign_transaction():
         is_told = _is_stopped(publisher, stream)
@@ -183,7 +183,7 @@ def test_oversized_row_is_not_skipped(rig: Rig) -> None:
     with suppress(Fatal):
         publisher.publish(stream.next_batch(2, filler="y" * 700_000))
         publisher.publish(stream.next_batch(4))
-    publisher._release()
+    publisher.discard()
     rig.assert_whole(3)
 
 
@@ -196,7 +196,7 @@ def test_partly_published_source_transaction_is_resumed_inside(rig: Rig) -> None
     assert live.add_slices(batch.buffer, batch.bounds[:5]) is None  # a schema record and four rows
     live.flush()
     live.commit()
-    torn._release()
+    torn.discard()
     with rig.running(8) as publisher:
         publisher.publish(rig.stream(publisher).next_batch(9 - publisher.progress.seq))
     rig.assert_whole(9)
@@ -238,7 +238,7 @@ def test_deleted_topic_is_not_created_again(rig: Rig) -> None:
     rig.limits = replace(rig.limits, stable_timeout_s=1.0)
     rig.delete()
     with suppress(Fatal):
-        rig.open(8, hint=publisher.hint)._release()
+        rig.open(8, hint=publisher.hint).discard()
     assert not rig.exists(), "a topic that was deleted is begun anew"
 
 
@@ -256,11 +256,11 @@ def test_publisher_does_not_resume_in_a_recreated_topic(rig: Rig, monkeypatch: P
     once_at(monkeypatch, MID_PRODUCE, make_anew)
     with suppress(MillraceError):
         publisher.publish(stream.next_batch(9))
-    publisher._release()
+    publisher.discard()
     rig.wait_ended()
     seen = rig.verdict().counts
     with suppress(Fatal):
-        rig.open(8, hint=publisher.hint)._release()
+        rig.open(8, hint=publisher.hint).discard()
     assert rig.verdict().counts == seen, "a topic that begins in the middle was gone on with"
 
 

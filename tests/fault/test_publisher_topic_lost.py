@@ -115,7 +115,7 @@ def test_recreated_topic_is_detected_by_the_running_publisher(
     publisher = rig.open(7)
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(9))
-    publisher._drain()
+    publisher.drain()
     publisher._audit._limits = replace(PATIENT, audit_timeout_s=3.0)
     hint = publisher.hint
 
@@ -252,7 +252,7 @@ def owner_of(rig: Rig) -> Owner:
     publisher.publish(stream.next_batch(9))
     first_end = publisher.hint.end_offset
     publisher.publish(stream.next_batch(9))
-    publisher._drain()
+    publisher.drain()
     return Owner(rig, publisher, stream, first_end, publisher.hint)
 
 
@@ -280,7 +280,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Owne
         for lost in ("a batch", "everything", "a marker"):
             rig = Rig(kafka.bootstrap, topic_named("crashed", lost.replace(" ", "-")))
             owners[lost] = owner_of(rig)
-            ended.callback(owners[lost].publisher._release)
+            ended.callback(owners[lost].publisher.discard)
         kafka.kill()
         cut(kafka, owners["a batch"].rig.topic, owners["a batch"].first_end)
         cut(kafka, owners["everything"].rig.topic, 0)

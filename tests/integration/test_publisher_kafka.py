@@ -231,7 +231,7 @@ def test_foreign_transaction_opened_at_runtime_blocks_the_task(
     publisher = rig.open(7)
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(3))
-    publisher._drain()
+    publisher.drain()
     publisher._audit._limits = replace(patient, audit_timeout_s=1.0)
     with rig.foreign_transaction():
         publisher.publish(stream.next_batch(3))
@@ -255,7 +255,7 @@ def test_foreign_record_written_at_runtime_blocks_the_task(rig: Rig) -> None:
     publisher = rig.open()
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(3))
-    publisher._drain()  # the end behind these is as it must be
+    publisher.drain()  # the end behind these is as it must be
     foreign = confluent_kafka.Producer({"bootstrap.servers": rig.bootstrap})
     foreign.produce(rig.topic, b"hello", None, 0)
     assert foreign.flush(60) == 0

@@ -74,7 +74,7 @@ class Owners(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         """The newest owner's process ends; the next has a new epoch."""
-        self.owners.pop()[1]._release()
+        self.owners.pop()[1].discard()
         self.take_over()
 
     def _open(self, epoch: int) -> None:
@@ -108,7 +108,7 @@ class Owners(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Threads end."""
         for _, publisher in getattr(self, "owners", ()):
-            publisher._release()
+            publisher.discard()
 
 
 TestOwners = Owners.TestCase

@@ -112,7 +112,7 @@ class CaptureProcess:
         if self._relay is not None:
             self._relay.close()
         if self._publisher is not None:
-            self._publisher._release()
+            self._publisher.discard()
         self._publisher = self._relay = self._reader = self._converter = None
 
     def release(self) -> None:
@@ -183,7 +183,7 @@ class CaptureProcess:
             self._publisher.publish(batch)
             assert self._reader is not None
             self._reader.release(batch.coordinates)
-        self._publisher._drain()
+        self._publisher.drain()
         self._report()
 
     def _made_converter(self) -> Converter | None:

@@ -142,10 +142,10 @@ def test_commits_that_can_not_be_read_back_end_the_publisher(
     monkeypatch.setattr(ModelPartition, "next_record", lambda *_, **__: answered.wait(60) and None)
     publisher.publish(batch_after(publisher.progress, 3))
     with pytest.raises(Retryable) as caught:
-        publisher._drain()
+        publisher.drain()
     answered.set()
     assert caught.value.code == "MR-3016"
-    publisher._release()
+    publisher.discard()
 
 
 def test_committed_records_that_have_gone_stop_the_task() -> None:
@@ -155,7 +155,7 @@ def test_committed_records_that_have_gone_stop_the_task() -> None:
     publisher.publish(batch_after(publisher.progress, 3))
     kept = len(topic.entries)
     publisher.publish(batch_after(publisher.progress, 3))
-    publisher._drain()
+    publisher.drain()
     topic.outcomes = [Outcome.LOST_BEFORE]
     del topic.entries[kept:]
     with pytest.raises(Fatal) as caught:

@@ -179,9 +179,9 @@ def test_a_marker_that_comes_again_is_no_disagreement() -> None:
         for count in (3, 1, 4):
             topic.outcomes = [Outcome.MARKER_AGAIN]
             publisher.publish(batch_after(publisher.progress, count))
-        publisher._drain()
+        publisher.drain()
         publisher.publish(batch_after(publisher.progress, 3))
-        publisher._drain()
+        publisher.drain()
         assert publisher.hint.end_offset == len(topic.entries)
     assert topic.seqs() == list(range(1, 12))
 
@@ -191,7 +191,7 @@ def test_a_foreign_record_beside_a_marker_that_came_again_stops_the_task() -> No
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.MARKER_AGAIN]
     publisher.publish(batch_after(publisher.progress, 3))
-    publisher._drain()
+    publisher.drain()
     topic.entries.append(Entry(b'{"kind": "schema"}', KafkaTransaction("foreign", "committed")))
     with pytest.raises(Fatal) as raised:
         publish_and_close(publisher, 3)
@@ -218,7 +218,7 @@ def test_a_foreign_record_between_commits_stops_the_task() -> None:
     publisher = opened(topic := ModelTopic())
     foreign = KafkaTransaction("foreign", "committed")
     publisher.publish(batch_after(publisher.progress, 3))
-    publisher._drain()
+    publisher.drain()
     topic.entries.append(Entry(b'{"kind": "schema"}', foreign))
     with pytest.raises(Fatal) as raised:
         publish_and_close(publisher, 3)
@@ -454,7 +454,7 @@ def test_a_topic_that_begins_in_the_middle_of_a_run_is_not_gone_on_with() -> Non
     topic = ModelTopic()
     publisher = opened(topic)
     publisher.publish(batch_after(publisher.progress, 3))
-    publisher._drain()
+    publisher.drain()
     topic.entries.clear()
     with pytest.raises(Fatal):
         publish_and_close(publisher, 3)
@@ -507,7 +507,7 @@ def test_a_hint_is_progress_and_end_that_stood_together(outcome: Outcome) -> Non
     topic.outcomes = []
     stood = topic.seqs()[-1]
     hint = publisher.hint
-    publisher._release()
+    publisher.discard()
     topic.end_open("task", "aborted")
     topic.low = len(topic.entries)
     with suppress(Fatal):

@@ -47,7 +47,7 @@ def opened(
 def spent(publisher: Publisher) -> Iterator[Publisher]:
     """A publisher whose threads end with the block."""
     yield publisher
-    publisher._release()
+    publisher.discard()
 
 
 def assert_whole(topic: ModelTopic, last_seq: int) -> None:
@@ -156,7 +156,7 @@ def test_who_lost_the_lease_later_disturbs_nobody() -> None:
     with spent(opened(topic, epoch=7, verify_lease=verify)) as stale:
         topic.outcomes = [Outcome.SLOW]
         stale.publish(batch_after(stale.progress, 3))
-        stale._drain()  # else its audit may be what sees the successor
+        stale.drain()  # else its audit may be what sees the successor
         with spent(opened(topic, epoch=8)) as successor:
             leases[0] = False
             with suppress(Fenced):

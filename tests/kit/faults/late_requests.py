@@ -101,7 +101,7 @@ def no_late_request_ends_what_is_under_way(
             with patch.context() as troubled:
                 trouble(troubled)
                 publisher.publish(stream.next_batch(9))
-            publisher._drain()  # its marker has landed: the stable end is where the next begins
+            publisher.drain()  # its marker has landed: the stable end is where the next begins
             ended: list[bool] = []
             seen: list[int | None] = []
 
@@ -113,7 +113,7 @@ def no_late_request_ends_what_is_under_way(
             once_at(patch, MID_PRODUCE, intrude)
             with suppress(MillraceError):
                 publisher.publish(stream.next_batch(20))
-            publisher._release()
+            publisher.discard()
         assert seen == [9], "a subscriber sees a part of a batch before its commit"
         assert ended == [False], "a late abort ended the Kafka transaction under way"
         assert publisher.progress.seq == 29
