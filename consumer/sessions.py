@@ -10,7 +10,8 @@ from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.progress import DATABASE, Owner
 from millrace.errors import Retryable
 
-_sessions: dict[str, tuple[Owner, Endpoint, TargetConnection]] = {}
+# task → its session in this process
+kept_sessions: dict[str, tuple[Owner, Endpoint, TargetConnection]] = {}
 
 
 def open_session(endpoint: Endpoint, owner: Owner) -> TargetConnection:
@@ -25,27 +26,27 @@ def open_session(endpoint: Endpoint, owner: Owner) -> TargetConnection:
 
 def session_for(endpoint: Endpoint, owner: Owner) -> TargetConnection:
     """This process's session for a run; a new one where the server has ended it. Between target transactions only."""
-    kept = _sessions.get(owner.task)
+    kept = kept_sessions.get(owner.task)
     if kept is not None and kept[:2] == (owner, endpoint) and _answers(kept[2]):
         return kept[2]
     if kept is not None:
         kept[2].close()
     session = open_session(endpoint, owner)
-    _sessions[owner.task] = (owner, endpoint, session)
+    kept_sessions[owner.task] = (owner, endpoint, session)
     return session
 
 
 def close_session(owner: Owner) -> None:
     """Close what this process keeps for a run."""
-    kept = _sessions.get(owner.task)
+    kept = kept_sessions.get(owner.task)
     if kept is not None and kept[0] == owner:
-        _sessions.pop(owner.task)
+        kept_sessions.pop(owner.task)
         kept[2].close()
 
 
 def cut_session(owner: Owner) -> None:
     """From another thread: what this process waits for in a run ends as a lost connection does."""
-    kept = _sessions.get(owner.task)
+    kept = kept_sessions.get(owner.task)
     if kept is not None and kept[0] == owner:
         kept[2].cut()
 

@@ -10,13 +10,15 @@ The environment variable ``MILLRACE_FAULT`` arms points: ``name:action`` or ``na
     raise    Retryable MR-9002, as if the step had failed
     @N       act at the N-th passage in this process, counted from 1; without it, at the first
 
-Guarantees: while nothing is armed, a passage costs one check of a global. An armed point acts exactly once per process.
+Guarantees: while nothing is armed, a passage costs two checks of globals. An armed point acts exactly once per process.
 Not done here: arming over network or file. The variable is read once, when this module is imported (and by ``arm``).
 """
 
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -45,6 +47,7 @@ class ArmedFault:
 _names: set[str] = set()
 _armed: dict[str, ArmedFault] | None = None
 _passages: dict[str, int] = {}
+_watcher: Callable[[str], object] | None = None
 _lock = threading.Lock()
 
 
@@ -62,9 +65,23 @@ def registered() -> tuple[str, ...]:
 
 
 def fault_point(name: str) -> None:
-    """Pass the point ``name``. Nothing happens unless it is armed."""
+    """Pass the point ``name``. Nothing happens unless it is armed or watched."""
     if _armed is not None:
         _pass_armed(name)
+    if _watcher is not None:
+        _watcher(name)
+
+
+@contextmanager
+def watched(watcher: Callable[[str], object]) -> Iterator[None]:
+    """In the block, call ``watcher`` with the name of each point passed, in the thread that passes it."""
+    global _watcher
+    assert _watcher is None, "fault points have one watcher"
+    _watcher = watcher
+    try:
+        yield
+    finally:
+        _watcher = None
 
 
 def is_armed(name: str) -> bool:

@@ -97,7 +97,7 @@ class CaptureRunner:
                     if at is None:
                         return
                     if is_first:
-                        progress = _from_first_file(stream, at, progress)
+                        progress = start_at_first_file(stream, at, progress)
                     source = ConverterSource(
                         set_name=task.set_name,
                         task_name=task.name,
@@ -113,7 +113,9 @@ class CaptureRunner:
                         loop.report(
                             why=f"compares the rows of {progress.open.gtid} with the topic's"
                         )
-                        resumed = _resumed(publisher, stream, reader, convert=convert, stop=stop)
+                        resumed = resume_open_transaction(
+                            publisher, stream, reader, convert=convert, stop=stop
+                        )
                         if resumed is None:
                             return
                         at, progress = resumed.at, resumed.progress
@@ -266,7 +268,7 @@ def converting(
     return convert
 
 
-def _resumed(
+def resume_open_transaction(
     publisher: Publisher,
     stream: Upstream,
     reader: RelayReader,
@@ -274,7 +276,7 @@ def _resumed(
     convert: Callable[[Progress, Coordinates], Converter],
     stop: threading.Event,
 ) -> Resumed | None:
-    """Where the open source transaction goes on; None when stopped."""
+    """Where to resume inside the open source transaction; None when stopped."""
 
     def may_wait() -> bool:
         stream.check()
@@ -289,8 +291,8 @@ def _resumed(
     return resumed
 
 
-def _from_first_file(stream: Upstream, at: Coordinates, progress: Progress) -> Progress:
-    """Everything in front of the first binlog there is counts as done: nobody can have it."""
+def start_at_first_file(stream: Upstream, at: Coordinates, progress: Progress) -> Progress:
+    """Progress that counts everything before the first available binlog file as done: no server has it any more."""
     before = stream.relay.position_before(at)
     assert before is not None, "waited for in first_coordinates"
     return replace(progress, gtid_set=before)

@@ -90,7 +90,7 @@ def end_holders(endpoint: Endpoint, *, task: str, except_session: int) -> None:
     """KILL the registered sessions of a task that have an open transaction, except ``except_session``."""
     observer = connect(endpoint)
     try:
-        for (holder,) in observer.query(_HOLDERS, (task, except_session)):
+        for (holder,) in observer.query(HOLDERS_SQL, (task, except_session)):
             _log.warning("ending a session that may hold the fence", task=task, session=holder)
             try:
                 observer.query(f"KILL {holder}")
@@ -103,7 +103,7 @@ def end_holders(endpoint: Endpoint, *, task: str, except_session: int) -> None:
 # Only performance_schema, if enabled, knows which session holds the lock. Ending another session of the task is
 # harmless, except one that waits for the same lock here (run 0): such sessions would end each other. The server
 # restarts session ids when it restarts, and each run registers its sessions again.
-_HOLDERS = f"""
+HOLDERS_SQL = f"""
 SELECT s.id FROM {DATABASE}.session s
   JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = s.id
   JOIN information_schema.PROCESSLIST p ON p.ID = s.id AND p.USER = SUBSTRING_INDEX(USER(), '@', 1)

@@ -109,7 +109,7 @@ def read_inventory(
         asked |= {key.child[0] for key in known.foreign_keys if key.parent[0] in asked}
     tables = {} if known is None else {k: t for k, t in known.tables.items() if k[0] not in asked}
     foreign = [] if known is None else [f for f in known.foreign_keys if f.child[0] not in asked]
-    rolling_back = {_text(engine) for (engine,) in connection.query(_ENGINES)}
+    rolling_back = {_text(engine) for (engine,) in connection.query(ENGINES_SQL)}
     for database in sorted((asked & present) - set(_SYSTEM)):
         tables |= _read_tables(connection, database, rolling_back)
         foreign += _read_foreign_keys(connection, database)
@@ -124,7 +124,7 @@ def read_inventory(
 def read_triggers(connection: TargetConnection) -> dict[TableKey, tuple[str, ...]]:
     """The names of each table's triggers that the account can see, for which it needs TRIGGER."""
     found: dict[TableKey, tuple[str, ...]] = {}
-    for row in connection.query(_TRIGGERS):
+    for row in connection.query(TRIGGERS_SQL):
         database, table, name = map(_text, row)
         if database not in _SYSTEM:
             found[database, table] = (*found.get((database, table), ()), name)
@@ -133,7 +133,7 @@ def read_triggers(connection: TargetConnection) -> dict[TableKey, tuple[str, ...
 
 def alter_count(connection: TargetConnection) -> int:
     """The number of statements that change keys of tables the server has begun. Takes 2 ms for any number of tables."""
-    return sum(int(_text(count)) for _, count in connection.query(_ALTERED))
+    return sum(int(_text(count)) for _, count in connection.query(DDL_COUNTS_SQL))
 
 
 def has_changed(
@@ -143,7 +143,7 @@ def has_changed(
 
     In a target transaction that has used the table the answer holds until its end, because nothing can alter the table.
     """
-    rolling_back = {_text(engine) for (engine,) in connection.query(_ENGINES)}
+    rolling_back = {_text(engine) for (engine,) in connection.query(ENGINES_SQL)}
     place = (table.database, table.table)
     if _read_tables(connection, table.database, rolling_back, table.table) != {place: table}:
         return True
@@ -160,7 +160,7 @@ def _read_tables(
     asked = of_one_table if table_name else str
     wanted = (database, table_name) if table_name else (database,)
     columns: dict[str, dict[str, TargetColumn]] = {}
-    for row in connection.query(asked(_COLUMNS), wanted):
+    for row in connection.query(asked(COLUMNS_SQL), wanted):
         table, name, type_text, base, charset, collation, nullable, generated = map(_text, row)
         columns.setdefault(table, {})[name] = TargetColumn(
             name,
@@ -173,10 +173,10 @@ def _read_tables(
         )
     kinds = {
         _text(table): (_text(kind), _text(engine))
-        for table, kind, engine in connection.query(asked(_KINDS), wanted)
+        for table, kind, engine in connection.query(asked(TABLE_KINDS_SQL), wanted)
     }
     keys: dict[str, dict[str, list[tuple[str, str]]]] = {}
-    for row in connection.query(asked(_UNIQUE_KEYS), wanted):
+    for row in connection.query(asked(UNIQUE_KEYS_SQL), wanted):
         table, index, column, prefix = map(_text, row)
         keys.setdefault(table, {}).setdefault(index, []).append((column, prefix))
     tables = {}
@@ -195,10 +195,10 @@ def _read_tables(
 def _read_foreign_keys(connection: TargetConnection, database: str) -> Iterable[ForeignKey]:
     cascades = {
         (_text(table), _text(name)): not {_text(delete), _text(update)} <= {"RESTRICT", "NO ACTION"}
-        for table, name, delete, update in connection.query(_RULES, (database,))
+        for table, name, delete, update in connection.query(FOREIGN_RULES_SQL, (database,))
     }
     found: dict[tuple[str, str], list[tuple[str, ...]]] = {}
-    for row in connection.query(_FOREIGN_COLUMNS, (database,)):
+    for row in connection.query(FOREIGN_COLUMNS_SQL, (database,)):
         table, name, *rest = map(_text, row)
         found.setdefault((table, name), []).append(tuple(rest))
     for (table, name), parts in found.items():
@@ -255,33 +255,33 @@ def _key_opening(name: str) -> str:
 
 
 _PERIOD_TYPES = {"date", "datetime", "timestamp"}
-_COLUMNS = """
+COLUMNS_SQL = """
 SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, DATA_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, IS_NULLABLE,
        COALESCE(GENERATION_EXPRESSION, '')
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s ORDER BY TABLE_NAME, ORDINAL_POSITION
 """
 # without CREATE and DROP TABLE, because applications create temporary tables
-_ALTERED = (
+DDL_COUNTS_SQL = (
     "SHOW GLOBAL STATUS WHERE Variable_name IN"
     " ('Com_alter_table', 'Com_create_index', 'Com_drop_index', 'Com_rename_table')"
 )
-_TRIGGERS = """
+TRIGGERS_SQL = """
 SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME FROM information_schema.TRIGGERS
 ORDER BY EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME
 """
-_ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
-_KINDS = (
+ENGINES_SQL = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
+TABLE_KINDS_SQL = (
     "SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
 )
-_UNIQUE_KEYS = """
+UNIQUE_KEYS_SQL = """
 SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
 WHERE TABLE_SCHEMA = %s AND NON_UNIQUE = 0 ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
 """
-_RULES = """
+FOREIGN_RULES_SQL = """
 SELECT TABLE_NAME, CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE
 FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = %s
 """
-_FOREIGN_COLUMNS = """
+FOREIGN_COLUMNS_SQL = """
 SELECT TABLE_NAME, CONSTRAINT_NAME, COLUMN_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME,
 REFERENCED_COLUMN_NAME FROM information_schema.KEY_COLUMN_USAGE
 WHERE TABLE_SCHEMA = %s AND REFERENCED_TABLE_NAME IS NOT NULL ORDER BY TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION

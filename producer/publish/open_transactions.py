@@ -23,7 +23,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _DESCRIBE_PRODUCERS, _LIST_TRANSACTIONS = 61, 66
-_TIMEOUT_S = 3.0
+ANSWER_TIMEOUT_S = 3.0
 _ANSWER_BYTES_MAX = 1 << 20
 
 
@@ -44,7 +44,7 @@ def open_writer(settings: Mapping[str, str], topic: str, *, offset: int) -> str:
 
 
 def _connected(settings: Mapping[str, str], host: str, port: int) -> socket.socket:
-    plain = socket.create_connection((host, port), timeout=_TIMEOUT_S)
+    plain = socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S)
     if settings.get("security.protocol", "plaintext").lower() == "plaintext":
         return plain
     try:

@@ -326,7 +326,7 @@ def test_batch_with_lost_commit_marker_is_sent_again(
     crashed: dict[str, Owner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody sees it, and Kafka ends it no more: a start does, and the next one sends what nobody saw."""
-    monkeypatch.setattr(open_transactions, "_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(open_transactions, "ANSWER_TIMEOUT_S", ANSWER_S)
     owner = crashed["a marker"]
     rig = owner.rig
     rig.limits = replace(PATIENT, stable_timeout_s=1.0)

@@ -61,7 +61,7 @@ def the_same_instance_goes_on(patch: Patch) -> None:
     """Rule 3 off: after an error the tail is asked, but nothing is thrown away."""
 
     def ask_only(self: Publisher) -> Progress:
-        self._drain()
+        self.drain()
         self._audit.stop()
         ends = opening.settled_ends(self._partition, self._opener.config)
         found = tail.read_tail(self._partition, ends, self._opener.marks)

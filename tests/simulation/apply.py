@@ -236,4 +236,4 @@ class KeptSessions(dict[str, Any]):
         return current().sessions.pop(key, default)
 
 
-assert isinstance(sessions._sessions, dict)  # what KeptSessions stands for
+assert isinstance(sessions.kept_sessions, dict)  # KeptSessions replaces it

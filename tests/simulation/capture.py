@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import cast
 from unittest import mock
 
-from producer.capture import _from_first_file, _resumed, converting, first_coordinates
+from producer.capture import (
+    converting,
+    first_coordinates,
+    resume_open_transaction,
+    start_at_first_file,
+)
 from producer.convert.converter import Converter, ConverterSource
 from producer.publish.codec import RecordMarks
 from producer.publish.config import PublisherConfig, PublisherLimits
@@ -196,14 +201,16 @@ class CaptureProcess:
         if at is None:
             return None
         if progress.gtid_set.is_empty and progress.open is None:
-            progress = _from_first_file(stream, at, progress)
+            progress = start_at_first_file(stream, at, progress)
         source = ConverterSource(
             SET, TASK, self._world.flavour, TOPIC, TableFilter(exclude=("shop.hidden",))
         )
         convert = converting(source, self._reader, self._world.registry)
         if progress.open is None:
             return convert(progress, at)
-        resumed = _resumed(self._publisher, stream, self._reader, convert=convert, stop=_Once())
+        resumed = resume_open_transaction(
+            self._publisher, stream, self._reader, convert=convert, stop=_Once()
+        )
         return None if resumed is None else convert(resumed.progress, resumed.at)
 
     def _report(self) -> None:

@@ -184,7 +184,7 @@ class ModelSession:
         self.open = True
         self.server = server
         self._process = process
-        self._written: dict[Place, Values | None] = {}
+        self.written: dict[Place, Values | None] = {}
         self.is_in_transaction = False
 
     # ---- PyMySQL's interface -----------------------------------------------------------------------
@@ -199,13 +199,13 @@ class ModelSession:
         return self.execute(sql, None)[1]
 
     def commit(self) -> None:
-        self._check_open()
+        self.check_open()
         with self._process.asks(self._broken):
-            self._check_open()
+            self.check_open()
             self.commit_now()
 
     def rollback(self) -> None:
-        self._check_open()
+        self.check_open()
         self._forget()
 
     def close(self) -> None:
@@ -231,9 +231,9 @@ class ModelSession:
         """(rows, matched rows)."""
         text = sql.decode() if isinstance(sql, bytes) else sql
         values = tuple(arguments) if arguments is not None else ()
-        self._check_open()
+        self.check_open()
         with self._process.asks(self._broken):
-            self._check_open()
+            self.check_open()
             for pattern, method in self.server.statements:
                 if found := pattern.match(text):
                     return method(self, found, values)
@@ -243,25 +243,26 @@ class ModelSession:
         self.end()
         return _lost()
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise the driver's error for a connection that is gone."""
         if not self.open:
             raise _lost()
 
     def commit_now(self) -> None:
         """Whatever becomes of the answer."""
         rows = self.server.rows
-        for place, row in self._written.items():
+        for place, row in self.written.items():
             if row is None:
                 rows.pop(place, None)
             else:
                 rows[place] = row
-        has_written = bool(self._written)
+        has_written = bool(self.written)
         self._forget()
         if has_written:
             self.server.on_commit()
 
     def _forget(self) -> None:
-        self._written.clear()
+        self.written.clear()
         self.is_in_transaction = False
         server = self.server
         with server.changed:
@@ -275,12 +276,12 @@ class ModelSession:
 
     def get(self, place: Place) -> Values | None:
         """As this session sees it."""
-        return self._written[place] if place in self._written else self.server.rows.get(place)
+        return self.written[place] if place in self.written else self.server.rows.get(place)
 
     def all(self, table: str) -> dict[Place, Values]:
         """Rows of a table as this session sees them."""
         found = {p: row for p, row in self.server.rows.items() if p[0] == table}
-        for place, row in self._written.items():
+        for place, row in self.written.items():
             if place[0] == table:
                 found.pop(place, None)
                 if row is not None:
@@ -293,9 +294,9 @@ class ModelSession:
         if self.server.shared.get(place, set()) - {self.number}:
             raise error(1205, "Lock wait timeout exceeded")
         for other in self.server.sessions.values():
-            if other is not self and place in other._written:
+            if other is not self and place in other.written:
                 raise error(1205, "Lock wait timeout exceeded")
-        self._written[place] = row
+        self.written[place] = row
 
     def insert(self, table: str, row: Values, *, replace: bool = False) -> None:
         """One row; error 1062."""
@@ -331,7 +332,7 @@ class ModelSession:
                 if place != but and [other[index] for index in at] == values:
                     raise error(1062, f"Duplicate entry {values} for key '{table}.{key}'")
             for session in self.server.sessions.values():
-                for place, written in session._written.items() if session is not self else ():
+                for place, written in session.written.items() if session is not self else ():
                     if place[0] == table and written and [written[i] for i in at] == values:
                         raise error(1205, "Lock wait timeout exceeded")
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from consumer.target import inventory
-from consumer.target.fence import _HOLDERS
+from consumer.target.fence import HOLDERS_SQL
 from consumer.target.progress import DATABASE as OURS
 from tests.simulation.binlog import DATABASE
 from tests.simulation.model_target import (
@@ -171,7 +171,7 @@ def _wait(session: ModelSession, is_free: Callable[[], bool]) -> None:
     server = session.server
     if not server.changed.wait_for(lambda: is_free() or not session.open, LOCK_WAIT_S):
         raise error(1205, "Lock wait timeout exceeded")
-    session._check_open()
+    session.check_open()
 
 
 @statement(r"INSERT IGNORE INTO millrace\.fence VALUES")
@@ -278,7 +278,7 @@ def _kill(session: ModelSession, found: Found, _: Values) -> tuple[list[Values],
     return [], 0
 
 
-@statement(re.escape(_HOLDERS))
+@statement(re.escape(HOLDERS_SQL))
 def _holders(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
     task, but = arguments
     rows = session.server.of(f"{OURS}.session")
@@ -332,7 +332,7 @@ def _alterations(session: ModelSession, _: Found, __: Values) -> tuple[list[Valu
     return [("Com_alter_table", 0)], 0
 
 
-@statement(re.escape(inventory._TRIGGERS))
+@statement(re.escape(inventory.TRIGGERS_SQL))
 def _triggers(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [], 0
 
@@ -352,7 +352,7 @@ def _asked(sql: str) -> str:
     return "|".join(map(re.escape, (sql, inventory.of_one_table(sql))))
 
 
-@statement(_asked(inventory._COLUMNS))
+@statement(_asked(inventory.COLUMNS_SQL))
 def _columns(session: ModelSession, _: Found, asked: Values) -> tuple[list[Values], int]:
     return [
         (name, column, "int", "int", None, None, "NO" if column in table.key else "YES", "")
@@ -361,17 +361,17 @@ def _columns(session: ModelSession, _: Found, asked: Values) -> tuple[list[Value
     ], 0
 
 
-@statement(_asked(inventory._KINDS))
+@statement(_asked(inventory.TABLE_KINDS_SQL))
 def _kinds(session: ModelSession, _: Found, asked: Values) -> tuple[list[Values], int]:
     return [(name, "BASE TABLE", "InnoDB") for name, _table in _shop(session, asked)], 0
 
 
-@statement(re.escape(inventory._ENGINES))
+@statement(re.escape(inventory.ENGINES_SQL))
 def _engines(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [("InnoDB",)], 0
 
 
-@statement(_asked(inventory._UNIQUE_KEYS))
+@statement(_asked(inventory.UNIQUE_KEYS_SQL))
 def _unique_keys(session: ModelSession, _: Found, asked: Values) -> tuple[list[Values], int]:
     found: list[Values] = []
     for name, table in _shop(session, asked):
@@ -381,7 +381,7 @@ def _unique_keys(session: ModelSession, _: Found, asked: Values) -> tuple[list[V
     return found, 0
 
 
-@statement("|".join(map(re.escape, (inventory._RULES, inventory._FOREIGN_COLUMNS))))
+@statement("|".join(map(re.escape, (inventory.FOREIGN_RULES_SQL, inventory.FOREIGN_COLUMNS_SQL))))
 def _foreign_keys(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [], 0
 

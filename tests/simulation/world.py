@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from consumer import executor, sessions
+from consumer import sessions
 from consumer.target import fence
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.convert import converter, output
@@ -99,8 +99,7 @@ class World:
         """The real code talks to this world while the block runs."""
         with (
             self.target.dialled(),
-            mock.patch.object(sessions, "_sessions", KeptSessions()),
-            mock.patch.object(executor, "_workshops", {}),
+            mock.patch.object(sessions, "kept_sessions", KeptSessions()),
             mock.patch.object(fence, "HUNG_S", HUNG_S),
             mock.patch.object(receiver, "RECONNECT_DELAYS_S", (0.0,)),
             mock.patch.object(converter, "EXPLAIN_EVERY_BYTES", EXPLAIN_EVERY_BYTES),

@@ -37,6 +37,16 @@ def test_a_point_raises_at_the_named_passage_and_only_there() -> None:
     fault_point(POINT)
 
 
+def test_watcher_sees_each_passage_in_its_block() -> None:
+    """A watcher is called with the name; after the block no passage is reported."""
+    seen: list[str] = []
+    with faults.watched(seen.append):
+        fault_point(POINT)
+        fault_point(POINT)
+    fault_point(POINT)
+    assert seen == [POINT, POINT]
+
+
 def test_another_point_is_not_touched() -> None:
     """Arming one name does not affect the others."""
     faults.arm("test.other:raise")
