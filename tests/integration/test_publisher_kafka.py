@@ -193,7 +193,7 @@ def test_foreign_open_transaction_stops_the_start(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would hide every record of ours from readers."""
-    monkeypatch.setattr(open_transactions, "_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(open_transactions, "ANSWER_TIMEOUT_S", ANSWER_S)
     patient = rig.limits
     with rig.running(7) as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
@@ -225,7 +225,7 @@ def test_foreign_transaction_opened_at_runtime_blocks_the_task(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was committed behind it is hidden: said in bounded time, with its name, and nothing is lost."""
-    monkeypatch.setattr(open_transactions, "_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(open_transactions, "ANSWER_TIMEOUT_S", ANSWER_S)
     patient = rig.limits
     rig.limits = replace(patient, resolved_interval_s=1000.0)  # asked, it sends nothing
     publisher = rig.open(7)
