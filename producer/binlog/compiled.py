@@ -1,7 +1,7 @@
-"""How the kernels of receiver and relay log are compiled; see ``millrace.compiled``.
+"""Compiles the kernels of the receiver and the relay log; see ``millrace.compiled``.
 
-``MILLRACE_KERNEL_CHECKED=1``: every index is compared with its array (for tests); sums and copies take addresses, whose
-lengths their callers compare. ``NUMBA_DISABLE_JIT=1``: plain Python, also where there is LLVM code else.
+``MILLRACE_KERNEL_CHECKED=1`` checks every index against its array (for tests). Checksums and copies work on addresses;
+their callers check the lengths. ``NUMBA_DISABLE_JIT=1`` runs everything as plain Python, the LLVM intrinsics included.
 """
 
 import os
@@ -17,7 +17,7 @@ from millrace.compiled import IS_INTERPRETED, kernel_compiler
 int64 = cast(Callable[[Any], int], np.int64)  # in kernels: widen before a shift
 
 HERE = Path(__file__).parent
-# Every file with a kernel, and what kernels use of others; the rest of the folder may change without a new compilation.
+# Every file with a kernel, and every file that kernels import. Changes to other files cause no recompilation.
 SOURCES = tuple(
     HERE / f"{name}.py"
     for name in (
@@ -38,7 +38,7 @@ compiled = kernel_compiler("relay", *SOURCES, is_checked=CHECKED)
 
 
 def lowered(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """An intrinsic: LLVM code in the place of a call; only kernels can call it. ``plain``: the same in Python."""
+    """Makes an intrinsic, which replaces a call in a kernel with LLVM code. ``plain`` does the same in Python."""
 
     def made(function: Callable[..., Any]) -> Callable[..., Any]:
         return plain if IS_INTERPRETED else cast(Callable[..., Any], intrinsic(function))

@@ -1,11 +1,12 @@
-"""CRC-32 of binlog events, for compiled kernels: carry-less multiplication where the processor has it.
+"""CRC-32 of binlog events for compiled kernels. It uses carry-less multiplication if the processor supports it.
 
-The sum is zlib's (polynomial 0x04C11DB7 reflected, initial and final inversion): MySQL's ``binlog_checksum=CRC32``.
-Blocks of 64 bytes are folded by PCLMULQDQ ("Fast CRC Computation for Generic Polynomials Using PCLMULQDQ", Gopal et
-al., Intel 2009: the message is replaced by a congruent one of 16 bytes), the rest goes through slicing-by-16 tables.
-Measured on one core: 14 GB/s for long events, 7 GB/s for 8 KB; 2 GB/s without the instruction.
+MySQL's ``binlog_checksum=CRC32`` is the CRC-32 of zlib: polynomial 0x04C11DB7 reflected, initial and final inversion.
+PCLMULQDQ folds blocks of 64 bytes into a congruent message of 16 bytes ("Fast CRC Computation for Generic Polynomials
+Using PCLMULQDQ", Gopal et al., Intel 2009). Slicing-by-16 tables process the rest.
+Measured on one core: 14 GB/s for long events, 7 GB/s for 8 KB, 2 GB/s without the instruction.
 
-Guarantees: the same sum as ``zlib.crc32`` for any length and any split. Not done here: bounds checks; callers own them.
+Guarantees: the result equals ``zlib.crc32`` for any length and any split. Not done here: bounds checks, which are the
+callers' duty.
 """
 
 import ctypes
@@ -35,7 +36,7 @@ _PAIR = ir.VectorType(_I64, 2)
 
 
 def _tables() -> "np.ndarray[Any, np.dtype[np.uint32]]":
-    """``tables[k][b]``: the sum of byte ``b`` followed by ``k`` zero bytes."""
+    """``tables[k][b]`` is the checksum of byte ``b`` followed by ``k`` zero bytes."""
     tables = np.zeros((16, 256), np.uint32)
     for byte in range(256):
         sum_ = byte
@@ -59,12 +60,12 @@ def _plain_u8(address: int) -> np.uint8:
 
 
 def _no_plain_fold(*_given: object) -> None:
-    raise NotImplementedError("plain Python has no use for it: HAS_CLMUL")
+    raise NotImplementedError("folding needs compiled code: check HAS_CLMUL first")
 
 
 @lowered(_plain_u64)
 def load_u64(_typing: Any, _address: Any) -> Any:
-    """Eight bytes at any address, little-endian."""
+    """Load eight bytes from any address, little-endian."""
 
     def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         value = builder.load(builder.inttoptr(args[0], _I64.as_pointer()))
@@ -76,7 +77,7 @@ def load_u64(_typing: Any, _address: Any) -> Any:
 
 @lowered(_no_plain_fold)
 def _fold(_typing: Any, _address: Any, _blocks: Any, _sum: Any, _out: Any) -> Any:
-    """Fold ``blocks`` (at least 1) times 64 bytes and the running sum into 16 congruent bytes at ``out``."""
+    """Fold ``blocks`` (at least 1) blocks of 64 bytes and the running sum into 16 congruent bytes at ``out``."""
     return types.void(types.intp, types.intp, types.uint32, types.intp), _build_fold
 
 
@@ -113,7 +114,7 @@ def _build_fold(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
 
 
 def _multiplier(builder: Any) -> Callable[[Any, tuple[int, int]], Any]:
-    """(lane, constants) -> low*low xor high*high, carry-less."""
+    """Returns a function of lane and constants: low*low xor high*high, carry-less."""
     byte = ir.IntType(8)
     signature = ir.FunctionType(_PAIR, [_PAIR, _PAIR, byte])
     function = cgutils.get_or_insert_function(builder.module, signature, "llvm.x86.pclmulqdq")
@@ -142,7 +143,7 @@ def _while_positive(builder: Any, counter: Any) -> Iterator[None]:
 
 @compiled
 def crc32_tables(address: int, length: int, running: np.uint32, tables: Any) -> np.uint32:
-    """Go on from ``running`` (0 at the start) over ``length`` bytes at ``address``: tables alone."""
+    """Extend the checksum ``running`` (0 at the start) over ``length`` bytes at ``address``, with tables only."""
     c = np.uint32(running ^ np.uint32(0xFFFFFFFF))
     i = 0
     mask = np.uint64(255)
@@ -177,7 +178,7 @@ def crc32_tables(address: int, length: int, running: np.uint32, tables: Any) -> 
 
 @lowered(_plain_u8)
 def load_u8(_typing: Any, _address: Any) -> Any:
-    """One byte at an address."""
+    """Load one byte from an address."""
 
     def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.load(builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
@@ -189,7 +190,7 @@ if HAS_CLMUL:
 
     @compiled
     def crc32(address: int, length: int, running: np.uint32, tables: Any, folded: Any) -> np.uint32:
-        """Go on from ``running`` over ``length`` bytes at ``address``; ``folded`` is 16 bytes of scratch."""
+        """Extend the checksum ``running`` over ``length`` bytes at ``address``; ``folded`` is 16 bytes of scratch."""
         if length < FOLD_BYTES_MIN:
             return crc32_tables(address, length, running, tables)
         blocks = length >> 6
@@ -206,7 +207,7 @@ else:
         length: int,
         running: np.uint32,
         tables: Any,
-        folded: Any,  # noqa: ARG001  the same signature as the other one
+        folded: Any,  # noqa: ARG001  both variants have one signature
     ) -> np.uint32:
-        """Go on from ``running`` over ``length`` bytes at ``address``; ``folded`` is not used here."""
+        """Extend the checksum ``running`` over ``length`` bytes at ``address``; ``folded`` is unused."""
         return crc32_tables(address, length, running, tables)

@@ -1,4 +1,4 @@
-"""Numbers of the binlog format: event types, flags, lengths, in the words of both servers.
+"""Constants of the binlog format: event types, flags and lengths, with the names that MySQL and MariaDB use.
 
 Every event begins with a header (v4, 19 bytes, little-endian; MySQL ``Log_event_header``):
 
@@ -6,12 +6,12 @@ Every event begins with a header (v4, 19 bytes, little-endian; MySQL ``Log_event
          0     4  timestamp_s  0 on artificial events
          4     1  type
          5     4  server_id
-         9     4  event_size   header and trailing checksum included
-        13     4  next_pos     file offset of the following event, modulo 2^32; 0 on artificial events and, since
-                               MariaDB 11.4, on those inside a transaction (its GTID and its end have theirs)
+         9     4  event_size   includes the header and the trailing checksum
+        13     4  next_pos     file offset of the next event, modulo 2^32; 0 on artificial events and, since
+                               MariaDB 11.4, inside a transaction (except its GTID event and its last event)
         17     2  flags
 
-After the body come 4 bytes of CRC-32 over header and body (``binlog_checksum=CRC32``).
+Four bytes of CRC-32 over header and body follow the body (``binlog_checksum=CRC32``).
 """
 
 MAGIC = b"\xfebin"
@@ -80,7 +80,7 @@ MARIADB_UPDATE_ROWS_COMPRESSED = 170
 MARIADB_DELETE_ROWS_COMPRESSED = 171
 
 PRE_GA_ROWS = (PRE_GA_WRITE_ROWS, PRE_GA_UPDATE_ROWS, PRE_GA_DELETE_ROWS)
-# Each triple in the order create, update, delete.
+# The order in each tuple is insert, update, delete.
 ROWS_V1 = (WRITE_ROWS_V1, UPDATE_ROWS_V1, DELETE_ROWS_V1)
 ROWS_V2 = (WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS)
 ROWS_COMPRESSED_V1 = (
@@ -95,7 +95,7 @@ ROWS_COMPRESSED_V2 = (
 )
 ROWS = (*ROWS_V1, *ROWS_V2, *ROWS_COMPRESSED_V1, *ROWS_COMPRESSED_V2)
 GTIDS = (GTID, ANONYMOUS_GTID, GTID_TAGGED, MARIADB_GTID)
-# LOAD DATA as a statement and its files, in all their ages: rows that were not logged as rows.
+# LOAD DATA logged as a statement with its file, in every version of the format: rows that were not logged as rows.
 LOADED_ROWS = (
     LOAD,
     SLAVE,

@@ -1,12 +1,13 @@
-"""The head of a binlog file: its format, and what was executed before it.
+"""The head of a binlog file: its format and the GTIDs executed before it.
 
     4    magic  fe 62 69 6e
     …    FORMAT_DESCRIPTION
     …    PREVIOUS_GTIDS (MySQL) or GTID_LIST (MariaDB)
 
-Guarantees: None until both events are there whole; their checksums are right. A reader finds the file where it begins
-by this position. The bodies are decoded by ``schemas.binary_gtid``. Not done here: finding out which of a server's
-files this is.
+Readers use this position to find the file that they start from. ``schemas.binary_gtid`` decodes the bodies.
+
+Guarantees: the result is None until both events are complete, and their checksums are verified. Not done here:
+identifying which of the server's files this is.
 """
 
 import struct
@@ -19,11 +20,14 @@ from schemas.gtid import Flavour, GtidPosition
 
 
 def read_file_head(head: bytes | memoryview, flavour: Flavour) -> GtidPosition | None:
-    """What was executed before a file, from its first bytes; None: more bytes are needed. Fatal MR-2004."""
+    """The GTIDs executed before a file, from its first bytes; None if more bytes are needed.
+
+    Fatal MR-2004, MR-2008.
+    """
     if len(head) < t.MAGIC_BYTES:
         return None
     if bytes(head[: t.MAGIC_BYTES]) != t.MAGIC:
-        raise Fatal("MR-2004", "the file does not begin as a binlog file does")
+        raise Fatal("MR-2004", "the file does not begin with the binlog magic number")
     at = t.MAGIC_BYTES
     wanted = t.PREVIOUS_GTIDS if flavour is Flavour.MYSQL else t.MARIADB_GTID_LIST
     while at + t.HEADER_BYTES <= len(head):
@@ -39,7 +43,7 @@ def read_file_head(head: bytes | memoryview, flavour: Flavour) -> GtidPosition |
         if kind not in (t.FORMAT_DESCRIPTION, t.MARIADB_START_ENCRYPTION, wanted):
             raise Fatal(
                 "MR-2008",
-                f"the file does not say what was executed before it (event type {kind} at {at})",
+                f"the file does not name the GTIDs executed before it (event type {kind} at {at})",
             )
         if kind == wanted:
             return _decoded(bytes(head[at + t.HEADER_BYTES : body_end]), flavour)
@@ -51,4 +55,4 @@ def _decoded(body: bytes, flavour: Flavour) -> GtidPosition:
     try:
         return decode_previous(body, flavour=flavour)
     except Fatal as error:
-        raise Fatal("MR-2004", f"the head of the file can't be read: {error.message}") from error
+        raise Fatal("MR-2004", f"the head of the file can't be decoded: {error.message}") from error

@@ -1,17 +1,19 @@
-"""GTID events, decoded once for the relay log and the converter.
+"""Decodes GTID events for the relay log and the converter.
 
-    GTID (33)           flags 1 | uuid 16 | number 8 | kind 1 (2) | last committed 8 | sequence 8 | immediate 7; its
-                        top bit: the original commit, 7, follows           (MySQL 5.7 ends after the sequence)
-    GTID_TAGGED (42)    version, size, last required field, then (field id, value)*, in MySQL's serialization format;
-                        0 flags, 1 uuid (16 numbers), 2 number (signed), 3 tag, 4, 5 (signed), 6 immediate, 7 original
-                        A number takes 1 to 9 bytes: as many as the first byte has trailing ones, plus one; the rest
-                        is little-endian. The lowest bit of a signed number is its sign.
-    MariaDB GTID (162)  sequence 8 | domain 4 | flags 1 (1: standalone, 2: commit id, 64: XA, prepared, 128: XA, ended)
-                        | commit id 8 if so | xid if XA: format 4, lengths 1 and 1, bytes | further flags 1 if there
-                        are any (2, 4, 8: START, COMMIT, ROLLBACK of an ALTER in two phases) …
+    GTID (33)           flags 1 | uuid 16 | number 8 | kind 1 (2) | last committed 8 | sequence 8
+                        | immediate commit time 7; if its top bit is set: | original commit time 7
+                        MySQL 5.7 ends after the sequence.
+    GTID_TAGGED (42)    version, size, last required field, then (field id, value)*, in MySQL's serialization format.
+                        Fields: 0 flags, 1 uuid (16 numbers), 2 number (signed), 3 tag, 4 and 5 (signed),
+                        6 immediate commit time, 7 original commit time.
+                        A number takes 1 to 9 bytes: one more than the first byte has trailing one bits. The remaining
+                        bits are little-endian. The lowest bit of a signed number is its sign.
+    MariaDB GTID (162)  sequence 8 | domain 4 | flags 1 (1 standalone, 2 commit id, 64 XA prepared, 128 XA completed)
+                        | with flag 2: commit id 8 | with an XA flag: xid (format 4, lengths 1 and 1, bytes)
+                        | optional: further flags 1 (2, 4, 8: START, COMMIT, ROLLBACK of a two-phase ALTER) …
 
 Sources: mysql-server libs/mysql/binlog/event/control_events.h, libs/mysql/serialization; MariaDB sql/log_event.h.
-Guarantees: nothing is read outside of the event; False means that the event is not of its form.
+Guarantees: nothing is read outside the event; False means that the event is malformed.
 """
 
 from typing import Any
@@ -22,15 +24,15 @@ from producer.binlog import events as t
 from producer.binlog.compiled import compiled, int64
 from producer.binlog.loads import u32, u56, u64
 
-# Words that a GTID event is decoded into, from a given slot of a state array on.
-SOURCE_LOW = 0  # uuid, first 8 bytes little-endian; MariaDB: domain
-SOURCE_HIGH = 1  # uuid, last 8; MariaDB: server
-TAG = 2  # … 5: tag, zero-padded, 32 bytes little-endian
+# A GTID event is decoded into these words of a state array, which begin at a given slot.
+SOURCE_LOW = 0  # first 8 bytes of the uuid, little-endian; MariaDB: domain
+SOURCE_HIGH = 1  # last 8 bytes of the uuid; MariaDB: server id
+TAG = 2  # words 2 to 5: the tag, zero-padded to 32 bytes, little-endian
 TAG_WORDS = 4
 NUMBER = 6
-COMMITTED_US = 7  # when the original server committed; 0: the event does not say
+COMMITTED_US = 7  # commit time on the original server; 0 if the event has none
 FLAGS = 8  # MariaDB
-ALTER_PHASE = 9  # MariaDB: not 0 for a phase of an ALTER that is logged in two
+ALTER_PHASE = 9  # MariaDB: nonzero for one phase of a two-phase ALTER
 GTID_WORDS = 10
 
 TAG_BYTES_MAX = 32
@@ -43,7 +45,7 @@ _ALTER_FLAGS = 14
 
 @compiled
 def read_gtid_event(words: Any, base: int, buf: Any, at: int, end: int) -> bool:
-    """The event ``buf[at:end]`` (without checksum) in ``words[base:base + GTID_WORDS]``."""
+    """Decode the event ``buf[at:end]`` (without checksum) into ``words[base:base + GTID_WORDS]``."""
     kind = int64(buf[at + 4])
     body = at + t.HEADER_BYTES
     for k in range(TAG, GTID_WORDS):
@@ -133,7 +135,7 @@ def _read_tagged(words: Any, base: int, buf: Any, at: int, end: int) -> bool:
 
 @compiled
 def _varlen(buf: Any, at: int, end: int) -> tuple[int, int]:
-    """(offset after it, value); the offset is -1 when the bytes end before the number."""
+    """(offset after the number, value); the offset is -1 if the bytes end inside the number."""
     if at < 0 or at >= end:
         return -1, 0
     more = 0
@@ -146,6 +148,6 @@ def _varlen(buf: Any, at: int, end: int) -> tuple[int, int]:
         return at + 9, u64(buf, at + 1)
     for k in range(more + 1):
         value |= int64(buf[at + k]) << (8 * k)
-    if more == 7:  # the sign bit of 64 bits may be set: shift it out as unsigned
+    if more == 7:  # the top bit of the 64 may be set: shift as unsigned
         return at + 8, int64(np.uint64(value) >> np.uint64(8))
     return at + more + 1, value >> (more + 1)

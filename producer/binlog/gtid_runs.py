@@ -1,7 +1,7 @@
-"""GTIDs gathered by the kernels, put back into positions.
+"""Adds the GTIDs that kernels collect to GTID positions.
 
-A row of ``runs`` is 8 words (``gtid_events``): two of identity (MySQL: uuid; MariaDB: domain and
-server), four of tag, first and last number.
+A run is a range of consecutive GTIDs. A row of ``runs`` has 8 words (see ``gtid_events``): two of identity (MySQL:
+uuid; MariaDB: domain and server id), four of tag, the first number and the last number.
 """
 
 from typing import Any, TypeAlias
@@ -16,22 +16,22 @@ from schemas.gtid import Flavour, Gtid, GtidPosition, GtidSet, MariadbGtid, Mari
 Words: TypeAlias = NDArray[np.int64]
 Bytes: TypeAlias = NDArray[np.uint8]
 
-RUNS_MAX = 4096  # rows of 64 bytes: 256 KiB; drained once a chunk or when full
+RUNS_MAX = 4096  # rows of 64 bytes: 256 KiB; drained after each chunk or when full
 _MASK = (1 << 64) - 1
 
 
 def new_runs() -> Words:
-    """An empty array for a kernel to gather into."""
+    """An empty array that a kernel fills."""
     return np.zeros((RUNS_MAX, RUN_WORDS), np.int64)
 
 
 def empty_position(flavour: Flavour) -> GtidPosition:
-    """The beginning."""
+    """The position before the first transaction."""
     return GtidSet() if flavour is Flavour.MYSQL else MariadbGtidSet()
 
 
 def advance_position(position: GtidPosition, runs: Words) -> GtidPosition:
-    """``position`` and the transactions of ``runs``; Fatal MR-6002 when a MariaDB sequence goes back."""
+    """``position`` plus the transactions of ``runs``; Fatal MR-6002 if a MariaDB sequence decreases."""
     rows = runs.tolist()
     if isinstance(position, GtidSet):
         return _advance_mysql(position, rows)

@@ -1,4 +1,4 @@
-"""Little-endian numbers at any offset of a uint8 array, for kernels. Callers compare lengths first."""
+"""Kernel functions that load little-endian numbers from any offset of a uint8 array. Callers check the length first."""
 
 from typing import Any
 

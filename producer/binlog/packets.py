@@ -1,17 +1,17 @@
-"""From the bytes of a dump connection to the bytes of a binlog file: one compiled pass over a receive buffer.
+"""Turns the bytes of a dump connection into the bytes of a binlog file, in one compiled pass over a receive buffer.
 
 On the wire (MySQL protocol, COM_BINLOG_DUMP):
 
-    3  payload length   0xFFFFFF: the payload goes on in the next packet
+    3  payload length   0xFFFFFF: the payload continues in the next packet
     1  sequence number  of the packet, modulo 256
     1  0x00             an event follows (0xFF: error packet, 0xFE: end of file)
     n  event            header, body, CRC-32
 
-What comes out is the events alone, joined over packets, each with its checksum and its place in the file verified.
-Heartbeats are dropped. Artificial events, errors and ends are left to the caller: the pass stops in front of them.
-An event need not be in the buffer whole: its bytes flow through as they come, whatever its size.
+The output is the events alone, joined across packets. The checksum and the file position of each event are verified.
+Heartbeats are dropped. The pass stops before artificial events, errors and ends of stream; the caller handles them.
+An event may be larger than the buffer: its bytes are copied as they arrive.
 
-Guarantees: the bytes written up to state[POS] are whole events that carried a right CRC-32 and the right position.
+Guarantees: the bytes written up to state[POS] are whole events with a correct CRC-32 and a correct position.
 Not done here: sockets, files.
 """
 
@@ -43,27 +43,26 @@ from producer.binlog.transactions import (
 
 cgutils: Any = _cgutils  # untyped
 
-# Slots of the state beyond those of ``producer.binlog.transactions``.
-PACKET_LEFT = SLOTS  # payload bytes of the packet under way that have not come
-EVENT_LEFT = SLOTS + 1  # bytes of the event under way that have not come
+# State slots in addition to those of ``producer.binlog.transactions``.
+PACKET_LEFT = SLOTS  # payload bytes of the current packet still to come
+EVENT_LEFT = SLOTS + 1  # bytes of the current event still to come
 EVENT_SIZE = SLOTS + 2
-EVENT_SUM = SLOTS + 3  # running CRC-32 of it
+EVENT_SUM = SLOTS + 3  # running CRC-32 of the current event
 PACKET_SEQUENCE = SLOTS + 4  # of the next packet
-STORED_SUM = SLOTS + 5  # the checksum bytes seen so far
-PACKET_IS_FULL = SLOTS + 6  # the packet under way has the greatest length: another follows
+STORED_SUM = SLOTS + 5  # the checksum bytes received so far
+PACKET_IS_FULL = SLOTS + 6  # the current packet has the maximum length, so another follows
 STATE_SLOTS = SLOTS + 7
 
-# Answers beyond those of ``producer.binlog.transactions``.
+# Statuses in addition to those of ``producer.binlog.transactions``.
 ARTIFICIAL = 2  # the packet at the offset holds an artificial event
-NOT_AN_EVENT = 3  # … an error or the end of the stream
+NOT_AN_EVENT = 3  # the packet at the offset holds an error or the end of the stream
 REACHED = 4  # state[POS] is at ``stop_pos``
 BAD_SEQUENCE = 20  # packets out of order
 
 PACKET_PAYLOAD_MAX = 0xFFFFFF
 PACKET_HEAD_BYTES = 4
-OPAQUE_BYTES_MAX = (
-    1 << 16
-)  # error packets, artificial rotates and format descriptions are far smaller
+# Error packets, artificial ROTATE and FORMAT_DESCRIPTION events are far smaller.
+OPAQUE_BYTES_MAX = 1 << 16
 
 
 def _plain_copy(target: int, source: int, length: int) -> None:
@@ -96,9 +95,9 @@ def strip_packets(
     mariadb: bool,
     stop_pos: int,
 ) -> tuple[int, int, int]:
-    """(status, offset of the first byte not consumed, bytes written to ``out``).
+    """Returns (status, offset of the first byte not consumed, bytes written to ``out``).
 
-    ``wire[at:fill]`` is what came; ``out`` is as long as ``wire``. OK means that more bytes are needed.
+    ``wire[at:fill]`` holds the received bytes; ``out`` is as long as ``wire``. OK means that more bytes are needed.
     """
     written = 0
     source = wire.ctypes.data
@@ -110,7 +109,7 @@ def strip_packets(
             if fill - at < PACKET_HEAD_BYTES:
                 return OK, at, written
             length = u16(wire, at) | int64(wire[at + 2]) << 16
-            if state[PACKET_IS_FULL]:  # the event ended with a full packet: an empty one closes it
+            if state[PACKET_IS_FULL]:  # the event filled its last packet: an empty packet follows
                 if int64(wire[at + 3]) != state[PACKET_SEQUENCE]:
                     return BAD_SEQUENCE, at, written
                 if length != 0:
@@ -144,8 +143,9 @@ def strip_packets(
             ):
                 return BAD_LENGTH, at, written
             is_heartbeat = kind == t.HEARTBEAT or kind == t.HEARTBEAT_V2
-            # next_pos 0 is also the position 2^32 of a giant file (then the place agrees), and what MariaDB gives to
-            # the events inside a transaction since 11.4 (then the group is open).
+            # next_pos 0 alone does not mark an artificial event. It is also the position 2^32 of a huge file (then it
+            # equals the expected position), and MariaDB 11.4 and later write it inside a transaction (then the group
+            # is open).
             expected = (state[POS] + size) & 0xFFFFFFFF
             is_unplaced = next_pos == 0 and state[GROUP] == OUTSIDE and expected != 0
             if is_heartbeat or is_unplaced or u16(wire, event + 17) & t.ARTIFICIAL_FLAG:
@@ -170,9 +170,8 @@ def strip_packets(
             if status != OK:
                 return status, at, written
             state[PACKET_SEQUENCE] = (state[PACKET_SEQUENCE] + 1) & 255
-            if (
-                length < PACKET_PAYLOAD_MAX and fill - event >= size
-            ):  # the usual case: all of it is here
+            # The usual case: the whole event is in the buffer.
+            if length < PACKET_PAYLOAD_MAX and fill - event >= size:
                 body = size - t.CHECKSUM_BYTES
                 sum_ = crc32(source + event, body, np.uint32(0), tables, folded)
                 if int64(sum_) != u32(wire, event + body):
@@ -189,7 +188,7 @@ def strip_packets(
             state[EVENT_SUM] = 0
             state[STORED_SUM] = 0
             at = event
-        if state[PACKET_LEFT] == 0:  # the event goes on in the next packet
+        if state[PACKET_LEFT] == 0:  # the event continues in the next packet
             if fill - at < PACKET_HEAD_BYTES:
                 return OK, at, written
             length = u16(wire, at) | int64(wire[at + 2]) << 16

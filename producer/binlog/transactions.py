@@ -1,23 +1,23 @@
-"""Where source transactions begin and end in a stream of events: one state machine for relay log and converter.
+"""Finds where source transactions begin and end in a stream of events: one state machine for relay log and converter.
 
 MySQL   GTID, then one of:  BEGIN … XID | BEGIN … COMMIT | BEGIN … ROLLBACK | XA START … XA END, XA_PREPARE
                             | TRANSACTION_PAYLOAD | one statement (DDL, XA COMMIT, XA ROLLBACK)
 MariaDB GTID (which is also the BEGIN) … XID | COMMIT | ROLLBACK | XA_PREPARE | XA COMMIT | XA ROLLBACK,
         or, with FL_STANDALONE, up to one statement
-Between transactions: format description, previous GTIDs, checkpoints, rotate, stop, MariaDB's incident (MySQL's has a
-GTID): each is whole by itself.
+Between transactions there are format description, previous GTIDs, checkpoint, rotate, stop, and MariaDB's incident
+(MySQL's incident has a GTID). Each of these events is complete in itself.
 
-MySQL writes BEGIN before ``CREATE TABLE … START TRANSACTION`` too (CREATE TABLE … SELECT, tried with 9.7), so no
-statement needs to be understood here. Words count in any letter case.
+MySQL also writes BEGIN before ``CREATE TABLE … START TRANSACTION`` (CREATE TABLE … SELECT, tried with 9.7), so this
+module parses no statements. It compares keywords without regard to letter case.
 
-``transaction_step`` is the machine: it says what an event does to the open source transaction. The relay log keeps
-its state in one int64 array (slots below) that lives as long as a file is written or walked: ``begin_event`` is called
-when an event's head is there, ``finish_event`` when its last byte is. GTIDs of finished transactions are gathered in
-``runs`` (rows of 8: two words of source, four of tag, first and last number), consecutive ones in one row. The
-converter's kernel asks ``transaction_step`` for each event of its window.
+``transaction_step`` is the state machine: it returns the effect of an event on the open source transaction. The relay
+log keeps its state in one int64 array (slots below) while a file is written or walked. It calls ``begin_event`` when
+the head of an event has arrived and ``finish_event`` when its last byte has arrived. The GTIDs of finished transactions
+are collected in ``runs`` (see ``gtid_runs``), consecutive GTIDs in one row. The converter's kernel calls
+``transaction_step`` for each event of its window.
 
-Guarantees: BOUNDARY never lies inside a source transaction; an event that this machine does not understand is an error,
-not a boundary. Not done here: reading rows, checksums.
+Guarantees: BOUNDARY is never inside a source transaction; an unknown sequence of events is an error, not a boundary.
+Not done here: reading rows, checksums.
 """
 
 from typing import Any
@@ -32,67 +32,65 @@ from producer.binlog.gtid_events import STANDALONE_FLAG, TAG_WORDS, read_gtid_ev
 from producer.binlog.loads import u16
 
 # Slots of the relay log's state.
+# A group is a source transaction as a sequence of events.
 POS = 0  # file offset after the last finished event
 BOUNDARY = 1  # file offset after the last whole source transaction
 GROUP = 2  # OUTSIDE, AFTER_GTID, INSIDE
 GROUP_AT = 3  # file offset of the event that opened the group
-LAST_GROUP_AT = 4  # … of the last whole group (0: none yet)
-ENDS_GROUP = 5  # the event under way ends the group
-HAS_GTID = 6  # of the open group: 0 none, 1 in the slots from GTID on
+LAST_GROUP_AT = 4  # file offset of the last whole group (0: none yet)
+ENDS_GROUP = 5  # the current event ends the group
+HAS_GTID = 6  # whether the open group has a GTID, which is in the slots from GTID on
 RUN_COUNT = 7
 GROUP_COUNT = 8  # whole groups seen
 EVENT_COUNT = 9
 GTID = 10  # gtid_events.GTID_WORDS slots
 SLOTS = GTID + gtid_events.GTID_WORDS
-# from SLOTS on: producer.binlog.packets
+# producer.binlog.packets uses the slots from SLOTS on.
 
-# Where a stream of events is.
+# Values of GROUP.
 OUTSIDE = 0
 AFTER_GTID = 1
 INSIDE = 2
 
-_SOURCE_WORDS = (
-    2 + TAG_WORDS
-)  # what names a source: identity and tag, at the start of the GTID's words
+_SOURCE_WORDS = 2 + TAG_WORDS  # identity and tag of the source, the first words of a GTID
 RUN_WORDS = _SOURCE_WORDS + 2
 
-# What an event does to the open source transaction.
+# Steps: the effect of an event on the open source transaction.
 STAYS = 0
 BEGINS = 1  # a GTID: a source transaction begins
 OPENS = 2  # BEGIN: rows may come
-OPENS_XA = 3  # XA START: the same
+OPENS_XA = 3  # XA START: rows may come
 COMMITS = 4  # COMMIT as a statement: the source transaction ends
 ROLLS_BACK = 5  # ROLLBACK as a statement: it ends without its rows
 ENDS = 6  # it ends with any other event: XID, XA_PREPARE, a payload, its only statement
 STARTS_FILE = (
-    7  # a format description: a transaction left open in the file before died with its server
+    7  # a format description: a transaction open in the previous file died with its server
 )
 
-# Statuses of the kernels. The first two are no errors.
+# Statuses of the kernels. The first two are not errors.
 OK = 0
 RUNS_FULL = 1  # drain ``runs`` and call again
 GROUP_NOT_ENDED = 10  # a GTID came before the last transaction ended
 ROWS_OUTSIDE = 11  # rows, a statement or a commit outside a source transaction
-BAD_BODY = 12  # a control event's body is not of its form
-NO_CHECKSUM = 13  # the file was begun without CRC32
+BAD_BODY = 12  # the body of a control event is malformed
+NO_CHECKSUM = 13  # the file was started without CRC32
 BAD_LENGTH = 14
 BAD_CHECKSUM = 15
-BAD_POSITION = 16  # next_pos is not our file offset
+BAD_POSITION = 16  # next_pos differs from the file offset
 
 _QUERY_FIXED_BYTES = 13  # thread id 4 | seconds 4 | database bytes 1 | error 2 | status bytes 2
-QUERY_HEAD_BYTES_MAX = (
-    t.HEADER_BYTES + _QUERY_FIXED_BYTES + 65_535 + 256 + 64
-)  # and some of the statement
+# Header, fixed part, status variables, database, and the first 64 bytes of the statement.
+QUERY_HEAD_BYTES_MAX = t.HEADER_BYTES + _QUERY_FIXED_BYTES + 65_535 + 256 + 64
 CONTROL_BYTES_MAX = 1024  # GTID and format description events are far smaller
 
-# What a type means to the machine.
+# The meaning of an event type to the state machine.
 (
     _NEUTRAL,
     _GTID,
     _CONTENT,
     _COMMIT,
     _QUERY,
-    _LONG_STATEMENT,  # never one of the short words
+    _LONG_STATEMENT,  # a statement that is never BEGIN, COMMIT or another short keyword
     _PAYLOAD,
     _INCIDENT,
     _FILE_HEAD,
@@ -120,9 +118,9 @@ _MEANINGS = _meanings()
 
 @compiled
 def transaction_step(group: int, buf: Any, at: int, end: int, mariadb: bool) -> int:
-    """What the event ``buf[at:end]`` (without checksum) does in the state ``group``: a step, or an error from 10 on.
+    """The step of the event ``buf[at:end]`` (without checksum) in the state ``group``; an error from 10 on.
 
-    Of a QUERY no more is looked at than its head and the first bytes of its statement.
+    Of a QUERY event only the head and the first bytes of the statement are read.
     """
     meaning = _MEANINGS[buf[at + 4]]
     if meaning == _NEUTRAL:
@@ -177,7 +175,7 @@ def _statement_step(group: int, buf: Any, body: int, end: int, mariadb: bool) ->
 
 @compiled
 def _says(buf: Any, sql: int, length: int, word: bytes, is_all: bool) -> bool:
-    """The statement is (or, unless ``is_all``, begins with) ``word``, in any letter case."""
+    """Whether the statement begins with ``word`` (``is_all``: equals ``word``) in any letter case."""
     if length < len(word) or (is_all and length != len(word)):
         return False
     for k in range(len(word)):
@@ -191,7 +189,7 @@ def _says(buf: Any, sql: int, length: int, word: bytes, is_all: bool) -> bool:
 
 @compiled
 def state_after_gtid(words: Any, base: int, mariadb: bool) -> int:
-    """INSIDE where the GTID event is the BEGIN itself, else AFTER_GTID."""
+    """INSIDE if the GTID event is also the BEGIN, else AFTER_GTID."""
     if mariadb and words[base + gtid_events.FLAGS] & STANDALONE_FLAG == 0:
         return INSIDE
     return AFTER_GTID
@@ -199,7 +197,7 @@ def state_after_gtid(words: Any, base: int, mariadb: bool) -> int:
 
 @compiled
 def head_bytes(kind: int, size: int) -> int:
-    """How many bytes of an event must be in one piece for ``begin_event``."""
+    """The number of contiguous bytes of an event that ``begin_event`` needs."""
     if kind == t.QUERY:
         return min(size, QUERY_HEAD_BYTES_MAX)
     if kind in (t.GTID, t.GTID_TAGGED, t.MARIADB_GTID, t.FORMAT_DESCRIPTION):
@@ -209,7 +207,7 @@ def head_bytes(kind: int, size: int) -> int:
 
 @compiled
 def begin_event(state: Any, runs: Any, buf: Any, at: int, size: int, mariadb: bool) -> int:
-    """An event of ``size`` bytes begins at ``buf[at]`` and at the file offset state[POS]."""
+    """Advance the state by the head of an event of ``size`` bytes at ``buf[at]``, file offset state[POS]."""
     end = at + size - t.CHECKSUM_BYTES
     step = transaction_step(state[GROUP], buf, at, end, mariadb)
     state[ENDS_GROUP] = 0
@@ -234,7 +232,7 @@ def begin_event(state: Any, runs: Any, buf: Any, at: int, size: int, mariadb: bo
 
 @compiled
 def finish_event(state: Any, runs: Any, size: int) -> None:
-    """The event begun last is complete."""
+    """Advance the state past the event that ``begin_event`` started: all its bytes have arrived."""
     state[POS] += size
     state[EVENT_COUNT] += 1
     if state[ENDS_GROUP]:
@@ -268,7 +266,7 @@ def _begin_group(state: Any, runs: Any, buf: Any, at: int, size: int) -> int:
 
 @compiled
 def _gather(state: Any, runs: Any) -> None:
-    """Append the finished group's GTID to the last run, or open a new one (there is room: see _begin_group)."""
+    """Append the finished group's GTID to the last run, or add a run (``_begin_group`` ensures that there is room)."""
     count = state[RUN_COUNT]
     number = state[GTID + gtid_events.NUMBER]
     if count:

@@ -1,10 +1,11 @@
-"""Walks over event bytes in memory: checksums, lengths, positions, source transactions. Compiled; no I/O.
+"""Walks over event bytes in memory and checks checksums, lengths, positions and source transactions. Compiled; no I/O.
 
-``walk_events`` is for a file of ours at start (recovery) and for its end of whole transactions; ``scan_events`` is for
-a reader, which knows already that the span ends with a whole transaction and only wants whole, intact events.
-``find_prepared`` is for a reader that looks for XA PREPARE in events that were checked before.
+- ``walk_events`` serves recovery: it finds the end of the last whole transaction of a relay file.
+- ``scan_events`` serves readers: their span ends with a whole transaction, so only the events are checked.
+- ``find_prepared`` finds XA PREPARE in events that have been checked.
 
-The first two stop at the first event that is not right and say why. An event cut by the end of the bytes is no error.
+``walk_events`` and ``scan_events`` stop at the first bad event and return the reason. An event cut by the end of the
+bytes is not an error.
 """
 
 from typing import Any
@@ -30,9 +31,9 @@ from producer.binlog.transactions import (
 def check_event(
     buf: Any, at: int, end: int, pos: int, tables: Any, folded: Any, mariadb: bool, verify: bool
 ) -> tuple[int, int]:
-    """(status, size) of the event at ``buf[at]``, file offset ``pos``; size 0: it is cut by ``end``.
+    """(status, size) of the event at ``buf[at]``, file offset ``pos``; size 0 if ``end`` cuts the event.
 
-    MariaDB (since 11.4) leaves next_pos 0 in the events inside a transaction.
+    MariaDB 11.4 and later write next_pos 0 in the events inside a transaction.
     """
     if end - at < t.HEADER_BYTES:
         return OK, 0
@@ -64,7 +65,7 @@ def walk_events(
     mariadb: bool,
     verify: bool,
 ) -> tuple[int, int]:
-    """(status, offset of the first event not walked). ``buf[at]`` is the file offset state[POS]."""
+    """(status, offset of the first event not walked). ``buf[at]`` is at the file offset state[POS]."""
     while True:
         status, size = check_event(buf, at, end, state[POS], tables, folded, mariadb, verify)
         if status != OK or size == 0:
@@ -80,7 +81,7 @@ def walk_events(
 def scan_events(
     buf: Any, end: int, pos: int, tables: Any, folded: Any, mariadb: bool
 ) -> tuple[int, int]:
-    """(status, bytes of whole events) from ``buf[0]``, which is the file offset ``pos``."""
+    """(status, bytes of whole events) from ``buf[0]``, which is at the file offset ``pos``."""
     at = 0
     while True:
         status, size = check_event(buf, at, end, pos + at, tables, folded, mariadb, True)
@@ -91,10 +92,10 @@ def scan_events(
 
 @compiled
 def find_prepared(buf: Any, at: int, end: int, group_at: int) -> tuple[bool, int, int]:
-    """The next event from ``buf[at]`` on that may hold an XA PREPARE, or tells the checksum: (found, offset, group).
+    """Find the next XA_PREPARE, TRANSACTION_PAYLOAD or FORMAT_DESCRIPTION event: (found, offset, group).
 
-    XA_PREPARE, TRANSACTION_PAYLOAD or FORMAT_DESCRIPTION. Where there is none the offset is that of the first event
-    that is not whole. The group is the offset after the GTID event before; ``group_at`` where there is none.
+    The first two may hold an XA PREPARE; the third names the checksum algorithm. If none is found, the offset is that
+    of the first incomplete event. The group is the offset after the preceding GTID event, or ``group_at``.
     """
     while at + t.HEADER_BYTES <= end:
         kind = int64(buf[at + 4])
