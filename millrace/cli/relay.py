@@ -39,7 +39,7 @@ def purge(
 
     The worker that runs the set's tasks deletes them. If a file is needed again, it is read from the source.
     """
-    from producer.relay.control import PurgeRequest, ask_purge, find_file
+    from producer.relay.control import PurgeRequest, find_file, request_purge
 
     if until and older_than_h is not None:
         raise Fatal("MR-2013", "--until and --older-than-h exclude each other")
@@ -48,7 +48,7 @@ def purge(
         find_file(root, until) if until else None,
         None if older_than_h is None else older_than_h * 3600,
     )
-    answer = ask_purge(root, request)
+    answer = request_purge(root, request)
     if as_json:
         print(json.dumps({"deleted": answer.deleted, "oldest": answer.oldest}))
         return

@@ -155,18 +155,18 @@ def _statement_step(group: int, buf: Any, body: int, end: int, mariadb: bool) ->
     if group == AFTER_GTID:
         if mariadb:
             return ENDS
-        if _says(buf, sql, length, b"BEGIN", True):
+        if _statement_matches(buf, sql, length, b"BEGIN", True):
             return OPENS
-        if _says(buf, sql, length, b"XA START", False) or _says(
+        if _statement_matches(buf, sql, length, b"XA START", False) or _statement_matches(
             buf, sql, length, b"XA BEGIN", False
         ):
             return OPENS_XA
         return ENDS
-    if _says(buf, sql, length, b"COMMIT", True):
+    if _statement_matches(buf, sql, length, b"COMMIT", True):
         return COMMITS
-    if _says(buf, sql, length, b"ROLLBACK", True):
+    if _statement_matches(buf, sql, length, b"ROLLBACK", True):
         return ROLLS_BACK
-    if _says(buf, sql, length, b"XA COMMIT", False) or _says(
+    if _statement_matches(buf, sql, length, b"XA COMMIT", False) or _statement_matches(
         buf, sql, length, b"XA ROLLBACK", False
     ):
         return ENDS
@@ -174,7 +174,7 @@ def _statement_step(group: int, buf: Any, body: int, end: int, mariadb: bool) ->
 
 
 @compiled
-def _says(buf: Any, sql: int, length: int, word: bytes, is_all: bool) -> bool:
+def _statement_matches(buf: Any, sql: int, length: int, word: bytes, is_all: bool) -> bool:
     """Whether the statement begins with ``word`` (``is_all``: equals ``word``) in any letter case."""
     if length < len(word) or (is_all and length != len(word)):
         return False

@@ -66,7 +66,7 @@ def find_file(root: Path, name: str, *, files: Files = DISK) -> Coordinates:
     raise Fatal("MR-2013", f"{root} has no file {name}", directory=root)
 
 
-def ask_purge(
+def request_purge(
     root: Path, request: PurgeRequest, *, timeout_s: float = ASK_TIMEOUT_S, files: Files = DISK
 ) -> PurgeAnswer:
     """Let the worker that holds ``root`` purge. Fatal MR-2012 when none does or answers; Retryable MR-2002."""
@@ -94,7 +94,9 @@ def ask_purge(
     raise Fatal("MR-2012", f"the worker did not answer in {timeout_s:g} s", directory=root)
 
 
-def answer_purge(relay: RelayLog, *, needed: Callable[[], Positions | None]) -> list[Coordinates]:
+def answer_purge_request(
+    relay: RelayLog, *, needed: Callable[[], Positions | None]
+) -> list[Coordinates]:
     """The worker's side: carry out the request that lies there, if any; what was deleted. Retryable MR-2002.
 
     ``needed`` is asked before the request is taken away: while that is not known (None), the request waits.

@@ -35,9 +35,9 @@ from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 INDEX_NAME = "server-uuid.index"
 META_NAME = "relay.meta"
 BEFORE_NAME = "relay.before"
-APART_NAME = "relay.apart"
+DIVERGED_NAME = "relay.apart"
 LOCK_NAME = "lock"
-BESIDE = ".new"  # ends the name of a file that is being written to take another's place
+NEW_SUFFIX = ".new"  # ends the name of a file that is being written to take another's place
 SEQ_DIGITS = 6
 NAME_BYTES_MAX = 255
 
@@ -148,36 +148,36 @@ def read_before(directory: Path, flavour: Flavour, files: Files = DISK) -> GtidP
         raise Fatal("MR-2004", message, directory=directory) from error
 
 
-def write_apart(directory: Path, lacking: str, files: Files = DISK) -> None:
+def write_diverged(directory: Path, missing: str, files: Files = DISK) -> None:
     """Once, before the first file of a sub-directory that does not go on where the one in front ends."""
-    replace_file(directory / APART_NAME, f"{lacking}\n", is_durable=True, files=files)
+    replace_file(directory / DIVERGED_NAME, f"{missing}\n", is_durable=True, files=files)
 
 
-def is_apart(directory: Path, files: Files = DISK) -> bool:
+def is_diverged(directory: Path, files: Files = DISK) -> bool:
     """Whether its server lacked what the sub-directory in front ends with."""
-    return APART_NAME in files.list_files(directory)
+    return DIVERGED_NAME in files.list_files(directory)
 
 
 def replace_file(path: Path, text: str, *, is_durable: bool, files: Files = DISK) -> None:
     """Put ``text`` in the place of ``path`` in one step."""
-    beside = path.with_name(path.name + BESIDE)
-    fd = files.open(beside, is_new=True)
+    new_path = path.with_name(path.name + NEW_SUFFIX)
+    fd = files.open(new_path, is_new=True)
     try:
         write_all(files, fd, memoryview(text.encode()), 0)
         if is_durable:
             files.sync(fd)
     finally:
         files.close(fd)
-    files.replace(beside, path)
+    files.replace(new_path, path)
     if is_durable:
         files.sync_directory(path.parent)
 
 
 def remove_subdir(directory: Path, files: Files = DISK) -> bool:
     """Remove a sub-directory without binlog files; False when it holds what is not ours, which stays."""
-    for name in (META_NAME, BEFORE_NAME, APART_NAME):
+    for name in (META_NAME, BEFORE_NAME, DIVERGED_NAME):
         files.unlink(directory / name)
-        files.unlink(directory / (name + BESIDE))
+        files.unlink(directory / (name + NEW_SUFFIX))
     try:
         files.remove_directory(directory)
     except OSError as error:

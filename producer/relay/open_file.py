@@ -9,7 +9,7 @@ from producer.relay.layout import Subdir
 from schemas.gtid import GtidPosition
 from schemas.place import Coordinates
 
-SPENT = -1  # size of a file to which a write failed
+WRITE_FAILED = -1  # size of a file to which a write failed
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class OpenFile:
     subdir: Subdir
     name: str
     fd: int
-    size: int  # bytes written, or SPENT
+    size: int  # bytes written, or WRITE_FAILED
     end: int  # of the last whole source transaction: what readers may see
     last_group_at: int  # where the last whole source transaction begins, 0 if unknown
     synced_end: int  # what the last successful fsync covered, of ``end``

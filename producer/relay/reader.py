@@ -57,7 +57,7 @@ class RelayReader:
     def __init__(self, relay: RelayLog) -> None:
         self._relay = relay
         self._open: tuple[str, str, int] | None = None  # sub-directory, file, fd
-        self._joined: dict[tuple[tuple[Subdir, str], tuple[Subdir, str]], bool] = {}
+        self._continuous: dict[tuple[tuple[Subdir, str], tuple[Subdir, str]], bool] = {}
         self._holders: list[object] = []
         self._folded = np.zeros(16, np.uint8)
         self._mariadb = relay.flavour is Flavour.MARIADB
@@ -88,7 +88,7 @@ class RelayReader:
         newer: tuple[Subdir, str] | None = None
         first: tuple[tuple[Subdir, str], GtidPosition] | None = None
         for file in reversed(self._files()):
-            if newer is not None and not self._is_joined(file, newer):
+            if newer is not None and not self._is_continuous(file, newer):
                 break
             before = self._relay.position_before(Coordinates(str(file[0]), file[1], FIRST_POS))
             if before is None and first is not None:
@@ -96,7 +96,7 @@ class RelayReader:
             if before is not None and (first is None or first[1].includes(before)):
                 first = (file, before)
             newer = file
-        return self._begin(*first[0]) if first is not None else None
+        return self._hold_start(*first[0]) if first is not None else None
 
     def seek(self, gtid_set: GtidPosition) -> Coordinates | None:
         """The start of the file that holds the first transaction behind ``gtid_set``.
@@ -106,7 +106,7 @@ class RelayReader:
         than the server of ``gtid_set``, it is the file in front: whoever reads it meets that transaction.
         """
         found = next(self._places(gtid_set), None)
-        return self._begin(*found) if found is not None else None
+        return self._hold_start(*found) if found is not None else None
 
     def seek_all(self, gtid_set: GtidPosition) -> list[Coordinates]:
         """The same in each sub-directory that has such a file, the newest first: servers may differ in it."""
@@ -123,15 +123,15 @@ class RelayReader:
         newer: tuple[Subdir, str] | None = None
         files = self._files()
         for index, file in reversed(list(enumerate(files))):
-            if newer is not None and not self._is_joined(file, newer):
+            if newer is not None and not self._is_continuous(file, newer):
                 return
             before = self._relay.position_before(Coordinates(str(file[0]), file[1], FIRST_POS))
             # what precedes a sub-directory's first file is a guess, of its server too (``source.binlog_files``)
-            is_told = index > 0 and files[index - 1][0] == file[0]
+            is_certain = index > 0 and files[index - 1][0] == file[0]
             if (
                 before is not None
                 and gtid_set.includes(before)
-                and not (is_told and has_same_sequence_from_other_server(before, gtid_set))
+                and not (is_certain and has_same_sequence_from_other_server(before, gtid_set))
             ):
                 yield file
             newer = file
@@ -198,7 +198,7 @@ class RelayReader:
             start = Coordinates(str(file[0]), file[1], FIRST_POS)
             if start.order > at.order:
                 continue
-            if newer is not None and not self._is_joined(file, newer):
+            if newer is not None and not self._is_continuous(file, newer):
                 break
             found.append(start)
             newer = file
@@ -220,7 +220,7 @@ class RelayReader:
     def _files(self) -> list[tuple[Subdir, str]]:
         return self._relay.list_files()
 
-    def _begin(self, subdir: Subdir, name: str) -> Coordinates:
+    def _hold_start(self, subdir: Subdir, name: str) -> Coordinates:
         at = Coordinates(str(subdir), name, FIRST_POS)
         self._relay.hold(self, at)
         return at
@@ -228,7 +228,7 @@ class RelayReader:
     def _has_more(self, at: Coordinates) -> bool:
         return at.pos < self._relay.visible_end(at) or self.after_file(at) is not None
 
-    def _is_joined(self, older: tuple[Subdir, str], newer: tuple[Subdir, str]) -> bool:
+    def _is_continuous(self, older: tuple[Subdir, str], newer: tuple[Subdir, str]) -> bool:
         """True if nothing is missing between two files that follow each other in the list.
 
         Two sub-directories of one server are never joined: the second was begun because the first was in doubt. Nor is
@@ -236,24 +236,24 @@ class RelayReader:
         """
         if older[0] == newer[0]:
             return _is_next(older[1], newer[1])
-        if older[0].server == newer[0].server or self._relay.is_apart(newer[0]):
+        if older[0].server == newer[0].server or self._relay.is_diverged(newer[0]):
             return False
-        known = self._joined.get((older, newer))
+        known = self._continuous.get((older, newer))
         if known is not None:
             return known
         wanted = self._relay.position_before(Coordinates(str(newer[0]), newer[1], FIRST_POS))
         if wanted is None:  # its head is not received yet
-            wanted = self._relay.before_subdir(newer[0])
+            wanted = self._relay.position_before_subdir(newer[0])
         if wanted is None:  # it was asked for so that it joins
             return True
         path = self._relay.root / str(older[0]) / older[1]
         with disk_errors(self._relay.root):
             walked = walk_file(path, self._relay.flavour, self._relay.disk)
-        is_joined = walked is not None and self._relay.with_before(
+        is_continuous = walked is not None and self._relay.with_before(
             str(older[0]), walked.position
         ).includes(wanted)
-        self._joined[older, newer] = is_joined
-        return is_joined
+        self._continuous[older, newer] = is_continuous
+        return is_continuous
 
     def _fetch(self, at: Coordinates, length: int) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
         buffer = np.empty(length, np.uint8)

@@ -48,7 +48,7 @@ log = get_logger("producer.relay")
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class WalkResult:
     """``end``: behind the last whole source transaction; ``last_group_at``: where that begins (0: none in the file)."""
 
     end: int
@@ -64,7 +64,7 @@ class Walked:
         return self.status == transactions.OK and self.walked_to == self.size
 
 
-def recover_file(path: Path, flavour: Flavour, files: Files = DISK) -> Walked | None:
+def recover_file(path: Path, flavour: Flavour, files: Files = DISK) -> WalkResult | None:
     """Walk ``path`` and cut what is not whole; None when nothing could be kept and the file was removed."""
     walked = walk_file(path, flavour, files)
     durable_end = _durable_end(path, files)
@@ -86,7 +86,7 @@ def recover_file(path: Path, flavour: Flavour, files: Files = DISK) -> Walked | 
             )
             fault_point(BEFORE_CUT)
             files.truncate(fd, walked.end)
-        _write_again(files, fd, durable_end, walked.end)
+        _rewrite(files, fd, durable_end, walked.end)
         files.sync(fd)
     finally:
         files.close(fd)
@@ -105,7 +105,7 @@ def _durable_end(path: Path, files: Files) -> int:
     return max(0, meta.binlog_pos) if meta is not None and meta.binlog_name == path.name else 0
 
 
-def _write_again(files: Files, fd: int, begin: int, end: int) -> None:
+def _rewrite(files: Files, fd: int, begin: int, end: int) -> None:
     """The same bytes, so that the next fsync is for them."""
     try:
         for at in range(begin, end, WINDOW_BYTES):
@@ -119,14 +119,14 @@ def _write_again(files: Files, fd: int, begin: int, end: int) -> None:
 
 def walk_file(
     path: Path, flavour: Flavour, files: Files = DISK, *, verify: bool = True
-) -> Walked | None:
+) -> WalkResult | None:
     """Where the whole transactions of a file end, without changing it; None when its head is not whole."""
     fd = files.open(path, is_read_only=True)
     try:
         size = files.size(fd)
         if size <= MAGIC_BYTES:
             return None
-        position = read_head_of(path, flavour, files)
+        position = read_position_before(path, flavour, files)
         return _walk(files, fd, size, position, verify) if position is not None else None
     except Fatal as error:
         log.warning("a relay file can't be walked", file=str(path), error=error)
@@ -135,7 +135,9 @@ def walk_file(
         files.close(fd)
 
 
-def _walk(files: Files, fd: int, size: int, position: GtidPosition, verify: bool) -> Walked | None:
+def _walk(
+    files: Files, fd: int, size: int, position: GtidPosition, verify: bool
+) -> WalkResult | None:
     state = np.zeros(transactions.SLOTS, np.int64)
     state[transactions.POS] = MAGIC_BYTES
     runs, folded = new_runs(), np.zeros(16, np.uint8)
@@ -162,10 +164,10 @@ def _walk(files: Files, fd: int, size: int, position: GtidPosition, verify: bool
     end = int(state[transactions.BOUNDARY])
     if end <= MAGIC_BYTES:
         return None
-    return Walked(end, int(state[transactions.LAST_GROUP_AT]), position, status, begin, size)
+    return WalkResult(end, int(state[transactions.LAST_GROUP_AT]), position, status, begin, size)
 
 
-def read_head_of(path: Path, flavour: Flavour, files: Files = DISK) -> GtidPosition | None:
+def read_position_before(path: Path, flavour: Flavour, files: Files = DISK) -> GtidPosition | None:
     """``read_file_head`` of a file, reading as much of it as is needed."""
     fd = files.open(path, is_read_only=True)
     try:

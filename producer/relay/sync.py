@@ -1,7 +1,7 @@
-"""Grouped fsync: one thread makes durable what others wrote, by bytes or by milliseconds, whichever comes first.
+"""Grouped fsync: one thread makes written bytes durable, by count of bytes or by delay, whichever comes first.
 
-A write costs the writer nothing but a counter. Guarantees: whatever ``sync`` ends with is kept and given to the writer
-at its next ``wrote``; after it nothing is synced any more. Not done here: knowing what is synced; ``sync`` does.
+A write costs the writer only a counter. Guarantees: if ``sync`` fails, the error is kept and raised by the next
+``count_written``, and nothing is synced any more. Not done here: tracking what is synced, which ``sync`` does.
 """
 
 import threading
@@ -37,7 +37,7 @@ class SyncThread:
         self._thread = threading.Thread(target=self._run, name="relay-sync", daemon=True)
         self._thread.start()
 
-    def wrote(self, count_bytes: int) -> None:
+    def count_written(self, count_bytes: int) -> None:
         """Account for a write; what ``sync`` failed with, if it did."""
         with self._condition:
             self.raise_failure()
@@ -67,7 +67,7 @@ class SyncThread:
         try:
             while self._wait_until_due():
                 self._sync()
-        except BaseException as error:  # noqa: BLE001 - comes out of `wrote`, in the thread of whoever writes
+        except BaseException as error:  # noqa: BLE001 - raised by `count_written`, in the writer's thread
             with self._condition:
                 self._error = error
 

@@ -34,8 +34,8 @@ from producer.binlog.gtid_runs import Bytes, Words, advance_position, empty_posi
 from producer.relay import layout
 from producer.relay.files import DISK, Files, disk_errors, read_range, write_all
 from producer.relay.layout import Meta, Subdir
-from producer.relay.open_file import SPENT, OpenFile, ResumePoint, create_file
-from producer.relay.recovery import read_head_of, recover_file, walk_file
+from producer.relay.open_file import WRITE_FAILED, OpenFile, ResumePoint, create_file
+from producer.relay.recovery import read_position_before, recover_file, walk_file
 from producer.relay.sync import SyncPolicy, SyncThread
 from schemas.gtid import Flavour, GtidPosition, unite
 from schemas.place import FIRST_POS, Coordinates
@@ -70,7 +70,7 @@ class RelayLog:
         self._befores: dict[
             str, GtidPosition
         ] = {}  # by sub-directory: what none of its files tells
-        self._apart: set[Subdir] = set()
+        self._diverged: set[Subdir] = set()
         self._lock_fd = lock_fd
         self._file: OpenFile | None = None
         self._subdir: Subdir | None = None
@@ -81,12 +81,12 @@ class RelayLog:
         self._meta_at_s = 0.0
         self._holds: dict[int, Coordinates] = {}
         self._closed_ends: dict[tuple[str, str], int] = {}
-        self._distrusted: tuple[str, str] | None = None
+        self._cut_file: tuple[str, str] | None = None
         try:
             self._load()
             self._sync_thread = SyncThread(policy, self._sync)
         except BaseException:
-            self._give_up()
+            self._close_loaded_file()
             raise
 
     @classmethod
@@ -153,7 +153,7 @@ class RelayLog:
             file = self._file
             if file is not None and (str(file.subdir), file.name) == (at.subdir, at.file):
                 return file.end
-            if self._distrusted == (at.subdir, at.file):
+            if self._cut_file == (at.subdir, at.file):
                 raise Retryable(
                     "MR-2003", f"{at} was cut back to what is durable", directory=self.root
                 )
@@ -165,21 +165,21 @@ class RelayLog:
     def position_before(self, at: Coordinates) -> GtidPosition | None:
         """What was executed before the file of ``at``; None while its head is not whole."""
         with disk_errors(self.root, at):
-            told = read_head_of(self.path(at), self.flavour, self.disk)
-        return None if told is None else self.with_before(at.subdir, told)
+            logged = read_position_before(self.path(at), self.flavour, self.disk)
+        return None if logged is None else self.with_before(at.subdir, logged)
 
-    def before_subdir(self, subdir: Subdir) -> GtidPosition | None:
+    def position_before_subdir(self, subdir: Subdir) -> GtidPosition | None:
         """What was executed before its first file, also while that has no head yet; None: nobody said it."""
         return self._befores.get(str(subdir))
 
-    def with_before(self, subdir: str, told: GtidPosition) -> GtidPosition:
+    def with_before(self, subdir: str, logged: GtidPosition) -> GtidPosition:
         """What files of this sub-directory tell, and what its server had executed without logging it in one."""
         before = self._befores.get(subdir)
-        return told if before is None else unite(told, before)
+        return logged if before is None else unite(logged, before)
 
-    def is_apart(self, subdir: Subdir) -> bool:
+    def is_diverged(self, subdir: Subdir) -> bool:
         """Whether nobody may come to it from the one in front, which has what its server lacked."""
-        return subdir in self._apart
+        return subdir in self._diverged
 
     def list_files(self) -> list[tuple[Subdir, str]]:
         """Every file, oldest first."""
@@ -221,18 +221,18 @@ class RelayLog:
 
     def read_back(self, start: int, end: int) -> bytes:
         """Bytes of the file being written, to compare with what a server sends again."""
-        file = self._current()
+        file = self._current_file()
         with disk_errors(self.root):
             return read_range(self.disk, file.fd, start, end)
 
     # ---- what the receiver does --------------------------------------------------------------------
 
     def begin_subdir(
-        self, server: str, *, before: GtidPosition | None = None, lacking: str = ""
+        self, server: str, *, before: GtidPosition | None = None, missing: str = ""
     ) -> Subdir:
         """Open the next seq for ``server``; the next ``begin_file`` goes there.
 
-        ``before``: what it has executed and logged neither in that file nor behind it. ``lacking``: what the relay log
+        ``before``: what it has executed and logged neither in that file nor behind it. ``missing``: what the relay log
         has and it does not.
         """
         self._check_usable()
@@ -246,9 +246,9 @@ class RelayLog:
             if before is not None:
                 layout.write_before(self.root / str(subdir), before, self.disk)
                 self._befores[str(subdir)] = before
-            if lacking:
-                layout.write_apart(self.root / str(subdir), lacking, self.disk)
-                self._apart.add(subdir)
+            if missing:
+                layout.write_diverged(self.root / str(subdir), missing, self.disk)
+                self._diverged.add(subdir)
             with self.condition:
                 self.files[subdir] = []
                 self._subdir, self._position = subdir, None
@@ -276,10 +276,10 @@ class RelayLog:
 
     def append(self, payload: Bytes, *, end: int, last_group_at: int, runs: Words) -> None:
         """Write event bytes behind what is there; ``end`` is the boundary then. Retryable MR-2002, MR-2003."""
-        file = self._current()
+        file = self._current_file()
         fault_point(BEFORE_WRITE)
         view, at = payload.data, file.size
-        file.size = SPENT  # until all of it is written: nobody may go on behind half of it
+        file.size = WRITE_FAILED  # until all of it is written: nobody may go on behind half of it
         with disk_errors(self.root):
             if is_armed(MID_WRITE):
                 half = len(view) // 2
@@ -297,12 +297,12 @@ class RelayLog:
             if len(self._pending_runs) > PENDING_RUNS_MAX:
                 self._fold_runs()
             self.condition.notify_all()
-        self._sync_thread.wrote(len(payload))
+        self._sync_thread.count_written(len(payload))
 
     def cut_back(self) -> None:
         """Forget what was written of an unfinished source transaction: it will be sent again."""
         file = self._file
-        if file is not None and self._current().size > file.end:
+        if file is not None and self._current_file().size > file.end:
             with disk_errors(self.root):
                 self.disk.truncate(file.fd, file.end)
             file.size = file.end
@@ -317,14 +317,14 @@ class RelayLog:
             before = layout.read_before(directory, self.flavour, self.disk)
             if before is not None:
                 self._befores[str(subdir)] = before
-            if layout.is_apart(directory, self.disk):
-                self._apart.add(subdir)
+            if layout.is_diverged(directory, self.disk):
+                self._diverged.add(subdir)
         for subdir in sorted(self.files, key=lambda known: -known.seq):
             self._load_subdir(subdir)
         self._write_hints()
 
-    def _give_up(self) -> None:
-        """Nobody will have this log: close what ``_load`` opened."""
+    def _close_loaded_file(self) -> None:
+        """Close the file that ``_load`` opened: the constructor fails."""
         if self._file is not None:
             self.disk.close(self._file.fd)
 
@@ -374,7 +374,7 @@ class RelayLog:
             why = "in its head"
         elif not walked.is_whole:
             why = f"at {walked.walked_to}"
-        elif (before := self._before_next(at)) is not None and not self.with_before(
+        elif (before := self._position_before_next(at)) is not None and not self.with_before(
             at.subdir, walked.position
         ).includes(before):
             why = f"at its end: {before} was executed before the next file"
@@ -384,7 +384,7 @@ class RelayLog:
             return walked.end
         raise Fatal("MR-2004", f"{at.subdir}/{at.file} is damaged {why}", directory=self.root)
 
-    def _before_next(self, at: Coordinates) -> GtidPosition | None:
+    def _position_before_next(self, at: Coordinates) -> GtidPosition | None:
         """What the file behind that of ``at`` presumes, if there is one of the next number."""
         for subdir, name in self.list_files():
             following = Coordinates(str(subdir), name, FIRST_POS)
@@ -392,7 +392,7 @@ class RelayLog:
                 return self.position_before(following)
         return None
 
-    def _current(self) -> OpenFile:
+    def _current_file(self) -> OpenFile:
         self._check_usable()
         if self._file is None:
             raise Retryable("MR-2011", "no relay file is open", directory=self.root)
@@ -400,7 +400,7 @@ class RelayLog:
 
     def _check_usable(self) -> None:
         self._sync_thread.raise_failure()
-        if self._file is not None and self._file.size == SPENT:
+        if self._file is not None and self._file.size == WRITE_FAILED:
             raise Retryable("MR-2002", "a write to the relay log failed", directory=self.root)
 
     def _fold_runs(self) -> GtidPosition:
@@ -423,33 +423,33 @@ class RelayLog:
         try:
             self._sync_thread.raise_failure()
             with self._fd_lock:
-                if file.size == SPENT:
+                if file.size == WRITE_FAILED:
                     self.disk.truncate(file.fd, file.end)
                 self._make_durable(file)
         except (OSError, Retryable):
-            self._distrust(file)
+            self._cut_to_durable(file)
             raise
         except BaseException:  # no word of the disk's: the bytes stay as they came
             with suppress(OSError):
-                self._let_go(file)
+                self._release_file(file)
             raise
         try:
             self._write_meta(file, self.position(), is_durable=True)
         finally:
-            self._let_go(file)
+            self._release_file(file)
 
-    def _let_go(self, file: OpenFile) -> None:
+    def _release_file(self, file: OpenFile) -> None:
         with self.condition, self._fd_lock:
             self._closed_ends[str(file.subdir), file.name] = file.end
             self._file = None
             self.disk.close(file.fd)
 
-    def _distrust(self, file: OpenFile) -> None:
+    def _cut_to_durable(self, file: OpenFile) -> None:
         """After a failed fsync the kernel may drop what it could not write: keep only what was synced before."""
         with self.condition, self._fd_lock:
             self._file = None
             # what is left of it, perhaps not even a head, is neither whole nor damaged: it is gone on with
-            self._distrusted = str(file.subdir), file.name
+            self._cut_file = str(file.subdir), file.name
             try:
                 self.disk.truncate(file.fd, file.synced_end)
             finally:

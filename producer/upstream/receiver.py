@@ -154,15 +154,15 @@ class Receiver:
                 return
             if not self._is_judged:
                 raise self._doubt("the server does not go on where the relay log ends")
-            lacking = self._lacking(connection, identity, stop)
-            begin = self._find_begin(connection, identity.flavour, lacking=lacking)
-            subdir = self._relay.begin_subdir(identity.server, before=begin.before, lacking=lacking)
+            missing = self._find_missing(connection, identity, stop)
+            begin = self._find_begin(connection, identity.flavour, missing=missing)
+            subdir = self._relay.begin_subdir(identity.server, before=begin.before, missing=missing)
             log.info(
                 "relay sub-directory begun",
                 subdir=str(subdir),
                 file=begin.file,
                 wanted=str(self._wanted),
-                lacking=lacking,
+                missing=missing,
             )
             self._relay.begin_file(begin.file)
             self._is_continuous = True
@@ -191,7 +191,7 @@ class Receiver:
         is_older = relay_before is not None and oldest.before.includes(relay_before)
         return resume if is_older else None
 
-    def _lacking(
+    def _find_missing(
         self, connection: SourceConnection, identity: Identity, stop: threading.Event
     ) -> str:
         """What the relay log has and the member lacks: lost in a failover, or late by more than ``LATE_S``."""
@@ -205,9 +205,9 @@ class Receiver:
                 break
         return find_errant(end, ask_holdings(connection, identity.flavour))
 
-    def _find_begin(self, connection: SourceConnection, flavour: Flavour, *, lacking: str) -> Begin:
+    def _find_begin(self, connection: SourceConnection, flavour: Flavour, *, missing: str) -> Begin:
         """Where the new sub-directory begins: where the relay log ends, if the source has that, else at ``wanted``."""
-        wanted = self._wanted if lacking else self._wanted_of_source()
+        wanted = self._wanted if missing else self._wanted_of_source()
         try:
             return find_file(connection, flavour=flavour, wanted=wanted)
         except Fatal as error:

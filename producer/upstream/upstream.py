@@ -20,7 +20,7 @@ from pathlib import Path
 
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
-from producer.relay.control import answer_purge
+from producer.relay.control import answer_purge_request
 from producer.relay.files import DISK, Files
 from producer.relay.purge import Positions, PurgePolicy, purge_due
 from producer.relay.reader import RelayReader
@@ -141,7 +141,7 @@ class Upstream:
             return
         try:
             self._look_at_s = now_s + REQUEST_INTERVAL_S
-            deleted = answer_purge(self._relay, needed=needed)
+            deleted = answer_purge_request(self._relay, needed=needed)
             if now_s >= self._purge_at_s:
                 self._purge_at_s = now_s + PURGE_INTERVAL_S
                 if (positions := needed()) is not None:

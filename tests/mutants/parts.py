@@ -71,12 +71,12 @@ def what_lanes_did_is_all(patch: Patch) -> None:
 
 def files_are_joined_unasked(patch: Patch) -> None:
     """Who looks for a place to begin passes over a missing file."""
-    patch.setattr(RelayReader, "_is_joined", lambda *_: True)
+    patch.setattr(RelayReader, "_is_continuous", lambda *_: True)
 
 
 def all_sub_directories_are_read_on(patch: Patch) -> None:
     """Also from one into that whose server lacked its end."""
-    patch.setattr(RelayLog, "is_apart", lambda *_: False)
+    patch.setattr(RelayLog, "is_diverged", lambda *_: False)
 
 
 def a_number_is_a_number(patch: Patch) -> None:
@@ -91,7 +91,7 @@ def the_next_file_is_any(patch: Patch) -> None:
     def is_joined(_: RelayReader, older: tuple[Any, str], newer: tuple[Any, str]) -> bool:
         return is_next(older[1], newer[1])
 
-    patch.setattr(RelayReader, "_is_joined", is_joined)
+    patch.setattr(RelayReader, "_is_continuous", is_joined)
     patch.setattr(reader, "_is_next", lambda *_: True)
 
 

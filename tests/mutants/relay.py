@@ -17,7 +17,7 @@ from producer.relay import writer as relay_log
 from producer.relay.files import DiskFiles, Files
 from producer.relay.layout import Meta
 from producer.relay.open_file import OpenFile
-from producer.relay.recovery import Walked, walk_file
+from producer.relay.recovery import WalkResult, walk_file
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
 from tests.kit.relay.disk import FaultyFiles
@@ -54,8 +54,8 @@ def a_failed_sync_cuts_nothing(patch: Patch) -> None:
         self._file = None
         self.disk.close(file.fd)
 
-    patch.setattr(RelayLog, "_distrust", trust)
-    patch.setattr(recovery, "_write_again", lambda *_: None)  # alone it makes good for the cut
+    patch.setattr(RelayLog, "_cut_to_durable", trust)
+    patch.setattr(recovery, "_rewrite", lambda *_: None)  # alone it makes good for the cut
 
 
 def relay_meta_comes_before_the_sync(patch: Patch, *, is_durable: bool) -> None:
@@ -78,7 +78,7 @@ LIE = "relay.meta claims what is not there"
 
 def nothing_is_written_again(patch: Patch) -> None:
     """What is found in a file at a start is taken for durable."""
-    patch.setattr(recovery, "_write_again", lambda *_: None)
+    patch.setattr(recovery, "_rewrite", lambda *_: None)
 
 
 def scan_without_sums(
@@ -147,7 +147,7 @@ def the_overlap_is_not_compared(patch: Patch) -> None:
 def a_torn_tail_is_not_cut(patch: Patch) -> None:
     """The file found at the start is gone on with behind its last whole event."""
 
-    def believe(path: Path, flavour: Flavour, files: Files) -> Walked | None:
+    def believe(path: Path, flavour: Flavour, files: Files) -> WalkResult | None:
         walked = walk_file(path, flavour, files)
         return replace(walked, end=walked.walked_to) if walked is not None else None
 

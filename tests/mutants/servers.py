@@ -242,9 +242,9 @@ def every_statement_is_executed(patch: Patch) -> None:
     patch.setattr(ddl, "decide", lambda *_: ddl.EXECUTE)
 
 
-def nothing_is_lacking(patch: Patch) -> None:
+def nothing_is_missing(patch: Patch) -> None:
     """What the relay log has and the member lacks is not asked for: MySQL's is read, MariaDB's blocks the task."""
-    patch.setattr(Receiver, "_lacking", lambda *_: "")
+    patch.setattr(Receiver, "_find_missing", lambda *_: "")
 
 
 def a_stream_goes_on(patch: Patch) -> None:
@@ -395,7 +395,7 @@ MUTANTS = [
     ),
     Mutant(
         "a lost tail is not asked for",
-        nothing_is_lacking,
+        nothing_is_missing,
         "tests/integration/test_relay_receiver.py",
         {"test_relay_tail_lost_in_a_failover_is_ignored": "MR-1033|old-primary"},
     ),

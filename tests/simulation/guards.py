@@ -30,7 +30,7 @@ from producer.publish.opening import Opener
 from producer.publish.publisher import Publisher
 from producer.relay import writer as relay_log
 from producer.relay.files import DISK, Files
-from producer.relay.recovery import Walked, walk_file
+from producer.relay.recovery import WalkResult, walk_file
 from producer.relay.writer import RelayLog
 from schemas import binary_gtid
 from schemas.gtid import Flavour, GtidPosition, MariadbGtidSet
@@ -84,7 +84,7 @@ def _sent_again(self: Publisher, unknown: Retryable) -> bool:
     return False
 
 
-def _uncut(path: Path, flavour: Flavour, files: Files = DISK) -> Walked | None:
+def _uncut(path: Path, flavour: Flavour, files: Files = DISK) -> WalkResult | None:
     walked = walk_file(path, flavour, files)
     if walked is None:
         path.unlink()

@@ -9,7 +9,7 @@ import pytest
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.relay import files as seam
 from producer.relay import layout
-from producer.relay.control import REQUEST_NAME, PurgeRequest, ask_purge, find_file
+from producer.relay.control import REQUEST_NAME, PurgeRequest, find_file, request_purge
 from producer.relay.layout import Meta
 from producer.relay.purge import purge_before
 from producer.relay.reader import RelayReader
@@ -277,7 +277,7 @@ def test_whatever_ends_the_sync_thread_is_told_to_the_writer(failure: Exception)
 
     def is_told() -> bool:
         try:
-            thread.wrote(1)
+            thread.count_written(1)
         except (Fatal, ZeroDivisionError) as error:
             return str(error) == str(failure)
         return False
@@ -311,7 +311,7 @@ def test_a_defect_in_the_sync_thread_leaves_no_file_open(
             memory_path, flavour=Flavour.MYSQL, policy=SyncPolicy(bytes_max=1), disk=disk
         )
         end = relay.end()
-        relay._sync_thread.wrote(1)
+        relay._sync_thread.count_written(1)
         eventually(lambda: relay._sync_thread._error)
         with pytest.raises(ZeroDivisionError):
             relay.close()
@@ -341,21 +341,21 @@ def test_asking_for_a_purge_on_a_disk_that_fails_is_told(memory_path: Path) -> N
     relay = open_log(memory_path)
     record = FaultyFiles(memory_path)
     with pytest.raises(Fatal) as untold:
-        ask_purge(memory_path, PurgeRequest(), timeout_s=0, files=record)
+        request_purge(memory_path, PurgeRequest(), timeout_s=0, files=record)
     assert untold.value.code == "MR-2012"
     assert not (memory_path / REQUEST_NAME).exists()
     for number, op in enumerate(record.ops):
         for fault in set(record.applicable(number)) - {Fault.SHORT}:
             disk = FaultyFiles(memory_path, fail_at=number, fault=fault)
             with pytest.raises(Retryable) as caught:
-                ask_purge(memory_path, PurgeRequest(), timeout_s=0, files=disk)
+                request_purge(memory_path, PurgeRequest(), timeout_s=0, files=disk)
             assert caught.value.code == "MR-2002", (op, fault)
             assert not disk.open_fds
     relay.close()
     assert {op.name for op in record.ops} >= {"is_locked", "create", "write", "replace", "unlink"}
     disk = FaultyFiles(memory_path)
     with pytest.raises(Fatal) as caught_unheld:
-        ask_purge(memory_path, PurgeRequest(), timeout_s=0, files=disk)
+        request_purge(memory_path, PurgeRequest(), timeout_s=0, files=disk)
     assert "no worker runs" in caught_unheld.value.message
     disk.fail_at = len(disk.ops)
     with pytest.raises(Retryable) as caught:

@@ -267,12 +267,12 @@ def test_seek_goes_back_to_a_number_that_another_server_gave_again(tmp_path: Pat
 
 def test_nobody_comes_from_a_tail_that_the_next_server_lacked(tmp_path: Path) -> None:
     """Those transactions were lost in a failover: who needs earlier ones has them sent by the server that is read."""
-    for lacking, is_reached in (("", True), (f"{SERVER}:2", False)):
-        root = tmp_path / (lacking or "joined")
+    for missing, is_reached in (("", True), (f"{SERVER}:2", False)):
+        root = tmp_path / (missing or "joined")
         relay = RelayLog.open(root, flavour=Flavour.MYSQL)
         relay.begin_subdir("server-a")
         write_file(relay, NAME, BinlogFile().transaction().transaction())
-        relay.begin_subdir("server-b", lacking=lacking)
+        relay.begin_subdir("server-b", missing=missing)
         write_file(relay, NAME, BinlogFile(first_number=2).transaction())
         for _ in range(2):
             with RelayReader(relay) as reader:
@@ -298,7 +298,7 @@ def test_no_file_is_begun_apart_whose_sub_directory_does_not_say_so(tmp_path: Pa
         write_file(relay, NAME, BinlogFile().transaction().transaction())
         disk.fail_at = len(disk.ops) + fail_at
         with suppress(Retryable):
-            relay.begin_subdir("server-b", lacking=f"{SERVER}:2")
+            relay.begin_subdir("server-b", missing=f"{SERVER}:2")
             write_file(relay, NAME, BinlogFile(first_number=2).transaction())
         has_failed = disk.has_failed
         disk.heal()

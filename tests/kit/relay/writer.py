@@ -59,7 +59,7 @@ class StepSync:
     writes: int = 0
     error: MillraceError | None = None
 
-    def wrote(self, count_bytes: int) -> None:
+    def count_written(self, count_bytes: int) -> None:
         """As ``SyncThread``."""
         self.raise_failure()
         self.writes += 1
