@@ -1,6 +1,6 @@
 """A lane that Spark itself executes twice, on a real cluster, at once: each row stands on the target once.
 
-Millrace tells Spark to speculate on nothing (`test_spark_is_told_to_repeat_nothing`). Here it is told otherwise, as an
+Millrace tells Spark to speculate on nothing (`test_spark_never_repeats_a_task`). Here it is told otherwise, as an
 operator's setting may: a copy runs beside a Python worker that stands still in its lane. Spark gives no copy to the
 host of the first, so this cluster has two: 127.0.0.1 and 127.0.0.2.
 """

@@ -178,39 +178,37 @@ MUTANTS = [
         "the topic's id is compared",
         ids_of_topics_are_not_compared,
         "tests/unit/test_apply_run.py",
-        {"test_a_topic_of_another_id_than_the_marks_is_not_read": NOT_TOLD},
+        {"test_topic_with_another_id_than_the_marks_is_not_read": NOT_TOLD},
     ),
     Mutant(
         "a GTID set includes the one before",
         a_gtid_set_may_shrink,
         "tests/unit/test_apply_stretch.py",
-        {"test_a_gtid_set_that_shrinks_stops_the_task": NOT_TOLD},
+        {"test_shrinking_gtid_set_stops_the_task": NOT_TOLD},
     ),
     Mutant(
         "the first row follows the mark",
         the_first_row_may_be_any,
         "tests/unit/test_apply_stretch.py",
-        {"test_a_missing_row_stops_the_task_before_a_resolved_tells[1-MR-5031]": NOT_TOLD},
+        {"test_missing_row_stops_the_task_before_the_next_resolved[1-MR-5031]": NOT_TOLD},
     ),
     Mutant(
         "each row follows the one before",
         a_hole_between_rows_is_passed,
         "tests/unit/test_apply_stretch.py",
-        {"test_a_missing_row_stops_the_task_before_a_resolved_tells[2-MR-5030]": NOT_TOLD},
+        {"test_missing_row_stops_the_task_before_the_next_resolved[2-MR-5030]": NOT_TOLD},
     ),
     Mutant(
         "a resolved repeats the last seq",
         a_resolved_is_believed,
         "tests/unit/test_apply_stretch.py",
-        {"test_a_resolved_behind_missing_rows_stops_the_task[1-MR-5030]": NOT_TOLD},
+        {"test_resolved_after_missing_rows_stops_the_task[1-MR-5030]": NOT_TOLD},
     ),
     Mutant(
         "a start needs a proof",
         a_start_needs_no_proof,
         "tests/unit/test_apply_stretch.py",
-        {
-            "test_a_start_at_a_gtid_that_the_topic_does_not_reach_back_to_stops_the_task[3-missing2-1-begins behind]": NOT_TOLD
-        },
+        {"test_start_gtid_before_the_topic_stops_the_task[3-missing2-1-begins behind]": NOT_TOLD},
     ),
     Mutant(
         "each lane is heard",
@@ -222,45 +220,43 @@ MUTANTS = [
         "lanes apply all that was planned",
         what_lanes_did_is_all,
         "tests/unit/test_lost_answers.py",
-        {"test_the_mark_stays_where_lanes_applied_less_than_was_planned[rows1]": NOT_TOLD},
+        {"test_mark_stays_if_lanes_applied_less_than_planned[rows1]": NOT_TOLD},
     ),
     Mutant(
         "nobody begins in front of a missing file",
         files_are_joined_unasked,
         "tests/unit/test_relay_damage.py",
-        {
-            "test_a_file_that_is_missing_in_the_middle_is_not_read_over": "begins in front of a missing file"
-        },
+        {"test_missing_file_in_the_middle_is_not_skipped": "begins in front of a missing file"},
     ),
     Mutant(
         "nobody goes on behind a missing file",
         the_next_file_is_any,
         "tests/unit/test_relay_damage.py",
-        {"test_a_file_that_is_missing_in_the_middle_is_not_read_over": NOT_TOLD},
+        {"test_missing_file_in_the_middle_is_not_skipped": NOT_TOLD},
     ),
     Mutant(
         "nobody comes from a lost tail",
         all_sub_directories_are_read_on,
         "tests/unit/test_relay_log.py",
-        {"test_nobody_comes_from_a_tail_that_the_next_server_lacked": "server-a"},
+        {"test_reader_never_crosses_from_a_tail_lost_in_failover": "server-a"},
     ),
     Mutant(
         "a number that was given again is met",
         a_number_is_a_number,
         "tests/unit/test_relay_log.py",
-        {"test_seek_goes_back_to_a_number_that_another_server_gave_again": "0-2-6"},
+        {"test_seek_goes_back_to_a_gtid_reused_by_another_server": "0-2-6"},
     ),
     Mutant(
         "foreign names are no files",
         foreign_names_are_files,
         "tests/unit/test_relay_damage.py",
-        {"test_what_is_not_ours_in_the_folder_is_left_alone": "mysql-bin\\.000002\\.bak"},
+        {"test_foreign_files_in_the_relay_folder_are_left_alone": "mysql-bin\\.000002\\.bak"},
     ),
     Mutant(
         "purge keeps what is held",
         holds_are_not_asked,
         "tests/unit/test_relay_log.py",
-        {"test_purge_deletes_a_prefix_and_never_what_is_held": "held files were deleted"},
+        {"test_purge_deletes_a_prefix_and_no_held_file": "held files were deleted"},
     ),
     Mutant(
         "a member's last GTID is its primary's",
@@ -280,59 +276,57 @@ MUTANTS = [
         "progress is of the task's work",
         any_work_is_the_tasks,
         "tests/unit/test_zk_decisions.py",
-        {
-            "test_progress_is_told_of_the_work_that_made_it_alone[entry3-capture shop other-False]": "0-1-7"
-        },
+        {"test_progress_is_shown_only_for_its_own_work[entry3-capture shop other-False]": "0-1-7"},
     ),
     Mutant(
         "progress is of the task's brokers",
         brokers_are_all_one,
         "tests/unit/test_zk_decisions.py",
-        {"test_progress_at_other_brokers_is_told_to_nobody[k2:9092-False]": "0-1-7"},
+        {"test_progress_on_other_brokers_is_hidden[k2:9092-False]": "0-1-7"},
     ),
     Mutant(
         "a recorded process is of this boot",
         boots_are_all_one,
         "tests/unit/test_server_process.py",
-        {"test_a_record_of_another_boot_is_of_nobody": "is_running"},
+        {"test_process_record_of_another_boot_is_ignored": "is_running"},
     ),
     Mutant(
         "an id means what was said in front",
         what_stands_in_front_is_not_asked,
         "tests/unit/test_topic_look_up.py",
         {
-            "test_an_id_means_what_was_said_last_in_front_of_the_reader[50000-0-second-100-False]": "third"
+            "test_schema_id_has_its_last_meaning_before_the_reader[50000-0-second-100-False]": "third"
         },
     ),
     Mutant(
         "a removed commit is not a lost one",
         removed_commits_are_lost_ones,
         "tests/unit/test_publisher.py",
-        {"test_commits_removed_before_they_were_read_back_are_no_disagreement": "MR-3014"},
+        {"test_commits_removed_before_the_audit_are_no_violation": "MR-3014"},
     ),
     Mutant(
         "a marker that comes again is let pass",
         no_marker_comes_again,
         "tests/unit/test_publisher.py",
-        {"test_a_marker_that_comes_again_is_no_disagreement": "MR-3014"},
+        {"test_repeated_commit_marker_is_accepted": "MR-3014"},
     ),
     Mutant(
         "a name is one before its node is asked",
         anything_is_a_name,
         "tests/unit/test_names.py",
-        {"test_what_is_no_name_reaches_no_node": "the ensemble is asked"},
+        {"test_invalid_name_reaches_no_node": "the ensemble is asked"},
     ),
     Mutant(
         "a process has a name",
         anything_is_a_name,
         "tests/unit/test_names.py",
-        {"test_a_process_is_called_by_a_name": NOT_TOLD},
+        {"test_process_name_must_be_valid": NOT_TOLD},
     ),
     Mutant(
         "an id has few digits",
         numbers_of_any_length,
         "tests/unit/test_registry_requests.py",
-        {"test_a_malformed_request_is_refused_with_a_reason": "5000 digits"},
+        {"test_malformed_request_is_refused_with_a_reason": "5000 digits"},
     ),
     Mutant(
         "an alias is refused",
@@ -385,7 +379,7 @@ MUTANTS += [
         f"the verifier's {check}",
         _silent(check),
         "tests/unit/test_topic_verify.py",
-        {f"test_every_harm_is_named[{harm}]": "nobody says"},
+        {f"test_every_topic_violation_is_named[{harm}]": "nobody says"},
     )
     for check, harm in _CHECKS.items()
 ]

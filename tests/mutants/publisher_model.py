@@ -113,33 +113,31 @@ MUTANTS = [
         "2 the stable end is the end",
         ends_not_compared,
         _FILE,
-        {
-            "test_another_writers_open_transaction_is_found_before_anything_is_written": "is committed after"
-        },
+        {"test_foreign_open_transaction_is_found_before_any_write": "is committed after"},
     ),
     Mutant(
         "2 the lease comes first",
         leases_not_verified,
         _FILE,
-        {"test_who_lost_the_lease_disturbs_nobody": "the successor was fenced"},
+        {"test_owner_without_its_lease_writes_nothing_at_start": "the successor was fenced"},
     ),
     Mutant(
         "2 the lease comes first again",
         leases_not_verified_again,
         _FILE,
-        {"test_who_lost_the_lease_later_disturbs_nobody": "the successor was fenced"},
+        {"test_owner_that_loses_its_lease_later_writes_nothing": "the successor was fenced"},
     ),
     Mutant(
         "2 a foreign tail stops the start",
         foreign_records_passed_over,
         _FILE,
-        {"test_a_foreign_tail_is_not_progress": "opened behind a foreign record"},
+        {"test_foreign_tail_is_not_progress": "opened behind a foreign record"},
     ),
     Mutant(
         "2 the fence is read back",
         fences_not_read_back,
         _FILE,
-        {"test_a_fence_that_does_not_stand_opens_nothing": "whose fence does not stand"},
+        {"test_aborted_fence_opens_nothing": "whose fence does not stand"},
     ),
     Mutant(
         "3 an error says nothing (it stood)",
@@ -157,13 +155,15 @@ MUTANTS = [
         "4 the last record is readable",
         records_not_audited,
         _FILE,
-        {"test_a_broker_that_lies_stops_the_task": "nobody was told that committed rows are gone"},
+        {
+            "test_abort_acknowledged_as_commit_stops_the_task": "nobody was told that committed rows are gone"
+        },
     ),
     Mutant(
         "4 the end is behind the marker",
         ends_not_audited,
         _FILE,
-        {"test_a_foreign_record_at_the_end_stops_the_task": "nobody was told of a foreign record"},
+        {"test_foreign_record_at_the_end_stops_the_task": "nobody was told of a foreign record"},
     ),
     Mutant(
         "4 what an open transaction hides is missed",
@@ -175,12 +175,12 @@ MUTANTS = [
         "a row over the limit stops",
         refusals_ignored,
         _FILE,
-        {"test_a_row_over_the_limit_is_not_left_out": "rows stand that must not: \\[1, 2, 5, 6\\]"},
+        {"test_oversized_row_is_not_skipped": "rows stand that must not: \\[1, 2, 5, 6\\]"},
     ),
     Mutant(
         "6 a hint stood once",
         hints_of_the_moment,
         _FILE,
-        {"test_a_hint_stood_once": "is sent what it has read"},
+        {"test_hint_was_once_the_true_end": "is sent what it has read"},
     ),
 ]

@@ -213,30 +213,30 @@ MUTANTS = [
         "one writer has a directory",
         nothing_is_locked,
         "tests/unit/test_relay_lock.py",
-        {"test_two_writers_on_one_directory_harm_nothing": "two writers made one file"},
+        {"test_second_writer_on_a_directory_is_harmless": "two writers made one file"},
     ),
     Mutant(
         "checksums of files are checked",
         files_are_read_without_sums,
         "tests/unit/test_relay_damage.py",
         {
-            "test_a_flipped_bit_anywhere_in_a_closed_file_stops_its_reader": "was changed and nobody noticed",
-            "test_a_flipped_bit_anywhere_in_the_newest_file_is_cut_off_and_written_again": "was changed and not cut off",
+            "test_flipped_bit_in_a_closed_file_stops_its_reader": "was changed and nobody noticed",
+            "test_flipped_bit_in_the_newest_file_is_cut_and_rewritten": "was changed and not cut off",
         },
     ),
     Mutant(
         "checksums of torn tails are checked",
         files_are_read_without_sums,
         "tests/unit/test_relay_log.py",
-        {"test_zeros_from_any_byte_of_the_last_two_transactions_on_are_cut": "zeros stand"},
+        {"test_zeros_from_any_byte_of_the_tail_are_cut": "zeros stand"},
     ),
     Mutant(
         "checksums of the stream are checked",
         packets_come_without_sums,
         "tests/unit/test_relay_packets.py",
         {
-            "test_a_lie_in_the_stream_is_found_and_not_written[1048576-body-15]": "a lie was taken for the truth",
-            "test_a_lie_in_the_stream_is_found_and_not_written[1048576-checksum-15]": "a lie was taken for the truth",
+            "test_corrupt_byte_in_the_stream_is_detected_before_writing[1048576-body-15]": "a lie was taken for the truth",
+            "test_corrupt_byte_in_the_stream_is_detected_before_writing[1048576-checksum-15]": "a lie was taken for the truth",
         },
     ),
     Mutant(
@@ -250,8 +250,8 @@ MUTANTS = [
         a_torn_tail_is_not_cut,
         "tests/unit/test_relay_log.py",
         {
-            "test_a_torn_tail_is_cut_at_every_byte_of_the_last_two_transactions": "a torn tail stands",
-            "test_zeros_from_any_byte_of_the_last_two_transactions_on_are_cut": "zeros stand",
+            "test_tail_torn_at_any_byte_is_cut": "a torn tail stands",
+            "test_zeros_from_any_byte_of_the_tail_are_cut": "zeros stand",
         },
     ),
 ]

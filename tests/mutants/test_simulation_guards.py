@@ -68,7 +68,7 @@ def test_taking_a_guard_away_violates_an_invariant(guard: Guard, flavour: Flavou
 
 
 def test_every_invariant_has_a_guard() -> None:
-    """What no guard's loss breaks first, ``test_a_wrong_history_is_told_by_its_invariant`` does."""
+    """What no guard's loss breaks first, ``test_broken_history_is_reported_by_its_invariant`` does."""
     harms = {guard.harm.partition(":")[0] for guard in GUARDS}
     assert harms | BY_HAND == {f"I{number}" for number in range(1, 11)}
     assert not harms & BY_HAND

@@ -31,7 +31,7 @@ WANTED = [(number, code) for code, numbers in ERRORS.items() for number in numbe
 
 
 @pytest.mark.parametrize(("number", "code"), WANTED)
-def test_an_error_of_the_driver_has_its_branch_and_code(number: int, code: str) -> None:
+def test_each_target_error_has_its_branch_and_code(number: int, code: str) -> None:
     """What passes by itself is tried again; what going on would make worse stops the task; the number is kept."""
     found = translated(pymysql.err.OperationalError(number, "told"))
     branch: type[MillraceError] = Retryable if code in TRIED_AGAIN else Fatal
@@ -52,7 +52,7 @@ def test_an_error_of_the_driver_has_its_branch_and_code(number: int, code: str) 
         ("Data too long for column 'n' at row 1", "Data too long for column 'n' at row 1"),
     ],
 )
-def test_a_value_that_was_refused_is_not_told(text: str, told: str) -> None:
+def test_error_never_shows_the_refused_value(text: str, told: str) -> None:
     """Logs and status get the column, never what stood in it."""
     assert translated(pymysql.err.DataError(1366, text)).message == told
 
@@ -67,7 +67,7 @@ FULL = (
 
 
 @pytest.mark.parametrize(("number", "text"), FULL)
-def test_a_disk_that_is_full_is_known_by_the_systems_number(number: int, text: str) -> None:
+def test_full_disk_is_recognized_by_its_errno(number: int, text: str) -> None:
     """A file that can't be made and an engine that failed have many reasons; this one passes."""
     found = translated(pymysql.err.OperationalError(number, text))
     assert (type(found), found.code) == (Retryable, "MR-5006")
@@ -82,7 +82,7 @@ def test_a_disk_that_is_full_is_known_by_the_systems_number(number: int, text: s
         (1264, "Out of range value for column 'error 28' at row 1"),
     ],
 )
-def test_another_reason_of_the_same_number_stops_the_task(number: int, text: str) -> None:
+def test_same_error_number_without_errno_stops_the_task(number: int, text: str) -> None:
     """28 is looked for where the server writes the system's number, in these two errors alone."""
     found = translated(pymysql.err.OperationalError(number, text))
     assert (type(found), found.code) == (Fatal, "MR-5011")

@@ -56,7 +56,7 @@ def test_decimals_are_written_digit_by_digit() -> None:
     assert found == [f"{value:.30f}" for value in values]
 
 
-def test_integers_are_written_to_their_ends() -> None:
+def test_integers_are_written_to_their_limits() -> None:
     """Signed 64 bits and unsigned 64 bits."""
     values = [0, 9, -9, 10, 2**63 - 1, -(2**63)]
     assert _literals(ColumnType(TypeCode.LONGLONG), [*values]) == [str(value) for value in values]
@@ -80,7 +80,7 @@ def test_doubles_read_back_as_the_same_bits() -> None:
     assert all("e" in text for text in found)
 
 
-def test_texts_are_escaped_as_pymysql_escapes_them() -> None:
+def test_texts_are_escaped_as_in_pymysql() -> None:
     """What PyMySQL would send, apart from escapes that are not needed; bytes with their introducer."""
     type_ = ColumnType(TypeCode.VARCHAR, 400, text=TextEncoding("utf8mb4", 45))
     values = ["", "it's", "back\\slash", "nul\0", 'quote"', "line\nend", "é🛒", "\x1a"]
@@ -91,7 +91,7 @@ def test_texts_are_escaped_as_pymysql_escapes_them() -> None:
     assert _literals(blob, [b"\xff'\0"]) == ["_binary'\xff\\'\\0'"]
 
 
-def test_a_torn_record_is_noticed_at_every_byte() -> None:
+def test_record_truncated_at_any_byte_is_detected() -> None:
     """No prefix of a record is taken for a record, and nothing is read past its end."""
     made = accounts("d")
     stream = RecordStream()
@@ -106,7 +106,7 @@ def test_a_torn_record_is_noticed_at_every_byte() -> None:
     assert _walk(made, [value + b"\0"]).status == walk.TORN
 
 
-def test_an_unknown_schema_stops_the_walk_before_its_record() -> None:
+def test_unknown_schema_stops_the_walk_before_its_record() -> None:
     """What stands before it is walked."""
     made, other = accounts("d"), table("d", "other", integer("id"))
     stream = RecordStream()
@@ -117,7 +117,7 @@ def test_an_unknown_schema_stops_the_walk_before_its_record() -> None:
 
 
 @pytest.mark.parametrize("seqs", [[5], [1, 2, 3], [7, 9, 64, 1000]])
-def test_bitmaps_give_back_their_seqs(seqs: list[int]) -> None:
+def test_bitmaps_round_trip_their_seqs(seqs: list[int]) -> None:
     """Packed and unpacked, alone and joined with another."""
     made = to_bitmap(np.array(seqs))
     assert list(from_bitmaps([made])) == seqs
@@ -135,20 +135,20 @@ def _entries(*records: list[tuple[int, int]]) -> KeyEntries:
     )
 
 
-def test_records_join_by_exclusive_keys_alone() -> None:
+def test_only_exclusive_keys_join_records() -> None:
     """Two that share a key shared stay apart; one that holds it exclusively joins all of them."""
     assert list(_entries([(1, 0)], [(1, 0)], [(2, 1)]).groups(3)) == [0, 1, 2]
     assert list(_entries([(1, 0)], [(1, 1)], [(1, 0)]).groups(3)) == [0, 0, 0]
     assert list(_entries([(1, 1)], [(2, 1)], [(1, 1), (2, 1)]).groups(3)) == [0, 0, 0]
 
 
-def test_levels_rise_with_every_exclusive_holder() -> None:
+def test_levels_rise_with_each_exclusive_holder() -> None:
     """Shared holders stand on one level, behind the exclusive one before and below the next."""
     entries = _entries([(1, 1)], [(1, 0)], [(1, 0)], [(1, 1)], [(2, 1)])
     assert list(entries.levels(5)) == [0, 1, 1, 2, 0]
 
 
-def test_lanes_weigh_about_the_same() -> None:
+def test_lanes_get_similar_weights() -> None:
     """A great group fills a lane of its own; small ones share the others; a group is never parted."""
     groups = np.array([0] * 100 + list(range(100, 400)))
     lanes = pack_lanes(groups, np.ones(400, np.int64), 4)

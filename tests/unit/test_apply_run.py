@@ -68,7 +68,7 @@ class _FailingApplier:
 
 
 @pytest.mark.parametrize("error", [Retryable("MR-5050", LONG), ZeroDivisionError(LONG)])
-def test_a_failed_micro_batch_ends_the_run_with_its_own_error(error: Exception) -> None:
+def test_failed_micro_batch_ends_the_run_with_its_error(error: Exception) -> None:
     """Spark is told in a few words; the run raises the cause, although the query never says that it ended."""
     driver = _Driver()
     run = _Run(
@@ -90,7 +90,7 @@ def test_a_failed_micro_batch_ends_the_run_with_its_own_error(error: Exception) 
     assert driver.made.stopped
 
 
-def test_a_warning_is_in_the_status_of_a_running_task() -> None:
+def test_running_task_shows_warnings_in_its_status() -> None:
     """With its code and fix; the task runs."""
     applier = _FailingApplier(Retryable("MR-5050", "x"), told=Retryable("MR-5018", "shop.t.audit"))
     reports: list[TaskReport] = []
@@ -106,7 +106,7 @@ def test_a_warning_is_in_the_status_of_a_running_task() -> None:
     assert "DROP TRIGGER" in report.fix
 
 
-def test_a_run_ends_its_query_also_where_there_is_no_thread_to_cut_what_waits() -> None:
+def test_run_ends_its_query_even_without_a_spare_thread() -> None:
     """A query that went on would read beside the next run's, for nobody."""
     driver = _Driver()
     run = _Run(
@@ -121,7 +121,7 @@ def test_a_run_ends_its_query_also_where_there_is_no_thread_to_cut_what_waits() 
     assert driver.made.stopped
 
 
-def test_a_topic_of_another_id_than_the_marks_is_not_read() -> None:
+def test_topic_with_another_id_than_the_marks_is_not_read() -> None:
     """It was deleted and created again while no run was there: neither query nor report of a running task."""
     driver, reports = _Driver(), list[object]()
     mark = Mark(5, FIRST_OFFSET, topic=MarkTopic("shop", "first"))
@@ -137,7 +137,7 @@ def test_a_topic_of_another_id_than_the_marks_is_not_read() -> None:
     assert (driver.process, reports) == (print, [])
 
 
-def test_a_topic_created_again_under_a_query_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_recreated_during_a_query_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its id is asked again before a micro-batch; nothing of that is applied."""
     monkeypatch.setattr(apply, "SAME_TOPIC_S", -1.0)
     driver = _Driver()
@@ -160,13 +160,13 @@ def test_a_topic_created_again_under_a_query_ends_the_run(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("known", "found"), [("", "first"), ("first", ""), ("first", "first")])
-def test_a_mark_keeps_the_id_that_is_known(known: str, found: str) -> None:
+def test_mark_keeps_a_known_topic_id(known: str, found: str) -> None:
     """Progress of an earlier version has none; a broker that is older than Kafka 2.8 tells none."""
     mark = same_topic(KnownTopic([found]), Mark(5, 9, topic=MarkTopic("shop", known)), source=SHOP)
     assert mark == Mark(5, 9, topic=MarkTopic("shop", "first"))
 
 
-def test_a_task_without_its_topic_is_not_reported_as_running() -> None:
+def test_task_without_its_topic_is_not_reported_as_running() -> None:
     """What it waits for comes first: a status of "running" would hide it."""
     driver, reports = _Driver(), list[object]()
     with pytest.raises(Retryable, match="there is no topic shop at broker:9092") as caught:
@@ -188,7 +188,7 @@ def test_a_task_without_its_topic_is_not_reported_as_running() -> None:
         (None, "MR-5054", "there is no topic shop at broker:9092"),
     ],
 )
-def test_a_query_that_hears_nothing_says_of_which_topic_and_why(
+def test_silent_query_reports_its_topic_and_the_reason(
     monkeypatch: pytest.MonkeyPatch, topic: KnownTopic | None, code: str, words: str
 ) -> None:
     """Spark asks for minutes, also for a topic that was deleted."""
@@ -266,7 +266,7 @@ def _nobody(_report: object) -> None:
     """Nobody listens."""
 
 
-def test_a_running_apply_task_says_what_it_does() -> None:
+def test_running_apply_task_describes_its_work() -> None:
     """And where the statements are that it left out, which a count alone does not say."""
     assert why_running(7, Figures()) == "applied up to offset 7"
     told = why_running(7, Figures(left_out=2))

@@ -54,7 +54,7 @@ def _stream() -> RecordStream:
 
 
 @pytest.mark.parametrize(("seen", "code"), [(0, "MR-5031"), (1, "MR-5030"), (2, "MR-5030")])
-def test_a_resolved_behind_missing_rows_stops_the_task(seen: int, code: str) -> None:
+def test_resolved_after_missing_rows_stops_the_task(seen: int, code: str) -> None:
     """Retention took rows that were not applied: the mark must not be carried over them by what stands behind."""
     stream = _stream()
     with pytest.raises(Fatal) as caught:
@@ -63,7 +63,7 @@ def test_a_resolved_behind_missing_rows_stops_the_task(seen: int, code: str) -> 
 
 
 @pytest.mark.parametrize(("missing", "code"), [(1, "MR-5031"), (2, "MR-5030")])
-def test_a_missing_row_stops_the_task_before_a_resolved_tells(missing: int, code: str) -> None:
+def test_missing_row_stops_the_task_before_the_next_resolved(missing: int, code: str) -> None:
     """In front of the rows and between two of them, while their source transaction is still open."""
     values = _stream().values[:-1]
     with pytest.raises(Fatal) as caught:
@@ -71,13 +71,13 @@ def test_a_missing_row_stops_the_task_before_a_resolved_tells(missing: int, code
     assert caught.value.code == code
 
 
-def test_a_resolved_of_the_last_seq_is_passed() -> None:
+def test_resolved_of_the_last_seq_is_accepted() -> None:
     """Its rows came in the stretch before."""
     assert len(_read(_stream().values[-1:], Mark(3, 0)).resolved) == 1
 
 
 @pytest.mark.parametrize("kind", ["row", "resolved", "schema"])
-def test_records_behind_the_mark_of_another_topic_stop_the_task(kind: str) -> None:
+def test_records_of_another_topic_after_the_mark_stop_the_task(kind: str) -> None:
     """Those with a seq that is applied already are no replay: the mark must not pass them."""
     stream = RecordStream(seq=9)
     stream.introduce(accounts("bank"))
@@ -95,7 +95,7 @@ def test_records_behind_the_mark_of_another_topic_stop_the_task(kind: str) -> No
     assert caught.value.context["offset"] == "1"
 
 
-def test_a_row_whose_seq_steps_back_stops_the_task() -> None:
+def test_row_with_a_decreasing_seq_stops_the_task() -> None:
     """Two publishers wrote, or two topics were joined."""
     schema, *rows = _stream().values[:-1]
     with pytest.raises(Fatal) as caught:
@@ -108,7 +108,7 @@ def test_a_row_whose_seq_steps_back_stops_the_task() -> None:
     ("set_name", "database", "table"),
     [("shop", "bank", "b"), ("shop", "bang", "a"), ("s", "bank", "a"), ("shop", "ban", "ka")],
 )
-def test_a_row_of_another_table_than_its_schema_id_stops_the_task(
+def test_row_of_a_table_unlike_its_schema_stops_the_task(
     set_name: str, database: str, table: str, *, is_looked_up: bool
 ) -> None:
     """A registry that was rebuilt gave the id to a table of the same columns: no row of it is read."""
@@ -127,7 +127,7 @@ def test_a_row_of_another_table_than_its_schema_id_stops_the_task(
 
 
 @pytest.mark.parametrize("length", [1, 31, 32, 64, 400])
-def test_a_table_is_known_by_its_whole_name(length: int) -> None:
+def test_tables_are_told_apart_by_their_whole_name(length: int) -> None:
     """Names whose length takes one byte of the record or two, and that differ in their last letter alone."""
     table = replace(accounts("d" * length), table="t" * length)
     stream = RecordStream()
@@ -141,7 +141,7 @@ def test_a_table_is_known_by_its_whole_name(length: int) -> None:
 
 @pytest.mark.parametrize("flavour", list(Flavour))
 @pytest.mark.parametrize("is_fence", [False, True])
-def test_a_gtid_set_that_shrinks_stops_the_task(flavour: Flavour, *, is_fence: bool) -> None:
+def test_shrinking_gtid_set_stops_the_task(flavour: Flavour, *, is_fence: bool) -> None:
     """The seq fits by chance; the topic's source transactions are not those that were applied."""
     stream = RecordStream(flavour, seq=7)
     stream.insert(accounts("bank"), {"id": 1, "amount": 0})
@@ -155,14 +155,14 @@ def test_a_gtid_set_that_shrinks_stops_the_task(flavour: Flavour, *, is_fence: b
     assert caught.value.code == "MR-5035"
 
 
-def test_a_gtid_set_of_the_other_flavour_stops_the_task() -> None:
+def test_gtid_set_of_the_other_flavour_stops_the_task() -> None:
     """A topic of a MySQL set became one of a MariaDB set."""
     with pytest.raises(Fatal) as caught:
         _read(_stream().values, Mark(0, 0, "0-1-1", Flavour.MARIADB))
     assert caught.value.code == "MR-5035"
 
 
-def test_a_gtid_set_that_shrinks_inside_a_stretch_stops_the_task() -> None:
+def test_gtid_set_shrinking_inside_a_window_stops_the_task() -> None:
     """Not only the last one is compared."""
     stream = RecordStream()
     for number in range(2):
@@ -175,7 +175,7 @@ def test_a_gtid_set_that_shrinks_inside_a_stretch_stops_the_task() -> None:
     assert caught.value.code == "MR-5035"
 
 
-def test_a_schema_record_shows_missing_rows() -> None:
+def test_schema_record_reveals_missing_rows() -> None:
     """It repeats the last seq, too: nothing behind a hole is learned."""
     stream = RecordStream(seq=5)
     stream.introduce(accounts("bank"))
@@ -198,7 +198,7 @@ def _start(last: int) -> Mark:
     return Mark(-1, -2, f"{UUID}:1-{last}", Flavour.MYSQL, past_start=False)
 
 
-def test_a_start_at_a_gtid_goes_on_where_the_topic_shows_that_nothing_is_missing() -> None:
+def test_start_gtid_is_accepted_if_the_topic_is_complete() -> None:
     """Rows that it covers prove nothing by themselves: the mark has no seq before a control record was passed."""
     schema, *values = _transactions(4)
     stretch = _read([schema, *values], _start(2))
@@ -218,7 +218,7 @@ def test_a_start_at_a_gtid_goes_on_where_the_topic_shows_that_nothing_is_missing
         (0, (2,), 1, "follows"),  # behind the proof a hole is a hole
     ],
 )
-def test_a_start_at_a_gtid_that_the_topic_does_not_reach_back_to_stops_the_task(
+def test_start_gtid_before_the_topic_stops_the_task(
     first: int, missing: tuple[int, ...], last: int, what: str
 ) -> None:
     """Retention, or a capture task that began later: nothing says what stood in front."""
@@ -231,7 +231,7 @@ def test_a_start_at_a_gtid_that_the_topic_does_not_reach_back_to_stops_the_task(
     assert caught.value.code in ("MR-5030", "MR-5031")
 
 
-def test_a_topic_that_begins_inside_a_source_transaction_is_not_the_start_of_it() -> None:
+def test_topic_beginning_inside_a_source_transaction_is_incomplete() -> None:
     """Its first rows are gone, though all whole transactions in front are covered."""
     schema, *_ = _transactions(1)
     position = parse_gtid_set(Flavour.MYSQL, f"{UUID}:1")
@@ -243,7 +243,7 @@ def test_a_topic_that_begins_inside_a_source_transaction_is_not_the_start_of_it(
             _read([schema, *stream.values], _start(1))
 
 
-def test_a_resolved_behind_the_rows_of_its_stretch_is_passed() -> None:
+def test_resolved_after_the_rows_of_its_window_is_accepted() -> None:
     """The usual case: rows and their resolved come together."""
     stretch = _read(_stream().values, Mark(0, 0))
     assert len(stretch.waiting) == 3

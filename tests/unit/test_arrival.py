@@ -33,7 +33,7 @@ def _control(*tasks: CaptureTask) -> Control:
     "bootstrap",
     ["kafka1:9092", "KAFKA1:9092", "kafka2:9092,kafka1:9092", "kafka0:9092, kafka1:9092"],
 )
-def test_the_topic_of_the_same_brokers_is_found_however_they_are_named(bootstrap: str) -> None:
+def test_topic_is_found_under_any_names_of_its_brokers(bootstrap: str) -> None:
     """A topic of the same name on other brokers belongs to somebody else."""
     now = _control(_capture("elsewhere", "other:9092"), _capture("ours", "kafka1:9092,kafka3:9092"))
     task = ApplyTask(
@@ -43,7 +43,7 @@ def test_the_topic_of_the_same_brokers_is_found_however_they_are_named(bootstrap
     assert source_set_of(now, task) == "set-of-ours"
 
 
-def test_a_topic_of_the_same_name_elsewhere_is_no_source() -> None:
+def test_same_topic_name_on_other_brokers_is_refused() -> None:
     """It is refused, not compared with."""
     task = ApplyTask(
         name="apply", source=TopicAddress(topic="shop", bootstrap="kafka1:9092"), target="warehouse"
@@ -121,7 +121,7 @@ def _wait(
         (TaskState.BLOCKED, "0-1-7", "MR-4202"),  # a lost topic has nothing of it any more
     ],
 )
-def test_a_wait_that_can_not_end_well_ends_at_once(
+def test_hopeless_wait_ends_at_once(
     monkeypatch: pytest.MonkeyPatch, state: TaskState, has: str, code: str
 ) -> None:
     """Blocked always, paused unless it has arrived; only a task that may arrive is waited for."""
@@ -150,7 +150,7 @@ def test_a_wait_that_can_not_end_well_ends_at_once(
         (TaskState.RUNNING, "0-1-6", "0-1-6", "MR-4201"),
     ],
 )
-def test_a_wait_for_an_apply_task_ends_at_once_when_its_capture_task_has_stopped(
+def test_wait_for_apply_ends_when_its_capture_task_stopped(
     monkeypatch: pytest.MonkeyPatch, state: TaskState, captured: str, applied: str, code: str
 ) -> None:
     """Unless the records it needs are in the topic already."""
@@ -174,7 +174,7 @@ def test_a_wait_for_an_apply_task_ends_at_once_when_its_capture_task_has_stopped
         ("0-2-35890", "0-1-35880,0-2-35890", "MR-4201"),  # one that lost what is waited for
     ],
 )
-def test_a_greater_number_counts_only_where_the_primary_logged_it(
+def test_greater_gtid_number_counts_only_if_the_primary_logged_it(
     monkeypatch: pytest.MonkeyPatch, has: str, state_now: str, code: str
 ) -> None:
     """The primary is asked again: a replica's own transaction has a greater number, too."""

@@ -53,7 +53,7 @@ def _folder(path: Path) -> None:
 
 @SIDES
 @pytest.mark.parametrize("make", [_missing, _empty, _key_alone, _cut, _folder])
-def test_a_file_without_a_certificate_of_a_ca_stops_the_task(
+def test_ca_file_without_a_certificate_stops_the_task(
     side: Connect, code: str, away: str, make: Callable[[Path], None], tmp_path: Path
 ) -> None:
     """It was tried again for ever, as a server that is away."""
@@ -70,7 +70,7 @@ def test_a_file_without_a_certificate_of_a_ca_stops_the_task(
 @pytest.mark.parametrize(
     ("number", "stops"), [(errno.EACCES, True), (errno.EMFILE, False), (errno.EIO, False)]
 )
-def test_a_file_that_may_not_be_read_stops_the_task_and_one_that_can_not_now_is_tried_again(
+def test_only_a_permanently_unreadable_ca_file_stops_the_task(
     side: Connect,
     code: str,
     away: str,

@@ -77,7 +77,7 @@ C = TypeCode
         (ColumnType(C.VECTOR, 4, extent=5), ("bytes",), "vector(5)"),
     ],
 )
-def test_every_type_has_its_branches_and_its_name(
+def test_every_column_type_has_its_avro_branches_and_name(
     type_: ColumnType, branches: tuple[str, ...], text: str
 ) -> None:
     """The order is part of the format: kernels write branches by number."""
@@ -87,7 +87,7 @@ def test_every_type_has_its_branches_and_its_name(
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.table)
-def test_a_schema_gives_the_table_back(table: TableSchema) -> None:
+def test_avro_schema_restores_the_table(table: TableSchema) -> None:
     """Whoever has the schema has everything that the table map told."""
     assert parse_row_layout(envelope_schema("my shop", table).text) == RowLayout.of(
         "my shop", table
@@ -95,7 +95,7 @@ def test_a_schema_gives_the_table_back(table: TableSchema) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.table)
-def test_schemas_are_avro_and_named_by_set_database_and_table(table: TableSchema) -> None:
+def test_schemas_are_named_by_set_database_and_table(table: TableSchema) -> None:
     """fastavro takes them; names are escaped."""
     for schema in (envelope_schema("my-shop", table), key_schema("my-shop", table)):
         if schema is None:
@@ -107,7 +107,7 @@ def test_schemas_are_avro_and_named_by_set_database_and_table(table: TableSchema
         assert AvroSchema.parse(schema.text) == schema
 
 
-def test_a_key_holds_the_primary_key_columns_in_key_order_without_null() -> None:
+def test_key_holds_the_primary_key_columns_in_key_order() -> None:
     """PRIMARY KEY (d, a)."""
     schema = key_schema("s", TABLES[0])
     assert schema is not None
@@ -115,14 +115,14 @@ def test_a_key_holds_the_primary_key_columns_in_key_order_without_null() -> None
     assert [(field["name"], field["type"]) for field in fields] == [("d", "long"), ("a", "int")]
 
 
-def test_a_prefix_key_keeps_its_lengths() -> None:
+def test_prefix_key_keeps_its_lengths() -> None:
     """PRIMARY KEY (b(3), a): the key record holds whole values, the schema says how much of them is the key."""
     row = json.loads(envelope_schema("s", TABLES[1]).text)["fields"][0]["type"][1]
     assert row["millrace.primary_key"] == ["b", "a"]
     assert row["millrace.primary_key_prefixes"] == [3, 0]
 
 
-def test_the_last_byte_of_an_envelope_is_whether_the_row_is_the_last() -> None:
+def test_last_byte_of_an_envelope_flags_the_last_row() -> None:
     """The converter patches it when it has seen the commit."""
     fields = json.loads(envelope_schema("s", TABLES[0]).text)["fields"]
     assert [field["name"] for field in fields] == [
@@ -136,7 +136,7 @@ def test_the_last_byte_of_an_envelope_is_whether_the_row_is_the_last() -> None:
     assert fields[-1]["type"]["fields"][-1] == {"name": "last", "type": "boolean"}
 
 
-def test_identity_includes_the_properties() -> None:
+def test_schema_identity_includes_the_properties() -> None:
     """A longer VARCHAR, another label or collation is another schema, though Avro sees no difference."""
     column = Column("c", ColumnType(C.VARCHAR, 40, text=LATIN1), True)
     longer = Column("c", ColumnType(C.VARCHAR, 41, text=LATIN1), True)
@@ -160,7 +160,7 @@ def test_identity_includes_the_properties() -> None:
         ("{", ""),
     ],
 )
-def test_a_schema_that_is_not_ours_is_refused(found: str, replaced: str) -> None:
+def test_foreign_schema_is_refused(found: str, replaced: str) -> None:
     """Before a single row is decoded with it."""
     text = envelope_schema("s", TABLES[0]).text
     assert found in text

@@ -45,7 +45,7 @@ class Rows:
         """Nothing to close."""
 
 
-def test_the_clock_of_a_beat_starts_at_the_acknowledged_commit() -> None:
+def test_beat_latency_starts_at_the_acknowledged_commit() -> None:
     """Not before the statement: its time belongs to the source."""
     source = Rows()
     acknowledged: dict[int, float] = {}
@@ -69,7 +69,7 @@ def test_every_beat_of_a_poll_counts() -> None:
     assert asked[2].endswith("beat > 2"), "beat 3 was not there yet"
 
 
-def test_a_target_observer_asks_for_beats_alone() -> None:
+def test_target_observer_reads_only_beats() -> None:
     """One statement a poll, by primary key: questions to information_schema would slow the target down."""
     target = Rows([(1,)])
     with watch_target(Arrivals({1: 0.0}), lambda: target):
@@ -80,14 +80,14 @@ def test_a_target_observer_asks_for_beats_alone() -> None:
     }
 
 
-def test_beats_of_the_warm_up_are_left_out() -> None:
+def test_warm_up_beats_are_ignored() -> None:
     """The acknowledged COMMIT decides, not the arrival."""
     arrivals = Arrivals({1: 10.0, 2: 20.0, 3: 30.0})
     arrivals.add([1, 2, 3], 31.0)
     assert arrivals.latencies_ms(since_s=20.0, until_s=30.0) == [11_000.0]
 
 
-def test_a_beat_that_does_not_arrive_is_missing() -> None:
+def test_beat_that_does_not_arrive_is_reported_missing() -> None:
     """It is reported, and gives no latency."""
     arrivals = Arrivals({1: 10.0, 2: 20.0})
     arrivals.add([1], 11.0)
@@ -97,7 +97,7 @@ def test_a_beat_that_does_not_arrive_is_missing() -> None:
     assert not observer.wait_complete(timeout_s=0.0)
 
 
-def test_an_observer_raises_what_stopped_it() -> None:
+def test_observer_raises_the_error_that_stopped_it() -> None:
     """A lost connection must not look like a quiet target."""
 
     def refuse() -> Rows:
@@ -108,7 +108,7 @@ def test_an_observer_raises_what_stopped_it() -> None:
         assert not observer.wait_complete(DEADLINE_S)
 
 
-def test_a_percentile_is_a_measured_value() -> None:
+def test_percentile_is_a_measured_value() -> None:
     """Nearest rank."""
     assert percentile([], 0.5) is None
     assert percentile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.0

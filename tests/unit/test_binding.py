@@ -33,7 +33,7 @@ def _refused(columns: tuple[str, ...], there: dict[str, Any] | None) -> Fatal:
     return caught.value
 
 
-def test_a_sequence_is_not_told_to_be_created_as_a_table() -> None:
+def test_fix_never_creates_a_sequence_as_a_table() -> None:
     """MariaDB logs rows of a sequence; with one column less it is a table like any other."""
     told = _refused(SEQUENCE, None)
     assert told.code == "MR-5012"
@@ -42,7 +42,7 @@ def test_a_sequence_is_not_told_to_be_created_as_a_table() -> None:
     assert _refused(SEQUENCE[1:], None).fix == CATALOGUE["MR-5012"].fix
 
 
-def test_a_system_versioned_table_is_not_told_to_be_given_its_columns() -> None:
+def test_fix_never_adds_system_versioning_columns() -> None:
     """row_start and row_end are the server's own; any other column is to be added."""
     hidden: Any = SimpleNamespace(name="id", generated=False)
     told = _refused(("id", "row_start", "row_end"), {"id": hidden})

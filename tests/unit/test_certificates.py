@@ -39,7 +39,7 @@ def _openssl(folder: Path, *command: str) -> None:
     subprocess.run(("openssl", *command), cwd=folder, check=True, capture_output=True)
 
 
-def test_a_self_signed_certificate_is_not_sent_to_verify_ca(tmp_path: Path) -> None:
+def test_self_signed_certificate_fix_never_suggests_verify_ca(tmp_path: Path) -> None:
     """Nobody signed it, so checking the signer can not succeed."""
     _openssl(tmp_path, *SELF_SIGNED)
     fix = certificate_fix(_refused(tmp_path, ca_path="", checks_name=False))
@@ -47,7 +47,7 @@ def test_a_self_signed_certificate_is_not_sent_to_verify_ca(tmp_path: Path) -> N
     assert "`tls: require-unverified`" in fix
 
 
-def test_an_unknown_authority_and_another_name_have_settings_of_their_own(tmp_path: Path) -> None:
+def test_unknown_authority_and_wrong_hostname_have_separate_fixes(tmp_path: Path) -> None:
     """The authority is named as `tls_ca`; with it, the name alone is left, which verify-ca does not check."""
     for command in (CA, REQUEST, (*SIGN, "-CAcreateserial", "-out", "server.pem")):
         _openssl(tmp_path, *command)

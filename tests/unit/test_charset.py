@@ -47,14 +47,14 @@ from schemas.table.collation import CHARSETS, character_bytes_max, charset_of
         ("latin1", b"", ""),
     ],
 )
-def test_bytes_become_the_text_of_the_server_or_stay_bytes(
+def test_bytes_become_the_servers_text_or_stay_bytes(
     charset: str, value: bytes, text: str | None
 ) -> None:
     """None: the record carries the bytes."""
     assert decode_text(charset, value) == text
 
 
-def test_every_character_set_of_the_servers_can_be_decoded() -> None:
+def test_every_server_character_set_can_be_decoded() -> None:
     """No collation leads to a character set that nothing is known of."""
     for charset in CHARSETS:
         text = decode_text(charset, b"")
@@ -62,7 +62,7 @@ def test_every_character_set_of_the_servers_can_be_decoded() -> None:
         assert 1 <= character_bytes_max(charset) <= 4
 
 
-def test_unknown_ids_and_names_are_refused() -> None:
+def test_unknown_collations_and_charsets_are_refused() -> None:
     """Nothing is converted by guessing."""
     for ask in (
         lambda: charset_of(0),
@@ -74,7 +74,7 @@ def test_unknown_ids_and_names_are_refused() -> None:
             ask()
 
 
-def test_the_one_character_that_has_moved_in_gb18030_has_one_code() -> None:
+def test_moved_gb18030_character_has_one_code() -> None:
     """A8BC and 81 35 F4 37 changed places between editions; the servers follow the later one."""
     assert gb18030_character(b"\x81\x35\xf4\x37") == "\ue7c7"
     assert decode_text("gb18030", b"\xa8\xbc") == "\u1e3f"

@@ -45,7 +45,7 @@ def test_help_lists_commands_without_importing_them(capsys: pytest.CaptureFixtur
     )
 
 
-def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2."""
     assert cli.run(["no-such"]) == 2
     assert "no-such" in capsys.readouterr().err
@@ -99,7 +99,7 @@ def test_shell_completes(
     assert set(capsys.readouterr().out.split()) == completed
 
 
-def test_a_function_is_run_under_its_commands_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_function_runs_under_its_command_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A module may offer a plain function."""
     heard: list[str] = []
     module = types.ModuleType("millrace_sample")
@@ -113,7 +113,7 @@ def test_a_function_is_run_under_its_commands_name(monkeypatch: pytest.MonkeyPat
     assert heard == ["hello"]
 
 
-def test_an_error_of_ours_ends_in_its_code_and_fix(
+def test_product_error_prints_its_code_and_fix(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 1, no traceback."""
@@ -130,7 +130,7 @@ def test_an_error_of_ours_ends_in_its_code_and_fix(
     assert capsys.readouterr().err == "MR-8003 no network\n  Plug it in.\n"
 
 
-def test_a_commands_own_exit_code_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_code_of_a_command_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """`millrace compare` says 1 without an error of ours."""
     module = types.ModuleType("millrace_sample")
 
@@ -142,7 +142,7 @@ def test_a_commands_own_exit_code_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
     assert cli.run(["sample"]) == 3
 
 
-def test_the_local_stacks_registry_explains_the_local_stacks_topics_alone(
+def test_local_registry_serves_only_topics_of_the_local_stack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another cluster's ids mean other schemas; a registry that was named is always asked."""
@@ -155,7 +155,7 @@ def test_the_local_stacks_registry_explains_the_local_stacks_topics_alone(
     assert _registry_for("http://local:1", "elsewhere:2") == "http://local:1"
 
 
-def test_output_that_cannot_be_written_is_one_line() -> None:
+def test_unwritable_output_is_reported_in_one_line() -> None:
     """A full disk behind `>` is no defect of ours: exit code 1, no traceback, nothing at Python's own end."""
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
@@ -170,7 +170,7 @@ def test_output_that_cannot_be_written_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("code", CATALOGUE)
-def test_every_code_of_the_catalogue_is_explained_with_cause_and_fix(
+def test_explain_shows_cause_and_fix_of_every_code(
     code: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`millrace explain CODE`, whole or by its number, for each that an operator may be told."""
@@ -186,7 +186,7 @@ def test_every_code_of_the_catalogue_is_explained_with_cause_and_fix(
 
 
 @pytest.mark.parametrize("options", [["--json"], []], ids=["json", "pipe"])
-def test_a_watched_status_outlives_an_ensemble_that_is_away(
+def test_watched_status_survives_an_ensemble_outage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
     """It says so and goes on when it is back; what a program reads is JSON and nothing else."""
@@ -224,7 +224,7 @@ def test_a_watched_status_outlives_an_ensemble_that_is_away(
         ["registry", "--kafka", "127.0.0.1:1", "--port", "99999"],
     ],
 )
-def test_a_value_that_is_none_is_a_wrong_use(
+def test_invalid_option_value_is_a_usage_error(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Said before anything is started."""
@@ -232,7 +232,7 @@ def test_a_value_that_is_none_is_a_wrong_use(
     assert "Invalid value" in capsys.readouterr().err
 
 
-def test_a_log_level_that_is_none_is_a_wrong_use(
+def test_invalid_log_level_is_a_usage_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In one line."""
@@ -241,7 +241,7 @@ def test_a_log_level_that_is_none_is_a_wrong_use(
     assert "'verbose' is not one of debug" in capsys.readouterr().err
 
 
-def test_a_terminal_of_another_encoding_sees_escapes() -> None:
+def test_terminal_of_another_encoding_shows_escapes() -> None:
     """Not a traceback: the page of codes has a character that Latin-1 does not have."""
     found = subprocess.run(
         [sys.executable, "-m", "millrace", "explain", "--markdown"],
@@ -256,7 +256,7 @@ def test_a_terminal_of_another_encoding_sees_escapes() -> None:
 
 
 @pytest.mark.parametrize("registry", ["http://ann:canary@h:8081", "h:8081", "ftp://h"])
-def test_a_registry_option_is_read_as_in_a_document(
+def test_registry_option_is_parsed_as_in_a_document(
     registry: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A wrong use, with what is wanted and without the password."""
@@ -269,7 +269,7 @@ def test_a_registry_option_is_read_as_in_a_document(
 _NOTHING = Cluster(tasks={}, workers={}, assigned={}, owners={}, saved_reports={}, leader="")
 
 
-def test_a_status_has_a_line_for_each_member_and_no_more() -> None:
+def test_status_has_one_line_per_member() -> None:
     """Why one is read and the others are not fills no screen; --json has all of it."""
     members = ("chosen: h1:1 (replica): admissible", f"h2:1 (replica): {'MR-1010 ' * 40}")
     report = TaskReport(TaskState.RUNNING, figures={"rows": 1, "choice": " | ".join(members)})
@@ -294,7 +294,7 @@ def test_a_status_has_a_line_for_each_member_and_no_more() -> None:
         ("shop-capture", ["shop-apply", "other"], "MR-5060"),
     ],
 )
-def test_compare_takes_a_capture_tasks_only_apply_task(
+def test_compare_finds_the_only_apply_task_of_a_capture(
     task: str, appliers: list[str], code: str
 ) -> None:
     """As its help says."""

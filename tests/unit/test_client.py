@@ -61,7 +61,7 @@ def _book(text: TopicText) -> SchemaBook:
     return book
 
 
-def test_subscriber_resumes_at_any_place() -> None:
+def test_subscriber_resumes_at_any_position() -> None:
     """From each place that an earlier run had, the rest follows as if it had never ended."""
     text = whole()
     look_up = _book(text).text
@@ -90,7 +90,7 @@ def _swapped(records: list[tuple[bytes | None, bytes]], at: int) -> None:
 
 @pytest.mark.parametrize("harm", [_lost, _repeated, _swapped])
 @pytest.mark.parametrize("distance", [0, 1], ids=["first", "later"])
-def test_gap_repeat_or_swap_is_refused_after_a_resume(
+def test_gap_repeat_or_swap_after_a_resume_is_refused(
     harm: Callable[[list[tuple[bytes | None, bytes]], int], None], distance: int
 ) -> None:
     """Also by the first record after the place: the saved `seq` tells."""
@@ -108,7 +108,7 @@ def test_gap_repeat_or_swap_is_refused_after_a_resume(
     assert "seq: seq " in caught.value.message
 
 
-def test_client_needs_confluent_kafka_and_fastavro_alone(tmp_path: Path) -> None:
+def test_client_needs_only_confluent_kafka_and_fastavro(tmp_path: Path) -> None:
     """No other distribution is imported, nor could be."""
     code = """
 import sys

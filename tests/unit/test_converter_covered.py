@@ -20,7 +20,7 @@ class DamagedReader(FileReader):
         return super().read(at, bytes_max=1)
 
 
-def test_damage_in_a_transaction_that_is_passed_over_keeps_its_code() -> None:
+def test_damage_in_a_skipped_transaction_keeps_its_code() -> None:
     """No GTID is named: the bytes where it would stand are another's, and need not even be text."""
     file = BinlogFile().transaction(ending="ddl").transaction()
     content = file.data[: file.ends[1]] + file.events[-5]  # the GTID event of the second one
@@ -33,7 +33,7 @@ def test_damage_in_a_transaction_that_is_passed_over_keeps_its_code() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_another_servers_transaction_in_the_place_of_the_last_one_is_not_passed_over(
+def test_reused_gtid_of_another_server_is_not_skipped(
     number: int,
 ) -> None:
     """MariaDB's new primary gave the number again that the lost one had given: its rows are in nobody's topic."""

@@ -25,7 +25,7 @@ def many(count: int, *, first: int = 1) -> BinlogBuilder:
     return builder
 
 
-def test_a_batch_keeps_its_bytes_until_it_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_keeps_its_bytes_until_released(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the interpreter counts as a reference: Python 3.14 counts a borrowed one no more."""
     monkeypatch.setattr(sys, "getrefcount", lambda _: 1)
     kept = [(batch, raw_records(batch)) for batch in conversion(many(60)).batches(rows_max=4)]
@@ -34,7 +34,7 @@ def test_a_batch_keeps_its_bytes_until_it_is_released(monkeypatch: pytest.Monkey
         assert raw_records(batch) == records
 
 
-def test_a_released_buffer_is_filled_again() -> None:
+def test_released_buffer_is_reused() -> None:
     """Once each, however often it is released."""
     buffers = []
     for batch in conversion(many(60)).batches(rows_max=4):
@@ -45,7 +45,7 @@ def test_a_released_buffer_is_filled_again() -> None:
     assert all(one != other for one, other in pairwise(buffers))
 
 
-def test_a_large_source_transaction_leaves_no_large_buffer() -> None:
+def test_large_source_transaction_leaves_no_large_buffer() -> None:
     """What one record needs is given back with its batch."""
     builder = BinlogBuilder()
     builder.gtid(1)
@@ -62,7 +62,7 @@ def test_a_large_source_transaction_leaves_no_large_buffer() -> None:
     assert max(sizes[-3:]) < MIB
 
 
-def test_a_payload_is_held_once() -> None:
+def test_payload_is_held_in_memory_once() -> None:
     """The relay's window, the payload's own window, and nothing that grows with either."""
     events_bytes = 24 * MIB
     builder = BinlogBuilder()

@@ -44,7 +44,7 @@ from tests.kit.binlog.table_map_vectors import (
         (("a.b+c",), (), "a.bbc", False),
     ],
 )
-def test_a_table_is_published_by_pattern(
+def test_table_is_published_by_pattern(
     include: tuple[str, ...], exclude: tuple[str, ...], name: str, is_wanted: bool
 ) -> None:
     """Some include, no exclude, never the servers' own."""
@@ -73,7 +73,7 @@ STATUS = (
 )  # fmt: skip
 
 
-def test_a_query_event_tells_its_session() -> None:
+def test_query_event_gives_its_session_settings() -> None:
     """Modes by name, charset, collations, time zone, checks; reading ends at an unknown code."""
     query = parse_query(query_body("ALTER TABLE ü".encode("latin1"), STATUS), flavour=Flavour.MYSQL)
     assert query.text == "ALTER TABLE ü"
@@ -94,7 +94,7 @@ def test_a_query_event_tells_its_session() -> None:
     }
 
 
-def test_nothing_behind_mariadb_s_own_variables_is_lost() -> None:
+def test_variables_after_those_of_mariadb_are_read() -> None:
     """MariaDB writes 131 and, of a two-phase ALTER, 130 before the charset and the time zone."""
     for phase in (b"\x82\x00", b"\x82\x02", b"\x82\x04" + bytes(8), b"\x82\x08" + bytes(8)):
         status = (
@@ -129,7 +129,7 @@ def test_nothing_behind_mariadb_s_own_variables_is_lost() -> None:
         (10, b"DEFAULT 'a\\n'", False),
     ],
 )
-def test_a_statement_that_is_not_exactly_its_text_is_in_doubt(
+def test_statement_that_its_text_cannot_represent_is_doubtful(
     collation: int, text: bytes, is_exact: bool
 ) -> None:
     """Bytes that are no text, bytes that an introducer takes as they are, backslashes that are none as text."""
@@ -138,7 +138,7 @@ def test_a_statement_that_is_not_exactly_its_text_is_in_doubt(
     assert ("in_doubt" not in session) is is_exact
 
 
-def test_a_query_event_that_is_cut_is_refused() -> None:
+def test_truncated_query_event_is_refused() -> None:
     """Every shorter body."""
     whole = query_body(b"", STATUS[:40])
     for size in range(len(whole)):
@@ -147,13 +147,13 @@ def test_a_query_event_that_is_cut_is_refused() -> None:
         assert caught.value.code == "MR-6003"
 
 
-def test_modes_are_named_as_each_flavour_names_them() -> None:
+def test_sql_modes_have_the_names_of_their_flavour() -> None:
     """Bit 32 means two things."""
     assert sql_mode_text(1 << 32, Flavour.MYSQL) == "TIME_TRUNCATE_FRACTIONAL"
     assert sql_mode_text(1 << 32, Flavour.MARIADB) == "EMPTY_STRING_IS_NULL"
 
 
-def test_an_xid_is_the_same_in_event_and_statement() -> None:
+def test_xid_is_equal_in_event_and_statement() -> None:
     """gtrid, bqual, format."""
     body = b"\0" + struct.pack("<III", 3, 2, 1) + b"ab" + b"c"
     assert xid_of_prepare(body) == ("6162.63.3", False)
@@ -174,7 +174,7 @@ UUID_B = "fbe6bc51-e598-11f1-b8ce-02fc00000001"
         ",".join(f"{UUID_A[:-3]}{n:03}:1-{n + 1}" for n in range(200)),
     ],
 )
-def test_a_position_goes_into_the_kernel_and_comes_back(text: str) -> None:
+def test_position_round_trips_through_the_kernel(text: str) -> None:
     """Nothing changed: the same; every interval changed: the same again."""
     arrays = KernelArrays()
     position = parse_gtid_set(Flavour.MYSQL, text)
@@ -184,7 +184,7 @@ def test_a_position_goes_into_the_kernel_and_comes_back(text: str) -> None:
     assert read_position(arrays, parse_gtid_set(Flavour.MYSQL, "")) == position
 
 
-def test_scattered_intervals_are_laid_down_afresh() -> None:
+def test_scattered_intervals_are_compacted() -> None:
     """Transactions out of order leave pieces; many pieces become the exact set again."""
     arrays = KernelArrays()
     load_position(arrays, parse_gtid_set(Flavour.MYSQL, f"{UUID_A}:1"))
@@ -205,7 +205,7 @@ def test_scattered_intervals_are_laid_down_afresh() -> None:
         (MARIADB_TEXTS, Flavour.MARIADB),
     ],
 )
-def test_sizes_are_the_same_with_and_without_the_names(body: bytes, flavour: Flavour) -> None:
+def test_column_sizes_do_not_depend_on_names(body: bytes, flavour: Flavour) -> None:
     """A table that is not published is measured like one that is."""
     arrays = KernelArrays()
     program = ColumnProgram(parse_table_map(body, flavour=flavour)[1], arrays, CharsetTables())
@@ -222,7 +222,9 @@ def test_sizes_are_the_same_with_and_without_the_names(body: bytes, flavour: Fla
         *((flavour, code, False) for flavour in Flavour for code in (0, 6, 20, 99)),
     ],
 )
-def test_a_size_that_no_table_map_tells_is_none(flavour: Flavour, code: int, is_told: bool) -> None:
+def test_size_missing_from_the_table_map_is_none(
+    flavour: Flavour, code: int, is_told: bool
+) -> None:
     """Neither of what nobody knows nor of MariaDB's times with a fraction; of what stands behind it, neither."""
     sizes = sizes_only(_a_table(code), flavour=flavour)[:, p.SIZE].tolist()
     assert (sizes[0], len(sizes)) == (4, 3)
@@ -231,7 +233,7 @@ def test_a_size_that_no_table_map_tells_is_none(flavour: Flavour, code: int, is_
 
 
 @pytest.mark.parametrize(("length_bytes", "prefix_bytes"), [(255, 1), (256, 2), (1020, 2)])
-def test_a_long_char_has_two_bytes_of_length(length_bytes: int, prefix_bytes: int) -> None:
+def test_long_char_has_two_length_bytes(length_bytes: int, prefix_bytes: int) -> None:
     """CHAR(255) of utf8mb4 is 1020 bytes."""
     metadata = bytes([0xFE ^ (length_bytes >> 8 << 4), length_bytes & 0xFF])
     body = bytes(8) + b"\1d\0\1t\0" + bytes([1, 0xFE, 2]) + metadata + b"\0"
@@ -244,7 +246,7 @@ def _a_table(code: int) -> bytes:
     return bytes(8) + b"\1d\0\1t\0" + bytes([3, 3, code, 3, 0, 0])
 
 
-def test_a_payload_for_which_there_is_no_memory_now_is_no_damage(
+def test_payload_that_exceeds_free_memory_is_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Arrow's own error for it is one of memory, too: Retryable MR-4014, and the same bytes are inflated later."""

@@ -51,7 +51,7 @@ def two_transactions() -> BinlogBuilder:
     return builder
 
 
-def test_rows_carry_their_place_and_the_last_of_a_transaction_says_so() -> None:
+def test_rows_carry_their_position_and_a_last_flag() -> None:
     """Values, keys, order in the transaction, seq, coordinates."""
     rows = conversion(two_transactions()).rows()
     assert [row.change.after for row in rows] == [
@@ -88,7 +88,7 @@ def test_updates_and_deletes_have_their_images() -> None:
     assert [update.change.op, delete.change.op] == ["u", "d"]
 
 
-def test_a_large_transaction_is_cut_and_its_last_row_is_still_marked() -> None:
+def test_split_transaction_still_flags_its_last_row() -> None:
     """Every batch but the last ends inside; progress counts the rows in front of the one held back."""
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(n, "x" * 70) for n in range(3000)])
@@ -132,7 +132,7 @@ def slowed(builder: BinlogBuilder, monkeypatch: pytest.MonkeyPatch) -> SlowReade
 NO_AUDIT = TableFilter(exclude=("shop.audit",))
 
 
-def test_a_backlog_of_which_nothing_is_wanted_is_delivered_as_progress_in_time(
+def test_fully_filtered_backlog_yields_progress_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However long the relay log is: progress comes, holds are let go, whoever asks for a stop is heard."""
@@ -154,7 +154,7 @@ def test_a_backlog_of_which_nothing_is_wanted_is_delivered_as_progress_in_time(
     assert all(b.gtid_set.includes(a.gtid_set) for a, b in pairwise(covered))
 
 
-def test_a_source_transaction_of_many_windows_comes_out_whole_however_little_time_there_is(
+def test_transaction_of_many_windows_comes_out_whole_under_deadlines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The time is over at every window: nothing is lost or repeated, and None is not the end."""
@@ -183,7 +183,7 @@ def test_a_source_transaction_of_many_windows_comes_out_whole_however_little_tim
     assert nones > 10
 
 
-def test_a_source_transaction_of_which_only_schemas_are_delivered_is_not_open(
+def test_transaction_with_only_schemas_delivered_is_not_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Room for its table's schema and one row, which is held back: an open one has at least one row delivered."""
@@ -207,7 +207,7 @@ def test_a_source_transaction_of_which_only_schemas_are_delivered_is_not_open(
     assert set(map(str, alone)) == {str(progress(f"{UUID_TEXT}:1", seq=1))}
 
 
-def test_a_transaction_that_does_not_fit_waits_for_the_next_batch() -> None:
+def test_transaction_that_does_not_fit_waits_for_the_next_batch() -> None:
     """A batch ends between transactions if it holds a whole one."""
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(1, "a")])
@@ -216,7 +216,7 @@ def test_a_transaction_that_does_not_fit_waits_for_the_next_batch() -> None:
     assert first.progress == progress(f"{UUID_TEXT}:1", seq=1)
 
 
-def test_what_is_published_is_passed_over_and_seq_goes_on() -> None:
+def test_published_transactions_are_skipped_and_seq_continues() -> None:
     """Covered transactions are not decoded; in the open one rows are counted."""
     done = progress(f"{UUID_TEXT}:1", seq=3)
     rows = conversion(two_transactions(), progress=done).rows()
@@ -226,7 +226,7 @@ def test_what_is_published_is_passed_over_and_seq_goes_on() -> None:
     assert [(row.source.seq, row.transaction.total_order) for row in rows] == [(3, 3), (4, 1)]
 
 
-def test_a_source_transaction_gone_on_with_is_open_until_it_is_done() -> None:
+def test_resumed_source_transaction_is_open_until_complete() -> None:
     """The records that open a run are a batch of their own, if what follows is large or not there yet."""
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(n, "x" * 70) for n in range(3000)])
@@ -239,7 +239,7 @@ def test_a_source_transaction_gone_on_with_is_open_until_it_is_done() -> None:
     assert alone.progress == inside
 
 
-def test_going_on_inside_of_another_transaction_is_refused() -> None:
+def test_resuming_inside_another_transaction_is_refused() -> None:
     """The open one must be the next that is not behind us."""
     elsewhere = progress("", seq=2, opened=OpenTransaction(f"{UUID_TEXT}:2", 1))
     with pytest.raises(Fatal) as caught:
@@ -247,7 +247,7 @@ def test_going_on_inside_of_another_transaction_is_refused() -> None:
     assert caught.value.code == "MR-6508"
 
 
-def test_rows_that_are_not_wanted_are_counted() -> None:
+def test_filtered_rows_are_counted() -> None:
     """total_order is before any filter, seq and `last` behind it; progress moves on all the same."""
     builder = BinlogBuilder()
     builder.gtid(1)
@@ -266,7 +266,7 @@ def test_rows_that_are_not_wanted_are_counted() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["shop.*", "Shop.*", "SHOP.T"])
-def test_a_source_that_folds_names_is_asked_in_any_letters(pattern: str) -> None:
+def test_filters_ignore_case_on_a_case_folding_source(pattern: str) -> None:
     """lower_case_table_names: rows are logged in small letters, a statement as it was written."""
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(1, "a")])
@@ -289,9 +289,7 @@ def test_a_source_that_folds_names_is_asked_in_any_letters(pattern: str) -> None
     assert len(exact) < 5
 
 
-def test_a_statement_about_others_tables_too_is_unknown_and_none_is_dropped_for_being_unknown() -> (
-    None
-):
+def test_statement_about_unpublished_tables_too_is_kept_as_unknown() -> None:
     """A target may keep those of others as they are: an operator decides. And nobody knows what an unknown is about."""
     wanted = {
         "DROP TABLE t, crm.b": Kind.UNKNOWN,
@@ -310,7 +308,7 @@ def test_a_statement_about_others_tables_too_is_unknown_and_none_is_dropped_for_
     assert found == {sql: kind for sql, kind in wanted.items() if kind is not None}
 
 
-def test_tables_of_the_server_itself_are_never_published() -> None:
+def test_system_tables_are_never_published() -> None:
     """Not even by an include that names them."""
     builder = BinlogBuilder()
     builder.gtid(1)
@@ -321,7 +319,7 @@ def test_tables_of_the_server_itself_are_never_published() -> None:
     assert conversion(builder, filter=TableFilter(include=("mysql.*",))).rows() == []
 
 
-def test_a_schema_stands_in_front_of_its_first_row_and_once_a_run() -> None:
+def test_schema_precedes_its_first_row_once_per_run() -> None:
     """Also when the table id changes; another structure is announced again."""
     builder = two_transactions()
     builder.transaction(3, 99, "t", [(5, "e")])
@@ -333,7 +331,7 @@ def test_a_schema_stands_in_front_of_its_first_row_and_once_a_run() -> None:
     ] * 6  # four control schemas, two tables
 
 
-def test_a_statement_is_a_record_in_its_place() -> None:
+def test_statement_becomes_a_record_in_order() -> None:
     """DDL has a seq, is last of its transaction, names its tables; account statements lose their text."""
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(1, "a")])
@@ -350,7 +348,7 @@ def test_a_statement_is_a_record_in_its_place() -> None:
     assert "secret" not in account.statement.sql
 
 
-def test_a_statement_in_doubt_is_recorded_as_unknown() -> None:
+def test_doubtful_statement_is_recorded_as_unknown() -> None:
     """A session variable of a later server: what stands behind it was not read, so apply is to be blocked."""
     builder = BinlogBuilder()
     builder.gtid(1)
@@ -360,7 +358,7 @@ def test_a_statement_in_doubt_is_recorded_as_unknown() -> None:
     assert "126" in ddl.statement.session["in_doubt"]
 
 
-def test_a_statement_whose_names_are_no_text_is_not_left_out() -> None:
+def test_statement_with_undecodable_names_is_kept() -> None:
     """Nobody can say whether the filter admits them."""
     builder = BinlogBuilder()
     builder.gtid(1)
@@ -369,7 +367,7 @@ def test_a_statement_whose_names_are_no_text_is_not_left_out() -> None:
     assert ddl.statement.kind == "unknown"
 
 
-def test_a_created_table_with_its_rows_is_one_transaction() -> None:
+def test_create_select_is_one_transaction() -> None:
     """CREATE TABLE … SELECT in row format: the statement is its first unit."""
     builder = BinlogBuilder()
     builder.gtid(1)
@@ -385,7 +383,7 @@ def test_a_created_table_with_its_rows_is_one_transaction() -> None:
     assert [x.transaction.is_last for x in (ddl, row)] == [False, True]
 
 
-def test_savepoints_pass_and_harmless_events_are_passed_over() -> None:
+def test_savepoints_and_harmless_events_are_skipped() -> None:
     """ROTATE, STOP, ROWS_QUERY, PREVIOUS_GTIDS, INTVAR …: no rows, no structure."""
     builder = BinlogBuilder()
     builder.event(35, bytes(8))
@@ -402,7 +400,7 @@ def test_savepoints_pass_and_harmless_events_are_passed_over() -> None:
     assert row.transaction.is_last
 
 
-def test_a_group_that_is_rolled_back_before_any_row_is_nothing() -> None:
+def test_group_rolled_back_before_any_row_gives_no_records() -> None:
     """Its GTID is behind us all the same."""
     builder = BinlogBuilder()
     builder.gtid(1)
@@ -412,7 +410,7 @@ def test_a_group_that_is_rolled_back_before_any_row_is_nothing() -> None:
     assert batch.progress == progress(f"{UUID_TEXT}:1", seq=0)
 
 
-def test_the_commit_time_is_the_original_one() -> None:
+def test_commit_time_is_the_original_one() -> None:
     """Behind the top bit of the immediate commit time stands the original's."""
     builder = BinlogBuilder()
     original, immediate = 1_600_000_000_123_456, 1_700_000_000_000_000
@@ -498,9 +496,7 @@ IMAGE = b"\0" + (1).to_bytes(4, "little") + b"\1a"
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_could_lose_a_row_stops_with_its_code_and_place(
-    builder: BinlogBuilder, code: str
-) -> None:
+def test_event_that_could_lose_a_row_stops_with_its_code(builder: BinlogBuilder, code: str) -> None:
     """Never skipped, never guessed: an error that names the event."""
     with pytest.raises(Fatal) as caught:
         conversion(builder).records()
@@ -512,7 +508,7 @@ def test_what_could_lose_a_row_stops_with_its_code_and_place(
     ("sql", "database", "table"),
     [("INSERT INTO x.t VALUES (1)", "", "x.t"), ("CREATE TABLE y AS SELECT 1", "d", "d.y")],
 )
-def test_an_error_names_the_source_transaction_and_its_table(
+def test_error_names_the_source_transaction_and_its_table(
     sql: str, database: str, table: str
 ) -> None:
     """MR-6501 with the GTID to start behind and the table to load again, without a default database too."""
@@ -528,7 +524,7 @@ def test_an_error_names_the_source_transaction_and_its_table(
     assert "mysql-bin.000001:" in caught.value.full_message
 
 
-def test_an_xa_commit_whose_rows_are_gone_is_refused() -> None:
+def test_xa_commit_without_its_rows_is_refused() -> None:
     """MR-6511, not an empty transaction."""
     builder = BinlogBuilder()
     builder.gtid(1)
@@ -571,7 +567,7 @@ def test_prepared_rows_come_out_at_their_commit() -> None:
     assert [r.key for r in conversion(builder, progress=inside).rows()] == [{"id": 2}]
 
 
-def test_a_prepare_in_an_earlier_file_is_found_again() -> None:
+def test_prepare_in_an_earlier_file_is_found() -> None:
     """A converter that starts behind it looks for it in the relay log."""
     first, second = BinlogBuilder(), BinlogBuilder()
     _xa(first, 1)
@@ -586,7 +582,7 @@ def test_a_prepare_in_an_earlier_file_is_found_again() -> None:
     assert {r.source.place.file for r in run.rows()} == {"mysql-bin.000001"}
 
 
-def test_a_prepared_transaction_pins_the_relay_log() -> None:
+def test_prepared_transaction_pins_the_relay_log() -> None:
     """The coordinates of a batch stay in front of it until it is decided."""
     builder = BinlogBuilder()
     _xa(builder, 1)
@@ -601,7 +597,7 @@ def test_a_prepared_transaction_pins_the_relay_log() -> None:
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_the_file_of_a_prepared_transaction_is_held_until_its_last_row_has_come_out(
+def test_file_of_a_prepared_transaction_is_held_until_its_end(
     is_known: bool,
 ) -> None:
     """Its rows are batches of their own, read from an earlier file; also when that had to be searched for."""
@@ -622,7 +618,7 @@ def test_the_file_of_a_prepared_transaction_is_held_until_its_last_row_has_come_
     assert last == (True, "mysql-bin.000002")
 
 
-def test_a_file_searched_for_is_held_until_its_rows_are_published() -> None:
+def test_searched_file_is_held_until_its_rows_are_published() -> None:
     """Batches made before the search are published after it and say that later files are enough."""
     first, second = BinlogBuilder(), BinlogBuilder()
     _xa(first, 1)
@@ -641,7 +637,7 @@ def test_a_file_searched_for_is_held_until_its_rows_are_published() -> None:
     assert reader.held == []
 
 
-def test_the_newest_prepare_of_an_xid_is_found_without_reading_older_files() -> None:
+def test_newest_prepare_of_an_xid_needs_no_older_files() -> None:
     """A name is used again: what was prepared last counts, and it is looked for from the newest file back."""
     contents = {}
     for number, value in enumerate("abc", 1):
@@ -671,7 +667,7 @@ class CountingReader(FileReader):
         return super().read(at, bytes_max=bytes_max)
 
 
-def test_prepared_rows_that_are_rolled_back_never_come_out() -> None:
+def test_rolled_back_prepared_rows_never_come_out() -> None:
     """XA ROLLBACK."""
     builder = BinlogBuilder()
     _xa(builder, 1)
@@ -680,7 +676,7 @@ def test_prepared_rows_that_are_rolled_back_never_come_out() -> None:
     assert conversion(builder).rows() == []
 
 
-def test_a_one_phase_commit_comes_out_at_once() -> None:
+def test_one_phase_commit_comes_out_at_once() -> None:
     """XA COMMIT … ONE PHASE is logged as a prepare with a flag."""
     builder = BinlogBuilder()
     _xa(builder, 1, one_phase=True)
@@ -700,7 +696,7 @@ def _two_tables(count: int) -> BinlogBuilder:
 
 @pytest.mark.parametrize("cause", ["bytes", "time"])
 @pytest.mark.guarantee("provable")
-def test_a_schema_is_explained_again_before_it_is_used_for_long(
+def test_schema_is_repeated_within_a_bounded_number_of_records(
     cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever retention cuts, each id is explained again soon: also inside a large source transaction."""
@@ -732,7 +728,7 @@ def test_a_schema_is_explained_again_before_it_is_used_for_long(
 
 
 @pytest.mark.parametrize(("tables_max", "table_ids"), [(8, 1 << 16), (1 << 13, 16)])
-def test_a_full_table_memory_keeps_what_a_statement_maps(
+def test_full_table_cache_keeps_tables_of_the_statement(
     monkeypatch: pytest.MonkeyPatch, tables_max: int, table_ids: int
 ) -> None:
     """One statement changes two tables, the second of which fills the memory for structures or for ids."""
@@ -750,7 +746,7 @@ def test_a_full_table_memory_keeps_what_a_statement_maps(
     assert len(conversion(builder).rows()) == 120
 
 
-def test_a_statement_may_map_more_tables_than_are_remembered(
+def test_statement_may_map_more_tables_than_the_cache_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Structures and ids of the open source transaction are kept, however many they are."""
@@ -768,7 +764,7 @@ def test_a_statement_may_map_more_tables_than_are_remembered(
     assert len(conversion(builder).rows()) == 100
 
 
-def test_a_schema_is_not_explained_twice_without_need() -> None:
+def test_schema_is_not_repeated_without_need() -> None:
     """The rule matters: without it, each table is explained once."""
     book = SchemaBook()
     records = [

@@ -6,7 +6,7 @@ from millrace.errors import Fatal
 from schemas.place import Coordinates
 
 
-def test_places_are_ordered_by_number_not_by_text() -> None:
+def test_coordinates_are_ordered_by_number_not_by_text() -> None:
     """The file after mysql-bin.999999 comes later, and so does the next sub-directory whatever its server."""
     ordered = [
         Coordinates("bbb.000001", "mysql-bin.000002", 4),
@@ -18,7 +18,7 @@ def test_places_are_ordered_by_number_not_by_text() -> None:
     assert sorted(ordered[at] for at in (3, 0, 4, 2, 1)) == ordered
 
 
-def test_text_round_trips() -> None:
+def test_coordinates_round_trip_as_text() -> None:
     """As the status prints it."""
     place = Coordinates("0-1.000001", "mysql-bin.000002", 4)
     assert Coordinates.parse(str(place)) == place
@@ -26,13 +26,13 @@ def test_text_round_trips() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a/b", "b.1:4", "a.1/b.2:x", "/b.1:4"])
-def test_what_is_no_place_is_refused(text: str) -> None:
+def test_invalid_coordinates_are_refused(text: str) -> None:
     """With the code that says where to take one from."""
     with pytest.raises(Fatal, match="MR-6008"):
         Coordinates.parse(text)
 
 
-def test_a_name_without_a_number_has_no_order() -> None:
+def test_file_name_without_a_number_has_no_order() -> None:
     """Comparing it is refused rather than guessed."""
     with pytest.raises(Fatal, match="MR-6008"):
         assert Coordinates("a.1", "b", 4) < Coordinates("a.1", "b.2", 4)

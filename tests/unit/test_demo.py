@@ -9,7 +9,7 @@ from deploy.workload.beats import Arrivals
 from schemas.status import TaskReport, TaskState
 
 
-def test_the_age_of_a_stage_that_stalls_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_age_of_a_stalled_stage_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest visible beat gets older until a newer one arrives."""
     now_s = 5.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)

@@ -31,7 +31,9 @@ def test_published_json_schema_is_the_generated_one(
     assert json.loads(printed) == (set_schema() if kind == "set" else task_schema())
 
 
-def test_json_schema_of_another_thing_is_a_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_schema_of_an_unknown_kind_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Exit code 2 with the words that are known."""
     assert cli.run(["schema", "table"]) == 2
     assert "'table' is not set or task" in capsys.readouterr().err

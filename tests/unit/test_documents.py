@@ -67,7 +67,7 @@ def _problems(text: str) -> str:
     return caught.value.message
 
 
-def test_a_set_document_is_read_with_defaults() -> None:
+def test_set_document_is_read_with_defaults() -> None:
     """Port and TLS mode have defaults; the password stays a reference."""
     document = _set(SHOP)
     assert document.name == "shop"
@@ -77,7 +77,7 @@ def test_a_set_document_is_read_with_defaults() -> None:
     assert _set(SHOP.replace("tls: disabled", "")).tls.mode is TlsMode.VERIFY_IDENTITY
 
 
-def test_a_capture_task_takes_the_name_of_its_set_as_topic() -> None:
+def test_capture_topic_defaults_to_the_set_name() -> None:
     """The contract's defaults hold, and a MariaDB position is text although it looks like a date."""
     task = parse_task(plain_from_yaml(CAPTURE))
     assert isinstance(task, CaptureTask)
@@ -88,7 +88,7 @@ def test_a_capture_task_takes_the_name_of_its_set_as_topic() -> None:
     assert dated.start.gtid_set == "2001-12-14"
 
 
-def test_an_apply_task_is_read() -> None:
+def test_apply_task_document_is_read() -> None:
     """Rules are enums, `first` is no GTID set, a registry is optional."""
     task = parse_task(plain_from_yaml(APPLY))
     assert isinstance(task, ApplyTask)
@@ -98,7 +98,7 @@ def test_an_apply_task_is_read() -> None:
     assert task.source.registry == ""
 
 
-def test_every_problem_of_a_document_is_told_at_once() -> None:
+def test_all_problems_of_a_document_are_reported_together() -> None:
     """One error names each field with path, found and wanted."""
     told = _problems(
         """
@@ -122,7 +122,7 @@ LONG = "a" * 64  # a label has 63 characters at most
 
 
 @pytest.mark.parametrize("host", ["a..b", ".a", LONG, f"{LONG}.b", f"a.{LONG}"])
-def test_a_host_that_no_socket_takes_is_refused(host: str) -> None:
+def test_host_that_no_socket_accepts_is_refused(host: str) -> None:
     """Of a member, a broker and a registry: to look such a name up is a UnicodeError, which is none of ours."""
     told = _problems(SHOP.replace("db2.example.org", host))
     assert f"members[1].host: found '{host[:40]}" in told
@@ -135,13 +135,13 @@ def test_a_host_that_no_socket_takes_is_refused(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["a-b.c_d.e", LONG[1:], f"{LONG[1:]}.{LONG[1:]}", "::1", "fe80::1"]
 )
-def test_a_host_that_a_socket_takes_is_taken(host: str) -> None:
+def test_host_that_a_socket_accepts_is_accepted(host: str) -> None:
     """Labels up to their length, addresses of both kinds."""
     document = _set(SHOP.replace("db2.example.org", f'"{host}"'))
     assert document.members[1].host == host
 
 
-def test_a_password_in_the_document_is_refused_and_not_repeated() -> None:
+def test_password_in_a_document_is_refused_and_not_repeated() -> None:
     """The error says how to refer to it and does not show it."""
     told = _problems(SHOP.replace("env:MILLRACE_SHOP_PASSWORD", "hunter2:canary"))
     assert "env:NAME" in told
@@ -171,14 +171,14 @@ def test_a_password_in_the_document_is_refused_and_not_repeated() -> None:
         ("topic: ..", "topic: found '..'"),
     ],
 )
-def test_a_wrong_field_is_named_with_what_is_wanted(changed: str, told: str) -> None:
+def test_invalid_field_is_named_with_the_expected_value(changed: str, told: str) -> None:
     """Path, found and wanted, for each kind of field."""
     field = changed.partition(":")[0]
     kept = [line for line in APPLY.splitlines() if not line.startswith(f"{field}:")]
     assert told in _problems("\n".join([*kept, changed]))
 
 
-def test_every_problem_is_said_in_one_error() -> None:
+def test_one_error_lists_unsupported_and_malformed_fields() -> None:
     """With what is not built yet, and a member that is no mapping."""
     told = _problems(
         APPLY.replace("consistency: causal", "") + "consistency: transactional\nlanes: 0\n"
@@ -190,7 +190,7 @@ def test_every_problem_is_said_in_one_error() -> None:
     )
 
 
-def test_a_capture_of_no_table_is_refused() -> None:
+def test_capture_of_no_table_is_refused() -> None:
     """It would run, caught up, and publish nothing; no field at all is every table, and nothing need be excluded."""
     assert "include: found 0 entries, wanted a list of 1 to 1000" in _problems(
         CAPTURE + "include: []\n"
@@ -201,7 +201,7 @@ def test_a_capture_of_no_table_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "just text", "- a\n- b", "5"])
-def test_a_document_must_be_a_mapping(text: str) -> None:
+def test_document_must_be_a_mapping(text: str) -> None:
     """Anything else is one clear problem, not a crash."""
     assert "wanted a mapping" in _problems(text)
 
@@ -219,7 +219,7 @@ def test_a_document_must_be_a_mapping(text: str) -> None:
         ("a: \x07", "is not YAML"),
     ],
 )
-def test_text_that_is_not_plain_yaml_is_refused(text: str, told: str) -> None:
+def test_text_beyond_plain_yaml_is_refused(text: str, told: str) -> None:
     """No alias bombs, no objects, no silent last-one-wins; the place is named."""
     with pytest.raises(Fatal) as caught:
         plain_from_yaml(text)
@@ -227,7 +227,7 @@ def test_text_that_is_not_plain_yaml_is_refused(text: str, told: str) -> None:
     assert told in caught.value.message
 
 
-def test_a_document_that_is_too_large_or_one_of_two_is_told_plainly() -> None:
+def test_oversized_document_and_second_document_are_reported_as_such() -> None:
     """The fix is not to correct a line; the second document is found wherever it begins."""
     for text, told, fix in (
         ("a: '" + "x" * 300_000 + "'", "is larger than 262144 bytes", "Make it shorter"),
@@ -240,7 +240,7 @@ def test_a_document_that_is_too_large_or_one_of_two_is_told_plainly() -> None:
         assert fix in caught.value.fix
 
 
-def test_a_document_given_to_the_wrong_command_is_told_the_right_one() -> None:
+def test_document_given_to_the_wrong_command_names_the_right_one() -> None:
     """Nobody is sent to correct fields that are right."""
     with pytest.raises(Fatal, match="is the document of a set, not of a task") as caught:
         parse_task(plain_from_yaml(SHOP))
@@ -268,14 +268,14 @@ def test_yaml_words_that_look_like_values_stay_text() -> None:
     }
 
 
-def test_a_newer_format_is_told_apart_from_a_wrong_document() -> None:
+def test_newer_format_is_distinguished_from_an_invalid_document() -> None:
     """Nobody is sent to correct fields that a newer program wrote rightly."""
     with pytest.raises(Fatal) as caught:
         parse_set({**plain_set(_set(SHOP)), "format": 2})
     assert caught.value.code == "MR-4107"
 
 
-def test_canonical_json_writes_defaults_out() -> None:
+def test_canonical_json_writes_defaults() -> None:
     """A default that changes later must not change a task that exists."""
     text = canonical_json(plain_task(parse_task(plain_from_yaml(APPLY))))
     assert text == (
@@ -284,7 +284,7 @@ def test_canonical_json_writes_defaults_out() -> None:
     )
 
 
-def test_a_table_is_admitted_by_include_and_not_exclude() -> None:
+def test_table_needs_an_include_and_no_exclude() -> None:
     """Patterns part at their first dot; case counts."""
     tables = TableFilter(("shop.*",), ("shop.tmp*",))
     assert tables.admits("shop", "orders")
@@ -294,7 +294,7 @@ def test_a_table_is_admitted_by_include_and_not_exclude() -> None:
     assert not tables.admits("workshop", "orders")
 
 
-def test_a_secret_is_read_where_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_is_read_where_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Environment and file; one line end of a file is dropped, no more."""
     monkeypatch.setenv("H6_SECRET", "a b ")
     file = tmp_path / "secret"
@@ -303,7 +303,7 @@ def test_a_secret_is_read_where_it_is_used(tmp_path: Path, monkeypatch: pytest.M
     assert resolve_secret(_reference(f"file:{file}")) == "pass\n"
 
 
-def test_a_secret_that_cannot_be_read_is_named_by_its_reference(
+def test_unreadable_secret_is_named_by_its_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Missing, empty, too large, not text: MR-4106 with the reference and never the bytes."""
@@ -326,7 +326,7 @@ def test_a_secret_that_cannot_be_read_is_named_by_its_reference(
         assert "canary" not in repr(caught.value)
 
 
-def test_a_secret_that_this_machine_can_not_open_now_blocks_nobody(tmp_path: Path) -> None:
+def test_temporarily_unreadable_secret_is_retried(tmp_path: Path) -> None:
     """It is there, and nothing is to be mended where it is: Retryable MR-4014."""
     (tmp_path / "secret").write_text("s3cret")
     reference = _reference(f"file:{tmp_path}/secret")
@@ -342,7 +342,7 @@ def _reference(text: str) -> SecretReference:
     return reference
 
 
-def test_a_capture_task_may_say_what_its_topic_is_like() -> None:
+def test_capture_task_may_set_topic_properties() -> None:
     """Each value is optional; without any, the document is what it was before."""
     plain = plain_from_yaml(CAPTURE)
     assert isinstance(plain, dict)

@@ -21,13 +21,13 @@ def _disarmed() -> Iterator[None]:
     faults.arm("")
 
 
-def test_an_unarmed_point_does_nothing() -> None:
+def test_unarmed_fault_point_does_nothing() -> None:
     """Production code passes points without effect."""
     fault_point(POINT)
     assert POINT in faults.registered()
 
 
-def test_a_point_raises_at_the_named_passage_and_only_there() -> None:
+def test_fault_point_raises_only_at_the_named_passage() -> None:
     """`@2` lets the first passage through, stops the second, lets the third through."""
     faults.arm("test.point:raise@2")
     fault_point(POINT)
@@ -47,14 +47,14 @@ def test_watcher_sees_each_passage_in_its_block() -> None:
     assert seen == [POINT, POINT]
 
 
-def test_another_point_is_not_touched() -> None:
+def test_arming_one_fault_point_leaves_others_alone() -> None:
     """Arming one name does not affect the others."""
     faults.arm("test.other:raise")
     fault_point(POINT)
     assert faults.parse_faults("test.other:raise")[0].name == "test.other"
 
 
-def test_a_name_can_not_be_registered_twice() -> None:
+def test_fault_point_name_cannot_be_registered_twice() -> None:
     """A name stands for one place in the code."""
     with pytest.raises(ValueError, match=r"test\.point"):
         register("test.point")
@@ -63,13 +63,13 @@ def test_a_name_can_not_be_registered_twice() -> None:
 @pytest.mark.parametrize(
     "text", ["x", "x:", ":kill", "x:explode", "x:kill@", "x:kill@0", "x:kill@a"]
 )
-def test_a_wrong_instruction_is_refused(text: str) -> None:
+def test_invalid_fault_instruction_is_refused(text: str) -> None:
     """A typo in a fault campaign must not pass as a run without faults."""
     with pytest.raises(ValueError, match="MILLRACE_FAULT"):
         parse_faults(text)
 
 
-def test_instructions_are_read_as_written() -> None:
+def test_fault_instructions_are_parsed() -> None:
     """Several points, each with its action and passage."""
     found = parse_faults("a.b:kill, c:stop@3")
     assert found == (ArmedFault("a.b", Action.KILL, 1), ArmedFault("c", Action.STOP, 3))

@@ -34,7 +34,7 @@ def _program(folder: Path, printed: str) -> Path:
     ],
     ids=["too old", "just too old", "MariaDB", "silent"],
 )
-def test_a_mysql_that_we_do_not_run_is_refused_with_its_own_words(
+def test_unsupported_mysql_is_refused_with_its_own_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str
 ) -> None:
     """From `--mysqld`, the environment or the cache: it is refused before a stack starts."""
@@ -51,7 +51,7 @@ def test_a_mysql_that_we_do_not_run_is_refused_with_its_own_words(
 
 
 @pytest.mark.parametrize("version", ["9.7.0", "9.7.4-2", "9.10.1", "10.0.0"])
-def test_a_mysql_of_our_version_or_later_is_taken(
+def test_mysql_of_the_supported_version_or_later_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     """Versions are numbers, not text."""
@@ -62,7 +62,7 @@ def test_a_mysql_of_our_version_or_later_is_taken(
     assert found.mysqld == tmp_path / "mysqld"
 
 
-def test_where_no_mysql_can_be_fetched_it_is_said_with_the_way_to_give_one(
+def test_missing_mysql_package_is_reported_with_the_alternative(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without dpkg and apt: one sentence, and `make setup` continues."""
@@ -75,7 +75,7 @@ def test_where_no_mysql_can_be_fetched_it_is_said_with_the_way_to_give_one(
     assert printed.count("\n") == 1
 
 
-def test_a_fetched_mysql_that_is_too_old_is_said_and_not_kept(
+def test_fetched_mysql_that_is_too_old_is_reported_and_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A version fetched from an older suite is fetched again."""
@@ -107,7 +107,7 @@ def test_a_fetched_mysql_that_is_too_old_is_said_and_not_kept(
     assert not (tmp_path / "mysql").exists()
 
 
-def test_tests_without_mysql_say_first_and_last_what_they_did_not_run(tmp_path: Path) -> None:
+def test_run_without_mysql_reports_the_omission_first_and_last(tmp_path: Path) -> None:
     """The head and the end of the run say that MySQL's half did not run, and how to provide a MySQL."""
     environment = {**os.environ, "MILLRACE_HOME": str(tmp_path), "MILLRACE_MYSQLD": ""}
     command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", NEITHER)

@@ -26,7 +26,7 @@ DENIED = "{} command denied to user 'm'@'127.0.0.1' for table `shop`.`t`"
         (f"db:3306: {DENIED.format('SHOW')}", "GRANT SELECT ON `shop`.* TO"),
     ],
 )
-def test_the_fix_is_the_grant_of_exactly_what_lacks(text: str, grant: str) -> None:
+def test_fix_grants_exactly_the_missing_privileges(text: str, grant: str) -> None:
     """First the GRANT for this refusal, to the account that the server knows, then everything that is needed."""
     for account, grantee in (("m@%", "`m`@`%`"), ("m@x@10.0.0.%", "`m@x`@`10.0.0.%`"), ("", "`m`")):
         fix = privilege_fix("MR-1005", text, account=account, user="m")
@@ -38,12 +38,12 @@ def test_the_fix_is_the_grant_of_exactly_what_lacks(text: str, grant: str) -> No
     "text",
     ["", "no", "SELECT command denied to user 'm'@'h' for table 't'", DENIED.format("FLY, SELECT")],
 )
-def test_nothing_is_guessed_from_other_words(text: str) -> None:
+def test_unrecognized_refusal_keeps_the_catalogue_fix(text: str) -> None:
     """The catalogue's fix stays unchanged."""
     assert privilege_fix("MR-1005", text, user="m") == CATALOGUE["MR-1005"].fix
 
 
-def test_a_target_without_rights_is_not_told_to_correct_its_password() -> None:
+def test_missing_target_privileges_are_not_blamed_on_the_password() -> None:
     """Error 1044: the login succeeded, but the account may not use the database."""
     refusal = "Access denied for user 'm'@'%' to database 'millrace'"
     error = translated(pymysql.err.OperationalError(1044, refusal))

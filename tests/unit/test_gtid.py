@@ -56,14 +56,14 @@ GTID_LIST_EMPTY = bytes.fromhex("00000000" "0000")  # fmt: skip
         (Flavour.MARIADB, GTID_LIST_EMPTY, ""),
     ],
 )
-def test_the_positions_of_binlog_files_are_read(flavour: Flavour, body: bytes, text: str) -> None:
+def test_positions_in_binlog_files_are_read(flavour: Flavour, body: bytes, text: str) -> None:
     """Bodies as the servers wrote them, text as they printed it."""
     assert str(decode_previous(body, flavour=flavour)) == text
 
 
 @pytest.mark.parametrize("flavour", list(Flavour))
 @pytest.mark.parametrize("body", [TAGGED, UNTAGGED, GTID_LIST])
-def test_cut_and_padded_bodies_are_refused(flavour: Flavour, body: bytes) -> None:
+def test_truncated_and_padded_bodies_are_refused(flavour: Flavour, body: bytes) -> None:
     """Every length is checked: no prefix reads as a position, nor anything behind one."""
     right = GTID_LIST if flavour is Flavour.MARIADB else body
     for wrong in [*(right[:end] for end in range(len(right))), right + b"\0\0\0"]:
@@ -71,7 +71,7 @@ def test_cut_and_padded_bodies_are_refused(flavour: Flavour, body: bytes) -> Non
             decode_previous(wrong, flavour=flavour)
 
 
-def test_the_last_entry_of_a_domain_is_its_position() -> None:
+def test_last_entry_of_a_domain_is_its_position() -> None:
     """GTID_LIST has one entry for each server of a domain and ends with the newest, whatever its sequence."""
     entry = GTID_LIST[4:]
     other = bytes.fromhex("00000000" "07000000" "1500000000000000")  # fmt: skip
@@ -92,7 +92,7 @@ def test_the_last_entry_of_a_domain_is_its_position() -> None:
         ("0700000000000000", "0000000000000000"),  # number 0
     ],
 )
-def test_wrong_previous_gtids_are_refused(found: str, replaced: str) -> None:
+def test_invalid_previous_gtids_are_refused(found: str, replaced: str) -> None:
     """Tags, forms and numbers that no server writes."""
     wrong = TAGGED.hex().replace(found, replaced, 1)
     with pytest.raises(Fatal, match="MR-6003"):
@@ -117,14 +117,14 @@ def test_wrong_previous_gtids_are_refused(found: str, replaced: str) -> None:
         f"{UUID}:{'a' * 33}:1",
     ],
 )
-def test_what_is_not_a_gtid_set_is_refused(text: str) -> None:
+def test_invalid_gtid_set_is_refused(text: str) -> None:
     """With the code whose fix says how to get one."""
     with pytest.raises(Fatal, match="MR-6001"):
         GtidSet.parse(text)
 
 
 @pytest.mark.parametrize("text", [f"{UUID}:1-2", f"{UUID}:1:3", "", "0-1-1"])
-def test_one_gtid_is_not_a_set(text: str) -> None:
+def test_single_gtid_parses_only_one_transaction(text: str) -> None:
     """Only a single transaction parses as one."""
     with pytest.raises(Fatal, match="MR-6001"):
         Gtid.parse(text)
@@ -133,13 +133,13 @@ def test_one_gtid_is_not_a_set(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["0-1", "0-1-1,0-2-2", "0-1--1", "4294967296-1-1", "a-1-1", f"{UUID}:1"]
 )
-def test_what_is_not_a_mariadb_position_is_refused(text: str) -> None:
+def test_invalid_mariadb_position_is_refused(text: str) -> None:
     """Also a domain that stands twice."""
     with pytest.raises(Fatal, match="MR-6001"):
         MariadbGtidSet.parse(text)
 
 
-def test_a_sequence_that_goes_back_is_refused() -> None:
+def test_decreasing_mariadb_sequence_is_refused() -> None:
     """A MariaDB source that reuses numbers must stop the task, not be taken for progress."""
     position = MariadbGtidSet.parse("0-1-5")
     for sequence in (4, 5):
@@ -147,7 +147,7 @@ def test_a_sequence_that_goes_back_is_refused() -> None:
             position.advanced(MariadbGtid(0, 2, sequence))
 
 
-def test_the_two_flavours_are_never_compared() -> None:
+def test_positions_of_two_flavours_are_never_compared() -> None:
     """Asking one flavour's position about the other's transaction is a defect, not False."""
     mysql, mariadb = GtidSet.parse(f"{UUID}:1"), MariadbGtidSet.parse("0-1-5")
     for ask in (
@@ -197,7 +197,7 @@ def test_the_two_flavours_are_never_compared() -> None:
         ("0-3-50", "0-1-51", "0-1-51", "0-3-49", "0-3-50"),
     ],
 )
-def test_a_position_is_reached_when_the_primary_proves_it(
+def test_position_counts_as_reached_when_the_primary_proves_it(
     wanted: str, reached: str, state: str, brought: str, lacks: str
 ) -> None:
     """Not by numbers alone: the primary logged the wanted GTID and, after it, the last one reached."""
@@ -206,7 +206,7 @@ def test_a_position_is_reached_when_the_primary_proves_it(
     assert missing(positions[0], positions[1], history) == lacks
 
 
-def test_mysqls_sets_prove_themselves() -> None:
+def test_mysql_gtid_sets_need_no_proof_by_the_server() -> None:
     """They name each transaction, so the server need not be asked."""
     wanted = parse_gtid_set(Flavour.MYSQL, f"{UUID}:1-7")
     for reached, lacks in (

@@ -14,14 +14,16 @@ from millrace.errors import Fatal
 from millrace.home_folder import STACK, home, local_stack_environment, local_stack_folder
 
 
-def test_the_environment_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_names_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """MILLRACE_HOME wins. Only its owner may read it."""
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path / "here"))
     assert home() == tmp_path / "here"
     assert stat.S_IMODE(home().stat().st_mode) == 0o700
 
 
-def test_otherwise_it_is_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_home_folder_defaults_to_the_user_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The XDG cache folder, or ~/.cache."""
     monkeypatch.delenv("MILLRACE_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -41,7 +43,7 @@ def test_commands_find_the_local_stack(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 @pytest.mark.parametrize("content", [b"", b'{"MILLRACE_ZOO', b"[]", b"\xff", b'{"A": 1}'])
-def test_a_half_written_stack_is_none(
+def test_half_written_stack_file_is_ignored(
     content: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Every command reads the file first. A half-written one stops no command."""
@@ -51,7 +53,7 @@ def test_a_half_written_stack_is_none(
     assert local_stack_environment() == {}
 
 
-def test_a_folder_that_can_not_be_made_is_told_and_looking_needs_none(
+def test_only_writing_needs_a_usable_home_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """An unwritable home folder, or a user without one: most commands only look for a local stack there."""
@@ -83,7 +85,7 @@ def test_commands_do_not_mix_another_ensemble_with_the_local_stack(
         assert os.environ.get("MILLRACE_KAFKA") == kafka
 
 
-def test_an_operator_without_a_name_is_told_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operator_without_a_name_is_shown_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container with an arbitrary user."""
 
     def no_user() -> str:
@@ -97,7 +99,7 @@ NO_NAMES = ("", ".", "..", "a/b", "a.lock", "-x", "a b", "a\n", "ä", "a" * 65)
 
 
 @pytest.mark.parametrize("name", [*NO_NAMES, "/nonexistent/stack"])
-def test_what_is_no_name_addresses_no_folder(
+def test_invalid_stack_name_addresses_no_folder(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """An empty variable after --name would address every stack at once."""
@@ -109,7 +111,7 @@ def test_what_is_no_name_addresses_no_folder(
 
 @pytest.mark.parametrize("command", ["up", "down"])
 @pytest.mark.parametrize("name", [*NO_NAMES, "/nonexistent/stack"])
-def test_what_is_no_name_is_a_wrong_use(
+def test_invalid_stack_name_is_a_usage_error(
     command: str, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 2 before any action. Both functions are replaced, because the real ones remove folders."""
@@ -125,7 +127,7 @@ def test_what_is_no_name_is_a_wrong_use(
     assert asked == []
 
 
-def test_the_end_of_a_stack_that_never_was_leaves_nothing(
+def test_ending_an_unknown_stack_leaves_no_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Not even a lock file. The function that ends a stack is replaced, because it removes folders."""
@@ -147,7 +149,7 @@ def test_the_end_of_a_stack_that_never_was_leaves_nothing(
     assert [folder.name for folder in ended] == ["killed", "begun"]
 
 
-def test_commands_speak_to_the_stack_that_the_environment_names(
+def test_environment_selects_the_local_stack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Several run side by side; a name that is none is a wrong use."""
@@ -190,7 +192,7 @@ def test_commands_speak_to_the_stack_that_the_environment_names(
         ),
     ],
 )
-def test_the_next_steps_act_on_the_stack_that_was_started(name: str, steps: list[str]) -> None:
+def test_suggested_next_steps_name_the_started_stack(name: str, steps: list[str]) -> None:
     """Not on another one that runs beside it: `millrace down` would end that."""
     server = ServerAddress(set="shop", role="primary", host="h", port=1, user="u", password="p")
     services = ServiceAddresses(

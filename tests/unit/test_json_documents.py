@@ -40,7 +40,7 @@ def _is_found(text: bytes) -> bool:
         ),
     ],
 )
-def test_a_number_of_another_text_is_given_by_its_path(text: str, wanted: str) -> None:
+def test_number_that_mysql_would_reformat_is_set_by_path(text: str, wanted: str) -> None:
     """Keys are written as they stand in the text."""
     assert by_expression(text.encode()) == wanted.encode()
     assert _is_found(text.encode())
@@ -57,13 +57,13 @@ def test_a_number_of_another_text_is_given_by_its_path(text: str, wanted: str) -
         "}]1.50",
     ],
 )
-def test_what_the_server_reads_as_it_is_goes_as_text(text: str) -> None:
+def test_json_that_mysql_reads_exactly_is_sent_as_text(text: str) -> None:
     """Numbers in strings, doubles, integers of 64 bits; and what is no document."""
     assert by_expression(text.encode()) is None
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False).filter(lambda value: abs(value) > 0))
-def test_a_double_as_mysql_prints_it_is_read_exactly(value: float) -> None:
+def test_double_printed_by_mysql_is_read_exactly(value: float) -> None:
     """The rule here is that of the kernel that prints them."""
     out = np.zeros(TEXT_BYTES_MAX, np.uint8)
     bits = int(np.float64(value).view(np.int64))
@@ -85,14 +85,14 @@ _TEXTS = st.recursive(
 
 
 @given(_TEXTS)
-def test_the_kernel_overlooks_no_document_that_needs_an_expression(text: str) -> None:
+def test_kernel_flags_every_document_that_needs_an_expression(text: str) -> None:
     """It may name more of them."""
     if by_expression(text.encode()) is not None:
         assert _is_found(text.encode())
 
 
 @given(st.lists(st.sampled_from([*'[]{},:"1.50-e\\ ', "1.50"])).map("".join))
-def test_what_is_no_document_is_left_to_the_server(text: str) -> None:
+def test_invalid_json_is_left_to_the_server(text: str) -> None:
     """Whatever stands in a record, an expression is made or not; its text is in it."""
     made = by_expression(text.encode())
     if made is not None:

@@ -40,7 +40,7 @@ def _fails(options: Sequence[str]) -> None:
     raise OSError("no room")
 
 
-def test_an_archive_that_was_made_is_taken(jvm: Path) -> None:
+def test_existing_jvm_archive_is_used(jvm: Path) -> None:
     """It is made once."""
     wanted = _of(jvm)
     assert wanted.options() == ()
@@ -49,7 +49,7 @@ def test_an_archive_that_was_made_is_taken(jvm: Path) -> None:
     wanted.make(_fails)
 
 
-def test_a_failure_leaves_nothing_and_is_not_repeated(jvm: Path) -> None:
+def test_failed_jvm_archive_leaves_nothing_and_is_not_retried(jvm: Path) -> None:
     """The next `make setup` does not spend the half minute again."""
     wanted = _of(jvm)
     with pytest.raises(OSError, match="no room"):
@@ -60,7 +60,7 @@ def test_a_failure_leaves_nothing_and_is_not_repeated(jvm: Path) -> None:
     assert left == {"", ".tried"}
 
 
-def test_half_an_archive_is_none(jvm: Path) -> None:
+def test_incomplete_jvm_archive_is_ignored(jvm: Path) -> None:
     """Java 17 crashes on it."""
     wanted = _of(jvm)
     wanted.make(_writes)
@@ -69,7 +69,7 @@ def test_half_an_archive_is_none(jvm: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["lib/modules", "jars/spark.jar"])
-def test_the_archive_of_another_jvm_or_of_other_jars_is_none(jvm: Path, name: str) -> None:
+def test_jvm_archive_of_other_jvm_or_jars_is_ignored(jvm: Path, name: str) -> None:
     """Java refuses it with warnings, so a new one is made. A few stay, for other environments."""
     for number in range(2 * KEPT_MAX):
         wanted = _of(jvm)
@@ -80,7 +80,7 @@ def test_the_archive_of_another_jvm_or_of_other_jars_is_none(jvm: Path, name: st
     assert len(list((jvm.parent / "home/jvm-archives").glob("*.jsa"))) == KEPT_MAX
 
 
-def test_a_folder_with_a_blank_has_no_archives(
+def test_folder_with_a_space_gets_no_jvm_archives(
     jvm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark and Java split options at spaces."""

@@ -85,9 +85,7 @@ def _asked(call: str, stream: bytes) -> list[Outcome]:
     ],
     ids=["sole", "plan", "lanes"],
 )
-def test_a_result_socket_that_breaks_anywhere_is_tried_again(
-    call: str, stream: bytes, count: int
-) -> None:
+def test_result_socket_broken_at_any_byte_is_retried(call: str, stream: bytes, count: int) -> None:
     """An answer that is lost may be an error: the mark would move over rows that nobody applied."""
     assert len(_asked(call, stream)) == count
     for cut in range(len(stream)):
@@ -105,7 +103,7 @@ def test_each_lane_answers_once(lanes: tuple[int, ...]) -> None:
     assert caught.value.code == "MR-5050"
 
 
-def test_an_error_that_a_lane_told_is_heard_though_other_answers_are_lost() -> None:
+def test_lane_error_is_raised_when_other_answers_are_lost() -> None:
     """What blocks the task blocks it now, not after another try."""
 
     def fails() -> Outcome:
@@ -116,7 +114,7 @@ def test_an_error_that_a_lane_told_is_heard_though_other_answers_are_lost() -> N
 
 
 @pytest.mark.parametrize("rows", [(1, 1), (1, 1, 1), ()])
-def test_the_mark_stays_where_lanes_applied_less_than_was_planned(rows: tuple[int, ...]) -> None:
+def test_mark_stays_if_lanes_applied_less_than_planned(rows: tuple[int, ...]) -> None:
     """Whoever lost what: an answer, or records on their way to a lane."""
     assert _moves(1, 1, 2) == [Mark(4, 4)]
     with pytest.raises(Retryable, match="of 4 planned rows") as caught:

@@ -49,7 +49,7 @@ class Unasked:
         raise AssertionError(f"the ensemble is asked: {call}")
 
 
-def test_what_is_no_name_reaches_no_node() -> None:
+def test_invalid_name_reaches_no_node() -> None:
     """'' would be the folder of all, 'a/' the node of a; at '..' the driver raises what nobody expects."""
     store = Store(cast(Any, Unasked()), Tree())
     for name in ("", *NO_NAMES):
@@ -60,7 +60,7 @@ def test_what_is_no_name_reaches_no_node() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_no_name_is_the_name_of_no_set_or_task(
+def test_invalid_set_or_task_name_is_refused_by_each_command(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """MR-4104 from each command, and nothing is asked for."""
@@ -81,7 +81,7 @@ def _kind(command: str) -> str:
 
 
 @pytest.mark.parametrize("command", ["worker --relay-dir relay", "scheduler", "apply"])
-def test_a_process_that_can_not_be_called_so_is_not_started(
+def test_process_with_an_invalid_name_is_not_started(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """MR-4101 with the fix, before a JVM or a session."""
@@ -103,14 +103,14 @@ def test_a_process_that_can_not_be_called_so_is_not_started(
     assert started == []
 
 
-def test_a_process_is_called_by_a_name() -> None:
+def test_process_name_must_be_valid() -> None:
     """Under 'a/b' a worker would stand where nobody looks."""
     for name in NO_NAMES:
         with pytest.raises(Fatal, match="the name of this process is"):
             membership.process_name(name)
 
 
-def test_a_process_is_called_as_asked_or_by_its_host() -> None:
+def test_process_name_defaults_to_its_host() -> None:
     """What it calls itself is a name, too."""
     host = membership.default_name()
     assert membership.process_name("w-1.of_2") == "w-1.of_2"
@@ -118,7 +118,7 @@ def test_a_process_is_called_as_asked_or_by_its_host() -> None:
 
 
 @pytest.mark.parametrize("name", ["", *NO_NAMES])
-def test_a_cluster_is_called_by_the_same_rule(name: str) -> None:
+def test_cluster_name_must_be_valid(name: str) -> None:
     """MR-4101: its name is a node's, too."""
     assert Tree("c" * 63).root == "/millrace/" + "c" * 63
     with pytest.raises(Fatal) as caught:

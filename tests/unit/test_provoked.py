@@ -50,7 +50,7 @@ from tests.kit.publisher.model import (
 # ---- relay, converter --------------------------------------------------------------------------
 
 
-def test_what_is_not_in_the_relay_log_is_told_with_its_coordinates(tmp_path: Path) -> None:
+def test_coordinates_missing_from_the_relay_log_are_named(tmp_path: Path) -> None:
     """A purged file, a removed directory: Retryable, the next start fetches it."""
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     relay.begin_subdir("server-a")
@@ -67,7 +67,7 @@ def _payload(content: bytes) -> bytes:
     return b"\x02\x03\xfc\xff\x00" + b"\x00" + content
 
 
-def test_an_event_of_more_than_a_gibibyte_in_a_payload_is_refused() -> None:
+def test_compressed_event_over_one_gibibyte_is_refused() -> None:
     """By its header alone: the room is not taken first."""
     builder = BinlogBuilder()
     builder.gtid(1)
@@ -90,7 +90,7 @@ def test_an_event_of_more_than_a_gibibyte_in_a_payload_is_refused() -> None:
         ("UNKNOWN_TOPIC_OR_PART", Retryable, "MR-3007"),
     ],
 )
-def test_a_refused_setting_and_a_missing_topic_are_told_apart(
+def test_refused_setting_and_missing_topic_have_separate_codes(
     name: str, branch: type[MillraceError], code: str
 ) -> None:
     """By the driver's name of the error; what was being done stands in the message."""
@@ -109,7 +109,7 @@ def _opened(topic: ModelTopic) -> Publisher:
     )
 
 
-def test_records_without_a_mark_do_not_say_where_to_go_on() -> None:
+def test_records_without_a_mark_give_no_resume_position() -> None:
     """Rows alone at the end of a topic: nothing says what stands before them."""
     row = batch_after(START, 1).buffer.tobytes()
     with pytest.raises(Fatal) as caught:
@@ -118,7 +118,7 @@ def test_records_without_a_mark_do_not_say_where_to_go_on() -> None:
     assert {"low", "end"} <= set(caught.value.context)
 
 
-def test_a_row_that_does_not_follow_the_last_mark_is_named_by_its_offset() -> None:
+def test_row_not_following_the_last_mark_is_named_by_offset() -> None:
     """A hole in seq behind the mark."""
     topic = ModelTopic()
     publisher = _opened(topic)
@@ -132,7 +132,7 @@ def test_a_row_that_does_not_follow_the_last_mark_is_named_by_its_offset() -> No
     assert caught.value.context["offset"] == str(len(topic.entries) - 1)
 
 
-def test_commits_that_can_not_be_read_back_end_the_publisher(
+def test_commits_that_cannot_be_read_back_end_the_publisher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What the audit can't confirm in time is not believed: a reader that hangs."""
@@ -148,7 +148,7 @@ def test_commits_that_can_not_be_read_back_end_the_publisher(
     publisher.discard()
 
 
-def test_committed_records_that_have_gone_stop_the_task() -> None:
+def test_vanished_committed_records_stop_the_task() -> None:
     """An unclean election: the tail, asked after an unknown outcome, is in front of what was committed."""
     topic = ModelTopic()
     publisher = _opened(topic)
@@ -185,7 +185,7 @@ def test_committed_records_that_have_gone_stop_the_task() -> None:
         ((1153,), Fatal, "MR-5014"),
     ],
 )
-def test_every_answer_of_a_target_has_its_branch(
+def test_every_target_error_number_has_its_branch(
     numbers: tuple[int, ...], branch: type[MillraceError], code: str
 ) -> None:
     """By the server's number, which stands in the context; what is unknown stops the task."""
@@ -196,7 +196,7 @@ def test_every_answer_of_a_target_has_its_branch(
         assert error.message == "its words"
 
 
-def test_a_cut_connection_is_an_away_target() -> None:
+def test_broken_connection_means_unreachable_target() -> None:
     """Whatever the operating system calls it."""
     error = translated(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
     assert (type(error), error.code) == (Retryable, "MR-5001")
@@ -214,7 +214,7 @@ def test_a_cut_connection_is_an_away_target() -> None:
         (KafkaError._UNKNOWN_TOPIC, Fatal, "Check the topic's name"),
     ],
 )
-def test_a_broker_that_does_not_answer_is_no_wrong_name(
+def test_unreachable_broker_is_distinguished_from_a_wrong_topic_name(
     number: int, branch: type[MillraceError], begins: str
 ) -> None:
     """MR-3501 of a reader: what to look at first depends on who answered."""
@@ -234,7 +234,7 @@ def _raises(error: Exception) -> Callable[[], object]:
 # ---- Spark ---------------------------------------------------------------------------------------
 
 
-def test_spark_without_its_connector_says_where_it_belongs(
+def test_spark_without_its_connector_names_the_missing_jar(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before any Java process is started."""
@@ -262,7 +262,7 @@ def test_spark_without_its_connector_says_where_it_belongs(
         ("k8s://https://a:443", False),
     ],
 )
-def test_a_master_that_is_none_is_told_of_with_those_that_are(
+def test_invalid_spark_master_is_reported_with_the_valid_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, is_blamed: bool
 ) -> None:
     """Spark says that its gateway ended, and why to its own standard error alone; `make setup` mends another cause."""
@@ -305,7 +305,7 @@ def _query(tmp_path: Path, **methods: Callable[..., object]) -> TopicQuery:
     return TopicQuery(cast(SparkDriver, driver), "t", address, offset=0, process=lambda _: None)
 
 
-def test_a_query_that_can_not_start_is_a_topic_that_can_not_be_read(tmp_path: Path) -> None:
+def test_query_that_cannot_start_is_reported_as_unreadable_topic(tmp_path: Path) -> None:
     """Spark looks for the topic's partition when the query starts. The next try has a checkpoint of its own."""
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
@@ -332,7 +332,7 @@ def test_a_query_that_can_not_start_is_a_topic_that_can_not_be_read(tmp_path: Pa
         ),
     ],
 )
-def test_a_query_that_kafka_ended_is_told_from_one_that_spark_ended(
+def test_query_failures_of_kafka_and_spark_have_separate_codes(
     tmp_path: Path, words: str, code: str
 ) -> None:
     """What to look at differs: broker and topic, or the driver's log."""
@@ -346,7 +346,7 @@ def test_a_query_that_kafka_ended_is_told_from_one_that_spark_ended(
 # ---- installation --------------------------------------------------------------------------------
 
 
-def test_a_missing_java_is_named_with_the_command_that_mends_it(
+def test_missing_java_is_reported_with_the_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """JAVA_HOME leads nowhere."""
@@ -357,7 +357,7 @@ def test_a_missing_java_is_named_with_the_command_that_mends_it(
     assert "apt-get install" in caught.value.fix
 
 
-def test_a_failed_download_ends_with_its_last_words(tmp_path: Path) -> None:
+def test_failed_download_reports_its_last_output(tmp_path: Path) -> None:
     """The program's own output is all that is known."""
     with pytest.raises(Fatal) as caught:
         fetch._run_shown(
@@ -372,7 +372,7 @@ def test_a_failed_download_ends_with_its_last_words(tmp_path: Path) -> None:
     [programs.mariadb_folder, programs.kafka_classpath],
     ids=["MariaDB", "Kafka"],
 )
-def test_what_was_not_fetched_is_named(
+def test_missing_download_is_named(
     look: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With `make setup` as the fix."""
@@ -383,7 +383,7 @@ def test_what_was_not_fetched_is_named(
     assert "make setup" in caught.value.fix
 
 
-def test_a_stack_whose_keeper_has_ended_is_in_the_way(
+def test_stack_without_its_keeper_blocks_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server of it runs on, and nobody would restart it."""

@@ -67,7 +67,7 @@ def _loop(stream: Any, publisher: Any, reports: list[TaskReport]) -> PublishLoop
     return PublishLoop(stream, reader, publisher, reports.append, tuple)
 
 
-def test_a_failed_stream_ends_a_task_that_is_catching_up() -> None:
+def test_failed_stream_ends_a_task_that_is_catching_up() -> None:
     """The set's other tasks can not attach again before every task of the failed stream has detached."""
     stream, stop, published = _Stream(), threading.Event(), [0]
 
@@ -82,7 +82,7 @@ def test_a_failed_stream_ends_a_task_that_is_catching_up() -> None:
     assert published == [1]
 
 
-def test_a_slow_path_is_in_the_status() -> None:
+def test_slow_path_is_in_the_status() -> None:
     """Without it the status has no such figure."""
     for reason in ("confluent-kafka 9.9 was not tried", ""):
         stop = threading.Event()

@@ -51,7 +51,7 @@ def running(topic: ModelTopic, *, epoch: int = 7) -> Iterator[Publisher]:
     publisher.close()
 
 
-def test_a_fresh_topic_starts_where_the_task_says_and_bears_the_fence() -> None:
+def test_fresh_topic_starts_at_the_task_position_with_a_fence() -> None:
     """Rule 2: schema records, then the fence, stand before anything else; progress is the start given."""
     topic = ModelTopic()
     with running(topic) as publisher:
@@ -59,7 +59,7 @@ def test_a_fresh_topic_starts_where_the_task_says_and_bears_the_fence() -> None:
     assert [b'"fence"' in record.value for record in topic.committed()] == [False, True]
 
 
-def test_a_start_that_fails_keeps_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_start_keeps_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each holds connections and threads of its own, and the task is tried again, perhaps for days."""
     topic, closed = ModelTopic(), []
     monkeypatch.setattr(ModelPartition, "close", lambda _: closed.append("reader"))
@@ -78,7 +78,7 @@ def test_a_start_that_fails_keeps_no_client(monkeypatch: pytest.MonkeyPatch) -> 
     assert closed == ["reader"]
 
 
-def test_a_second_start_goes_on_behind_what_stands() -> None:
+def test_second_start_resumes_after_the_published_records() -> None:
     """The tail is the truth: the start position of the task is ignored once something stands."""
     topic = ModelTopic()
     with running(topic) as publisher:
@@ -89,7 +89,7 @@ def test_a_second_start_goes_on_behind_what_stands() -> None:
 
 
 @pytest.mark.parametrize("outcome", list(Outcome)[:4])
-def test_a_batch_stands_exactly_once_whatever_its_commit_answered(outcome: Outcome) -> None:
+def test_batch_is_published_exactly_once_for_any_commit_outcome(outcome: Outcome) -> None:
     """Rule 3: an unknown outcome is settled by the tail, never by sending blindly again."""
     topic = ModelTopic()
     with running(topic) as publisher:
@@ -101,7 +101,7 @@ def test_a_batch_stands_exactly_once_whatever_its_commit_answered(outcome: Outco
     assert topic.seqs() == list(range(1, 13))
 
 
-def test_a_late_abort_is_healed_by_a_new_instance() -> None:
+def test_late_abort_is_repaired_by_a_new_producer() -> None:
     """Half a transaction aborted behind our back: nothing of it stands, so all of it is sent again."""
     topic = ModelTopic()
     with running(topic) as publisher:
@@ -111,7 +111,7 @@ def test_a_late_abort_is_healed_by_a_new_instance() -> None:
     assert topic.seqs() == list(range(1, 7))
 
 
-def test_a_late_commit_of_half_a_batch_is_taken_up_behind_its_last_row() -> None:
+def test_late_commit_of_half_a_batch_resumes_after_it() -> None:
     """Half a transaction committed behind our back: the next start goes on exactly behind what readers see."""
     topic = ModelTopic()
     publisher = opened(topic)
@@ -125,7 +125,7 @@ def test_a_late_commit_of_half_a_batch_is_taken_up_behind_its_last_row() -> None
     assert topic.seqs() == list(range(1, 10))
 
 
-def test_an_abort_that_was_reported_as_a_commit_stops_the_task() -> None:
+def test_abort_reported_as_commit_stops_the_task() -> None:
     """Rule 4: the audit reads every commit back; the first disagreement is fatal."""
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.ABORTED_OK]
@@ -134,7 +134,7 @@ def test_an_abort_that_was_reported_as_a_commit_stops_the_task() -> None:
     assert raised.value.code == "MR-3014"
 
 
-def test_a_commit_whose_time_passed_while_nobody_looked_is_looked_for_once_more() -> None:
+def test_commit_is_looked_up_once_more_after_a_pause() -> None:
     """A worker that was stopped for as long wakes up behind it: what stands is no disagreement."""
     config = model_config()
     config = replace(config, limits=replace(config.limits, audit_timeout_s=-1.0))
@@ -149,7 +149,7 @@ def test_a_commit_whose_time_passed_while_nobody_looked_is_looked_for_once_more(
     assert topic.seqs() == [1, 2, 3]
 
 
-def test_whatever_ends_the_audit_is_told_to_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_audit_failure_reaches_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what nobody accounts for: a thread that ended silently would be waited for without end."""
     publisher = opened(topic := ModelTopic())
     unforeseen = ZeroDivisionError("by an audit")
@@ -164,7 +164,7 @@ def test_whatever_ends_the_audit_is_told_to_the_stream(monkeypatch: pytest.Monke
         publisher._audit.submit(Commit(len(topic.entries), b"", 1))
 
 
-def test_an_end_that_is_not_behind_the_marker_stops_the_task() -> None:
+def test_end_offset_not_after_the_marker_stops_the_task() -> None:
     """Rule 4: the stable end must have advanced by exactly the records and the marker."""
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.FOREIGN]
@@ -173,7 +173,7 @@ def test_an_end_that_is_not_behind_the_marker_stops_the_task() -> None:
     assert raised.value.code == "MR-3015"
 
 
-def test_a_marker_that_comes_again_is_no_disagreement() -> None:
+def test_repeated_commit_marker_is_accepted() -> None:
     """A new coordinator repeats what the former did not note as sent; places move, what readers see doesn't."""
     with running(topic := ModelTopic()) as publisher:
         for count in (3, 1, 4):
@@ -186,7 +186,7 @@ def test_a_marker_that_comes_again_is_no_disagreement() -> None:
     assert topic.seqs() == list(range(1, 12))
 
 
-def test_a_foreign_record_beside_a_marker_that_came_again_stops_the_task() -> None:
+def test_foreign_record_beside_a_repeated_marker_stops_the_task() -> None:
     """Moved places don't hide what somebody else wrote."""
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.MARKER_AGAIN]
@@ -199,7 +199,7 @@ def test_a_foreign_record_beside_a_marker_that_came_again_stops_the_task() -> No
 
 
 @pytest.mark.parametrize("is_followed", [False, True])
-def test_a_foreign_record_in_front_of_a_marker_stops_the_task(
+def test_foreign_record_before_a_marker_stops_the_task(
     is_followed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was written when the commit had returned and its marker had not landed: no marker that came again."""
@@ -213,7 +213,7 @@ def test_a_foreign_record_in_front_of_a_marker_stops_the_task(
     assert raised.value.code == ("MR-3014" if is_followed else "MR-3015")
 
 
-def test_a_foreign_record_between_commits_stops_the_task() -> None:
+def test_foreign_record_between_commits_stops_the_task() -> None:
     """Rule 4: the next commit's last record does not stand where it must."""
     publisher = opened(topic := ModelTopic())
     foreign = KafkaTransaction("foreign", "committed")
@@ -227,7 +227,7 @@ def test_a_foreign_record_between_commits_stops_the_task() -> None:
         publisher.publish(batch_after(publisher.progress, 1))
 
 
-def test_a_broker_that_is_away_is_reported_without_a_second_attempt() -> None:
+def test_unreachable_broker_is_reported_without_a_second_attempt() -> None:
     """Retryable MR-3001; the next start reads what became of the batch."""
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.AWAY]
@@ -238,7 +238,7 @@ def test_a_broker_that_is_away_is_reported_without_a_second_attempt() -> None:
         assert publisher.progress == START
 
 
-def test_a_second_unknown_outcome_is_left_to_the_supervisor() -> None:
+def test_second_unknown_outcome_is_left_to_the_supervisor() -> None:
     """No endless recycling inside publish."""
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.LOST_BEFORE, Outcome.LOST_BEFORE]
@@ -248,7 +248,7 @@ def test_a_second_unknown_outcome_is_left_to_the_supervisor() -> None:
         assert publisher.progress == START
 
 
-def test_a_stale_owner_writes_nothing_and_does_not_come_back() -> None:
+def test_stale_owner_writes_nothing_and_stays_fenced() -> None:
     """The successor's instance fences it; being fenced is terminal for a publisher."""
     topic = ModelTopic()
     stale = opened(topic, epoch=7)
@@ -260,7 +260,7 @@ def test_a_stale_owner_writes_nothing_and_does_not_come_back() -> None:
     assert topic.seqs() == list(range(1, 7))
 
 
-def test_a_stale_owner_that_starts_again_finds_the_greater_epoch() -> None:
+def test_restarted_stale_owner_finds_the_greater_epoch() -> None:
     """Even if its lease check passed by bad luck: the tail names the successor."""
     topic = ModelTopic()
     with running(topic, epoch=8) as successor:
@@ -274,7 +274,7 @@ def test_a_stale_owner_that_starts_again_finds_the_greater_epoch() -> None:
     assert topic.seqs() == [1, 2, 3]
 
 
-def test_a_suspicious_instance_is_not_made_anew_without_the_lease() -> None:
+def test_producer_is_replaced_only_with_a_verified_lease() -> None:
     """Rule 3 never answers with a new instance before the lease has been verified."""
     topic = ModelTopic()
     lease = iter([True, False])
@@ -294,7 +294,7 @@ def test_a_suspicious_instance_is_not_made_anew_without_the_lease() -> None:
     assert topic.producer_epochs == {"task": 1}
 
 
-def test_an_instance_whose_fence_was_slow_sends_no_row() -> None:
+def test_producer_with_a_slow_fence_sends_no_row() -> None:
     """Rule 3 is for the first commit, too: its late duplicate would end the first batch in its middle."""
     topic = ModelTopic(outcomes=[Outcome.SLOW])
     with running(topic) as publisher:
@@ -303,7 +303,7 @@ def test_an_instance_whose_fence_was_slow_sends_no_row() -> None:
         assert topic.producer_epochs == {"task": 2}
 
 
-def test_another_writers_open_transaction_is_named() -> None:
+def test_open_transaction_of_another_writer_is_named() -> None:
     """Rule 2: it would hide our records from readers."""
     topic = ModelTopic(exists=True)
     topic.entries.append(Entry(b"{}", KafkaTransaction("foreign")))
@@ -312,7 +312,7 @@ def test_another_writers_open_transaction_is_named() -> None:
     assert raised.value.code == "MR-3013"
 
 
-def test_a_foreign_record_at_the_tail_is_named_with_its_offset() -> None:
+def test_foreign_record_at_the_tail_is_named_with_its_offset() -> None:
     """What we can't read is never taken for progress."""
     topic = ModelTopic(exists=True, entries=[Entry(b"junk", None)])
     with pytest.raises(Fatal) as raised:
@@ -321,7 +321,7 @@ def test_a_foreign_record_at_the_tail_is_named_with_its_offset() -> None:
     assert raised.value.context["offset"] == "0"
 
 
-def test_a_tail_behind_many_aborted_records_is_found() -> None:
+def test_tail_before_many_aborted_records_is_found() -> None:
     """The windows double backwards until the last committed mark."""
     topic = ModelTopic()
     with running(topic) as publisher:
@@ -332,7 +332,7 @@ def test_a_tail_behind_many_aborted_records_is_found() -> None:
         assert publisher.progress.seq == 3
 
 
-def test_an_emptied_topic_is_resumed_only_by_a_hint_of_the_same_end() -> None:
+def test_emptied_topic_resumes_only_by_a_hint_of_its_end() -> None:
     """Rule 6: a hint is believed while the partition still ends there; anything else is the operator's."""
     topic = ModelTopic()
     with running(topic) as publisher:
@@ -348,7 +348,7 @@ def test_an_emptied_topic_is_resumed_only_by_a_hint_of_the_same_end() -> None:
     publisher.close()
 
 
-def test_a_first_start_that_died_before_its_fence_stood_is_a_first_start_again() -> None:
+def test_first_start_killed_before_its_fence_starts_over() -> None:
     """Aborted records have offsets, but nothing was ever committed and nothing removed."""
     topic = ModelTopic(exists=True)
     topic.entries = [Entry(b"{}", KafkaTransaction("task", "aborted")), Entry(None, None)]
@@ -356,7 +356,7 @@ def test_a_first_start_that_died_before_its_fence_stood_is_a_first_start_again()
         assert publisher.progress == START
 
 
-def test_a_recreated_topic_is_not_taken_for_a_new_task() -> None:
+def test_recreated_topic_is_not_mistaken_for_a_new_task() -> None:
     """T11: a topic deleted under a task that had published is refused, not begun anew."""
     hint = TailHint(Progress(parse_gtid_set(Flavour.MARIADB, "0-1-200"), None, 50), 70)
     with pytest.raises(Fatal) as raised:
@@ -398,7 +398,7 @@ def _opened_as(topic: ModelTopic, options: TopicOptions) -> Publisher:
         (TopicOptions(retention_ms=-1), "retention_ms is 604800000"),
     ],
 )
-def test_a_topic_that_is_not_as_the_document_says_is_refused(
+def test_topic_that_differs_from_the_document_is_refused(
     options: TopicOptions, is_named: str
 ) -> None:
     """Before a record is sent; what the document does not name is the operator's."""
@@ -409,7 +409,7 @@ def test_a_topic_that_is_not_as_the_document_says_is_refused(
     _opened_as(ModelTopic(exists=True), as_it_is).close()
 
 
-def test_a_topic_that_can_lose_records_is_reported_unless_the_document_asks_for_it() -> None:
+def test_topic_that_can_lose_records_is_reported_unless_requested() -> None:
     """One replica, or one that is enough to acknowledge: the task runs, and its status says so."""
     weak = a_topic(replication_factor=1, min_insync_replicas=1)
     publisher = _opened_as(ModelTopic(exists=True, settings=weak), TopicOptions())
@@ -423,7 +423,7 @@ def test_a_topic_that_can_lose_records_is_reported_unless_the_document_asks_for_
         publisher.close()
 
 
-def test_a_record_over_the_limit_loses_nothing() -> None:
+def test_oversized_record_loses_nothing() -> None:
     """Fatal with the sizes; its batch mates are not committed and come again."""
     topic = ModelTopic()
     publisher = opened(topic)
@@ -436,7 +436,7 @@ def test_a_record_over_the_limit_loses_nothing() -> None:
     assert topic.seqs() == [1, 2, 3]
 
 
-def test_progress_without_records_is_written_by_idle() -> None:
+def test_idle_writes_progress_without_records() -> None:
     """Filtered source transactions move the resolved GTID set, though no row is sent."""
     topic = ModelTopic()
     with running(topic) as publisher:
@@ -449,7 +449,7 @@ def test_progress_without_records_is_written_by_idle() -> None:
     assert len(topic.committed()) == 3
 
 
-def test_a_topic_that_begins_in_the_middle_of_a_run_is_not_gone_on_with() -> None:
+def test_topic_beginning_inside_a_run_is_not_resumed() -> None:
     """Made anew under its owner, it took records that open no run: what stood before is lost, so nobody goes on."""
     topic = ModelTopic()
     publisher = opened(topic)
@@ -465,7 +465,7 @@ def test_a_topic_that_begins_in_the_middle_of_a_run_is_not_gone_on_with() -> Non
     opened(topic).close()
 
 
-def test_a_topic_that_is_gone_is_not_made_again() -> None:
+def test_deleted_topic_is_not_recreated() -> None:
     """Whoever remembers records in it is told so, before anything is created."""
     topic = ModelTopic()
     hint = TailHint(Progress(parse_gtid_set(Flavour.MARIADB, "0-1-200"), None, 50), NO_END)
@@ -475,7 +475,7 @@ def test_a_topic_that_is_gone_is_not_made_again() -> None:
     assert not topic.exists
 
 
-def test_a_hint_without_an_end_is_never_resumed_from() -> None:
+def test_hint_without_an_end_is_never_used() -> None:
     """It only says that records were there."""
     topic = ModelTopic(exists=True)
     hint = TailHint(Progress(parse_gtid_set(Flavour.MARIADB, "0-1-200"), None, 50), NO_END)
@@ -485,7 +485,7 @@ def test_a_hint_without_an_end_is_never_resumed_from() -> None:
     assert topic.committed() == []
 
 
-def test_commits_removed_before_they_were_read_back_are_no_disagreement() -> None:
+def test_commits_removed_before_the_audit_are_no_violation() -> None:
     """Retention and operators may be faster than the audit."""
     topic = ModelTopic()
     publisher = opened(topic)
@@ -496,7 +496,7 @@ def test_commits_removed_before_they_were_read_back_are_no_disagreement() -> Non
 
 
 @pytest.mark.parametrize("outcome", [Outcome.LATE_COMMIT, Outcome.LOST_AFTER, Outcome.LOST_BEFORE])
-def test_a_hint_is_progress_and_end_that_stood_together(outcome: Outcome) -> None:
+def test_hint_pairs_a_progress_with_its_own_end(outcome: Outcome) -> None:
     """After whatever failed: retention past the tail, and the hint is right or is refused."""
     topic = ModelTopic()
     publisher = opened(topic)
@@ -528,7 +528,7 @@ class _LostMarkers(ModelTopic):
 
 
 @pytest.mark.parametrize("owner", ["task", "foreign"])
-def test_a_lost_marker_is_replaced_where_the_broker_does_not_say_whose_it_is(owner: str) -> None:
+def test_lost_marker_is_replaced_without_broker_details(owner: str) -> None:
     """Behind TLS and SASL the broker can not be asked. An abort of ours ends what was ours and nothing else."""
     topic = _LostMarkers()
     topic.is_lost = False

@@ -33,12 +33,12 @@ KNOWN = {
 }
 
 
-def test_every_error_of_the_driver_has_exactly_one_branch() -> None:
+def test_each_kafka_error_has_exactly_one_branch() -> None:
     """An upgrade of the driver that brings new errors turns this red."""
     assert set(BRANCHES) == KNOWN
 
 
-def test_every_branch_has_a_code_with_a_fix() -> None:
+def test_each_kafka_error_branch_has_a_code_with_a_fix() -> None:
     """No error reaches an operator without a sentence of what to do."""
     assert all(CATALOGUE[code].fix for code, _ in BRANCHES.values())
 
@@ -57,7 +57,7 @@ def test_every_branch_has_a_code_with_a_fix() -> None:
         ("AN_ERROR_OF_TOMORROW", Fatal, "MR-3008"),
     ],
 )
-def test_an_error_becomes_its_branch(name: str, branch: type[MillraceError], code: str) -> None:
+def test_kafka_error_becomes_its_branch(name: str, branch: type[MillraceError], code: str) -> None:
     """Anchors of the table; an unknown error stops the task."""
     error = error_of(name, "detail", doing="testing")
     assert type(error) is branch
@@ -65,7 +65,7 @@ def test_an_error_becomes_its_branch(name: str, branch: type[MillraceError], cod
     assert name in error.message
 
 
-def test_a_broker_that_never_answers_is_worth_another_try() -> None:
+def test_silent_broker_is_retried() -> None:
     """A future's own timeout is no error of the driver; it must not end as one that nobody knows."""
 
     def silent() -> None:
@@ -76,7 +76,7 @@ def test_a_broker_that_never_answers_is_worth_another_try() -> None:
     assert raised.value.code == "MR-3001"
 
 
-def test_a_topic_that_not_every_broker_knows_yet_is_not_there_yet() -> None:
+def test_topic_unknown_to_one_broker_does_not_exist_yet() -> None:
     """The broker that is asked for the settings may be behind the one that was asked for the topic."""
     future: Future[object] = Future()
     future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
@@ -112,7 +112,7 @@ def _client(**settings: str) -> Iterator[tuple[KafkaTransactions, Callable[[int]
         transactions.discard()
 
 
-def test_a_fatal_error_is_the_clients_also_where_a_line_for_the_log_comes_behind_it() -> None:
+def test_fatal_kafka_error_survives_a_log_line_after_it() -> None:
     """The client sets it as exception and goes on with the log: CPython makes SystemError of that, now and then."""
     for _ in range(30):
         with _client(debug="all") as (transactions, fail):
@@ -125,7 +125,7 @@ def test_a_fatal_error_is_the_clients_also_where_a_line_for_the_log_comes_behind
 
 
 @pytest.mark.parametrize("by", ["add", "add_slices", "add_slices, one by one"])
-def test_an_instance_that_is_fenced_while_it_is_given_records_is_fenced(by: str) -> None:
+def test_producer_fenced_while_taking_records_is_fenced(by: str) -> None:
     """The client says "fatal" alone; taken for that, a new instance would fence the successor."""
     bounds = np.array([[-1, -1, 0, 3]])
     with _client() as (transactions, fail):
@@ -143,7 +143,7 @@ def test_an_instance_that_is_fenced_while_it_is_given_records_is_fenced(by: str)
     assert raised.value.code == "MR-3003"
 
 
-def test_a_fatal_error_that_was_told_before_is_told_as_fatal(
+def test_known_fatal_error_is_reported_as_fatal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody waits for it for long."""
@@ -158,7 +158,7 @@ def test_a_fatal_error_that_was_told_before_is_told_as_fatal(
 
 
 @pytest.mark.parametrize("lines", [0, 1, 3])
-def test_a_fatal_error_is_found_behind_any_number_of_lines(lines: int) -> None:
+def test_fatal_error_is_found_after_any_number_of_lines(lines: int) -> None:
     """As CPython chains them."""
     with pytest.raises(Fenced) as raised:
         kafka_call(
@@ -174,13 +174,13 @@ def test_a_fatal_error_is_found_behind_any_number_of_lines(lines: int) -> None:
 
 
 @pytest.mark.parametrize("cause", [ValueError(), SystemError()])
-def test_what_is_wrong_inside_the_interpreter_is_no_error_of_kafka(cause: Exception) -> None:
+def test_interpreter_error_is_not_mapped_to_kafka(cause: Exception) -> None:
     """It stays what it is."""
     with pytest.raises(SystemError):
         kafka_call("committing", lambda: hide(cause, 1))
 
 
-def test_an_untried_version_of_the_binding_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_untested_version_of_the_kafka_binding_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its records go one by one, much slower: the reason names the version found and those tried."""
     with _client() as (transactions, _):
         assert transactions.slow_path == ""
@@ -190,7 +190,7 @@ def test_an_untried_version_of_the_binding_is_reported(monkeypatch: pytest.Monke
         assert "0.0.1" in transactions.slow_path
 
 
-def test_a_broker_that_does_not_answer_is_named_with_its_address_soon() -> None:
+def test_unreachable_broker_is_soon_named_with_its_address() -> None:
     """A wrong kafka.bootstrap: what was asked, and what its connections ended with."""
     began = time.monotonic()
     admin = KafkaTopicAdmin({"bootstrap.servers": "127.0.0.1:1"}, "shop", TopicOptions())

@@ -68,7 +68,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[KafkaPartiti
 Reading = Callable[..., tuple[KafkaPartition, _Consumer]]
 
 
-def test_what_was_removed_is_passed_over(reading: Reading) -> None:
+def test_removed_records_are_skipped(reading: Reading) -> None:
     """Records in front of the log's start are gone: reading goes on there."""
     partition, consumer = reading()
     record = partition.next_record(20, timeout_s=1.0)
@@ -76,7 +76,7 @@ def test_what_was_removed_is_passed_over(reading: Reading) -> None:
     assert (record.offset, consumer.seeks) == (LOW, [20, LOW])
 
 
-def test_that_an_earlier_place_is_gone_says_nothing_of_this_one(reading: Reading) -> None:
+def test_error_for_an_earlier_offset_is_ignored(reading: Reading) -> None:
     """The word of the place before comes when the reader stands where the record is."""
     partition, consumer = reading(_out_of_range(20), _out_of_range(20))
     record = partition.next_record(55, timeout_s=1.0)
@@ -84,7 +84,7 @@ def test_that_an_earlier_place_is_gone_says_nothing_of_this_one(reading: Reading
     assert (record.offset, consumer.seeks) == (55, [55, 55, 55])
 
 
-def test_a_place_behind_the_end_is_not_there(reading: Reading) -> None:
+def test_offset_after_the_end_is_missing(reading: Reading) -> None:
     """The topic was made anew."""
     partition, _ = reading()
     with pytest.raises(Retryable) as caught:

@@ -66,7 +66,7 @@ def _is_stopped(act: Callable[[], object]) -> bool:
     return False
 
 
-def test_another_writers_open_transaction_is_found_before_anything_is_written() -> None:
+def test_foreign_open_transaction_is_found_before_any_write() -> None:
     """Whatever we would write behind it, nobody would see."""
     topic = ModelTopic()
     opened(topic).close()
@@ -80,7 +80,7 @@ def test_another_writers_open_transaction_is_found_before_anything_is_written() 
     assert is_stopped
 
 
-def test_who_lost_the_lease_disturbs_nobody() -> None:
+def test_owner_without_its_lease_writes_nothing_at_start() -> None:
     """A stale owner starts again, and ZooKeeper would have told it."""
     topic = ModelTopic()
 
@@ -96,7 +96,7 @@ def test_who_lost_the_lease_disturbs_nobody() -> None:
             raise AssertionError("the successor was fenced") from fenced
 
 
-def test_a_fence_that_does_not_stand_opens_nothing() -> None:
+def test_aborted_fence_opens_nothing() -> None:
     """The broker says OK and aborts."""
     topic = ModelTopic(outcomes=[Outcome.ABORTED_OK])
     stopped = True
@@ -117,7 +117,7 @@ def test_no_row_is_lost_or_doubled(outcome: Outcome) -> None:
     assert_whole(topic, 12)
 
 
-def test_a_broker_that_lies_stops_the_task() -> None:
+def test_abort_acknowledged_as_commit_stops_the_task() -> None:
     """A commit answers OK and its records are aborted."""
     topic = ModelTopic()
     with spent(opened(topic)) as publisher:
@@ -127,7 +127,7 @@ def test_a_broker_that_lies_stops_the_task() -> None:
         )
 
 
-def test_a_foreign_record_at_the_end_stops_the_task() -> None:
+def test_foreign_record_at_the_end_stops_the_task() -> None:
     """Nothing of ours follows it that could stand in the wrong place."""
     topic = ModelTopic()
     with spent(opened(topic)) as publisher:
@@ -145,7 +145,7 @@ def test_foreign_transaction_opened_at_runtime_blocks_the_task() -> None:
         assert _is_stopped(lambda: publish_and_close(publisher, 3)), "nobody was told"
 
 
-def test_who_lost_the_lease_later_disturbs_nobody() -> None:
+def test_owner_that_loses_its_lease_later_writes_nothing() -> None:
     """It opened in order; a successor took over, and a slow commit makes the former want a new instance."""
     topic, leases = ModelTopic(), [True]
 
@@ -168,7 +168,7 @@ def test_who_lost_the_lease_later_disturbs_nobody() -> None:
     assert_whole(topic, 6)
 
 
-def test_a_row_over_the_limit_is_not_left_out() -> None:
+def test_oversized_row_is_not_skipped() -> None:
     """It stops the task; the whole batch comes again."""
     topic = ModelTopic()
     with spent(opened(topic)) as publisher, suppress(Fatal):
@@ -178,7 +178,7 @@ def test_a_row_over_the_limit_is_not_left_out() -> None:
     assert_whole(topic, 2)
 
 
-def test_a_foreign_tail_is_not_progress() -> None:
+def test_foreign_tail_is_not_progress() -> None:
     """What can't be read as ours stops the start."""
     topic = ModelTopic()
     opened(topic).close()
@@ -187,7 +187,7 @@ def test_a_foreign_tail_is_not_progress() -> None:
     assert is_stopped, "a run was opened behind a foreign record"
 
 
-def test_a_hint_stood_once() -> None:
+def test_hint_was_once_the_true_end() -> None:
     """Half of a batch stands and the publisher gave up; then retention takes everything."""
     topic = ModelTopic()
     with spent(opened(topic)) as publisher:

@@ -96,7 +96,7 @@ CONTROLS: list[ControlRecord] = [
 
 
 @pytest.mark.parametrize("record", CONTROLS, ids=lambda record: type(record).__name__)
-def test_control_records_round_trip_without_any_book(record: ControlRecord) -> None:
+def test_control_records_round_trip_without_known_schemas(record: ControlRecord) -> None:
     """The layouts are part of the format: a reader that starts at the tail needs nothing else."""
     value = encode_control(record, schema_id=12)
     assert unframe(value)[0] == 12
@@ -124,7 +124,7 @@ def row_value(schema_id: int, *, before: object = None) -> bytes:
     return frame(schema_id, encode(ENVELOPE.text, record))
 
 
-def test_a_stream_explains_itself() -> None:
+def test_stream_carries_its_own_schemas() -> None:
     """After its schema record a row needs no registry; names and values are the original ones."""
     book = SchemaBook()
     decode_record(None, encode_control(CONTROLS[0], schema_id=1), book)
@@ -144,7 +144,7 @@ def test_a_stream_explains_itself() -> None:
     assert record.transaction.is_last
 
 
-def test_an_id_that_nobody_explains_is_looked_up_once_or_refused() -> None:
+def test_unknown_schema_id_is_looked_up_once_or_refused() -> None:
     """A registry is a fallback."""
     with pytest.raises(Fatal, match="MR-6009 schema id 5"):
         decode_record(None, row_value(5), SchemaBook())
@@ -167,7 +167,7 @@ def _explained(book: SchemaBook, table: TableSchema) -> None:
     decode_control(encode_control(said, schema_id=1), book)
 
 
-def test_the_last_explanation_of_an_id_holds() -> None:
+def test_last_schema_record_of_an_id_wins() -> None:
     """Ids start again when a task is given another registry; every run explains them before their first use."""
     book = SchemaBook()
     *others, kind = TABLE.columns
@@ -179,7 +179,7 @@ def test_the_last_explanation_of_an_id_holds() -> None:
         assert record.layout.table.columns[-1].type.labels == (label,)
 
 
-def test_a_row_is_not_read_by_the_schema_of_another_table() -> None:
+def test_row_is_never_decoded_by_another_tables_schema() -> None:
     """An id that meant another table when it was written: of the same structure, nothing else would tell."""
     book = SchemaBook()
     _explained(book, replace(TABLE, table="renamed"))
@@ -187,7 +187,7 @@ def test_a_row_is_not_read_by_the_schema_of_another_table() -> None:
         decode_record(None, row_value(5), book)
 
 
-def test_rows_and_control_records_are_told_apart_without_a_schema() -> None:
+def test_rows_and_control_records_differ_without_a_schema() -> None:
     """By byte 5: the branch of ``before``, or twice the length of the kind."""
     before: dict[str, Plain] = {
         "id": Decimal(1),
@@ -218,13 +218,13 @@ def test_rows_and_control_records_are_told_apart_without_a_schema() -> None:
         b"\0\0\0\0\1\4",
     ],
 )
-def test_what_is_no_record_is_refused(value: bytes) -> None:
+def test_foreign_record_is_refused(value: bytes) -> None:
     """Other people's bytes in the topic."""
     with pytest.raises(Fatal, match="MR-6007"):
         peek_kind(value)
 
 
-def test_a_damaged_record_is_refused() -> None:
+def test_damaged_record_is_refused() -> None:
     """Cut anywhere, or with bytes behind it; also a fingerprint that is not its schema's."""
     book = SchemaBook()
     decode_control(encode_control(CONTROLS[0], schema_id=1), book)
@@ -238,13 +238,13 @@ def test_a_damaged_record_is_refused() -> None:
         decode_control(value.replace(fingerprint, b"0" * len(fingerprint)), book)
 
 
-def test_a_row_is_no_control_record() -> None:
+def test_row_is_not_read_as_control_record() -> None:
     """Asked for one, it is refused."""
     with pytest.raises(Fatal, match="MR-6007"):
         decode_control(row_value(5))
 
 
-def test_the_layouts_of_control_records_are_fixed() -> None:
+def test_control_record_layouts_are_fixed() -> None:
     """They are part of the format: a change here is a new format, so it must be deliberate."""
     fields = {
         kind: [field["name"] for field in json.loads(schema.text)["fields"]]

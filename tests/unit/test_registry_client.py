@@ -51,7 +51,7 @@ def _answer_once(connection: socket.socket, raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("raw", PASSING.values(), ids=PASSING.keys())
-def test_an_answer_that_is_cut_or_is_a_page_is_worth_another_try(
+def test_truncated_answer_or_proxy_page_is_retried(
     raw: bytes, answered: Callable[[bytes], None]
 ) -> None:
     """A registry that restarts behind a proxy blocks no task: neither capture's, nor apply's, which looks ids up."""
@@ -69,7 +69,7 @@ def test_an_answer_that_is_cut_or_is_a_page_is_worth_another_try(
     assert caught.value.code == "MR-5033"
 
 
-def test_a_page_in_place_of_an_answer_is_shown(answered: Callable[[bytes], None]) -> None:
+def test_page_in_place_of_an_answer_is_shown(answered: Callable[[bytes], None]) -> None:
     """It says who answered."""
     answered(PAGE)
     with pytest.raises(Retryable, match=r"200.*back in a minute"):
@@ -79,7 +79,7 @@ def test_a_page_in_place_of_an_answer_is_shown(answered: Callable[[bytes], None]
 @pytest.mark.parametrize(
     "content", [b'{"version": 5}', b"[]", b"null", b'"text"'], ids=lambda content: content.decode()
 )
-def test_an_answer_of_another_kind_of_server_is_for_a_person(
+def test_answer_of_another_kind_of_server_is_fatal(
     content: bytes, answered: Callable[[bytes], None]
 ) -> None:
     """It is whole, and will be the same another time."""
@@ -89,7 +89,7 @@ def test_an_answer_of_another_kind_of_server_is_for_a_person(
     assert caught.value.code == "MR-6021"
 
 
-def test_an_answer_over_the_limit_is_not_taken_for_one_that_was_cut(
+def test_oversized_answer_is_not_mistaken_for_a_truncated_one(
     answered: Callable[[bytes], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would be read as far again and again; one that fills the limit is whole."""
@@ -127,7 +127,7 @@ def _answer_ids(connection: socket.socket) -> None:
             connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"id":7}')
 
 
-def test_an_id_that_was_remembered_is_not_asked_for_and_does_not_cover_the_registrys(
+def test_known_id_needs_no_request_and_reveals_reuse(
     answered: Callable[[bytes], None],
 ) -> None:
     """A record of the topic says what an id meant; a registry that gives it to another schema has lost its own."""

@@ -105,7 +105,7 @@ def hidden() -> None:
     [refused(KafkaError._TRANSPORT), refused(KafkaError._INVALID_ARG), silent, hidden],
     ids=["away", "refused", "silent", "hidden"],
 )
-def test_a_broker_in_trouble_is_worth_another_try_whatever_it_was_asked(
+def test_failing_broker_is_retried_for_any_request(
     question: str, trouble: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends as a code with something to do, never as the driver's own error."""
@@ -116,7 +116,7 @@ def test_a_broker_in_trouble_is_worth_another_try_whatever_it_was_asked(
 
 
 @pytest.mark.parametrize("question", ["init_transactions", *sorted(OF_AN_APPEND)])
-def test_a_newer_registry_is_told_apart_from_a_broker_in_trouble(
+def test_newer_registry_is_distinguished_from_a_failing_broker(
     question: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who goes on asking would fence the one that serves now."""
@@ -136,7 +136,7 @@ class Starting(Broker):
             raise KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS))
 
 
-def test_a_broker_that_has_just_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registry_waits_for_a_starting_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says that it runs before it has loaded its coordinator, and a busy machine loads for long: a registry that is
     started beside it would end."""
     broker = Starting("nothing", silent)
@@ -145,6 +145,6 @@ def test_a_broker_that_has_just_started_is_waited_for(monkeypatch: pytest.Monkey
     assert list(KafkaSchemaStore("127.0.0.1:1", topic=TOPIC).load()) == []
 
 
-def test_a_broker_without_trouble_is_asked_for_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_healthy_broker_serves_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in lets a registry load and append, so what fails above fails for its trouble."""
     assert asked_in_trouble("nothing", silent, monkeypatch) == []

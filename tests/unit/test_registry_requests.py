@@ -106,7 +106,7 @@ def asked(method: str, path: str, body: bytes) -> tuple[int, bytes]:
 @example("GET", "/schemas/ids/{}", ("9" * 5000, ""), b"")
 @example("GET", "/subjects/{}/versions/{}", ("topic-value", "9" * 5000), b"")
 @example("POST", "/subjects/{}/versions", ("a", ""), b"[" * 100_000)
-def test_a_malformed_request_is_refused_with_a_reason(
+def test_malformed_request_is_refused_with_a_reason(
     method: str, path: str, words: tuple[str, str], body: bytes
 ) -> None:
     """Never a 5xx: those mean "ask again", and nobody should."""

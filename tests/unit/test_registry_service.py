@@ -33,7 +33,7 @@ class UncertainStore(MemoryStore):
             raise Retryable("MR-6020", "no answer to the commit")
 
 
-def test_one_schema_has_one_id_in_every_subject() -> None:
+def test_schema_has_one_id_in_every_subject() -> None:
     """Also when it is written with other blanks; another schema gets the next id and version."""
     service = RegistryService(MemoryStore())
     spaced = json.dumps(json.loads(DDL_SCHEMA.text), indent=2)
@@ -44,7 +44,7 @@ def test_one_schema_has_one_id_in_every_subject() -> None:
     assert service.schema_text("1") == DDL_SCHEMA.text
 
 
-def test_properties_make_another_schema() -> None:
+def test_different_properties_make_a_different_schema() -> None:
     """A table's structure rides in properties: they are part of a schema's identity."""
     service = RegistryService(MemoryStore())
     other = json.dumps(json.loads(DDL_SCHEMA.text) | {"millrace.extra": 1})
@@ -53,7 +53,7 @@ def test_properties_make_another_schema() -> None:
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_an_append_of_unknown_outcome_never_leads_to_one_id_for_two_schemas(
+def test_unknown_append_outcome_never_gives_one_id_twice(
     is_stored: bool,
 ) -> None:
     """After the failure everything is read again before the next id is given."""
@@ -70,7 +70,7 @@ def test_an_append_of_unknown_outcome_never_leads_to_one_id_for_two_schemas(
     assert len({(entry.subject, entry.version) for entry in entries}) == 3
 
 
-def test_a_catalog_is_the_same_after_any_restart() -> None:
+def test_catalog_is_equal_after_any_restart() -> None:
     """Entries in another order, or twice (compaction, a retried append), change nothing."""
     entries = [
         Entry("a", 1, 1, DDL_SCHEMA.text),
@@ -98,7 +98,7 @@ def test_a_catalog_is_the_same_after_any_restart() -> None:
         ({"schema": DDL_SCHEMA.text, "schemaType": "PROTOBUF"}, 42201),
     ],
 )
-def test_what_is_not_an_avro_schema_is_refused(request_: dict[str, object], code: int) -> None:
+def test_invalid_avro_schema_is_refused(request_: dict[str, object], code: int) -> None:
     """Before anything is stored."""
     store = MemoryStore()
     with pytest.raises(Refusal) as caught:
@@ -107,15 +107,13 @@ def test_what_is_not_an_avro_schema_is_refused(request_: dict[str, object], code
     assert list(store.load()) == []
 
 
-def test_a_registry_whose_port_is_taken_says_so() -> None:
+def test_registry_reports_a_port_in_use() -> None:
     """By a code, before anything else is done."""
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Fatal, match="MR-8009"):
         RegistryServer.listen(MemoryStore(), host="127.0.0.1", port=taken.getsockname()[1])
 
 
-def test_a_registry_that_another_fenced_ends_also_where_a_line_for_the_log_hides_the_error() -> (
-    None
-):
+def test_fenced_registry_ends_despite_a_log_line_after_it() -> None:
     """Taken for anything else, it would load its store again, and fence the one that serves now."""
     store = KafkaSchemaStore("127.0.0.1:1")
     fenced = KafkaException(KafkaError(KafkaError._FENCED))

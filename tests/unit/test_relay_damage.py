@@ -56,9 +56,7 @@ def error_of_reading(root: Path, flavour: Flavour) -> MillraceError | None:
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.guarantee("relay log")
-def test_a_flipped_bit_anywhere_in_a_closed_file_stops_its_reader(
-    flavour: Flavour, memory_path: Path
-) -> None:
+def test_flipped_bit_in_a_closed_file_stops_its_reader(flavour: Flavour, memory_path: Path) -> None:
     """Head, header, body, checksum: Fatal MR-2004, and not one of the transactions behind it is skipped."""
     files = FILES[flavour]
     for at in range(len(files[NAMES[0]])):
@@ -72,7 +70,7 @@ def test_a_flipped_bit_anywhere_in_a_closed_file_stops_its_reader(
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_a_flipped_bit_anywhere_in_the_newest_file_is_cut_off_and_written_again(
+def test_flipped_bit_in_the_newest_file_is_cut_and_rewritten(
     flavour: Flavour, memory_path: Path
 ) -> None:
     """Up to the transaction in front of it everything stays; the relay log goes on to the same bytes."""
@@ -98,7 +96,7 @@ def test_a_flipped_bit_anywhere_in_the_newest_file_is_cut_off_and_written_again(
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_zeros_or_a_cut_in_a_closed_file_stop_its_reader(
+def test_zeros_or_truncation_in_a_closed_file_stop_its_reader(
     flavour: Flavour, memory_path: Path
 ) -> None:
     """Also a cut between two events, or between two source transactions, behind which the file looks whole."""
@@ -119,7 +117,7 @@ def test_zeros_or_a_cut_in_a_closed_file_stop_its_reader(
         assert error.code == "MR-2004", what
 
 
-def test_damage_under_a_reader_stops_it(tmp_path: Path) -> None:
+def test_damage_during_reading_stops_the_reader(tmp_path: Path) -> None:
     """The file being written is checked by each reader as well."""
     root = tmp_path / "relay"
     Writer(root, FILES[Flavour.MYSQL], is_split=False).run()
@@ -140,7 +138,7 @@ def test_damage_under_a_reader_stops_it(tmp_path: Path) -> None:
     relay.close()
 
 
-def test_a_file_that_is_missing_in_the_middle_is_not_read_over(tmp_path: Path) -> None:
+def test_missing_file_in_the_middle_is_not_skipped(tmp_path: Path) -> None:
     """Nobody begins in front of it; who reads there is told to come again, which fetches it anew."""
     lay(tmp_path, {name: FILES[Flavour.MYSQL][name] for name in (NAMES[0], NAMES[2])})
     relay = open_log(tmp_path)
@@ -158,7 +156,7 @@ def test_a_file_that_is_missing_in_the_middle_is_not_read_over(tmp_path: Path) -
     relay.close()
 
 
-def test_a_file_that_goes_away_under_a_reader_is_told(tmp_path: Path) -> None:
+def test_file_deleted_under_a_reader_is_reported(tmp_path: Path) -> None:
     """Not the system's error but ours, whichever question meets it first."""
     lay(tmp_path, FILES[Flavour.MYSQL])
     relay = open_log(tmp_path)
@@ -190,9 +188,7 @@ def test_a_file_that_goes_away_under_a_reader_is_told(tmp_path: Path) -> None:
         b"binlog-name = 1\nbinlog-pos = []\nbinlog-gtid = {}\n",
     ],
 )
-def test_a_missing_or_lying_meta_and_index_change_nothing_and_are_put_right(
-    text: bytes | None, tmp_path: Path
-) -> None:
+def test_missing_or_wrong_meta_and_index_are_repaired(text: bytes | None, tmp_path: Path) -> None:
     """The files alone say where the relay log ends."""
     files = FILES[Flavour.MYSQL]
     folder = lay(tmp_path, files)
@@ -208,7 +204,7 @@ def test_a_missing_or_lying_meta_and_index_change_nothing_and_are_put_right(
     relay.close()
 
 
-def test_what_is_not_ours_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+def test_foreign_files_in_the_relay_folder_are_left_alone(tmp_path: Path) -> None:
     """Files of people, left-over halves of ours, folders with the name of a file: neither read nor in the way."""
     folder = lay(tmp_path, FILES[Flavour.MYSQL])
     foreign = [folder / "notes.txt", folder / "mysql-bin.000002.bak", tmp_path / "server-b.000002"]
@@ -235,7 +231,7 @@ def test_what_is_not_ours_in_the_folder_is_left_alone(tmp_path: Path) -> None:
     open_log(tmp_path).close()
 
 
-def test_a_disk_that_can_not_be_read_is_told(memory_path: Path) -> None:
+def test_unreadable_disk_is_reported(memory_path: Path) -> None:
     """Each operation of a reader fails once: Retryable, and the next reader reads on; what it has read stands.
 
     Its last one closes a file: that fails too, and nobody is told, nor is anything held or left open.
@@ -267,7 +263,7 @@ def test_a_disk_that_can_not_be_read_is_told(memory_path: Path) -> None:
 @pytest.mark.parametrize(
     "failure", [Fatal("MR-6002", "a sequence goes back"), ZeroDivisionError("by a sync")]
 )
-def test_whatever_ends_the_sync_thread_is_told_to_the_writer(failure: Exception) -> None:
+def test_any_sync_thread_failure_reaches_the_writer(failure: Exception) -> None:
     """Also what is not the disk's: a thread that ended silently would sync nothing for ever."""
 
     def sync() -> None:
@@ -286,7 +282,7 @@ def test_whatever_ends_the_sync_thread_is_told_to_the_writer(failure: Exception)
     thread.stop()
 
 
-def test_a_relay_log_without_a_thread_to_sync_it_leaves_no_file_open(memory_path: Path) -> None:
+def test_failed_start_of_the_sync_thread_closes_every_file(memory_path: Path) -> None:
     """It is tried again for as long as the machine has none, each time with what the last try took."""
     lay(memory_path, FILES[Flavour.MYSQL])
     disk = FaultyFiles(memory_path)
@@ -295,7 +291,7 @@ def test_a_relay_log_without_a_thread_to_sync_it_leaves_no_file_open(memory_path
     assert not disk.open_fds
 
 
-def test_a_defect_in_the_sync_thread_leaves_no_file_open(
+def test_defect_in_the_sync_thread_leaves_no_file_open(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is no word of the disk's: the bytes stay as they came, and the directory may be opened again."""
@@ -321,7 +317,7 @@ def test_a_defect_in_the_sync_thread_leaves_no_file_open(
     again.close()
 
 
-def test_a_full_disk_can_be_opened_so_that_purge_can_make_room(memory_path: Path) -> None:
+def test_full_disk_can_be_opened_for_a_purge(memory_path: Path) -> None:
     """Index and relay.meta are hints: that there is no room for them stops nothing."""
     folder = lay(memory_path, FILES[Flavour.MYSQL])
     (folder / layout.META_NAME).write_text("old")
@@ -335,7 +331,7 @@ def test_a_full_disk_can_be_opened_so_that_purge_can_make_room(memory_path: Path
     relay.close()
 
 
-def test_asking_for_a_purge_on_a_disk_that_fails_is_told(memory_path: Path) -> None:
+def test_purge_request_on_a_failing_disk_is_reported(memory_path: Path) -> None:
     """Each operation of who asks, once: Retryable MR-2002; on a whole disk nobody answers here, and that is told."""
     lay(memory_path, FILES[Flavour.MYSQL])
     relay = open_log(memory_path)
@@ -364,7 +360,7 @@ def test_asking_for_a_purge_on_a_disk_that_fails_is_told(memory_path: Path) -> N
     assert find_file(memory_path, NAMES[0], files=disk) == Coordinates(SUBDIR, NAMES[0], 4)
 
 
-def test_every_file_operation_of_the_relay_log_goes_through_its_seam() -> None:
+def test_relay_log_files_are_accessed_only_through_the_seam() -> None:
     """Else no test could fail it. Modules of the system's files are used in ``files`` alone, and no method of Path."""
     here = {"is_dir", "is_file", "exists", "iterdir", "glob", "rglob", "stat", "mkdir", "rmdir"}
     here |= {"touch", "rename", "read_bytes", "read_text", "write_bytes", "write_text"}
@@ -387,7 +383,7 @@ def test_every_file_operation_of_the_relay_log_goes_through_its_seam() -> None:
             assert name not in both or is_ours, place
 
 
-def test_the_first_place_is_where_the_relay_log_begins_earliest(tmp_path: Path) -> None:
+def test_first_position_is_the_earliest_of_all_sub_directories(tmp_path: Path) -> None:
     """A sub-directory begun later may begin earlier: what it has in front of the older one is not passed over."""
     files = FILES[Flavour.MYSQL]
     lay(tmp_path, {NAMES[1]: files[NAMES[1]]})

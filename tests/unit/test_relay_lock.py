@@ -10,7 +10,7 @@ from tests.kit.binlog.plain_files import BinlogFile
 from tests.kit.relay.lay import NAME, grow_file, write_file
 
 
-def test_two_writers_on_one_directory_harm_nothing(tmp_path: Path) -> None:
+def test_second_writer_on_a_directory_is_harmless(tmp_path: Path) -> None:
     """The second comes while the first is inside a source transaction: it is refused, and may come again."""
     file = BinlogFile().transaction()
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)

@@ -31,7 +31,7 @@ FLAVOURS = [Flavour.MYSQL, Flavour.MARIADB]
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_an_incident_between_source_transactions_belongs_to_none(
+def test_incident_between_source_transactions_belongs_to_none(
     flavour: Flavour, tmp_path: Path
 ) -> None:
     """MariaDB's has no GTID: it stands alone, no file is given up for it, and the reader hands it on (MR-6510)."""
@@ -50,7 +50,7 @@ def test_an_incident_between_source_transactions_belongs_to_none(
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("events", [0, 1])
-def test_a_file_without_its_head_is_passed_over_where_a_later_one_is_whole(
+def test_file_without_its_head_is_skipped_before_a_whole_one(
     flavour: Flavour, events: int, tmp_path: Path
 ) -> None:
     """A first connection cut in the head of a file: the next began a sub-directory, and there the reader begins."""
@@ -70,9 +70,7 @@ def test_a_file_without_its_head_is_passed_over_where_a_later_one_is_whole(
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.guarantee("relay log")
-def test_a_torn_tail_is_cut_at_every_byte_of_the_last_two_transactions(
-    flavour: Flavour, memory_path: Path
-) -> None:
+def test_tail_torn_at_any_byte_is_cut(flavour: Flavour, memory_path: Path) -> None:
     """What remains ends with a whole transaction, is a prefix, and the GTIDs are exactly those in it."""
     file = BinlogFile(mariadb=flavour is Flavour.MARIADB)
     for ending in ("xid", "ddl", "xid", "commit"):
@@ -92,9 +90,7 @@ def test_a_torn_tail_is_cut_at_every_byte_of_the_last_two_transactions(
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_zeros_from_any_byte_of_the_last_two_transactions_on_are_cut(
-    flavour: Flavour, memory_path: Path
-) -> None:
+def test_zeros_from_any_byte_of_the_tail_are_cut(flavour: Flavour, memory_path: Path) -> None:
     """A file system may give the length before the bytes: to the old end, beyond it, less than a header."""
     file = BinlogFile(mariadb=flavour is Flavour.MARIADB)
     for ending in ("xid", "ddl", "xid", "commit"):
@@ -119,7 +115,7 @@ def test_zeros_from_any_byte_of_the_last_two_transactions_on_are_cut(
 
 
 @pytest.mark.parametrize("length", [0, 3, 4, 5, 50, 124])
-def test_a_file_without_a_whole_head_is_removed(length: int, tmp_path: Path) -> None:
+def test_file_without_a_whole_head_is_removed(length: int, tmp_path: Path) -> None:
     """The file before it is the end then; an empty sub-directory goes too."""
     closed = BinlogFile().transaction().rotate("mysql-bin.000002")
     lay_file(tmp_path, closed.data)
@@ -132,7 +128,7 @@ def test_a_file_without_a_whole_head_is_removed(length: int, tmp_path: Path) -> 
     relay.close()
 
 
-def test_damage_in_the_last_file_cuts_there(tmp_path: Path) -> None:
+def test_damage_in_the_last_file_is_cut(tmp_path: Path) -> None:
     """A flipped bit in the middle: everything in front of its transaction stays."""
     file = BinlogFile().transaction().transaction().transaction()
     damaged = bytearray(file.data)
@@ -157,7 +153,7 @@ def test_damage_in_a_closed_file_stops_its_reader(tmp_path: Path) -> None:
     relay.close()
 
 
-def test_a_reader_sees_only_whole_transactions(tmp_path: Path) -> None:
+def test_reader_sees_only_whole_transactions(tmp_path: Path) -> None:
     """Bytes of an unfinished one are in the file and not in a span; ``wait`` says when there is more."""
     file = BinlogFile().transaction()
     half = len(file.data)
@@ -186,7 +182,7 @@ def test_a_reader_sees_only_whole_transactions(tmp_path: Path) -> None:
     relay.close()
 
 
-def test_a_span_holds_whole_events_and_grows_for_a_giant_one(tmp_path: Path) -> None:
+def test_span_holds_whole_events_and_grows_for_a_giant(tmp_path: Path) -> None:
     """Never half an event, however small the bound."""
     file = BinlogFile().transaction(rows_bytes=10_000).transaction()
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
@@ -248,7 +244,7 @@ def test_seek_finds_the_file_of_the_first_wanted_transaction(tmp_path: Path) -> 
     relay.close()
 
 
-def test_seek_goes_back_to_a_number_that_another_server_gave_again(tmp_path: Path) -> None:
+def test_seek_goes_back_to_a_gtid_reused_by_another_server(tmp_path: Path) -> None:
     """Behind it nothing would be noticed: that transaction is in the file in front, where it is refused (MR-1033).
 
     In front of a sub-directory's first file the server is guessed: there it is no reason.
@@ -265,7 +261,7 @@ def test_seek_goes_back_to_a_number_that_another_server_gave_again(tmp_path: Pat
     relay.close()
 
 
-def test_nobody_comes_from_a_tail_that_the_next_server_lacked(tmp_path: Path) -> None:
+def test_reader_never_crosses_from_a_tail_lost_in_failover(tmp_path: Path) -> None:
     """Those transactions were lost in a failover: who needs earlier ones has them sent by the server that is read."""
     for missing, is_reached in (("", True), (f"{SERVER}:2", False)):
         root = tmp_path / (missing or "joined")
@@ -288,7 +284,7 @@ def test_nobody_comes_from_a_tail_that_the_next_server_lacked(tmp_path: Path) ->
         relay.close()
 
 
-def test_no_file_is_begun_apart_whose_sub_directory_does_not_say_so(tmp_path: Path) -> None:
+def test_separate_file_is_always_marked_by_its_sub_directory(tmp_path: Path) -> None:
     """Whatever operation fails while it is begun: nobody comes into it from the tail in front of it."""
     begun = 0
     for fail_at in count():
@@ -328,7 +324,7 @@ def test_seek_does_not_cross_a_gap_between_sub_directories(tmp_path: Path) -> No
         relay.close()
 
 
-def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+def test_second_relay_writer_is_refused(tmp_path: Path) -> None:
     """The lock is on the directory, and free again after close."""
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     with pytest.raises(Retryable) as caught:
@@ -338,7 +334,7 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     RelayLog.open(tmp_path, flavour=Flavour.MYSQL).close()
 
 
-def test_meta_is_kept_in_dms_form(tmp_path: Path) -> None:
+def test_relay_meta_has_the_format_of_dm(tmp_path: Path) -> None:
     """The text of DM's documentation is read, ours reads back, rubbish is no meta."""
     (tmp_path / "relay.meta").write_text(
         'binlog-name = "mysql-bin.000010"    # name\nbinlog-pos = 63083620\n'
@@ -355,14 +351,14 @@ def test_meta_is_kept_in_dms_form(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["", "..", "../mysql-bin.000001", "a/b.000001", ".x.000001", "mysql-bin", "a.0\n1"]
 )
-def test_a_name_that_could_leave_the_directory_is_refused(name: str) -> None:
+def test_file_name_that_escapes_the_directory_is_refused(name: str) -> None:
     """The server's word is not trusted."""
     with pytest.raises(Fatal) as caught:
         layout.file_number(name)
     assert caught.value.code == "MR-2010"
 
 
-def test_a_failed_fsync_is_never_trusted_again(tmp_path: Path) -> None:
+def test_failed_fsync_is_never_trusted_again(tmp_path: Path) -> None:
     """The next write fails, and the file is cut back to what was synced before; opening anew goes on there."""
     file = BinlogFile().transaction()
     disk = FaultyFiles(tmp_path)
@@ -396,9 +392,7 @@ def test_a_failed_fsync_is_never_trusted_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_cut", [True, False])
-def test_a_file_that_a_failed_fsync_cut_back_is_not_taken_for_damaged(
-    tmp_path: Path, is_cut: bool
-) -> None:
+def test_file_truncated_after_a_failed_fsync_is_not_damaged(tmp_path: Path, is_cut: bool) -> None:
     """A reader that comes meanwhile is told MR-2003, also where nothing of it is left or could not be cut."""
     file = BinlogFile().transaction()
     disk = FaultyFiles(tmp_path)
@@ -417,7 +411,7 @@ def test_a_file_that_a_failed_fsync_cut_back_is_not_taken_for_damaged(
     relay.close()
 
 
-def test_a_full_disk_stops_the_writer_and_loses_nothing(tmp_path: Path) -> None:
+def test_full_disk_stops_the_writer_and_loses_nothing(tmp_path: Path) -> None:
     """Retryable, and for good: half of what was written is cut, and only a log opened anew goes on."""
     file = BinlogFile().transaction()
     disk, never = FaultyFiles(tmp_path), SyncPolicy(delay_ms=100_000)  # the next is the write
@@ -452,7 +446,7 @@ def make_three_files(root: Path) -> RelayLog:
     return relay
 
 
-def test_purge_deletes_a_prefix_and_never_what_is_held(tmp_path: Path) -> None:
+def test_purge_deletes_a_prefix_and_no_held_file(tmp_path: Path) -> None:
     """A reader's hold, then the active file, bound it, whatever is asked for."""
     relay = make_three_files(tmp_path)
     everything = Coordinates("server-z.000099", "mysql-bin.000099", 4)
@@ -468,7 +462,7 @@ def test_purge_deletes_a_prefix_and_never_what_is_held(tmp_path: Path) -> None:
     relay.close()
 
 
-def test_purge_keeps_what_a_task_needs_that_does_not_run(tmp_path: Path) -> None:
+def test_purge_keeps_files_that_a_stopped_task_needs(tmp_path: Path) -> None:
     """A paused or blocked task holds nothing: its position says which file it goes on with."""
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     relay.begin_subdir("server-a")
@@ -486,7 +480,7 @@ def test_purge_keeps_what_a_task_needs_that_does_not_run(tmp_path: Path) -> None
     relay.close()
 
 
-def test_purge_by_age_and_by_space(tmp_path: Path) -> None:
+def test_purge_follows_age_and_space(tmp_path: Path) -> None:
     """What is young stays while there is room; what is old goes; with no room all that nobody needs goes."""
     relay = make_three_files(tmp_path)
     assert purge_due(relay, PurgePolicy(free_bytes_min=0), needed=()) == []
@@ -497,7 +491,7 @@ def test_purge_by_age_and_by_space(tmp_path: Path) -> None:
     relay.close()
 
 
-def test_the_head_of_a_file_names_what_came_before() -> None:
+def test_file_head_names_the_earlier_transactions() -> None:
     """PREVIOUS_GTIDS without and with tags (bytes of MySQL 9.7), GTID_LIST; None while it is cut."""
     file = BinlogFile(first_number=6)
     for length in range(len(file.data)):
@@ -518,7 +512,7 @@ def test_the_head_of_a_file_names_what_came_before() -> None:
                 read_file_head(head, Flavour.MYSQL)
 
 
-def test_a_file_goes_on_after_the_newest_gtid_of_a_domain() -> None:
+def test_file_continues_after_the_newest_gtid_of_a_domain() -> None:
     """Of two servers in a GTID_LIST the last is the newest, also if its sequence is smaller (no strict mode)."""
     entries = struct.pack("<IIQIIQ", 0, 1, 9, 0, 2, 7)
     head = MAGIC + event(163, struct.pack("<I", 2) + entries, pos=4)

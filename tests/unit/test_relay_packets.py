@@ -77,7 +77,7 @@ def sample(*, mariadb: bool) -> BinlogFile:
 
 @given(st.binary(max_size=2000), st.integers(0, 2000), st.integers(0, 64))
 @settings(max_examples=200, deadline=None)
-def test_the_checksum_is_zlibs_for_any_length_and_split(
+def test_checksum_matches_zlib_for_any_length_and_split(
     data: bytes, split: int, shift: int
 ) -> None:
     """With and without the processor's instruction."""
@@ -92,7 +92,7 @@ def test_the_checksum_is_zlibs_for_any_length_and_split(
 @pytest.mark.parametrize("mariadb", [False, True])
 @given(pieces=st.lists(st.integers(1, 400), min_size=1, max_size=30))
 @settings(max_examples=60, deadline=None)
-def test_any_cut_of_the_stream_gives_the_file(mariadb: bool, pieces: list[int]) -> None:
+def test_any_split_of_the_stream_gives_the_same_file(mariadb: bool, pieces: list[int]) -> None:
     """Inside packet headers, event headers, checksums: the same bytes, boundaries and GTIDs."""
     file = sample(mariadb=mariadb)
     wire, stripper, at = wire_of(file), Stripper(mariadb=mariadb), 0
@@ -110,7 +110,7 @@ def test_any_cut_of_the_stream_gives_the_file(mariadb: bool, pieces: list[int]) 
     assert stripper.runs[0, 6:].tolist() == [1, file.number]
 
 
-def test_an_incident_between_source_transactions_of_mariadb_repeats_no_gtid() -> None:
+def test_mariadb_incident_repeats_no_gtid() -> None:
     """It has none of its own; a boundary stands behind it all the same."""
     file, stripper = BinlogFile(mariadb=True), Stripper(mariadb=True)
     file.transaction(ending="ddl").add(26, b"\1\0\3sic")
@@ -151,7 +151,9 @@ def test_events_at_the_packet_limit_are_joined(extra: int) -> None:
     ],
 )
 @pytest.mark.parametrize("piece", [7, 1 << 20])
-def test_a_lie_in_the_stream_is_found_and_not_written(place: str, status: int, piece: int) -> None:
+def test_corrupt_byte_in_the_stream_is_detected_before_writing(
+    place: str, status: int, piece: int
+) -> None:
     """One changed byte of the fifth packet: nothing of that event comes out as a finished one."""
     file = sample(mariadb=False)
     payloads = [b"\0" + made for made in file.events]
@@ -197,12 +199,12 @@ def _grouped(*kinds: Any) -> BinlogFile:
         (BinlogFile(checksum_algorithm=0), transactions.NO_CHECKSUM),
     ],
 )
-def test_what_is_not_understood_is_an_error(file: BinlogFile, status: int) -> None:
+def test_unknown_event_is_an_error(file: BinlogFile, status: int) -> None:
     """Never a boundary by guess."""
     assert Stripper().feed(wire_of(file, with_noise=False)) == status
 
 
-def test_a_tagged_gtid_is_read() -> None:
+def test_tagged_gtid_is_read() -> None:
     """What the malformed ones above were made of."""
     file = _grouped(lambda f: f.add(42, TAGGED), lambda f: f.query("DROP TABLE t"))
     stripper = Stripper()
@@ -211,7 +213,7 @@ def test_a_tagged_gtid_is_read() -> None:
     assert stripper.runs[0, 2:].tolist() == [int.from_bytes(b"ab", "little"), 0, 0, 0, 5, 5]
 
 
-def test_the_pass_stops_where_it_is_asked_to() -> None:
+def test_reading_stops_at_the_requested_position() -> None:
     """The overlap of a resumed dump ends exactly there; a place inside an event is never reached."""
     file = sample(mariadb=False)
     stripper = Stripper(stop_pos=file.ends[2])
@@ -221,7 +223,7 @@ def test_the_pass_stops_where_it_is_asked_to() -> None:
     assert stripper.feed(wire_of(file)) == transactions.OK
 
 
-def test_error_packets_are_left_to_the_caller() -> None:
+def test_error_packets_are_passed_to_the_caller() -> None:
     """Also when they come in pieces."""
     stripper = Stripper()
     wire = packet(b"\xff\xd4\x04#HY000Could not find", 0)
@@ -240,7 +242,7 @@ def test_positions_wrap_at_four_gib() -> None:
         assert stripper.state[transactions.BOUNDARY] == end
 
 
-def test_every_kernel_is_in_the_key_of_the_compiled_code() -> None:
+def test_compile_cache_key_covers_every_kernel() -> None:
     """What has a kernel, and what such a file imports of ours, is told to the compiler: no stale machine code."""
     folder = SOURCES[0].parent
     kernels = [path for path in folder.glob("*.py") if "@compiled" in path.read_text()]

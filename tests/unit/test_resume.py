@@ -85,7 +85,7 @@ def resumed(part: Part, rows: int, *members: BinlogBuilder) -> Resumed | None:
     return resume_inside(part, places, progress, convert=convert, may_wait=lambda: False)
 
 
-def test_the_same_rows_at_another_place_are_gone_on_with() -> None:
+def test_equal_rows_at_other_coordinates_resume_the_transaction() -> None:
     """Position, times, and ids of schemas may differ; a filtered row is counted."""
     found = resumed(published(member(LOGGED), 3), 4, member(LOGGED, at=300))
     assert found is not None
@@ -103,7 +103,7 @@ def test_the_same_rows_at_another_place_are_gone_on_with() -> None:
     ],
     ids=["order", "order before a filter", "order at the end", "another row", "fewer"],
 )
-def test_other_rows_or_another_order_are_refused(rows: Rows, said: str) -> None:
+def test_different_rows_or_order_are_refused(rows: Rows, said: str) -> None:
     """Each names the row, and none its values."""
     with pytest.raises(Retryable) as refused:
         resumed(published(member(LOGGED), 3), 4, member(rows))
@@ -111,39 +111,39 @@ def test_other_rows_or_another_order_are_refused(rows: Rows, said: str) -> None:
     assert said in refused.value.message
 
 
-def test_a_row_that_should_have_been_published_is_noticed() -> None:
+def test_row_filtered_there_but_wanted_here_is_refused() -> None:
     """What stands is the same, but a row among those counted was filtered there and is wanted here."""
     part = published(member([(T, 1), (T, 2), (AUDIT, 3), (AUDIT, 4), (T, 5)]), 2)
     with pytest.raises(Retryable, match=r"row 4 of .* was not published"):
         resumed(part, 4, member(LOGGED))
 
 
-def test_another_source_transaction_in_front_is_refused() -> None:
+def test_another_source_transaction_first_is_refused() -> None:
     """A replica that commits in another order: its next one is not the open one."""
     with pytest.raises(Retryable, match="MR-6508"):
         resumed(published(member(LOGGED), 3), 4, member(LOGGED, before=1))
 
 
-def test_the_sub_directory_that_agrees_is_taken() -> None:
+def test_matching_sub_directory_is_chosen() -> None:
     """The newest is another server's."""
     found = resumed(published(member(LOGGED), 3), 4, member(LOGGED[::-1]), member(LOGGED))
     assert found is not None
     assert found.at.subdir == "s.000002"
 
 
-def test_when_no_row_was_published_the_transaction_is_begun_anew_anywhere() -> None:
+def test_transaction_without_published_rows_restarts_anywhere() -> None:
     """All that was counted was filtered."""
     found = resumed(Part([]), 1, member(LOGGED[::-1]))
     assert found is not None
     assert found.progress == Progress(NOTHING, None, 0)
 
 
-def test_what_has_not_arrived_is_waited_for_as_long_as_allowed() -> None:
+def test_missing_events_are_awaited_as_long_as_allowed() -> None:
     """The relay log ends in front of it: nothing is decided."""
     assert resumed(published(member(LOGGED), 3), 4, BinlogBuilder()) is None
 
 
-def test_a_statement_in_front_of_rows_is_compared_by_its_text() -> None:
+def test_statement_before_rows_is_compared_by_its_text() -> None:
     """CREATE TABLE … SELECT: the statement is the first unit of its source transaction."""
     create = "CREATE TABLE `t` (`id` int) START TRANSACTION"
     part = published(member(LOGGED, statement=create), 2)

@@ -42,7 +42,7 @@ def _spec(folder: Path, *program: str) -> ProcessSpec:
     return ProcessSpec("sample", (sys.executable, "-c", *program), folder / "sample" / "log")
 
 
-def test_pauses_double_up_to_a_limit_and_start_over_after_a_calm() -> None:
+def test_restart_pauses_double_and_reset_after_a_calm() -> None:
     """A crash loop does not spin; one crash a day is repaired at once."""
     death = next_death(None, 0.0)
     pauses = []
@@ -54,7 +54,7 @@ def test_pauses_double_up_to_a_limit_and_start_over_after_a_calm() -> None:
     assert next_death(death, death.due_s + CALM_S).pause_s == PAUSE_FIRST_S
 
 
-def test_ending_a_session_ends_children_that_left_the_process_group(tmp_path: Path) -> None:
+def test_ending_a_session_ends_children_outside_the_process_group(tmp_path: Path) -> None:
     """No process outlives the leader, in any process group."""
     process = ServerProcess(_spec(tmp_path, FAMILY))
     process.launch()
@@ -63,7 +63,7 @@ def test_ending_a_session_ends_children_that_left_the_process_group(tmp_path: Pa
     assert session_members(process.identity) == ()
 
 
-def test_a_ctrl_c_while_a_process_is_born_finds_it_on_record(
+def test_ctrl_c_during_process_start_finds_it_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cleanup after the interruption finds the process in the record."""
@@ -84,7 +84,7 @@ def test_a_ctrl_c_while_a_process_is_born_finds_it_on_record(
     assert not is_running(record.identity)
 
 
-def test_a_pid_that_was_given_again_is_nobody_of_ours(tmp_path: Path) -> None:
+def test_reused_pid_is_not_signaled(tmp_path: Path) -> None:
     """Its start time differs, so nothing is signaled."""
     process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"))
     process.launch()
@@ -95,7 +95,7 @@ def test_a_pid_that_was_given_again_is_nobody_of_ours(tmp_path: Path) -> None:
     process.kill()
 
 
-def test_a_process_that_can_not_start_is_reported_with_its_last_words(tmp_path: Path) -> None:
+def test_failed_process_start_reports_the_last_log_lines(tmp_path: Path) -> None:
     """The message has the end of the log."""
     process = ServerProcess(_spec(tmp_path, "print('out of luck'); raise SystemExit(3)"))
     process.launch()
@@ -104,7 +104,7 @@ def test_a_process_that_can_not_start_is_reported_with_its_last_words(tmp_path: 
     assert caught.value.code == "MR-8004"
 
 
-def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+def test_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     """A killed test run leaves no server."""
     program = (
         "import sys, time; from pathlib import Path; from deploy.servers.process import *\n"
@@ -121,7 +121,7 @@ def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     eventually(lambda: not is_running(identity))
 
 
-def test_the_keeper_starts_again_what_was_killed(tmp_path: Path) -> None:
+def test_keeper_restarts_killed_processes(tmp_path: Path) -> None:
     """Same command, new process, recorded."""
     process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"), dies_with_parent=True)
     process.launch()
@@ -144,7 +144,7 @@ def test_the_keeper_starts_again_what_was_killed(tmp_path: Path) -> None:
         keeper.reap()
 
 
-def test_a_program_that_does_not_exist_is_reported_as_a_failed_start(tmp_path: Path) -> None:
+def test_missing_program_is_reported_as_a_failed_start(tmp_path: Path) -> None:
     """No bare OSError: MR-8004 names it."""
     process = ServerProcess(
         ProcessSpec("sample", ("/nonexistent/program",), tmp_path / "log"), dies_with_parent=False
@@ -154,7 +154,7 @@ def test_a_program_that_does_not_exist_is_reported_as_a_failed_start(tmp_path: P
     assert caught.value.code == "MR-8004"
 
 
-def test_a_port_that_was_chosen_is_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chosen_port_is_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its server listens, neither another call nor bind(0) returns it."""
     drawn = (number // 2 for number in count())  # each twice
     monkeypatch.setattr("deploy.servers.process.secrets.randbelow", lambda _: next(drawn))
@@ -182,7 +182,7 @@ def _record_of_another(folder: Path, **other: object) -> Path:
     return path
 
 
-def test_a_daemon_whose_session_bears_a_recorded_pid_is_not_signalled(
+def test_daemon_of_a_session_with_reused_pid_is_not_signaled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without a leader, the mark in the environment identifies our processes."""
@@ -213,7 +213,7 @@ def _sid(pid: int) -> int | None:
         return None
 
 
-def test_a_record_of_another_boot_is_of_nobody(tmp_path: Path) -> None:
+def test_process_record_of_another_boot_is_ignored(tmp_path: Path) -> None:
     """Ticks count from the boot. After the next one, a foreign process may have the same pid and start time."""
     process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"))
     process.launch()
@@ -230,7 +230,7 @@ def test_a_record_of_another_boot_is_of_nobody(tmp_path: Path) -> None:
         process.kill()
 
 
-def test_what_a_dead_leader_left_is_ended_by_who_reads_its_record(tmp_path: Path) -> None:
+def test_children_of_a_dead_leader_are_ended_by_its_record(tmp_path: Path) -> None:
     """Its children have its mark, in any process group."""
     process = ServerProcess(_spec(tmp_path, FAMILY))
     process.launch()
@@ -247,7 +247,7 @@ def _full_disk(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_process_that_can_not_be_recorded_does_not_live(
+def test_process_that_cannot_be_recorded_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It could not be found again. On a full disk: MR-8004, and no process is left."""
@@ -269,9 +269,7 @@ def _children() -> list[int]:
     return [int(pid) for pid in children.split()]
 
 
-def test_a_full_disk_does_not_end_the_keeper(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_does_not_end_the_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While neither record nor log can be written, it retries; then it restarts the process."""
     process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"))
     process.launch()

@@ -71,7 +71,7 @@ def _document(name: str) -> SetDocument:
     )
 
 
-def test_a_stream_that_fails_before_its_first_task_has_it_is_not_kept(
+def test_stream_that_fails_before_its_first_task_is_discarded(
     model: type[_ModelStream], tmp_path: Path
 ) -> None:
     """The next attach opens a new one, instead of being told the old error until the worker restarts."""
@@ -84,7 +84,7 @@ def test_a_stream_that_fails_before_its_first_task_has_it_is_not_kept(
         stream.check()
 
 
-def test_a_stream_that_can_not_begin_leaves_no_lock_on_the_relay_log(
+def test_stream_that_fails_to_start_releases_the_relay_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else every later try of this process would be told that another one holds the directory."""
@@ -103,14 +103,14 @@ def test_a_stream_that_can_not_begin_leaves_no_lock_on_the_relay_log(
     RelayLog.open(tmp_path, flavour=Flavour.MYSQL).close()
 
 
-def test_a_set_whose_members_do_not_answer_delays_no_other(
+def test_set_with_unresponsive_members_delays_no_other(
     model: type[_ModelStream], tmp_path: Path
 ) -> None:
     """While it is attached, and while it is let go: another set's tasks come and go."""
     assert _waiting_for_another(model, Upstreams(tmp_path), within_s=DEADLINE_S / 4) == []
 
 
-def test_with_one_lock_for_all_sets_each_waits_for_the_slowest(
+def test_one_lock_for_all_sets_delays_every_set(
     model: type[_ModelStream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The guard of the test above, taken away."""

@@ -48,7 +48,7 @@ def _setup_with(
     )
 
 
-def test_a_missing_python_is_named_with_the_command_that_mends_it(tmp_path: Path) -> None:
+def test_missing_python_is_reported_with_the_install_command(tmp_path: Path) -> None:
     """One sentence on standard error; nothing is made."""
     done = _setup_with(tmp_path, [])
     assert done.returncode == 1
@@ -57,7 +57,7 @@ def test_a_missing_python_is_named_with_the_command_that_mends_it(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
-def test_a_python_without_venv_is_told_apart(tmp_path: Path) -> None:
+def test_python_without_venv_is_reported_separately(tmp_path: Path) -> None:
     """Debian packages venv separately."""
     done = _setup_with(tmp_path, [("python3", 'case "$2" in *ensurepip*) exit 1;; esac; exit 0')])
     assert "apt-get install python3-venv" in done.stderr
@@ -71,7 +71,7 @@ def test_a_python_without_venv_is_told_apart(tmp_path: Path) -> None:
         ([("java", "echo 'openjdk version \"11.0.2\"' >&2")], "Java 11 is too old"),
     ],
 )
-def test_java_is_checked_before_anything_is_downloaded(
+def test_java_is_checked_before_any_download(
     tmp_path: Path, java: list[tuple[str, str]], wanted: str
 ) -> None:
     """A missing or old Java is reported with the command that installs one."""
@@ -82,7 +82,7 @@ def test_java_is_checked_before_anything_is_downloaded(
 
 
 @pytest.mark.parametrize("fails_at", ["hatchling", "--editable"], ids=["build tools", "the rest"])
-def test_packages_that_can_not_be_fetched_are_said_behind_pips_own_words(
+def test_failed_package_download_is_reported_after_pip_output(
     tmp_path: Path, fails_at: str
 ) -> None:
     """The last line is one sentence with a command. The stamp is not written."""
@@ -96,7 +96,7 @@ def test_packages_that_can_not_be_fetched_are_said_behind_pips_own_words(
     assert not (tmp_path / "stamp").exists()
 
 
-def test_a_virtual_environment_that_can_not_be_made_is_said(tmp_path: Path) -> None:
+def test_failed_virtual_environment_is_reported(tmp_path: Path) -> None:
     """The disk may be full, or the Python broken."""
     done = _setup_with(tmp_path, [("python3", 'case "$2" in venv) exit 1;; esac'), JAVA])
     assert done.returncode == 1
@@ -104,7 +104,7 @@ def test_a_virtual_environment_that_can_not_be_made_is_said(tmp_path: Path) -> N
     assert not (tmp_path / "stamp").exists()
 
 
-def test_make_bench_has_its_figures_alone_on_standard_output(tmp_path: Path) -> None:
+def test_make_bench_prints_only_its_figures_to_stdout(tmp_path: Path) -> None:
     """Setup writes to standard error only, also when it makes everything again."""
     figure = {"name": "capture.bulk", "value": 1.0}
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):

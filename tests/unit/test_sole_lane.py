@@ -45,7 +45,7 @@ def _parts(*sizes: int, count: int = 3) -> Iterator[tuple[Ints, Values]]:
         yield np.arange(first, first + count), values.part(1, count + 1)
 
 
-def test_what_is_held_is_what_came() -> None:
+def test_read_ahead_records_are_those_received() -> None:
     """Over several batches, on the way through an executor's answer, from any offset on."""
     outcome = Outcome(Mark(1, 10), barrier=Barrier(9, b"ddl"), held=hold(_parts(2, 0, 5)))
     found = unpack(guarded(lambda: outcome))
@@ -62,7 +62,7 @@ def test_what_is_held_is_what_came() -> None:
 
 
 @pytest.mark.parametrize(("limit", "value", "kept"), [("RECORDS_MAX", 4, 4), ("BYTES_MAX", 11, 5)])
-def test_what_is_held_has_an_end(
+def test_read_ahead_is_bounded(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int, kept: int
 ) -> None:
     """The first records, and all input is read."""
@@ -102,14 +102,14 @@ class _Lane:
         return [self.call(_order(offset), Catalogue("none"), _NOTHING).is_cut for offset in offsets]
 
 
-def test_behind_a_barrier_the_driver_goes_on_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_barrier_the_driver_applies_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """One Spark task, whatever the number of barriers."""
     lane = _Lane(monkeypatch, hold(_parts(1)))
     assert lane.at(9, 10, 11, 12, 13) == [False] * 5
     assert lane.asked == ["Spark 9", "here 10", "here 11", "here 12", "here 13"]
 
 
-def test_what_was_not_brought_along_is_sparks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_beyond_the_read_ahead_are_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind the last one held, and wherever the mark is past it."""
     monkeypatch.setattr(held, "RECORDS_MAX", 2)
     lane = _Lane(monkeypatch, hold(_parts(1)))
@@ -117,7 +117,7 @@ def test_what_was_not_brought_along_is_sparks(monkeypatch: pytest.MonkeyPatch) -
     assert lane.asked == ["Spark 9", "here 10", "here 11", "Spark 12"]
 
 
-def test_held_records_that_end_without_a_barrier_are_not_the_end(
+def test_read_ahead_ending_without_a_barrier_is_not_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The micro-batch goes on behind them: said so, or its rows would be passed over."""
@@ -130,7 +130,7 @@ def test_held_records_that_end_without_a_barrier_are_not_the_end(
     assert lane.asked == ["Spark 9", "Spark 12"]
 
 
-def test_an_error_of_nobodys_making_is_tried_again_wherever_it_happens(
+def test_transient_error_is_retried_in_driver_and_executor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In an executor it ends the Spark task, MR-5050; in the driver it must not block the task."""
@@ -146,7 +146,7 @@ def test_an_error_of_nobodys_making_is_tried_again_wherever_it_happens(
     assert caught.value.code == "MR-5050"
 
 
-def test_a_start_knows_nothing_of_the_catalogues_of_another() -> None:
+def test_new_start_forgets_catalogues_of_the_last() -> None:
     """A task that is given another target, or a target that was wiped, begins again with run 1."""
     given = Assignment(Owner("task", 1, 1), Endpoint("", 0, "", ""), ConflictPolicy.STOP, 1)
     saved = SavedProgress(Mark(0, 0), _NOTHING, Book({}))

@@ -92,13 +92,13 @@ WANTED = gtids(f"{UUID}:1-10")
         "not a member with errant transactions",
     ],
 )
-def test_the_lowest_lag_wins(facts: list[MemberFacts], chosen: int) -> None:
+def test_member_with_the_lowest_lag_is_chosen(facts: list[MemberFacts], chosen: int) -> None:
     """In any order of the members."""
     for ordered in (facts, facts[::-1]):
         assert choose(ordered, wanted=WANTED).member.port == chosen
 
 
-def test_the_choice_says_why_for_every_member() -> None:
+def test_choice_gives_a_reason_for_every_member() -> None:
     """What `millrace status` prints."""
     away = MemberFacts(Member("db", 9), error=Retryable("MR-1001", "db:9: refused"))
     errant = member(2, f"{UUID}:1-5000,{OTHER}:1")
@@ -109,7 +109,7 @@ def test_the_choice_says_why_for_every_member() -> None:
     assert "MR-1001" in reasons["db:9"]
 
 
-def test_a_start_at_the_first_binlog_wants_the_member_that_has_it() -> None:
+def test_start_at_the_first_binlog_needs_a_member_with_it() -> None:
     """A replica whose binlog begins later would leave out the beginning silently."""
     late = member(2, f"{UUID}:1-5000", before=f"{UUID}:1-7")
     assert choose([PRIMARY, late], wanted=None).member.port == 1
@@ -136,7 +136,7 @@ def interrupted(facts: MemberFacts, code: str = "MR-1001") -> MemberFacts:
 
 
 @pytest.mark.parametrize("code", ["MR-1001", "MR-1040"])
-def test_a_member_that_says_not_now_is_asked_again(code: str) -> None:
+def test_temporarily_refusing_member_is_asked_again(code: str) -> None:
     """Alone it is waited for, beside others it is left out; what it did say about itself still counts."""
     with pytest.raises(Retryable) as caught:
         choose([interrupted(PRIMARY, code)], wanted=WANTED)
@@ -150,7 +150,7 @@ def test_a_member_that_says_not_now_is_asked_again(code: str) -> None:
     assert "MR-1032" in caught.value.message
 
 
-def test_a_member_that_says_not_now_and_is_wrong_for_good_stops_the_task() -> None:
+def test_temporary_refusal_hides_no_permanent_problem() -> None:
     """Its settings keep it from being read at the next try, too."""
     bad = replace(interrupted(PRIMARY), variables={**GOOD, "binlog_row_metadata": "MINIMAL"})
     with pytest.raises(Fatal) as caught:
@@ -158,7 +158,7 @@ def test_a_member_that_says_not_now_and_is_wrong_for_good_stops_the_task() -> No
     assert caught.value.code == "MR-1014"
 
 
-def test_a_primary_that_lost_what_was_published_stops_the_task() -> None:
+def test_primary_that_lost_published_transactions_stops_the_task() -> None:
     """Numbers would be given again to other transactions."""
     with pytest.raises(Fatal) as caught:
         choose([PRIMARY, member(2, f"{UUID}:1-5000")], wanted=gtids(f"{UUID}:1-5001"))
@@ -169,7 +169,7 @@ def test_a_primary_that_lost_what_was_published_stops_the_task() -> None:
     ("error", "kind"),
     [(Retryable("MR-1001", "away"), Retryable), (Fatal("MR-1002", "wrong password"), Fatal)],
 )
-def test_none_admissible_waits_only_if_waiting_can_help(
+def test_without_admissible_members_only_temporary_causes_wait(
     error: MillraceError, kind: type[MillraceError]
 ) -> None:
     """One cause for all keeps its code; several are summed up."""
@@ -186,7 +186,7 @@ def test_none_admissible_waits_only_if_waiting_can_help(
     assert "MR-1014" in caught.value.message
 
 
-def test_the_fix_mends_everything_that_was_found() -> None:
+def test_fix_covers_every_finding() -> None:
     """Four settings are wrong: four statements, each once, and for which members where they differ."""
     worse = {"binlog_format": "MIXED", "binlog_row_image": "MINIMAL", "binlog_checksum": "NONE"}
     bad = replace(PRIMARY, variables={**GOOD, **worse, "binlog_row_metadata": "MINIMAL"})
@@ -209,7 +209,7 @@ def test_the_fix_mends_everything_that_was_found() -> None:
     assert f"on {bad.member}, {other.member}: SET GLOBAL binlog_row_metadata" in caught.value.fix
 
 
-def test_mixed_sets_are_refused_and_two_primaries_waited_for() -> None:
+def test_mixed_sets_are_refused_but_two_primaries_may_pass() -> None:
     """Nobody can say what is missing where; but seconds into a switchover nobody replicates, and that passes."""
     mariadb = replace(PRIMARY, identity=Identity(Flavour.MARIADB, "0-1", "11.4.5-MariaDB"))
     with pytest.raises(Fatal) as mixed:
@@ -231,7 +231,7 @@ class _NoServer:
         raise self._errors[member]
 
 
-def test_the_flavour_is_waited_for_while_a_member_may_come_back(
+def test_unknown_flavour_waits_while_a_member_may_return(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A replica that refuses the account for good does not block a task whose primary only restarts."""
@@ -294,7 +294,7 @@ def mariadb(position: str, *, state: str, before: str = "") -> Holdings:
         ("encrypt_binlog", "ON", "MR-1021", "encrypt_binlog=OFF"),
     ],
 )
-def test_a_setting_that_hides_changes_is_found_with_its_mending_statement(
+def test_setting_that_hides_changes_is_reported_with_its_fix(
     name: str, value: str, code: str, statement: str
 ) -> None:
     """One finding for one wrong setting, none for a good server."""
@@ -305,7 +305,7 @@ def test_a_setting_that_hides_changes_is_found_with_its_mending_statement(
     assert statement in finding.fix
 
 
-def test_filters_and_mariadbs_lax_gtids_are_found() -> None:
+def test_filters_and_non_strict_mariadb_gtids_are_reported() -> None:
     """Settings that the other flavour has not are not missed there."""
     facts = replace(member(2, ""), replication=Replication(0, ("Replicate_Do_DB=shop",)))
     (finding,) = check_settings(facts)
@@ -319,7 +319,7 @@ def test_filters_and_mariadbs_lax_gtids_are_found() -> None:
     assert [finding.code for finding in check_settings(mariadb)] == ["MR-1011", "MR-1017"]
 
 
-def test_a_member_to_avoid_is_read_only_if_there_is_no_other() -> None:
+def test_avoided_member_is_used_only_as_a_last_resort() -> None:
     """Its rows of an open source transaction were others: the next best is tried, the primary too."""
     best, next_best = member(2, f"{UUID}:1-5000"), member(3, f"{UUID}:1-4990")
     facts = [PRIMARY, best, next_best]
@@ -331,7 +331,7 @@ def test_a_member_to_avoid_is_read_only_if_there_is_no_other() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_mysql_replica_of_any_supported_version_is_read(version: str) -> None:
+def test_mysql_replica_of_any_supported_version_is_accepted(version: str) -> None:
     """Each is asked in the statements it knows; the answers are those of its manual, not of a server that runs."""
     facts = ask_member(RecordedServer(version).connection, wanted=None)
     assert facts.replication == Replication(3.0, ())
@@ -355,7 +355,7 @@ def test_a_mysql_replica_of_any_supported_version_is_read(version: str) -> None:
         ),
     ],
 )
-def test_a_mysql_replica_that_commits_out_of_order_is_refused(
+def test_mysql_replica_that_commits_out_of_order_is_refused(
     version: str, name: str, statement: str
 ) -> None:
     """Its binlog has an order of its own, and another member has another. One worker alone keeps the order."""
@@ -374,7 +374,7 @@ def test_a_mysql_replica_that_commits_out_of_order_is_refused(
 
 
 @pytest.mark.parametrize("version", ["5.7.44-log", "10.4.34-MariaDB"])
-def test_a_server_without_column_names_in_its_binlog_is_refused(version: str) -> None:
+def test_server_without_column_names_in_its_binlog_is_refused(version: str) -> None:
     """Before it is read: its first table map would stop the task."""
     flavour = Flavour.MARIADB if "MariaDB" in version else Flavour.MYSQL
     facts = replace(PRIMARY, identity=Identity(flavour, "server", version))

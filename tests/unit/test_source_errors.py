@@ -69,7 +69,9 @@ HERE = Member("db", 3306)
         ("something that a later version says", Retryable, "MR-1045"),
     ],
 )
-def test_error_1236_is_told_apart_by_text(text: str, kind: type[MillraceError], code: str) -> None:
+def test_error_1236_is_classified_by_its_text(
+    text: str, kind: type[MillraceError], code: str
+) -> None:
     """The server's words are in the message."""
     error = explain_dump_error(1236, text, HERE)
     assert type(error) is kind
@@ -86,7 +88,7 @@ def test_error_1236_is_told_apart_by_text(text: str, kind: type[MillraceError], 
         (1373, Retryable, "MR-1040"),
     ],
 )
-def test_other_numbers_have_their_meaning(
+def test_other_dump_errors_are_classified_by_number(
     number: int, kind: type[MillraceError], code: str
 ) -> None:
     """Privilege, shutdown, kill, file not in the index."""
@@ -94,7 +96,7 @@ def test_other_numbers_have_their_meaning(
     assert (type(error), error.code) == (kind, code)
 
 
-def test_packets_of_the_end_are_decoded() -> None:
+def test_final_packets_are_decoded() -> None:
     """With and without an SQL state; an end of stream; rubbish."""
     assert decode_error_packet(b"\xff\xd4\x04#HY000position > file size", HERE).code == "MR-1041"
     assert decode_error_packet(b"\xff\x1d\x04shutdown", HERE).code == "MR-1006"
@@ -102,7 +104,7 @@ def test_packets_of_the_end_are_decoded() -> None:
     assert decode_error_packet(b"\x07", HERE).code == "MR-2005"
 
 
-def test_requests_have_the_protocols_form() -> None:
+def test_dump_requests_follow_the_protocol() -> None:
     """Bytes written down from the protocol's description; who we are is stable and above usual ids."""
     assert dump_payload(7, file="b.000001", pos=4, flags=2) == b"\4\0\0\0\2\0\7\0\0\0b.000001"
     assert register_payload(7) == b"\7\0\0\0\x08millrace\0\0\0\0\0\0\0\0\0\0\0\0"
@@ -110,7 +112,7 @@ def test_requests_have_the_protocols_form() -> None:
     assert 2**30 <= Reader.for_set("shop").server_id < 2**31
 
 
-def test_two_installations_with_a_set_of_one_name_do_not_evict_each_other() -> None:
+def test_installations_sharing_a_set_name_do_not_evict_each_other() -> None:
     """A server keeps one dump for each server id and UUID."""
     one, other = (
         Reader.for_set("shop", installation=name) for name in ("default/a1", "default/b2")
@@ -119,7 +121,7 @@ def test_two_installations_with_a_set_of_one_name_do_not_evict_each_other() -> N
     assert one.uuid != other.uuid
 
 
-def test_the_server_id_of_a_replica_is_left_to_it() -> None:
+def test_server_id_of_a_replica_is_not_taken() -> None:
     """The next free one is taken; our own former reader, which we want to evict, takes none."""
     reader = Reader.for_set("shop")
     replica: Row = {"Server_Id": reader.server_id, "Host": "db-2", "Port": 3306}
@@ -147,7 +149,7 @@ class _Asked:
         return self._answers[statement]
 
 
-def test_a_gtid_list_is_read_as_the_server_prints_it() -> None:
+def test_printed_gtid_list_is_parsed() -> None:
     """The last one of a domain is its position."""
     assert str(parse_gtid_list("[0-2-3,\n0-1-5,\n1-1-2]")) == "0-1-5,1-1-2"
     assert parse_gtid_list("[]").is_empty
@@ -163,7 +165,7 @@ def test_a_gtid_list_is_read_as_the_server_prints_it() -> None:
         1047,  # a node that has left its cluster
     ],
 )
-def test_what_passes_by_itself_is_asked_again(number: int) -> None:
+def test_temporary_source_error_is_retried(number: int) -> None:
     """A server that lacks memory, threads, room or time, or that ends, says nothing about the question."""
     with pytest.raises(Retryable) as caught, _driver_errors(HERE):
         raise pymysql.OperationalError(number, "told")
@@ -178,7 +180,7 @@ def test_what_passes_by_itself_is_asked_again(number: int) -> None:
         ("Wrong offset or I/O error", "MR-1044"),
     ],
 )
-def test_a_binlog_file_that_goes_while_it_is_asked_for_blocks_nothing(said: str, code: str) -> None:
+def test_binlog_file_purged_between_queries_is_retried(said: str, code: str) -> None:
     """Error 1220 has the words of the dump: a file was purged between two questions, or an event is over the limit."""
     with pytest.raises(Retryable) as caught, _driver_errors(HERE):
         raise pymysql.OperationalError(

@@ -21,7 +21,7 @@ from tests.kit.waiting import eventually
 @pytest.mark.parametrize(
     "failure", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError()]
 )
-def test_a_query_without_a_jvm_is_tried_again_and_blocks_nothing(
+def test_query_without_a_jvm_is_retried(
     monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     """A new process of the driver has a JVM again; a blocked task would wait for an operator even then."""
@@ -38,7 +38,7 @@ def test_a_query_without_a_jvm_is_tried_again_and_blocks_nothing(
 
 
 @pytest.mark.parametrize("call", ["sole", "plan", "lanes", "release"])
-def test_work_without_a_jvm_is_tried_again_and_blocks_nothing(call: str) -> None:
+def test_work_without_a_jvm_is_retried(call: str) -> None:
     """The socket's own word, too: a call that finds nobody there."""
 
     class Gone:
@@ -67,7 +67,7 @@ def test_work_without_a_jvm_is_tried_again_and_blocks_nothing(call: str) -> None
     ],
     ids=lambda failure: type(failure).__name__,
 )
-def test_a_result_that_pyspark_can_not_fetch_is_tried_again_and_blocks_nothing(
+def test_result_that_pyspark_cannot_fetch_is_retried(
     monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     """Its code around the socket raises what happens to come up there; the operator reads what it was."""
@@ -90,7 +90,7 @@ def test_a_result_that_pyspark_can_not_fetch_is_tried_again_and_blocks_nothing(
 @pytest.mark.parametrize(
     "failure", [OSError(28, "No space left on device"), PicklingError("of a broadcast")]
 )
-def test_a_catalogue_that_can_not_be_sent_is_tried_again_and_blocks_nothing(
+def test_catalogue_that_cannot_be_sent_is_retried(
     monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     """PySpark writes it into a file first: memory may be full, its folder gone."""
@@ -105,7 +105,7 @@ def test_a_catalogue_that_can_not_be_sent_is_tried_again_and_blocks_nothing(
     assert raised.value.code == "MR-5050"
 
 
-def test_an_error_of_a_jvm_that_is_gone_since_is_told_without_its_words() -> None:
+def test_error_of_a_dead_jvm_is_reported_without_its_text() -> None:
     """Its text is in the JVM: asked for it, the error raises another."""
 
     class GoneClient:
@@ -128,7 +128,7 @@ def test_an_error_of_a_jvm_that_is_gone_since_is_told_without_its_words() -> Non
 
 
 @pytest.mark.parametrize("is_wanted", [False, True])
-def test_a_jvm_that_ends_unwanted_is_told_with_its_code(is_wanted: bool) -> None:
+def test_unexpected_jvm_exit_is_reported_with_its_code(is_wanted: bool) -> None:
     """The driver's process has to end with it; where the end was wanted there is nothing to tell."""
     told: list[Retryable] = []
     with subprocess.Popen(["sleep", "60"]) as process:

@@ -46,21 +46,21 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> _Builder:
 
 
 @pytest.mark.parametrize("master", ["local[2]", "spark://127.0.0.1:7077", "yarn"])
-def test_spark_is_told_to_repeat_nothing(builder: _Builder, master: str) -> None:
+def test_spark_never_repeats_a_task(builder: _Builder, master: str) -> None:
     """A Spark task that fails ends the query, and none has a copy: what an outcome is must not be Spark's to choose."""
     SparkDriver(master=master).stop()
     assert builder.told["spark.task.maxFailures"] == "1"
     assert builder.told["spark.speculation"] == "false"
 
 
-def test_an_operators_setting_has_the_last_word(builder: _Builder) -> None:
+def test_operator_setting_overrides_the_default(builder: _Builder) -> None:
     """`millrace apply --conf`; what it does not name stays ours."""
     SparkDriver(master="local[2]", settings={"spark.speculation": "true"}).stop()
     assert builder.told["spark.speculation"] == "true"
     assert builder.told["spark.task.maxFailures"] == "1"
 
 
-def test_what_a_jvm_leaves_lies_in_a_folder_that_the_next_driver_removes(
+def test_next_driver_removes_folders_of_a_dead_one(
     builder: _Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark empties its temporary folders when it ends in order. A killed driver's are known by its process."""
@@ -80,7 +80,7 @@ def test_what_a_jvm_leaves_lies_in_a_folder_that_the_next_driver_removes(
     assert not folder.exists()
 
 
-def test_folders_that_somebody_removed_are_there_for_the_next_query(
+def test_removed_folders_are_recreated_for_the_next_query(
     builder: _Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who cleans shared memory or temporary files: Spark makes its own once, and without them every job fails."""

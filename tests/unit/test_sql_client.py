@@ -49,7 +49,7 @@ def _stack(tmp_path: Path, server: str, client: str) -> ServerProcess:
 
 @pytest.mark.parametrize(("server", "client"), [("mariadbd", "mariadb"), ("mysqld", "mysql")])
 @pytest.mark.parametrize(("where", "port"), [("source", 1), ("target", 3)])
-def test_the_client_beside_the_server_is_run(
+def test_client_next_to_the_server_binary_is_used(
     executed: Executed, tmp_path: Path, server: str, client: str, where: str, port: int
 ) -> None:
     """At the primary or the target, with the statement given; the password is in the environment."""
@@ -66,7 +66,7 @@ def test_the_client_beside_the_server_is_run(
     assert environment["MYSQL_PWD"] == "canary"
 
 
-def test_without_a_stack_there_is_nothing_to_ask(
+def test_without_a_stack_the_sql_command_is_refused(
     executed: Executed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """MR-8010 with what to do; a wrong word is a wrong use."""

@@ -17,7 +17,7 @@ from deploy.servers.properties import property_value
 _Usage = namedtuple("_Usage", "total used free")
 
 
-def test_services_start_in_the_directory_of_a_project_with_our_packages_names(
+def test_services_start_beside_folders_named_like_product_packages(
     tmp_path: Path,
 ) -> None:
     """Without ``-P``, ``python -m`` would import modules from there."""
@@ -27,7 +27,7 @@ def test_services_start_in_the_directory_of_a_project_with_our_packages_names(
     assert done.returncode == 0, done.stderr
 
 
-def test_the_keeper_starts_without_the_directory_of_who_calls(
+def test_keeper_ignores_packages_in_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A ``deploy`` in the current folder is not ours."""
@@ -56,13 +56,13 @@ def test_the_keeper_starts_without_the_directory_of_who_calls(
         ("/a\\b", "/a\\\\b"),
     ],
 )
-def test_a_path_in_a_properties_file_is_read_by_java_as_it_is(path: str, written: str) -> None:
+def test_java_reads_any_path_from_a_properties_file(path: str, written: str) -> None:
     """Java reads the file as Latin-1, and a backslash as an escape."""
     assert property_value(Path(path)) == written
 
 
 @pytest.mark.parametrize("room", [True, False])
-def test_spark_spills_into_memory_only_where_there_is_room(
+def test_spark_spills_to_memory_only_if_it_fits(
     room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A container's /dev/shm has 64 MB: checkpoints fit, a shuffle does not."""

@@ -77,7 +77,7 @@ def names(sql: str) -> list[str]:
         ("CREATE TABLE `table` (`drop` int) -- x\n", Kind.CREATE_TABLE, ["d.table"]),
     ],
 )
-def test_a_statement_has_its_kind_and_names(sql: str, kind: Kind, tables: list[str]) -> None:
+def test_statement_has_its_kind_and_names(sql: str, kind: Kind, tables: list[str]) -> None:
     """Kind and changed tables, in the order written, with the default database filled in."""
     assert classify(sql, "d").kind is kind
     assert names(sql) == tables
@@ -96,7 +96,7 @@ def test_a_statement_has_its_kind_and_names(sql: str, kind: Kind, tables: list[s
         ("LOAD DATA", ""),
     ],
 )
-def test_a_statement_of_rows_names_its_table_for_people(sql: str, table: str) -> None:
+def test_row_statement_names_its_table(sql: str, table: str) -> None:
     """Where rows were not logged, the operator must know whose; never a value of theirs."""
     assert changed_table(sql, "d") == table
 
@@ -108,7 +108,7 @@ def test_database_statements_name_their_database() -> None:
     assert classify("ALTER DATABASE CHARACTER SET utf8mb4", "d").databases == ("d",)
 
 
-def test_positions_cover_the_name_as_written() -> None:
+def test_name_positions_cover_the_name_as_written() -> None:
     """A rewrite replaces exactly sql[start:end]."""
     sql = "DROP TABLE /* t */ `a` . b , c"
     first, second = classify(sql, "d").tables
@@ -118,14 +118,14 @@ def test_positions_cover_the_name_as_written() -> None:
     assert not second.is_qualified
 
 
-def test_references_are_apart_from_changed_tables() -> None:
+def test_references_are_separate_from_changed_tables() -> None:
     """LIKE and REFERENCES only read."""
     statement = classify("CREATE TABLE t (a int, FOREIGN KEY (a) REFERENCES p.q (id))", "d")
     assert [r.table for r in statement.references] == ["q"]
     assert [t.table for t in statement.tables] == ["t"]
 
 
-def test_create_select_tells_row_format_from_statement_format() -> None:
+def test_create_select_distinguishes_row_and_statement_format() -> None:
     """START TRANSACTION at the end: rows follow as rows; a SELECT: they were not logged."""
     assert classify("CREATE TABLE t (a int) START TRANSACTION", "d").opens_transaction
     assert classify("CREATE TABLE t AS SELECT 1", "d").selects_rows
@@ -137,7 +137,7 @@ def test_create_select_tells_row_format_from_statement_format() -> None:
     assert classify("CREATE TABLE t AS TABLE u", "d").selects_rows
 
 
-def test_account_text_is_cut_before_any_secret() -> None:
+def test_account_statement_is_cut_before_any_secret() -> None:
     """What is recorded of an account statement holds its keywords alone."""
     for sql in (
         "CREATE USER x IDENTIFIED BY 'secret'",
@@ -146,7 +146,7 @@ def test_account_text_is_cut_before_any_secret() -> None:
         assert "secret" not in classify(sql, "d").recorded_text(sql)
 
 
-def test_sql_modes_change_what_a_double_quote_is() -> None:
+def test_sql_modes_change_the_meaning_of_quotes() -> None:
     """ANSI_QUOTES makes names, NO_BACKSLASH_ESCAPES makes backslashes plain."""
     assert [t.kind for t in tokenize('"a"')] == ["text"]
     assert [t.name for t in tokenize('"a""b"', SqlMode(ansi_quotes=True))] == ['a"b']

@@ -33,7 +33,9 @@ def column(name: str, type_: ColumnType, *, nullable: bool = True) -> Column:
     ("flavour", "body", "table_id"),
     [(Flavour.MYSQL, MYSQL_NUMBERS, 0x6A), (Flavour.MARIADB, MARIADB_NUMBERS, 8)],
 )
-def test_numbers_have_their_signs_and_sizes(flavour: Flavour, body: bytes, table_id: int) -> None:
+def test_numeric_columns_have_their_signs_and_sizes(
+    flavour: Flavour, body: bytes, table_id: int
+) -> None:
     """YEAR takes a bit of the signs, BIT doesn't; the key's columns come in key order."""
     got_id, table = parse_table_map(body, flavour=flavour)
     assert got_id == table_id
@@ -59,7 +61,7 @@ def test_numbers_have_their_signs_and_sizes(flavour: Flavour, body: bytes, table
     )
 
 
-def test_texts_of_mysql_have_their_charsets_labels_and_extents() -> None:
+def test_mysql_text_columns_have_charsets_labels_and_lengths() -> None:
     """VECTOR takes a collation, GEOMETRY and JSON don't; the invisible column is known as such."""
     _, table = parse_table_map(MYSQL_TEXTS, flavour=Flavour.MYSQL)
     assert [c.type for c in table.columns] == [
@@ -83,7 +85,7 @@ def test_texts_of_mysql_have_their_charsets_labels_and_extents() -> None:
     assert (table.primary_key, table.primary_key_prefixes) == ((1, 0), (3, 0))
 
 
-def test_texts_of_mariadb_have_their_charsets_and_labels() -> None:
+def test_mariadb_text_columns_have_charsets_and_labels() -> None:
     """GEOMETRY takes a collation there; UUID and INET look like BINARY."""
     _, table = parse_table_map(MARIADB_TEXTS, flavour=Flavour.MARIADB)
     charsets = {c.name: c.type.text.charset for c in table.columns if c.type.text}
@@ -96,7 +98,7 @@ def test_texts_of_mariadb_have_their_charsets_and_labels() -> None:
     assert table.columns[9].type == ColumnType(TypeCode.STRING, 16, text=BINARY)
 
 
-def test_compressed_columns_keep_their_own_types() -> None:
+def test_compressed_columns_keep_their_types() -> None:
     """With the length as the row image has it."""
     _, table = parse_table_map(MARIADB_COMPRESSED, flavour=Flavour.MARIADB)
     assert [(c.type.code, c.type.parameter, c.type.is_compressed) for c in table.columns[:5]] == [
@@ -108,7 +110,7 @@ def test_compressed_columns_keep_their_own_types() -> None:
     ]
 
 
-def test_the_hash_of_a_long_unique_key_is_known_as_such() -> None:
+def test_hash_column_of_a_long_unique_key_is_recognized() -> None:
     """MariaDB logs it as a column of the rows; nobody can write it."""
     _, table = parse_table_map(MARIADB_LONG_UNIQUE, flavour=Flavour.MARIADB)
     assert [(c.name, c.is_key_hash) for c in table.columns] == [
@@ -119,13 +121,13 @@ def test_the_hash_of_a_long_unique_key_is_known_as_such() -> None:
     ]
 
 
-def test_labels_are_read_in_the_charset_of_their_column() -> None:
+def test_enum_labels_are_decoded_in_their_columns_charset() -> None:
     """ucs2 labels are two bytes a character; a binary column's are taken as UTF-8."""
     _, table = parse_table_map(MYSQL_CHARSETS, flavour=Flavour.MYSQL)
     assert [c.type.labels for c in table.columns[4:]] == [("a", "b"), ("a",), ("a", "b", "é")]
 
 
-def test_a_label_that_is_not_text_or_stands_twice_is_none() -> None:
+def test_undecodable_or_duplicate_enum_label_is_none() -> None:
     """So the record carries the number, and the target gets the very same value."""
     twice = MYSQL_TEXTS.replace(
         bytes.fromhex("06 07 02 0178 03792c7a"), bytes.fromhex("06 05 02 0178 0178")
@@ -138,7 +140,7 @@ def test_a_label_that_is_not_text_or_stands_twice_is_none() -> None:
 
 
 @pytest.mark.parametrize(("flavour", "body"), LOGGED)
-def test_a_table_map_without_column_names_is_refused_with_the_statement_that_mends_it(
+def test_table_map_without_column_names_is_refused_with_a_fix(
     flavour: Flavour, body: bytes
 ) -> None:
     """MINIMAL metadata would leave the names to guessing."""
@@ -152,7 +154,7 @@ def test_a_table_map_without_column_names_is_refused_with_the_statement_that_men
 
 
 @pytest.mark.parametrize(("flavour", "body"), LOGGED)
-def test_a_body_cut_anywhere_is_refused(flavour: Flavour, body: bytes) -> None:
+def test_table_map_truncated_anywhere_is_refused(flavour: Flavour, body: bytes) -> None:
     """Every length is checked against what is there: no prefix passes but one that ends between optional fields."""
     whole = parse_table_map(body, flavour=flavour)[1]
     passed, codes = [], set()
@@ -183,7 +185,7 @@ def test_a_body_cut_anywhere_is_refused(flavour: Flavour, body: bytes) -> None:
         ("746e756d 00", "746e756d 01"),  # no zero byte
     ],
 )
-def test_wrong_bytes_are_refused(found: str, replaced: str) -> None:
+def test_invalid_table_map_bytes_are_refused(found: str, replaced: str) -> None:
     """Named as what they are: a damaged event."""
     old, new = bytes.fromhex(found), bytes.fromhex(replaced)
     assert MYSQL_NUMBERS.count(old) == 1
@@ -192,14 +194,14 @@ def test_wrong_bytes_are_refused(found: str, replaced: str) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 6, 20, 99, 249, 253])
-def test_a_type_whose_rows_can_not_be_read_is_refused(code: int) -> None:
+def test_unreadable_column_type_is_refused(code: int) -> None:
     """With the column's type code."""
     body = MYSQL_NUMBERS.replace(b"\x01\x0d\x02\x04", bytes([code]) + b"\x0d\x02\x04", 1)
     with pytest.raises(Fatal, match=f"MR-6005 type code {code}"):
         parse_table_map(body, flavour=Flavour.MYSQL)
 
 
-def test_the_old_temporal_types_are_read_from_mysql_and_refused_from_mariadb() -> None:
+def test_old_temporal_types_are_accepted_only_from_mysql() -> None:
     """MariaDB's may have a fraction in the rows that no table map tells; ALTER TABLE … FORCE mends it."""
     body = MYSQL_NUMBERS.replace(b"\x01\x0d\x02\x04", b"\x01\x0b\x02\x04", 1)
     body = body.replace(bytes.fromhex("f4c0"), bytes.fromhex("e980"))  # one sign less
@@ -219,7 +221,7 @@ def test_the_old_temporal_types_are_read_from_mysql_and_refused_from_mariadb() -
         ("05 05 02 0170 0171", "05 06 02 0170 0171 00"),  # a SET column too many
     ],
 )
-def test_wrong_metadata_of_texts_is_refused(found: str, replaced: str) -> None:
+def test_wrong_text_column_metadata_is_refused(found: str, replaced: str) -> None:
     """What is said of columns must be said of as many as there are."""
     old, new = bytes.fromhex(found), bytes.fromhex(replaced)
     assert MARIADB_TEXTS.count(old) == 1
@@ -228,14 +230,14 @@ def test_wrong_metadata_of_texts_is_refused(found: str, replaced: str) -> None:
 
 
 @pytest.mark.parametrize("count", ["00", "fc0110"])
-def test_a_table_has_between_1_and_4096_columns(count: str) -> None:
+def test_table_has_1_to_4096_columns(count: str) -> None:
     """A count outside of that is damage."""
     head = MYSQL_NUMBERS[: MYSQL_NUMBERS.index(bytes.fromhex("0c010d"))]
     with pytest.raises(Fatal, match=r"MR-6003 .* columns"):
         parse_table_map(head + bytes.fromhex(count) + bytes(20000), flavour=Flavour.MYSQL)
 
 
-def test_an_unknown_collation_is_refused() -> None:
+def test_unknown_collation_is_refused() -> None:
     """Text can't be converted by guessing."""
     body = MYSQL_TEXTS.replace(bytes.fromhex("08 fcff00 fcff00"), bytes.fromhex("08 fcff00 fcff7f"))
     with pytest.raises(Fatal, match="MR-6006 collation id 32767"):
@@ -243,7 +245,7 @@ def test_an_unknown_collation_is_refused() -> None:
 
 
 @pytest.mark.parametrize("length_bytes", [0, 255, 256, 767, 1020])
-def test_a_char_longer_than_255_bytes_has_its_length_in_the_type(length_bytes: int) -> None:
+def test_char_over_255_bytes_has_length_bits_in_its_type(length_bytes: int) -> None:
     """CHAR(255) of utf8mb4 is 1020 bytes: bits 8 and 9 of the length stand inverted in bits 4 and 5 of the type."""
     first = 0xFE ^ (length_bytes >> 8 << 4)
     metadata = struct.pack("BB", first, length_bytes & 0xFF)

@@ -88,7 +88,7 @@ def _chosen(
         ([AWAY, AWAY], "MR-5001"),
     ],
 )
-def test_a_writable_member_is_the_primary_only_where_most_members_answer(
+def test_writable_member_is_primary_only_with_a_majority(
     monkeypatch: pytest.MonkeyPatch, says: list[str], chosen: str, flavour: Flavour
 ) -> None:
     """A deposed primary behind a partition answers alone, or with a replica that follows another already."""
@@ -98,7 +98,7 @@ def test_a_writable_member_is_the_primary_only_where_most_members_answer(
     assert found == chosen
 
 
-def test_a_reader_is_content_with_the_single_primary_that_answers(
+def test_reader_accepts_a_single_responding_primary(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``millrace compare`` writes nothing."""

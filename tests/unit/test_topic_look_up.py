@@ -82,7 +82,7 @@ def explanation(meaning: str) -> bytes:
         (99_999, 99_000, "", 1_000),  # and all of them: the registry, if one is named
     ],
 )
-def test_an_id_means_what_was_said_last_in_front_of_the_reader(
+def test_schema_id_has_its_last_meaning_before_the_reader(
     at: int, low: int, meaning: str, read_max: int, asks_registry: bool
 ) -> None:
     """Where nothing is left there, what is said next; a registry is asked last, it may have given the id anew."""
@@ -98,7 +98,7 @@ def test_an_id_means_what_was_said_last_in_front_of_the_reader(
     assert topic.open_count == 0
 
 
-def test_what_is_read_for_another_id_tells_no_older_meaning() -> None:
+def test_searching_for_one_id_changes_no_other_meaning() -> None:
     """All of the topic is searched for one that nobody explains."""
     look_up = KeptTopic({10: "first", 49_990: "second"}).look_up(50_000, asks_registry=False)
     with pytest.raises(Fatal, match="MR-6009 schema id 6"):

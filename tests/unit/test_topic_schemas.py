@@ -56,7 +56,7 @@ def _table(schema_id: int) -> bytes:
     return encode_control(record, schema_id=IDS[next(iter(CONTROL_SCHEMAS))])
 
 
-def test_a_start_whose_schemas_the_topic_explains_needs_no_registry() -> None:
+def test_start_with_schemas_in_the_topic_needs_no_registry() -> None:
     """Control schemas and a table's; one that the topic does not hold must be asked for."""
     values = [*MARKS.run_start(PROGRESS), _table(21), MARKS.resolved(PROGRESS)]
     schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values))
@@ -67,14 +67,14 @@ def test_a_start_whose_schemas_the_topic_explains_needs_no_registry() -> None:
     assert caught.value.code == "MR-6020"
 
 
-def test_the_newest_explanation_counts() -> None:
+def test_newest_schema_record_wins() -> None:
     """A registry that was rebuilt gave the schema another id."""
     opening = MARKS.run_start(PROGRESS)
     values = [*opening, _table(21), *opening, _table(31)]
     assert find_schemas(_Partition(values))["shop.orders-value", ORDERS.text] == 31
 
 
-def test_control_schemas_are_found_behind_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_schemas_are_found_before_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the last opening is too far away, the first one is read."""
     monkeypatch.setattr(topic_schemas, "OFFSETS_MAX", 10)
     values = [*MARKS.run_start(PROGRESS), *[MARKS.resolved(PROGRESS)] * 100]

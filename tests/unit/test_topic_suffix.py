@@ -37,9 +37,7 @@ MYSQL = st.one_of(
         st.booleans(),
     ),
 )
-def test_any_suffix_is_read_back_whatever_stands_before_it(
-    images: bytes, flags: int, suffix: RowEnd
-) -> None:
+def test_any_suffix_is_decoded_after_any_bytes(images: bytes, flags: int, suffix: RowEnd) -> None:
     """Avro's own encoder writes it; the images before it are any bytes."""
     fields = {
         "flags": flags,
@@ -77,7 +75,7 @@ _PLACES = st.fixed_dictionaries(
 
 
 @given(st.binary(max_size=40), st.one_of(MYSQL, MARIADB), _PLACES, _PLACES, NUMBERS)
-def test_what_a_row_says_is_the_same_wherever_it_was_logged(
+def test_row_content_is_equal_wherever_it_was_logged(
     images: bytes, gtid: str, ours: dict[str, Plain], theirs: dict[str, Plain], seq: int
 ) -> None:
     """Places, times and schema ids of two servers differ in any way; one other byte of the images is seen."""
@@ -91,14 +89,14 @@ def test_what_a_row_says_is_the_same_wherever_it_was_logged(
 
 
 @given(st.binary(max_size=60))
-def test_other_bytes_are_refused_with_a_code(value: bytes) -> None:
+def test_invalid_suffix_is_refused_with_a_code(value: bytes) -> None:
     """No crash and no hang on anything: MR-6007 (no such bytes end in a whole suffix)."""
     with pytest.raises(Fatal) as refused:
         read_row_end(value)
     assert refused.value.code == "MR-6007"
 
 
-def test_a_cut_record_is_refused() -> None:
+def test_truncated_record_suffix_is_refused() -> None:
     """A suffix too short to hold all fields is refused."""
     with pytest.raises(Fatal):
         read_row_end(b"\0\0\0\0\1\x06\x02c")

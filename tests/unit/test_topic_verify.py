@@ -15,7 +15,7 @@ from tests.kit.capture.topic_text import TopicText, whole
 
 
 @pytest.mark.parametrize("flavour", list(Flavour))
-def test_a_whole_topic_passes_from_any_offset(flavour: Flavour) -> None:
+def test_intact_topic_passes_from_any_offset(flavour: Flavour) -> None:
     """No false alarm: from the beginning, and from every later offset (what retention leaves)."""
     text = whole(flavour)
     assert text.found() == []
@@ -167,7 +167,9 @@ def _first(text: TopicText, kind: RecordKind) -> int:
     ],
 )
 @pytest.mark.guarantee("provable")
-def test_every_harm_is_named(harm: Callable[[TopicText], None], check: Check, words: str) -> None:
+def test_every_topic_violation_is_named(
+    harm: Callable[[TopicText], None], check: Check, words: str
+) -> None:
     """Each sentence of the verifier has a broken topic that makes it say so."""
     text = whole()
     harm(text)

@@ -120,7 +120,7 @@ def walk(content: bytes) -> tuple[int, int, GtidPosition]:
         pytest.param(payload, id="payload"),
     ],
 )
-def test_relay_log_and_converter_end_a_stream_alike(stream: Stream) -> None:
+def test_relay_log_and_converter_agree_on_transaction_ends(stream: Stream) -> None:
     """Both take it whole and name the same transactions as done."""
     builder = BinlogBuilder()
     stream(builder)
@@ -144,7 +144,7 @@ def test_relay_log_and_converter_end_a_stream_alike(stream: Stream) -> None:
         pytest.param(lambda b: (b.gtid(1), b.gtid(2)), id="GTID inside"),
     ],
 )
-def test_relay_log_and_converter_refuse_a_stream_alike(stream: Stream) -> None:
+def test_relay_log_and_converter_refuse_the_same_streams(stream: Stream) -> None:
     """What is no source transaction to one is none to the other."""
     builder = BinlogBuilder()
     stream(builder)

@@ -15,7 +15,7 @@ def _ran(body: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_a_signal_that_another_thread_was_given_is_heard() -> None:
+def test_signal_delivered_to_another_thread_is_handled() -> None:
     """The system wakes that one, and only the main thread may act on it."""
     ended = _ran(
         """
@@ -38,7 +38,7 @@ def test_a_signal_that_another_thread_was_given_is_heard() -> None:
     assert ended.stdout == "ended True\n", ended.stderr
 
 
-def test_a_process_that_is_held_up_at_its_end_shows_its_threads_and_ends() -> None:
+def test_process_stuck_at_exit_dumps_its_threads_and_ends() -> None:
     """Whoever started it waits for its end: what holds it up may be code of others."""
     ended = _ran(
         """

@@ -26,7 +26,7 @@ def _workshop() -> Workshop:
     return Workshop(Catalogue("1", Book(texts), Inventory(tables=tables)))
 
 
-def test_combinations_of_tables_fill_no_memory() -> None:
+def test_table_combinations_use_bounded_memory() -> None:
     """Each batch has rows of other tables; all of them together are known once."""
     workshop, chance = _workshop(), random.Random(1)
     workshop.key_programs(range(TABLES))
@@ -40,7 +40,7 @@ def test_combinations_of_tables_fill_no_memory() -> None:
     assert grown < BYTES_MAX
 
 
-def test_keys_of_tables_that_come_later_are_added() -> None:
+def test_keys_of_later_tables_are_added() -> None:
     """The slots of earlier batches keep their keys; those of a later one get theirs."""
     workshop = _workshop()
     few = workshop.key_programs([3])

@@ -48,7 +48,7 @@ def _writer(session: Any) -> RowWriter:
 
 
 @pytest.mark.parametrize("error", [TAKEN, KILLED, LOST])
-def test_a_mode_ends_with_its_statement_and_the_reason_is_told(
+def test_sql_mode_ends_with_its_statement_and_keeps_the_error(
     monkeypatch: pytest.MonkeyPatch, error: MillraceError
 ) -> None:
     """A refused row leaves the strict mode; a lost session has none, and nothing covers why it was lost."""
@@ -63,7 +63,7 @@ def test_a_mode_ends_with_its_statement_and_the_reason_is_told(
     assert session.is_open == any(STRICT_MODE in sql for sql in session.said)
 
 
-def test_a_session_that_can_not_be_set_back_is_not_used_again() -> None:
+def test_session_that_cannot_be_reset_is_closed() -> None:
     """Sessions are kept between target transactions: one in an unknown mode would cut the next one's values."""
     session = _Session({b"SET": KILLED})
     with pytest.raises(Retryable):

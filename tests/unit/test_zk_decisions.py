@@ -45,13 +45,13 @@ REFUSED = UnreadableEntry(Fatal("MR-4101", "set: found nothing, wanted a name"),
 # ---- epochs ------------------------------------------------------------------------------------
 
 
-def test_an_epoch_is_the_czxid_under_the_generation() -> None:
+def test_epoch_combines_generation_and_czxid() -> None:
     """The layout of the module: 11 + 20 + 32 bits, positive in 64."""
     assert epoch_of(0x5_0000_0007, generation=1) == (1 << 52) | (5 << 32) | 7
     assert epoch_of(((2**20 - 1) << 32) | (2**32 - 1), generation=2047) == 2**63 - 1
 
 
-def test_epochs_rise_with_the_counter_the_leader_and_above_all_the_generation() -> None:
+def test_epochs_rise_with_generation_then_leader_then_counter() -> None:
     """Whatever a rebuilt ensemble counts, a raised generation is above."""
     ordered = [
         epoch_of(9, generation=1),
@@ -66,7 +66,7 @@ def test_epochs_rise_with_the_counter_the_leader_and_above_all_the_generation() 
 @pytest.mark.parametrize(
     ("czxid", "generation"), [(1 << 52, 1), (1, 0), (1, 2048), (0, 1), (-1, 1)]
 )
-def test_what_does_not_fit_an_epoch_is_refused_not_cut(czxid: int, generation: int) -> None:
+def test_epoch_overflow_is_refused_not_truncated(czxid: int, generation: int) -> None:
     """A cut epoch could be smaller than one before."""
     with pytest.raises(Fatal) as caught:
         epoch_of(czxid, generation=generation)
@@ -113,7 +113,7 @@ def test_every_end_of_a_run_has_a_next_step(
         OSError(errno.EMFILE, "Too many open files", "a file"),
     ],
 )
-def test_what_a_machine_lacks_for_now_blocks_no_task(error: Exception) -> None:
+def test_temporary_resource_shortage_blocks_no_task(error: Exception) -> None:
     """Retryable MR-4014, which names the error: no operator resumes a task that another process starved."""
     step = after(error, Failures(total=2), PACE)
     assert (step.state, step.error.code, step.failures) == (
@@ -125,7 +125,7 @@ def test_what_a_machine_lacks_for_now_blocks_no_task(error: Exception) -> None:
     assert type(error).__name__ in step.error.message
 
 
-def test_a_thread_that_the_system_refuses_blocks_no_task() -> None:
+def test_refused_thread_blocks_no_task() -> None:
     """Python has no class of its own for it: it is known by the words of the interpreter that runs."""
     with no_thread_left(), pytest.raises(RuntimeError) as caught:
         threading.Thread(target=print).start()
@@ -136,18 +136,18 @@ def test_a_thread_that_the_system_refuses_blocks_no_task() -> None:
 @pytest.mark.parametrize(
     "error", [RuntimeError("x"), OSError(errno.EBADF, "x"), OSError("x"), FileNotFoundError(2, "x")]
 )
-def test_what_does_not_pass_by_itself_blocks(error: Exception) -> None:
+def test_permanent_error_blocks_the_task(error: Exception) -> None:
     """A file that is gone, a descriptor that is closed, a rule of the interpreter: defects, as before."""
     assert after(error, Failures(), PACE).error.code == "MR-9001"
 
 
-def test_a_retry_between_ends_a_row_of_fences() -> None:
+def test_retry_resets_the_count_of_fences() -> None:
     """Only fences in a row point to a rebuilt ensemble."""
     fenced = after(Fenced("MR-4003", "x"), Failures(), PACE).failures
     assert after(Retryable("MR-4001", "x"), fenced, PACE).failures == Failures(total=2, fenced=0)
 
 
-def test_pauses_double_up_to_their_bound() -> None:
+def test_retry_pauses_double_up_to_a_limit() -> None:
     """0.5, 1, 2, … 16, 30, 30."""
     assert [wait_s_after(n, PACE) for n in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
@@ -201,7 +201,7 @@ SETLESS = AssignedTask(an_entry(), None)  # the set's node is gone or garbage
         (None, held(NOW, alive=False), None, Action.DROP),
     ],
 )
-def test_a_worker_decides_by_what_is_wanted_and_what_runs(
+def test_worker_decides_by_desired_and_running_state(
     assigned: AssignedTask | UnreadableEntry | None,
     slot: SlotState | None,
     blocked: int | None,
@@ -216,7 +216,7 @@ def test_a_worker_decides_by_what_is_wanted_and_what_runs(
 TREE = Tree("c")
 
 
-def test_a_plan_moves_whole_units_and_clears_what_is_gone() -> None:
+def test_plan_moves_whole_units_and_clears_deleted_tasks() -> None:
     """Tasks of one set in one commit; a deleted task loses assignment and status."""
     tasks: dict[str, TaskEntry | UnreadableEntry] = {
         name: an_entry(task=a_capture(name, of=of))
@@ -244,7 +244,7 @@ def test_a_plan_moves_whole_units_and_clears_what_is_gone() -> None:
     ]
 
 
-def test_workers_name_the_sets_of_which_they_have_a_relay_log() -> None:
+def test_workers_list_the_sets_in_their_relay_logs() -> None:
     """A node of an older Millrace, or one that can't be read, names none."""
     nodes = {
         "w1": a_node(encode({"kind": "capture", "relays": ["shop", "crm"]})),
@@ -256,7 +256,7 @@ def test_workers_name_the_sets_of_which_they_have_a_relay_log() -> None:
     assert relay_holders(nodes) == {"shop": {"w1", "w2"}, "crm": {"w1"}}
 
 
-def test_of_two_writers_of_a_topic_the_older_runs() -> None:
+def test_older_of_two_writers_of_a_topic_runs() -> None:
     """And a document that can't be read is not placed."""
     tasks: dict[str, TaskEntry | UnreadableEntry] = {
         "a": an_entry(task=a_capture("a", topic="shop"), created=9),
@@ -277,7 +277,7 @@ def test_of_two_writers_of_a_topic_the_older_runs() -> None:
         ("k1:9092", "k2:9092", False),
     ],
 )
-def test_one_address_in_common_makes_a_topic_the_same(one: str, other: str, is_same: bool) -> None:
+def test_one_common_broker_address_identifies_a_topic(one: str, other: str, is_same: bool) -> None:
     """What can be told without asking Kafka; the name of the topic counts, too."""
     assert _at("shop", one).is_same_topic(_at("shop", other)) == is_same
     assert not _at("shop", one).is_same_topic(_at("stock", other))
@@ -341,7 +341,7 @@ READY = Cluster(
         (REFUSED, {"owner": "w1", "standing": RUNS}, S.DEGRADED, "still runs its last good"),
     ],
 )
-def test_status_always_says_why_it_waits(
+def test_status_always_explains_a_wait(
     entry: TaskEntry | UnreadableEntry, changes: dict[str, object], state: TaskState, why: str
 ) -> None:
     """The module's table, row by row; progress that was reported once is never hidden."""
@@ -376,7 +376,7 @@ def test_status_always_says_why_it_waits(
         (an_entry(9, created=9), "", False),
     ],
 )
-def test_progress_is_told_of_the_work_that_made_it_alone(
+def test_progress_is_shown_only_for_its_own_work(
     entry: TaskEntry, work: str, is_told: bool
 ) -> None:
     """What a deleted task of this name left, or the task before it had another topic or set, is nobody's progress."""
@@ -399,7 +399,7 @@ def test_progress_is_told_of_the_work_that_made_it_alone(
         ("k2:9092", False),
     ],
 )
-def test_progress_at_other_brokers_is_told_to_nobody(brokers: str, is_told: bool) -> None:
+def test_progress_on_other_brokers_is_hidden(brokers: str, is_told: bool) -> None:
     """A topic of the same name elsewhere has none of it; state and reason are told all the same."""
     name, entry = "shop-capture", an_entry()
     for standing in (replace(RUNS, brokers=brokers), replace(BLOCKS, brokers=brokers)):
@@ -411,7 +411,7 @@ def test_progress_at_other_brokers_is_told_to_nobody(brokers: str, is_told: bool
         assert report == told
 
 
-def test_an_owner_that_does_not_report_is_shown_as_silent() -> None:
+def test_owner_without_reports_is_shown_as_silent() -> None:
     """A hung worker looks running in the tree; the age of its report tells."""
     name = "shop-capture"
     cluster = replace(
@@ -425,7 +425,7 @@ def test_an_owner_that_does_not_report_is_shown_as_silent() -> None:
     assert views(cluster, now_ms=41_000)[0].report.why == "no report for 40 s"
 
 
-def test_task_states_change_only_as_drawn() -> None:
+def test_task_states_change_only_as_documented() -> None:
     """Every state can be left; blocked and paused only by an operator's act."""
     for state in TaskState:
         assert ALLOWED[state]
@@ -438,14 +438,14 @@ def test_task_states_change_only_as_drawn() -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{}", b'{"format":9}', b'{"format":1,"state":"dancing"}', b"[" * 9999]
 )
-def test_a_report_that_cannot_be_read_is_told_not_guessed(content: bytes) -> None:
+def test_unreadable_report_is_reported_not_guessed(content: bytes) -> None:
     """Hostile or newer status nodes end in one code."""
     with pytest.raises(Fatal) as caught:
         report_from_json(content, origin="status/x")
     assert caught.value.code == "MR-4011"
 
 
-def test_a_set_document_is_part_of_what_runs() -> None:
+def test_set_document_is_part_of_the_running_state() -> None:
     """The type says so: a task restarts when its servers change."""
     document: SetDocument | None = NOW.set_document
     assert document == a_set()

@@ -85,7 +85,7 @@ CALLS: dict[str, Callable[[Session], object]] = {
 
 
 @pytest.mark.parametrize("error", ALL, ids=lambda e: e.__name__)
-def test_every_error_of_the_driver_has_a_branch(error: type[zke.KazooException]) -> None:
+def test_every_zookeeper_error_has_a_branch(error: type[zke.KazooException]) -> None:
     """Away is retryable, and for a write its outcome unknown, unless it was turned away; contested is retryable; all
     else is for a person.
     """
@@ -104,7 +104,7 @@ def test_every_error_of_the_driver_has_a_branch(error: type[zke.KazooException])
     assert (read.code, write.code) == expected[1:]
 
 
-def test_every_error_of_the_driver_is_in_one_list() -> None:
+def test_every_zookeeper_error_is_in_one_list() -> None:
     """A new or renamed class would fall to another branch unseen."""
     listed = [*AWAY, *TURNED_AWAY, *CONTESTED, *REFUSED]
     assert sorted(listed) == [error.__name__ for error in ALL]
@@ -112,7 +112,7 @@ def test_every_error_of_the_driver_is_in_one_list() -> None:
 
 @pytest.mark.parametrize("error", ALL, ids=lambda e: e.__name__)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
-def test_no_call_lets_an_error_of_the_driver_out(
+def test_no_call_leaks_an_error_of_kazoo(
     call: Callable[[Session], object], error: type[zke.KazooException]
 ) -> None:
     """A task that meets one by its own name is blocked by it (MR-9001), whatever it says."""
@@ -128,7 +128,7 @@ def test_no_call_lets_an_error_of_the_driver_out(
 
 
 @pytest.mark.parametrize("error", ALL, ids=lambda e: e.__name__)
-def test_a_session_that_fails_while_it_is_opened_is_told_as_any_other_call(
+def test_session_open_failures_are_mapped_like_other_calls(
     error: type[zke.KazooException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver looks for the folder that the hosts name (/path), and the connection may break before it has it."""

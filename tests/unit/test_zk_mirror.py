@@ -99,7 +99,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
     return made
 
 
-def test_a_lost_watch_is_healed_although_the_mirror_is_asked_all_the_time(rig: Rig) -> None:
+def test_lost_watch_is_repaired_while_the_mirror_is_busy(rig: Rig) -> None:
     """A full read comes every ``REFRESH_S``, not that long after the last question."""
     assert rig.contents() == {"a": b"1", "b": b"1"}
     rig.kazoo.nodes[f"{FOLDER}/a"] = b"2"  # and the watch does not fire
@@ -112,7 +112,7 @@ def test_a_lost_watch_is_healed_although_the_mirror_is_asked_all_the_time(rig: R
     assert rig.contents() == {"a": b"2", "c": b"1"}
 
 
-def test_full_reads_leave_one_watch_for_each_node(rig: Rig) -> None:
+def test_full_reads_leave_one_watch_per_node(rig: Rig) -> None:
     """A worker reads for months; the driver keeps each watch that did not fire."""
     for round_ in range(100):
         rig.now_s = round_ * (REFRESH_S + 1)
@@ -124,7 +124,7 @@ def test_full_reads_leave_one_watch_for_each_node(rig: Rig) -> None:
     }
 
 
-def test_a_watch_reads_its_node_alone(rig: Rig) -> None:
+def test_watch_event_reads_only_its_node(rig: Rig) -> None:
     """Nothing else is asked for between two full reads."""
     rig.contents()
     before = rig.kazoo.reads

@@ -35,7 +35,7 @@ from zk.tree.reports import StatusWriter
         "a" * 64,
     ],
 )
-def test_an_ensemble_that_is_no_list_of_servers_is_refused(hosts: str) -> None:
+def test_invalid_ensemble_address_is_refused(hosts: str) -> None:
     """MR-4205 with what was found, where the driver would raise a ValueError."""
     with pytest.raises(Fatal) as caught:
         Ensemble.from_environment({"MILLRACE_ZOOKEEPER": hosts})
@@ -45,12 +45,12 @@ def test_an_ensemble_that_is_no_list_of_servers_is_refused(hosts: str) -> None:
 
 
 @pytest.mark.parametrize("hosts", ["zk1", "zk1:2181, zk-2.x_y:2181", "[::1]:2181", "h:1/a/b"])
-def test_what_the_driver_takes_is_taken(hosts: str) -> None:
+def test_valid_ensemble_address_is_accepted(hosts: str) -> None:
     """Ports and a path are optional."""
     assert Ensemble.from_environment({"MILLRACE_ZOOKEEPER": hosts}).hosts == hosts
 
 
-def test_a_name_without_an_address_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresolvable_host_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer can come, so none is waited for; one name with an address is enough to try."""
     opened: list[str] = []
     monkeypatch.setattr(Session, "open", lambda hosts, **_: opened.append(hosts))
@@ -72,7 +72,7 @@ def test_a_name_without_an_address_is_said_at_once(monkeypatch: pytest.MonkeyPat
     assert opened == ["nonsense,zk1", "[::1]:2181/path"]
 
 
-def test_a_taken_name_is_told_once_for_as_long_as_it_lasts(
+def test_name_in_use_is_reported_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not ZooKeeper that is away; a line a second would hide everything else."""
@@ -99,7 +99,7 @@ def test_a_taken_name_is_told_once_for_as_long_as_it_lasts(
     assert "another worker has this name" in capsys.readouterr().err
 
 
-def test_a_worker_whose_statuses_are_written_no_more_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_that_cannot_write_statuses_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would seem to stand still for ever: whoever starts it again gives it another thread."""
     stop = threading.Event()
     looks = count(1)
