@@ -1,4 +1,4 @@
-"""Rows that the target disagrees about, and rows that foreign keys tie together, on real targets."""
+"""Apply conflicts and foreign keys on real targets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from tests.kit.apply.topic import RecordStream
 def test_foreign_key_parents_and_children_keep_their_order(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """Foreign keys are checked on the target: no lane writes a child before its parent, none ends one too early."""
+    """The target checks foreign keys: no lane inserts a child before its parent or deletes a parent too early."""
     target_server.execute("CREATE TABLE p (id INT PRIMARY KEY, v INT)", db=name)
     target_server.execute(
         "CREATE TABLE c (id INT PRIMARY KEY, p INT, v INT, FOREIGN KEY (p) REFERENCES p (id))",
@@ -59,7 +59,7 @@ def test_foreign_key_parents_and_children_keep_their_order(
 def test_cascade_the_source_did_not_log_runs_on_the_target(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """MariaDB logs the parent alone; children inserted before it in other groups are gone, those with the flag too."""
+    """MariaDB logs only the parent's deletion; the target deletes its children, also children from other groups."""
     target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
     target_server.execute(
         "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)",
@@ -89,7 +89,7 @@ def test_cascade_the_source_did_not_log_runs_on_the_target(
 def test_cascade_over_a_chain_of_tables_keeps_its_order(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """A grandchild is deleted, then its grandparent: in this order, though nothing but the chain between ties them."""
+    """A grandchild's deletion stays before its grandparent's, though only a chain of cascades connects the two."""
     key = "BINARY(16) PRIMARY KEY"
     target_server.execute(f"CREATE TABLE p (id {key})", db=name)
     for which, parent in (("c", "p"), ("g", "c")):
@@ -119,7 +119,7 @@ def test_cascade_over_a_chain_of_tables_keeps_its_order(
 def test_disabled_foreign_key_checks_return_with_the_next_transaction(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """The flag of a rows event holds for its rows alone, not for what the session does after them."""
+    """A rows event's no-foreign-key-checks flag holds only for its own rows."""
     target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
     target_server.execute(
         "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id))", db=name
@@ -143,7 +143,7 @@ def test_disabled_foreign_key_checks_return_with_the_next_transaction(
 def test_missing_row_in_a_single_row_write_blocks_the_task(
     name: str, target_server: DatabaseServer, what: str
 ) -> None:
-    """Where rows are not written many at once, a changed key or no key at all, each is counted by itself."""
+    """A changed key or a table without a key is written row by row, and each write checks its row count."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     target_server.execute("CREATE TABLE notes (n INT)", db=name)
     made, notes = accounts(name), table(name, "notes", integer("n"), key=())
@@ -169,7 +169,7 @@ def test_missing_row_in_a_single_row_write_blocks_the_task(
 def test_conflict_blocks_by_default_and_names_the_row(
     name: str, target_server: DatabaseServer, *, is_large: bool
 ) -> None:
-    """A missing row and a taken key block the task with table, key and seq; nothing of the part is written."""
+    """A missing row and a taken key block the task; the error has table, key and seq, and the batch is rolled back."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     made = accounts(name)
     stream = RecordStream()
@@ -200,7 +200,7 @@ def test_conflicts_follow_the_policy_and_are_recorded(
     policy: ConflictPolicy,
     wanted: list[tuple[object, ...]],
 ) -> None:
-    """Overwrite makes the target the source's row, whatever was in its way; skip leaves it; each is written down."""
+    """Overwrite replaces every row in conflict, skip leaves them; both record each decision."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     target_server.execute(
         f"INSERT INTO {name}.accounts VALUES (1, NULL, 'x', 7), (5, 50, 'mail2', 9)"
@@ -223,7 +223,7 @@ def test_conflicts_follow_the_policy_and_are_recorded(
 def test_unique_key_added_at_runtime_orders_later_rows(
     name: str, target_server: DatabaseServer, policy: ConflictPolicy
 ) -> None:
-    """The next lanes are planned by it: rows that take each other's place in it share a lane."""
+    """Later lanes are planned with the new key: rows that reuse one of its values share a lane."""
     target_server.execute("CREATE TABLE t (id INT PRIMARY KEY, code INT)", db=name)
     made, stream = table(name, "t", integer("id"), integer("code")), RecordStream()
     for number in range(100):
@@ -241,14 +241,14 @@ def test_unique_key_added_at_runtime_orders_later_rows(
 
 @dataclass
 class _Altered(LocalRecords):
-    """An operator alters a table when the lanes are planned and not applied."""
+    """Alters a table after the lanes are planned and before they are applied."""
 
     alter: Callable[[], object] = list
 
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
     ) -> list[Outcome]:
-        """First the statement."""
+        """Run the statement first."""
         self.alter()
         return super().lanes(order, catalogue, applied, offsets=offsets, lanes=lanes)
 
@@ -260,7 +260,7 @@ class _Altered(LocalRecords):
 def test_key_added_mid_run_causes_no_conflict(
     name: str, target_server: DatabaseServer, policy: ConflictPolicy, added: str
 ) -> None:
-    """Rows that only seem to disagree: the run ends, the next one knows the key."""
+    """The run ends with MR-5023 instead of deciding apparent conflicts; the next run knows the key."""
     target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
     target_server.execute("CREATE TABLE c (id INT PRIMARY KEY, p INT)", db=name)
     parent, child = table(name, "p", integer("id")), table(name, "c", integer("id"), integer("p"))
@@ -285,7 +285,7 @@ def test_key_added_mid_run_causes_no_conflict(
 
 
 def test_skipped_row_leaves_strict_mode_on(name: str, target_server: DatabaseServer) -> None:
-    """An ENUM's index 0 is written without the strict mode; if that fails, the next value is still not cut."""
+    """Millrace turns strict mode off to write an ENUM's index 0, and on again even if that write fails."""
     target_server.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, e ENUM('x'), v VARCHAR(3))"
         " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci",
@@ -312,7 +312,7 @@ def test_skipped_row_leaves_strict_mode_on(name: str, target_server: DatabaseSer
 def test_overwriting_a_row_leaves_children_of_removed_rows(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """No row of another table is deleted, changed, or holds it up; what is not overwritten cascades as ever."""
+    """Overwriting changes no row of a child table, and children never block it; an ordinary deletion still cascades."""
     target_server.execute("CREATE TABLE p (id INT PRIMARY KEY, code INT UNIQUE)", db=name)
     actions = {"gone": "CASCADE", "cut": "SET NULL", "held": "RESTRICT"}
     for which, action in actions.items():
@@ -328,7 +328,7 @@ def test_overwriting_a_row_leaves_children_of_removed_rows(
     parent = table(name, "p", integer("id"), integer("code", nullable=True))
     child = table(name, "gone", integer("id"), integer("p", nullable=True))
     stream = RecordStream()
-    stream.update(parent, {"id": 1, "code": 10}, {"id": 1, "code": 20})  # 2 is in its way
+    stream.update(parent, {"id": 1, "code": 10}, {"id": 1, "code": 20})  # takes the code of row 2
     stream.insert(child, {"id": 15, "p": 1})
     stream.insert(child, {"id": 16, "p": 9})
     stream.delete(parent, {"id": 3, "code": 30})

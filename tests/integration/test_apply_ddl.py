@@ -1,4 +1,4 @@
-"""DDL on real targets: barriers between rows, once each whatever is killed, and what is left to operators."""
+"""DDL on real targets: ordered with the rows, executed once despite kills, blocked where an operator must decide."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _names = count(1)
 
 @pytest.fixture
 def name(target_server: DatabaseServer) -> Iterator[str]:
-    """A database and a task of this name, both gone behind the test."""
+    """Name of a database and task; both are dropped after the test."""
     made = f"ddl{next(_names)}"
     yield made
     target_server.execute(f"DROP DATABASE IF EXISTS {made}")
@@ -40,7 +40,7 @@ def name(target_server: DatabaseServer) -> Iterator[str]:
 def test_rows_are_applied_under_their_own_table_structure(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """Create, insert, add a column, insert, rename, truncate, insert: each where it stood, in lanes and in one lane."""
+    """Create, insert, add a column, insert, rename, truncate, insert: in order, in lanes and in one lane."""
     for is_large in (True, False):
         stream = RecordStream()
         old = table(name, "t", integer("id"))
@@ -70,7 +70,7 @@ def test_rows_are_applied_under_their_own_table_structure(
 def test_ddl_runs_under_the_source_session_settings(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """Time zone and time give DEFAULT CURRENT_TIMESTAMP its value; foreign keys are not checked where they were not."""
+    """DEFAULT CURRENT_TIMESTAMP uses the source's time and zone; foreign keys are unchecked where the source did so."""
     stream = RecordStream(flavour=target_server.flavour)
     stream.ddl(f"CREATE DATABASE {name}")
     session = {"time_zone": "+05:00", "foreign_key_checks": "0", "sql_mode": "ANSI_QUOTES"}
@@ -114,7 +114,7 @@ _CRASHES = {
 
 
 class _KilledError(Exception):
-    """Stands for kill -9 at a fault point."""
+    """Simulates kill -9 at a fault point."""
 
 
 @pytest.mark.parametrize("point", ["AFTER_INTENT", "AFTER_EXECUTE"])
@@ -125,7 +125,7 @@ def test_ddl_executes_once_wherever_the_driver_dies(
     case: str,
     point: str,
 ) -> None:
-    """Killed behind the intent it is executed by the next run; killed behind the statement it is not repeated."""
+    """After a kill past the intent the next run executes the statement; after a kill past the statement it does not."""
     _die_and_go_on(name, target_server, case=case, point=point)
 
 
@@ -158,7 +158,7 @@ def _die_and_go_on(name: str, target_server: DatabaseServer, *, case: str, point
 def test_statements_about_other_objects_are_recorded_and_skipped(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """Views and accounts are counted, never executed; an account's statement is kept without its secret."""
+    """Views and accounts are counted and not executed; account statements are stored without their secrets."""
     stream = RecordStream()
     stream.ddl(f"CREATE DATABASE {name}")
     stream.ddl("CREATE VIEW v AS SELECT 1", database=name)
@@ -181,7 +181,7 @@ def test_statements_about_other_objects_are_recorded_and_skipped(
 def test_unexecutable_ddl_waits_for_an_operator(
     name: str, target_server: DatabaseServer, sql: str, code: str
 ) -> None:
-    """Unknown and refused statements block the task until a decision stands at their intent; then it goes on."""
+    """Unknown and failing statements block the task until an operator writes a decision; then the task resumes."""
     stream = RecordStream()
     stream.ddl(f"CREATE DATABASE {name}")
     stream.ddl(sql, database=name)
@@ -204,7 +204,7 @@ def test_unexecutable_ddl_waits_for_an_operator(
 
 
 def test_ddl_that_capture_cannot_parse_blocks(name: str, target_server: DatabaseServer) -> None:
-    """It was about tables that the task does not want, too: the target keeps them until an operator decides."""
+    """The statement may concern excluded tables too, so the target keeps its tables until an operator decides."""
     target_server.execute(f"CREATE DATABASE {name}")
     target_server.execute("CREATE TABLE mine (id INT PRIMARY KEY)", db=name)
     stream = RecordStream()
@@ -219,7 +219,7 @@ def test_ddl_that_capture_cannot_parse_blocks(name: str, target_server: Database
 def test_refused_ddl_executes_once_its_obstacle_is_removed(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """The operator mends the target, as the fix says; that something differs then is no sign that it was executed."""
+    """The operator creates the missing table; this difference does not count as a sign that the DDL was executed."""
     stream = RecordStream()
     stream.ddl(f"CREATE DATABASE {name}")
     stream.ddl("ALTER TABLE lost ADD x INT", database=name)
@@ -240,7 +240,7 @@ def test_refused_ddl_executes_once_its_obstacle_is_removed(
 def test_renamed_parent_keeps_its_children_in_order(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """The child is in another database: its foreign key is asked for again, though no statement named it."""
+    """The child is in another database: Millrace reads its foreign key again although no statement named it."""
     other = f"{name}_c"
     target_server.execute(f"CREATE DATABASE {other}")
     try:
@@ -262,7 +262,7 @@ def test_renamed_parent_keeps_its_children_in_order(
 def test_ddl_ignores_case_where_the_server_folds_names(
     new_server: NewServer,
 ) -> None:
-    """The rows behind it meet the structure it made: `lower_case_table_names=1`."""
+    """With `lower_case_table_names=1`, later rows find the structure that the DDL made."""
     name = "folded"
     folds = ServerOptions(extra=("--lower-case-table-names=1",))
     server = new_server(Flavour.MARIADB, options=folds)
@@ -282,7 +282,7 @@ def test_ddl_ignores_case_where_the_server_folds_names(
 def test_mixed_case_names_work_on_a_folding_target(
     new_server: NewServer, mariadb_server: DatabaseServer
 ) -> None:
-    """Rows of `Mixed.T` go to `mixed.t` where `lower_case_table_names=1`, and the comparison finds them there."""
+    """With `lower_case_table_names=1`, rows of `Mixed.T` go to `mixed.t`, and the comparison finds them there."""
     folds = ServerOptions(extra=("--lower-case-table-names=1",))
     server = new_server(Flavour.MARIADB, options=folds)
     made, stream = table("Mixed", "T", integer("id"), integer("p", nullable=True)), RecordStream()
@@ -320,7 +320,7 @@ def test_mixed_case_names_work_on_a_folding_target(
 def test_create_table_select_gets_its_rows_from_records(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """The statement that opens a transaction on MySQL is executed without it; its rows follow as records."""
+    """On MySQL the statement begins a transaction; the target executes it alone and gets the rows from records."""
     stream = RecordStream()
     stream.ddl(f"CREATE DATABASE {name}")
     stream.ddl("CREATE TABLE t (id INT PRIMARY KEY) START TRANSACTION", database=name)
@@ -331,7 +331,7 @@ def test_create_table_select_gets_its_rows_from_records(
 
 
 def test_half_done_create_or_replace_is_completed(mariadb_server: DatabaseServer) -> None:
-    """MariaDB can die between the two halves of CREATE OR REPLACE: the old table is gone, the new one is not there."""
+    """MariaDB can crash inside CREATE OR REPLACE, when the old table is gone and the new one does not exist yet."""
     name = "halfreplaced"
     mariadb_server.execute(f"CREATE DATABASE {name}")
     stream = RecordStream()
@@ -350,7 +350,7 @@ def test_half_done_create_or_replace_is_completed(mariadb_server: DatabaseServer
 def test_half_done_drop_of_tables_waits_for_an_operator(
     mariadb_server: DatabaseServer,
 ) -> None:
-    """MariaDB can die between two tables of one DROP: neither before nor after, so nothing is guessed."""
+    """MariaDB can crash between two tables of one DROP; the state is neither old nor new, so the task blocks."""
     name = "halfdropped"
     mariadb_server.execute(f"CREATE DATABASE {name}")
     mariadb_server.execute("CREATE TABLE b (id INT PRIMARY KEY)", db=name)
@@ -371,7 +371,7 @@ def test_half_done_drop_of_tables_waits_for_an_operator(
 def test_start_kills_only_ddl_of_its_own_earlier_run(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """Names of 63 characters that differ in the last, or in capitals alone, are different tasks."""
+    """Task names of 63 characters that differ only in the last character or in case have separate locks."""
     mine = f"{name:x<62}a"
     earlier = connect(endpoint_of(target_server))
     ddl._lock(earlier, mine)

@@ -1,6 +1,6 @@
-"""Rows whose target key holds a generated column: a real server's binlog, applied to a real target of its flavour.
+"""Generated columns in target keys: a real server's binlog, applied to a real target of the same flavor.
 
-MariaDB takes no generated column into a primary key, and none is NOT NULL: a unique key over one names no row there.
+MariaDB allows no generated column in a primary key and none that is NOT NULL, so no such key identifies a row there.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ _tasks = count(1)
 def source(
     request: pytest.FixtureRequest, target_server: DatabaseServer
 ) -> Iterator[LoggedSession]:
-    """A session on a server of the target's flavour, where the tables are made."""
+    """A session on a server of the target's flavor, where the source tables are created."""
     server = request.getfixturevalue(f"{target_server.flavour}_server")
     with logged(server, DATABASE) as found:
         for name, columns in TABLES[target_server.flavour].items():
@@ -53,7 +53,7 @@ def _stream(source: LoggedSession) -> RecordStream:
 
 
 def _change(source: LoggedSession) -> None:
-    """The key changes, another column changes, keys move up through each other, rows go; in every table."""
+    """In every table: change the key, change another column, shift keys through each other, delete rows."""
     for name in TABLES[source.server.flavour]:
         source.run(
             f"INSERT INTO {name} (a, n) VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)",
@@ -69,7 +69,7 @@ def _change(source: LoggedSession) -> None:
 def test_rows_with_a_generated_key_arrive(
     source: LoggedSession, target_server: DatabaseServer, policy: ConflictPolicy
 ) -> None:
-    """In lanes and in one lane, under every policy: the target has the source's rows, and no conflict was decided."""
+    """In lanes and in one lane, under every policy, the target has the source's rows and no conflict is recorded."""
     _change(source)
     stream = _stream(source)
     for is_large in (True, False):
@@ -98,7 +98,7 @@ def test_conflict_on_a_generated_key_changes_one_row(
     policy: ConflictPolicy,
     wanted: list[tuple[object, ...]],
 ) -> None:
-    """A missing row and a taken key are decided alone: the tenant's other rows stay. On MariaDB, g is plain."""
+    """Only the rows in conflict are decided; the tenant's other rows stay. On MariaDB, g is a plain column."""
     is_mysql = target_server.flavour is Flavour.MYSQL
     g = "INT AS (a + 1) STORED" if is_mysql else "INT"
     columns = f"t INT, a INT, n INT, g {g}, PRIMARY KEY (t, g)"
@@ -128,7 +128,7 @@ def test_conflict_on_a_generated_key_changes_one_row(
 def test_differently_generated_key_blocks_the_task(
     mysql_server: DatabaseServer, policy: ConflictPolicy
 ) -> None:
-    """Else a later change would find another row by it, which no policy allows."""
+    """Otherwise a later change would find a different row by this key, which no policy allows."""
     database = f"otherwise_{policy}"
     columns = "t INT, a INT, n INT, g INT AS (a + 2) STORED, PRIMARY KEY (t, g)"
     mysql_server.execute(f"CREATE DATABASE {database}")
@@ -136,7 +136,7 @@ def test_differently_generated_key_blocks_the_task(
     mysql_server.execute("INSERT INTO r (t, a, n) VALUES (7, 4, 0)", db=database)
     made, stream = table(database, "r", *map(integer, "tang"), key=(0, 3)), RecordStream()
     stream.insert(made, _row(1, 0))
-    stream.delete(made, _row(5, 0))  # whose key is that of the row that is there
+    stream.delete(made, _row(5, 0))  # its key equals that of the existing row
     stream.commit()
     with pytest.raises(Fatal) as caught:
         run_once(mysql_server, apply_task(database, conflict=policy), stream)

@@ -1,4 +1,4 @@
-"""What is no table, from a source's binlog to a target: recorded and counted, not applied, and the rows are right."""
+"""Statements about other objects than tables, from a binlog to a target: recorded, counted and not applied."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -57,7 +57,7 @@ STATEMENTS = (
     ("account", "GRANT left_r TO left_b"),
     ("account", "DROP ROLE left_r"),
 )
-# what stands where on a server that executed them
+# (object, where the server lists it) after execution
 OBJECTS = (
     "SELECT TABLE_NAME FROM information_schema.VIEWS WHERE TABLE_SCHEMA = 'left_out'",
     "SELECT ROUTINE_NAME FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = 'left_out'",
@@ -71,7 +71,7 @@ OBJECTS = (
 def source(
     request: pytest.FixtureRequest, target_server: DatabaseServer
 ) -> Iterator[LoggedSession]:
-    """A session on a server of the target's flavour; what it makes goes from both in the end."""
+    """A session on a server of the target's flavor; both servers drop the objects afterwards."""
     server = request.getfixturevalue(f"{target_server.flavour}_server")
     with logged(server, DATABASE) as found:
         yield found
@@ -86,7 +86,7 @@ def source(
 def test_views_routines_and_accounts_are_recorded_not_applied(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:
-    """Views, routines, triggers, events, accounts, made, altered and dropped, among rows that some of them write."""
+    """Views, routines, triggers, events and accounts are created, altered and dropped while rows are written."""
     hashed = (
         f"PASSWORD('{SECRET}3')" if source.server.flavour is Flavour.MARIADB else f"'{SECRET}3'"
     )

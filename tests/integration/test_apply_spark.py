@@ -1,4 +1,4 @@
-"""The whole way of apply on Spark: a real topic, a real session, a real target."""
+"""Apply on Spark end to end: a real topic, a real session, a real target."""
 
 import time
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("target_password")
 def test_topic_is_applied_from_its_beginning_then_as_it_grows(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer
 ) -> None:
-    """Catch-up in lanes, then small batches on one; a stop and a start in between; an aborted record never shows."""
+    """Catch-up in lanes, then small batches in one lane, with a restart between; aborted records never appear."""
     name = f"spark_{target_server.flavour}"
     made = table(name, "t", integer("id"), text("body"), integer("n"))
     stream = RecordStream()
@@ -59,7 +59,7 @@ def test_topic_is_applied_from_its_beginning_then_as_it_grows(
 def test_task_resumes_past_retention_if_no_row_is_missing(
     spark: SparkDriver, kafka: KafkaServer, mariadb_server: DatabaseServer
 ) -> None:
-    """What is gone since it stopped said nothing but how far the source is, or held a row: `seq` tells which."""
+    """Retention may remove resolved records but no unread row; `seq` shows which it was."""
     made = table("retained", "t", integer("id"))
     stream = RecordStream()
     writer = TopicWriter(kafka.bootstrap, stream)
@@ -91,7 +91,7 @@ def test_task_resumes_past_retention_if_no_row_is_missing(
 
 
 def test_topic_that_ends_before_the_mark_is_refused(kafka: KafkaServer) -> None:
-    """It was created again under the name: what is at some offset of it is anything."""
+    """The topic was created again under the same name, so its offsets mean other records."""
     stream = RecordStream()
     writer = TopicWriter(kafka.bootstrap, stream)
     stream.commit()
@@ -107,7 +107,7 @@ def test_topic_that_ends_before_the_mark_is_refused(kafka: KafkaServer) -> None:
 
 
 def test_missing_topic_and_wrong_broker_are_reported_within_seconds(kafka: KafkaServer) -> None:
-    """Before a query starts and before the task is reported as running; both are waited for."""
+    """The check runs before the query starts and before the task reports running, and it has a deadline."""
     closed = "127.0.0.1:1"
     for bootstrap, code, words in (
         (kafka.bootstrap, "MR-5054", f"there is no topic not-there at {kafka.bootstrap}"),
@@ -123,7 +123,7 @@ def test_missing_topic_and_wrong_broker_are_reported_within_seconds(kafka: Kafka
 
 
 def _rows(database: str, *, first: int, count: int, resolved: int = 1) -> RecordStream:
-    """CREATE DATABASE and TABLE, then rows with these ids, each with so many ``resolved`` records."""
+    """CREATE DATABASE and TABLE, then one row per id, each followed by ``resolved`` resolved records."""
     stream = RecordStream()
     stream.ddl(f"CREATE DATABASE IF NOT EXISTS {database}")
     stream.ddl("CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)", database=database)
@@ -148,9 +148,9 @@ def test_recreated_topic_longer_than_the_mark_blocks_the_task(
     *,
     is_earlier_version: bool,
 ) -> None:
-    """Behind the mark's offset its seqs are applied ones, its rows are not: nothing is passed, applied or forgotten.
+    """The records past the mark's offset have applied seqs but new rows; the task blocks and keeps its progress.
 
-    Progress of an earlier version has no topic id: it gets one in a run that the checks of seq and GTID set let move.
+    Progress of an earlier version has no topic id. A run whose seq and GTID set checks pass saves one.
     """
     name = f"again_{target_server.flavour}"
     stream = _rows(name, first=0, count=30)
@@ -185,7 +185,7 @@ def test_recreated_topic_longer_than_the_mark_blocks_the_task(
 def test_topic_recreated_under_a_running_query_blocks_the_task(
     spark: SparkDriver, kafka: KafkaServer, mariadb_server: DatabaseServer
 ) -> None:
-    """Whatever Spark makes of it: the next run, or the next micro-batch of this one, compares the topic's id."""
+    """The next run, or the next micro-batch of this query, compares the topic's id, whatever Spark does."""
     stream = _rows("under_query", first=0, count=30)
     writer = TopicWriter(kafka.bootstrap, stream)
     writer.publish()

@@ -1,6 +1,6 @@
-"""Apply against real targets of both flavours, without Spark: rows, keys, replays.
+"""Apply on real targets of both flavors, without Spark: rows, keys, replays.
 
-The oracle is what the server says is in its tables.
+The oracle is the content of the server's tables.
 """
 
 import random
@@ -75,7 +75,7 @@ def _history(database: str, *, seed: int = 1, changes: int = 400) -> RecordStrea
 def _serial(
     database: str, stream: RecordStream, server: DatabaseServer
 ) -> list[tuple[object, ...]]:
-    """The rows that one lane makes of the stream, then everything of the task is forgotten and the table empty."""
+    """Return the rows that one lane makes of the stream; then delete the task's progress and empty the table."""
     task = apply_task(database)
     run_once(server, task, stream, is_large=False)
     rows = server.execute(f"SELECT * FROM {database}.accounts ORDER BY id")
@@ -86,7 +86,7 @@ def _serial(
     return list(rows)
 
 
-# a failure has its seed in its name: written into the list of the test, it is replayed
+# a failing test shows its seed; add the seed to the test's list to replay it
 DRAWN = [pytest.param(randbelow(1 << 32), marks=pytest.mark.chaos) for _ in range(10)]
 
 
@@ -99,7 +99,7 @@ def _any_order(chance: random.Random) -> LaneOrder:
 def test_any_batch_cut_and_lane_count_gives_equal_rows(
     name: str, target_server: DatabaseServer, seed: int
 ) -> None:
-    """Micro-batches cut anywhere, lanes in any order, restarts between them: the target is that of one lane."""
+    """Micro-batches cut anywhere, lanes in any order and restarts between them give the rows of one lane."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = _history(name, seed=seed)
     wanted = _serial(name, stream, target_server)
@@ -128,7 +128,7 @@ def test_any_batch_cut_and_lane_count_gives_equal_rows(
 def test_histories_with_all_key_kinds_give_equal_rows(
     name: str, target_server: DatabaseServer, seed: int
 ) -> None:
-    """As on the model: NULLs in unique keys, swapped keys, texts without case and with blanks, no key, cascades."""
+    """As in the model: NULLs in unique keys, swapped keys, case-insensitive and padded texts, no key, cascades."""
     for sql in SQL:
         target_server.execute(sql, db=name)
     history, chance = make_history(name, seed=seed, steps=250), random.Random(seed)
@@ -153,7 +153,7 @@ def test_histories_with_all_key_kinds_give_equal_rows(
 def test_replay_from_an_older_offset_changes_nothing(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """Every seq is applied once: lanes that committed before a crash are skipped by their bitmaps, in any plan."""
+    """Bitmaps make later runs skip seqs that lanes committed before a crash, with any lane plan."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = _history(name)
     wanted = _serial(name, stream, target_server)
@@ -179,7 +179,7 @@ def test_replay_from_an_older_offset_changes_nothing(
 def test_seqs_applied_above_the_mark_survive_restarts(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """The second run cuts its micro-batch shorter and moves the mark there; the third still skips what is above."""
+    """The second run moves the mark with a shorter micro-batch; the third still skips the applied seqs above it."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = _history(name)
     wanted = _serial(name, stream, target_server)
@@ -199,11 +199,11 @@ def test_seqs_applied_above_the_mark_survive_restarts(
 
 
 class _LostError(Exception):
-    """The driver dies."""
+    """Simulates the driver's death."""
 
 
 class _Interrupted(LocalRecords):
-    """Two lanes commit, then the driver is gone."""
+    """Commits two lanes; then the driver dies."""
 
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
@@ -216,7 +216,7 @@ class _Interrupted(LocalRecords):
 
 @pytest.mark.guarantee("fenced")
 def test_stale_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
-    """After a successor raised the fence, the predecessor's next target transaction is refused, in every path."""
+    """Once a successor has raised the fence, its predecessor's target transactions fail in every code path."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = _history(name, changes=50)
     stale = started(target_server, apply_task(name), epoch=7)
@@ -234,7 +234,7 @@ def test_stale_run_writes_nothing(name: str, target_server: DatabaseServer) -> N
 def test_raising_the_fence_kills_a_hung_lane_transaction(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """A lane transaction that nobody ends any more does not keep its successor out, and its rows are gone."""
+    """A hung lane transaction does not block the successor, and its rows are rolled back."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     applier = started(target_server, apply_task(name))
     hung = session_for(endpoint_of(target_server), applier.assignment.owner)
@@ -252,7 +252,7 @@ def test_raising_the_fence_kills_a_hung_lane_transaction(
 def test_raising_the_fence_kills_a_hung_predecessor(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped behind its lock, in front of its word: its successor does not wait for it, and it changes nothing."""
+    """The predecessor hangs after it locked the fence and before it updates it; the successor kills its session."""
     first = started(target_server, apply_task(name), epoch=1)
     hung, really_query, goes_on = (
         connect(endpoint_of(target_server)),
@@ -283,7 +283,7 @@ def test_raising_the_fence_kills_a_hung_predecessor(
 
 
 def test_table_without_a_key_is_a_multiset(name: str, target_server: DatabaseServer) -> None:
-    """Equal rows are told apart by number only; updates and deletes take one each, NULLs and case compare exactly."""
+    """Each update or deletion takes one of several equal rows; NULLs and case compare exactly."""
     target_server.execute(
         "CREATE TABLE notes (n INT, body VARCHAR(20), weight FLOAT) DEFAULT CHARSET=utf8mb4",
         db=name,
@@ -311,7 +311,7 @@ def test_table_without_a_key_is_a_multiset(name: str, target_server: DatabaseSer
 
 
 def test_number_never_matches_a_row_by_text_key(name: str, target_server: DatabaseServer) -> None:
-    """A server says that 05 and 5a equal 5: such a row is found by all its columns, and one goes."""
+    """Servers say that 05 and 5a equal 5, so such a row is found by all its columns, and one row is deleted."""
     target_server.execute("CREATE TABLE t (k VARCHAR(9) PRIMARY KEY, n INT)", db=name)
     target_server.execute("INSERT INTO t VALUES ('5', 1), ('05', 1), ('5a', 1), ('7', 1)", db=name)
     made, stream = table(name, "t", integer("k"), integer("n")), RecordStream()
@@ -326,7 +326,7 @@ def test_number_never_matches_a_row_by_text_key(name: str, target_server: Databa
 def test_generated_invisible_primary_key_is_found(
     mysql_server: DatabaseServer,
 ) -> None:
-    """MySQL makes `my_row_id` for a table without a key, and may keep it from sessions that do not ask."""
+    """MySQL adds `my_row_id` to a table without a key and may hide it from sessions."""
     database = "hidden_key"
     mysql_server.execute(f"CREATE DATABASE {database}")
     with session(mysql_server) as cursor:
@@ -352,7 +352,7 @@ def test_generated_invisible_primary_key_is_found(
 def test_periods_without_overlaps_keep_their_order(
     mariadb_server: DatabaseServer, kind: str
 ) -> None:
-    """Two periods of one id meet without being equal: the first goes before the second comes, in any lane order."""
+    """Two periods of one id overlap without being equal: the first is deleted before the second is inserted."""
     database = "periods"
     mariadb_server.execute(f"CREATE DATABASE {database}")
     columns = "id INT, s DATE, e DATE, PERIOD FOR `p``q` (s, e)"
@@ -382,7 +382,7 @@ def test_periods_without_overlaps_keep_their_order(
 
 
 def test_status_names_triggers_on_target_tables(name: str, target_server: DatabaseServer) -> None:
-    """Those of tables that rows come for, a few by name; not those of other tables."""
+    """A few triggers are named, only those on tables that receive rows."""
     for which in ("t", "other"):
         target_server.execute(f"CREATE TABLE {which} (id INT PRIMARY KEY, n INT)", db=name)
         for number in range(4):
@@ -408,7 +408,7 @@ def test_status_names_triggers_on_target_tables(name: str, target_server: Databa
 
 
 def test_session_closed_by_the_target_is_reopened(name: str, target_server: DatabaseServer) -> None:
-    """An idle lane whose connection was closed by the server does not fail its task."""
+    """A lane whose idle connection the server closed does not fail its task."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = RecordStream()
     applier = started(target_server, apply_task(name))
@@ -426,7 +426,7 @@ def test_session_closed_by_the_target_is_reopened(name: str, target_server: Data
 def test_seq_gap_before_a_statement_blocks_the_task(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """A DDL statement carries its own seq: it is not executed over rows that are gone."""
+    """A DDL statement has its own seq and never executes after missing rows."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = RecordStream()
     stream.insert(accounts(name), account(1))
@@ -442,7 +442,7 @@ def test_seq_gap_before_a_statement_blocks_the_task(
 def test_statement_past_another_topics_mark_blocks_the_task(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """It is neither executed nor passed over as a replay."""
+    """It is neither executed nor skipped as a replay."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = RecordStream()
     for number in range(3):
@@ -460,7 +460,7 @@ def test_statement_past_another_topics_mark_blocks_the_task(
 
 
 def test_seq_gap_in_the_topic_blocks_the_task(name: str, target_server: DatabaseServer) -> None:
-    """seq is gapless: a record that is missing, in front or in the middle, is never passed over."""
+    """seq has no gaps: a missing record at the start or in the middle blocks the task."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = _history(name, changes=20)
     rows = [number for number, value in enumerate(stream.values) if value[5] in (0, 2)]
@@ -476,7 +476,7 @@ def test_seq_gap_in_the_topic_blocks_the_task(name: str, target_server: Database
 def test_records_of_a_stale_capture_owner_block_the_task(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """The epoch in the topic never goes down."""
+    """The epoch in a topic never decreases."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = RecordStream(epoch=5)
     stream.insert(accounts(name), account(1))
@@ -489,7 +489,7 @@ def test_records_of_a_stale_capture_owner_block_the_task(
 
 
 def test_rows_before_the_start_are_skipped(name: str, target_server: DatabaseServer) -> None:
-    """A task that starts at a GTID set applies what is behind it, rows and statements, and nothing before."""
+    """A task that starts at a GTID set applies the rows and statements after it and none before it."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     made, stream = accounts(name), RecordStream()
     stream.fence()
@@ -505,7 +505,7 @@ def test_rows_before_the_start_are_skipped(name: str, target_server: DatabaseSer
 def test_restart_knows_schemas_from_before_the_mark(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """A restart behind the schema record needs neither the topic's beginning nor a registry."""
+    """A restart past the schema record needs neither the topic's beginning nor a registry."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     made, stream = accounts(name), RecordStream()
     stream.insert(made, account(1))

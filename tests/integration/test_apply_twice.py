@@ -1,6 +1,6 @@
-"""The same records applied twice, on real targets: at once, later, by another cut. Each row stands there once.
+"""Repeated application on real targets: at once, later, or with other batch cuts. Each row appears once.
 
-Spark is told to repeat nothing, but an executor that it gave up may live on: what keeps rows exact is on the target.
+Spark is configured not to repeat tasks, but an executor that it dropped may still run. The target keeps rows exact.
 """
 
 import threading
@@ -42,7 +42,7 @@ _names = count(1)
 
 @pytest.fixture
 def name(target_server: DatabaseServer) -> Iterator[str]:
-    """A database and a task of this name, the database gone behind the test."""
+    """Name of a database and task; the database is dropped after the test."""
     made = f"twice{next(_names)}_{target_server.flavour}"
     target_server.execute(f"CREATE DATABASE {made} DEFAULT CHARSET utf8mb4")
     target_server.execute("CREATE TABLE bag (n INT)", db=made)
@@ -53,7 +53,7 @@ def name(target_server: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture
 def own_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each thread has its session, as each Python worker has."""
+    """Gives each thread its own session, as each Python worker has one."""
     mine = threading.local()
 
     def session_for(endpoint: Endpoint, owner: Owner) -> TargetConnection:
@@ -66,7 +66,7 @@ def own_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _stream(name: str) -> RecordStream:
-    """Rows that no repetition would leave as they are: of a table without a key, and a counter's steps."""
+    """Rows that any repetition would change: a table without a key and counter updates."""
     stream = RecordStream()
     bag, sums = (
         table(name, "bag", integer("n"), key=()),
@@ -89,7 +89,7 @@ def _check(server: DatabaseServer, name: str) -> None:
 
 
 class _Gate:
-    """Holds the first that comes to the commit, until it is opened; it may die there."""
+    """Holds the first execution at its commit until opened; then the execution commits or dies."""
 
     def __init__(self, *, dies: bool) -> None:
         self.reached, self.opened = threading.Event(), threading.Event()
@@ -105,20 +105,20 @@ class _Gate:
 
 @dataclass
 class _TwiceAtOnce(LocalRecords):
-    """The first Spark task is executed twice at once: the second comes when the first is at its commit."""
+    """Executes the first Spark task twice; the second starts when the first is at its commit."""
 
     gate: _Gate = field(default_factory=lambda: _Gate(dies=False))
     server: DatabaseServer | None = None
     ends: list[str] = field(default_factory=list)
 
     def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        """Twice."""
+        """Execute the batch twice."""
         return self._twice(lambda: super(_TwiceAtOnce, self).sole(order, catalogue, applied))
 
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
     ) -> list[Outcome]:
-        """The first lane twice."""
+        """Execute the first lane twice."""
         call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
         first = self._twice(lambda: call.apply(0))
         return [first, *(call.apply(lane) for lane in range(1, len(call.offsets)))]
@@ -164,7 +164,7 @@ def test_concurrent_executions_of_one_spark_task_apply_once(
     dies: bool,
     ends: list[str],
 ) -> None:
-    """The second waits at its claim until the first has ended, then does nothing, or all of it."""
+    """The second execution waits until the first has ended, then does nothing or all of the work."""
     stream = _stream(name)
     gate = _Gate(dies=dies)
     monkeypatch.setattr(executor, "fault_point", gate)
@@ -178,7 +178,7 @@ def test_concurrent_executions_of_one_spark_task_apply_once(
 
 
 def _applied_lanes(server: DatabaseServer, name: str) -> LaneCall:
-    """All of the stream is applied by lanes and the mark has moved; what was asked of the lanes."""
+    """Apply the whole stream in lanes, move the mark, and return the call that applied the lanes."""
     applier = started(server, apply_task(name, lanes=5))
     records = WatchedRecords(_stream(name).values)
     applier.process(records, ignore)
@@ -189,7 +189,7 @@ def _applied_lanes(server: DatabaseServer, name: str) -> LaneCall:
 
 
 def test_late_lane_of_the_same_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
-    """Its bitmap was removed when the mark moved: it is the mark that refuses a late execution."""
+    """The bitmap was removed when the mark moved, so the mark refuses a late execution."""
     call = _applied_lanes(target_server, name)
     for lane in range(len(call.offsets)):
         with pytest.raises(Retryable) as caught:
@@ -199,7 +199,7 @@ def test_late_lane_of_the_same_run_writes_nothing(name: str, target_server: Data
 
 
 def test_lane_of_an_earlier_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
-    """Its run is over, wherever the mark stands."""
+    """Its run is over, wherever the mark is."""
     call = _applied_lanes(target_server, name)
     started(target_server, apply_task(name)).close()
     target_server.execute(
@@ -213,7 +213,7 @@ def test_lane_of_an_earlier_run_writes_nothing(name: str, target_server: Databas
 def test_second_execution_with_other_cuts_loses_nothing(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """A part of a lane whose place is taken by other records is not taken for done."""
+    """A partial lane does not count as done when the second execution cut its Arrow batches elsewhere."""
     stream = _stream(name)
     applier = started(target_server, apply_task(name, lanes=2))
     with pytest.raises(Retryable) as caught:
@@ -228,7 +228,7 @@ def test_second_execution_with_other_cuts_loses_nothing(
 
 
 class _TwiceCut(LocalRecords):
-    """The first execution of a lane is gone behind its first part; the second has its Arrow batches cut elsewhere."""
+    """The first execution of a lane dies after its first part; the second cuts its Arrow batches elsewhere."""
 
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
@@ -242,7 +242,7 @@ class _TwiceCut(LocalRecords):
 def test_later_of_two_concurrent_first_starts_owns_the_mark(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both found no mark: the one that raised the fence first does not write it any more, and blocks nobody."""
+    """Both found no mark; the one that raised the fence first writes none and blocks no other run."""
     others: list[BatchApplier] = []
 
     def read_and_be_overtaken(session: TargetConnection, task: str) -> SavedProgress:
@@ -263,7 +263,7 @@ def test_later_of_two_concurrent_first_starts_owns_the_mark(
 def test_without_the_fence_lock_a_stale_lane_commits(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fence that is only read is passed before it is raised: the successor never sees the rows that come then."""
+    """A stale lane reads the fence before it is raised and commits later; the successor never sees these rows."""
     monkeypatch.setattr(progress, "_share", lambda _: "")
     successors: list[BatchApplier] = []
 

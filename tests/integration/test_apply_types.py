@@ -1,6 +1,6 @@
-"""Every type at its extremes: what a record says is what the target says, on both flavours, inserted and updated.
+"""Every type at its extremes on both flavors: the target holds the record's value, inserted and updated.
 
-``said`` is what a SELECT on the target must give; written by hand, from the servers' manuals.
+``said`` is the expected result of a SELECT on the target, written from the servers' manuals.
 """
 
 import struct
@@ -34,7 +34,7 @@ _UUID = bytes.fromhex("00112233445516778899aabbccddee00")
 
 @dataclass(frozen=True)
 class Case:
-    """A column, and pairs of record value and what ``question`` (of column ``v``) answers."""
+    """A column, and pairs of a record value and the expected answer of ``question`` (about column ``v``)."""
 
     sql: str
     type: ColumnType
@@ -218,7 +218,7 @@ def _cases(flavour: Flavour) -> dict[str, Case]:
 
 @pytest.mark.parametrize("keyed", [True, False], ids=["with a key", "without a key"])
 def test_every_value_arrives_exactly(target_server: DatabaseServer, *, keyed: bool) -> None:
-    """Inserted, updated to the next extreme and to NULL and back, deleted where it must be found by value."""
+    """Inserted, updated to the next extreme, to NULL and back, and deleted where the value identifies the row."""
     target_server.execute("DROP DATABASE IF EXISTS types")
     target_server.execute("CREATE DATABASE types DEFAULT CHARSET utf8mb4")
     task = apply_task(f"types-{keyed}")
@@ -264,7 +264,7 @@ def _plain(value: object) -> object:
 def test_updates_keep_long_values_whole_on_mariadb(
     mariadb_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, *, is_guarded: bool
 ) -> None:
-    """In a statement of many rows the server would keep its length modulo 65,536, without a word."""
+    """In a multi-row statement MariaDB would silently keep the value's length modulo 65,536."""
     if not is_guarded:
         monkeypatch.setattr(writer, "DERIVED_ROW_BYTES_MAX", 1 << 30)
     mariadb_server.execute("CREATE OR REPLACE DATABASE long_values")
@@ -292,7 +292,7 @@ def test_updates_keep_long_values_whole_on_mariadb(
 def test_json_decimals_keep_their_digits_on_mysql(
     mysql_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, *, is_guarded: bool
 ) -> None:
-    """Inserted and updated, beside documents that need nothing; read as text it would be a DOUBLE."""
+    """Inserted and updated next to documents without decimals; read as text, the value would become a DOUBLE."""
     if not is_guarded:
         monkeypatch.setattr(Binding, "documents", ())
     mysql_server.execute("DROP DATABASE IF EXISTS documents")

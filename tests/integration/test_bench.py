@@ -18,7 +18,7 @@ CHANGES = 3_000
 
 @pytest.fixture
 def source(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
-    """A server that has run the load before, and has another database."""
+    """A server with another database that has already run the load."""
     target_server.execute("CREATE DATABASE bench_before")
     load.create_load(lambda: sql.open_root(target_server.socket))
     load.run_load(lambda: sql.open_root(target_server.socket), changes=CHANGES)
@@ -34,7 +34,7 @@ def source(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
 def test_benchmark_peers_start_where_the_load_starts(
     source: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Peers skip the binlog before the load. Otherwise the comparison would favor Millrace."""
+    """Peers skip the earlier binlog. Otherwise the comparison would favor Millrace."""
     databases: list[str] = []
     discard = DatabaseServer.discard
 
@@ -56,7 +56,7 @@ def test_benchmark_peers_start_where_the_load_starts(
 @pytest.mark.chaos
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
 def test_every_benchmark_output_line_is_one_figure(flavour: Flavour) -> None:
-    """Standard output has only JSON lines: each figure once, with all keys."""
+    """Standard output has only JSON lines; each figure appears once with all its keys."""
     command = (sys.executable, "-m", "millrace", "bench", "--changes", "3000")
     done = subprocess.run(
         (*command, "--flavour", str(flavour)),

@@ -1,7 +1,6 @@
-"""What a task's status remembers of its topic, from the publisher through ZooKeeper to the next owner's publisher.
+"""A task's status remembers its topic: from the publisher through ZooKeeper to the next owner's publisher.
 
-A scheduler, workers and capture itself in this process, on a real source, broker and ZooKeeper. The registry is not
-what is tried here: ids come from memory.
+Scheduler, workers and capture run in this process, on a real source, broker and ZooKeeper. Schema ids come from memory.
 """
 
 import threading
@@ -51,7 +50,7 @@ TASK = "shop-capture"
 
 
 class AwayAtFirst:
-    """A runner that can't begin while its source is away."""
+    """A runner that cannot start while its source is unreachable."""
 
     def __init__(self, runner: TaskRunner, *, is_away: bool) -> None:
         self._runner = runner
@@ -61,7 +60,7 @@ class AwayAtFirst:
     def run(
         self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
     ) -> None:
-        """Retryable, then the real one."""
+        """Raise Retryable while the source is away, then run."""
         if self.is_away:
             self.failures += 1
             raise Retryable("MR-1001", "the source is away")
@@ -69,7 +68,7 @@ class AwayAtFirst:
 
 
 class Stage:
-    """One capture task on a source of its own database and a topic of its own."""
+    """One capture task with its own source database and topic."""
 
     def __init__(
         self, server: DatabaseServer, ensemble: Ensemble, rig: Rig, folder: Path, stack: ExitStack
@@ -98,12 +97,12 @@ class Stage:
         self.store.create_task(self.task)
 
     def new_session(self) -> Session:
-        """Of a process of the service."""
+        """A ZooKeeper session of one process of the service."""
         return self._stack.enter_context(self._ensemble.session())
 
     @contextmanager
     def worker(self, name: str, *, is_away: bool = False) -> Iterator[AwayAtFirst]:
-        """A capture worker while the block runs."""
+        """Run a capture worker during the block."""
         with self._ensemble.session() as session:
             runner = CaptureRunner(
                 Store(session, self.tree),
@@ -116,13 +115,13 @@ class Stage:
                 yield away
 
     def write(self, rows: int) -> None:
-        """So many source transactions of one row."""
+        """Commit this many source transactions of one row."""
         for _ in range(rows):
             self._rows += 1
             self.server.execute(f"INSERT INTO {self.database}.t VALUES ({self._rows})")
 
     def wait(self, claim: Callable[[TaskReport], object], what: str) -> TaskReport:
-        """Until the status in ZooKeeper says so."""
+        """Wait until the status in ZooKeeper satisfies the condition."""
         found: list[TaskReport] = []
 
         def is_so() -> bool:
@@ -137,7 +136,7 @@ class Stage:
         return found[0]
 
     def wait_seq(self, seq: int) -> None:
-        """Until so much is published; that there is no topic yet, or nobody who leads it, is for later."""
+        """Wait until this seq is published; a missing topic or leader is retried."""
 
         def stands() -> bool:
             try:
@@ -150,7 +149,7 @@ class Stage:
         eventually(stands, what=f"seq {seq}")
 
     def run_once(self, name: str, rows: int) -> TaskReport:
-        """A worker publishes so many rows and ends in order; what it leaves in the status."""
+        """A worker publishes this many rows and stops in order; return the status that it leaves."""
         before = self._rows
         with self.worker(name):
             self.write(rows)
@@ -171,7 +170,7 @@ def stage(
     ids = Ids()
 
     class Registry:
-        """Ids from memory, the same for every owner."""
+        """Schema ids from memory, equal for every owner."""
 
         def __init__(self, address: str) -> None:
             self.register = ids
@@ -190,10 +189,8 @@ def stage(
 def test_capture_resumes_from_status_after_retention_removed_everything(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole way: publisher, last report, ZooKeeper, another worker whose first tries fail, its publisher."""
-    monkeypatch.setattr(
-        capture, "REPORT_S", 1000.0
-    )  # nothing is told between the first and the last
+    """End to end: publisher, last report, ZooKeeper, a second worker whose first tries fail, its publisher."""
+    monkeypatch.setattr(capture, "REPORT_S", 1000.0)  # no report between the first and the last
     left = stage.run_once("w1", 5)
     assert left.topic == stage.rig.topic
     low = stage.rig.remove_before()
@@ -211,7 +208,7 @@ def test_capture_resumes_from_status_after_retention_removed_everything(
 def test_deleted_topic_blocks_until_the_task_names_a_new_one(
     stage: Stage,
 ) -> None:
-    """MR-3017 with nothing created; a document with a new topic begins there, the old memory notwithstanding."""
+    """MR-3017, and no topic is created; with a new topic in its document the task starts there."""
     stage.run_once("w1", 5)
     stage.rig.delete()
     with stage.worker("w2"):
@@ -233,14 +230,14 @@ def test_deleted_topic_blocks_until_the_task_names_a_new_one(
 def test_topic_emptied_mid_transaction_is_not_restarted(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end is not known then, but that there were records is: refused, not started at seq 1."""
+    """The status shows that records existed but not where they ended: the task blocks and does not start at seq 1."""
     publish = Publisher.publish
 
     def publish_a_part(publisher: Publisher, batch: RecordBatchLike) -> None:
         octets = batch.buffer.tobytes()
         values = [octets[start:stop] for _, _, start, stop in batch.bounds.tolist()]
         rows = [at for at, value in enumerate(values) if peek_kind(value) is RecordKind.ROW]
-        if not rows:  # it only moves the position
+        if not rows:  # only the position moves
             publish(publisher, batch)
             return
         second = rows[1]
@@ -266,7 +263,7 @@ def test_topic_emptied_mid_transaction_is_not_restarted(
 def test_unreadable_status_is_not_overwritten(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ZooKeeper is away between lease and look: the run is tried again, what is remembered stays."""
+    """ZooKeeper fails between lease and status read; the run is retried and the remembered status stays."""
     left = stage.run_once("w1", 5)
     tries: list[bool] = []
 

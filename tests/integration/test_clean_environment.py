@@ -10,7 +10,7 @@ import pytest
 from tests.kit.paths import ROOT
 from tests.kit.wheel import built_wheel
 
-pytestmark = pytest.mark.chaos  # it asks a package index, and takes a minute
+pytestmark = pytest.mark.chaos  # needs a package index and takes a minute
 
 INSTALL_S = 1200.0
 RUN_S = 180.0
@@ -30,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _environment(folder: Path, *packages: str | Path) -> Path:
-    """A new virtual environment with these packages; its folder of programs."""
+    """Create a virtual environment with these packages; return its folder of programs."""
     _checked(sys.executable, "-m", "venv", folder)
     install = (folder / "bin" / "python", "-m", "pip", "install", "-c", ROOT / "constraints.txt")
     _checked(*install, *packages, timeout_s=INSTALL_S)
@@ -38,7 +38,7 @@ def _environment(folder: Path, *packages: str | Path) -> Path:
 
 
 def _run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """In a folder that holds nothing of the checkout, without its path in the environment."""
+    """Run in a folder without the checkout and without its path in the environment."""
     return subprocess.run(
         command,
         cwd=cwd,
@@ -51,7 +51,7 @@ def _run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_wheel_installs_a_subscriber(wheel: Path, tmp_path: Path) -> None:
-    """`millrace.client` beside confluent-kafka and fastavro, and nothing else of Millrace's needs."""
+    """`millrace.client` with confluent-kafka and fastavro and no other dependency of Millrace."""
     programs = _environment(tmp_path / "venv", "--no-deps", wheel, "confluent-kafka", "fastavro")
     code = "import millrace.client as c; c.Subscriber('127.0.0.1:1', 'shop')"
     done = _run(programs / "python", "-c", code, cwd=tmp_path)
@@ -59,7 +59,7 @@ def test_wheel_installs_a_subscriber(wheel: Path, tmp_path: Path) -> None:
 
 
 def test_wheel_installs_a_capture_host(wheel: Path, tmp_path: Path) -> None:
-    """`pip install millrace` brings no Spark; its commands start, and one that needs Spark names the extra."""
+    """`pip install millrace` installs no Spark; the commands start, and one that needs Spark names the extra."""
     programs = _environment(tmp_path / "venv", wheel)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

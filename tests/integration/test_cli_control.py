@@ -1,4 +1,4 @@
-"""The commands a user types about sets, tasks and status, against a real ZooKeeper (and servers, for `wait`)."""
+"""Commands about sets, tasks and status on a real ZooKeeper, and on servers for `wait`."""
 
 import json
 import os
@@ -33,7 +33,7 @@ ALTERNATE_SCREEN, NORMAL_SCREEN, SHOWN_CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", 
 
 
 def test_set_is_created_listed_and_shown(shell: Shell) -> None:
-    """What is shown can be created again; the secret is only a reference."""
+    """The output of `show` can be created again; it holds the secret only as a reference."""
     assert shell("set", "create", "-f", shell.file(SHOP)) == "set shop created\n"
     assert shell("set", "create", "-f", shell.file(SHOP)) == "set shop unchanged\n"
     assert "127.0.0.1:1" in shell("set", "list")
@@ -49,7 +49,7 @@ def test_set_is_created_listed_and_shown(shell: Shell) -> None:
 
 @pytest.mark.guarantee("secret")
 def test_no_secret_reaches_zookeeper_or_the_output(shell: Shell) -> None:
-    """A planted password is resolved nowhere but where it is used: not one node, not one line has it."""
+    """A planted password is resolved only where it is used; no node and no output line contains it."""
     printed = [
         shell("set", "create", "-f", shell.file(SHOP)),
         shell("task", "create", "-f", shell.file(CAPTURE)),
@@ -74,7 +74,7 @@ def _all_contents(session: Session, path: str) -> Iterator[bytes]:
 
 
 def test_invalid_document_is_refused_with_every_problem_and_fix(shell: Shell) -> None:
-    """Path, found, wanted; the file is named; nothing was created."""
+    """Each problem has its path, the value and what is expected; the file is named and nothing is created."""
     told = shell(
         "set", "create", "-f", shell.file("set: shop\nmembers: []\npasswort: x"), exit_code=1
     )
@@ -92,7 +92,7 @@ def test_invalid_document_is_refused_with_every_problem_and_fix(shell: Shell) ->
 
 
 def test_task_commands_work_from_create_to_delete(shell: Shell) -> None:
-    """Every command, with a worker that runs it; status says why at each step."""
+    """Every command, with a worker that runs the task; status gives the reason at each step."""
     shell("set", "create", "-f", shell.file(SHOP))
     assert shell("task", "create", "-f", shell.file(CAPTURE)) == "task shop-capture created\n"
     assert "no capture worker is running" in shell("status")
@@ -117,7 +117,7 @@ def test_task_commands_work_from_create_to_delete(shell: Shell) -> None:
 
 
 def test_changed_start_without_effect_is_reported(shell: Shell) -> None:
-    """`start` is read for a topic that never held a record, and the task has published to this one."""
+    """Millrace reads `start` only for a topic without records, and this task has already published."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
     later = CAPTURE + "start: '0-1-3'\n"
@@ -125,18 +125,18 @@ def test_changed_start_without_effect_is_reported(shell: Shell) -> None:
     def replaced(text: str) -> str:
         return shell("task", "create", "-f", shell.file(text), "--replace", stream="err")
 
-    assert replaced(later) == ""  # it has published nothing yet
+    assert replaced(later) == ""  # nothing is published yet
     with _running(shell, ScriptedRunner()):
         eventually(lambda: _state(shell) == "running")
         told = replaced(CAPTURE)
         assert "`start` changed from 0-1-3 to first and has no effect" in told
         assert "The task resumes after 0-1-7, seq 7" in told
         assert replaced(CAPTURE + "exclude: [shop.t]\n") == ""
-        assert replaced(later + "topic: another\n") == ""  # where it is read
+        assert replaced(later + "topic: another\n") == ""  # a new topic, where `start` is read
 
 
 def test_status_json_is_one_complete_object(shell: Shell) -> None:
-    """The fields scripts rely on."""
+    """The fields that scripts rely on."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
     with _running(shell, ScriptedRunner()):
@@ -169,7 +169,7 @@ def test_status_json_is_one_complete_object(shell: Shell) -> None:
 
 @pytest.mark.parametrize("way", ["terminal", "pipe", "json"])
 def test_watch_prints_changed_status_until_ctrl_c(shell: Shell, way: str) -> None:
-    """What changes is seen without a new command; Ctrl-C ends it with 130 and leaves the terminal as it was."""
+    """Changes appear without a new command; Ctrl-C ends it with 130 and restores the terminal."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
     options = ["--json"] if way == "json" else []
@@ -191,7 +191,7 @@ def test_watch_prints_changed_status_until_ctrl_c(shell: Shell, way: str) -> Non
 
 
 class Door(Proxy):
-    """Nobody comes in while it is shut."""
+    """Refuses connections while it is closed."""
 
     is_open = True
 
@@ -204,7 +204,7 @@ class Door(Proxy):
 def test_watch_resumes_after_a_lost_connection(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
-    """It says so meanwhile."""
+    """It reports the lost connection meanwhile."""
     host, _, port = shell.ensemble.hosts.partition(":")
     with Door(host, int(port)) as door:
         monkeypatch.setenv("MILLRACE_ZOOKEEPER", f"127.0.0.1:{door.port}")
@@ -223,7 +223,7 @@ def test_watch_resumes_after_a_lost_connection(
 def _watched(
     options: list[str], *, on_terminal: bool, stderr: int | None = None
 ) -> Iterator[tuple["subprocess.Popen[bytes]", bytearray]]:
-    """`millrace status` as a process of its own, and what it has printed so far; ended with the block."""
+    """Run `millrace status` as a process and collect its output; the process ends with the block."""
     ours, its = pty.openpty() if on_terminal else os.pipe()
     command = (sys.executable, "-m", "millrace", "status", *options)
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "40"}
@@ -234,7 +234,7 @@ def _watched(
     seen = bytearray()
 
     def read() -> None:
-        with suppress(OSError):  # EIO: nobody has the terminal any more
+        with suppress(OSError):  # EIO: the other side closed the terminal
             while found := os.read(ours, 1 << 16):
                 seen.extend(found)
 
@@ -252,7 +252,7 @@ def _watched(
 def test_commands_without_an_ensemble_name_the_setting(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unset, wrong, or nobody there: a code and a fix each."""
+    """An unset or wrong setting gives a code and a fix."""
     monkeypatch.setenv("MILLRACE_CLUSTER", "a/b")
     assert "MILLRACE_CLUSTER" in shell("status", exit_code=1)
     monkeypatch.delenv("MILLRACE_ZOOKEEPER")
@@ -262,13 +262,13 @@ def test_commands_without_an_ensemble_name_the_setting(
 
 
 def test_generation_is_shown_and_raised(shell: Shell) -> None:
-    """After a rebuilt ensemble, epochs are lifted above all before."""
+    """After an ensemble was rebuilt, the command raises epochs above all earlier ones."""
     assert shell("cluster", "show").endswith("generation 1\n")
     assert shell("cluster", "raise-generation").endswith("generation 2\n")
 
 
 def test_every_code_can_be_explained(shell: Shell) -> None:
-    """Offline, with cause and fix; an unknown one is told."""
+    """Works offline, with cause and fix; an unknown code is an error."""
     assert "raise-generation" in shell("explain", "MR-4006")
     assert shell("explain", "4006") == shell("explain", "mr-4006")
     assert "MR-4101" in shell("explain")
@@ -278,7 +278,7 @@ def test_every_code_can_be_explained(shell: Shell) -> None:
 def test_waiting_for_a_blocked_task_fails_at_once(
     shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for what can't come."""
+    """The command does not wait for a position that cannot be reached."""
 
     def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
         raise Fatal("MR-4106", "no such file", fix="Put it there.")
@@ -297,7 +297,7 @@ def test_waiting_for_a_blocked_task_fails_at_once(
 def test_wait_returns_once_the_primarys_position_is_reached(
     shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the primary had committed when asked is in the reported set: not before, for capture and apply."""
+    """Wait until the reported set contains the primary's position at the time of the command, for capture and apply."""
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
     shell("set", "create", "-f", shell.file(_document_of(source_set)))
     warehouse = _document_of(source_set).replace("set: shop", "set: warehouse")
@@ -325,7 +325,7 @@ def test_wait_returns_once_the_primarys_position_is_reached(
 def test_wait_timeout_names_the_stopped_replica_and_missing_gtids(
     shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its tasks say "caught up"; the timeout names the member, the thread and the statement that starts it."""
+    """Its tasks report "caught up"; the timeout error names the member, the thread and the statement that starts it."""
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
     shell("set", "create", "-f", shell.file(_document_of(source_set)))
     shell("task", "create", "-f", shell.file(CAPTURE))
@@ -354,7 +354,7 @@ def test_wait_timeout_names_the_stopped_replica_and_missing_gtids(
 def test_wait_needs_a_reachable_primary(
     shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dead members do not matter beside it; without it, a refusal or MR-4204 is told."""
+    """Dead members do not matter while the primary answers; otherwise the command fails with its code."""
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
     document = parse_set(yaml.safe_load(_document_of(source_set, dead_port=1)))
     history = primary_history(document)
@@ -378,7 +378,7 @@ def test_compare_exits_with_1_and_names_the_difference(
     target_server: DatabaseServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Zero while every row is equal, one when not; the same in words and as one JSON object."""
+    """Exit code 0 while all rows are equal, 1 otherwise; the same result as text and as one JSON object."""
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", mariadb_server.password)
     for name, server in (("shop", mariadb_server), ("warehouse", target_server)):
         shell("set", "create", "-f", shell.file(_document_of_one(name, server)))
@@ -425,12 +425,11 @@ def test_compare_exits_with_1_and_names_the_difference(
 
 @dataclass
 class ReportingRunner(ScriptedRunner):
-    """Reports its position again and again, as the test sets it."""
+    """Reports the position that the test sets, again and again."""
 
     def run(
         self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
     ) -> None:
-        """See the class."""
         while not stop.wait(0.02):
             report(TaskReport(TaskState.RUNNING, gtid_set=self.gtid_set))
 
@@ -439,7 +438,7 @@ class ReportingRunner(ScriptedRunner):
 def _running(
     shell: Shell, runner: ScriptedRunner, *, kind: TaskKind = TaskKind.CAPTURE
 ) -> Iterator[None]:
-    """A worker around the commands, and a scheduler."""
+    """Run a worker and a scheduler around the commands."""
     ensemble, is_capture = shell.ensemble, kind is TaskKind.CAPTURE
     with (
         ensemble.session() as own,
@@ -480,7 +479,7 @@ def _commit(source_set: DatabaseSet) -> None:
 
 
 def test_verify_finds_the_broker_in_the_task_document(shell: Shell) -> None:
-    """`topic verify` asks the broker that the task document names: here one that is not there."""
+    """`topic verify` reads the broker from the task document; here that broker is unreachable."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
     topic = yaml.safe_load(CAPTURE).get("topic", "shop")
@@ -491,7 +490,7 @@ def test_verify_finds_the_broker_in_the_task_document(shell: Shell) -> None:
 def test_command_reports_an_unreachable_ensemble(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody listens: exit code 1, the code, and what to look at."""
+    """Exit code 1, the error code, and what to check."""
     monkeypatch.setenv("MILLRACE_ZOOKEEPER", "127.0.0.1:1")
     monkeypatch.setattr(Ensemble.open, "__kwdefaults__", {"connect_timeout_s": 0.3})
     assert run(["status", "--json"]) == 1

@@ -1,4 +1,4 @@
-"""Comparison of real servers: equal is equal, every kind of difference is found and named."""
+"""Comparison of real servers: equal tables compare equal, and every kind of difference is found and named."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ TABLES = (
 def sides(
     target_server: DatabaseServer, mariadb_server: DatabaseServer
 ) -> Iterator[tuple[DatabaseServer, DatabaseServer]]:
-    """Two servers with equal tables; the source of each flavour in turn."""
+    """Two servers with equal tables; each flavor is the source in turn."""
     with equal_tables(target_server, mariadb_server) as made:
         yield made
 
@@ -38,7 +38,7 @@ def sides(
 def equal_tables(
     *servers: *tuple[DatabaseServer, DatabaseServer],
 ) -> Iterator[tuple[DatabaseServer, DatabaseServer]]:
-    """Gone behind the block."""
+    """Drop the databases after the block."""
     for server in servers:
         server.execute("DROP DATABASE IF EXISTS compared")
         server.execute("CREATE DATABASE compared DEFAULT CHARSET utf8mb4")
@@ -57,7 +57,7 @@ def _compared(sides: tuple[DatabaseServer, DatabaseServer]) -> Comparison:
 
 @pytest.mark.both_flavours
 def test_equal_tables_compare_equal(sides: tuple[DatabaseServer, DatabaseServer]) -> None:
-    """Every row is counted, also across flavours and without a key."""
+    """Every row is counted, also across flavors and without a key."""
     found = _compared(sides)
     assert (found.tables, found.rows, found.difference_count) == (2, 5, 0)
     assert found.is_equal
@@ -92,7 +92,7 @@ def test_each_difference_is_named(
 def test_many_differences_are_counted_and_the_first_listed(
     sides: tuple[DatabaseServer, DatabaseServer],
 ) -> None:
-    """The list is bounded, the count is not."""
+    """The list is bounded; the count is not."""
     numbers = ", ".join(f"({number})" for number in range(100, 200))
     sides[0].execute(f"INSERT INTO a (id) VALUES {numbers}", db="compared")
     found = _compared(sides)
@@ -101,7 +101,7 @@ def test_many_differences_are_counted_and_the_first_listed(
 
 
 def _applied(target: DatabaseServer, name: str) -> None:
-    """A database on the target, made and filled by an apply task of this name."""
+    """A database on the target, created and filled by an apply task of this name."""
     stream = RecordStream(flavour=target.flavour)
     stream.ddl(f"CREATE DATABASE {name}")
     stream.ddl("CREATE TABLE t (id INT PRIMARY KEY)", database=name)
@@ -114,9 +114,9 @@ def _applied(target: DatabaseServer, name: str) -> None:
 def test_compare_finds_tables_dropped_only_on_the_source(
     sides: tuple[DatabaseServer, DatabaseServer],
 ) -> None:
-    """A database that the task has written and the source has no more; a table that was its database's last one.
+    """The source dropped a database that the task has written, or the last table of a database.
 
-    What others keep on the target is not looked at.
+    Other objects on the target are ignored.
     """
     source, target = sides
     name = f"dropped_{source.flavour}"
@@ -141,7 +141,7 @@ def test_compare_finds_tables_dropped_only_on_the_source(
 
 
 def test_task_that_never_ran_has_written_nothing(new_server: NewServer) -> None:
-    """Its target has none of our tables yet."""
+    """Its target has no Millrace tables yet."""
     server = new_server(Flavour.MARIADB)
     ends = endpoint_of(server), endpoint_of(server)
     assert compare_sets(*ends, lambda *_: True, task="new").is_equal
@@ -151,7 +151,7 @@ def test_task_that_never_ran_has_written_nothing(new_server: NewServer) -> None:
 def test_values_beyond_max_allowed_packet_are_compared(
     sides: tuple[DatabaseServer, DatabaseServer], column: str
 ) -> None:
-    """A server makes NULL of a text beyond max_allowed_packet; of what differs only at its end too."""
+    """A server returns NULL for a text beyond max_allowed_packet, but differences at the end are found."""
     limits = [(side, side.execute("SELECT @@GLOBAL.max_allowed_packet")[0][0]) for side in sides]
     try:
         for side, end in zip(sides, "xy", strict=True):
@@ -176,11 +176,11 @@ def test_values_beyond_max_allowed_packet_are_compared(
 def test_unreadable_table_is_a_missing_grant_not_a_difference(
     sides: tuple[DatabaseServer, DatabaseServer], hides: int
 ) -> None:
-    """A server hides it as if it were not there; given the GRANT that is told, the tables are equal."""
+    """A server hides unreadable tables; after the suggested GRANT the tables compare equal."""
     server = sides[hides]
     server.execute("DROP USER IF EXISTS reader")
     server.execute("CREATE USER reader IDENTIFIED BY 'secret'")
-    # what a source needs for capture alone; of the database it may see something
+    # enough for capture; the account sees a part of the database
     server.execute("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO reader")
     server.execute("GRANT SELECT ON compared.bag TO reader")
     ends = [endpoint_of(side) for side in sides]

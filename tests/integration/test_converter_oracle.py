@@ -1,6 +1,6 @@
-"""Rows as python-mysql-replication decodes them, where it is right; why not where it is not.
+"""Rows compared with python-mysql-replication; where its value is wrong, the reason is given here.
 
-Not compared at all, because it can't read the table (``UNREADABLE``): VECTOR (unknown metadata), MariaDB's compressed
+Not compared, because it cannot read the table (``UNREADABLE``): VECTOR (unknown metadata) and MariaDB's compressed
 columns (unknown types). Values that end its reading are not written (``UNREADABLE_VALUES``).
 """
 
@@ -29,14 +29,14 @@ READER = Account("oracle", "oracle-secret")
 
 @pytest.fixture(params=FLAVOURS, ids=str)
 def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """A single server of each flavour."""
+    """A single server of each flavor."""
     found = request.getfixturevalue(f"{request.param}_server")
     assert isinstance(found, DatabaseServer)
     return found
 
 
 class LostError(Exception):
-    """The oracle does not tell what was stored."""
+    """The oracle does not return the stored value."""
 
 
 def _bit(value: str, ours: object) -> object:
@@ -45,13 +45,15 @@ def _bit(value: str, ours: object) -> object:
 
 
 def _year(value: int, _: object) -> object:
-    if value == 1900:  # YEAR 0000 is stored as 0; it adds 1900
+    if value == 1900:  # YEAR 0000 is stored as 0; the oracle adds 1900
         raise LostError
     return value
 
 
 def _time(value: timedelta, ours: object) -> object:
-    if str(ours).startswith("-") and "." in str(ours):  # it adds the fraction to a negative time
+    if str(ours).startswith("-") and "." in str(
+        ours
+    ):  # the oracle adds the fraction to a negative time
         raise LostError
     micros = value // timedelta(microseconds=1)
     seconds, micros = divmod(abs(micros), 1_000_000)
@@ -90,15 +92,15 @@ def _date(value: date | None, ours: object) -> object:
 
 
 class _Number(str):
-    """As it stands in a text of JSON."""
+    """The value as it appears in JSON text."""
 
     __slots__ = ()
 
 
 def _document(value: object, ours: object) -> object:
-    if "base64:type" in str(ours):  # it drops bytes that are no text
+    if "base64:type" in str(ours):  # the oracle drops bytes that are not text
         raise LostError
-    if isinstance(value, str):  # MariaDB's is text
+    if isinstance(value, str):  # on MariaDB a string
         return value
     mine = json.loads(str(ours), parse_float=_Number, parse_int=_Number)
     return ours if _is_same(value, mine) else value
@@ -121,7 +123,7 @@ def _is_same(theirs: object, ours: object) -> bool:
         text = f"{theirs:f}" if isinstance(theirs, Decimal) else str(theirs)
         return isinstance(ours, _Number) and text == ours
     if isinstance(theirs, datetime):
-        midnight = f"{ours} 00:00:00.000000"  # it makes a moment of a DATE
+        midnight = f"{ours} 00:00:00.000000"  # the oracle turns a DATE into a datetime
         return theirs.isoformat(" ", "microseconds") in (ours, midnight)
     if isinstance(theirs, time):
         return theirs.isoformat("microseconds") == ours
@@ -181,9 +183,9 @@ def _oracle_rows(source: LoggedSession) -> dict[tuple[str, int], object]:
         stream.close()
 
 
-@pytest.mark.filterwarnings("ignore:'db' is deprecated")  # the oracle's own call of PyMySQL
+@pytest.mark.filterwarnings("ignore:'db' is deprecated")  # the oracle's call of PyMySQL
 def test_independent_decoder_reads_the_same_values(server: DatabaseServer) -> None:
-    """Every value that it keeps, of every type that it can read."""
+    """Compares every value that the oracle returns, for every type that it can read."""
     cases = [
         case
         for case in CASES

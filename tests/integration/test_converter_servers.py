@@ -1,6 +1,6 @@
-"""A mixed workload of each flavour: the records, applied one after the other, give the tables of the server.
+"""A mixed workload on each flavor: applying the records one by one rebuilds the server's tables.
 
-Whatever the server does to log it: savepoints, XA, CREATE … SELECT, compressed transactions and events.
+Includes savepoints, XA, CREATE … SELECT, and compressed transactions and events.
 """
 
 from collections import Counter
@@ -23,14 +23,14 @@ Tables = dict[str, Counter[tuple[object, ...]]]
 
 @pytest.fixture(params=FLAVOURS, ids=str)
 def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """A single server of each flavour."""
+    """A single server of each flavor."""
     found = request.getfixturevalue(f"{request.param}_server")
     assert isinstance(found, DatabaseServer)
     return found
 
 
 def applied(records: list[Record]) -> Tables:
-    """The tables that these records make of nothing: rows as they are, TRUNCATE as it says."""
+    """The tables that these records build from nothing."""
     tables: Tables = {}
     for record in records:
         if isinstance(record, DdlRecord):
@@ -93,7 +93,7 @@ def _mixed(source: LoggedSession) -> None:
 
 @pytest.mark.guarantee("complete")
 def test_applied_records_rebuild_the_servers_tables(server: DatabaseServer) -> None:
-    """Applied in order, one by one; every before image is a row that stands."""
+    """Records are applied in order, one by one; every before image equals an existing row."""
     with logged(server, "mixed_rows") as source:
         _mixed(source)
         records = source.conversion().records()
@@ -105,7 +105,7 @@ def test_applied_records_rebuild_the_servers_tables(server: DatabaseServer) -> N
 
 
 def test_prepared_transactions_appear_when_committed(server: DatabaseServer) -> None:
-    """Two prepared ones across others, one rolled back, one committed in one phase."""
+    """Three prepared transactions across others, one of them rolled back; a fourth commits in one phase."""
     with logged(server, "xa_rows") as source:
         source.run("CREATE TABLE t (id INT PRIMARY KEY)")
         for xid, number in (("'a','b',3", 1), ("'r'", 2), ("'z'", 3)):
@@ -118,7 +118,7 @@ def test_prepared_transactions_appear_when_committed(server: DatabaseServer) -> 
                     f"XA PREPARE {xid}",
                 ):
                     other.execute(statement)
-                if server.flavour is Flavour.MARIADB:  # ends with its connection there
+                if server.flavour is Flavour.MARIADB:  # ends with its connection
                     other.execute(f"XA {'ROLLBACK' if number == 2 else 'COMMIT'} {xid}")
         source.run("INSERT INTO t VALUES (4)")
         if server.flavour is Flavour.MYSQL:
@@ -133,7 +133,7 @@ def test_prepared_transactions_appear_when_committed(server: DatabaseServer) -> 
 
 
 def test_compressed_transactions_and_events_are_read(server: DatabaseServer) -> None:
-    """MySQL: whole transactions (zstd); MariaDB: rows and statements (zlib)."""
+    """MySQL compresses whole transactions (zstd), MariaDB rows and statements (zlib)."""
     switch_on, switch_off = COMPRESSION[server.flavour]
     with logged(server, "compressed_rows") as source:
         source.run(*switch_on)
@@ -154,7 +154,7 @@ def test_compressed_transactions_and_events_are_read(server: DatabaseServer) -> 
 
 
 def test_large_compressed_transaction_is_split_into_batches(server: DatabaseServer) -> None:
-    """Batches end inside of it; every row comes once."""
+    """Batches end inside the transaction, and every row appears once."""
     switch_on, switch_off = COMPRESSION[server.flavour]
     with logged(server, "large_rows") as source:
         source.run("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(200))", *switch_on, "BEGIN")
@@ -191,7 +191,7 @@ def test_tagged_gtids_are_reported_in_full(mysql_server: DatabaseServer) -> None
 def test_excluded_unreadable_rows_leave_the_others_numbered_as_alone(
     mariadb_server: DatabaseServer, compress: str
 ) -> None:
-    """MariaDB's old times with a fraction: MR-6005 says exclude them; then all others come, numbered as if alone."""
+    """MariaDB's old times with a fraction: MR-6005 asks to exclude them; the other rows are numbered as if alone."""
     with logged(mariadb_server, "old_times") as source:
         source.run(
             f"SET GLOBAL log_bin_compress={compress}", "SET GLOBAL mysql56_temporal_format=OFF"
@@ -230,7 +230,7 @@ def test_excluded_unreadable_rows_leave_the_others_numbered_as_alone(
 
 
 def test_statement_based_logging_stops_with_its_code(server: DatabaseServer) -> None:
-    """A session may log so at any time: the rows are not in the binlog."""
+    """A session may switch to statement format at any time; its rows are not in the binlog."""
     with logged(server, "statement_rows") as source:
         source.run(
             "CREATE TABLE t (id INT PRIMARY KEY)",
@@ -243,7 +243,7 @@ def test_statement_based_logging_stops_with_its_code(server: DatabaseServer) -> 
 
 
 def test_partial_row_images_stop_with_their_code(server: DatabaseServer) -> None:
-    """binlog_row_image=MINIMAL, and MySQL's PARTIAL_JSON."""
+    """binlog_row_image=MINIMAL and MySQL's PARTIAL_JSON."""
     with logged(server, "partial_rows") as source:
         source.run(
             "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)",

@@ -1,6 +1,6 @@
-"""Every type at its extremes on real servers: what a SELECT says is what the record holds, in every image.
+"""Every type at its extremes on real servers: every image in a record holds what SELECT returns.
 
-The server's own binlog files are read: the relay log is byte-identical with them.
+The tests read the server's binlog files, which the relay log copies byte for byte.
 """
 
 import pymysql
@@ -14,14 +14,14 @@ from tests.kit.type_values import CASES, CHARSETS, TypeCase
 
 @pytest.fixture(params=FLAVOURS, ids=str)
 def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """A single server of each flavour."""
+    """A single server of each flavor."""
     found = request.getfixturevalue(f"{request.param}_server")
     assert isinstance(found, DatabaseServer)
     return found
 
 
 def _fill(cursor: Cursor, case: TypeCase, table: str) -> dict[int, object]:
-    """The table of one case; what a SELECT says of each row."""
+    """The table of one case, and the result of SELECT for each row."""
     cursor.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, v {case.ddl})")
     for number, value in enumerate((*case.values, "NULL"), 1):
         cursor.execute(f"INSERT INTO {table} VALUES ({number}, {value})")
@@ -34,7 +34,7 @@ def _fill(cursor: Cursor, case: TypeCase, table: str) -> dict[int, object]:
 
 @pytest.mark.guarantee("exact")
 def test_record_holds_what_select_returns(server: DatabaseServer) -> None:
-    """Insert, both images of an update, delete; NULL too."""
+    """Insert, both images of an update, delete, and NULL."""
     cases = [case for case in CASES if server.flavour in case.flavours]
     with logged(server, "types_of_rows") as source:
         told = {f"t{n}": _fill(source.cursor, case, f"t{n}") for n, case in enumerate(cases)}
@@ -58,7 +58,7 @@ def test_record_holds_what_select_returns(server: DatabaseServer) -> None:
 
 @pytest.mark.guarantee("exact")
 def test_text_of_every_charset_arrives_as_text_or_bytes(server: DatabaseServer) -> None:
-    """Text that the server itself converts to utf8mb4 and back to the same bytes, else the very bytes."""
+    """Text that the server converts to utf8mb4 and back without loss arrives as text, everything else as bytes."""
     with logged(server, "charsets_of_rows") as source:
         cursor = source.cursor
         cursor.execute("SHOW CHARACTER SET")
@@ -77,7 +77,7 @@ def test_text_of_every_charset_arrives_as_text_or_bytes(server: DatabaseServer) 
                 try:
                     cursor.execute(f"INSERT INTO {charset}_text VALUES ({number}, x'{sample}')")
                 except pymysql.err.Error:
-                    continue  # not even the server takes these bytes
+                    continue  # the server itself rejects these bytes
             back = f"CONVERT(CONVERT(v USING utf8mb4) USING {charset})"
             cursor.execute(
                 f"SELECT id, HEX(v), HEX(CONVERT(v USING utf8mb4)), HEX({back}) FROM {charset}_text"
