@@ -1,6 +1,7 @@
-"""What an operator gets wrong: the task says it with a code and a fix, and when it is mended nothing is lost.
+"""Operator mistakes: the task reports each with a code and a fix, and no row is lost once it is fixed.
 
-wrong password · no row format · no full metadata · a replica that does not log changes · a broken document
+Covers a wrong password, missing row format, missing full metadata, a replica that does not log changes, and a broken
+document.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from zk.tree.paths import Tree
 def test_wrong_source_password_is_reported_and_loses_nothing(
     fault_stack: FaultStack,
 ) -> None:
-    """The set document refers to a wrong one: MR-1002 in the status; the right one and `task resume` mend it."""
+    """The set document has a wrong password: MR-1002 in the status; the right one and `task resume` fix it."""
     with fault_stack.load("password"):
         _replace_set(fault_stack, SOURCE_SET, password="wrong")
         _stands(fault_stack, CAPTURE_TASK, "MR-1002")
@@ -47,7 +48,7 @@ def test_wrong_target_password_is_reported_and_loses_nothing(
 def test_source_without_row_format_is_refused_with_a_fix(
     fault_stack: FaultStack,
 ) -> None:
-    """binlog_format is STATEMENT on every member: nobody is read, the status holds `SET GLOBAL`."""
+    """binlog_format is STATEMENT on every member: no member is read, and the status shows `SET GLOBAL`."""
     with _setting(fault_stack, "binlog_format", "STATEMENT"):
         fault_stack.restart("worker")
         told = _stands(fault_stack, CAPTURE_TASK, "MR-1012")
@@ -61,7 +62,7 @@ def test_source_without_row_format_is_refused_with_a_fix(
 def test_source_without_full_metadata_is_refused_with_a_fix(
     fault_stack: FaultStack,
 ) -> None:
-    """binlog_row_metadata is MINIMAL on every member: the same, before a row of it is read."""
+    """binlog_row_metadata is MINIMAL on every member: the same, before any row is read."""
     with _setting(fault_stack, "binlog_row_metadata", "MINIMAL"):
         fault_stack.restart("worker")
         told = _stands(fault_stack, CAPTURE_TASK, "MR-1014")
@@ -73,7 +74,7 @@ def test_source_without_full_metadata_is_refused_with_a_fix(
 
 @on(Flavour.MYSQL)
 def test_replica_that_does_not_log_changes_is_not_read(fault_stack: FaultStack) -> None:
-    """As the set's only member it blocks the task with MR-1011; with the primary named again, rows go on."""
+    """As the set's only member it blocks the task with MR-1011; with the primary in the document rows continue."""
     (replica,) = fault_stack.stack.source.replicas
     kept = replica.options
     unlogged = ("--loose-log-replica-updates=OFF", "--loose-log-slave-updates=OFF")
@@ -98,7 +99,7 @@ def test_replica_that_does_not_log_changes_is_not_read(fault_stack: FaultStack) 
 def test_broken_task_document_is_refused_and_stops_nothing(
     fault_stack: FaultStack,
 ) -> None:
-    """The command names every field that is wrong; a node spoilt by hand leaves the last good document at work."""
+    """The command names every wrong field; a node damaged in ZooKeeper leaves the last good document in use."""
     broken = fault_stack.stack.folder / "broken.yaml"
     good = fault_stack.stack.folder / f"{CAPTURE_TASK}.yaml"
     broken.write_text(good.read_text().replace("topic:", "topics:") + "lanes: many\n")
@@ -121,12 +122,12 @@ def test_broken_task_document_is_refused_and_stops_nothing(
 
 
 def _stands(fault_stack: FaultStack, task: str, code: str) -> TaskReport:
-    """The task waits for an operator or tries again, naming this code, with a fix."""
+    """Wait until the task is blocked or degraded with this code and a fix."""
     told = fault_stack.wait_unwell(task, code)
     seen: list[dict[str, Any]] = []
 
     def is_shown() -> bool:
-        """It may be trying again just when it is looked at."""
+        """It may be in a retry at the moment of the check."""
         seen[:] = [fault_stack.status(task)]
         return seen[0]["code"] == code and seen[0]["state"] in ("blocked", "degraded")
 
@@ -143,7 +144,7 @@ def _goes_on(fault_stack: FaultStack, task: str) -> None:
 def _replace_set(
     fault_stack: FaultStack, name: str, *, password: str = "", ports: tuple[int, ...] = ()
 ) -> None:
-    """The set's document with another password or other members; as it was without either."""
+    """Change the set's password or members; without arguments, restore the document."""
     folder = fault_stack.stack.folder
     text = (folder / f"{name}.yaml").read_text()
     lines = text.splitlines()
@@ -161,7 +162,7 @@ def _replace_set(
 
 @contextmanager
 def _setting(fault_stack: FaultStack, variable: str, value: str) -> Iterator[None]:
-    """A global variable of every member of the source set."""
+    """Set a global variable on every member of the source set."""
     members = fault_stack.stack.source.members
     kept = str(members[0].execute(f"SELECT @@GLOBAL.{variable}")[0][0])
     fault_stack.settle()
@@ -175,7 +176,7 @@ def _setting(fault_stack: FaultStack, variable: str, value: str) -> Iterator[Non
 
 
 def _set_global(member: DatabaseServer, variable: str, value: str) -> None:
-    """MySQL changes the binlog's format only while no replication thread runs."""
+    """MySQL changes binlog_format only while no replication thread runs."""
     word = "SLAVE" if member.flavour is Flavour.MARIADB else "REPLICA"
     if member.is_replica:
         member.execute(f"STOP {word}")

@@ -1,4 +1,4 @@
-"""`millrace demo` as a user runs it: to its end, and interrupted."""
+"""`millrace demo` as a user runs it, to its end and interrupted."""
 
 import os
 import re
@@ -26,7 +26,7 @@ SERVICES = 4  # registry, scheduler, worker, apply
 
 @contextmanager
 def _demo(log: Path, *options: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
-    """The command in its own process group, as a shell starts it, and its folder."""
+    """Run the command in its own process group, as a shell does; return it with its folder."""
     before = set(home().glob("run/demo-*"))
     program = (sys.executable, "-m", "millrace", "demo", *options)
     command = (sys.executable, "-IS", die_with_parent.__file__, str(os.getpid()), *program)
@@ -45,14 +45,14 @@ def _demo(log: Path, *options: str) -> Iterator[tuple["subprocess.Popen[bytes]",
         (folder,) = set(home().glob("run/demo-*")) - before
         yield process, folder
     finally:
-        process.kill()  # its servers die with it
+        process.kill()  # its servers end with it
         process.wait()
         for folder in set(home().glob("run/demo-*")) - before:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _started(folder: Path, found: dict[str, ProcessRecord]) -> int:
-    """How many processes of the demonstration are recorded. ``found`` keeps them after their folder is gone."""
+    """Count the demo's recorded processes; ``found`` keeps them after their folder is removed."""
     found.update({record.spec.name: record for record in records(folder)})
     return len(found)
 
@@ -64,7 +64,7 @@ def _left(found: dict[str, ProcessRecord]) -> dict[str, tuple[int, ...]]:
 
 
 def test_demo_exits_with_0_and_reports_its_steps(tmp_path: Path) -> None:
-    """Commands, one row from source to target, comparison, summary. No process is left."""
+    """Commands, one row from source to target, comparison and summary. No process is left."""
     log, found = tmp_path / "log", dict[str, ProcessRecord]()
     with _demo(log, "--duration", "3") as (process, folder):
         eventually(lambda: _started(folder, found) == SERVERS + SERVICES)
@@ -107,7 +107,7 @@ def test_demo_exits_with_0_and_reports_its_steps(tmp_path: Path) -> None:
     ids=["while it starts", "in the middle of the shop"],
 )
 def test_ctrl_c_leaves_no_demo_process(tmp_path: Path, moment: str) -> None:
-    """With all servers and processes running: exit code 130, no process, no folder."""
+    """Ctrl-C while all servers and processes run gives exit code 130 and leaves no process and no folder."""
     log, found = tmp_path / "log", dict[str, ProcessRecord]()
     with _demo(log, "--duration", "60") as (process, folder):
         eventually(lambda: moment in log.read_text())

@@ -1,4 +1,4 @@
-"""The comparison of `millrace demo`, on a target with a foreign write."""
+"""The comparison of `millrace demo` on a target with a foreign write."""
 
 import io
 
@@ -15,7 +15,7 @@ from tests.fixtures.stack import FaultStack, on
 @on(Flavour.MARIADB)
 @pytest.mark.guarantee("compared")
 def test_demo_exits_with_1_on_a_difference(fault_stack: FaultStack) -> None:
-    """A changed target row is named and the exit code is 1. After a repair it is 0."""
+    """The changed target row is named and the exit code is 1. After a repair it is 0."""
     fault_stack.fill("differs", rows=20)
     fault_stack.wait_applied()
     run = ShopRun(Counts(), Arrivals({}), Arrivals({}))

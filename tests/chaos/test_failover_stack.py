@@ -1,4 +1,4 @@
-"""The primary of a captured set is lost while capture reads a replica: a whole stack, from the writer to the target."""
+"""A captured set loses its primary while capture reads a replica: a whole stack, from the writer to the target."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.kit.capture.promote import promote
 def stack(
     request: pytest.FixtureRequest, tmp_path: Path, session_timeout: None
 ) -> Iterator[FaultStack]:
-    """With two replicas; it is not whole afterwards."""
+    """A stack with two replicas; the test does not repair it."""
     options = StackOptions(flavour=request.param, replica_count=2)
     with LocalStack(tmp_path, options) as local:
         services = {process.spec.name.split()[-1]: process for process in local.services}
@@ -28,8 +28,7 @@ def stack(
 @pytest.mark.stack
 @pytest.mark.guarantee("failover")
 def test_lost_primary_costs_no_row_end_to_end(stack: FaultStack) -> None:
-    """Capture goes on where it is, through the replica that follows the new primary; its publisher resumes there, and
-    at the new primary when that replica is lost, too."""
+    """Capture resumes on the replica of the new primary, and on the new primary when that replica is lost, too."""
     with stack.load("before"):
         stack.wait_published()
         attached = stack.status(CAPTURE_TASK)
@@ -59,6 +58,6 @@ def test_lost_primary_costs_no_row_end_to_end(stack: FaultStack) -> None:
 
 
 def _reads(stack: FaultStack, member: DatabaseServer) -> bool:
-    """Whether capture is attached to this one."""
+    """Whether capture is attached to this member."""
     source: str = stack.status(CAPTURE_TASK)["figures"]["source"]
     return source.endswith(f":{member.port}")

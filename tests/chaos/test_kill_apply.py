@@ -1,8 +1,8 @@
 """Parts of Spark killed under load: a Python worker around a lane's commit, an executor's JVM, the driver's JVM.
 
-A Python worker that has stopped itself before the commit of a lane shows that one is under way when a JVM is killed.
+A Python worker that has stopped itself before a lane's commit shows that a lane is in progress when a JVM is killed.
 
-The driver and everything that belongs to it is killed at each of apply's points in test_kill_campaign.
+test_kill_campaign kills the driver and all its processes at each of apply's fault points.
 """
 
 import os
@@ -27,12 +27,12 @@ BEFORE_LANE_COMMIT, _ = IN_A_LANE
 _CLUSTER = ("--master", "local-cluster[1,2,1024]")
 
 
-@pytest.mark.chaos  # one Spark query under the same kills is in test_apply_kills
+@pytest.mark.chaos  # test_apply_kills has one Spark query under the same kills
 @on(Flavour.MYSQL)
 def test_killed_python_worker_restarts_the_query_and_loses_no_row(
     fault_stack: FaultStack,
 ) -> None:
-    """Before and after the commit of a lane: the task says why it starts again, and the target ends equal."""
+    """Killed before and after a lane's commit: the task reports why it restarts, and the target ends equal."""
     with fault_stack.load("python_worker"):
         for point in IN_A_LANE:
             fault_stack.end("apply")
@@ -45,8 +45,10 @@ def test_killed_python_worker_restarts_the_query_and_loses_no_row(
 
 @on(Flavour.MYSQL)
 def test_killed_jvm_ends_the_driver_and_its_successor_continues(fault_stack: FaultStack) -> None:
-    """A process has one JVM in its life: the driver says so, gives its lease up and ends, to be started again. The
-    lane that was under way goes on orphaned: it is committed, or not, before the next run reads."""
+    """A process has one JVM in its life. The driver reports this, releases its lease and exits; a restart continues.
+
+    The orphaned lane commits or does not, but before the next run reads.
+    """
     with fault_stack.load("jvm"):
         fault_stack.end("apply")
         process = fault_stack.launch("apply", options=_armed(f"{BEFORE_LANE_COMMIT}:stop@3"))
@@ -68,8 +70,10 @@ def test_killed_jvm_ends_the_driver_and_its_successor_continues(fault_stack: Fau
 def test_killed_executor_loses_no_row(
     fault_stack: FaultStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Executors in JVMs of their own, as a cluster has them, die one after the other with a Python worker that stands
-    before the commit of a lane, as when a machine is gone; lanes before it were committed. Another takes over."""
+    """Executors in their own JVMs die one after the other, each with a Python worker about to commit a lane.
+
+    This simulates a lost machine. Earlier lanes were committed, and another executor takes over.
+    """
     monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
     with fault_stack.load("executor"):
         fault_stack.end("apply")
@@ -91,7 +95,7 @@ def test_killed_executor_loses_no_row(
 def test_executor_killed_around_a_commit_loses_no_row(
     fault_stack: FaultStack, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """Its Python worker stands before or behind the commit and wakes up orphaned: it ends, another does the rest."""
+    """The executor's Python worker stops around the commit, wakes as an orphan and exits; another takes over."""
     monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
     with fault_stack.load("frozen"):
         fault_stack.end("apply")
@@ -106,12 +110,12 @@ def test_executor_killed_around_a_commit_loses_no_row(
 
 
 def _armed(fault: str) -> tuple[str, ...]:
-    """Python workers are; not the driver, which passes the points of a lane, too."""
+    """Arm Python workers only; the driver also passes the fault points of a lane."""
     return "--conf", f"spark.executorEnv.MILLRACE_FAULT={fault}"
 
 
 def _kill_executor(stack: FaultStack) -> None:
-    """While its Python workers are stopped: another takes over, and when they go on they end."""
+    """Kill the executor while its Python workers are stopped; another takes over, and the workers exit once resumed."""
     (executor,) = java(stack, EXECUTOR)
     frozen = stack.stopped("apply")
     os.kill(executor, signal.SIGKILL)
@@ -124,7 +128,7 @@ def _wait_for_another(stack: FaultStack, executor: int) -> None:
 
 
 def _wake(stack: FaultStack, frozen: Sequence[int]) -> None:
-    """Python workers whose JVM is gone go on, and end."""
+    """Resume Python workers whose JVM is gone; they exit."""
     for pid in set(frozen) & set(stack.stopped("apply")):
         os.kill(pid, signal.SIGCONT)
     eventually(
@@ -134,7 +138,7 @@ def _wake(stack: FaultStack, frozen: Sequence[int]) -> None:
 
 
 def java(stack: FaultStack, word: str) -> list[int]:
-    """The JVMs of the apply driver whose command line has this word."""
+    """The apply driver's JVMs whose command line has this word."""
     found = []
     for pid in session_members(stack.services["apply"].identity):
         try:

@@ -1,8 +1,8 @@
-"""Every process of the service killed at every registered fault point, under load: topic whole, target equal.
+"""Every process of the service killed at every registered fault point under load: topic complete, target equal.
 
-A point is tested by being registered (`tests/kit/faults/campaign.py`). Where one step matters, the same kills on a lone
-relay log, publisher, query or worker are in test_relay_kills, test_publisher_faults, test_apply_kills and
-test_zk_workers; one kill of each process on a whole stack is in ``tests/stack``.
+Registering a point includes it here (`tests/kit/faults/campaign.py`). The same kills on a single relay log, publisher,
+query or worker, which check one step, are in test_relay_kills, test_publisher_faults, test_apply_kills and
+test_zk_workers. ``tests/stack`` kills each process once on a whole stack.
 """
 
 import pytest
@@ -18,7 +18,7 @@ from tests.kit.faults.campaign import POINTS, kill_at, victim_of
 def test_kill_at_any_fault_point_loses_and_repeats_nothing(
     fault_stack: FaultStack, point: str
 ) -> None:
-    """Dead by SIGKILL exactly there; started again, everything is published and applied: topic whole, rows equal."""
+    """SIGKILL exactly at the point; after a restart everything is published and applied, topic complete, rows equal."""
     with fault_stack.load(point.replace(".", "_")):
         kill_at(fault_stack, point)
         fault_stack.restart(victim_of(point))

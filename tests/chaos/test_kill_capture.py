@@ -1,4 +1,4 @@
-"""The capture worker killed between the Kafka commits of one source transaction that is larger than one of them."""
+"""The capture worker is killed between the Kafka commits of one large source transaction."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.fixtures.stack import FaultStack, on
 from tests.kit.publisher.rig import Rig
 from tests.kit.waiting import eventually
 
-MARKERS_MAX = 8  # behind the last record: one, and again for each change of the coordinator
+MARKERS_MAX = 8  # past the last record: one marker, and one more for each change of the coordinator
 
 
 @on(Flavour.MARIADB)
@@ -19,7 +19,7 @@ MARKERS_MAX = 8  # behind the last record: one, and again for each change of the
 def test_worker_killed_inside_a_large_source_transaction_resumes_there(
     fault_stack: FaultStack, passage: int
 ) -> None:
-    """A source transaction of more rows than a Kafka transaction holds is neither repeated nor cut."""
+    """A source transaction with more rows than one Kafka transaction holds is neither repeated nor cut."""
     fault_stack.services["worker"].stop()
     fault_stack.fill(f"large_{passage}", rows=130_000)
     fault_stack.stack.source.wait_for_replicas()
@@ -30,7 +30,7 @@ def test_worker_killed_inside_a_large_source_transaction_resumes_there(
 
 
 def _die_inside(stack: FaultStack) -> None:
-    """After one commit more, and another: the first may hold no more than the tables that are made."""
+    """Kill the worker after its second commit; the first may hold only the created tables."""
     for _ in range(4):
         stack.end("worker")
         stack.launch("worker", fault="publisher.after_commit:kill@2", is_trusting=True)
@@ -41,10 +41,10 @@ def _die_inside(stack: FaultStack) -> None:
 
 
 def _ends_inside(stack: FaultStack) -> bool:
-    """Whether the topic's last record says that a source transaction is open."""
+    """Whether the topic's last record belongs to an open source transaction."""
     bootstrap = stack.stack.endpoints.kafka
     reader, rig = TopicReader(bootstrap, TOPIC), Rig(bootstrap, TOPIC)
-    # a commit returns before its marker has landed
+    # a commit returns before its marker is written
     eventually(lambda: reader.ends().stable == rig.high_end(), every_s=0.1, what="no commit is out")
     stable = reader.ends().stable
     last = [

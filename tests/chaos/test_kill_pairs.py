@@ -1,8 +1,8 @@
-"""Two killed in one instant, then killed again while they recover: topic whole, target equal.
+"""Two processes killed at the same moment, then again while they recover: topic complete, target equal.
 
-The first of a pair stands still at a fault point when it dies with the other, so that both leave something half done;
-servers are started again, processes of the service die once more at a point of their start, before a task of theirs
-runs. One pair at each point alone, and many by a seed: test_kill_campaign, test_soak.
+The first of a pair is stopped at a fault point when both die, so both leave unfinished work. Servers are restarted.
+Service processes die once more at a fault point of their start, before any of their tasks runs. test_kill_campaign has
+single kills at each point; test_soak has random pairs by seed.
 """
 
 import signal
@@ -21,14 +21,14 @@ TASKS = {"worker": CAPTURE_TASK, "apply": APPLY_TASK}
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Who dies beside the process that stands at the point."""
+    """The process stopped at a fault point, and the process that dies with it."""
 
     point: str
     other: str
 
     @property
     def first(self) -> str:
-        """The process that stands at the point."""
+        """The process that is stopped at the point."""
         return victim_of(self.point)
 
 
@@ -61,7 +61,7 @@ def _pairs_of(name: str) -> list[Pair]:
 def test_paired_kills_during_recovery_lose_and_repeat_nothing(
     fault_stack: FaultStack, first: str
 ) -> None:
-    """Pair after pair under one load, each behind what the last one left; then everybody is asked."""
+    """Pairs die under one load, each on the state that the last pair left; then everything is checked."""
     recovery = {name: cycle(points) for name, points in RECOVERY.items()}
     with fault_stack.load(f"pairs_{first}"):
         for pair in _pairs_of(first):
@@ -73,7 +73,7 @@ def test_paired_kills_during_recovery_lose_and_repeat_nothing(
 
 
 def _kill_together(stack: FaultStack, pair: Pair) -> None:
-    """The first at its point, and the other; servers and registry are started again, nobody else."""
+    """Kill the first at its point together with the other; restart only servers and the registry."""
     lead_to(stack, pair.point, "stop")
     stack.wait_stopped(pair.first)
     dying = stack.servers.get(pair.other) or stack.services[pair.other]
@@ -91,7 +91,7 @@ def _kill_together(stack: FaultStack, pair: Pair) -> None:
 
 
 def _recover(stack: FaultStack, dead: list[str]) -> None:
-    """Who died is started for good, its task runs under a new epoch, and catches up: the next dies in the stream."""
+    """Start the dead processes; each task runs under a new epoch and catches up, so the next kill hits the stream."""
     before = {TASKS[name]: stack.epoch(TASKS[name]) for name in dead if name in TASKS}
     for name in dead:
         if not stack.services[name].is_alive():
@@ -104,7 +104,7 @@ def _recover(stack: FaultStack, dead: list[str]) -> None:
 
 
 def test_kill_pairs_cover_every_process_and_server_kind() -> None:
-    """The primary excepted: the load stands on it."""
+    """The primary is excluded because the load needs it."""
     assert {pair.first for pair in PAIRS} == set(RECOVERY)
     assert {"kafka", "zookeeper", "target", "replica 1", "registry"} <= {
         pair.other for pair in PAIRS

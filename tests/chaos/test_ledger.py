@@ -1,4 +1,4 @@
-"""The ledger under kills, judged from outside: a plain consumer, two foreign decoders, the servers' own sums."""
+"""The ledger under kills, checked from outside: a plain consumer, two independent decoders, the servers' checksums."""
 
 import pytest
 
@@ -9,13 +9,13 @@ from tests.oracle.run import Ledger, ledger_load
 
 SEED = 20_261
 KILL_AT = 150  # source transactions
-COMMITTED = 500  # ten seconds and more of load
+COMMITTED = 500  # at least ten seconds of load
 
 
 @on(Flavour.MYSQL)
 @pytest.mark.guarantee("complete")
 def test_ledger_is_whole_in_every_independent_reading(fault_stack: FaultStack) -> None:
-    """Worker and apply's driver killed under load: topic, binlog and target tell one ledger, without ghosts."""
+    """Worker and apply driver are killed under load: topic, binlog and target hold one ledger without ghosts."""
     with ledger_load(fault_stack, SEED) as ledger:
         _wait_committed(ledger, KILL_AT)
         ledger.wait_seen()

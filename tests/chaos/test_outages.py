@@ -1,4 +1,4 @@
-"""What the service stands on goes away under load and comes back: the task says so and goes on by itself."""
+"""Servers fail under load and come back: the tasks report it and resume by themselves."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from tests.kit.waiting import eventually
 
 @on(Flavour.MYSQL)
 def test_killed_broker_loses_no_record(fault_stack: FaultStack) -> None:
-    """kill -9 of the only broker: capture and apply are degraded with a code, and go on when it is back."""
+    """kill -9 of the only broker: capture and apply are degraded with a code and resume when it is back."""
     with fault_stack.load("broker"):
         fault_stack.wait_published()
         fault_stack.stack.kafka.kill()
@@ -29,7 +29,7 @@ def test_killed_broker_loses_no_record(fault_stack: FaultStack) -> None:
 
 @on(Flavour.MYSQL)
 def test_killed_target_loses_no_row(fault_stack: FaultStack) -> None:
-    """kill -9 of the target server: apply is degraded with a code, and goes on when it is back."""
+    """kill -9 of the target server: apply is degraded with a code and resumes when it is back."""
     with fault_stack.load("target"):
         fault_stack.wait_published()
         fault_stack.stack.target.kill()
@@ -41,11 +41,11 @@ def test_killed_target_loses_no_row(fault_stack: FaultStack) -> None:
 
 @on(Flavour.MARIADB)
 def test_killed_replica_is_replaced_by_another_member(fault_stack: FaultStack) -> None:
-    """The member that is read dies: the task says so, goes on with the one that is left, and nothing is lost."""
+    """The member that capture reads dies: the task reports it and resumes on the remaining member; no row is lost."""
     (replica,) = fault_stack.stack.source.replicas
     with fault_stack.load("replica"):
         fault_stack.end("worker")
-        fault_stack.stack.source.wait_for_replicas()  # one that is far behind would not be chosen
+        fault_stack.stack.source.wait_for_replicas()  # a replica that lags far is not chosen
         fault_stack.launch("worker")
         fault_stack.wait_published()
         source = fault_stack.status(CAPTURE_TASK)["figures"]["source"]
@@ -60,7 +60,7 @@ def test_killed_replica_is_replaced_by_another_member(fault_stack: FaultStack) -
 def test_rows_flow_while_zookeeper_is_down_and_sessions_expire(
     fault_stack: FaultStack,
 ) -> None:
-    """Paused beyond the sessions' end: rows move all the while, commands and logs tell why, then the tasks run on."""
+    """Paused until its sessions expire: rows keep moving, commands and logs report it, then the tasks run again."""
     zookeeper = fault_stack.stack.zookeeper
     with fault_stack.load("ensemble"):
         fault_stack.wait_published()
@@ -79,7 +79,7 @@ def test_rows_flow_while_zookeeper_is_down_and_sessions_expire(
 def test_rows_flow_for_minutes_without_the_ensemble(
     fault_stack: FaultStack,
 ) -> None:
-    """Killed, and started again after three minutes: it counts sessions from its start, so these go on."""
+    """ZooKeeper is killed and restarted after three minutes; it restarts session timers, so the sessions survive."""
     zookeeper = fault_stack.stack.zookeeper
     with fault_stack.load("minutes"):
         fault_stack.wait_published()
@@ -97,10 +97,10 @@ def _goes_on_without(
     for_s: float,
     ends_sessions: bool,
 ) -> None:
-    """New databases arrive for so long without the ensemble; both tasks say DEGRADED, and RUNNING behind it.
+    """Rows of new databases arrive this long without the ensemble; both tasks log DEGRADED, and RUNNING afterwards.
 
-    A lease goes with its session: the epoch is the same where that outlived the outage, else greater. No slow commit
-    wants a look at the lease meanwhile: what makes a publisher anew waits for the ensemble.
+    A lease ends with its session: the epoch stays the same if the session survived the outage, otherwise it grows. The
+    publisher trusts slow commits meanwhile, because replacing it would wait for the ensemble.
     """
     owners = {CAPTURE_TASK: "worker", APPLY_TASK: "apply"}
     stack.end("worker")
@@ -131,9 +131,7 @@ def _goes_on_without(
             )
     finally:
         come_back()
-    if (
-        ends_sessions
-    ):  # one that came back first would go on: the ensemble counts on from where it was paused
+    if ends_sessions:  # a session that returned first would survive: timers continue from the pause
         for number in sessions:
             end_session(stack.stack.zookeeper.hosts, number)
     for task, log in logs.items():
@@ -141,25 +139,25 @@ def _goes_on_without(
         if ends_sessions:
             stack.wait_epoch_after(task, before[task])
         assert (stack.wait_report(task, TaskState.RUNNING).epoch > before[task]) is ends_sessions
-    stack.fill("is_back", rows=10)  # by owners that hold their leases
+    stack.fill("is_back", rows=10)  # written by owners that hold their leases
     stack.wait_published()
     stack.restart("worker")
 
 
 def _says(log: Callable[[], list[str]], task: str, event: str, words: str) -> bool:
-    """Whether one of these lines has these words: a micro-batch that fails is told by the same event."""
+    """Whether a line has these words; a failed micro-batch logs the same event."""
     return any(words in line.split() for line in _lines(log, task, event))
 
 
 def _lines(log: Callable[[], list[str]], task: str, event: str) -> list[str]:
-    """What a log says of a task with this event."""
+    """A task's log lines with this event."""
     return [line for line in log() if event in line and f"task={task}" in line.split()]
 
 
 @pytest.mark.chaos
 @on(Flavour.MARIADB)
 def test_killed_registry_or_primary_loses_no_row(fault_stack: FaultStack) -> None:
-    """New tables meet a registry that is away; a primary that died goes on in a new binlog file."""
+    """Capture of new tables waits for a registry that is down; a restarted primary writes a new binlog file."""
     fault_stack.services["registry"].kill()
     fault_stack.fill("no_registry", rows=10)
     fault_stack.launch("registry")
@@ -175,7 +173,7 @@ def test_killed_registry_or_primary_loses_no_row(fault_stack: FaultStack) -> Non
 def test_forced_session_expiry_raises_epochs_and_loses_no_row(
     fault_stack: FaultStack,
 ) -> None:
-    """The ensemble says that worker and apply driver are gone; they live, and take their tasks anew."""
+    """ZooKeeper ends the sessions of the living worker and apply driver; they acquire their tasks again."""
     with fault_stack.load("expired"), fault_stack.control() as session:
         for task in (CAPTURE_TASK, APPLY_TASK):
             before = fault_stack.wait_report(task, TaskState.RUNNING).epoch

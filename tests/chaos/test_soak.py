@@ -1,4 +1,4 @@
-"""Kills by seed for half an hour: `make chaos`, or `make soak SEED=… MINUTES=…` to replay one."""
+"""Random kills by seed for half an hour: `make chaos`, or `make soak SEED=… MINUTES=…` to replay one."""
 
 import random
 import shutil
@@ -16,7 +16,7 @@ from tests.fixtures.stack import FaultStack
 from tests.kit.faults.soak import LIVES_S, History, Soak
 from tests.oracle.run import ledger_load
 
-ROUND_S = 150.0  # of kills, then calm, and everybody is asked
+ROUND_S = 150.0  # of kills; then the load stops and everything is checked
 KILLS_A_MINUTE_MIN = 10
 AT_POINTS_A_MINUTE_MIN = 1
 TOGETHER_A_MINUTE_MIN = 1  # pairs
@@ -28,7 +28,7 @@ RECOVERING_A_MINUTE_MIN = 2
 def test_soak_of_kills_loses_and_repeats_nothing(
     fault_stack: FaultStack, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Rounds of kills under the ledger's load; after each, every oracle from outside is asked."""
+    """Rounds of kills under the ledger's load; after each round all outside oracles are checked."""
     chosen = request.config.getoption("--soak-seed")
     seed = random.SystemRandom().randrange(1 << 32) if chosen is None else chosen
     whole = request.config.getoption("--soak-minutes")
@@ -51,7 +51,7 @@ def test_soak_of_kills_loses_and_repeats_nothing(
             rounds += 1
             with ledger_load(fault_stack, seed + rounds) as ledger:
                 soak.begin()
-                time.sleep(min(ROUND_S, max(1.0, end_s - time.monotonic())))  # the faults' time
+                time.sleep(min(ROUND_S, max(1.0, end_s - time.monotonic())))  # time of the faults
                 soak.calm()
                 ledger.wait_seen()
                 verdict = ledger.check()
@@ -61,7 +61,7 @@ def test_soak_of_kills_loses_and_repeats_nothing(
     except BaseException as failure:
         failure.add_note(f"again with: make soak SEED={seed} MINUTES={whole:g}; see {folder}")
         fault_stack.keep(failure, folder.name)
-        with suppress(OSError):  # the failure is what is told
+        with suppress(OSError):  # the failure itself is reported
             keep_logs(fault_stack.stack.folder, folder)
         raise
     else:
@@ -89,7 +89,7 @@ def _by_kind(history: History) -> str:
 
 
 def kept_folder(root: Path, name: str) -> Path:
-    """A new folder where the run's history and logs stay: a replay takes nothing from the run before."""
+    """A new folder for the run's history and logs; a replay reads nothing from earlier runs."""
     folder = next(
         folder for number in count(1) if not (folder := root / f"{name}-{number}").exists()
     )
@@ -98,7 +98,7 @@ def kept_folder(root: Path, name: str) -> Path:
 
 
 def keep_logs(stack_folder: Path, folder: Path) -> None:
-    """Of every process and server."""
+    """Logs of every process and server."""
     for log in stack_folder.rglob("log"):
         if log.is_file():
             shutil.copy(log, folder / f"{'-'.join(log.parent.relative_to(stack_folder).parts)}.log")

@@ -1,4 +1,4 @@
-"""An owner that freezes, is succeeded, and wakes up: it writes nothing, and does not fence its successor for good."""
+"""An owner freezes, is replaced, and wakes up: it writes nothing and does not fence its successor permanently."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from zk.view import read_cluster
 @on(Flavour.MARIADB)
 @pytest.mark.guarantee("fenced")
 def test_stale_capture_worker_writes_nothing_to_kafka(fault_stack: FaultStack) -> None:
-    """It freezes inside a Kafka transaction, before its commit; its successor goes on; the commit is refused later."""
+    """It freezes inside a Kafka transaction before its commit; its successor takes over, and the commit is refused."""
     fault = "publisher.before_commit:stop@9"
     _succeeded(fault_stack, "worker", task=CAPTURE_TASK, fault=fault)
 
@@ -23,17 +23,17 @@ def test_stale_capture_worker_writes_nothing_to_kafka(fault_stack: FaultStack) -
 @on(Flavour.MYSQL)
 @pytest.mark.guarantee("fenced")
 def test_stale_apply_driver_writes_nothing_to_the_target(fault_stack: FaultStack) -> None:
-    """It freezes inside a target transaction that holds the fence; its successor ends that one and goes on."""
+    """It freezes inside a target transaction that locks the fence; its successor kills that one and continues."""
     fault = "apply.before_lane_commit:stop@3"
     _succeeded(fault_stack, "apply", task=APPLY_TASK, fault=fault)
 
 
 def _succeeded(fault_stack: FaultStack, name: str, *, task: str, fault: str) -> None:
-    """The frozen one is succeeded, thaws, is a worker again, and the successor still runs in its epoch."""
+    """The frozen owner is replaced, thaws and becomes a worker again; the successor still runs in its epoch."""
     second = f"{name}-second"
     before = fault_stack.epoch(task)
     fault_stack.restart(name, fault=fault)
-    # frozen earlier it might not have said that it runs
+    # frozen earlier, it might not have reported that it runs
     fault_stack.wait_epoch_after(task, before)
     with fault_stack.load(f"stale_{name}"), fault_stack.control() as session:
         fault_stack.wait_stopped(name)
@@ -57,7 +57,9 @@ def _succeeded(fault_stack: FaultStack, name: str, *, task: str, fault: str) -> 
     fault_stack.settle()
     now = fault_stack.wait_report(task, TaskState.RUNNING)
     assert (now.worker, now.epoch) == (successor.worker, successor.epoch)
-    fault_stack.restart(name)  # new processes of the thawed one would stop at the fault point again
+    fault_stack.restart(
+        name
+    )  # new processes of the thawed owner would stop at the fault point again
     fault_stack.services.pop(second).stop()
     fault_stack.settle()
 

@@ -1,4 +1,4 @@
-"""The session of a DDL statement, from a source's binlog to a target of its flavour: both tables come out alike."""
+"""DDL session settings, from a source's binlog to a target of the same flavor: both tables are equal."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -23,7 +23,7 @@ _names = count(1)
 def source(
     request: pytest.FixtureRequest, target_server: DatabaseServer
 ) -> Iterator[LoggedSession]:
-    """A session on a server of the target's flavour; its database goes from both in the end."""
+    """A session on a server of the target's flavor; both servers drop its database afterwards."""
     server = request.getfixturevalue(f"{target_server.flavour}_server")
     name = f"session{next(_names)}"
     with logged(server, name) as made:
@@ -32,7 +32,7 @@ def source(
 
 
 def apply_all(source: LoggedSession, target: DatabaseServer) -> None:
-    """Everything logged, executed on the target."""
+    """Execute everything that was logged on the target."""
     values = [value for batch in source.conversion().batches() for _, value in raw_records(batch)]
     stream = RecordStream(flavour=target.flavour, values=values)
     run_once(target, apply_task(source.database), stream)
@@ -41,7 +41,7 @@ def apply_all(source: LoggedSession, target: DatabaseServer) -> None:
 def test_charset_without_collation_keeps_other_session_settings(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:
-    """A latin1 client, a time zone, and on MariaDB the collations that it gave to character sets."""
+    """A latin1 client, a time zone, and on MariaDB the default collations of character sets."""
     if target_server.flavour is Flavour.MARIADB:
         source.run("SET character_set_collations = 'utf8mb4=uca1400_as_ci,latin1=latin1_bin'")
     source.run("SET NAMES latin1", "SET time_zone = '+05:00'")
@@ -66,7 +66,7 @@ def test_charset_without_collation_keeps_other_session_settings(
 def test_ambiguous_ddl_waits_for_an_operator(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:
-    """Its meaning is not known exactly: not executed, and the error says why."""
+    """A statement whose meaning is not exactly known is not executed, and the error says why."""
     source.run("CREATE TABLE t (id INT)")
     apply_all(source, target_server)
     stream = RecordStream(flavour=target_server.flavour)
@@ -82,7 +82,7 @@ def test_ambiguous_ddl_waits_for_an_operator(
 def test_rows_get_the_ddl_time_to_the_microsecond(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:
-    """DEFAULT CURRENT_TIMESTAMP(6) of a new column; times that no double holds exactly, among them."""
+    """DEFAULT CURRENT_TIMESTAMP(6) of a new column, also for times that a double cannot represent."""
     source.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     for number, micros in enumerate((1, 123456, 123457, 500_000, 999_999)):
         source.run(

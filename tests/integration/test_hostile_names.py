@@ -1,7 +1,7 @@
-"""Names and values that would be SQL, formats or paths if anybody took them for that: from a source to a target.
+"""Names and values that look like SQL, formats or paths, from a source to a target.
 
-A real binlog, the converter, apply's executor functions on a real target of the same flavour, and the comparison of
-every row by the servers' own words.
+Uses a real binlog, the converter, apply's executor functions on a real target of the same flavor, and a comparison of
+all rows on the servers.
 """
 
 from collections.abc import Iterator
@@ -46,17 +46,17 @@ VALUES = (
 
 
 def quoted(name: str) -> str:
-    """As SQL writes it."""
+    """Quote the name for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def names_for(place: int) -> tuple[str, ...]:
-    """Database, table, and three columns, each another one of the names."""
+    """A database, a table and three columns, each with a different hostile name."""
     return tuple(NAMES[(place + step) % len(NAMES)] for step in (0, 3, 5, 6, 7))
 
 
 def history(cursor: Cursor, place: int) -> None:
-    """Everything that writes a name into a statement: DDL, keys, inserts, updates, deletes."""
+    """Write names into every kind of statement: DDL, keys, inserts, updates, deletes."""
     database, table, key, other, more = map(quoted, names_for(place))
     where = f"{database}.{table}"
     texts = [cursor.connection.escape(value) for value in VALUES]
@@ -81,7 +81,7 @@ def history(cursor: Cursor, place: int) -> None:
 def source(
     request: pytest.FixtureRequest, target_server: DatabaseServer
 ) -> Iterator[DatabaseServer]:
-    """A server of the target's flavour; the databases go from both in the end."""
+    """A server of the target's flavor; both servers drop the databases afterwards."""
     found = request.getfixturevalue(f"{target_server.flavour}_server")
     yield found
     for server in (found, target_server):
@@ -94,9 +94,9 @@ def source(
 def test_hostile_names_and_values_arrive_unchanged(
     source: DatabaseServer, target_server: DatabaseServer
 ) -> None:
-    """Nothing of them is executed, formatted, shortened or lost; every record can be shown on one line.
+    """No name or value is executed, formatted, shortened or lost; each record can be printed on one line.
 
-    In one lane on one flavour, in lanes on the other.
+    Uses one lane on one flavor and several lanes on the other.
     """
     with session(source) as cursor:
         cursor.execute("FLUSH BINARY LOGS")

@@ -1,4 +1,4 @@
-"""Damaged binlogs of real servers through the kernel, every memory access checked: records or a code, nothing else."""
+"""Damaged binlogs of real servers in the kernel, with every memory access checked: only records or an error code."""
 
 import os
 import subprocess
@@ -17,9 +17,9 @@ from tests.kit.binlog.session import logged
 from tests.kit.fuzz.kernel import event_starts, size_of
 from tests.kit.type_values import CASES, JSON_VALUES
 
-ROUNDS = 400  # compiled; as plain Python a round takes a hundred times as long
+ROUNDS = 400  # compiled; plain Python takes a hundred times as long per round
 ROUNDS_UNCOMPILED = 15
-JSON_ROUNDS = 4_000  # of one document each
+JSON_ROUNDS = 4_000  # for each document
 WRITE_ROWS = 30
 MODES = {
     "every day": {"MILLRACE_KERNEL_CHECKED": ""},
@@ -30,14 +30,14 @@ MODES = {
 
 @pytest.fixture(params=FLAVOURS, ids=str)
 def server(request: pytest.FixtureRequest) -> DatabaseServer:
-    """A single server of each flavour."""
+    """A single server of each flavor."""
     found = request.getfixturevalue(f"{request.param}_server")
     assert isinstance(found, DatabaseServer)
     return found
 
 
 def _binlogs(server: DatabaseServer, folder: Path) -> list[Path]:
-    """Every type, compressed and not; of MySQL's JSON all that a document can hold, in a file of its own."""
+    """Binlogs with every type, compressed and uncompressed, and a file with every kind of MySQL's JSON."""
     switch_on, switch_off = COMPRESSION[server.flavour]
     files = []
     for database, before, after in (("fuzz_plain", (), ()), ("fuzz_small", switch_on, switch_off)):
@@ -56,7 +56,7 @@ def _binlogs(server: DatabaseServer, folder: Path) -> list[Path]:
 
 
 def _json_binlog(server: DatabaseServer, folder: Path) -> Path:
-    """A source transaction for each of ``JSON_VALUES``: small, large and nested, opaque, every scalar."""
+    """A source transaction for each of ``JSON_VALUES``: small, large, nested and opaque values and every scalar."""
     with logged(server, "fuzz_json") as source:
         source.run("CREATE TABLE t (id INT PRIMARY KEY, v JSON)")
         for place, value in enumerate(JSON_VALUES, 1):
@@ -107,16 +107,18 @@ def _fuzzed(server: DatabaseServer, files: list[Path], rounds: int, seed: int, *
 def test_damaged_events_end_in_a_code_without_stray_access(
     server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """Every type and form of JSON, compressed and not, as plain Python: an access beyond or in front of an array ends
-    the run. Each run proves first that it would see one."""
+    """Plain Python on every type and form of JSON: an access outside an array ends the run.
+
+    Each run first proves that it would detect such an access.
+    """
     _fuzzed(server, _binlogs(server, tmp_path), ROUNDS_UNCOMPILED, 8, NUMBA_DISABLE_JIT="1")
 
 
-@pytest.mark.chaos  # a minute to compile the kernels with checks
+@pytest.mark.chaos  # compiling the kernels with checks takes a minute
 def test_compiled_kernels_stay_in_bounds_on_damaged_events(
     server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """The same, compiled with checks of bounds."""
+    """The same with kernels compiled with bounds checks."""
     _fuzzed(server, _binlogs(server, tmp_path), ROUNDS, 7, MILLRACE_KERNEL_CHECKED="1")
 
 
@@ -139,7 +141,7 @@ def _json_fuzzed(server: DatabaseServer, folder: Path, mode: str, rounds: int, s
 def test_damaged_json_never_reads_out_of_bounds(
     mysql_server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """Scalars, small and large objects and arrays, opaque values, nested: no byte beyond document, room or stack."""
+    """Scalars, small and large objects and arrays, opaque, nested: no access outside document, room or stack."""
     _json_fuzzed(mysql_server, tmp_path, "every day", JSON_ROUNDS, 9)
 
 
@@ -150,7 +152,7 @@ def test_damaged_json_never_reads_out_of_bounds(
 def test_damaged_json_never_reads_out_of_bounds_for_minutes(
     mysql_server: DatabaseServer, tmp_path: Path, mode: str, rounds: int
 ) -> None:
-    """The same for minutes, by another seed each time; with indexes compared, and as plain Python."""
+    """The same for minutes with a new seed each time, also with bounds checks and as plain Python."""
     _json_fuzzed(mysql_server, tmp_path, mode, rounds, int.from_bytes(os.urandom(3)))
 
 
@@ -163,6 +165,6 @@ def test_damaged_json_never_reads_out_of_bounds_for_minutes(
 def test_damaged_events_end_in_a_code_for_minutes(
     server: DatabaseServer, tmp_path: Path, mode: str, rounds: int
 ) -> None:
-    """The same for minutes, by another seed each time; and as plain Python, whose arrays check their indexes."""
+    """The same for minutes with a new seed each time, compiled with bounds checks and as plain Python."""
     seed = int.from_bytes(os.urandom(3))
     _fuzzed(server, _binlogs(server, tmp_path), rounds, seed, **{mode: "1"})

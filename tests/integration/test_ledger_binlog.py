@@ -1,4 +1,4 @@
-"""One ledger's binlog, converted, decoded by strangers and applied: the same ledger in every telling."""
+"""One ledger's binlog, converted, decoded independently and applied: every reading gives the same ledger."""
 
 import random
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ DATABASE = "ledger_binlog"
 
 @dataclass(frozen=True)
 class Told:
-    """A ledger that is over, and its records."""
+    """A finished ledger and its records."""
 
     server: DatabaseServer
     file: str
@@ -43,7 +43,7 @@ class Told:
 
 @pytest.fixture(scope="module", params=FLAVOURS, ids=str)
 def told(request: pytest.FixtureRequest) -> Iterator[Told]:
-    """On a single server of each flavour."""
+    """A ledger on a single server of each flavor."""
     server = request.getfixturevalue(f"{request.param}_server")
     assert isinstance(server, DatabaseServer)
     server.execute("FLUSH BINARY LOGS")
@@ -81,7 +81,7 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
 @pytest.mark.both_flavours
 @pytest.mark.guarantee("complete")
 def test_converter_and_independent_decoders_read_one_ledger(told: Told) -> None:
-    """Read by fastavro alone: dense, without ghosts, the sum kept, and every value that the other decoder keeps."""
+    """Read with fastavro alone: no gap, no ghost, the sum kept, and every value equal to the other decoder's."""
     server = told.server
     login = Login(server.host, server.port, SERVICE.user, SERVICE.password)
     topic, books = TopicOracle(is_whole=True), BooksOracle(DATABASE)
@@ -113,7 +113,7 @@ def test_converter_and_independent_decoders_read_one_ledger(told: Told) -> None:
 
 @pytest.mark.guarantee("applied")
 def test_applied_ledger_matches_the_servers_checksums(told: Told, new_server: NewServer) -> None:
-    """Cut anywhere into batches, in one lane and in many, lanes in either order: ``CHECKSUM TABLE`` is the same."""
+    """``CHECKSUM TABLE`` is equal for any batch cuts, in one lane and in many, with lanes in either order."""
     target = new_server(told.server.flavour)
     chance = random.Random(SEED)
     applier = started(target, apply_task("ledger"))

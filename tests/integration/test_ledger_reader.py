@@ -1,4 +1,4 @@
-"""The ledger's subscriber on a real broker, fed by a foreign producer: what it sees, and what it finds wrong."""
+"""The ledger's subscriber on a real broker with a foreign producer: the records it returns and the errors it finds."""
 
 import io
 import json
@@ -28,7 +28,7 @@ HARMS = {
 
 
 class _Registry(BaseHTTPRequestHandler):
-    """Knows schema 9; is away at the first question."""
+    """Knows schema 9; the first request fails."""
 
     asked: list[str]
 
@@ -44,7 +44,7 @@ class _Registry(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the library's name)
-        """Nothing."""
+        """Do nothing."""
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def _framed(seq: int, epoch: int) -> bytes:
 def test_independent_reader_sees_committed_records_and_names_errors(
     kafka: KafkaServer, harm: str
 ) -> None:
-    """Aborted records are not there, a registry that is away is asked again, two readings are the same."""
+    """Aborted records are invisible, an unreachable registry is retried, and two readings are equal."""
     records, words = HARMS[harm]
     name = f"ledger-reader-{harm}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
@@ -87,7 +87,7 @@ def test_independent_reader_sees_committed_records_and_names_errors(
                 producer.produce(name, _framed(seq, epoch), partition=0)
                 producer.flush()
                 finish()
-        # each was sent twice, and each has a marker, which comes behind its commit
+        # each was sent twice; each has a marker that follows its commit
         eventually(lambda: end_of(topic) >= 4 * len(records), what="the last marker")
         end = end_of(topic)
         if words:

@@ -1,4 +1,4 @@
-"""How a broker is asked whose Kafka transaction is open: by the settings of every other connection."""
+"""A broker is queried for open Kafka transactions with the settings of all other connections."""
 
 import socket
 import threading
@@ -7,14 +7,12 @@ import pytest
 
 from producer.publish.open_transactions import open_writer
 
-TLS_HANDSHAKE = (
-    0x16  # the first byte of a TLS connection; a plain request begins with its length, 0
-)
+TLS_HANDSHAKE = 0x16  # first byte of a TLS connection; a plain request starts with its length, whose first byte is 0
 ACCEPT_S = 30.0
 
 
 class _Listener:
-    """Notes the first byte of a connection, then ends it."""
+    """Records the first byte of a connection, then closes it."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -32,7 +30,7 @@ class _Listener:
             self.first += connection.recv(1)
 
     def finish(self) -> list[int]:
-        """What came first."""
+        """Return the first byte."""
         self._thread.join()
         self._socket.close()
         return self.first
@@ -40,7 +38,7 @@ class _Listener:
 
 @pytest.mark.parametrize(("protocol", "first"), [("plaintext", 0), ("ssl", TLS_HANDSHAKE)])
 def test_broker_is_queried_with_the_configured_protocol(protocol: str, first: int) -> None:
-    """Plain bytes to a TLS listener are answered by nothing, and the writer stays unknown."""
+    """A TLS listener does not answer plain bytes, and the writer stays unknown."""
     listener = _Listener()
     settings = {"bootstrap.servers": listener.address, "security.protocol": protocol}
     assert open_writer(settings, "shop", offset=7) == ""
@@ -48,6 +46,6 @@ def test_broker_is_queried_with_the_configured_protocol(protocol: str, first: in
 
 
 def test_broker_that_requires_login_is_not_queried() -> None:
-    """Nothing is sent to it: not even a connection is made."""
+    """Millrace opens no connection to it."""
     settings = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_SSL"}
     assert open_writer(settings, "shop", offset=7) == ""

@@ -1,9 +1,9 @@
-"""One process of each kind killed with SIGKILL in the middle of a commit, on a whole stack of each flavour under load.
+"""One process of each kind killed with SIGKILL inside a commit, on a whole stack of each flavor under load.
 
 Worker, scheduler, broker, ZooKeeper, replica, registry; Python worker, target, apply driver. After each batch
-`compare` finds every row equal and `topic verify` finds the topic whole. Capture's are killed on MariaDB, apply's on
-MySQL, and with ``--chaos`` all on both. Every fault point, pairs of processes, long outages: ``tests/chaos``. Each kill
-on a single server: ``tests/fault``.
+`compare` finds all rows equal and `topic verify` finds the topic complete. Capture's processes are killed on MariaDB
+and apply's on MySQL; ``--chaos`` kills all on both. ``tests/chaos`` has every fault point, pairs of processes and long
+outages. ``tests/fault`` has each kill on a single server.
 """
 
 import os
@@ -24,7 +24,7 @@ SERVERS = {
     "kafka": "MR-3001",
     "zookeeper": "",
     "replica 1": "",
-}  # with the code that the task shows
+}  # with the code that the task reports
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(900)
 @on(Flavour.MARIADB)
 @pytest.mark.guarantee("complete", "resumed", "outages")
 def test_capture_loses_and_repeats_nothing_whatever_is_killed(fault_stack: FaultStack) -> None:
-    """Worker and scheduler at a fault point; each server and the registry while the worker is inside of a commit."""
+    """Worker and scheduler die at a fault point, servers and the registry while the worker is inside a commit."""
     with fault_stack.load("capture"):
         kill_at(fault_stack, MID_COMMIT)
         fault_stack.launch("worker")
@@ -59,7 +59,7 @@ def test_capture_loses_and_repeats_nothing_whatever_is_killed(fault_stack: Fault
 @on(Flavour.MYSQL)
 @pytest.mark.guarantee("applied", "outages")
 def test_apply_loses_and_repeats_nothing_whatever_is_killed(fault_stack: FaultStack) -> None:
-    """Target, Python worker and driver, each while a lane stands before its commit."""
+    """Target, Python worker and driver die while a lane is about to commit."""
     armed = ("--conf", f"spark.executorEnv.MILLRACE_FAULT={BEFORE_LANE_COMMIT}:stop@2")
     with fault_stack.load("apply"):
         fault_stack.end("apply")
@@ -85,7 +85,7 @@ def _stop_mid_commit(stack: FaultStack) -> None:
 
 
 def _signal_stopped(stack: FaultStack, number: signal.Signals) -> None:
-    """To the Python workers that have stopped themselves."""
+    """Send the signal to the Python workers that have stopped themselves."""
     stopped = stack.stopped("apply")
     for pid in stopped:
         os.kill(pid, number)

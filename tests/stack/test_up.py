@@ -1,4 +1,4 @@
-"""The local stack: up in the background, found by commands, and removed by down."""
+"""The local stack: `up` starts it in the background, commands find it, `down` removes it."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def _millrace(*arguments: str, **environment: str) -> subprocess.CompletedProces
     ids=str,
 )
 def stack(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    """What `millrace up --json` prints."""
+    """The output of `millrace up --json`."""
     _millrace("down", "--name", NAME)
     done = _millrace("up", "--json", "--name", NAME, "--flavour", str(request.param))
     assert done.returncode == 0, done.stderr
@@ -57,7 +57,7 @@ def stack(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
 def test_passwords_are_in_no_command_line_or_world_readable_file(
     stack: dict[str, Any],
 ) -> None:
-    """Secrets are references everywhere except in files that only their owner reads."""
+    """Secrets are references, except in files that only their owner can read."""
     folder = local_stack_folder(NAME)
     secrets = [path.read_text() for path in (folder / "secrets").iterdir()]
     assert secrets
@@ -69,7 +69,7 @@ def test_passwords_are_in_no_command_line_or_world_readable_file(
 
 
 def test_killed_server_is_restarted(stack: dict[str, Any]) -> None:
-    """The keeper brings a killed primary back, on the same port, with its data."""
+    """The keeper restarts a killed primary on the same port with its data."""
     primary = stack["source"][0]
     login = {name: primary[name] for name in ("host", "port", "user", "password")}
     with pymysql.connect(**login) as connection, connection.cursor() as cursor:
@@ -87,7 +87,7 @@ def test_killed_server_is_restarted(stack: dict[str, Any]) -> None:
 
 
 def test_every_database_a_user_creates_is_replicated(stack: dict[str, Any]) -> None:
-    """Created on the primary after `up`: its rows arrive, and the status names the chosen member and the reason."""
+    """Rows of a database created after `up` arrive, and the status names the chosen member and the reason."""
     for statement in (
         "CREATE DATABASE mine",
         "CREATE TABLE mine.t (id INT PRIMARY KEY, v VARCHAR(20))",
@@ -111,7 +111,7 @@ def test_every_database_a_user_creates_is_replicated(stack: dict[str, Any]) -> N
 
 
 def test_up_prints_all_addresses_and_down_stops_everything(stack: dict[str, Any]) -> None:
-    """One object of known fields; every server of it answers; after `down` no process of the stack is left."""
+    """The output is one object with known fields; every server answers; `down` leaves no process."""
     assert set(stack) == {
         *("source", "targets", "kafka", "zookeeper", "registry"),
         *("home", "relay_dir", "topic", "tasks"),
@@ -148,7 +148,7 @@ def test_up_prints_all_addresses_and_down_stops_everything(stack: dict[str, Any]
 
 @pytest.mark.chaos
 def test_interrupted_up_stops_what_it_started(tmp_path: Path) -> None:
-    """Ctrl-C during the start: exit code 130 and no process. Logs stay until `down` removes them."""
+    """Ctrl-C during the start gives exit code 130 and leaves no process. Logs stay until `down` removes them."""
     name, log = "stack-interrupted", tmp_path / "log"
     command = [sys.executable, "-m", "millrace", "up", "--name", name]
     with log.open("wb") as output:
@@ -174,7 +174,7 @@ def test_interrupted_up_stops_what_it_started(tmp_path: Path) -> None:
 
 
 def _programs_in(folder: Path) -> list[str]:
-    """Command lines that name the folder, recorded or not."""
+    """Command lines that name the folder, of recorded and unrecorded processes."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
