@@ -48,9 +48,11 @@ def pytest_configure(config: pytest.Config) -> None:
     an example nor the making of one has a limit of time.
 
     Java's second compiler is for processes that live longer than those of tests; without it a driver starts with half
-    the CPU.
+    the CPU. A dozen servers share the machine: glibc's malloc keeps few arenas and returns large buffers at once.
     """
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "131072")
     # a shell lets what runs in its background ignore Ctrl-C, and so would all that is started from here
     signal.signal(signal.SIGINT, signal.default_int_handler)
     slow = [HealthCheck.too_slow]

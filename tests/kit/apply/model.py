@@ -116,7 +116,7 @@ class ModelSession:
                 raise AssertionError(other)
         return []
 
-    def written(self, sql: str, arguments: tuple[object, ...]) -> bytes:
+    def with_arguments(self, sql: str, arguments: tuple[object, ...]) -> bytes:
         """For ``run``."""
         assert sql.startswith("UPDATE millrace.progress")
         return pickle.dumps(arguments)
