@@ -1,7 +1,7 @@
 """The one catalogue of error codes: what happened, why, and how to fix it.
 
-A code is stable once released: its meaning never changes and its number is never reused. ``branch`` says what happens
-next. The class that is raised decides (``millrace.errors``); a test compares the two.
+A code is stable once released: its meaning never changes and its number is never reused. ``branch`` states what
+happens next: the class that is raised decides it (``millrace.errors``), and a test compares the two.
 
 One module per section: 1xxx ``source``, 2xxx ``relay``, 3xxx ``kafka``, 4xxx ``control``, 5xxx ``apply``, 60xx ``record``,
 65xx ``converter``, 8xxx ``house``, 9xxx ``internal``. (7xxx, security, has none yet.)
@@ -32,7 +32,7 @@ SECTIONS: Mapping[str, tuple[Code, ...]] = MappingProxyType(
 
 
 def _catalogue() -> Mapping[str, Code]:
-    """Index by code; a number given twice is a defect found at import."""
+    """Index by code; a duplicate code fails the import."""
     found: dict[str, Code] = {}
     for code in (code for section in SECTIONS.values() for code in section):
         if code.code in found:

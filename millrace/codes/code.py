@@ -12,17 +12,17 @@ START_AFTER = (
 
 
 class Branch(Enum):
-    """What happens after an error with the code; the value is the text for people."""
+    """The action after an error with the code; the value is the text for users."""
 
     RETRIES = "retries by itself"
     OPERATOR = "needs you"
     FENCED = "another owner continues"
-    EITHER = "either: the status says which"
+    EITHER = "either: the status shows which"
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One condition. ``fix`` is a sentence that tells the operator what to do."""
+    """One condition: ``title`` states what happened, ``cause`` why, ``fix`` what the operator does."""
 
     code: str
     title: str

@@ -5,181 +5,188 @@ from millrace.codes.code import Branch, Code
 CODES: tuple[Code, ...] = (
     Code(
         "MR-3001",
-        "the Kafka broker can't be reached",
-        "No broker answers, the partition or transaction coordinator has no leader yet, or fewer brokers are up than a new"
-        " topic has replicas.",
-        "Check `kafka.bootstrap` of the task and that the brokers run; the task goes on by itself.",
+        "no Kafka broker can be reached",
+        "No broker answers, the partition or transaction coordinator has no leader yet, or fewer brokers are running than"
+        " a new topic needs replicas.",
+        "Check `kafka.bootstrap` of the task and that the brokers run. The task retries by itself.",
         Branch.RETRIES,
     ),
     Code(
         "MR-3002",
         "the outcome of a Kafka transaction is unknown",
-        "A producer instance reported an error in the middle of its work.",
-        "Nothing to do: the topic's tail is read and sending resumes behind it. If it repeats, read the broker's log.",
+        "The producer reported an error during a transaction.",
+        "Nothing to do: the task reads the end of the topic and resumes after it. If the error repeats, read the broker's"
+        " log.",
         Branch.RETRIES,
     ),
     Code(
         "MR-3003",
-        "a newer producer took over",
-        "Another worker took over the topic, or this one slept longer than a transaction lasts.",
-        "Nothing to do: this worker asks ZooKeeper who owns the task. If it comes again and again, a second task, or"
-        " one of another cluster, writes to the same topic: delete one of them.",
+        "a newer producer took over the topic",
+        "Another worker took over the topic, or this worker was suspended for longer than the transaction timeout.",
+        "Nothing to do: this worker asks ZooKeeper which worker owns the task. If the error repeats, a second task (perhaps"
+        " of another cluster) writes to the same topic: delete one of them.",
         Branch.FENCED,
     ),
     Code(
         "MR-3004",
         "a row is larger than the topic allows",
-        "The record with both images of the row named exceeds max.message.bytes of the topic.",
-        "Raise max.message.bytes of the topic (and socket.request.max.bytes of the brokers), then"
-        " `millrace task resume`; or exclude the table.",
+        "The record with both images of the row exceeds max.message.bytes of the topic. The message names the row.",
+        "Raise max.message.bytes of the topic (and socket.request.max.bytes of the brokers), or exclude the table; then"
+        " `millrace task resume NAME`.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3005",
-        "Kafka does not let us",
-        "Authentication failed, or rights are missing: Write and Describe on topic and transactional id, Read on the"
-        " topic.",
-        "Mend the credentials or ACLs named above, then `millrace task resume`.",
+        "Kafka refuses access",
+        "Authentication failed, or a right is missing: Write and Describe on the topic and the transactional id, Read on"
+        " the topic.",
+        "Correct the credentials or ACLs that the message names, then `millrace task resume NAME`.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3006",
         "Kafka refuses a setting",
-        "The broker or the client library refuses what was asked: a name, a limit, a version.",
-        "Change the setting named above in the task or on the brokers, then `millrace task resume`.",
+        "The broker or the client library refuses a name, a limit or a version.",
+        "Change the setting that the message names, in the task or on the brokers, then `millrace task resume NAME`.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3007",
-        "the topic is not there",
-        "The broker doesn't know the topic: just created, being deleted, or deleted.",
-        "If it was deleted by mistake, restore it; the task looks again by itself and stops if records are missing.",
+        "the topic does not exist",
+        "The broker does not know the topic: it was just created, is being deleted, or was deleted.",
+        "If the topic was deleted by mistake, restore it. The task retries by itself and stops if records are missing.",
         Branch.RETRIES,
     ),
     Code(
         "MR-3008",
         "Kafka answered with an unexpected error",
-        "An error that has no meaning for what was asked; going on could lose rows.",
-        "Report it with the broker's log; `millrace task resume` starts again behind what stands in the topic.",
+        "The error has no defined meaning for this request, and continuing could lose rows.",
+        "Report the error with the broker's log. `millrace task resume NAME` continues after the last record in the topic.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3009",
-        "the topic can't carry a set",
-        "A set topic has one partition, cleanup.policy=delete, and room for at least 512 KiB a record.",
-        "Correct the settings named, or name another topic in the task.",
+        "the topic's settings do not fit a capture task",
+        "The topic needs exactly one partition, cleanup.policy=delete, and a max.message.bytes of at least 512 KiB.",
+        "Correct the settings that the message names, or name another topic in the task.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3010",
         "a newer owner has written to the topic",
-        "The tail of the topic names a greater epoch than our lease's.",
-        "Nothing to do if the task moved; else see MR-4006.",
+        "The last records of the topic have a greater epoch than this worker's lease.",
+        "Nothing to do if the task moved to another worker. Otherwise see MR-4006.",
         Branch.FENCED,
     ),
     Code(
         "MR-3011",
-        "a foreign record stands in the topic",
-        "Something other than a capture task of Millrace has written to the set topic.",
-        "Find the writer and take its right away; then start the task on a new topic.",
+        "the topic contains a foreign record",
+        "A program other than a Millrace capture task has written to the topic.",
+        "Find the writer and revoke its right to write. Then start the task on a new topic.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3012",
-        "the topic's tail does not say where to go on",
-        "Records are left at the end of the topic, but no resolved record or not in sequence.",
-        "Run `millrace topic verify TOPIC`; start the task on a new topic at a GTID that you know.",
+        "the end of the topic does not show where capture must resume",
+        "The last records of the topic are out of sequence, or none of them is a resolved record.",
+        "Run `millrace topic verify TOPIC`. Start the task on a new topic at a GTID set that you know.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3013",
-        "another writer's Kafka transaction is open in the topic",
-        "It hides every later record from readers; it may be a former task's of another name, or a foreign client's.",
-        "Wait for its transaction.timeout.ms, or find it with `kafka-transactions.sh find-hanging` and abort it;"
-        " then `millrace task resume`.",
+        "another writer has an open Kafka transaction in the topic",
+        "The open transaction hides all later records from readers. It belongs to a task that had another name, or to a"
+        " foreign client.",
+        "Wait for its transaction.timeout.ms, or find it with `kafka-transactions.sh find-hanging` and abort it; then"
+        " `millrace task resume NAME`.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3014",
-        "a committed record does not stand where it must",
-        "The broker confirmed a commit, but reading it back gives another record or none: a foreign writer, or a broker"
-        " that lost or aborted it.",
-        "Run `millrace topic verify TOPIC` and keep the broker's log; `millrace task resume` starts behind the tail.",
+        "a committed record is not where it must be",
+        "The broker confirmed a commit, but the offset holds another record or none: a foreign client wrote to the topic,"
+        " or a broker lost or aborted the transaction.",
+        "Run `millrace topic verify TOPIC` and keep the broker's log. `millrace task resume NAME` continues after the last"
+        " record in the topic.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3015",
-        "the topic does not end where it must",
-        "After a commit the stable end is not exactly behind its marker: a foreign writer or an open transaction.",
-        "Find the other writer of the topic and take its right away, then `millrace task resume`.",
+        "the topic does not end at the last commit",
+        "After a commit, the last stable offset is not directly after the commit marker: a foreign client wrote to the"
+        " topic or has an open transaction.",
+        "Find the other writer of the topic and revoke its right to write, then `millrace task resume NAME`.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3016",
         "commits can't be read back",
-        "The reader that audits commits gets no answers.",
-        "Nothing to do: the task starts again behind the topic's tail. If it lasts, check the brokers' load.",
+        "The consumer that audits commits gets no answers.",
+        "Nothing to do: the task restarts after the last record in the topic. If the error repeats, check the brokers'"
+        " load.",
         Branch.RETRIES,
     ),
     Code(
         "MR-3017",
-        "the topic lost its tail",
-        "Retention, a deletion or an empty new topic of the same name: nothing says how far capture was.",
-        "Decide where to go on: start the task on a new topic at a GTID that every consumer has seen.",
+        "the last records of the topic are gone",
+        "Retention or a deletion removed them, or the topic was created again. The capture position is lost with them.",
+        "Choose a GTID set that every consumer has reached, and start the task on a new topic at that GTID set.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3018",
-        "committed records have gone from the topic",
-        "The topic ends before records that were committed in this run: an unclean leader election or a restored disk.",
-        "Set unclean.leader.election.enable=false; consumers that saw them skip by seq. `millrace task resume` sends"
-        " them again.",
+        "the topic lost committed records",
+        "The topic ends before records that this run committed, after an unclean leader election or a restored disk.",
+        "Set unclean.leader.election.enable=false. `millrace task resume NAME` sends the records again; consumers that have"
+        " read them skip them by seq.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3019",
-        "rows of a source transaction that is published in part have gone from the topic",
-        "Retention took the first of its rows before the last were published, so nothing shows that the source still has"
-        " the same rows in the same order.",
-        "Start the task on a new topic, at the GTID set in its status; give the topic more room (retention.bytes,"
-        " retention.ms) than the largest source transaction takes.",
+        "retention removed rows of a source transaction that is still being published",
+        "The first rows of the transaction were removed before the last were published. Millrace can no longer check that"
+        " the source still has the same rows in the same order.",
+        "Start the task on a new topic, at the GTID set in its status. Set retention.bytes and retention.ms of the topic so"
+        " that the largest source transaction fits.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3020",
-        "the topic is not as the task document says",
-        "It was created with other settings than `topic_settings` of the document name, or was changed since.",
-        "Change the topic (`kafka-configs.sh --alter --entity-type topics`, replicas by `kafka-reassign-partitions.sh`),"
-        " or the document, then `millrace task resume`.",
+        "the topic's settings differ from the task document",
+        "The topic was created with other settings than `topic_settings` of the document, or they were changed later.",
+        "Change the topic (`kafka-configs.sh --alter --entity-type topics`; replicas with `kafka-reassign-partitions.sh`)"
+        " or the document, then `millrace task resume NAME`.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3021",
-        "the topic can lose records that were acknowledged",
-        "It has one replica, or one in-sync replica is enough to acknowledge: the loss of one broker can take records.",
-        "Give the topic 3 replicas and min.insync.replicas=2, or name the values you want in `topic_settings` of the"
-        " task document.",
+        "the topic can lose acknowledged records",
+        "The topic has one replica, or one in-sync replica is enough to acknowledge a record. The loss of one broker can"
+        " lose records.",
+        "Give the topic 3 replicas and min.insync.replicas=2, or name the values you want in `topic_settings` of the task"
+        " document.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3501",
         "the topic can't be read",
-        "No broker answers, the topic doesn't exist, or the right to read it is missing.",
+        "No broker answers, the topic does not exist, or the client may not read it.",
         "Check the topic's name, --kafka and the ACLs.",
         Branch.EITHER,
     ),
     Code(
         "MR-3502",
-        "no broker was named",
+        "no Kafka broker was named",
         "Neither --kafka nor MILLRACE_KAFKA is set, and no task in ZooKeeper writes the topic.",
-        "Give --kafka host:port; for a local stack `millrace up --json` names it.",
+        "Give --kafka host:port. For a local stack, `millrace up --json` prints it.",
         Branch.OPERATOR,
     ),
     Code(
         "MR-3503",
         "the topic violates its guarantees",
-        "`millrace topic verify` or a subscriber (`millrace.client`) found records that are missing, repeated, out of order or of a stale owner.",
-        "Keep the topic and the brokers' logs, and report it; start the task on a new topic.",
+        "`millrace topic verify` or a subscriber (`millrace.client`) found records that are missing, repeated, out of"
+        " order, or written by a stale owner.",
+        "Keep the topic and the brokers' logs, and report the violation. Start the task on a new topic.",
         Branch.OPERATOR,
     ),
 )

@@ -1,4 +1,4 @@
-"""The catalogue as a page of text: ``docs/errors.md``."""
+"""The catalogue as Markdown: ``docs/errors.md``."""
 
 from millrace.codes import CATALOGUE, SECTIONS
 
@@ -7,8 +7,8 @@ _HEAD = """# Errors
 Every error of Millrace has a code whose meaning never changes. `millrace explain CODE` prints one entry offline.
 `millrace status` shows the code, the message and the fix of a task that is not running.
 
-The column **Next** says what happens: a task that *retries by itself* is DEGRADED until the cause is gone; a task that
-*needs you* is BLOCKED until `millrace task resume NAME`.
+The column **Next** shows the state of the task. A task that *retries by itself* is DEGRADED until the cause is gone. A
+task that *needs you* is BLOCKED until `millrace task resume NAME`.
 
 `millrace explain --markdown` writes this page. A test provokes each code (`tests/kit/provocations.py`).
 """

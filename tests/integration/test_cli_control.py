@@ -83,7 +83,7 @@ def test_invalid_document_is_refused_with_every_problem_and_fix(shell: Shell) ->
     assert "members: found 0 entries, wanted a list of 1 to 64" in told
     assert "passwort: found an unknown field, wanted 'password' (nearest)" in told
     assert "user: found nothing" in told
-    assert "Correct the fields named" in told
+    assert "Correct the fields that the message names" in told
     assert shell("set", "list").startswith("no sets")
     assert shell("set", "create", "-f", "/nope", exit_code=1).startswith("MR-4206 ")
     assert shell("set", "create", "-f", shell.file("a: ["), exit_code=1).startswith("MR-4102 ")
