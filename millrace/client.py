@@ -26,7 +26,7 @@ from consumer.topic.kafka import TopicReader, TopicRecord
 from consumer.topic.verify import TopicVerifier
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.record.control import DdlRecord, FenceRecord, ResolvedRecord, SchemaRecord
-from schemas.record.record import LookUp, Record, RowRecord, SchemaBook, decode_record
+from schemas.record.record import KnownSchemas, LookUp, Record, RowRecord, decode_record
 
 __all__ = [
     "DdlRecord",
@@ -67,7 +67,7 @@ class RecordStream:
     def __init__(
         self, place: Place, *, look_up: LookUp | None = None, from_beginning: bool = False
     ) -> None:
-        self._book = SchemaBook(look_up)
+        self._known = KnownSchemas(look_up)
         self._verifier = TopicVerifier(from_beginning=from_beginning, seq=place.seq)
         self._place = place
         self._resolved: ResolvedRecord | FenceRecord | None = None
@@ -91,7 +91,7 @@ class RecordStream:
         self._verifier.feed(offset, key, value)
         for violation in self._verifier.summary.violations:
             raise Fatal("MR-3503", f"offset {offset}: {violation.check}: {violation.what}")
-        record = decode_record(key, value, self._book)
+        record = decode_record(key, value, self._known)
         self._place = Place(offset + 1, _seq_of(record))
         if isinstance(record, SchemaRecord):
             return None

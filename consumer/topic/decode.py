@@ -20,7 +20,7 @@ _WINDOW_OFFSETS_MIN = 64
 
 
 class TopicLookUp:
-    """The look-up of a ``SchemaBook`` for a reader that starts at offset ``at``; ``reader`` creates a second reader."""
+    """The look-up of ``KnownSchemas`` for a reader that starts at offset ``at``; ``reader`` creates a second reader."""
 
     def __init__(
         self, reader: Callable[[], TopicReader], at: int, *, registry: LookUp | None = None

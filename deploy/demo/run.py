@@ -31,7 +31,7 @@ from millrace.errors import Fatal
 from millrace.home_folder import home
 from schemas.gtid import Flavour
 from schemas.record.control import SchemaRecord
-from schemas.record.record import RowRecord, SchemaBook, decode_record
+from schemas.record.record import KnownSchemas, RowRecord, decode_record
 from schemas.status import TaskReport
 from zk.client.session import Session
 
@@ -138,15 +138,15 @@ def _show_one_update(stack: LocalStack, console: Console) -> None:
 
 def _last_update(stack: LocalStack) -> RowRecord:
     reader = TopicReader(stack.kafka.bootstrap, TOPIC)
-    book = SchemaBook()
+    known = KnownSchemas()
     found: RowRecord | None = None
     try:
         ends = reader.ends()
         for chunk in reader.chunks(ends.low, ends.stable):
             for record in chunk:
-                decoded = decode_record(record.key, record.value, book)
+                decoded = decode_record(record.key, record.value, known)
                 if isinstance(decoded, SchemaRecord):
-                    book.learn(decoded)
+                    known.learn(decoded)
                 elif isinstance(decoded, RowRecord) and decoded.change.op == "u":
                     found = decoded
     finally:

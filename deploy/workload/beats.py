@@ -27,7 +27,7 @@ from typing import Self
 from consumer.topic.kafka import TopicReader
 from deploy.workload.shop import BEATS, Connect
 from schemas.record.control import SchemaRecord
-from schemas.record.record import RowRecord, SchemaBook, decode_record
+from schemas.record.record import KnownSchemas, RowRecord, decode_record
 
 POLL_S = 0.005
 COMPLETE_POLL_S = 0.05
@@ -159,7 +159,7 @@ def watch_topic(arrivals: Arrivals, bootstrap: str, topic: str) -> Observer:
 
     def watch(stop: threading.Event) -> None:
         reader = TopicReader(bootstrap, topic)
-        schemas = SchemaBook()
+        schemas = KnownSchemas()
         try:
             for chunk in reader.follow(reader.ends().low, stop.is_set):
                 at_s = time.monotonic()

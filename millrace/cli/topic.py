@@ -82,7 +82,7 @@ def tail(
     from registry.client import RegistryClient
     from schemas.record.control import RecordKind
     from schemas.record.framing import peek_kind
-    from schemas.record.record import SchemaBook, decode_record
+    from schemas.record.record import KnownSchemas, decode_record
 
     bootstrap = _brokers(kafka, topic)
     registry = _registry_for(registry, bootstrap)
@@ -94,11 +94,11 @@ def tail(
         start,
         registry=RegistryClient(registry).schema_by_id if registry else None,
     )
-    book = SchemaBook(look_up)
+    known = KnownSchemas(look_up)
     shown = 0
     for record in _records(reader, start, None if follow else ends.stable):
         counted = peek_kind(record.value) in (RecordKind.ROW, RecordKind.DDL)
-        decoded = decode_record(record.key, record.value, book)
+        decoded = decode_record(record.key, record.value, known)
         if counted or control:
             print(
                 json.dumps(

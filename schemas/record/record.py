@@ -1,10 +1,10 @@
 """Decodes any record of a topic to Python values, and encodes control records. The reference decoder of rows.
 
-A ``SchemaBook`` learns schemas from the stream: decode every record in order with one book, and the schema of every row
-is known. The first ``schema`` record of a stream describes its own layout; it is read with the layout that is part of
-the format (``schemas.record.control``).
+``KnownSchemas`` learns schemas from the stream: decode every record in order with one object, and it knows the schema
+of every row. The first ``schema`` record of a stream describes its own layout. It is read with the layout that is part
+of the format (``schemas.record.control``).
 
-    unknown id of a row             the book's look-up (a registry), else Fatal MR-6009
+    unknown id of a row             the look-up of ``KnownSchemas`` (a registry), else Fatal MR-6009
     unknown id of a control record  the fixed layout, so a reader that starts at the tail needs no schema
     an id introduced again          the last schema record before a record counts; another registry restarts its ids
 
@@ -65,7 +65,7 @@ class RowRecord:
 Record: TypeAlias = RowRecord | ControlRecord
 
 
-class SchemaBook:
+class KnownSchemas:
     """Schema texts by id, learned from ``schema`` records and never dropped."""
 
     def __init__(self, look_up: LookUp | None = None) -> None:
@@ -110,26 +110,26 @@ def encode_control(record: ControlRecord, *, schema_id: int) -> bytes:
     return frame(schema_id, encode(CONTROL_SCHEMAS[kind_of(record)].text, to_plain(record)))
 
 
-def decode_control(value: bytes, book: SchemaBook | None = None) -> ControlRecord:
-    """A control record; the book learns from it. Fatal MR-6007, also for a row."""
-    book = book or SchemaBook()
+def decode_control(value: bytes, known: KnownSchemas | None = None) -> ControlRecord:
+    """A control record; ``known`` learns from it. Fatal MR-6007, also for a row."""
+    known = known or KnownSchemas()
     kind = peek_kind(value)
     if kind is RecordKind.ROW:
         raise Fatal("MR-6007", "a row was found where a control record is expected")
     schema_id, body = unframe(value)
-    record = from_plain(kind, decode(book.control_text(kind, schema_id), body))
+    record = from_plain(kind, decode(known.control_text(kind, schema_id), body))
     if isinstance(record, SchemaRecord):
-        book.learn(record)
+        known.learn(record)
     return record
 
 
-def decode_record(key: bytes | None, value: bytes, book: SchemaBook) -> Record:
-    """Any record; the book learns from schema records. Fatal MR-6007, MR-6009, MR-6010."""
+def decode_record(key: bytes | None, value: bytes, known: KnownSchemas) -> Record:
+    """Any record; ``known`` learns from schema records. Fatal MR-6007, MR-6009, MR-6010."""
     if peek_kind(value) is not RecordKind.ROW:
-        return decode_control(value, book)
+        return decode_control(value, known)
     schema_id, body = unframe(value)
-    layout = book.layout(schema_id)
-    fields = decode(book.text(schema_id), body)
+    layout = known.layout(schema_id)
+    fields = decode(known.text(schema_id), body)
     change = RowChange(
         _image(fields["before"], layout), _image(fields["after"], layout), str(fields["op"])
     )
@@ -144,7 +144,7 @@ def decode_record(key: bytes | None, value: bytes, book: SchemaBook) -> Record:
             f" the row to {source.database}.{source.table}",
         )
     return RowRecord(
-        _key(key, layout, book),
+        _key(key, layout, known),
         change,
         source,
         ts_ms,
@@ -162,11 +162,11 @@ def _image(fields: Plain, layout: RowLayout) -> Image | None:
     }
 
 
-def _key(key: bytes | None, layout: RowLayout, book: SchemaBook) -> Image | None:
+def _key(key: bytes | None, layout: RowLayout, known: KnownSchemas) -> Image | None:
     if key is None:
         return None
     schema_id, body = unframe(key)
-    fields = decode(book.text(schema_id), body)
+    fields = decode(known.text(schema_id), body)
     return {
         layout.table.columns[index].name: fields[layout.fields[index]]
         for index in layout.table.primary_key

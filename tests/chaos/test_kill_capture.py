@@ -6,7 +6,7 @@ from consumer.topic.kafka import TopicReader
 from deploy.local.services import TOPIC
 from schemas.gtid import Flavour
 from schemas.record.control import ResolvedRecord
-from schemas.record.record import SchemaBook, decode_record
+from schemas.record.record import KnownSchemas, decode_record
 from tests.fixtures.stack import FaultStack, on
 from tests.kit.publisher.rig import Rig
 from tests.kit.waiting import eventually
@@ -51,6 +51,6 @@ def _ends_inside(stack: FaultStack) -> bool:
         found for chunk in reader.chunks(max(stable - MARKERS_MAX, 0), stable) for found in chunk
     ][-1]
     reader.close()
-    record = decode_record(last.key, last.value, SchemaBook())
+    record = decode_record(last.key, last.value, KnownSchemas())
     assert isinstance(record, ResolvedRecord)
     return record.progress.open is not None

@@ -14,7 +14,7 @@ from millrace.errors import Fatal
 from producer.publish.driver import TopicRecord
 from schemas.gtid import Flavour
 from schemas.record.control import FenceRecord, ResolvedRecord
-from schemas.record.record import RowRecord, SchemaBook, decode_record
+from schemas.record.record import KnownSchemas, RowRecord, decode_record
 from tests.simulation import disk
 from tests.simulation.apply import Cut
 from tests.simulation.binlog import Binlog
@@ -71,8 +71,8 @@ def _topic(world: World) -> Topic:
 
 
 def _places(records: Sequence[TopicRecord], kind: type) -> list[int]:
-    book = SchemaBook()
-    decoded = [decode_record(record.key, record.value, book) for record in records]
+    known = KnownSchemas()
+    decoded = [decode_record(record.key, record.value, known) for record in records]
     return [at for at, record in enumerate(decoded) if isinstance(record, kind)]
 
 

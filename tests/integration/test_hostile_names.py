@@ -16,7 +16,7 @@ from deploy.servers import DatabaseServer
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour
 from schemas.place import FIRST_POS, Coordinates
-from schemas.record.record import SchemaBook, decode_record
+from schemas.record.record import KnownSchemas, decode_record
 from schemas.sql.statement import classify
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.topic import RecordStream
@@ -121,9 +121,9 @@ def test_hostile_names_and_values_arrive_unchanged(
     assert found.differences == []
     assert (found.tables, found.rows) == (len(NAMES), len(NAMES) * (len(VALUES) - 1))
 
-    book = SchemaBook()
+    known = KnownSchemas()
     for offset, (key, value) in enumerate(records):
-        record = decode_record(key, value, book)
+        record = decode_record(key, value, known)
         assert line(offset, record).isprintable()
         assert as_json(offset, 0, record)
 

@@ -21,7 +21,7 @@ from consumer.topic.verify import TopicVerifier
 from producer.publish.driver import TopicRecord
 from schemas.place import Coordinates
 from schemas.record.control import DdlRecord, FenceRecord, ResolvedRecord
-from schemas.record.record import RowRecord, SchemaBook, decode_record
+from schemas.record.record import KnownSchemas, RowRecord, decode_record
 from tests.simulation.binlog import Binlog, last_number
 from tests.simulation.model_kafka import ModelTopic
 from tests.simulation.model_target import Contents, ModelServer
@@ -64,7 +64,7 @@ class TopicJudge:
         self._published = published
         self._next_offset = 0
         self._epoch = 0
-        self._book = SchemaBook()
+        self._known = KnownSchemas()
         self._verifier = TopicVerifier(from_beginning=True)
 
     def check(self) -> None:
@@ -82,7 +82,7 @@ class TopicJudge:
 
     def read(self, record: TopicRecord) -> object:
         """Decoded, with the schemas seen."""
-        return decode_record(record.key, record.value, self._book)
+        return decode_record(record.key, record.value, self._known)
 
     def _check_record(self, record: TopicRecord) -> None:
         found = self.read(record)

@@ -17,7 +17,7 @@ from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
-from schemas.record.record import SchemaBook, decode_control
+from schemas.record.record import KnownSchemas, decode_control
 from tests.kit.capture.topic_text import TopicText, whole
 from tests.kit.subscriber import run_as_subscriber
 
@@ -53,18 +53,18 @@ def test_subscriber_sees_every_row_decoded_and_in_order(flavour: Flavour) -> Non
     assert stream.resolved.progress == text.stream.progress
 
 
-def _book(text: TopicText) -> SchemaBook:
-    book = SchemaBook()
+def _known(text: TopicText) -> KnownSchemas:
+    known = KnownSchemas()
     for _, value in text.records:
         if peek_kind(value) is RecordKind.SCHEMA:
-            decode_control(value, book)
-    return book
+            decode_control(value, known)
+    return known
 
 
 def test_subscriber_resumes_at_any_position() -> None:
     """From each place that an earlier run had, the rest follows as if it had never ended."""
     text = whole()
-    look_up = _book(text).text
+    look_up = _known(text).text
     first = RecordStream(Place(0), from_beginning=True)
     places = [Place(0)]
     for offset, (key, value) in enumerate(text.records):
@@ -95,7 +95,7 @@ def test_gap_repeat_or_swap_after_a_resume_is_refused(
 ) -> None:
     """Also by the first record after the place: the saved `seq` tells."""
     text = whole()
-    look_up = _book(text).text
+    look_up = _known(text).text
     first = RecordStream(Place(0), from_beginning=True)
     for offset, (key, value) in enumerate(text.records):
         record = first.take(offset, key, value)

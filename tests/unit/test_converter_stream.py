@@ -18,7 +18,7 @@ from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import Coordinates
 from schemas.progress import OpenTransaction, Progress
 from schemas.record.control import DdlRecord, SchemaRecord
-from schemas.record.record import RowRecord, SchemaBook, decode_record
+from schemas.record.record import KnownSchemas, RowRecord, decode_record
 from schemas.sql.statement import Kind
 from tests.kit.binlog.builder import SOURCE_UUID, TIME_S, BinlogBuilder, Row
 from tests.kit.capture.converter import (
@@ -95,15 +95,15 @@ def test_split_transaction_still_flags_its_last_row() -> None:
     schemas, *made = conversion(builder).batches(rows_max=200, bytes_max=4096)
     assert len(made) > 3
     assert [batch.progress.open is None for batch in made] == [False] * (len(made) - 1) + [True]
-    book = SchemaBook()
-    decoded(schemas, book)
-    rows = [r for batch in made for r in decoded(batch, book) if isinstance(r, RowRecord)]
+    known = KnownSchemas()
+    decoded(schemas, known)
+    rows = [r for batch in made for r in decoded(batch, known) if isinstance(r, RowRecord)]
     assert [row.transaction.total_order for row in rows] == list(range(1, 3001))
     assert [row.transaction.is_last for row in rows] == [False] * 2999 + [True]
-    book = SchemaBook()
+    known = KnownSchemas()
     count = 0
     for batch in made[:-1]:
-        count += sum(isinstance(r, RowRecord) for r in decoded(batch, book))
+        count += sum(isinstance(r, RowRecord) for r in decoded(batch, known))
         assert batch.progress.open == OpenTransaction(f"{UUID_TEXT}:1", count)
         assert batch.progress.seq == count
 
@@ -169,7 +169,7 @@ def test_transaction_of_many_windows_comes_out_whole_under_deadlines(
     builder.xid()
     reader = slowed(builder, monkeypatch)
     converter = Conversion(reader, filter=NO_AUDIT).converter()
-    book, rows, nones, end = SchemaBook(), [], 0, progress(f"{UUID_TEXT}:1", seq=300)
+    known, rows, nones, end = KnownSchemas(), [], 0, progress(f"{UUID_TEXT}:1", seq=300)
     while converter._progress != end:
         began = reader.reads
         batch = converter.next_batch(rows_max=32_768, bytes_max=1 << 20, timeout_s=0)
@@ -177,7 +177,7 @@ def test_transaction_of_many_windows_comes_out_whole_under_deadlines(
         if batch is None:
             nones += 1
         else:
-            rows += [r for r in decoded(batch, book) if isinstance(r, RowRecord)]
+            rows += [r for r in decoded(batch, known) if isinstance(r, RowRecord)]
     assert [row.key for row in rows] == [{"id": n} for n in range(300)]
     assert [row.transaction.is_last for row in rows] == [False] * 299 + [True]
     assert nones > 10
@@ -708,10 +708,10 @@ def test_schema_is_repeated_within_a_bounded_number_of_records(
         monkeypatch.setattr(converting, "EXPLAIN_EVERY_S", 0.0)
     explained: dict[str, int] = {}
     at = furthest = count = 0
-    book, last_seq = SchemaBook(), 0
+    known, last_seq = KnownSchemas(), 0
     for batch in conversion(_two_tables(800)).batches(rows_max=40, bytes_max=batch_bytes):
         for _, value in raw_records(batch):
-            record = decode_record(None, value, book)
+            record = decode_record(None, value, known)
             if isinstance(record, SchemaRecord) and record.table:
                 explained[record.table] = at
                 count += 1
@@ -766,11 +766,11 @@ def test_statement_may_map_more_tables_than_the_cache_holds(
 
 def test_schema_is_not_repeated_without_need() -> None:
     """The rule matters: without it, each table is explained once."""
-    book = SchemaBook()
+    known = KnownSchemas()
     records = [
         record
         for batch in conversion(_two_tables(800)).batches(rows_max=40, bytes_max=4096)
-        for record in decoded(batch, book)
+        for record in decoded(batch, known)
     ]
     tables = [r.table for r in records if isinstance(r, SchemaRecord) and r.table]
     assert tables == ["often", "seldom"]

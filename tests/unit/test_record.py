@@ -29,8 +29,8 @@ from schemas.record.control import (
 )
 from schemas.record.framing import frame, peek_kind, unframe
 from schemas.record.record import (
+    KnownSchemas,
     RowRecord,
-    SchemaBook,
     decode_control,
     decode_record,
     encode_control,
@@ -126,10 +126,10 @@ def row_value(schema_id: int, *, before: object = None) -> bytes:
 
 def test_stream_carries_its_own_schemas() -> None:
     """After its schema record a row needs no registry; names and values are the original ones."""
-    book = SchemaBook()
-    decode_record(None, encode_control(CONTROLS[0], schema_id=1), book)
+    known = KnownSchemas()
+    decode_record(None, encode_control(CONTROLS[0], schema_id=1), known)
     key = frame(6, encode(key_of(TABLE).text, {"id": Decimal(2**64 - 1)}))
-    record = decode_record(key, row_value(5), book)
+    record = decode_record(key, row_value(5), known)
     assert isinstance(record, RowRecord)
     assert record.change.before is None
     assert record.change.after == {
@@ -147,44 +147,44 @@ def test_stream_carries_its_own_schemas() -> None:
 def test_unknown_schema_id_is_looked_up_once_or_refused() -> None:
     """A registry is a fallback."""
     with pytest.raises(Fatal, match="MR-6009 schema id 5"):
-        decode_record(None, row_value(5), SchemaBook())
+        decode_record(None, row_value(5), KnownSchemas())
     asked: list[int] = []
 
     def look_up(schema_id: int) -> str:
         asked.append(schema_id)
         return ENVELOPE.text
 
-    book = SchemaBook(look_up)
+    known = KnownSchemas(look_up)
     for _ in range(2):
-        assert isinstance(decode_record(None, row_value(5), book), RowRecord)
+        assert isinstance(decode_record(None, row_value(5), known), RowRecord)
     assert asked == [5]
 
 
-def _explained(book: SchemaBook, table: TableSchema) -> None:
-    """The book learns id 5."""
+def _explained(known: KnownSchemas, table: TableSchema) -> None:
+    """Make id 5 known."""
     registered = RegisteredSchema("t", 5, envelope_schema("s", table))
     said = SchemaRecord(registered, None, table.database, table.table, 0)
-    decode_control(encode_control(said, schema_id=1), book)
+    decode_control(encode_control(said, schema_id=1), known)
 
 
 def test_last_schema_record_of_an_id_wins() -> None:
     """Ids start again when a task is given another registry; every run explains them before their first use."""
-    book = SchemaBook()
+    known = KnownSchemas()
     *others, kind = TABLE.columns
     for label in ("a", "b"):
         changed = replace(kind, type=replace(kind.type, labels=(label,)))
-        _explained(book, replace(TABLE, columns=(*others, changed)))
-        record = decode_record(None, row_value(5), book)
+        _explained(known, replace(TABLE, columns=(*others, changed)))
+        record = decode_record(None, row_value(5), known)
         assert isinstance(record, RowRecord)
         assert record.layout.table.columns[-1].type.labels == (label,)
 
 
 def test_row_is_never_decoded_by_another_tables_schema() -> None:
     """An id that meant another table when it was written: of the same structure, nothing else would tell."""
-    book = SchemaBook()
-    _explained(book, replace(TABLE, table="renamed"))
+    known = KnownSchemas()
+    _explained(known, replace(TABLE, table="renamed"))
     with pytest.raises(Fatal, match=r"belongs to shop\.renamed, the row to shop\.order-line"):
-        decode_record(None, row_value(5), book)
+        decode_record(None, row_value(5), known)
 
 
 def test_rows_and_control_records_differ_without_a_schema() -> None:
@@ -226,16 +226,16 @@ def test_foreign_record_is_refused(value: bytes) -> None:
 
 def test_damaged_record_is_refused() -> None:
     """Cut anywhere, or with bytes behind it; also a fingerprint that is not its schema's."""
-    book = SchemaBook()
-    decode_control(encode_control(CONTROLS[0], schema_id=1), book)
+    known = KnownSchemas()
+    decode_control(encode_control(CONTROLS[0], schema_id=1), known)
     for whole in (row_value(5), *(encode_control(record, schema_id=1) for record in CONTROLS)):
         for wrong in [*(whole[:end] for end in range(len(whole))), whole + b"\0"]:
             with pytest.raises(Fatal, match="MR-60"):
-                decode_record(None, wrong, book)
+                decode_record(None, wrong, known)
     value = encode_control(CONTROLS[0], schema_id=1)
     fingerprint = ENVELOPE.fingerprint.encode()
     with pytest.raises(Fatal, match=r"MR-6007 .*fingerprint"):
-        decode_control(value.replace(fingerprint, b"0" * len(fingerprint)), book)
+        decode_control(value.replace(fingerprint, b"0" * len(fingerprint)), known)
 
 
 def test_row_is_not_read_as_control_record() -> None:

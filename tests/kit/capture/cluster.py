@@ -36,7 +36,7 @@ from schemas.documents import (
     TopicAddress,
 )
 from schemas.record.control import FenceRecord
-from schemas.record.record import RowRecord, SchemaBook, decode_record
+from schemas.record.record import KnownSchemas, RowRecord, decode_record
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import QUICK, supervised
 from tests.kit.waiting import eventually
@@ -65,7 +65,7 @@ class Followed:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._reader = TopicReader(bootstrap, topic)
         self._verifier = TopicVerifier(from_beginning=True)
-        self._book = SchemaBook()
+        self._known = KnownSchemas()
         self._next_offset = 0
         self.ids: list[int] = []
         self.fences: list[Fence] = []
@@ -79,7 +79,7 @@ class Followed:
         for chunk in self._reader.chunks(self._next_offset, stable):
             for found in chunk:
                 self._verifier.feed(found.offset, found.key, found.value)
-                record = decode_record(found.key, found.value, self._book)
+                record = decode_record(found.key, found.value, self._known)
                 if isinstance(record, FenceRecord):
                     self.fences.append(Fence(record.epoch, record.worker))
                 elif isinstance(record, RowRecord):

@@ -12,7 +12,7 @@ from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import FIRST_POS, Coordinates
 from schemas.progress import Progress
 from schemas.record.control import DdlRecord, SchemaRecord
-from schemas.record.record import Record, RowRecord, SchemaBook, decode_record
+from schemas.record.record import KnownSchemas, Record, RowRecord, decode_record
 
 SUBDIR = "3e11fa47-71ca-11e1-9e33-c80aa9429562.000001"
 
@@ -122,11 +122,11 @@ class Conversion:
 
     def records(self) -> list[Record]:
         """All of them, decoded, but for schema records."""
-        book = SchemaBook()
+        known = KnownSchemas()
         return [
             record
             for batch in self.batches()
-            for record in decoded(batch, book)
+            for record in decoded(batch, known)
             if not isinstance(record, SchemaRecord)
         ]
 
@@ -150,6 +150,6 @@ def raw_records(batch: RecordBatch) -> list[tuple[bytes | None, bytes]]:
     ]
 
 
-def decoded(batch: RecordBatch, book: SchemaBook) -> list[Record]:
+def decoded(batch: RecordBatch, known: KnownSchemas) -> list[Record]:
     """By the reference decoder."""
-    return [decode_record(key, value, book) for key, value in raw_records(batch)]
+    return [decode_record(key, value, known) for key, value in raw_records(batch)]

@@ -15,7 +15,7 @@ from schemas.place import Coordinates
 from schemas.progress import Progress
 from schemas.record.control import RecordKind
 from schemas.record.framing import peek_kind
-from schemas.record.record import RowRecord, SchemaBook
+from schemas.record.record import KnownSchemas, RowRecord
 from schemas.record.row_end import read_row_end
 from tests.kit.capture.converter import MemoryRegistry, decoded, raw_records
 
@@ -50,7 +50,7 @@ class MemoryCapture:
 
     def __enter__(self) -> "MemoryCapture":
         self._stop = threading.Event()
-        self._registry, self._book = MemoryRegistry(), SchemaBook()
+        self._registry, self._known = MemoryRegistry(), KnownSchemas()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         return self
@@ -106,7 +106,7 @@ class MemoryCapture:
             if batch is None:
                 stream.check()
                 continue
-            records = decoded(batch, self._book)
+            records = decoded(batch, self._known)
             found = [value for _, value in raw_records(batch)]
             self.values += [value for value in found if peek_kind(value) is RecordKind.ROW]
             self.rows += [record for record in records if isinstance(record, RowRecord)]

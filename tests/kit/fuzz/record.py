@@ -29,7 +29,7 @@ from consumer.target.progress import Mark
 from consumer.workshop import Catalogue, Workshop
 from millrace.compiled import IS_INTERPRETED
 from millrace.errors import Fatal, MillraceError
-from schemas.record.record import SchemaBook, decode_record
+from schemas.record.record import KnownSchemas, decode_record
 from schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
 from tests.kit.apply.arrow import batch_of
 from tests.kit.apply.tables import UTF8, integer, table, text
@@ -158,9 +158,9 @@ def _nothing(schema_id: int) -> str:
 
 def explained(values: Sequence[bytes]) -> Counter[str]:
     """As ``topic tail`` does, with the reference decoder."""
-    book = SchemaBook()
+    known = KnownSchemas()
     for value in values:
-        decode_record(None, value, book)
+        decode_record(None, value, known)
     return Counter(decoded=len(values))
 
 
