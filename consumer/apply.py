@@ -5,7 +5,7 @@ writes); a statement of an earlier run is ended; progress and inventory are read
 of the mark; the query begins at the offset of the mark, or at the first that retention left.
 
 The topic's id is compared again before a micro-batch, when the last comparison is older than ``SAME_TOPIC_S``. A topic
-that is deleted, created again and longer than the mark in less time is found by ``consumer.stretch``, by seq and GTID
+that is deleted, created again and longer than the mark in less time is found by ``consumer.window``, by seq and GTID
 set.
 
 Reports ``gtid_set`` and ``seq`` as of the mark, and figures; DEGRADED while the broker is silent. Ends when ``stop``

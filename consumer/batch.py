@@ -1,10 +1,10 @@
-"""One micro-batch: stretches between barriers, each by one lane or by many, and the mark behind them.
+"""One micro-batch: windows between barriers, each by one lane or by many, and the mark behind them.
 
     few records      one Spark task reads, applies in order, moves the mark in the same target transaction
     many records     one Spark task finds the causality keys; groups and lanes are made here; one Spark task a lane
                      applies
                      and leaves bitmaps; then the mark moves over all of it and the bitmaps go (compaction)
-    a barrier        a DDL statement is applied here, between stretches; a schema id that changed its meaning is
+    a barrier        a DDL statement is applied here, between windows; a schema id that changed its meaning is
                      learned
 
 Rows pass through here only between barriers that stand close together (``consumer.sole``); of others the driver sees
@@ -22,7 +22,6 @@ from consumer.ddl import DdlPlace, apply_ddl
 from consumer.executor import Order, Outcome, Plan
 from consumer.kernel.order import pack_lanes
 from consumer.sessions import close_session, cut_session, session_for
-from consumer.stretch import Barrier, advanced, check_follows, check_statement_begin
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.inventory import Inventory, TableKey, alter_count, read_inventory
 from consumer.target.progress import (
@@ -34,6 +33,7 @@ from consumer.target.progress import (
     move_mark,
     save_schemas,
 )
+from consumer.window import Barrier, advanced, check_follows, check_statement_begin
 from consumer.workshop import Catalogue
 from millrace.errors import Retryable
 from millrace.faults import fault_point, register
@@ -128,9 +128,9 @@ class BatchApplier:
             while True:
                 left = records.span - max(self.mark.next_offset - max(begin, 0), 0)
                 begun_s, rows = time.monotonic(), self.figures.rows
-                outcome = self._stretch(records, is_small=left <= SOLE_OFFSETS_MAX)
+                outcome = self._apply_window(records, is_small=left <= SOLE_OFFSETS_MAX)
                 _log.debug(
-                    "stretch applied",
+                    "window applied",
                     offsets=left,
                     rows=self.figures.rows - rows,
                     ms=round((time.monotonic() - begun_s) * 1000),
@@ -175,7 +175,7 @@ class BatchApplier:
         """Close the driver's own session."""
         close_session(self.assignment.owner)
 
-    def _stretch(self, records: RecordsLike, *, is_small: bool) -> Outcome:
+    def _apply_window(self, records: RecordsLike, *, is_small: bool) -> Outcome:
         if is_small or self._nears_barrier or self.assignment.lane_count == 1:
             cut = 1 << 62 if is_small else SOLE_OFFSETS_MAX
             outcome = records.sole(self._order(rows_max=cut), self.catalogue, self.applied)

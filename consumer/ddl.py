@@ -1,4 +1,4 @@
-"""DDL on the target, exactly once, between two stretches of rows.
+"""DDL on the target, exactly once, between two windows of rows.
 
     1  lock     GET_LOCK of the task: a statement of an earlier run is ended first (``end_earlier``)
     2  intent   fence; the statement and the state of what it names (SHOW CREATE, InnoDB's table ids); commit
@@ -28,10 +28,10 @@ from hashlib import blake2b
 
 from consumer.binding import quoted
 from consumer.sessions import open_session
-from consumer.stretch import is_covered
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from consumer.target.structure import NO_IDS, read_state
+from consumer.window import is_covered
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger

@@ -32,7 +32,6 @@ from consumer.kernel import walk
 from consumer.kernel.walk import COMMIT_MS, SEQ, SLOT
 from consumer.rows import KeyEntries, Rows, Values, find_keys, walk_values
 from consumer.sessions import session_for
-from consumer.stretch import Barrier, LookUp, Stretch, read_stretch
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import (
     DATABASE,
@@ -44,6 +43,7 @@ from consumer.target.progress import (
     move_mark,
     save_schemas,
 )
+from consumer.window import Barrier, LookUp, Window, read_window
 from consumer.workshop import Catalogue, Workshop, slots_of
 from consumer.writer import Deciding, RowWriter
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
@@ -59,7 +59,7 @@ AFTER_LANE_COMMIT = register("apply.after_lane_commit")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the driver asks of executors for a stretch of the topic that begins at the mark."""
+    """What the driver asks of executors for a window of the topic that begins at the mark."""
 
     owner: Owner
     endpoint: Endpoint
@@ -156,28 +156,28 @@ def apply_sole(
     rows = statements = commit_ms = 0
     records = records_from(mark, batches)
     for offsets, values in records:
-        stretch = read_stretch(
+        window = read_window(
             values, offsets, workshop=workshop, seen=mark, applied=applied, look_up=look_up
         )
-        learned |= stretch.learned
+        learned |= window.learned
         first = 0
-        while first < len(stretch.rows) and rows < order.rows_max:
-            end = min(first + min(PART_ROWS_MAX, order.rows_max - rows), len(stretch.rows))
-            numbers = stretch.waiting[(stretch.waiting >= first) & (stretch.waiting < end)]
-            after = stretch.mark_after(end, before=mark)
+        while first < len(window.rows) and rows < order.rows_max:
+            end = min(first + min(PART_ROWS_MAX, order.rows_max - rows), len(window.rows))
+            numbers = window.waiting[(window.waiting >= first) & (window.waiting < end)]
+            after = window.mark_after(end, before=mark)
             statements += _apply_part(
-                order, workshop, stretch.rows, numbers, _Move(mark, after, learned)
+                order, workshop, window.rows, numbers, _Move(mark, after, learned)
             )
             mark, first = after, end
             rows += len(numbers)
-            commit_ms = _last_commit_ms(stretch.rows, numbers) or commit_ms
-        is_cut = first < len(stretch.rows)
-        barrier = None if is_cut else stretch.barrier
+            commit_ms = _last_commit_ms(window.rows, numbers) or commit_ms
+        is_cut = first < len(window.rows)
+        barrier = None if is_cut else window.barrier
         if is_cut:
             _drain(records)
             return Outcome(mark, learned, None, rows, statements, commit_ms, is_cut=True)
         if barrier is not None:
-            behind = len(stretch.rows) + 1
+            behind = len(window.rows) + 1
             left = (offsets[behind:], values.part(behind, len(values)))
             held = hold(chain((left,), records))
             return Outcome(mark, learned, barrier, rows, statements, commit_ms, held=held)
@@ -292,19 +292,19 @@ def plan(
     count = commit_ms = 0
     records = records_from(order.mark, batches)
     for at, values in records:
-        stretch = read_stretch(
+        window = read_window(
             values, at, workshop=workshop, seen=seen, applied=applied, look_up=look_up
         )
-        learned |= stretch.learned
-        barrier = stretch.barrier
-        if len(stretch.rows):
-            seen = stretch.mark_after(len(stretch.rows), before=seen)
-        if len(stretch.waiting):
-            entries.append(_shifted(_stretch_keys(stretch, workshop), count))
-            count += len(stretch.waiting)
-            offsets.append(stretch.offsets[stretch.waiting])
-            weights.append(stretch.rows.values.sizes()[stretch.waiting] + 256)
-            commit_ms = _last_commit_ms(stretch.rows, stretch.waiting)
+        learned |= window.learned
+        barrier = window.barrier
+        if len(window.rows):
+            seen = window.mark_after(len(window.rows), before=seen)
+        if len(window.waiting):
+            entries.append(_shifted(_window_keys(window, workshop), count))
+            count += len(window.waiting)
+            offsets.append(window.offsets[window.waiting])
+            weights.append(window.rows.values.sizes()[window.waiting] + 256)
+            commit_ms = _last_commit_ms(window.rows, window.waiting)
         if barrier is not None:
             _drain(records)
             break
@@ -320,9 +320,9 @@ def plan(
     )
 
 
-def _stretch_keys(stretch: Stretch, workshop: Workshop) -> KeyEntries:
-    programs = workshop.key_programs(slots_of(stretch.rows.records[stretch.waiting, SLOT]))
-    return find_keys(stretch.rows, programs, stretch.waiting)
+def _window_keys(window: Window, workshop: Workshop) -> KeyEntries:
+    programs = workshop.key_programs(slots_of(window.rows.records[window.waiting, SLOT]))
+    return find_keys(window.rows, programs, window.waiting)
 
 
 def _shifted(entries: KeyEntries, count: int) -> KeyEntries:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from consumer.book import Ints
 from consumer.executor import Order, Outcome, apply_sole
 from consumer.held import Held
-from consumer.stretch import LookUp
+from consumer.window import LookUp
 from consumer.workshop import Catalogue
 from millrace.errors import MillraceError, Retryable
 

@@ -20,7 +20,7 @@ from consumer.templates import delete_template, find_template, insert_template, 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What is known where a stretch of records begins. ``version`` names it: equal versions, equal contents."""
+    """What is known where a window of records begins. ``version`` names it: equal versions, equal contents."""
 
     version: str
     book: Book = field(default_factory=Book)

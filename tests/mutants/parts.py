@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from consumer import apply, batch, spark, stretch
+from consumer import apply, batch, spark, window
 from consumer.topic.decode import TopicLookUp
 from consumer.topic.verify import Check, TopicVerifier
 from deploy.servers import process
@@ -29,19 +29,19 @@ NOT_TOLD = r"DID NOT RAISE (Fatal|Retryable)"
 
 
 def the_first_row_may_be_any(patch: Patch) -> None:
-    """What stands in front of a stretch is not asked."""
-    patch.setattr(stretch, "check_follows", lambda *_: None)
+    """What stands in front of a window is not asked."""
+    patch.setattr(window, "check_follows", lambda *_: None)
 
 
 def a_hole_between_rows_is_passed(patch: Patch) -> None:
     """Only the first row is looked at."""
-    check = stretch._check_seqs
-    patch.setattr(stretch, "_check_seqs", lambda seqs, *given: check(seqs[:1], *given))
+    check = window._check_seqs
+    patch.setattr(window, "_check_seqs", lambda seqs, *given: check(seqs[:1], *given))
 
 
 def a_resolved_is_believed(patch: Patch) -> None:
     """It carries the mark over whatever is missing in front of it."""
-    patch.setattr(stretch, "_check_repeated", lambda *_: None)
+    patch.setattr(window, "_check_repeated", lambda *_: None)
 
 
 def ids_of_topics_are_not_compared(patch: Patch) -> None:
@@ -51,12 +51,12 @@ def ids_of_topics_are_not_compared(patch: Patch) -> None:
 
 def a_gtid_set_may_shrink(patch: Patch) -> None:
     """The seq is believed alone."""
-    patch.setattr(stretch, "_check_positions", lambda *_: None)
+    patch.setattr(window, "_check_positions", lambda *_: None)
 
 
 def a_start_needs_no_proof(patch: Patch) -> None:
     """A task that starts at a GTID set takes what the topic begins with for the next."""
-    patch.setattr(stretch, "_check_begin", lambda *_: None)
+    patch.setattr(window, "_check_begin", lambda *_: None)
 
 
 def lanes_that_answered_are_all(patch: Patch) -> None:
@@ -183,31 +183,31 @@ MUTANTS = [
     Mutant(
         "a GTID set includes the one before",
         a_gtid_set_may_shrink,
-        "tests/unit/test_apply_stretch.py",
+        "tests/unit/test_apply_window.py",
         {"test_shrinking_gtid_set_stops_the_task": NOT_TOLD},
     ),
     Mutant(
         "the first row follows the mark",
         the_first_row_may_be_any,
-        "tests/unit/test_apply_stretch.py",
+        "tests/unit/test_apply_window.py",
         {"test_missing_row_stops_the_task_before_the_next_resolved[1-MR-5031]": NOT_TOLD},
     ),
     Mutant(
         "each row follows the one before",
         a_hole_between_rows_is_passed,
-        "tests/unit/test_apply_stretch.py",
+        "tests/unit/test_apply_window.py",
         {"test_missing_row_stops_the_task_before_the_next_resolved[2-MR-5030]": NOT_TOLD},
     ),
     Mutant(
         "a resolved repeats the last seq",
         a_resolved_is_believed,
-        "tests/unit/test_apply_stretch.py",
+        "tests/unit/test_apply_window.py",
         {"test_resolved_after_missing_rows_stops_the_task[1-MR-5030]": NOT_TOLD},
     ),
     Mutant(
         "a start needs a proof",
         a_start_needs_no_proof,
-        "tests/unit/test_apply_stretch.py",
+        "tests/unit/test_apply_window.py",
         {"test_start_gtid_before_the_topic_stops_the_task[3-missing2-1-begins behind]": NOT_TOLD},
     ),
     Mutant(

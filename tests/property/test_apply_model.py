@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer import batch, causality, executor, stretch
+from consumer import batch, causality, executor, window
 from consumer.book import Ints
 from consumer.kernel import keys
 from consumer.target.connection import TargetConnection
@@ -96,7 +96,7 @@ def _bitmaps(patch: pytest.MonkeyPatch) -> None:
         return seqs > mark
 
     patch.setattr(executor, "not_applied", above)
-    patch.setattr(stretch, "not_applied", above)
+    patch.setattr(window, "not_applied", above)
 
 
 def _bitmaps_above_the_mark(patch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """An apply driver's process and its executors: ``consumer.apply`` without Spark and its query.
 
-Real: lease, take-over, fence, inventory, stretches, causality keys, lanes, SQL, progress. Models: ZooKeeper, the
+Real: lease, take-over, fence, inventory, windows, causality keys, lanes, SQL, progress. Models: ZooKeeper, the
 topic, the target server. A lane may be left for later: a Spark task that lives on when its driver is gone.
 """
 

@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 
 from consumer import apply as apply_start
-from consumer import batch, ddl, executor, stretch, workshop
+from consumer import batch, ddl, executor, window, workshop
 from consumer.applied import not_applied
 from consumer.book import Ints
 from consumer.causality import key_lines
@@ -140,9 +140,9 @@ _move_sql = progress._move_sql
 
 
 def _marked_first(self: batch.BatchApplier, records: Any, *, is_small: bool) -> Any:
-    """As ``BatchApplier._stretch`` with lanes, but for the order of mark and lanes."""
+    """As ``BatchApplier._apply_window`` with lanes, but for the order of mark and lanes."""
     if is_small or self._nears_barrier:
-        return _stretch(self, records, is_small=True)
+        return _apply_window(self, records, is_small=True)
     order = self._order()
     plan = records.plan(order, self.catalogue, self.applied)
     self._learn(plan.outcome.learned)
@@ -155,7 +155,7 @@ def _marked_first(self: batch.BatchApplier, records: Any, *, is_small: bool) -> 
     return plan.outcome
 
 
-_stretch = batch.BatchApplier._stretch
+_apply_window = batch.BatchApplier._apply_window
 
 
 def _unclaimed(self: Any, connection: Any, owner: Any) -> bool:
@@ -245,9 +245,9 @@ GUARDS: tuple[Guard, ...] = (
         "statements",
         "I6",
         (executor, "records_from", _all_records),
-        (stretch, "_check_seqs", _nothing),  # these find it and stop
-        (stretch, "_check_repeated", _nothing),
-        (stretch, "_check_positions", _nothing),
+        (window, "_check_seqs", _nothing),  # these find it and stop
+        (window, "_check_repeated", _nothing),
+        (window, "_check_positions", _nothing),
         (batch, "check_follows", _nothing),
     ),
     _of(
@@ -255,7 +255,7 @@ GUARDS: tuple[Guard, ...] = (
         "lanes",
         REFUSED,
         (executor, "not_applied", _all_waiting),
-        (stretch, "not_applied", _all_waiting),
+        (window, "not_applied", _all_waiting),
         seed=1,
     ),
     _of("each target transaction reads the fence row", "lanes", REFUSED, *_unfenced(), seed=7),
@@ -290,7 +290,7 @@ GUARDS: tuple[Guard, ...] = (
         "the mark moves behind the lanes",
         "lanes",
         "I8",
-        (batch.BatchApplier, "_stretch", _marked_first),
+        (batch.BatchApplier, "_apply_window", _marked_first),
         (executor, "check_mark", _nothing),
     ),
     _of(

@@ -14,10 +14,10 @@ from consumer.held import Held, hold
 from consumer.registry import look_up_at
 from consumer.rows import Values
 from consumer.sole import SoleLane
-from consumer.stretch import Barrier
 from consumer.target.connection import Endpoint
 from consumer.target.inventory import Inventory
 from consumer.target.progress import Mark, Owner, SavedProgress
+from consumer.window import Barrier
 from consumer.workshop import Catalogue
 from millrace.errors import Retryable
 from schemas.documents import ConflictPolicy

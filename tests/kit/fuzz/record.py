@@ -23,9 +23,9 @@ from consumer.kernel import walk
 from consumer.kernel.compiled import CHECKED
 from consumer.kernel.walk import SLOT
 from consumer.rows import Values, find_keys
-from consumer.stretch import read_stretch
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from consumer.target.progress import Mark
+from consumer.window import read_window
 from consumer.workshop import Catalogue, Workshop
 from millrace.compiled import IS_INTERPRETED
 from millrace.errors import Fatal, MillraceError
@@ -130,10 +130,10 @@ def read(values: Sequence[bytes]) -> Counter[str]:
     if IS_INTERPRETED:
         arrow = Values(arrow.payload.view(_Guarded), arrow.offsets)
     no_seqs: npt.NDArray[np.int64] = np.empty(0, np.int64)
-    stretch = read_stretch(
+    window = read_window(
         arrow, offsets, workshop=workshop, seen=Mark(0, 0), applied=no_seqs, look_up=_nothing
     )
-    rows = stretch.rows
+    rows = window.rows
     numbers = np.flatnonzero(rows.column(SLOT) >= 0)
     slots = sorted({int(slot) for slot in rows.column(SLOT)[numbers]})
     find_keys(rows, workshop.key_programs(slots), numbers)

@@ -10,8 +10,8 @@ import pytest
 from consumer.book import Book, Ints
 from consumer.executor import arrow_values
 from consumer.registry import look_up_at
-from consumer.stretch import LookUp, Stretch, read_stretch
 from consumer.target.progress import Mark
+from consumer.window import LookUp, Window, read_window
 from consumer.workshop import Catalogue, Workshop
 from millrace.errors import Fatal
 from schemas.gtid import Flavour, parse_gtid_set
@@ -28,16 +28,16 @@ _UNKNOWN = look_up_at("")
 
 def _read(
     values: list[bytes], seen: Mark, *, known: Book = _NO_SCHEMAS, look_up: LookUp = _UNKNOWN
-) -> Stretch:
+) -> Window:
     batch = pa.RecordBatch.from_arrays(
         [pa.array(range(len(values)), pa.int64()), pa.array(values, pa.binary())],
         names=["offset", "value"],
     )
     offsets, found = arrow_values(batch)
-    return read_stretch(
+    return read_window(
         found,
         offsets,
-        workshop=Workshop(Catalogue("stretch", known)),
+        workshop=Workshop(Catalogue("window", known)),
         seen=seen,
         applied=_NOTHING,
         look_up=look_up,
@@ -72,7 +72,7 @@ def test_missing_row_stops_the_task_before_the_next_resolved(missing: int, code:
 
 
 def test_resolved_of_the_last_seq_is_accepted() -> None:
-    """Its rows came in the stretch before."""
+    """Its rows came in the window before."""
     assert len(_read(_stream().values[-1:], Mark(3, 0)).resolved) == 1
 
 
@@ -201,9 +201,9 @@ def _start(last: int) -> Mark:
 def test_start_gtid_is_accepted_if_the_topic_is_complete() -> None:
     """Rows that it covers prove nothing by themselves: the mark has no seq before a control record was passed."""
     schema, *values = _transactions(4)
-    stretch = _read([schema, *values], _start(2))
-    assert list(stretch.waiting) == [5, 7]
-    assert [stretch.mark_after(end, before=_start(2)).seq for end in (2, 3, 9)] == [-1, 1, 4]
+    window = _read([schema, *values], _start(2))
+    assert list(window.waiting) == [5, 7]
+    assert [window.mark_after(end, before=_start(2)).seq for end in (2, 3, 9)] == [-1, 1, 4]
     behind = _read([schema, *values[3:]], _start(2))  # the resolved of 2, and what follows
     assert list(behind.waiting) == [2, 4]
 
@@ -245,6 +245,6 @@ def test_topic_beginning_inside_a_source_transaction_is_incomplete() -> None:
 
 def test_resolved_after_the_rows_of_its_window_is_accepted() -> None:
     """The usual case: rows and their resolved come together."""
-    stretch = _read(_stream().values, Mark(0, 0))
-    assert len(stretch.waiting) == 3
-    assert stretch.mark_after(5, before=Mark(0, 0)).seq == 3
+    window = _read(_stream().values, Mark(0, 0))
+    assert len(window.waiting) == 3
+    assert window.mark_after(5, before=Mark(0, 0)).seq == 3

@@ -1,7 +1,7 @@
-"""A stretch of records as they come from the topic: rows to apply, what control records say, where a barrier stands.
+"""A window of records as they come from the topic: rows to apply, what control records say, where a barrier stands.
 
     rows            walked up to the barrier or the end
-    learned         schemas that the stretch showed
+    learned         schemas that the window showed
     resolved        the last ``resolved`` or ``fence`` before a record, for the mark
     barrier         the first record that all lanes wait for: a DDL, or a schema whose id meant another one before
 
@@ -51,7 +51,7 @@ class Barrier:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Window:
     """Walked records with their offsets in the topic; ``waiting``: the numbers of rows that are still to be applied."""
 
     rows: Rows
@@ -62,7 +62,7 @@ class Stretch:
     barrier: Barrier | None
 
     def mark_after(self, end: int, *, before: Mark) -> Mark:
-        """The mark when the first ``end`` records are applied and ``before`` was the mark at the stretch's start."""
+        """The mark when the first ``end`` records are applied and ``before`` was the mark at the window's start."""
         last = [record for number, record in self.resolved if number < end]
         seq = before.seq
         if last or not before.is_unproven:
@@ -91,9 +91,9 @@ def advanced(
     return Mark(seq, next_offset, gtid_set, flavour, topic, past_start)
 
 
-def read_stretch(
+def read_window(
     values: Values, offsets: Ints, *, workshop: Workshop, seen: Mark, applied: Ints, look_up: LookUp
-) -> Stretch:
+) -> Window:
     """Read records up to the first barrier. ``seen`` is the mark as of the record before: its seq is what comes before.
     Rows that are in ``applied`` or covered by the start are passed over."""
     short = np.flatnonzero(values.sizes() <= _BODY)
@@ -144,7 +144,7 @@ def read_stretch(
     waiting = _waiting(rows, seen, applied)
     if seen.is_unproven:
         _check_begin(seen, resolved, rows, waiting, offsets)
-    return Stretch(rows, offsets[:end], waiting, learned, tuple(resolved), barrier)
+    return Window(rows, offsets[:end], waiting, learned, tuple(resolved), barrier)
 
 
 def _control(value: bytes, offset: int) -> ControlRecord:
