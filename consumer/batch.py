@@ -7,7 +7,7 @@
     a barrier        a DDL statement is applied here, between windows; a schema id that changed its meaning is
                      learned
 
-Rows pass through here only between barriers that stand close together (``consumer.sole``); of others the driver sees
+Rows pass through here only between barriers that stand close together (``consumer.serial``); of others the driver sees
 offsets, weights and keys. Everything that is decided depends on the records, the mark and the target alone.
 """
 
@@ -48,7 +48,7 @@ AFTER_MARK = register("apply.after_mark")
 _log = get_logger("apply.batch")
 
 TRIGGERS_NAMED = 3  # in a warning
-SOLE_OFFSETS_MAX = 4096  # below, a second Spark job costs more than a second connection gains
+SERIAL_OFFSETS_MAX = 4096  # below, a second Spark job costs more than a second connection gains
 
 
 class RecordsLike(Protocol):
@@ -58,8 +58,8 @@ class RecordsLike(Protocol):
     def span(self) -> int:
         """How many offsets, records or not, from its begin to its end."""
 
-    def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        """``executor.apply_sole`` on the records from the mark on."""
+    def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+        """``executor.apply_serial`` on the records from the mark on."""
 
     def plan(self, order: Order, catalogue: Catalogue, applied: Ints) -> Plan:
         """``executor.plan`` on the records from the mark on."""
@@ -128,7 +128,7 @@ class BatchApplier:
             while True:
                 left = records.span - max(self.mark.next_offset - max(begin, 0), 0)
                 begun_s, rows = time.monotonic(), self.figures.rows
-                outcome = self._apply_window(records, is_small=left <= SOLE_OFFSETS_MAX)
+                outcome = self._apply_window(records, is_small=left <= SERIAL_OFFSETS_MAX)
                 _log.debug(
                     "window applied",
                     offsets=left,
@@ -136,9 +136,9 @@ class BatchApplier:
                     ms=round((time.monotonic() - begun_s) * 1000),
                 )
                 progressed(self.mark)
-                # what a sole lane held may end in the middle of a swarm
+                # what a serial lane held may end in the middle of a swarm
                 self._nears_barrier = outcome.barrier is not None or (
-                    self._nears_barrier and outcome.is_cut and outcome.rows < SOLE_OFFSETS_MAX
+                    self._nears_barrier and outcome.is_cut and outcome.rows < SERIAL_OFFSETS_MAX
                 )
                 if outcome.is_cut:
                     continue
@@ -177,8 +177,8 @@ class BatchApplier:
 
     def _apply_window(self, records: RecordsLike, *, is_small: bool) -> Outcome:
         if is_small or self._nears_barrier or self.assignment.lane_count == 1:
-            cut = 1 << 62 if is_small else SOLE_OFFSETS_MAX
-            outcome = records.sole(self._order(rows_max=cut), self.catalogue, self.applied)
+            cut = 1 << 62 if is_small else SERIAL_OFFSETS_MAX
+            outcome = records.serial(self._order(rows_max=cut), self.catalogue, self.applied)
             assert outcome.mark is not None
             self.mark = outcome.mark
             self._learn(outcome.learned)

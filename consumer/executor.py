@@ -2,7 +2,7 @@
 
 No Spark in here.
 
-    apply_sole    all records in order on one connection; the mark moves in the same target transaction as the rows
+    apply_serial    all records in order on one connection; the mark moves in the same target transaction as the rows
     plan          causality keys of all rows, for the driver to make lanes of
     apply_lane    the records of one lane; each target transaction leaves its seqs as a bitmap
 
@@ -27,9 +27,9 @@ import pyarrow as pa
 
 from consumer.applied import not_applied, to_bitmap
 from consumer.book import Ints
-from consumer.held import Held, hold
 from consumer.kernel import walk
 from consumer.kernel.walk import COMMIT_MS, SEQ, SLOT
+from consumer.read_ahead import ReadAhead, collect_read_ahead
 from consumer.rows import KeyEntries, Rows, Values, find_keys, walk_values
 from consumer.sessions import session_for
 from consumer.target.connection import Endpoint, TargetConnection
@@ -67,15 +67,15 @@ class Order:
     mark: Mark
     batch: int
     registry: str = ""
-    rows_max: int = 1 << 62  # a sole lane stops there
+    rows_max: int = 1 << 62  # a serial lane stops there
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done. ``mark``: where a sole lane left it, or how far a plan saw; ``commit_ms``: of the last row.
+    """What was done. ``mark``: where a serial lane left it, or how far a plan saw; ``commit_ms``: of the last row.
 
-    ``is_cut``: it stopped at ``rows_max``, records are left. ``held``: what a sole lane brings along from behind the
-    barrier. ``lane``: whose answer it is.
+    ``is_cut``: it stopped at ``rows_max``, records are left. ``ahead``: records after the barrier that a serial lane
+    returns. ``lane``: whose answer it is.
     """
 
     mark: Mark | None = None
@@ -85,7 +85,7 @@ class Outcome:
     statements: int = 0
     commit_ms: int = 0
     is_cut: bool = False
-    held: Held | None = None
+    ahead: ReadAhead | None = None
     lane: int = 0
 
 
@@ -141,7 +141,7 @@ def records_from(mark: Mark, batches: Iterable[pa.RecordBatch]) -> Iterator[tupl
 # ---- one lane for everything -----------------------------------------------------------------------
 
 
-def apply_sole(
+def apply_serial(
     batches: Iterator[pa.RecordBatch],
     *,
     order: Order,
@@ -179,8 +179,8 @@ def apply_sole(
         if barrier is not None:
             behind = len(window.rows) + 1
             left = (offsets[behind:], values.part(behind, len(values)))
-            held = hold(chain((left,), records))
-            return Outcome(mark, learned, barrier, rows, statements, commit_ms, held=held)
+            ahead = collect_read_ahead(chain((left,), records))
+            return Outcome(mark, learned, barrier, rows, statements, commit_ms, ahead=ahead)
     return Outcome(mark, learned, None, rows, statements, commit_ms)
 
 
@@ -196,7 +196,7 @@ def _last_commit_ms(rows: Rows, numbers: Ints) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """The claim of a sole lane: the mark moves from exactly here to there."""
+    """The claim of a serial lane: the mark moves from exactly here to there."""
 
     before: Mark
     after: Mark
@@ -397,13 +397,13 @@ def guarded(work: Callable[[], Outcome | Plan]) -> bytes:
             done.entries.modes,
         ]
         return _pack(_plain(done.outcome), arrays)
-    if done.held is not None:
-        return _pack(_plain(done) | {"held_is_all": done.held.is_all}, done.held.arrays())
+    if done.ahead is not None:
+        return _pack(_plain(done) | {"ahead_is_all": done.ahead.is_all}, done.ahead.arrays())
     return _pack(_plain(done), [])
 
 
 def _plain(outcome: Outcome) -> dict[str, object]:
-    plain = asdict(replace(outcome, barrier=None, held=None))
+    plain = asdict(replace(outcome, barrier=None, ahead=None))
     if outcome.barrier is not None:
         plain["barrier"] = [outcome.barrier.offset, outcome.barrier.value.hex()]
     return plain
@@ -440,8 +440,8 @@ def unpack(packed: bytes) -> Outcome | Plan:
         array = np.frombuffer(packed, np.dtype(kind_name), length, at).copy()
         at += array.nbytes
         arrays.append(array)
-    if "held_is_all" in header:
-        return replace(outcome, held=Held.of_arrays(arrays, is_all=header["held_is_all"]))
+    if "ahead_is_all" in header:
+        return replace(outcome, ahead=ReadAhead.of_arrays(arrays, is_all=header["ahead_is_all"]))
     return Plan(outcome, arrays[0], arrays[1], KeyEntries(arrays[2], arrays[3], arrays[4]))
 
 

@@ -40,7 +40,7 @@ from consumer.executor import (
     Outcome,
     Plan,
     apply_lane,
-    apply_sole,
+    apply_serial,
     guarded,
     plan,
     results,
@@ -48,7 +48,7 @@ from consumer.executor import (
 )
 from consumer.jvm import Jvm
 from consumer.registry import look_up_at
-from consumer.sole import SoleLane
+from consumer.serial import SerialLane
 from consumer.warm import warm
 from consumer.workshop import Catalogue
 from millrace.errors import Fatal, Retryable
@@ -316,7 +316,7 @@ def _told() -> Iterator[None]:
 class Records:
     """The records of a micro-batch, offsets ``first`` to ``end - 1``.
 
-    What runs on them runs in executors, but for what ``SoleLane`` holds.
+    What runs on them runs in executors, but for what ``SerialLane`` holds.
     """
 
     def __init__(self, driver: SparkDriver, frame: DataFrame, *, first: int, end: int) -> None:
@@ -325,25 +325,25 @@ class Records:
         self._is_kept = False
         self._first = first
         self._end = end
-        self._sole = SoleLane(self._apply_sole, look_up_at)
+        self._serial = SerialLane(self._apply_serial, look_up_at)
 
     @property
     def span(self) -> int:
         """How many offsets, records or not."""
         return self._end - self._first
 
-    def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        """``executor.apply_sole`` in one Spark task; between barriers here."""
-        return self._sole(order, catalogue, applied)
+    def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+        """``executor.apply_serial`` in one Spark task; between barriers here."""
+        return self._serial(order, catalogue, applied)
 
     @_told()
-    def _apply_sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+    def _apply_serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         shared = _share(self._driver, catalogue)
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return results(
                 guarded(
-                    lambda: apply_sole(
+                    lambda: apply_serial(
                         batches,
                         order=order,
                         catalogue=shared.value,

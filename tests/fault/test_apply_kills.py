@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from consumer.batch import SOLE_OFFSETS_MAX
+from consumer.batch import SERIAL_OFFSETS_MAX
 from consumer.spark import SparkDriver
 from consumer.target.connection import connect
 from deploy.servers import DatabaseServer, KafkaServer
@@ -21,7 +21,7 @@ from tests.kit.waiting import until_locked_out
 
 pytestmark = pytest.mark.usefixtures("target_password")
 
-ROWS = 3 * SOLE_OFFSETS_MAX
+ROWS = 3 * SERIAL_OFFSETS_MAX
 
 
 def _filled(kafka: KafkaServer, name: str) -> TopicWriter:

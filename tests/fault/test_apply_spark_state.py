@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.batch import SOLE_OFFSETS_MAX
+from consumer.batch import SERIAL_OFFSETS_MAX
 from consumer.spark import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
 from tests.fixtures.spark import running
@@ -59,7 +59,7 @@ def test_deleted_or_damaged_spark_state_loses_no_row(
             task.wait_until_at(bag.stream.seq)
         for root in (spark._scratch, spark._disk):
             _deleted(root)
-        bag.publish(2 * SOLE_OFFSETS_MAX)  # lanes: Spark writes what it shuffles
+        bag.publish(2 * SERIAL_OFFSETS_MAX)  # lanes: Spark writes what it shuffles
         task.wait_until_at(bag.stream.seq)
         assert task.codes <= {"MR-5050"}
     assert not list(checkpoints.glob(f"{name}-*")), "a stopped query leaves nothing"

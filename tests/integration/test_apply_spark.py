@@ -5,7 +5,7 @@ import time
 import pytest
 
 from consumer import apply
-from consumer.batch import SOLE_OFFSETS_MAX
+from consumer.batch import SERIAL_OFFSETS_MAX
 from consumer.spark import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark
 from consumer.topic.kafka import TopicIdentity, TopicReader
@@ -30,7 +30,7 @@ def test_topic_is_applied_from_its_beginning_then_as_it_grows(
     writer = TopicWriter(kafka.bootstrap, stream)
     stream.ddl(f"CREATE DATABASE {name}")
     stream.ddl("CREATE TABLE t (id INT PRIMARY KEY, body VARCHAR(20), n INT)", database=name)
-    rows = 2 * SOLE_OFFSETS_MAX
+    rows = 2 * SERIAL_OFFSETS_MAX
     for number in range(rows):
         stream.insert(made, {"id": number, "body": f"b{number}", "n": 0})
     stream.commit()

@@ -111,9 +111,9 @@ class _TwiceAtOnce(LocalRecords):
     server: DatabaseServer | None = None
     ends: list[str] = field(default_factory=list)
 
-    def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+    def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         """Execute the batch twice."""
-        return self._twice(lambda: super(_TwiceAtOnce, self).sole(order, catalogue, applied))
+        return self._twice(lambda: super(_TwiceAtOnce, self).serial(order, catalogue, applied))
 
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints

@@ -16,8 +16,8 @@ from consumer import sessions
 from consumer.apply import take_over
 from consumer.batch import BatchApplier
 from consumer.book import Ints
-from consumer.executor import Order, Outcome, Plan, apply_lane, apply_sole, guarded, plan, unpack
-from consumer.sole import SoleLane
+from consumer.executor import Order, Outcome, Plan, apply_lane, apply_serial, guarded, plan, unpack
+from consumer.serial import SerialLane
 from consumer.target.connection import Endpoint, connect
 from consumer.workshop import Catalogue
 from millrace.errors import Fenced, Retryable
@@ -58,22 +58,22 @@ class TopicRecords:
     cut: Cut
     look_up: Callable[[int], str]
     left: list[Callable[[], object]] = field(default_factory=list)
-    _sole: SoleLane | None = None
+    _serial: SerialLane | None = None
 
     @property
     def span(self) -> int:
         return 1 << 20 if self.cut.is_large else 1
 
-    def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        if self._sole is None:
-            self._sole = SoleLane(self._spark_task, lambda _: self.look_up)
-        return self._sole(order, catalogue, applied)
+    def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+        if self._serial is None:
+            self._serial = SerialLane(self._spark_task, lambda _: self.look_up)
+        return self._serial(order, catalogue, applied)
 
     def _spark_task(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         def execute() -> Outcome:
             found = unpack(
                 guarded(
-                    lambda: apply_sole(
+                    lambda: apply_serial(
                         self._batches(None),
                         order=order,
                         catalogue=catalogue,

@@ -345,15 +345,15 @@ class LanesMachine(_PublishRules):
     @rule(
         seed=_SEEDS,
         offsets=st.sampled_from([1 << 20, 1 << 20, 12]),
-        is_sole=_RARELY,
+        is_serial=_RARELY,
         lanes_left=st.booleans(),
         is_doubled=st.booleans(),
     )
     def step(
-        self, seed: int, offsets: int, is_sole: bool, lanes_left: bool, is_doubled: bool
+        self, seed: int, offsets: int, is_serial: bool, lanes_left: bool, is_doubled: bool
     ) -> None:
         with self.world() as world:
-            cut = Cut(offsets, not is_sole, 1000, seed, lanes_left, is_doubled)
+            cut = Cut(offsets, not is_serial, 1000, seed, lanes_left, is_doubled)
             world.step_apply(self.owner(apply.TASK, APPLY_WORKERS, is_other=False), cut)
             world.notice_the_dead()
 
@@ -371,10 +371,10 @@ class DriversMachine(_PublishRules):
         with self.world() as world:
             world.step_apply(name, Cut(1 << 20, is_large, 1000, seed))
 
-    @rule(at=st.integers(20, 50), after=st.booleans(), seed=_SEEDS, is_sole=_RARELY)
-    def overtake(self, at: int, after: bool, seed: int, is_sole: bool) -> None:
+    @rule(at=st.integers(20, 50), after=st.booleans(), seed=_SEEDS, is_serial=_RARELY)
+    def overtake(self, at: int, after: bool, seed: int, is_serial: bool) -> None:
         with self.world() as world:
-            cut = Cut(1 << 20, not is_sole, 1000, seed)
+            cut = Cut(1 << 20, not is_serial, 1000, seed)
             name = self.owner(apply.TASK, APPLY_WORKERS, is_other=False)
             world.step_apply(name, cut, Plan(Fate.STOP, at, after))
             world.lose_session(name)

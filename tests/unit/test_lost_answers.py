@@ -79,11 +79,11 @@ def _asked(call: str, stream: bytes) -> list[Outcome]:
 @pytest.mark.parametrize(
     ("call", "stream", "count"),
     [
-        ("sole", _stream(lambda: Outcome(Mark(4, 4), rows=4)), 1),
+        ("serial", _stream(lambda: Outcome(Mark(4, 4), rows=4)), 1),
         ("plan", _stream(lambda: _PLAN), 1),
         ("lanes", _stream(_lane(0), _lane(1), _lane(2)), 3),
     ],
-    ids=["sole", "plan", "lanes"],
+    ids=["serial", "plan", "lanes"],
 )
 def test_result_socket_broken_at_any_byte_is_retried(call: str, stream: bytes, count: int) -> None:
     """An answer that is lost may be an error: the mark would move over rows that nobody applied."""

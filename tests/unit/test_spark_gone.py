@@ -37,7 +37,7 @@ def test_query_without_a_jvm_is_retried(
     assert raised.value.code == "MR-5050"
 
 
-@pytest.mark.parametrize("call", ["sole", "plan", "lanes", "release"])
+@pytest.mark.parametrize("call", ["serial", "plan", "lanes", "release"])
 def test_work_without_a_jvm_is_retried(call: str) -> None:
     """The socket's own word, too: a call that finds nobody there."""
 
@@ -49,7 +49,7 @@ def test_work_without_a_jvm_is_retried(call: str) -> None:
     records = Records(gone, gone, first=0, end=1)
     if call == "release":
         records._is_kept = True
-    given = {"sole": 3, "plan": 3, "lanes": 3, "release": 0}[call]
+    given = {"serial": 3, "plan": 3, "lanes": 3, "release": 0}[call]
     named = {"offsets": gone, "lanes": gone} if call == "lanes" else {}
     with pytest.raises(Retryable) as raised:
         getattr(records, call)(*[gone] * given, **named)
@@ -101,7 +101,7 @@ def test_catalogue_that_cannot_be_sent_is_retried(
     monkeypatch.setattr(spark, "_share", fails)
     gone = cast(Any, None)
     with pytest.raises(Retryable, match=type(failure).__name__) as raised:
-        Records(gone, gone, first=0, end=1).sole(gone, gone, gone)
+        Records(gone, gone, first=0, end=1).serial(gone, gone, gone)
     assert raised.value.code == "MR-5050"
 
 

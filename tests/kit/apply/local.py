@@ -13,9 +13,9 @@ import pyarrow as pa
 from consumer.apply import take_over
 from consumer.batch import BatchApplier
 from consumer.book import Ints
-from consumer.executor import Order, Outcome, Plan, apply_lane, apply_sole, guarded, plan, unpack
+from consumer.executor import Order, Outcome, Plan, apply_lane, apply_serial, guarded, plan, unpack
 from consumer.registry import look_up_at
-from consumer.sole import SoleLane
+from consumer.serial import SerialLane
 from consumer.target.connection import Endpoint, TlsChoice, connect
 from consumer.target.progress import Mark
 from consumer.workshop import Catalogue
@@ -60,23 +60,23 @@ class LocalRecords:
     is_large: bool = True
     arrow_rows: int = 1000
     lane_order: LaneOrder = in_turn
-    _sole: SoleLane | None = None
+    _serial: SerialLane | None = None
 
     @property
     def span(self) -> int:
         """What the applier takes for a number of records: it plans lanes when this is large."""
         return 1 << 20 if self.is_large else 1
 
-    def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+    def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         """One lane."""
-        if self._sole is None:
-            self._sole = SoleLane(self._spark_task, look_up_at)
-        return self._sole(order, catalogue, applied)
+        if self._serial is None:
+            self._serial = SerialLane(self._spark_task, look_up_at)
+        return self._serial(order, catalogue, applied)
 
     def _spark_task(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         found = unpack(
             guarded(
-                lambda: apply_sole(
+                lambda: apply_serial(
                     self.batches(None),
                     order=order,
                     catalogue=catalogue,

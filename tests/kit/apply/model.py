@@ -205,11 +205,11 @@ class ModelRecords(LocalRecords):
             come_late(self.target)
         return done
 
-    def sole(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
+    def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         """One Spark task for all; it may come again, too."""
         assert self.target is not None
-        self.target.calls.append(partial(super().sole, order, catalogue, applied))
-        return super().sole(order, catalogue, applied)
+        self.target.calls.append(partial(super().serial, order, catalogue, applied))
+        return super().serial(order, catalogue, applied)
 
 
 def come_late(target: ModelTarget) -> None:

@@ -1,11 +1,12 @@
-"""What waits behind a barrier, held by the driver: it applies the first of it there, in order, without Spark.
+"""Records that follow a barrier. The driver applies the first of them itself, in order, without Spark.
 
-DDL comes in swarms, and a Spark task for the few rows between two statements costs a hundred times what they do. The
-task that finds a barrier brings the records behind it along, up to ``RECORDS_MAX`` and ``BYTES_MAX``; the driver, who
-executes the statement itself, goes on with them (``SoleLane``). They are the records of the topic as Spark read them,
-applied by the same function under the same fence and mark, so it makes no difference where it runs.
+DDL statements come in bursts. A Spark task for the few rows between two statements costs a hundred times as much as
+the rows. So the Spark task that finds a barrier also returns the records after it, up to ``RECORDS_MAX`` and
+``BYTES_MAX``. The driver executes the statement and continues with these records (``SerialLane``). They are the
+topic's records as Spark read them, and the same function applies them under the same fence and mark, so the result is
+the same.
 
-Not done here: lanes. What was not brought along is Spark's again.
+Not done here: lanes. Spark reads and applies all later records.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,20 +26,20 @@ BYTES_MAX = 8 << 20
 
 
 @dataclass(frozen=True)
-class Held:
-    """Records with their offsets; ``is_all``: the micro-batch has nothing behind them."""
+class ReadAhead:
+    """Records with their offsets. ``is_all``: the micro-batch ends with them."""
 
     offsets: Ints
     values: Values
     is_all: bool
 
     def reaches(self, offset: int) -> bool:
-        """Whether what comes at ``offset`` or behind it is here (nothing may be what comes)."""
+        """True if these records decide what follows at ``offset``: a record, or the end of the micro-batch."""
         return self.is_all or bool(len(self.offsets) and self.offsets[-1] >= offset)
 
     @cached_property
     def batch(self) -> pa.RecordBatch:
-        """They as one Arrow batch of (offset, value)."""
+        """The records as one Arrow batch of (offset, value)."""
         bounds = pa.py_buffer(self.values.offsets.astype(np.int32).tobytes())
         buffers = [None, bounds, pa.py_buffer(self.values.payload.tobytes())]
         values = pa.Array.from_buffers(pa.binary(), len(self.offsets), buffers)
@@ -47,20 +48,20 @@ class Held:
         )
 
     def arrays(self) -> list[npt.NDArray[Any]]:
-        """Offsets, bounds, payload: ``of_arrays`` makes it of these again."""
+        """Offsets, bounds and payload, for ``of_arrays``."""
         return [self.offsets, self.values.offsets, self.values.payload]
 
     @classmethod
-    def of_arrays(cls, arrays: Sequence[npt.NDArray[Any]], *, is_all: bool) -> "Held":
-        """What ``arrays`` gave."""
+    def of_arrays(cls, arrays: Sequence[npt.NDArray[Any]], *, is_all: bool) -> "ReadAhead":
+        """The inverse of ``arrays``."""
         offsets, bounds, payload = arrays
         return cls(offsets, Values(payload, bounds), is_all)
 
 
-def hold(parts: Iterator[tuple[Ints, Values]]) -> Held:
-    """The first records of these, as many as may be held; the rest is read and dropped.
+def collect_read_ahead(parts: Iterator[tuple[Ints, Values]]) -> ReadAhead:
+    """The first records, up to both limits. Later records are read and dropped.
 
-    Spark ends a Python process that leaves input unread, and a new one takes a second.
+    Spark ends a Python process that leaves input unread. Starting another takes a second.
     """
     offsets: list[Ints] = [np.empty(0, np.int64)]
     sizes: list[Ints] = [np.zeros(1, np.int64)]
@@ -77,4 +78,4 @@ def hold(parts: Iterator[tuple[Ints, Values]]) -> Held:
             bytes_left -= int(ends[count - 1])
         is_all = is_all and count == len(values)
     bounds: npt.NDArray[Any] = np.cumsum(np.concatenate(sizes))
-    return Held(np.concatenate(offsets), Values(np.concatenate(pieces), bounds), is_all)
+    return ReadAhead(np.concatenate(offsets), Values(np.concatenate(pieces), bounds), is_all)

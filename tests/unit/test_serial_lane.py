@@ -1,4 +1,4 @@
-"""The sole lane: what a Spark task brings along from behind a barrier is applied by the driver, the rest by Spark."""
+"""The serial lane: the driver applies the records that a Spark task read ahead, Spark applies the others."""
 
 from collections.abc import Iterator
 
@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from consumer import held, sole
+from consumer import read_ahead, serial
 from consumer.batch import Assignment, BatchApplier
 from consumer.book import Book, Ints
 from consumer.executor import Order, Outcome, guarded, records_from, unpack
-from consumer.held import Held, hold
+from consumer.read_ahead import ReadAhead, collect_read_ahead
 from consumer.registry import look_up_at
 from consumer.rows import Values
-from consumer.sole import SoleLane
+from consumer.serial import SerialLane
 from consumer.target.connection import Endpoint
 from consumer.target.inventory import Inventory
 from consumer.target.progress import Mark, Owner, SavedProgress
@@ -30,11 +30,11 @@ def _values(*contents: bytes) -> Values:
     return Values(np.frombuffer(b"".join(contents), np.uint8), bounds)
 
 
-def _contents(found: Held, offset: int = 0) -> list[tuple[int, bytes]]:
-    told = []
+def _contents(found: ReadAhead, offset: int = 0) -> list[tuple[int, bytes]]:
+    records = []
     for offsets, values in records_from(Mark(1, offset), [found.batch]):
-        told += [(int(at), values.value(number)) for number, at in enumerate(offsets)]
-    return told
+        records += [(int(at), values.value(number)) for number, at in enumerate(offsets)]
+    return records
 
 
 def _parts(*sizes: int, count: int = 3) -> Iterator[tuple[Ints, Values]]:
@@ -46,29 +46,31 @@ def _parts(*sizes: int, count: int = 3) -> Iterator[tuple[Ints, Values]]:
 
 
 def test_read_ahead_records_are_those_received() -> None:
-    """Over several batches, on the way through an executor's answer, from any offset on."""
-    outcome = Outcome(Mark(1, 10), barrier=Barrier(9, b"ddl"), held=hold(_parts(2, 0, 5)))
+    """Over several batches, through an executor's packed result, from any offset."""
+    outcome = Outcome(
+        Mark(1, 10), barrier=Barrier(9, b"ddl"), ahead=collect_read_ahead(_parts(2, 0, 5))
+    )
     found = unpack(guarded(lambda: outcome))
     assert isinstance(found, Outcome)
-    assert found.held is not None
-    assert found.held.is_all
+    assert found.ahead is not None
+    assert found.ahead.is_all
     wanted = [
         (at, bytes([at]) * size)
         for at, size in zip(range(10, 19), [2] * 3 + [0] * 3 + [5] * 3, strict=True)
     ]
-    assert _contents(found.held) == wanted
-    assert _contents(found.held, 14) == wanted[4:]
-    assert _contents(found.held, 19) == []
+    assert _contents(found.ahead) == wanted
+    assert _contents(found.ahead, 14) == wanted[4:]
+    assert _contents(found.ahead, 19) == []
 
 
 @pytest.mark.parametrize(("limit", "value", "kept"), [("RECORDS_MAX", 4, 4), ("BYTES_MAX", 11, 5)])
 def test_read_ahead_is_bounded(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int, kept: int
 ) -> None:
-    """The first records, and all input is read."""
-    monkeypatch.setattr(held, limit, value)
+    """Only the first records are kept, but all input is read."""
+    monkeypatch.setattr(read_ahead, limit, value)
     parts = _parts(2, 2, 0)
-    found = hold(parts)
+    found = collect_read_ahead(parts)
     assert [offset for offset, _ in _contents(found)] == list(range(10, 10 + kept))
     assert not found.is_all
     assert next(parts, None) is None
@@ -80,17 +82,17 @@ def _order(next_offset: int) -> Order:
 
 
 class _Lane:
-    """A sole lane whose every record is a barrier, and what was applied where."""
+    """A serial lane in which every record is a barrier. ``asked`` lists where each was applied."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, found: Held) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, found: ReadAhead) -> None:
         self.asked: list[str] = []
         self._found = found
-        monkeypatch.setattr(sole, "apply_sole", self._here)
-        self.call = SoleLane(self._in_spark, look_up_at)
+        monkeypatch.setattr(serial, "apply_serial", self._here)
+        self.call = SerialLane(self._in_spark, look_up_at)
 
     def _in_spark(self, order: Order, _: Catalogue, __: Ints) -> Outcome:
         self.asked.append(f"Spark {order.mark.next_offset}")
-        return Outcome(order.mark, barrier=Barrier(9, b""), held=self._found)
+        return Outcome(order.mark, barrier=Barrier(9, b""), ahead=self._found)
 
     def _here(self, batches: Iterator[pa.RecordBatch], *, order: Order, **_: object) -> Outcome:
         self.asked.append(f"here {order.mark.next_offset}")
@@ -98,21 +100,21 @@ class _Lane:
         return Outcome(order.mark, barrier=Barrier(order.mark.next_offset, b"") if is_met else None)
 
     def at(self, *offsets: int) -> list[bool]:
-        """Ask from each of these offsets on; whether records are left behind what was done."""
+        """Call it once per offset; returns ``is_cut`` of each call."""
         return [self.call(_order(offset), Catalogue("none"), _NOTHING).is_cut for offset in offsets]
 
 
 def test_after_a_barrier_the_driver_applies_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One Spark task, whatever the number of barriers."""
-    lane = _Lane(monkeypatch, hold(_parts(1)))
+    """One Spark task is enough for any number of barriers."""
+    lane = _Lane(monkeypatch, collect_read_ahead(_parts(1)))
     assert lane.at(9, 10, 11, 12, 13) == [False] * 5
     assert lane.asked == ["Spark 9", "here 10", "here 11", "here 12", "here 13"]
 
 
 def test_records_beyond_the_read_ahead_are_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind the last one held, and wherever the mark is past it."""
-    monkeypatch.setattr(held, "RECORDS_MAX", 2)
-    lane = _Lane(monkeypatch, hold(_parts(1)))
+    """Spark continues after the last record of the read-ahead."""
+    monkeypatch.setattr(read_ahead, "RECORDS_MAX", 2)
+    lane = _Lane(monkeypatch, collect_read_ahead(_parts(1)))
     assert lane.at(9, 10, 11, 12) == [False] * 4
     assert lane.asked == ["Spark 9", "here 10", "here 11", "Spark 12"]
 
@@ -120,11 +122,11 @@ def test_records_beyond_the_read_ahead_are_left_to_spark(monkeypatch: pytest.Mon
 def test_read_ahead_ending_without_a_barrier_is_not_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The micro-batch goes on behind them: said so, or its rows would be passed over."""
-    monkeypatch.setattr(held, "RECORDS_MAX", 2)
-    lane = _Lane(monkeypatch, hold(_parts(1)))
+    """The call reports ``is_cut``; otherwise the rest of the micro-batch would be skipped."""
+    monkeypatch.setattr(read_ahead, "RECORDS_MAX", 2)
+    lane = _Lane(monkeypatch, collect_read_ahead(_parts(1)))
     lane.at(9)
-    monkeypatch.setattr(sole, "apply_sole", lambda _, order, **__: Outcome(order.mark))
+    monkeypatch.setattr(serial, "apply_serial", lambda _, order, **__: Outcome(order.mark))
     assert lane.at(10) == [True]
     assert lane.at(12) == [False]
     assert lane.asked == ["Spark 9", "Spark 12"]
@@ -133,21 +135,21 @@ def test_read_ahead_ending_without_a_barrier_is_not_the_end(
 def test_transient_error_is_retried_in_driver_and_executor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In an executor it ends the Spark task, MR-5050; in the driver it must not block the task."""
-    lane = _Lane(monkeypatch, hold(_parts(1)))
+    """In an executor it ends the Spark task with MR-5050. In the driver it must not block the task either."""
+    lane = _Lane(monkeypatch, collect_read_ahead(_parts(1)))
     lane.at(9)
 
     def fails(*_: object, **__: object) -> Outcome:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(sole, "apply_sole", fails)
+    monkeypatch.setattr(serial, "apply_serial", fails)
     with pytest.raises(Retryable, match="MemoryError") as caught:
         lane.at(10)
     assert caught.value.code == "MR-5050"
 
 
 def test_new_start_forgets_catalogues_of_the_last() -> None:
-    """A task that is given another target, or a target that was wiped, begins again with run 1."""
+    """With another target, or a wiped one, a task begins again with run 1, and old catalogues must not be used."""
     given = Assignment(Owner("task", 1, 1), Endpoint("", 0, "", ""), ConflictPolicy.STOP, 1)
     saved = SavedProgress(Mark(0, 0), _NOTHING, Book({}))
     first, second = (BatchApplier.at(given, saved, Inventory(), Mark(0, 0)) for _ in range(2))

@@ -1,14 +1,14 @@
-"""The sole lane of a micro-batch: a Spark task as far as a barrier, then the driver, with what the task brought along.
+"""The serial lane of a micro-batch: a Spark task applies up to a barrier, then the driver applies the read-ahead.
 
-Which of them applies a record makes no difference to the target: the function is the same, and so are fence and mark.
+Both use the same function under the same fence and mark, so the target does not depend on which one applies a record.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from consumer.book import Ints
-from consumer.executor import Order, Outcome, apply_sole
-from consumer.held import Held
+from consumer.executor import Order, Outcome, apply_serial
+from consumer.read_ahead import ReadAhead
 from consumer.window import LookUp
 from consumer.workshop import Catalogue
 from millrace.errors import MillraceError, Retryable
@@ -16,23 +16,23 @@ from millrace.errors import MillraceError, Retryable
 SparkTask = Callable[[Order, Catalogue, Ints], Outcome]
 
 
-class SoleLane:
-    """Calls go on at the mark that the last one left, moved over its barrier."""
+class SerialLane:
+    """Each call begins at the mark that the previous call left, moved over its barrier."""
 
     def __init__(self, spark_task: SparkTask, look_up_at: Callable[[str], LookUp]) -> None:
         self._spark_task = spark_task
         self._look_up_at = look_up_at
-        self._held: Held | None = None
+        self._ahead: ReadAhead | None = None
 
     def __call__(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        """Apply up to the next barrier; ``is_cut`` where what is held ends."""
-        if self._held is None or not self._held.reaches(order.mark.next_offset):
+        """Apply up to the next barrier. ``is_cut``: the read-ahead ended before the micro-batch did."""
+        if self._ahead is None or not self._ahead.reaches(order.mark.next_offset):
             outcome = self._spark_task(order, catalogue, applied)
-            self._held = outcome.held
+            self._ahead = outcome.ahead
             return outcome
         try:
-            outcome = apply_sole(
-                iter([self._held.batch]),
+            outcome = apply_serial(
+                iter([self._ahead.batch]),
                 order=order,
                 catalogue=catalogue,
                 applied=applied,
@@ -42,7 +42,7 @@ class SoleLane:
             raise
         except Exception as exc:
             raise Retryable("MR-5050", f"{type(exc).__name__}: {exc}") from exc
-        if outcome.barrier is not None or outcome.is_cut or self._held.is_all:
+        if outcome.barrier is not None or outcome.is_cut or self._ahead.is_all:
             return outcome
-        self._held = None
+        self._ahead = None
         return replace(outcome, is_cut=True)
