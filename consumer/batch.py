@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import uuid4
 
-from consumer.book import Book, Ints, layout_of
 from consumer.ddl import DdlPlace, apply_ddl
 from consumer.executor import Order, Outcome, Plan
 from consumer.kernel.order import pack_lanes
+from consumer.row_schemas import Ints, RowSchemas, layout_of
 from consumer.sessions import close_session, cut_session, session_for
+from consumer.table_plans import Catalogue
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.inventory import Inventory, TableKey, alter_count, read_inventory
 from consumer.target.progress import (
@@ -34,7 +35,6 @@ from consumer.target.progress import (
     save_schemas,
 )
 from consumer.window import Barrier, advanced, check_follows, check_statement_begin
-from consumer.workshop import Catalogue
 from millrace.errors import Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
@@ -118,7 +118,7 @@ class BatchApplier:
         """Where the target stands."""
         # of this start alone: another target, or one that was wiped, counts its runs from 1 again
         version = f"{assignment.owner.task}/{assignment.owner.run}/{uuid4().hex}/0"
-        return cls(assignment, mark, saved.applied, Catalogue(version, saved.book, inventory))
+        return cls(assignment, mark, saved.applied, Catalogue(version, saved.schemas, inventory))
 
     def process(self, records: RecordsLike, progressed: Callable[[Mark], None]) -> None:
         """Apply all of it; ``progressed`` hears each move of the mark. Errors of our branches end the run."""
@@ -156,7 +156,7 @@ class BatchApplier:
         triggers, catalogue = self.figures.triggers, self.catalogue
         if not triggers:
             return None
-        shown = (layout_of(text).table for text in catalogue.book.texts.values())
+        shown = (layout_of(text).table for text in catalogue.schemas.texts.values())
         written = {catalogue.inventory.key(table.database, table.table) for table in shown}
         fired = [
             ".".join((*key, name)) for key in sorted(written) for name in triggers.get(key, ())
@@ -207,7 +207,7 @@ class BatchApplier:
         """Lanes keep the order of rows that share a key of the target: of a key, too, that an operator has added."""
         session, known = self._own_session(), self.catalogue.inventory
         if alter_count(session) != known.alter_count:
-            self._renew(self.catalogue.book, read_inventory(session))
+            self._renew(self.catalogue.schemas, read_inventory(session))
         session.rollback()
 
     def _order(self, *, rows_max: int = 1 << 62) -> Order:
@@ -229,15 +229,15 @@ class BatchApplier:
         self.figures.commit_ms = outcome.commit_ms or self.figures.commit_ms
 
     def _learn(self, learned: dict[int, str]) -> None:
-        book = self.catalogue.book
+        schemas = self.catalogue.schemas
         for number, text in learned.items():
-            book = book.learned(number, text)
-        if book is not self.catalogue.book:
-            self._renew(book, self.catalogue.inventory)
+            schemas = schemas.learned(number, text)
+        if schemas is not self.catalogue.schemas:
+            self._renew(schemas, self.catalogue.inventory)
 
-    def _renew(self, book: Book, inventory: Inventory) -> None:
+    def _renew(self, schemas: RowSchemas, inventory: Inventory) -> None:
         start, _, number = self.catalogue.version.rpartition("/")
-        self.catalogue = Catalogue(f"{start}/{int(number) + 1}", book, inventory)
+        self.catalogue = Catalogue(f"{start}/{int(number) + 1}", schemas, inventory)
 
     def _move(self, after: Mark, learned: dict[int, str]) -> None:
         """The mark over everything that the lanes did; their bitmaps go."""
@@ -280,7 +280,7 @@ class BatchApplier:
         if changed:
             session = self._own_session()
             inventory = read_inventory(session, databases=changed, known=self.catalogue.inventory)
-            self._renew(self.catalogue.book, inventory)
+            self._renew(self.catalogue.schemas, inventory)
             session.commit()
 
 

@@ -23,9 +23,9 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from consumer.binding import Binding, record_indexes, target_column
-from consumer.book import Ints, is_decimal
 from consumer.kernel import keys
+from consumer.row_schemas import Ints, is_decimal
+from consumer.table_plan import TablePlan, record_indexes, target_column
 from consumer.target.inventory import ForeignKey, Inventory, TableKey, TargetColumn
 from schemas.table.structure import INTEGER_CODES, TEMPORAL_CODES, Column, TypeCode
 
@@ -96,28 +96,30 @@ def make_key_programs(lines_by_slot: Iterable[tuple[KeyLine, ...]]) -> KeyProgra
     )
 
 
-def key_lines(binding: Binding, inventory: Inventory) -> tuple[KeyLine, ...]:
+def key_lines(table_plan: TablePlan, inventory: Inventory) -> tuple[KeyLine, ...]:
     """The keys of one table's records."""
-    target = binding.target
+    target = table_plan.target
     place = (target.database, target.table)
-    names = tuple(binding.layout.table.columns[index].name for index in binding.identity)
+    names = tuple(table_plan.layout.table.columns[index].name for index in table_plan.identity)
     lines = []
-    if binding.identity:
-        lines.append(_line(keys.ROW, place, names, binding, list(names)))
+    if table_plan.identity:
+        lines.append(_line(keys.ROW, place, names, table_plan, list(names)))
     else:
         lines.append(KeyLine(keys.BAG, 0, _hash("bag", *place)))
     for key in target.unique_keys:
         if key.has_period:
             shared = key.columns[:-2]
-            lines.append(_line(keys.ROW, place, shared, binding, list(shared)))
+            lines.append(_line(keys.ROW, place, shared, table_plan, list(shared)))
         elif tuple(map(str.casefold, key.columns)) != tuple(map(str.casefold, names)):
             wanted = [name if key.is_whole else "" for name in key.columns]
-            lines.append(_line(keys.UNIQUE, place, key.columns, binding, wanted))
-    lines.extend(_foreign_lines(place, binding, inventory))
+            lines.append(_line(keys.UNIQUE, place, key.columns, table_plan, wanted))
+    lines.extend(_foreign_lines(place, table_plan, inventory))
     return tuple(lines)
 
 
-def _foreign_lines(place: TableKey, binding: Binding, inventory: Inventory) -> Iterable[KeyLine]:
+def _foreign_lines(
+    place: TableKey, table_plan: TablePlan, inventory: Inventory
+) -> Iterable[KeyLine]:
     children = _children(inventory.foreign_keys)
     if any(place in _reach(parent, children) for parent in children):
         yield KeyLine(keys.TOUCH, 0, _hash("reach", *place))
@@ -129,12 +131,12 @@ def _foreign_lines(place: TableKey, binding: Binding, inventory: Inventory) -> I
             yield KeyLine(keys.SERIAL, 0, _hash("serial", *foreign.parent))
         if place == foreign.child and is_comparable:
             names = list(foreign.columns)
-            yield _line(keys.REFERENCE, foreign.parent, foreign.parent_columns, binding, names)
+            yield _line(keys.REFERENCE, foreign.parent, foreign.parent_columns, table_plan, names)
         if place == foreign.parent and is_comparable:
             names = list(foreign.parent_columns)
-            yield _line(keys.UNIQUE, foreign.parent, foreign.parent_columns, binding, names)
+            yield _line(keys.UNIQUE, foreign.parent, foreign.parent_columns, table_plan, names)
         if place == foreign.parent and foreign.cascades:
-            indexes = record_indexes(binding.layout, foreign.parent_columns) or ()
+            indexes = record_indexes(table_plan.layout, foreign.parent_columns) or ()
             parts = tuple((index, keys.EXACT) for index in indexes)
             for reached in sorted(_reach(place, children)):
                 yield KeyLine(keys.CASCADE, 0, _hash("reach", *reached), parts)
@@ -177,18 +179,18 @@ def _is_comparable(foreign: ForeignKey, inventory: Inventory) -> bool:
 
 
 def _line(
-    kind: int, place: TableKey, key: tuple[str, ...], binding: Binding, names: list[str]
+    kind: int, place: TableKey, key: tuple[str, ...], table_plan: TablePlan, names: list[str]
 ) -> KeyLine:
     """A key over the record's columns ``names`` ("": can't be compared), under the seed of ``place`` and ``key``."""
     seed = _hash("key", *place, *map(str.casefold, key))
     token = _hash("token", *place, *map(str.casefold, key))
     parts = []
     for name in names:
-        indexes = record_indexes(binding.layout, (name,)) if name else None
-        target = target_column(binding.target, name) if name else None
+        indexes = record_indexes(table_plan.layout, (name,)) if name else None
+        target = target_column(table_plan.target, name) if name else None
         if not indexes or target is None or target.generated:
             return KeyLine(keys.SERIAL, seed, token)  # a value that is not in the record
-        parts.append((indexes[0], _method(binding.layout.table.columns[indexes[0]], target)))
+        parts.append((indexes[0], _method(table_plan.layout.table.columns[indexes[0]], target)))
     return KeyLine(kind, seed, token, tuple(parts))
 
 

@@ -20,8 +20,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from consumer.binding import quoted
-from consumer.book import layout_of
+from consumer.row_schemas import layout_of
+from consumer.table_plan import quoted
 from consumer.target.connection import Endpoint, Row, TargetConnection, connect
 from consumer.target.inventory import TableKey, TargetColumn, TargetTable, read_inventory
 from consumer.target.progress import read_schemas

@@ -26,8 +26,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from consumer.binding import quoted
 from consumer.sessions import open_session
+from consumer.table_plan import quoted
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
 from consumer.target.structure import NO_IDS, read_state

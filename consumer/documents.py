@@ -14,19 +14,19 @@ from decimal import Decimal
 
 import numpy as np
 
-from consumer.binding import Binding
 from consumer.kernel.walk import FIRST_CELL, STRING
 from consumer.rows import Rows, Template
+from consumer.table_plan import TablePlan
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]|-?[0-9][0-9.eE+-]*', re.DOTALL)
 _DECIMAL = re.compile(rb"-?([0-9]+)(?:\.([0-9]+))?")
 _DIGITS_MAX, _SCALE_MAX = 65, 30  # of the server's DECIMAL
 
 
-def filled_exactly(rows: Rows, number: int, template: Template, binding: Binding) -> bytes:
+def filled_exactly(rows: Rows, number: int, template: Template, table_plan: TablePlan) -> bytes:
     """As ``Rows.filled``, with the documents of one record by expression where they need it."""
-    width = len(binding.layout.branches)
-    documents = set(binding.documents)
+    width = len(table_plan.layout.branches)
+    documents = set(table_plan.documents)
     first = int(rows.records[number, FIRST_CELL])
     one = np.array([number], np.int64)
     glue, parts, start = template.glue.tobytes(), [], 0

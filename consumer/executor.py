@@ -26,12 +26,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from consumer.applied import not_applied, to_bitmap
-from consumer.book import Ints
 from consumer.kernel import walk
 from consumer.kernel.walk import COMMIT_MS, SEQ, SLOT
 from consumer.read_ahead import ReadAhead, collect_read_ahead
+from consumer.row_schemas import Ints
 from consumer.rows import KeyEntries, Rows, Values, find_keys, walk_values
 from consumer.sessions import session_for
+from consumer.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import (
     DATABASE,
@@ -44,8 +45,7 @@ from consumer.target.progress import (
     save_schemas,
 )
 from consumer.window import Barrier, LookUp, Window, read_window
-from consumer.workshop import Catalogue, Workshop, slots_of
-from consumer.writer import Deciding, RowWriter
+from consumer.writer import ConflictRule, RowWriter
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from schemas.documents import ConflictPolicy
@@ -104,18 +104,18 @@ class Plan:
         return self.outcome.lane
 
 
-_workshops: dict[str, Workshop] = {}
-_workshops_kept = threading.Lock()  # a driver applies several tasks at once, each in a thread
+_table_plans: dict[str, TablePlans] = {}
+_table_plans_lock = threading.Lock()  # a driver applies several tasks at once, each in a thread
 
 
-def workshop_for(catalogue: Catalogue) -> Workshop:
-    """This process's workshop for a catalogue; only the latest few are kept."""
-    with _workshops_kept:
-        if catalogue.version not in _workshops:
-            while len(_workshops) >= 4:
-                _workshops.pop(next(iter(_workshops)))
-            _workshops[catalogue.version] = Workshop(catalogue)
-        return _workshops[catalogue.version]
+def table_plans_for(catalogue: Catalogue) -> TablePlans:
+    """This process's plans for a catalogue; only the latest few are kept."""
+    with _table_plans_lock:
+        if catalogue.version not in _table_plans:
+            while len(_table_plans) >= 4:
+                _table_plans.pop(next(iter(_table_plans)))
+            _table_plans[catalogue.version] = TablePlans(catalogue)
+        return _table_plans[catalogue.version]
 
 
 def arrow_values(batch: pa.RecordBatch) -> tuple[Ints, Values]:
@@ -150,14 +150,14 @@ def apply_serial(
     look_up: LookUp,
 ) -> Outcome:
     """Apply up to the first barrier, in order, moving the mark."""
-    workshop = workshop_for(catalogue)
+    plans = table_plans_for(catalogue)
     mark = order.mark
     learned: dict[int, str] = {}
     rows = statements = commit_ms = 0
     records = records_from(mark, batches)
     for offsets, values in records:
         window = read_window(
-            values, offsets, workshop=workshop, seen=mark, applied=applied, look_up=look_up
+            values, offsets, plans=plans, seen=mark, applied=applied, look_up=look_up
         )
         learned |= window.learned
         first = 0
@@ -166,7 +166,7 @@ def apply_serial(
             numbers = window.waiting[(window.waiting >= first) & (window.waiting < end)]
             after = window.mark_after(end, before=mark)
             statements += _apply_part(
-                order, workshop, window.rows, numbers, _Move(mark, after, learned)
+                order, plans, window.rows, numbers, _Move(mark, after, learned)
             )
             mark, first = after, end
             rows += len(numbers)
@@ -244,11 +244,11 @@ class _Bits:
 
 
 def _apply_part(
-    order: Order, workshop: Workshop, rows: Rows, numbers: Ints, claim: "_Move | _Bits"
+    order: Order, plans: TablePlans, rows: Rows, numbers: Ints, claim: "_Move | _Bits"
 ) -> int:
     """One target transaction: fence, claim, rows, commit; how many statements it took."""
     session = session_for(order.endpoint, order.owner)
-    writer = RowWriter(session, workshop, Deciding(order.owner.task, order.policy))
+    writer = RowWriter(session, plans, ConflictRule(order.owner.task, order.policy))
     careful = False
     for _ in range(LOCK_TRIES_MAX):
         try:
@@ -282,7 +282,7 @@ def plan(
     look_up: LookUp,
 ) -> Plan:
     """The keys of all rows up to the first barrier; nothing is applied."""
-    workshop = workshop_for(catalogue)
+    plans = table_plans_for(catalogue)
     seen = order.mark
     learned: dict[int, str] = {}
     barrier = None
@@ -292,15 +292,13 @@ def plan(
     count = commit_ms = 0
     records = records_from(order.mark, batches)
     for at, values in records:
-        window = read_window(
-            values, at, workshop=workshop, seen=seen, applied=applied, look_up=look_up
-        )
+        window = read_window(values, at, plans=plans, seen=seen, applied=applied, look_up=look_up)
         learned |= window.learned
         barrier = window.barrier
         if len(window.rows):
             seen = window.mark_after(len(window.rows), before=seen)
         if len(window.waiting):
-            entries.append(_shifted(_window_keys(window, workshop), count))
+            entries.append(_shifted(_window_keys(window, plans), count))
             count += len(window.waiting)
             offsets.append(window.offsets[window.waiting])
             weights.append(window.rows.values.sizes()[window.waiting] + 256)
@@ -320,8 +318,8 @@ def plan(
     )
 
 
-def _window_keys(window: Window, workshop: Workshop) -> KeyEntries:
-    programs = workshop.key_programs(slots_of(window.rows.records[window.waiting, SLOT]))
+def _window_keys(window: Window, plans: TablePlans) -> KeyEntries:
+    programs = plans.key_programs(slots_of(window.rows.records[window.waiting, SLOT]))
     return find_keys(window.rows, programs, window.waiting)
 
 
@@ -342,13 +340,13 @@ def apply_lane(
     applied: Ints,
 ) -> Outcome:
     """Apply the records of one lane, which come in seq order; all their schemas are known."""
-    workshop = workshop_for(catalogue)
+    plans = table_plans_for(catalogue)
     part = rows_done = statements = 0
     for batch in batches:
         offsets, values = arrow_values(batch)
         if not len(values):
             continue
-        rows = walk_values(values, workshop.programs)
+        rows = walk_values(values, plans.programs)
         if len(rows) != len(values):
             raise Fatal(
                 "MR-5032",
@@ -363,7 +361,7 @@ def apply_lane(
             if len(numbers):
                 place = (order.batch, lane, part)
                 claim = _Bits(order.mark, place, *to_bitmap(seqs[numbers]))
-                statements += _apply_part(order, workshop, rows, numbers, claim)
+                statements += _apply_part(order, plans, rows, numbers, claim)
             part += 1
             rows_done += len(numbers)
     return Outcome(rows=rows_done, statements=statements, lane=lane)

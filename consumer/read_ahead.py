@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from consumer.book import Ints
+from consumer.row_schemas import Ints
 from consumer.rows import Bytes, Values
 
 RECORDS_MAX = 4096

@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from consumer.book import Ints, Programs
 from consumer.causality import KeyPrograms
 from consumer.kernel import documents, keys, order, text, walk
 from consumer.kernel.walk import CELL_WIDTH
+from consumer.row_schemas import Ints, Programs
 
 Bytes = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]

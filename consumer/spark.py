@@ -34,7 +34,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.book import Ints
 from consumer.executor import (
     Order,
     Outcome,
@@ -48,9 +47,10 @@ from consumer.executor import (
 )
 from consumer.jvm import Jvm
 from consumer.registry import look_up_at
+from consumer.row_schemas import Ints
 from consumer.serial import SerialLane
+from consumer.table_plans import Catalogue
 from consumer.warm import warm
-from consumer.workshop import Catalogue
 from millrace.errors import Fatal, Retryable
 from millrace.home_folder import home
 from millrace.jvm import CLEAN_EXITS, JvmArchive

@@ -7,48 +7,48 @@ Without a key every column is compared, null-safe, as bytes where a collation wo
 LIMIT 1 takes one of several equal rows: which one does not matter, they are equal.
 """
 
-from consumer.binding import AFTER, BEFORE, Binding, check_names_row, make_shape, quoted
 from consumer.rows import Template
+from consumer.table_plan import AFTER, BEFORE, TablePlan, check_names_row, make_shape, quoted
 from consumer.target.inventory import TargetColumn
 from schemas.gtid import Flavour
 from schemas.table.structure import Column
 
 
-def insert_template(binding: Binding, *, replace: bool = False) -> Template:
+def insert_template(table_plan: TablePlan, *, replace: bool = False) -> Template:
     """INSERT or REPLACE of the after image."""
-    indexes = [index for index, _ in binding.columns]
-    names = b",".join(quoted(column.name) for _, column in binding.columns)
+    indexes = [index for index, _ in table_plan.columns]
+    names = b",".join(quoted(column.name) for _, column in table_plan.columns)
     verb = b"REPLACE INTO " if replace else b"INSERT INTO "
-    texts = [verb + binding.name + b" (" + names + b") VALUES ("]
+    texts = [verb + table_plan.name + b" (" + names + b") VALUES ("]
     for place in range(len(indexes)):
         texts[-1] += b"," if place else b""
         texts.append(b"")
     texts[-1] += b")"
-    return Template.of(texts, make_shape(binding.layout, [(AFTER, index) for index in indexes]))
+    return Template.of(texts, make_shape(table_plan.layout, [(AFTER, index) for index in indexes]))
 
 
-def update_template(binding: Binding, flavour: Flavour) -> Template:
+def update_template(table_plan: TablePlan, flavour: Flavour) -> Template:
     """UPDATE of the row that the before image names, to the after image. Fatal MR-5019 if it names none."""
-    texts = [b"UPDATE " + binding.name + b" SET "]
-    for place, (_, column) in enumerate(binding.columns):
+    texts = [b"UPDATE " + table_plan.name + b" SET "]
+    for place, (_, column) in enumerate(table_plan.columns):
         texts[-1] += (b"," if place else b"") + quoted(column.name) + b"="
         texts.append(b"")
-    places = [(AFTER, index) for index, _ in binding.columns]
-    return _where(binding, flavour, texts, places)
+    places = [(AFTER, index) for index, _ in table_plan.columns]
+    return _where(table_plan, flavour, texts, places)
 
 
-def delete_template(binding: Binding, flavour: Flavour) -> Template:
+def delete_template(table_plan: TablePlan, flavour: Flavour) -> Template:
     """DELETE of the row that the before image names. Fatal MR-5019 if it names none."""
-    return _where(binding, flavour, [b"DELETE FROM " + binding.name], [])
+    return _where(table_plan, flavour, [b"DELETE FROM " + table_plan.name], [])
 
 
-def find_template(binding: Binding, flavour: Flavour) -> Template:
+def find_template(table_plan: TablePlan, flavour: Flavour) -> Template:
     """SELECT of the row that the after image names, to see what the target generated for it."""
-    return _where(binding, flavour, [b"SELECT 1 FROM " + binding.name], [], image=AFTER)
+    return _where(table_plan, flavour, [b"SELECT 1 FROM " + table_plan.name], [], image=AFTER)
 
 
 def _where(
-    binding: Binding,
+    table_plan: TablePlan,
     flavour: Flavour,
     texts: list[bytes],
     places: list[tuple[int, int]],
@@ -56,21 +56,21 @@ def _where(
     image: int = BEFORE,
 ) -> Template:
     """The statement with the condition that one row alone meets, or one of several equal ones."""
-    is_limited = not binding.identity
-    names = [column.name for _, column in binding.named]
-    check_names_row(binding.target, names, is_limited=is_limited)
-    for number, (index, column) in enumerate(binding.named):
+    is_limited = not table_plan.identity
+    names = [column.name for _, column in table_plan.named]
+    check_names_row(table_plan.target, names, is_limited=is_limited)
+    for number, (index, column) in enumerate(table_plan.named):
         texts[-1] += b" AND " if number else b" WHERE "
         if is_limited:
             before, behind = _same(column, flavour)
         else:
-            before, behind = _found(binding.layout.table.columns[index], column)
+            before, behind = _found(table_plan.layout.table.columns[index], column)
         texts[-1] += before
         texts.append(behind)
     if is_limited:
         texts[-1] += b" LIMIT 1"
-    places = [*places, *((image, index) for index, _ in binding.named)]
-    return Template.of(texts, make_shape(binding.layout, places))
+    places = [*places, *((image, index) for index, _ in table_plan.named)]
+    return Template.of(texts, make_shape(table_plan.layout, places))
 
 
 def _found(source: Column, column: TargetColumn) -> tuple[bytes, bytes]:

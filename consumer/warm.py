@@ -8,12 +8,12 @@ Without it each executor process compiles for itself at its first rows, all at o
 import numpy as np
 import pyarrow as pa
 
-from consumer.book import Book
 from consumer.executor import arrow_values
 from consumer.kernel.order import pack_lanes
+from consumer.row_schemas import RowSchemas
 from consumer.rows import find_keys, walk_values
+from consumer.table_plans import Catalogue, TablePlans
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
-from consumer.workshop import Catalogue, Workshop
 from schemas.gtid import Flavour
 from schemas.record.avro_codec import encode
 from schemas.record.avro_schema import envelope_schema
@@ -37,26 +37,26 @@ _SCHEMA_ID = 1
 
 def warm() -> None:
     """Run one update of a made-up table through every compiled function."""
-    book = Book({_SCHEMA_ID: envelope_schema("warm", _TABLE).text})
+    schemas = RowSchemas({_SCHEMA_ID: envelope_schema("warm", _TABLE).text})
     columns = {
         name: TargetColumn(name, type_, type_, "", "", False, False) for name, type_ in _COLUMNS
     }
     table = TargetTable("warm", "warm", columns, (UniqueKey("PRIMARY", ("id",), True),))
-    workshop = Workshop(Catalogue("warm", book, Inventory(tables={("warm", "warm"): table})))
+    plans = TablePlans(Catalogue("warm", schemas, Inventory(tables={("warm", "warm"): table})))
     batch = pa.RecordBatch.from_arrays(
         [pa.array([0], pa.int64()), pa.array([_record()], pa.binary())], names=["offset", "value"]
     )
     _, values = arrow_values(batch)
-    rows = walk_values(values, workshop.programs)
+    rows = walk_values(values, plans.programs)
     numbers = np.arange(len(rows))
-    entries = find_keys(rows, workshop.key_programs([0]), numbers)
+    entries = find_keys(rows, plans.key_programs([0]), numbers)
     entries.levels(len(numbers))
     pack_lanes(entries.groups(len(numbers)), np.ones(len(numbers), np.int64), 1)
     rows.changes(numbers, (0,), width=len(_COLUMNS))
     rows.inexact(numbers, (0,), width=len(_COLUMNS))
-    pieces = workshop.binding(0).insert
+    pieces = plans.table_plan(0).insert
     rows.text_of(numbers, pieces.shape, opening=pieces.opening, closing=pieces.closing)
-    rows.filled(0, workshop.template(0, "update"))
+    rows.filled(0, plans.template(0, "update"))
 
 
 _COLUMNS = (("id", "int"), ("weight", "double"))

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from consumer.applied import not_applied
-from consumer.book import Book, Ints, layout_of
 from consumer.kernel import walk
+from consumer.row_schemas import Ints, RowSchemas, layout_of
 from consumer.rows import Rows, Values, walk_values
+from consumer.table_plans import TablePlans
 from consumer.target.progress import Mark
-from consumer.workshop import Workshop
 from millrace.errors import Fatal, MillraceError
 from schemas.gtid import Flavour, GtidPosition, parse_gtid, parse_gtid_set
 from schemas.record.avro_codec import decode
@@ -92,7 +92,7 @@ def advanced(
 
 
 def read_window(
-    values: Values, offsets: Ints, *, workshop: Workshop, seen: Mark, applied: Ints, look_up: LookUp
+    values: Values, offsets: Ints, *, plans: TablePlans, seen: Mark, applied: Ints, look_up: LookUp
 ) -> Window:
     """Read records up to the first barrier. ``seen`` is the mark as of the record before: its seq is what comes before.
     Rows that are in ``applied`` or covered by the start are passed over."""
@@ -122,7 +122,7 @@ def read_window(
             case SchemaRecord():
                 if record.table:
                     _check_layout(record, offset)
-                if _redefines(record, workshop.book, learned):
+                if _redefines(record, plans.schemas, learned):
                     barrier = Barrier(offset, value)
                 elif record.table:
                     learned[record.value.id] = record.value.schema.text
@@ -134,8 +134,8 @@ def read_window(
         if barrier is not None:
             end = number
             break
-    _learn(workshop, learned)
-    rows = _walked(values.part(0, end), offsets, workshop, learned, look_up)
+    _learn(plans, learned)
+    rows = _walked(values.part(0, end), offsets, plans, learned, look_up)
     numbers = np.flatnonzero(rows.column(walk.SLOT) >= 0)
     seqs = rows.column(walk.SEQ)[numbers]
     _check_seqs(seqs, seen.seq, offsets[numbers])
@@ -163,30 +163,30 @@ def _check_layout(record: SchemaRecord, offset: int) -> None:
         ) from unreadable
 
 
-def _redefines(record: SchemaRecord, book: Book, learned: dict[int, str]) -> bool:
-    known = learned.get(record.value.id, book.texts.get(record.value.id))
+def _redefines(record: SchemaRecord, schemas: RowSchemas, learned: dict[int, str]) -> bool:
+    known = learned.get(record.value.id, schemas.texts.get(record.value.id))
     return bool(record.table) and known is not None and known != record.value.schema.text
 
 
-def _learn(workshop: Workshop, learned: dict[int, str]) -> None:
-    book = workshop.book
+def _learn(plans: TablePlans, learned: dict[int, str]) -> None:
+    schemas = plans.schemas
     for number, text in learned.items():
-        book = book.learned(number, text)
-    if book is not workshop.book:
-        workshop.learn(book)
+        schemas = schemas.learned(number, text)
+    if schemas is not plans.schemas:
+        plans.learn(schemas)
 
 
 def _walked(
-    values: Values, offsets: Ints, workshop: Workshop, learned: dict[int, str], look_up: LookUp
+    values: Values, offsets: Ints, plans: TablePlans, learned: dict[int, str], look_up: LookUp
 ) -> Rows:
     while True:
-        rows = walk_values(values, workshop.programs)
+        rows = walk_values(values, plans.programs)
         if len(rows) == len(values):
             return rows
         value, offset = values.value(len(rows)), int(offsets[len(rows)])
         number = int.from_bytes(value[1:5], "big")
         if rows.status == walk.OTHER_TABLE:
-            raise _other_table(value, workshop.book.texts[number], offset)
+            raise _other_table(value, plans.schemas.texts[number], offset)
         if rows.status != walk.UNKNOWN_SCHEMA:
             raise Fatal(
                 "MR-5032",
@@ -196,7 +196,7 @@ def _walked(
             )
         text = _looked_up(look_up, number, offset)
         learned[number] = text
-        workshop.learn(workshop.book.learned(number, text))
+        plans.learn(plans.schemas.learned(number, text))
 
 
 def _other_table(value: bytes, schema_text: str, offset: int) -> Fatal:

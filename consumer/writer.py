@@ -32,11 +32,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from consumer.binding import BEFORE, Binding, Pieces, make_shape
-from consumer.book import Ints
 from consumer.documents import filled_exactly
 from consumer.kernel.walk import FLAGS, HAS_FALLBACK, OP, OP_CREATE, OP_DELETE, OP_UPDATE, SEQ, SLOT
+from consumer.row_schemas import Ints
 from consumer.rows import Rows, Template, find_keys
+from consumer.table_plan import BEFORE, Pieces, TablePlan, make_shape
+from consumer.table_plans import TablePlans, slots_of
 from consumer.target.connection import (
     FOREIGN_KEY_ERRORS,
     LENIENT_MODE,
@@ -45,7 +46,6 @@ from consumer.target.connection import (
 )
 from consumer.target.inventory import has_changed
 from consumer.target.progress import DATABASE
-from consumer.workshop import Workshop, slots_of
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour
@@ -62,7 +62,7 @@ _OPS = {OP_CREATE: "insert", OP_UPDATE: "update", OP_DELETE: "delete"}
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
+class ConflictRule:
     """For whom rows are decided."""
 
     task: str
@@ -73,18 +73,18 @@ class RowWriter:
     """Writes walked rows through one connection."""
 
     def __init__(
-        self, connection: TargetConnection, workshop: Workshop, deciding: Deciding
+        self, connection: TargetConnection, plans: TablePlans, conflict_rule: ConflictRule
     ) -> None:
         self._connection = connection
-        self._workshop = workshop
-        self._deciding = deciding
+        self._plans = plans
+        self._conflict_rule = conflict_rule
         self._checks_foreign_keys = True
         self._compared: set[tuple[str, str, bool]] = set()  # in this target transaction
         self.statement_count = 0
 
     def write(self, rows: Rows, numbers: Ints) -> None:
         """Apply these records (numbers in seq order). Fatal MR-5010 and others: roll back."""
-        programs = self._workshop.key_programs(slots_of(rows.records[numbers, SLOT]))
+        programs = self._plans.key_programs(slots_of(rows.records[numbers, SLOT]))
         levels = find_keys(rows, programs, numbers).levels(len(numbers))
         about = rows.records[numbers]
         mixed = about[:, HAS_FALLBACK] | ((about[:, FLAGS] & NO_FOREIGN_KEY_CHECKS) << 1)
@@ -98,19 +98,19 @@ class RowWriter:
     def _write_run(self, rows: Rows, run: Ints) -> None:
         """Records of one table and operation that share no key."""
         slot, op = (int(rows.records[run[0], which]) for which in (SLOT, OP))
-        binding = self._workshop.binding(slot)
+        table_plan = self._plans.table_plan(slot)
         self._check_foreign_keys(rows, int(run[0]))
-        pieces = binding.insert
+        pieces = table_plan.insert
         if op != OP_CREATE:
-            found = binding.update if op == OP_UPDATE else binding.delete
+            found = table_plan.update if op == OP_UPDATE else table_plan.delete
             if found is None:
                 self._write_singly(rows, run)
                 return
             pieces = found
-        if rows.records[run[0], HAS_FALLBACK] or binding.is_identity_generated:
+        if rows.records[run[0], HAS_FALLBACK] or table_plan.is_identity_generated:
             self._write_singly(rows, run)
             return
-        alone = self._alone(rows, run, binding, pieces)
+        alone = self._alone(rows, run, table_plan, pieces)
         self._write_singly(rows, run[alone])
         run = run[~alone]
         for part in _parts(rows, run, pieces, self._bytes_max):
@@ -119,34 +119,34 @@ class RowWriter:
             )
             matched = self._run(pieces.lead + literals + pieces.tail)
             if matched != len(part):
-                table = binding.layout.table.full_name
+                table = table_plan.layout.table.full_name
                 why = f"{_OPS[op]} of {len(part)} rows of {table} matched {matched}"
                 raise Fatal("MR-5010", why, table=table)
 
-    def _alone(self, rows: Rows, run: Ints, binding: Binding, pieces: Pieces) -> Flags:
+    def _alone(self, rows: Rows, run: Ints, table_plan: TablePlan, pieces: Pieces) -> Flags:
         """Which of these rows of one operation are not written together with others.
 
         Those whose key changes; JSON that is written by expression; on MariaDB, updates to long values: a derived
         table there keeps the length of a literal modulo 65,536.
         """
         op = int(rows.records[run[0], OP])
-        width = len(binding.layout.branches)
+        width = len(table_plan.layout.branches)
         alone: Flags = np.zeros(len(run), np.bool_)
         if op == OP_UPDATE:
-            alone |= rows.changes(run, binding.identity, width=width)
-            if self._workshop.inventory.flavour is Flavour.MARIADB:
+            alone |= rows.changes(run, table_plan.identity, width=width)
+            if self._plans.inventory.flavour is Flavour.MARIADB:
                 alone |= rows.text_sizes(run, pieces.shape) > DERIVED_ROW_BYTES_MAX
-        if op != OP_DELETE and binding.documents:
-            alone |= rows.inexact(run, binding.documents, width=width)
+        if op != OP_DELETE and table_plan.documents:
+            alone |= rows.inexact(run, table_plan.documents, width=width)
         return alone
 
     @property
     def _bytes_max(self) -> int:
-        return min(STATEMENT_BYTES_MAX, self._workshop.inventory.packet_bytes_max // 2)
+        return min(STATEMENT_BYTES_MAX, self._plans.inventory.packet_bytes_max // 2)
 
     def _run(self, sql: bytes) -> int:
-        if len(sql) >= self._workshop.inventory.packet_bytes_max:
-            limit = self._workshop.inventory.packet_bytes_max
+        if len(sql) >= self._plans.inventory.packet_bytes_max:
+            limit = self._plans.inventory.packet_bytes_max
             raise Fatal(
                 "MR-5014",
                 f"{len(sql) + 1} bytes, max_allowed_packet is {limit}",
@@ -174,7 +174,7 @@ class RowWriter:
         """How many rows it matched: 0 or 1, and of REPLACE one more for each that was in its way."""
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
         what = which or _OPS[op]
-        sql = self._filled(rows, number, self._workshop.template(slot, what))
+        sql = self._filled(rows, number, self._plans.template(slot, what))
         matched = self._run_one(rows, number, sql)
         if matched:
             self._check_one(rows, number, what, matched)
@@ -183,14 +183,14 @@ class RowWriter:
     def _check_one(self, rows: Rows, number: int, what: str, matched: int) -> None:
         """Fatal MR-5019 where more rows were changed than one, MR-5017 where its key does not find what was written."""
         slot = int(rows.records[number, SLOT])
-        binding = self._workshop.binding(slot)
-        table = binding.layout.table.full_name
+        table_plan = self._plans.table_plan(slot)
+        table = table_plan.layout.table.full_name
         if what != "replace" and matched > 1:
             raise Fatal("MR-5019", f"{what} of a row of {table} matched {matched}", table=table)
-        if what == "delete" or not binding.is_identity_generated:
+        if what == "delete" or not table_plan.is_identity_generated:
             return
-        if self._run(self._filled(rows, number, self._workshop.template(slot, "find"))) != 1:
-            names = ", ".join(column.name for _, column in binding.named if column.generated)
+        if self._run(self._filled(rows, number, self._plans.template(slot, "find"))) != 1:
+            names = ", ".join(column.name for _, column in table_plan.named if column.generated)
             why = f"what the target generates for {names} of {table} is not the record's value"
             raise Fatal("MR-5017", why, table=table)
 
@@ -206,14 +206,14 @@ class RowWriter:
                 self._connection.run(b"SET SESSION sql_mode='" + STRICT_MODE.encode() + b"'")
 
     def _filled(self, rows: Rows, number: int, template: Template) -> bytes:
-        binding = self._workshop.binding(int(rows.records[number, SLOT]))
-        one, width = np.array([number], np.int64), len(binding.layout.branches)
-        if binding.documents and rows.inexact(one, binding.documents, width=width)[0]:
-            return filled_exactly(rows, number, template, binding)
+        table_plan = self._plans.table_plan(int(rows.records[number, SLOT]))
+        one, width = np.array([number], np.int64), len(table_plan.layout.branches)
+        if table_plan.documents and rows.inexact(one, table_plan.documents, width=width)[0]:
+            return filled_exactly(rows, number, template, table_plan)
         return rows.filled(number, template)
 
     def _has_index_zero(self, rows: Rows, number: int) -> bool:
-        layout = self._workshop.binding(int(rows.records[number, SLOT])).layout
+        layout = self._plans.table_plan(int(rows.records[number, SLOT])).layout
         return any("int" in branches and "string" in branches for branches in layout.branches)
 
     def settle(self) -> None:
@@ -250,24 +250,24 @@ class RowWriter:
         """Retryable MR-5023 where the table is not what rows were planned by; asked once in a target transaction."""
         if refused is not None and refused.code not in ("MR-5010", "MR-5019"):
             return
-        target = self._workshop.binding(int(rows.records[number, SLOT])).target
+        target = self._plans.table_plan(int(rows.records[number, SLOT])).target
         errno = refused.context.get("errno", "") if refused is not None else ""
         compared = (target.database, target.table, errno in FOREIGN_KEY_ERRORS)
         if compared in self._compared:
             return
         self._compared.add(compared)
-        inventory, with_foreign = self._workshop.inventory, compared[2]
+        inventory, with_foreign = self._plans.inventory, compared[2]
         if has_changed(self._connection, inventory, target, with_foreign=with_foreign):
             name = f"{target.database}.{target.table}"
             raise Retryable("MR-5023", f"{name} was altered on the target", table=name)
 
     def _decide(self, rows: Rows, number: int, why: str) -> None:
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
-        policy = self._deciding.policy
+        policy = self._conflict_rule.policy
         if policy is ConflictPolicy.STOP:
             raise self._named(rows, number, why)
         if policy is ConflictPolicy.OVERWRITE:
-            if not self._workshop.binding(slot).identity:
+            if not self._plans.table_plan(slot).identity:
                 raise self._named(
                     rows, number, f"{why}; a table without a key has no row to overwrite"
                 )
@@ -276,14 +276,14 @@ class RowWriter:
                 self._write_one(rows, number, "delete")
             if op != OP_DELETE:
                 self._write_one(rows, number, "replace")
-        binding = self._workshop.binding(slot)
+        table_plan = self._plans.table_plan(slot)
         self._connection.query(
             f"REPLACE INTO {DATABASE}.conflict VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
             (
-                self._deciding.task,
+                self._conflict_rule.task,
                 int(rows.records[number, SEQ]),
                 rows.gtid(number),
-                binding.layout.table.full_name[:190],
+                table_plan.layout.table.full_name[:190],
                 chr(op),
                 str(policy),
                 why,
@@ -293,20 +293,20 @@ class RowWriter:
 
     def _named(self, rows: Rows, number: int, why: str, *, code: str = "MR-5010") -> Fatal:
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
-        binding = self._workshop.binding(slot)
-        table = binding.layout.table.full_name
+        table_plan = self._plans.table_plan(slot)
+        table = table_plan.layout.table.full_name
         return Fatal(
             code,
             f"{_OPS[op]} of a row of {table}: {why}",
             table=table,
-            key=self._key_text(rows, number, binding),
+            key=self._key_text(rows, number, table_plan),
             seq=rows.records[number, SEQ],
             gtid=rows.gtid(number),
         )
 
-    def _key_text(self, rows: Rows, number: int, binding: Binding) -> str:
+    def _key_text(self, rows: Rows, number: int, table_plan: TablePlan) -> str:
         image = BEFORE if rows.records[number, OP] != OP_CREATE else 1
-        shape = make_shape(binding.layout, [(image, index) for index in binding.identity])
+        shape = make_shape(table_plan.layout, [(image, index) for index in table_plan.identity])
         if not len(shape):
             return "(no key)"
         one = np.array([number], np.int64)

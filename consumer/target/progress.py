@@ -24,7 +24,7 @@ to apply.
 from dataclasses import dataclass
 
 from consumer.applied import from_bitmaps
-from consumer.book import Book, Ints
+from consumer.row_schemas import Ints, RowSchemas
 from consumer.target.connection import Row, TargetConnection
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 
@@ -97,7 +97,7 @@ class SavedProgress:
 
     mark: Mark | None
     applied: Ints
-    book: Book
+    schemas: RowSchemas
 
 
 def create_tables(connection: TargetConnection) -> None:
@@ -180,19 +180,19 @@ def read_saved_progress(connection: TargetConnection, task: str) -> SavedProgres
         f"SELECT first_seq, bitmap FROM {DATABASE}.applied WHERE task = %s",
         (task,),
     )
-    book = read_schemas(connection, task)
+    schemas = read_schemas(connection, task)
     connection.commit()
     applied = from_bitmaps((_int(first), _bytes(bits)) for first, bits in bitmaps)
-    return SavedProgress(_mark(marks[0]) if marks else None, applied, book)
+    return SavedProgress(_mark(marks[0]) if marks else None, applied, schemas)
 
 
-def read_schemas(connection: TargetConnection, task: str) -> Book:
+def read_schemas(connection: TargetConnection, task: str) -> RowSchemas:
     """The schemas that the topic has introduced to the task. The current transaction stays open."""
     schemas = connection.query(
         f"SELECT id, schema_text FROM {DATABASE}.record_schema WHERE task = %s",
         (task,),
     )
-    return Book({_int(number): str(text) for number, text in schemas})
+    return RowSchemas({_int(number): str(text) for number, text in schemas})
 
 
 def _mark(row: Row) -> Mark:

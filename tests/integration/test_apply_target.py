@@ -12,14 +12,14 @@ from threading import Event
 import pytest
 
 from consumer.batch import BatchApplier
-from consumer.book import Ints
 from consumer.executor import Order, Outcome
+from consumer.row_schemas import Ints
 from consumer.sessions import session_for
+from consumer.table_plans import Catalogue
 from consumer.target import fence
 from consumer.target.connection import TargetConnection, connect
 from consumer.target.fence import raise_fence
 from consumer.target.progress import delete_progress
-from consumer.workshop import Catalogue
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal, Fenced, Retryable
 from schemas.table.structure import Column, ColumnType, TypeCode

@@ -14,13 +14,13 @@ import pytest
 
 from consumer import apply, executor
 from consumer.batch import BatchApplier
-from consumer.book import Ints
 from consumer.executor import Order, Outcome
+from consumer.row_schemas import Ints
 from consumer.sessions import open_session
+from consumer.table_plans import Catalogue
 from consumer.target import progress
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import Owner, SavedProgress, read_saved_progress
-from consumer.workshop import Catalogue
 from deploy.servers import DatabaseServer
 from millrace.errors import Fenced, Retryable
 from tests.kit.apply.local import (

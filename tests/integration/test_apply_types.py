@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from consumer import writer
-from consumer.binding import Binding
+from consumer.table_plan import TablePlan
 from deploy.servers import DatabaseServer
 from schemas.gtid import Flavour
 from schemas.table.structure import (
@@ -294,7 +294,7 @@ def test_json_decimals_keep_their_digits_on_mysql(
 ) -> None:
     """Inserted and updated next to documents without decimals; read as text, the value would become a DOUBLE."""
     if not is_guarded:
-        monkeypatch.setattr(Binding, "documents", ())
+        monkeypatch.setattr(TablePlan, "documents", ())
     mysql_server.execute("DROP DATABASE IF EXISTS documents")
     mysql_server.execute("CREATE DATABASE documents")
     mysql_server.execute("CREATE TABLE documents.t (id INT PRIMARY KEY, v JSON)")

@@ -22,7 +22,7 @@ from schemas.place import Coordinates
 from tests.kit.equal_to_all import AnyText
 from tests.mutants.mutant import Mutant, Patch
 from zk.client.session import Change
-from zk.lease.election import Reign
+from zk.lease.election import LeaderTerm
 from zk.tree.reports import SavedReport
 
 NOT_TOLD = r"DID NOT RAISE (Fatal|Retryable)"
@@ -117,10 +117,10 @@ def a_sequence_is_enough(patch: Patch) -> None:
 def a_reign_is_not_checked(patch: Patch) -> None:
     """A scheduler that was overtaken writes its plan."""
 
-    def commit(self: Reign, changes: Sequence[Change]) -> None:
+    def commit(self: LeaderTerm, changes: Sequence[Change]) -> None:
         self._session.commit(*changes)
 
-    patch.setattr(Reign, "commit", commit)
+    patch.setattr(LeaderTerm, "commit", commit)
 
 
 def any_work_is_the_tasks(patch: Patch) -> None:
@@ -265,7 +265,7 @@ MUTANTS = [
         {"test_mariadb_positions_are_compared_by_domain": "0-2-90"},
     ),
     Mutant(
-        "an assignment is committed under its reign",
+        "an assignment is committed under its term",
         a_reign_is_not_checked,
         "tests/property/test_zk_order.py",
         {

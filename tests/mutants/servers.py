@@ -6,9 +6,9 @@ from typing import Any
 
 import pymysql
 
-from consumer import batch, compare, ddl, executor, templates, workshop, writer
+from consumer import batch, compare, ddl, executor, table_plans, templates, writer
 from consumer.batch import BatchApplier
-from consumer.binding import Binding, bind, quoted
+from consumer.table_plan import TablePlan, plan_table, quoted
 from consumer.target import connection as connections
 from consumer.target import fence
 from consumer.target.connection import TargetConnection
@@ -114,11 +114,11 @@ def values_are_made_to_fit(patch: Patch) -> None:
 def every_engine_rolls_back(patch: Patch) -> None:
     """What is known of a table's engine is not asked."""
 
-    def trusting(layout: RowLayout, inventory: Inventory) -> Binding:
+    def trusting(layout: RowLayout, inventory: Inventory) -> TablePlan:
         tables = {key: replace(made, rolls_back=True) for key, made in inventory.tables.items()}
-        return bind(layout, replace(inventory, tables=tables))
+        return plan_table(layout, replace(inventory, tables=tables))
 
-    patch.setattr(workshop, "bind", trusting)
+    patch.setattr(table_plans, "plan_table", trusting)
 
 
 def the_mode_stays_lenient(patch: Patch) -> None:

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consumer import batch, causality, executor, window
-from consumer.book import Ints
 from consumer.kernel import keys
+from consumer.row_schemas import Ints
 from consumer.target.connection import TargetConnection
 from consumer.target.progress import delete_applied
 from millrace.errors import MillraceError
@@ -113,7 +113,7 @@ def _place_of_a_part(patch: pytest.MonkeyPatch) -> None:
 def _further_unique_keys(patch: pytest.MonkeyPatch) -> None:
     made = causality.key_lines
     patch.setattr(
-        "consumer.workshop.key_lines",
+        "consumer.table_plans.key_lines",
         lambda *given: tuple(line for line in made(*given) if line.kind != keys.UNIQUE),
     )
 
@@ -133,7 +133,7 @@ def _cascades(patch: pytest.MonkeyPatch) -> None:
 def _bags(patch: pytest.MonkeyPatch) -> None:
     made = causality.key_lines
     patch.setattr(
-        "consumer.workshop.key_lines",
+        "consumer.table_plans.key_lines",
         lambda *given: tuple(line for line in made(*given) if line.kind != keys.BAG),
     )
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer.book import Book
 from consumer.executor import arrow_values
 from consumer.kernel.order import pack_lanes
 from consumer.kernel.walk import OP, SEQ, SLOT
+from consumer.row_schemas import RowSchemas
 from consumer.rows import KeyEntries, Rows, find_keys, walk_values
+from consumer.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
-from consumer.workshop import Catalogue, Workshop, slots_of
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.tables import accounts
 from tests.kit.apply.topic import SET, RecordStream
@@ -103,10 +103,10 @@ def _encoded(history: list[Change]) -> Rows:
         [pa.array(range(len(values)), pa.int64()), pa.array(values, pa.binary())],
         names=["offset", "value"],
     )
-    return walk_values(arrow_values(batch)[1], _workshop().programs)
+    return walk_values(arrow_values(batch)[1], _plans().programs)
 
 
-def _workshop() -> Workshop:
+def _plans() -> TablePlans:
     types = {"id": "int", "code": "int", "mail": "varchar", "amount": "int"}
     columns = {
         name: TargetColumn(
@@ -126,11 +126,13 @@ def _workshop() -> Workshop:
     )
     target = TargetTable("bank", "accounts", columns, keys)
     inventory = Inventory(tables={("bank", "accounts"): target})
-    return Workshop(Catalogue("model", Book({100: envelope_schema(SET, TABLE).text}), inventory))
+    return TablePlans(
+        Catalogue("model", RowSchemas({100: envelope_schema(SET, TABLE).text}), inventory)
+    )
 
 
 def _keys(rows: Rows) -> KeyEntries:
-    programs = _workshop().key_programs(slots_of(rows.column(SLOT)))
+    programs = _plans().key_programs(slots_of(rows.column(SLOT)))
     return find_keys(rows, programs, np.arange(len(rows)))
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from consumer.book import Book, make_programs
+from consumer.row_schemas import RowSchemas, make_programs
 from millrace.errors import Fatal, MillraceError
 from producer.relay import layout
 from schemas.binary_gtid import decode_gtid_list, decode_previous_gtids
@@ -105,7 +105,7 @@ def test_damaged_record_schema_is_read_or_refused(plain: object, body: bytes) ->
     refused(lambda: AvroSchema.parse(text), "MR-6010")
     is_layout = not refused(lambda: parse_row_layout(text), "MR-6010")
     if is_layout:
-        make_programs(Book({7: text}))
+        make_programs(RowSchemas({7: text}))
     if not refused(lambda: check_schema(text), "MR-6010"):
         # a schema that Avro allows may still be one that no row of ours has: it contains itself
         refused(lambda: decode(text, body), "MR-6007", "MR-6010")

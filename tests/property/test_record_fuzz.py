@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from consumer.book import Book, make_programs
 from consumer.executor import arrow_values
 from consumer.kernel import walk
+from consumer.row_schemas import RowSchemas, make_programs
 from consumer.rows import walk_values
 from millrace.errors import Fatal
 from schemas.record.avro_codec import decode, encode
@@ -77,7 +77,7 @@ def _plain(value: bytes) -> dict[str, object]:
 
 
 def _status(value: bytes) -> int:
-    programs = make_programs(Book({100: envelope_schema(SET, EVERYTHING).text}))
+    programs = make_programs(RowSchemas({100: envelope_schema(SET, EVERYTHING).text}))
     return walk_values(arrow_values(batch_of([value]))[1], programs).status
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.binding import Binding, bind, check_names_row, quoted
+from consumer.table_plan import TablePlan, check_names_row, plan_table, quoted
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from consumer.templates import delete_template, insert_template, update_template
 from millrace.errors import Fatal
@@ -26,10 +26,10 @@ class Case:
     recorded: tuple[str, ...]
 
     @property
-    def binding(self) -> Binding:
+    def table_plan(self) -> TablePlan:
         """Of the record to the table."""
         made = table("shop", "t", *map(integer, self.recorded), key=())
-        return bind(RowLayout.of(SET, made), Inventory(tables={("shop", "t"): self.target}))
+        return plan_table(RowLayout.of(SET, made), Inventory(tables={("shop", "t"): self.target}))
 
     @property
     def usable(self) -> list[frozenset[str]]:
@@ -76,32 +76,32 @@ def _compared(text: bytes) -> set[str]:
 @given(_cases(), st.sampled_from([Flavour.MYSQL, Flavour.MARIADB]))
 def test_statements_name_a_whole_key_or_a_whole_row(case: Case, flavour: Flavour) -> None:
     """Generated, nullable, prefix and expression keys, columns on one side alone: no statement is wide."""
-    binding = case.binding
+    table_plan = case.table_plan
     for make in (update_template, delete_template):
-        if not binding.named:
+        if not table_plan.named:
             with pytest.raises(Fatal, match="MR-5019"):
-                make(binding, flavour)
+                make(table_plan, flavour)
             continue
-        text = make(binding, flavour).glue.tobytes()
+        text = make(table_plan, flavour).glue.tobytes()
         if text.endswith(b" LIMIT 1"):
-            assert _compared(text) == {column.name for _, column in binding.columns}
+            assert _compared(text) == {column.name for _, column in table_plan.columns}
         else:
             assert _compared(text) in case.usable
-    if binding.delete is not None:
-        assert _compared(binding.delete.lead) in case.usable
-    if binding.update is not None:
-        _, _, joined = binding.update.tail.partition(b" AS t ON ")
+    if table_plan.delete is not None:
+        assert _compared(table_plan.delete.lead) in case.usable
+    if table_plan.update is not None:
+        _, _, joined = table_plan.update.tail.partition(b" AS t ON ")
         assert _compared(b" WHERE " + joined) in case.usable
-    insert_template(binding)
+    insert_template(table_plan)
 
 
 def test_key_without_generated_columns_is_preferred() -> None:
     """The target generates by its own expression: what the record gives is surer."""
     columns = (_column("a"), _column("b", generated=True))
     keys = (UniqueKey("PRIMARY", ("b",), True), UniqueKey("other", ("a",), True))
-    assert Case(_table(*columns, keys=keys), ("a", "b")).binding.identity == (0,)
-    assert Case(_table(*columns, keys=keys[:1]), ("a", "b")).binding.identity == (1,)
-    assert Case(_table(*columns, keys=keys[:1]), ("a",)).binding.identity == ()
+    assert Case(_table(*columns, keys=keys), ("a", "b")).table_plan.identity == (0,)
+    assert Case(_table(*columns, keys=keys[:1]), ("a", "b")).table_plan.identity == (1,)
+    assert Case(_table(*columns, keys=keys[:1]), ("a",)).table_plan.identity == ()
 
 
 @pytest.mark.parametrize(

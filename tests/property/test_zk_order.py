@@ -17,7 +17,7 @@ from schemas.documents import TaskKind
 from tests.kit.control.control import a_capture
 from zk.client.mirror import REFRESH_S, Mirror
 from zk.client.session import Change, Check, Create, Delete, Node, Put, Session, Watch
-from zk.lease.election import Reign
+from zk.lease.election import LeaderTerm
 from zk.placement.assignment import assign, placeable
 from zk.placement.scheduler import Snapshot, plan, runnable, workers_of
 from zk.tree.entries import Desired, task_content, task_entries
@@ -201,7 +201,7 @@ class ModelScheduler:
 
     tree: ModelTree
     workers: set[str]
-    reign: Reign | None = None
+    term: LeaderTerm | None = None
     groups: list[list[Change]] = field(default_factory=list)
 
     def lead(self) -> None:
@@ -209,7 +209,7 @@ class ModelScheduler:
         node = self.tree.nodes[TREE.reign]
         self.tree.commit(Put(TREE.reign, b"", node.version))
         session = cast(Session, _WithoutEnd(self.tree))
-        self.reign = Reign(session, TREE, version=node.version + 1, incarnation=0)
+        self.term = LeaderTerm(session, TREE, version=node.version + 1, incarnation=0)
         self.groups = []
 
     def look(self, *, rebalance: bool) -> None:
@@ -223,14 +223,14 @@ class ModelScheduler:
         self.groups = plan(snapshot, wanted, TREE)
 
     def commit(self) -> None:
-        """The next group; a plan that disagrees is dropped, an overtaken reign ends."""
-        if self.reign is None or not self.groups:
+        """The next group; a plan that disagrees is dropped, an overtaken term ends."""
+        if self.term is None or not self.groups:
             return
         before = dict(self.tree.nodes)
         try:
-            self.reign.commit(self.groups.pop(0))
+            self.term.commit(self.groups.pop(0))
         except Fenced:
-            self.reign, self.groups = None, []
+            self.term, self.groups = None, []
             assert self.tree.nodes == before
         except Retryable:
             self.groups = []

@@ -15,11 +15,11 @@ import pyarrow as pa
 from consumer import sessions
 from consumer.apply import take_over
 from consumer.batch import BatchApplier
-from consumer.book import Ints
 from consumer.executor import Order, Outcome, Plan, apply_lane, apply_serial, guarded, plan, unpack
+from consumer.row_schemas import Ints
 from consumer.serial import SerialLane
+from consumer.table_plans import Catalogue
 from consumer.target.connection import Endpoint, connect
-from consumer.workshop import Catalogue
 from millrace.errors import Fenced, Retryable
 from producer.publish.driver import TopicRecord
 from schemas.documents import ApplyRules, ApplyTask, Start, TopicAddress

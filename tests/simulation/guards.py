@@ -14,12 +14,12 @@ from unittest import mock
 import numpy as np
 
 from consumer import apply as apply_start
-from consumer import batch, ddl, executor, window, workshop
+from consumer import batch, ddl, executor, table_plans, window
 from consumer.applied import not_applied
-from consumer.book import Ints
 from consumer.causality import key_lines
 from consumer.kernel import keys
 from consumer.kernel.order import pack_lanes
+from consumer.row_schemas import Ints
 from consumer.target import progress
 from millrace.errors import Retryable
 from producer.binlog import file_head
@@ -121,9 +121,9 @@ def _all_waiting(seqs: Ints, *, mark: int, applied: Ints) -> Any:
     return not_applied(seqs, mark=mark, applied=np.empty(0, np.int64))
 
 
-def _identity_alone(binding: Any, inventory: Any) -> Any:
+def _identity_alone(table_plan: Any, inventory: Any) -> Any:
     return tuple(
-        line for line in key_lines(binding, inventory) if line.kind in (keys.ROW, keys.BAG)
+        line for line in key_lines(table_plan, inventory) if line.kind in (keys.ROW, keys.BAG)
     )
 
 
@@ -297,7 +297,7 @@ GUARDS: tuple[Guard, ...] = (
         "a second unique key is a causality key",
         "lanes",
         REFUSED,
-        (workshop, "key_lines", _identity_alone),
+        (table_plans, "key_lines", _identity_alone),
     ),
     _of(
         "changes of one group share a lane", "lanes", REFUSED, (batch, "pack_lanes", _own_lane_each)

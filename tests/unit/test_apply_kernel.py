@@ -9,12 +9,12 @@ import pytest
 from pymysql.converters import escape_string
 
 from consumer.applied import from_bitmaps, not_applied, to_bitmap
-from consumer.binding import AFTER, make_shape
-from consumer.book import Book, make_programs
 from consumer.executor import arrow_values
 from consumer.kernel import walk
 from consumer.kernel.order import pack_lanes
+from consumer.row_schemas import RowSchemas, make_programs
 from consumer.rows import KeyEntries, Rows, walk_values
+from consumer.table_plan import AFTER, make_shape
 from schemas.record.avro_schema import envelope_schema
 from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from tests.kit.apply.tables import accounts, integer, table
@@ -33,7 +33,7 @@ def _walk(made: TableSchema, values: list[bytes]) -> Rows:
         [pa.array(range(len(values)), pa.int64()), pa.array(values, pa.binary())],
         names=["offset", "value"],
     )
-    programs = make_programs(Book({100: envelope_schema(SET, made).text}))
+    programs = make_programs(RowSchemas({100: envelope_schema(SET, made).text}))
     return walk_values(arrow_values(batch)[1], programs)
 
 

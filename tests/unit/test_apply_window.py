@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from consumer.book import Book, Ints
 from consumer.executor import arrow_values
 from consumer.registry import look_up_at
+from consumer.row_schemas import Ints, RowSchemas
+from consumer.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark
 from consumer.window import LookUp, Window, read_window
-from consumer.workshop import Catalogue, Workshop
 from millrace.errors import Fatal
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
@@ -22,12 +22,12 @@ from tests.kit.apply.tables import accounts
 from tests.kit.apply.topic import SET, UUID, RecordStream
 
 _NOTHING: Ints = np.empty(0, np.int64)
-_NO_SCHEMAS = Book()
+_NO_SCHEMAS = RowSchemas()
 _UNKNOWN = look_up_at("")
 
 
 def _read(
-    values: list[bytes], seen: Mark, *, known: Book = _NO_SCHEMAS, look_up: LookUp = _UNKNOWN
+    values: list[bytes], seen: Mark, *, known: RowSchemas = _NO_SCHEMAS, look_up: LookUp = _UNKNOWN
 ) -> Window:
     batch = pa.RecordBatch.from_arrays(
         [pa.array(range(len(values)), pa.int64()), pa.array(values, pa.binary())],
@@ -37,7 +37,7 @@ def _read(
     return read_window(
         found,
         offsets,
-        workshop=Workshop(Catalogue("window", known)),
+        plans=TablePlans(Catalogue("window", known)),
         seen=seen,
         applied=_NOTHING,
         look_up=look_up,
@@ -117,7 +117,7 @@ def test_row_of_a_table_unlike_its_schema_stops_the_task(
     for number in range(3):
         stream.insert(of_row, {"id": number, "amount": 0})
     wrong = envelope_schema(set_name, replace(of_row, database=database, table=table)).text
-    known = Book() if is_looked_up else Book({100: wrong})
+    known = RowSchemas() if is_looked_up else RowSchemas({100: wrong})
     with pytest.raises(Fatal) as caught:
         _read(stream.values[1:], Mark(0, 0), known=known, look_up=lambda _: wrong)
     assert caught.value.code == "MR-5036"
@@ -135,7 +135,7 @@ def test_tables_are_told_apart_by_their_whole_name(length: int) -> None:
     assert len(_read(stream.values, Mark(0, 0)).waiting) == 1
     other = envelope_schema(SET, replace(table, table="t" * (length - 1) + "u")).text
     with pytest.raises(Fatal) as caught:
-        _read(stream.values[1:], Mark(0, 0), known=Book({100: other}))
+        _read(stream.values[1:], Mark(0, 0), known=RowSchemas({100: other}))
     assert caught.value.code == "MR-5036"
 
 

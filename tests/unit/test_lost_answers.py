@@ -11,14 +11,14 @@ from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
 from consumer import batch, spark
 from consumer.batch import Assignment, BatchApplier
-from consumer.book import Book, Ints
 from consumer.executor import Order, Outcome, Plan, guarded
+from consumer.row_schemas import Ints, RowSchemas
 from consumer.rows import KeyEntries
 from consumer.spark import Records
+from consumer.table_plans import Catalogue
 from consumer.target.connection import Endpoint
 from consumer.target.inventory import Inventory
 from consumer.target.progress import Mark, Owner, SavedProgress
-from consumer.workshop import Catalogue
 from millrace.errors import Fatal, Retryable
 from schemas.documents import ConflictPolicy
 
@@ -132,7 +132,7 @@ def _moves(*rows: int) -> list[Mark]:
         release=lambda: None,
     )
     given = Assignment(_OWNER, _TARGET, ConflictPolicy.STOP, 3)
-    saved = SavedProgress(Mark(0, 0), _NOTHING, Book({}))
+    saved = SavedProgress(Mark(0, 0), _NOTHING, RowSchemas({}))
     applier = BatchApplier.at(given, saved, Inventory(), Mark(0, 0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchApplier, "_move", lambda _, after, __: moved.append(after))

@@ -8,17 +8,17 @@ import pytest
 
 from consumer import read_ahead, serial
 from consumer.batch import Assignment, BatchApplier
-from consumer.book import Book, Ints
 from consumer.executor import Order, Outcome, guarded, records_from, unpack
 from consumer.read_ahead import ReadAhead, collect_read_ahead
 from consumer.registry import look_up_at
+from consumer.row_schemas import Ints, RowSchemas
 from consumer.rows import Values
 from consumer.serial import SerialLane
+from consumer.table_plans import Catalogue
 from consumer.target.connection import Endpoint
 from consumer.target.inventory import Inventory
 from consumer.target.progress import Mark, Owner, SavedProgress
 from consumer.window import Barrier
-from consumer.workshop import Catalogue
 from millrace.errors import Retryable
 from schemas.documents import ConflictPolicy
 
@@ -151,6 +151,6 @@ def test_transient_error_is_retried_in_driver_and_executor(
 def test_new_start_forgets_catalogues_of_the_last() -> None:
     """With another target, or a wiped one, a task begins again with run 1, and old catalogues must not be used."""
     given = Assignment(Owner("task", 1, 1), Endpoint("", 0, "", ""), ConflictPolicy.STOP, 1)
-    saved = SavedProgress(Mark(0, 0), _NOTHING, Book({}))
+    saved = SavedProgress(Mark(0, 0), _NOTHING, RowSchemas({}))
     first, second = (BatchApplier.at(given, saved, Inventory(), Mark(0, 0)) for _ in range(2))
     assert first.catalogue.version != second.catalogue.version

@@ -9,7 +9,7 @@ import pytest
 
 from consumer.kernel.walk import HAS_FALLBACK
 from consumer.target.connection import LENIENT_MODE, STRICT_MODE
-from consumer.writer import Deciding, RowWriter
+from consumer.writer import ConflictRule, RowWriter
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
 
@@ -41,10 +41,10 @@ class _Session:
 
 
 def _writer(session: Any) -> RowWriter:
-    workshop: Any = SimpleNamespace(
+    plans: Any = SimpleNamespace(
         template=lambda *_: None, inventory=SimpleNamespace(packet_bytes_max=1 << 20)
     )
-    return RowWriter(session, workshop, Deciding("task", ConflictPolicy.SKIP))
+    return RowWriter(session, plans, ConflictRule("task", ConflictPolicy.SKIP))
 
 
 @pytest.mark.parametrize("error", [TAKEN, KILLED, LOST])

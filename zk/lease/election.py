@@ -7,7 +7,7 @@ an older leader.
 
     step                      a crash after it leaves
     1 create leader           the node until the session ends; no scheduler leads until then
-    2 put reign               all older leaders fenced
+    2 put reign              all older leaders fenced
     3 commit check+changes    whole changes only
 """
 
@@ -18,7 +18,7 @@ from zk.client.session import Change, Check, Session, Watch
 from zk.tree.paths import Tree, encode, text_field
 
 
-class Reign:
+class LeaderTerm:
     """This process's time as the leader. It ends with the session, or when a successor writes ``reign``."""
 
     def __init__(self, session: Session, tree: Tree, *, version: int, incarnation: int) -> None:
@@ -50,20 +50,20 @@ class Reign:
             self._session.delete(self._tree.leader, version=node.version)
 
 
-def try_to_lead(session: Session, tree: Tree, *, name: str, watch: Watch) -> Reign | None:
-    """The new reign, or ``None`` while another leads; ``watch`` is called when that may have changed."""
+def try_to_lead(session: Session, tree: Tree, *, name: str, watch: Watch) -> LeaderTerm | None:
+    """The new term, or ``None`` while another leads; ``watch`` is called when that may have changed."""
     incarnation = session.incarnation
     content = encode({"scheduler": name})
     if session.create(tree.leader, content, ephemeral=True) is None:
         leader = session.get(tree.leader, watch=watch)
         if leader is None or leader.ephemeral_owner != session.id:
             return None
-        # our session's: its creation had no answer, or an earlier reign of this session failed
-    reign = session.get(tree.reign)
-    if reign is None:
+        # our session's: its creation had no answer, or an earlier term of this session failed
+    term = session.get(tree.reign)
+    if term is None:
         raise Retryable("MR-4007", f"{tree.reign} is gone")
-    version = session.put(tree.reign, content, version=reign.version)
-    return Reign(session, tree, version=version, incarnation=incarnation)
+    version = session.put(tree.reign, content, version=term.version)
+    return LeaderTerm(session, tree, version=version, incarnation=incarnation)
 
 
 def leader_of(session: Session, tree: Tree) -> str:

@@ -1,6 +1,6 @@
 """The elected scheduler: assigns tasks to workers.
 
-    read (one snapshot) → assign (pure) → plan (pure) → commit unit by unit, each with the check of the reign
+    read (one snapshot) → assign (pure) → plan (pure) → commit unit by unit, each with the check of the term
 
 Guarantees: a crash at any point leaves whole units assigned. The successor reads a new snapshot and completes the
 plan. A scheduler that lost its session can't write. Orphans are placed at once. Running
@@ -20,7 +20,7 @@ from millrace.log import get_logger
 from schemas.documents import CaptureTask, TaskKind, TopicAddress
 from zk.client.mirror import Mirror
 from zk.client.session import Change, Create, Delete, Node, Put, Session
-from zk.lease.election import Reign, try_to_lead
+from zk.lease.election import LeaderTerm, try_to_lead
 from zk.lease.membership import kinds_of, relay_holders
 from zk.placement.assignment import Placeable, assign, placeable, unit_of_set
 from zk.tree.entries import TaskEntry, UnreadableEntry, task_entries
@@ -68,20 +68,20 @@ class Scheduler:
 
     def run(self, stop: threading.Event) -> None:
         """Lead or wait to lead until ``stop`` is set, which it notices within ``ROUND_S``, or at once by ``wake``."""
-        reign: Reign | None = None
+        term: LeaderTerm | None = None
         while not stop.is_set():
             try:
-                reign = self._round(reign)
+                term = self._round(term)
             except Fenced as error:
                 log.warning("no longer the leader", error=error)
-                reign = None
+                term = None
             except Retryable as error:
                 log.warning("scheduling is delayed", error=error)
             self._wake.wait(ROUND_S)
             self._wake.clear()
-        if reign is not None and reign.is_current():
+        if term is not None and term.is_current():
             try:
-                reign.resign()
+                term.resign()
             except Retryable as error:
                 log.warning(
                     "could not resign: the end of the session frees the leader node", error=error
@@ -91,11 +91,11 @@ class Scheduler:
         """Start the next round now."""
         self._wake.set()
 
-    def _round(self, reign: Reign | None) -> Reign | None:
-        if reign is None or not reign.is_current():
+    def _round(self, term: LeaderTerm | None) -> LeaderTerm | None:
+        if term is None or not term.is_current():
             create_tree(self._session, self._tree)
-            reign = try_to_lead(self._session, self._tree, name=self._name, watch=self._wake.set)
-            if reign is None:
+            term = try_to_lead(self._session, self._tree, name=self._name, watch=self._wake.set)
+            if term is None:
                 return None
             log.info("leading", scheduler=self._name)
             fault_point(AFTER_ELECTION)
@@ -109,7 +109,7 @@ class Scheduler:
         )
         for group in plan(snapshot, wanted, self._tree):
             try:
-                reign.commit(group)
+                term.commit(group)
             except Retryable as error:
                 if error.code != "MR-4007":
                     raise
@@ -118,7 +118,7 @@ class Scheduler:
                 continue
             log.info("assigned", changes=[change.path for change in group])
             fault_point(BETWEEN_COMMITS)
-        return reign
+        return term
 
     def _read_snapshot(self) -> Snapshot:
         nodes = {folder: mirror.snapshot() for folder, mirror in self._mirrors.items()}

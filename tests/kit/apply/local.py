@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from consumer.apply import take_over
 from consumer.batch import BatchApplier
-from consumer.book import Ints
 from consumer.executor import Order, Outcome, Plan, apply_lane, apply_serial, guarded, plan, unpack
 from consumer.registry import look_up_at
+from consumer.row_schemas import Ints
 from consumer.serial import SerialLane
+from consumer.table_plans import Catalogue
 from consumer.target.connection import Endpoint, TlsChoice, connect
 from consumer.target.progress import Mark
-from consumer.workshop import Catalogue
 from deploy.servers import DatabaseServer
 from schemas.documents import ApplyRules, ApplyTask, ConflictPolicy, Start, TopicAddress
 from tests.kit.apply.topic import RecordStream

@@ -15,13 +15,13 @@ import pytest
 from consumer import batch, executor
 from consumer.applied import from_bitmaps
 from consumer.batch import Assignment, BatchApplier
-from consumer.book import Book, Ints
 from consumer.executor import Order, Outcome
 from consumer.kernel.walk import SEQ, SLOT
+from consumer.row_schemas import Ints, RowSchemas
 from consumer.rows import Rows, find_keys
+from consumer.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, MarkTopic, Owner, SavedProgress
-from consumer.workshop import Catalogue, Workshop, slots_of
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour
@@ -151,14 +151,14 @@ class ModelSession:
 class ModelWriter:
     """``RowWriter`` on the model: level after level, any order inside."""
 
-    def __init__(self, session: ModelSession, workshop: Workshop, _: object) -> None:
+    def __init__(self, session: ModelSession, plans: TablePlans, _: object) -> None:
         self._session = session
-        self._workshop = workshop
+        self._plans = plans
         self.statement_count = 0
 
     def write(self, rows: Rows, numbers: Ints) -> None:
         """As ``RowWriter``."""
-        programs = self._workshop.key_programs(slots_of(rows.records[numbers, SLOT]))
+        programs = self._plans.key_programs(slots_of(rows.records[numbers, SLOT]))
         levels = find_keys(rows, programs, numbers).levels(len(numbers))
         order = list(range(len(numbers)))
         self._session.target.chance.shuffle(order)
@@ -239,7 +239,7 @@ def start(target: ModelTarget, *, task: str, lanes: int) -> BatchApplier:
     state = target.state
     owner = Owner(task, 1, state.run)
     saved = SavedProgress(
-        state.mark, from_bitmaps(state.applied.values()), Book(dict(state.schemas))
+        state.mark, from_bitmaps(state.applied.values()), RowSchemas(dict(state.schemas))
     )
     given = Assignment(owner, ENDPOINT, ConflictPolicy.STOP, lanes)
     return BatchApplier.at(

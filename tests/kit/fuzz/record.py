@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from consumer.book import Book
 from consumer.executor import arrow_values
 from consumer.kernel import walk
 from consumer.kernel.compiled import CHECKED
 from consumer.kernel.walk import SLOT
+from consumer.row_schemas import RowSchemas
 from consumer.rows import Values, find_keys
+from consumer.table_plans import Catalogue, TablePlans
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from consumer.target.progress import Mark
 from consumer.window import read_window
-from consumer.workshop import Catalogue, Workshop
 from millrace.compiled import IS_INTERPRETED
 from millrace.errors import Fatal, MillraceError
 from schemas.record.record import KnownSchemas, decode_record
@@ -125,26 +125,30 @@ class _Guarded(np.ndarray[Any, Any]):
 
 def read(values: Sequence[bytes]) -> Counter[str]:
     """As an executor does: walk, keys, literals. Counts rows; MillraceError for what can't be read."""
-    workshop = Workshop(Catalogue("fuzz", Book(), inventory()))
+    plans = TablePlans(Catalogue("fuzz", RowSchemas(), inventory()))
     offsets, arrow = arrow_values(batch_of(values))
     if IS_INTERPRETED:
         arrow = Values(arrow.payload.view(_Guarded), arrow.offsets)
     no_seqs: npt.NDArray[np.int64] = np.empty(0, np.int64)
     window = read_window(
-        arrow, offsets, workshop=workshop, seen=Mark(0, 0), applied=no_seqs, look_up=_nothing
+        arrow, offsets, plans=plans, seen=Mark(0, 0), applied=no_seqs, look_up=_nothing
     )
     rows = window.rows
     numbers = np.flatnonzero(rows.column(SLOT) >= 0)
     slots = sorted({int(slot) for slot in rows.column(SLOT)[numbers]})
-    find_keys(rows, workshop.key_programs(slots), numbers)
+    find_keys(rows, plans.key_programs(slots), numbers)
     for slot in slots:
-        binding = workshop.binding(slot)
-        for op, pieces in ((99, binding.insert), (117, binding.update), (100, binding.delete)):
+        table_plan = plans.table_plan(slot)
+        for op, pieces in (
+            (99, table_plan.insert),
+            (117, table_plan.update),
+            (100, table_plan.delete),
+        ):
             mine = numbers[
                 (rows.column(SLOT)[numbers] == slot) & (rows.column(walk.OP)[numbers] == op)
             ]
             if pieces is not None and len(mine):
-                width = len(binding.layout.branches)
+                width = len(table_plan.layout.branches)
                 rows.inexact(mine, tuple(range(width)), width=width)
                 rows.text_of(mine, pieces.shape, opening=pieces.opening, closing=pieces.closing)
     for number in numbers:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from consumer.binding import bind
+from consumer.table_plan import plan_table
 from consumer.target.inventory import Inventory
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal
@@ -29,7 +29,7 @@ def _refused(columns: tuple[str, ...], there: dict[str, Any] | None) -> Fatal:
         {} if there is None else {("shop", "t"): SimpleNamespace(columns=there, rolls_back=True)}
     )
     with pytest.raises(Fatal) as caught:
-        bind(source, Inventory(tables=tables))
+        plan_table(source, Inventory(tables=tables))
     return caught.value
 
 

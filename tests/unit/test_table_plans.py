@@ -3,9 +3,9 @@
 import random
 import tracemalloc
 
-from consumer.book import Book
+from consumer.row_schemas import RowSchemas
+from consumer.table_plans import Catalogue, TablePlans
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
-from consumer.workshop import Catalogue, Workshop
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import SET
@@ -14,7 +14,7 @@ TABLES = 60
 BYTES_MAX = 1 << 20  # keys of all tables take 20 kB; of each combination below, 10 MB
 
 
-def _workshop() -> Workshop:
+def _plans() -> TablePlans:
     names = [f"t{number}" for number in range(TABLES)]
     texts = {
         100 + number: envelope_schema(SET, table("shop", name, integer("id"))).text
@@ -23,17 +23,17 @@ def _workshop() -> Workshop:
     columns = {"id": TargetColumn("id", "int", "int", "", "", False, False)}
     keys = (UniqueKey("PRIMARY", ("id",), True),)
     tables = {("shop", name): TargetTable("shop", name, columns, keys) for name in names}
-    return Workshop(Catalogue("1", Book(texts), Inventory(tables=tables)))
+    return TablePlans(Catalogue("1", RowSchemas(texts), Inventory(tables=tables)))
 
 
 def test_table_combinations_use_bounded_memory() -> None:
     """Each batch has rows of other tables; all of them together are known once."""
-    workshop, chance = _workshop(), random.Random(1)
-    workshop.key_programs(range(TABLES))
+    plans, chance = _plans(), random.Random(1)
+    plans.key_programs(range(TABLES))
     tracemalloc.start()
     try:
         for _ in range(2000):
-            workshop.key_programs(chance.sample(range(TABLES), chance.randint(1, TABLES)))
+            plans.key_programs(chance.sample(range(TABLES), chance.randint(1, TABLES)))
         grown, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -42,9 +42,9 @@ def test_table_combinations_use_bounded_memory() -> None:
 
 def test_keys_of_later_tables_are_added() -> None:
     """The slots of earlier batches keep their keys; those of a later one get theirs."""
-    workshop = _workshop()
-    few = workshop.key_programs([3])
+    plans = _plans()
+    few = plans.key_programs([3])
     assert list(few.key_first) == [0] * 4 + [1] * (TABLES - 3)
-    more = workshop.key_programs([5])
+    more = plans.key_programs([5])
     assert list(more.key_first) == [0] * 4 + [1] * 2 + [2] * (TABLES - 5)
-    assert workshop.key_programs([3, 5]) is more
+    assert plans.key_programs([3, 5]) is more

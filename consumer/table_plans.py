@@ -1,6 +1,6 @@
-"""Everything that is made of schemas and inventory, once for each: programs, bindings, templates, key programs.
+"""Everything that is made of schemas and inventory, once for each: programs, table plans, templates, key programs.
 
-A ``Catalogue`` is what the driver sends; a ``Workshop`` is what a process makes of it, lazily, and keeps while the
+A ``Catalogue`` is what the driver sends; a ``TablePlans`` is what a process makes of it, lazily, and keeps while the
 catalogue stays the same. A schema whose table the target no longer has does no harm until a row of it is to be
 applied.
 """
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from consumer.binding import Binding, bind
-from consumer.book import Book, make_programs
 from consumer.causality import KeyLine, KeyPrograms, key_lines, make_key_programs
+from consumer.row_schemas import RowSchemas, make_programs
 from consumer.rows import Template
+from consumer.table_plan import TablePlan, plan_table
 from consumer.target.inventory import Inventory
 from consumer.templates import delete_template, find_template, insert_template, update_template
 
@@ -23,49 +23,49 @@ class Catalogue:
     """What is known where a window of records begins. ``version`` names it: equal versions, equal contents."""
 
     version: str
-    book: Book = field(default_factory=Book)
+    schemas: RowSchemas = field(default_factory=RowSchemas)
     inventory: Inventory = field(default_factory=Inventory)
 
 
-class Workshop:
+class TablePlans:
     """What a process makes of a catalogue."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.inventory = catalogue.inventory
-        self.book = catalogue.book
-        self._bindings: dict[str, Binding] = {}
+        self.schemas = catalogue.schemas
+        self._table_plans: dict[str, TablePlan] = {}
         self._key_lines: dict[str, tuple[KeyLine, ...]] = {}
         self._templates: dict[tuple[str, str], Template] = {}
         self._asked: set[int] = set()  # slots whose keys were asked for: those in ``_key_programs``
         self._key_programs: KeyPrograms | None = None
-        self.programs = make_programs(self.book)
+        self.programs = make_programs(self.schemas)
 
-    def learn(self, book: Book) -> None:
-        """Go on with a larger book."""
-        self.book = book
+    def learn(self, schemas: RowSchemas) -> None:
+        """Go on with a larger schemas."""
+        self.schemas = schemas
         self._asked.clear()
         self._key_programs = None
-        self.programs = make_programs(book)
+        self.programs = make_programs(schemas)
 
-    def binding(self, slot: int) -> Binding:
+    def table_plan(self, slot: int) -> TablePlan:
         """The schema of a slot on the target; Fatal MR-5012, MR-5013."""
         text = self._text(slot)
-        if text not in self._bindings:
-            self._bindings[text] = bind(self.programs.layouts[slot], self.inventory)
-        return self._bindings[text]
+        if text not in self._table_plans:
+            self._table_plans[text] = plan_table(self.programs.layouts[slot], self.inventory)
+        return self._table_plans[text]
 
     def _text(self, slot: int) -> str:
-        return self.book.texts[int(self.programs.ids[slot])]
+        return self.schemas.texts[int(self.programs.ids[slot])]
 
     def template(self, slot: int, which: str) -> Template:
         """``insert``, ``replace``, ``update``, ``delete`` or ``find`` of one row."""
         place = (self._text(slot), which)
         if place not in self._templates:
-            binding, flavour = self.binding(slot), self.inventory.flavour
+            table_plan, flavour = self.table_plan(slot), self.inventory.flavour
             if (make := _MAKERS.get(which)) is not None:
-                self._templates[place] = make(binding, flavour)
+                self._templates[place] = make(table_plan, flavour)
             else:
-                self._templates[place] = insert_template(binding, replace=which == "replace")
+                self._templates[place] = insert_template(table_plan, replace=which == "replace")
         return self._templates[place]
 
     def key_programs(self, slots: Iterable[int]) -> KeyPrograms:
@@ -85,7 +85,7 @@ class Workshop:
     def _lines(self, slot: int) -> tuple[KeyLine, ...]:
         text = self._text(slot)
         if text not in self._key_lines:
-            self._key_lines[text] = key_lines(self.binding(slot), self.inventory)
+            self._key_lines[text] = key_lines(self.table_plan(slot), self.inventory)
         return self._key_lines[text]
 
 

@@ -1,7 +1,7 @@
-"""The record schemas that apply knows, by id, and their programs for the kernel.
+"""The row schemas that apply knows, by ID, and their programs for the kernel.
 
-A ``Book`` is a value: it grows by ``learned`` and is sent to executors as it is. Layouts are parsed and programs are
-made where they are needed (once per book and process). Not done here: finding a schema that is not in the book.
+``RowSchemas`` is a value: ``learned`` returns a larger one, and Spark sends it to executors. Each process parses
+layouts and makes programs when it needs them. Not done here: looking up an unknown ID.
 """
 
 from collections.abc import Mapping
@@ -29,21 +29,21 @@ _KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
-    """Texts of ``Envelope`` schemas by id. Control schemas are not in it: they are part of the format."""
+class RowSchemas:
+    """Texts of ``Envelope`` schemas by ID. Control schemas are not included: they are part of the format."""
 
     texts: Mapping[int, str] = field(default_factory=dict)
 
-    def learned(self, schema_id: int, text: str) -> "Book":
-        """This book and one schema more, or another text for an id (a registry that was made anew)."""
+    def learned(self, schema_id: int, text: str) -> "RowSchemas":
+        """With one more schema, or with another text for a known ID (the registry was created again)."""
         if self.texts.get(schema_id) == text:
             return self
-        return Book({**self.texts, schema_id: text})
+        return RowSchemas({**self.texts, schema_id: text})
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """What ``kernel.walk`` needs, see there: slot ``s`` is ``layouts[s]``, of the schema ``ids[s]``."""
+    """Input of ``kernel.walk``. Slot ``s`` belongs to the schema ``ids[s]`` with ``layouts[s]``."""
 
     ids: Ints
     widths: Ints
@@ -53,10 +53,10 @@ class Programs:
     layouts: tuple[RowLayout, ...]
 
 
-def make_programs(book: Book) -> Programs:
-    """The programs of every schema in the book."""
-    ids = sorted(book.texts)
-    layouts = tuple(layout_of(book.texts[schema_id]) for schema_id in ids)
+def make_programs(schemas: RowSchemas) -> Programs:
+    """The programs of all known schemas."""
+    ids = sorted(schemas.texts)
+    layouts = tuple(layout_of(schemas.texts[schema_id]) for schema_id in ids)
     widths = np.array([len(layout.branches) for layout in layouts], np.int64)
     names = [_names(layout) for layout in layouts]
     starts = np.zeros((len(ids) + 1, 2), np.int64)
@@ -80,7 +80,7 @@ def layout_of(schema_text: str) -> RowLayout:
 
 
 def _names(layout: RowLayout) -> bytes:
-    """db, table and set as ``source`` of a row has them."""
+    """Database, table and set, encoded as in ``source`` of a row."""
     found = (layout.table.database, layout.table.table, layout.set_name)
     return b"".join(_avro_string(name.encode()) for name in found)
 
@@ -105,11 +105,11 @@ def _line(column: Column, branches: tuple[str, ...]) -> list[int]:
 
 
 def is_decimal(column: Column) -> bool:
-    """True where the bytes are a number: DECIMAL and unsigned BIGINT."""
+    """True if the bytes are a number: DECIMAL and unsigned BIGINT."""
     code = column.type.code
     return code is TypeCode.NEWDECIMAL or (code is TypeCode.LONGLONG and column.type.is_unsigned)
 
 
 def literal_form(column: Column) -> int:
-    """How ``kernel.text`` writes the column's bytes."""
+    """The form in which ``kernel.text`` writes the column's bytes."""
     return text.BITS if column.type.code is TypeCode.BIT else text.PLAIN

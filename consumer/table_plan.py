@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consumer.book import Ints, literal_form
+from consumer.row_schemas import Ints, literal_form
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -60,7 +60,7 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class TablePlan:
     """``columns``: pairs of column index in the record and the target's column, of all that are written.
 
     ``update`` is None where rows are told apart by columns that don't compare well in a join: one by one then.
@@ -109,7 +109,7 @@ def table_name(database: str, table: str) -> bytes:
     return quoted(database) + b"." + quoted(table)
 
 
-def bind(layout: RowLayout, inventory: Inventory) -> Binding:
+def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
     """Fatal MR-5012 without the table, MR-5013 without a column of the record, MR-5015 if rows can't be rolled back."""
     table = layout.table
     target = inventory.tables.get(inventory.key(table.database, table.table))
@@ -143,7 +143,7 @@ def bind(layout: RowLayout, inventory: Inventory) -> Binding:
         if not found.generated:
             columns.append((index, found))
     identity = _identity(layout, target)
-    return Binding(
+    return TablePlan(
         layout,
         target,
         tuple(columns),
