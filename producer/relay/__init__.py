@@ -1,5 +1,5 @@
-"""The relay log: the server's own binlog files on our disk, byte for byte, whole source transactions for the reader.
+"""The relay log: byte-for-byte copies of the server's binlog files on local disk. Readers see whole transactions only.
 
-``writer`` writes, ``reader`` reads, ``recovery`` cuts a torn tail, ``purge`` deletes, ``control`` takes requests to
-purge. The format is known to ``producer.binlog``. Nothing here talks to a server: ``producer.upstream.receiver`` does.
+``writer`` writes, ``reader`` reads, ``recovery`` cuts a torn tail, ``purge`` deletes, ``control`` handles purge
+requests. ``producer.binlog`` knows the format. ``producer.upstream.receiver`` talks to the server.
 """

@@ -1,13 +1,13 @@
-"""Purging by hand: a command on the worker's machine asks, the worker that holds the relay directory deletes.
+"""Manual purge: a command on the worker's machine requests it; the worker that holds the relay directory deletes files.
 
     <relay_dir>/purge.request     {"id": …, "until": "<subdir>/<file>:4" or null, "age_s": seconds or null}
-    <relay_dir>/purge.answer      {"id": …, "deleted": ["<subdir>/<file>", …], "oldest": the first file left}
+    <relay_dir>/purge.answer      {"id": …, "deleted": ["<subdir>/<file>", …], "oldest": the oldest remaining file}
 
-Nobody but the worker knows what its tasks have published, so nobody else deletes: what a task holds stays, and so does
-the file being written (``purge``). A crash of either leaves a request that the next worker answers, or a file of a few
-bytes.
+Only the worker knows what its tasks have published, so only the worker deletes. It keeps the files that tasks hold and
+the file being written (``purge``). If the command or the worker crashes, a request remains that the next worker
+answers, or an answer file of a few bytes.
 
-Guarantees: a request is carried out at most once; one that can't be read is thrown away. Not done here: when to look.
+Guarantees: a request is executed at most once; an unreadable request is discarded. Not done here: when to look for one.
 """
 
 import json
@@ -26,7 +26,9 @@ from producer.relay.writer import RelayLog
 from schemas.place import FIRST_POS, Coordinates
 
 REQUEST_NAME, ANSWER_NAME = "purge.request", "purge.answer"
-ASK_TIMEOUT_S = 30.0  # a worker looks twice a second, but not while it waits for a broker
+ASK_TIMEOUT_S = (
+    30.0  # a worker checks for requests twice a second, except while it waits for a broker
+)
 POLL_S = 0.05
 
 log = get_logger("producer.relay")
@@ -34,7 +36,7 @@ log = get_logger("producer.relay")
 
 @dataclass(frozen=True, slots=True)
 class PurgeRequest:
-    """Files in front of ``until``, those unchanged for ``age_s``, or (neither) all that are not needed."""
+    """Which files to delete: those before ``until``, or those unchanged for ``age_s``, or all that are not needed."""
 
     until: Coordinates | None = None
     age_s: float | None = None
@@ -42,14 +44,14 @@ class PurgeRequest:
 
 @dataclass(frozen=True, slots=True)
 class PurgeAnswer:
-    """``<subdir>/<file>`` of the files deleted, and of the oldest that is left."""
+    """The deleted files and the oldest remaining file, each as ``<subdir>/<file>``."""
 
     deleted: tuple[str, ...]
     oldest: str
 
 
 def find_file(root: Path, name: str, *, files: Files = DISK) -> Coordinates:
-    """The start of a file, ``<subdir>/<file>`` or ``<file>`` in the newest sub-directory that has it.
+    """The start of the file named ``<subdir>/<file>``, or of ``<file>`` in the newest sub-directory that has it.
 
     Fatal MR-2013, Retryable MR-2002.
     """
@@ -69,27 +71,30 @@ def find_file(root: Path, name: str, *, files: Files = DISK) -> Coordinates:
 def request_purge(
     root: Path, request: PurgeRequest, *, timeout_s: float = ASK_TIMEOUT_S, files: Files = DISK
 ) -> PurgeAnswer:
-    """Let the worker that holds ``root`` purge. Fatal MR-2012 when none does or answers; Retryable MR-2002."""
+    """Request a purge from the worker that holds ``root`` and wait for its answer.
+
+    Fatal MR-2012 if no worker holds it or none answers; Retryable MR-2002.
+    """
     with disk_errors(root):
         if not files.is_locked(root / layout.LOCK_NAME):
             raise Fatal(
                 "MR-2012", f"no worker runs tasks with the relay log {root}", directory=root
             )
-        number = secrets.token_hex(8)
+        request_id = secrets.token_hex(8)
         until = None if request.until is None else str(request.until)
-        text = json.dumps({"id": number, "until": until, "age_s": request.age_s})
+        text = json.dumps({"id": request_id, "until": until, "age_s": request.age_s})
         layout.replace_file(root / REQUEST_NAME, text, is_durable=False, files=files)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             answer = _read(files, root / ANSWER_NAME)
-            if answer.get("id") == number:
+            if answer.get("id") == request_id:
                 deleted = answer.get("deleted")
                 return PurgeAnswer(
                     tuple(map(str, deleted if isinstance(deleted, list) else ())),
                     str(answer.get("oldest")),
                 )
             time.sleep(POLL_S)
-        if _read(files, root / REQUEST_NAME).get("id") == number:
+        if _read(files, root / REQUEST_NAME).get("id") == request_id:
             files.unlink(root / REQUEST_NAME)
     raise Fatal("MR-2012", f"the worker did not answer in {timeout_s:g} s", directory=root)
 
@@ -97,9 +102,9 @@ def request_purge(
 def answer_purge_request(
     relay: RelayLog, *, needed: Callable[[], Positions | None]
 ) -> list[Coordinates]:
-    """The worker's side: carry out the request that lies there, if any; what was deleted. Retryable MR-2002.
+    """The worker's side: execute the pending request, if any, and return the deleted files. Retryable MR-2002.
 
-    ``needed`` is asked before the request is taken away: while that is not known (None), the request waits.
+    ``needed`` is called before the request file is removed. While it returns None (unknown), the request waits.
     """
     path = relay.root / REQUEST_NAME
     with disk_errors(relay.root):
@@ -112,14 +117,14 @@ def answer_purge_request(
             return []
         relay.disk.unlink(path)
     try:
-        number, request = _parse(content)
-    except (ValueError, KeyError, TypeError, RecursionError, MillraceError) as wrong:
-        log.warning("a purge request that can't be read is thrown away", why=str(wrong))
+        request_id, request = _parse(content)
+    except (ValueError, KeyError, TypeError, RecursionError, MillraceError) as error:
+        log.warning("unreadable purge request discarded", why=str(error))
         return []
     deleted = _purge(relay, request, positions)
     subdir, name = relay.list_files()[0]
     answer = {
-        "id": number,
+        "id": request_id,
         "deleted": [f"{at.subdir}/{at.file}" for at in deleted],
         "oldest": f"{subdir}/{name}",
     }
@@ -148,7 +153,7 @@ def _parse(content: bytes) -> tuple[str, PurgeRequest]:
 
 
 def _read(files: Files, path: Path) -> dict[str, object]:
-    """Empty while there is none."""
+    """The content of a JSON file; empty if the file is missing or unreadable."""
     try:
         found = json.loads(read_all(files, path))
     except (FileNotFoundError, ValueError):

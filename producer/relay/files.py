@@ -1,9 +1,9 @@
-"""What the relay log asks of a file system, and nothing else; every file operation of this folder goes through it.
+"""The file operations that the relay log needs. Every file operation of this package goes through ``Files``.
 
-``Files`` is where tests fail operation number k, or keep only what was made durable (``tests.kit.relay.disk``).
-``DISK`` is the real one. Bytes are written in large pieces, so the extra call costs nothing that can be measured.
+Tests implement ``Files`` to fail operation number k or to keep only durable bytes (``tests.kit.relay.disk``). ``DISK``
+is the real file system. Bytes are written in large pieces, so the cost of the extra call is not measurable.
 
-Guarantees: every error is an OSError with its errno. Not done here: meaning, retries; ``disk_errors`` gives the code.
+Guarantees: every error is an OSError with its errno. Not done here: retries. ``disk_errors`` adds the error code.
 """
 
 import fcntl
@@ -19,65 +19,65 @@ from schemas.place import Coordinates
 
 
 class Files(Protocol):
-    """Operations on one file system; ``fd`` is what ``open`` gave."""
+    """Operations on one file system; an ``fd`` comes from ``open`` or ``lock``."""
 
     def lock(self, path: Path) -> int:
-        """Create if need be, and lock; BlockingIOError when another has it. ``close`` lets go."""
+        """Lock a file and create it if it is missing; BlockingIOError if it is locked. ``close`` releases the lock."""
 
     def is_locked(self, path: Path) -> bool:
-        """Whether anybody has it locked; not, when it is not there."""
+        """Whether a process holds the lock; False if the file is missing."""
 
     def open(self, path: Path, *, is_new: bool = False, is_read_only: bool = False) -> int:
-        """Open; ``is_new``: create, or empty what is there."""
+        """Open a file; ``is_new`` creates or empties it."""
 
     def close(self, fd: int) -> None:
-        """Let go of it, also when that is an error; nothing becomes durable by that."""
+        """Close the file, even if that raises an error; closing makes nothing durable."""
 
     def size(self, fd: int) -> int:
-        """Bytes."""
+        """Size in bytes."""
 
     def read_into(self, fd: int, target: memoryview, offset: int) -> int:
-        """Bytes read, fewer than asked for at the end or as it pleases."""
+        """Read and return the count of bytes, which may be fewer than requested."""
 
     def write(self, fd: int, payload: memoryview, offset: int) -> int:
-        """Bytes written, perhaps fewer than asked for."""
+        """Write and return the count of bytes, which may be fewer than requested."""
 
     def truncate(self, fd: int, size: int) -> None:
-        """Cut off what is behind ``size``."""
+        """Cut the file to ``size`` bytes."""
 
     def sync(self, fd: int) -> None:
-        """Make its bytes and its length durable. After an error what was not durable must be taken for lost."""
+        """Make the bytes and the length durable. After an error, bytes that were not durable count as lost."""
 
     def sync_directory(self, directory: Path) -> None:
-        """Make the names in it durable."""
+        """Make the names in the directory durable."""
 
     def replace(self, path: Path, onto: Path) -> None:
-        """Give a file another's name, in one step."""
+        """Rename ``path`` to ``onto``, atomically."""
 
     def unlink(self, path: Path) -> None:
-        """Remove a file; nothing when it is not there."""
+        """Remove a file if it exists."""
 
     def make_directory(self, directory: Path) -> None:
-        """With its parents; nothing when it is there."""
+        """Create a directory and its parents if they are missing."""
 
     def remove_directory(self, directory: Path) -> None:
-        """It must be empty."""
+        """Remove an empty directory."""
 
     def list_files(self, directory: Path) -> list[str]:
-        """Names of the files in it, in no order."""
+        """Names of the files in a directory, unordered."""
 
     def list_directories(self, directory: Path) -> list[str]:
-        """Names of the directories in it, in no order."""
+        """Names of the directories in a directory, unordered."""
 
     def modified_at_s(self, path: Path) -> float:
-        """When it was written last, in Unix time."""
+        """Time of the last write, in Unix time."""
 
     def free_bytes(self, directory: Path) -> int:
-        """How much is left on its file system."""
+        """Free bytes on the directory's file system."""
 
 
 class DiskFiles:
-    """The real one."""
+    """The real file system."""
 
     def lock(self, path: Path) -> int:
         """See ``Files``."""
@@ -96,7 +96,9 @@ class DiskFiles:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that ask disturb no other
+            fcntl.flock(
+                fd, fcntl.LOCK_SH | fcntl.LOCK_NB
+            )  # shared: concurrent checks don't conflict
         except BlockingIOError:
             return True
         finally:
@@ -179,14 +181,14 @@ DISK = DiskFiles()
 
 
 def write_all(files: Files, fd: int, payload: memoryview, offset: int) -> None:
-    """Write until all of ``payload`` stands at ``offset``."""
+    """Write all of ``payload`` at ``offset``."""
     while len(payload):
         count = files.write(fd, payload, offset)
         payload, offset = payload[count:], offset + count
 
 
 def read_all(files: Files, path: Path) -> bytes:
-    """A small file."""
+    """Read a small file."""
     fd = files.open(path, is_read_only=True)
     try:
         return read_range(files, fd, 0, files.size(fd))
@@ -195,13 +197,13 @@ def read_all(files: Files, path: Path) -> bytes:
 
 
 def read_range(files: Files, fd: int, begin: int, end: int) -> bytes:
-    """The bytes from ``begin`` to ``end``, fewer when the file ends before."""
+    """Read the bytes from ``begin`` to ``end``, fewer if the file ends earlier."""
     buffer = bytearray(end - begin)
     return bytes(buffer[: fill(files, fd, memoryview(buffer), begin)])
 
 
 def fill(files: Files, fd: int, target: memoryview, offset: int) -> int:
-    """Read until ``target`` is full or the file ends; bytes read."""
+    """Read until ``target`` is full or the file ends, and return the count of bytes."""
     done = 0
     while done < len(target):
         count = files.read_into(fd, target[done:], offset + done)
@@ -213,7 +215,7 @@ def fill(files: Files, fd: int, target: memoryview, offset: int) -> int:
 
 @contextmanager
 def disk_errors(root: Path, at: Coordinates | None = None) -> Iterator[None]:
-    """What the disk says, as ours: Retryable MR-2011 for a file (of ``at``) that went away, else MR-2002."""
+    """Translate disk errors: Retryable MR-2011 if a file (that of ``at``) is missing, else Retryable MR-2002."""
     try:
         yield
     except FileNotFoundError as error:
@@ -222,5 +224,5 @@ def disk_errors(root: Path, at: Coordinates | None = None) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise Retryable(
-            "MR-2002", f"the disk of the relay log fails: {error.strerror}", directory=root
+            "MR-2002", f"relay log disk error: {error.strerror}", directory=root
         ) from error

@@ -1,22 +1,25 @@
-"""Names in a relay directory, in the manner of DM, and their order.
+"""Names in a relay directory and their order, as in DM.
 
     <relay_dir>/
         lock                            held by the process that writes
-        server-uuid.index               one sub-directory a line, oldest first
+        server-uuid.index               one sub-directory per line, oldest first
         <server>.<6-digit seq>/         <server>: MySQL's server_uuid; MariaDB's <domain>-<server_id>
-            mysql-bin.000001            the server's own files under the server's own names
+            mysql-bin.000001            the server's files under their own names
             relay.meta                  TOML: binlog-name, binlog-pos, binlog-gtid
-            relay.before                what the server had executed and logged in none of these files, as a GTID set
-            relay.apart                 if it is there: what the sub-directory in front has and this server lacked
+            relay.before                the GTID set that the server had executed and that none of these files contains
+            relay.apart                 optional: the transactions that the preceding sub-directory has and this
+                                        server is missing
 
-Numbers order names, never text: seq and file numbers grow beyond their padding (``mysql-bin.999999``, ``….1000000``).
-The index and relay.meta repeat what the files say: people read them (and ``recovery``, what relay.meta knows to be
-durable), and what is missing or disagrees is written anew at start. relay.before is not: a server that was rebuilt
-from a backup says it, its files don't. Nor is relay.apart: what was lost in a failover can't be told later, when the
-server gave the same numbers to others.
+Names are ordered by their numbers, not as text, because seq and file numbers outgrow their padding
+(``mysql-bin.999999``, ``….1000000``).
 
-Guarantees: a replaced file is there whole, old or new, after any crash of the process; after a power cut too if it was
-asked to be durable, else it may be one that can't be used. Not done here: binlog contents.
+The index and relay.meta can be derived from the files. People read them, and ``recovery`` reads from relay.meta what is
+durable. If they are missing or wrong, the start rewrites them. relay.before and relay.apart can't be derived. The files
+of a server that was rebuilt from a backup don't name all the transactions that it has executed. After a failover, a
+server may reuse the GTIDs of lost transactions, so the loss can't be detected later.
+
+Guarantees: after a process crash, a replaced file has its old or its new content. After a power cut this holds for
+durable replacements; other files may be unusable. Not done here: binlog contents.
 """
 
 import errno
@@ -37,7 +40,7 @@ META_NAME = "relay.meta"
 BEFORE_NAME = "relay.before"
 DIVERGED_NAME = "relay.apart"
 LOCK_NAME = "lock"
-NEW_SUFFIX = ".new"  # ends the name of a file that is being written to take another's place
+NEW_SUFFIX = ".new"  # of a file that will replace another one
 SEQ_DIGITS = 6
 NAME_BYTES_MAX = 255
 
@@ -47,7 +50,7 @@ _FILE = re.compile(r"[^/\x00-\x1f.][^/\x00-\x1f]*\.(?P<number>[0-9]{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class Subdir:
-    """One run of files of one server; a doubt about continuity opens the next ``seq``."""
+    """A continuous series of one server's files. If continuity is in doubt, the next ``seq`` is started."""
 
     server: str
     seq: int
@@ -66,13 +69,13 @@ class Meta:
 
 
 def parse_subdir(name: str) -> Subdir | None:
-    """None when it is not the name of a sub-directory."""
+    """Parse the name of a sub-directory; None for any other name."""
     found = _SUBDIR.fullmatch(name)
     return Subdir(found["server"], int(found["seq"])) if found else None
 
 
 def file_number(name: str) -> int:
-    """The number at the end of a binlog file's name; Fatal MR-2010 for a name that could leave the directory."""
+    """The number at the end of a binlog file's name; Fatal MR-2010 for an invalid name, such as one with a slash."""
     found = _FILE.fullmatch(name)
     if found is None or len(os.fsencode(name)) > NAME_BYTES_MAX:
         raise Fatal("MR-2010", f"{name!r} is not the name of a binlog file")
@@ -80,7 +83,7 @@ def file_number(name: str) -> int:
 
 
 def list_subdirs(root: Path, files: Files = DISK) -> list[Subdir]:
-    """Those that exist, oldest first."""
+    """The existing sub-directories, oldest first."""
     found = (parse_subdir(name) for name in files.list_directories(root))
     return sorted((subdir for subdir in found if subdir), key=lambda subdir: subdir.seq)
 
@@ -92,13 +95,13 @@ def list_files(directory: Path, files: Files = DISK) -> list[str]:
 
 
 def index_text(subdirs: Iterable[Subdir]) -> str:
-    """What the index of these sub-directories holds."""
+    """The content of the index of these sub-directories."""
     ordered = sorted(subdirs, key=lambda subdir: subdir.seq)
     return "".join(f"{subdir}\n" for subdir in ordered)
 
 
 def read_index(root: Path, files: Files = DISK) -> str | None:
-    """None when there is none or it is no text."""
+    """Read the index; None if it is missing or not UTF-8."""
     try:
         return read_all(files, root / INDEX_NAME).decode()
     except (FileNotFoundError, UnicodeDecodeError):
@@ -106,12 +109,12 @@ def read_index(root: Path, files: Files = DISK) -> str | None:
 
 
 def write_index(root: Path, subdirs: Iterable[Subdir], files: Files = DISK) -> None:
-    """Rewrite the index of sub-directories."""
+    """Replace the index of sub-directories."""
     replace_file(root / INDEX_NAME, index_text(subdirs), is_durable=True, files=files)
 
 
 def write_meta(directory: Path, meta: Meta, *, is_durable: bool, files: Files = DISK) -> None:
-    """Replace relay.meta; it is a hint, so the frequent ones need not be durable."""
+    """Replace relay.meta. It is a hint, so frequent replacements need not be durable."""
     text = (
         f"binlog-name = {json.dumps(meta.binlog_name)}\n"
         f"binlog-pos = {meta.binlog_pos}\n"
@@ -121,7 +124,7 @@ def write_meta(directory: Path, meta: Meta, *, is_durable: bool, files: Files = 
 
 
 def read_meta(directory: Path, files: Files = DISK) -> Meta | None:
-    """None when there is none or it can't be used."""
+    """Read relay.meta; None if it is missing or unusable."""
     try:
         table = tomllib.loads(read_all(files, directory / META_NAME).decode())
         name, pos, gtid = table["binlog-name"], table["binlog-pos"], table["binlog-gtid"]
@@ -133,12 +136,12 @@ def read_meta(directory: Path, files: Files = DISK) -> Meta | None:
 
 
 def write_before(directory: Path, before: GtidPosition, files: Files = DISK) -> None:
-    """Once, before the first file of a sub-directory is begun."""
+    """Write relay.before. Called once, before the first file of a sub-directory is created."""
     replace_file(directory / BEFORE_NAME, f"{before}\n", is_durable=True, files=files)
 
 
 def read_before(directory: Path, flavour: Flavour, files: Files = DISK) -> GtidPosition | None:
-    """None when there is none: what the files say is all. Fatal MR-2004."""
+    """Read relay.before; None if it is missing, which means that the files name every transaction. Fatal MR-2004."""
     try:
         return parse_gtid_set(flavour, read_all(files, directory / BEFORE_NAME).decode().strip())
     except FileNotFoundError:
@@ -149,17 +152,17 @@ def read_before(directory: Path, flavour: Flavour, files: Files = DISK) -> GtidP
 
 
 def write_diverged(directory: Path, missing: str, files: Files = DISK) -> None:
-    """Once, before the first file of a sub-directory that does not go on where the one in front ends."""
+    """Write relay.apart once, before the first file, if the sub-directory does not continue the preceding one."""
     replace_file(directory / DIVERGED_NAME, f"{missing}\n", is_durable=True, files=files)
 
 
 def is_diverged(directory: Path, files: Files = DISK) -> bool:
-    """Whether its server lacked what the sub-directory in front ends with."""
+    """Whether the server was missing transactions that the preceding sub-directory ends with."""
     return DIVERGED_NAME in files.list_files(directory)
 
 
 def replace_file(path: Path, text: str, *, is_durable: bool, files: Files = DISK) -> None:
-    """Put ``text`` in the place of ``path`` in one step."""
+    """Replace the content of ``path`` with ``text``, atomically."""
     new_path = path.with_name(path.name + NEW_SUFFIX)
     fd = files.open(new_path, is_new=True)
     try:
@@ -174,7 +177,7 @@ def replace_file(path: Path, text: str, *, is_durable: bool, files: Files = DISK
 
 
 def remove_subdir(directory: Path, files: Files = DISK) -> bool:
-    """Remove a sub-directory without binlog files; False when it holds what is not ours, which stays."""
+    """Remove a sub-directory that has no binlog files; False if it holds files of others, which are kept."""
     for name in (META_NAME, BEFORE_NAME, DIVERGED_NAME):
         files.unlink(directory / name)
         files.unlink(directory / (name + NEW_SUFFIX))

@@ -1,4 +1,4 @@
-"""The relay file being written, and the place from which a dump resumes."""
+"""The relay file being written, and the position from which a dump resumes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from producer.relay.layout import Subdir
 from schemas.gtid import GtidPosition
 from schemas.place import Coordinates
 
-WRITE_FAILED = -1  # size of a file to which a write failed
+WRITE_FAILED = -1  # the size of a file after a failed write
 
 
 @dataclass(slots=True)
@@ -20,14 +20,14 @@ class OpenFile:
     name: str
     fd: int
     size: int  # bytes written, or WRITE_FAILED
-    end: int  # of the last whole source transaction: what readers may see
-    last_group_at: int  # where the last whole source transaction begins, 0 if unknown
-    synced_end: int  # what the last successful fsync covered, of ``end``
+    end: int  # end of the last whole source transaction, the limit for readers
+    last_group_at: int  # start of the last whole source transaction, 0 if unknown
+    synced_end: int  # the value of ``end`` that the last successful fsync covered
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """Where the relay log ends, and from where to read again to see that it is still the same file."""
+    """The end of the relay log, and where to start reading again to verify that the server's file is the same."""
 
     at: Coordinates
     server: str
@@ -36,7 +36,7 @@ class ResumePoint:
 
 
 def create_file(path: Path, files: Files) -> int:
-    """A new file with its magic, under a durable name; its fd."""
+    """Create a file with its magic number under a durable name, and return its fd."""
     fd = files.open(path, is_new=True)
     try:
         write_all(files, fd, memoryview(MAGIC), 0)

@@ -1,16 +1,20 @@
-"""Deleting old relay files: by hand up to a file, by age, or because the disk fills up.
+"""Deletes old relay files: manually up to a file, by age, or when the disk runs low.
 
-Never deleted: the file being written, a file that a running task holds (``RelayLog.hold``: from the first byte that it
-has not published yet), and a file with source transactions after one of the positions in ``needed``: those of the set's
-tasks, running or not. Oldest first, always a prefix: what remains has no hole.
+Never deleted:
 
-| a crash behind              | leaves                                                      |
+- the file being written,
+- files that a running task holds (``RelayLog.hold``), from the first byte that it has not published,
+- files with source transactions after a position in ``needed``, the positions of the set's tasks, running or not.
+
+Files are deleted oldest first, so the remaining files have no gap.
+
+| a crash after               | leaves                                                      |
 |-----------------------------|-------------------------------------------------------------|
-| unlink of some files        | a shorter prefix gone: the rest is purged the next time     |
-| … and a power cut           | perhaps a hole: nobody reads over one (``reader``)          |
-| rmdir of a sub-directory    | an index that names it: rewritten at the next start         |
+| unlink of some files        | the remaining files, which the next purge deletes           |
+| the same, and a power cut   | possibly a gap, which readers never cross (``reader``)      |
+| rmdir of a sub-directory    | an index that names it: the next start rewrites the index   |
 
-Not done here: when to purge; ``PurgePolicy`` says what is due, the caller says when to look.
+Not done here: when to purge. ``PurgePolicy`` decides what is due; the caller decides when to check.
 """
 
 import time
@@ -37,19 +41,19 @@ log = get_logger("producer.relay")
 
 @dataclass(frozen=True, slots=True)
 class PurgePolicy:
-    """What may go by itself: 24 h after its last change, or earlier while less than 15 GiB are free (DM's defaults)."""
+    """Files are purged 24 h after their last change, or earlier while less than 15 GiB are free (DM's defaults)."""
 
     age_s_max: float = 24 * 3600
     free_bytes_min: int = 15 << 30
 
 
 def purge_before(relay: RelayLog, limit: Coordinates, *, needed: Positions) -> list[Coordinates]:
-    """Delete the files before the file of ``limit`` that are neither held nor needed; returns what was deleted."""
+    """Delete the files before the file of ``limit`` that are neither held nor needed, and return them."""
     return [at for at in _purgeable(relay, limit, needed) if _delete(relay, at)]
 
 
 def purge_due(relay: RelayLog, policy: PurgePolicy, *, needed: Positions) -> list[Coordinates]:
-    """Delete what the policy names and is neither held nor needed; returns what was deleted."""
+    """Delete the files that are due by the policy and neither held nor needed, and return them."""
     deleted = []
     for at in _purgeable(relay, None, needed):
         with disk_errors(relay.root):
@@ -63,13 +67,12 @@ def purge_due(relay: RelayLog, policy: PurgePolicy, *, needed: Positions) -> lis
 
 
 def _purgeable(relay: RelayLog, limit: Coordinates | None, needed: Positions) -> list[Coordinates]:
-    """Files that are neither held nor needed, oldest first."""
+    """The files that are neither held nor needed, oldest first."""
     held = relay.held()
     if held is None:
         return []
-    with RelayReader(
-        relay
-    ) as reader:  # no file: the log begins after it, and it must come from the source anyway
+    # A position without a file is older than the log and must be read from the source in any case.
+    with RelayReader(relay) as reader:
         wanted = [at for position in needed if (at := reader.seek(position)) is not None]
     first_kept = min([held, *wanted, *([] if limit is None else [limit])])
     files = (Coordinates(str(subdir), name, FIRST_POS) for subdir, name in relay.list_files())
@@ -78,10 +81,10 @@ def _purgeable(relay: RelayLog, limit: Coordinates | None, needed: Positions) ->
 
 def _delete(relay: RelayLog, at: Coordinates) -> bool:
     subdir = layout.parse_subdir(at.subdir)
-    assert subdir is not None  # it came from the list of files
+    assert subdir is not None  # the list of files has valid names only
     fault_point(BEFORE_UNLINK)
     if not relay.forget(subdir, at.file):
-        return False  # somebody took hold of it meanwhile
+        return False  # a reader holds it by now
     with disk_errors(relay.root):
         relay.disk.unlink(relay.path(at))
         log.info("relay file purged", file=str(at))

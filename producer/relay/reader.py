@@ -1,17 +1,19 @@
 """Reads the relay log while it is written: whole, intact events of whole source transactions, in order.
 
-A span never reaches into an unfinished source transaction, never cuts an event, and every event of it has been checked
-again (CRC-32, length, position): damage on disk is Fatal MR-2004, not rows. From file to file nothing is missing: in a
-sub-directory numbers follow each other, and it begins with what the one before it reached. Where a file is gone, nobody
-starts in front of it (``first``, ``seek``), and who arrives there is told (Retryable MR-2011).
+A span never includes part of an unfinished source transaction and never cuts an event. Every event is checked again
+(CRC-32, length, position): damage on disk raises Fatal MR-2004 and never becomes rows.
+
+Files are read without gaps. In a sub-directory, file numbers are consecutive, and a sub-directory starts no later than
+where the preceding one ends. If a file is missing, no reader starts before the gap (``first``, ``seek``), and a reader
+that reaches it raises Retryable MR-2011.
 
     at = reader.seek(progress.gtid_set)              # the file that holds the first wanted GTID
     while reader.wait(at, timeout_s=1.0):
         span = reader.read(at, bytes_max=4 << 20)    # may be empty at the end of a file:
         at = at.at(at.pos + len(span.payload)) if len(span.payload) else reader.after_file(at)
 
-Each reader holds the files from where it started until ``release`` says that they are not needed: purge leaves them.
-Not done here: decoding. A reader is used by one thread; any number of readers and the writer run at once.
+Each reader holds the files from its start until ``release``; purge keeps held files. Each reader belongs to one thread;
+any number of readers may run beside the writer. Not done here: decoding.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +47,7 @@ _DAMAGE = {
 
 @dataclass(frozen=True, slots=True)
 class RelaySpan:
-    """Whole events of whole source transactions from ``at`` on."""
+    """Whole events of whole source transactions, which start at ``at``."""
 
     at: Coordinates
     payload: memoryview
@@ -69,7 +71,7 @@ class RelayReader:
         self.close()
 
     def close(self) -> None:
-        """Close the file and let purge have everything. What the disk says to that is of no use to who has read."""
+        """Close the file and release all holds. A disk error is only logged: everything has been read."""
         for holder in (self, *self._holders):
             self._relay.hold(holder, None)
         try:
@@ -77,13 +79,13 @@ class RelayReader:
         except OSError as error:
             log.warning("relay file closed after an error", error=error)
 
-    # ---- where to begin ----------------------------------------------------------------------------
+    # ---- where to start ----------------------------------------------------------------------------
 
     def first(self) -> Coordinates | None:
-        """The start of the file that begins earliest, of those from which everything up to the end is there.
+        """The start of the file with the earliest position, among files with no gap up to the end of the log.
 
-        None while there is none. The newest does not count while its head is on the way.
-        Not always the oldest: a sub-directory may have been begun because the ones before it began too late.
+        None if there is no file. The newest file does not count until its head has arrived. The result is not always
+        the oldest file: a sub-directory may exist because the earlier ones start too late.
         """
         newer: tuple[Subdir, str] | None = None
         first: tuple[tuple[Subdir, str], GtidPosition] | None = None
@@ -92,24 +94,24 @@ class RelayReader:
                 break
             before = self._relay.position_before(Coordinates(str(file[0]), file[1], FIRST_POS))
             if before is None and first is not None:
-                raise Fatal("MR-2004", f"{file[0]}/{file[1]} is damaged in its head")
+                raise Fatal("MR-2004", f"the head of {file[0]}/{file[1]} is damaged")
             if before is not None and (first is None or first[1].includes(before)):
                 first = (file, before)
             newer = file
         return self._hold_start(*first[0]) if first is not None else None
 
     def seek(self, gtid_set: GtidPosition) -> Coordinates | None:
-        """The start of the file that holds the first transaction behind ``gtid_set``.
+        """The start of the file that holds the first transaction after ``gtid_set``.
 
-        It is the newest file whose previous GTIDs are all in ``gtid_set``. None when the relay log begins later, or
-        when something is missing between that file and the end. Where another MariaDB gave the last of these numbers
-        than the server of ``gtid_set``, it is the file in front: whoever reads it meets that transaction.
+        This is the newest file whose previous GTIDs are all in ``gtid_set``. None if the relay log starts later, or if
+        there is a gap between that file and the end. If the last sequence before that file was logged by another
+        MariaDB server than ``gtid_set`` names, the preceding file is returned, which holds that transaction.
         """
         found = next(self._places(gtid_set), None)
         return self._hold_start(*found) if found is not None else None
 
     def seek_all(self, gtid_set: GtidPosition) -> list[Coordinates]:
-        """The same in each sub-directory that has such a file, the newest first: servers may differ in it."""
+        """The same for each sub-directory that has one, newest first. The servers' files may differ."""
         found: dict[Subdir, Coordinates] = {}
         for subdir, name in self._places(gtid_set):
             found.setdefault(subdir, Coordinates(str(subdir), name, FIRST_POS))
@@ -119,14 +121,14 @@ class RelayReader:
         return places
 
     def _places(self, gtid_set: GtidPosition) -> Iterator[tuple[Subdir, str]]:
-        """Files whose previous GTIDs are all in ``gtid_set``, and from which nothing is missing; the newest first."""
+        """The files whose previous GTIDs are all in ``gtid_set`` and that no gap follows, newest first."""
         newer: tuple[Subdir, str] | None = None
         files = self._files()
         for index, file in reversed(list(enumerate(files))):
             if newer is not None and not self._is_continuous(file, newer):
                 return
             before = self._relay.position_before(Coordinates(str(file[0]), file[1], FIRST_POS))
-            # what precedes a sub-directory's first file is a guess, of its server too (``source.binlog_files``)
+            # The position before the first file of a sub-directory is partly a guess (``producer.upstream.files``).
             is_certain = index > 0 and files[index - 1][0] == file[0]
             if (
                 before is not None
@@ -139,7 +141,7 @@ class RelayReader:
     # ---- reading -----------------------------------------------------------------------------------
 
     def read(self, at: Coordinates, *, bytes_max: int) -> RelaySpan:
-        """Bytes from ``at``, at most ``bytes_max`` unless one event is larger.
+        """Read events from ``at`` on, at most ``bytes_max`` bytes unless one event is larger.
 
         Fatal MR-2004; Retryable MR-2011, MR-2002.
         """
@@ -164,14 +166,14 @@ class RelayReader:
         return RelaySpan(at, buffer.data[:length])
 
     def wait(self, at: Coordinates, timeout_s: float) -> bool:
-        """True as soon as there is something behind ``at``, in its file or a later one."""
-        # a closed file may have to be walked: not while the writer waits for us
+        """Wait until there are bytes after ``at``, in its file or a later one; False after ``timeout_s``."""
+        # A closed file may have to be walked. Walk it before the lock, or the writer would wait for it.
         self._relay.visible_end(at)
         with self._relay.condition:
             return self._relay.condition.wait_for(lambda: self._has_more(at), timeout_s)
 
     def after_file(self, at: Coordinates) -> Coordinates | None:
-        """The start of the file behind that of ``at``, once ``at`` is its end and it is closed. Retryable MR-2011."""
+        """The start of the next file; None until ``at`` is at the end of a closed file. Retryable MR-2011."""
         if at.pos < self._relay.visible_end(at):
             return None
         files = self._files()
@@ -188,10 +190,7 @@ class RelayReader:
         return None
 
     def files_until(self, at: Coordinates) -> Sequence[Coordinates]:
-        """The starts of the files up to that of ``at``, oldest first, from the first on from which nothing is missing.
-
-        They are not held.
-        """
+        """The starts of the files up to that of ``at``, oldest first and without a gap. They are not held."""
         found: list[Coordinates] = []
         newer: tuple[Subdir, str] | None = None
         for file in reversed(self._files()):
@@ -205,14 +204,14 @@ class RelayReader:
         return found[::-1]
 
     def hold(self, at: Coordinates) -> Callable[[], None]:
-        """Keep the files from ``at`` on, whatever ``release`` says, until the result is called or this is closed."""
+        """Hold the files from ``at`` on, regardless of ``release``, until the result is called or the reader closes."""
         holder = object()
         self._holders.append(holder)
         self._relay.hold(holder, at)
         return lambda: self._relay.hold(holder, None)
 
     def release(self, at: Coordinates) -> None:
-        """Files in front of ``at`` are not needed any more by this reader."""
+        """Release the files before ``at``: this reader needs them no more."""
         self._relay.hold(self, at)
 
     # ---- inside ------------------------------------------------------------------------------------
@@ -229,10 +228,11 @@ class RelayReader:
         return at.pos < self._relay.visible_end(at) or self.after_file(at) is not None
 
     def _is_continuous(self, older: tuple[Subdir, str], newer: tuple[Subdir, str]) -> bool:
-        """True if nothing is missing between two files that follow each other in the list.
+        """Whether no transaction is missing between two adjacent files of the list.
 
-        Two sub-directories of one server are never joined: the second was begun because the first was in doubt. Nor is
-        one to that whose server lacked what it ends with: those source transactions may be nowhere else any more.
+        Two sub-directories of one server are never continuous: the second exists because the first was in doubt. Nor
+        are two sub-directories if the second server was missing transactions of the first: those may exist nowhere
+        else.
         """
         if older[0] == newer[0]:
             return _is_next(older[1], newer[1])
@@ -242,9 +242,9 @@ class RelayReader:
         if known is not None:
             return known
         wanted = self._relay.position_before(Coordinates(str(newer[0]), newer[1], FIRST_POS))
-        if wanted is None:  # its head is not received yet
+        if wanted is None:  # its head has not arrived yet
             wanted = self._relay.position_before_subdir(newer[0])
-        if wanted is None:  # it was asked for so that it joins
+        if wanted is None:  # the receiver requested the file that continues the log
             return True
         path = self._relay.root / str(older[0]) / older[1]
         with disk_errors(self._relay.root):
@@ -263,7 +263,7 @@ class RelayReader:
             if self._relay.visible_end(at) < at.pos + length:  # cut back after a failed fsync
                 raise Retryable("MR-2011", f"{at} was cut off", directory=self._relay.root)
             raise Fatal(
-                "MR-2004", f"the file of {at} is shorter than it was", directory=self._relay.root
+                "MR-2004", f"the file of {at} has become shorter", directory=self._relay.root
             )
         return buffer
 
@@ -277,7 +277,7 @@ class RelayReader:
 
     def _close_file(self) -> None:
         if self._open is not None:
-            fd, self._open = self._open[2], None  # gone whatever the disk says: never closed twice
+            fd, self._open = self._open[2], None  # cleared first: an fd must not be closed twice
             self._relay.disk.close(fd)
 
 

@@ -1,20 +1,24 @@
-"""What of a relay file can be trusted: it is walked from its start, and what follows the last whole transaction is cut.
+"""Recovers a relay file: walks it from its start and cuts everything after the last whole transaction.
 
-| a crash left                                        | what stands afterwards                                    |
+| a crash left                                        | after recovery                                            |
 |-----------------------------------------------------|-----------------------------------------------------------|
-| whole transactions                                  | the same                                                  |
-| whole events of an unfinished transaction           | cut back to the end of the transaction before             |
-| half an event, or zeros where the disk lost a block | the same: a length, position or checksum is not right     |
-| less than magic, format description, previous GTIDs | the file is removed; it is fetched from its start         |
-| damage further in front                             | cut there; what followed is fetched again                 |
+| whole transactions                                  | the file is unchanged                                     |
+| whole events of an unfinished transaction           | cut back to the end of the last whole transaction         |
+| half an event, or zeros where the disk lost a block | the same: a length, position or checksum is wrong         |
+| less than magic, format description, previous GTIDs | the file is removed and fetched again from its start      |
+| damage at an earlier place                          | cut there; the rest is fetched again                      |
 
-Every byte is checked (CRC-32, gigabytes a second), so nothing rests on relay.meta, which may be older or younger. What
-stands is made durable once: whoever wrote it may have died before, or have seen an fsync fail and died before the cut.
-The system shows what a failed fsync was for as if it were there, and has forgotten that it must be written. So what
-relay.meta does not name as durable, usually of the last second, is first written again as it is; only where there is no
-room for that (copy-on-write) is it believed, for the log of a full disk opens, so that a purge can make room.
-Guarantees: idempotent; a crash inside it leaves one of the states above. Not done here: closed files, which were
-whole and durable before the next one was begun; who reads one walks it first.
+Every byte is checked (CRC-32, gigabytes per second). relay.meta may be older or newer than the file, so it is not
+trusted here.
+
+The remaining bytes are then made durable. The process that wrote them may have died before its fsync, or after a failed
+fsync and before it could cut the file. After a failed fsync, the kernel still returns the lost bytes from its cache but
+no longer writes them to disk. So recovery rewrites the bytes that relay.meta does not name as durable, usually those of
+the last second. If the disk has no room for that (copy-on-write), the bytes are trusted: the log of a full disk must
+open, so that a purge can free space.
+
+Guarantees: idempotent; a crash inside recovery leaves one of the states above. Not done here: closed files. They were
+whole and durable before the next file was created; readers walk a closed file before they use it.
 """
 
 import errno
@@ -39,39 +43,40 @@ from schemas.gtid import Flavour, GtidPosition
 BEFORE_CUT = register("relay.before_cut")
 AFTER_CUT = register("relay.after_cut")
 
-HEAD_READ_BYTES = 4096  # a few hundred bytes are usual
+HEAD_READ_BYTES = 4096  # heads usually have a few hundred bytes
 HEAD_BYTES_MAX = 64 << 20  # a GTID set of millions of intervals
 
-WINDOW_BYTES = 4 << 20  # walked at a time; grows for a larger event
+WINDOW_BYTES = 4 << 20  # walked at a time; a larger event enlarges the window
 
 log = get_logger("producer.relay")
 
 
 @dataclass(frozen=True, slots=True)
 class WalkResult:
-    """``end``: behind the last whole source transaction; ``last_group_at``: where that begins (0: none in the file)."""
+    """``end`` is the end of the last whole source transaction, ``last_group_at`` its start (0: none in the file)."""
 
     end: int
     last_group_at: int
     position: GtidPosition
     status: int
-    walked_to: int  # behind the last whole and intact event
+    walked_to: int  # end of the last whole, intact event
     size: int
 
     @property
     def is_whole(self) -> bool:
-        """Whole, intact events to the last byte."""
+        """Whether the file consists of whole, intact events up to its last byte."""
         return self.status == transactions.OK and self.walked_to == self.size
 
 
 def recover_file(path: Path, flavour: Flavour, files: Files = DISK) -> WalkResult | None:
-    """Walk ``path`` and cut what is not whole; None when nothing could be kept and the file was removed."""
+    """Walk ``path`` and cut it after the last whole transaction; None if nothing was left and the file was removed."""
     walked = walk_file(path, flavour, files)
     durable_end = _durable_end(path, files)
-    if durable_end > (walked.end if walked is not None else 0):  # what comes there is not durable
+    # After the cut, relay.meta would name bytes as durable that are not.
+    if durable_end > (walked.end if walked is not None else 0):
         files.unlink(path.with_name(layout.META_NAME))
     if walked is None:
-        log.warning("relay file removed: its head is not whole", file=str(path))
+        log.warning("relay file removed: its head is incomplete", file=str(path))
         files.unlink(path)
         return None
     fd = files.open(path)
@@ -96,7 +101,7 @@ def recover_file(path: Path, flavour: Flavour, files: Files = DISK) -> WalkResul
 
 
 def _durable_end(path: Path, files: Files) -> int:
-    """As relay.meta says; 0 when it says nothing of this file."""
+    """The durable end according to relay.meta; 0 if it names another file."""
     try:
         meta = layout.read_meta(path.parent, files)
     except OSError as error:
@@ -106,7 +111,7 @@ def _durable_end(path: Path, files: Files) -> int:
 
 
 def _rewrite(files: Files, fd: int, begin: int, end: int) -> None:
-    """The same bytes, so that the next fsync is for them."""
+    """Write the same bytes again, so that the next fsync covers them."""
     try:
         for at in range(begin, end, WINDOW_BYTES):
             window = memoryview(bytearray(min(WINDOW_BYTES, end - at)))
@@ -114,13 +119,13 @@ def _rewrite(files: Files, fd: int, begin: int, end: int) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        log.warning("no room to write the end of a relay file again", begin=begin, end=end)
+        log.warning("no space to rewrite the end of a relay file", begin=begin, end=end)
 
 
 def walk_file(
     path: Path, flavour: Flavour, files: Files = DISK, *, verify: bool = True
 ) -> WalkResult | None:
-    """Where the whole transactions of a file end, without changing it; None when its head is not whole."""
+    """Find the end of the whole transactions of a file without changing it; None if its head is incomplete."""
     fd = files.open(path, is_read_only=True)
     try:
         size = files.size(fd)
@@ -129,7 +134,7 @@ def walk_file(
         position = read_position_before(path, flavour, files)
         return _walk(files, fd, size, position, verify) if position is not None else None
     except Fatal as error:
-        log.warning("a relay file can't be walked", file=str(path), error=error)
+        log.warning("relay file can't be walked", file=str(path), error=error)
         return None
     finally:
         files.close(fd)
@@ -156,7 +161,7 @@ def _walk(
         begin += at
         if status != transactions.OK or begin + length - at >= size or length < len(window):
             break
-        if at == 0:  # an event larger than the window, of which there must be a head
+        if at == 0:  # the event is larger than the window: its head gives the size
             wanted = int.from_bytes(window[9:13].tobytes(), "little")
             if length < HEADER_BYTES or begin + wanted > size:
                 break
@@ -168,7 +173,7 @@ def _walk(
 
 
 def read_position_before(path: Path, flavour: Flavour, files: Files = DISK) -> GtidPosition | None:
-    """``read_file_head`` of a file, reading as much of it as is needed."""
+    """The GTIDs executed before a file, from its head (``read_file_head``). It reads only as much as needed."""
     fd = files.open(path, is_read_only=True)
     try:
         wanted = HEAD_READ_BYTES

@@ -14,9 +14,9 @@ from millrace.errors import MillraceError
 
 @dataclass(frozen=True, slots=True)
 class SyncPolicy:
-    """At most ``bytes_max`` and ``delay_ms`` of the relay log are lost in a power cut (and fetched again).
+    """A power cut loses at most the last ``bytes_max`` or ``delay_ms`` of the relay log, which are fetched again.
 
-    16 MiB at 500 MB/s is 30 ms; 200 ms while little comes: five fsyncs a second.
+    16 MiB at 500 MB/s take 30 ms. A delay of 200 ms means five fsyncs per second at low load.
     """
 
     bytes_max: int = 16 << 20
@@ -24,7 +24,7 @@ class SyncPolicy:
 
 
 class SyncThread:
-    """Calls ``sync`` while there is something to make durable."""
+    """Calls ``sync`` while written bytes are not durable."""
 
     def __init__(self, policy: SyncPolicy, sync: Callable[[], None]) -> None:
         self._policy = policy
@@ -38,7 +38,7 @@ class SyncThread:
         self._thread.start()
 
     def count_written(self, count_bytes: int) -> None:
-        """Account for a write; what ``sync`` failed with, if it did."""
+        """Count written bytes. Raises the error that ``sync`` failed with, if it did."""
         with self._condition:
             self.raise_failure()
             if self._unsynced_bytes == 0:
@@ -49,7 +49,7 @@ class SyncThread:
                 self._condition.notify()
 
     def raise_failure(self) -> None:
-        """What ended the thread, if it did: Retryable MR-2003, MR-2002, what the bytes themselves say, a defect."""
+        """Raise the error that ended the thread, if any: Retryable MR-2003, MR-2002, an error of the content, a bug."""
         error = self._error
         if isinstance(error, MillraceError):
             raise type(error)(error.code, error.message, **error.context) from error
@@ -57,7 +57,7 @@ class SyncThread:
             raise error
 
     def stop(self) -> None:
-        """End the thread; what is not synced yet is left to the caller."""
+        """End the thread. The caller must sync the remaining bytes."""
         with self._condition:
             self._is_stopped = True
             self._condition.notify()

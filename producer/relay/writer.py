@@ -1,24 +1,25 @@
-"""The relay log's one writer: files of the source as they are, made durable in groups, readable by whole transactions.
+"""The only writer of the relay log: appends the source's bytes and makes them durable in groups.
 
-A process that holds the directory's lock appends event bytes; what readers may see ends with the last whole source
-transaction, whatever else has been written. The order of steps, and what a crash between them leaves:
+The process that holds the directory's lock appends event bytes. Readers see the log up to the end of the last whole
+source transaction. The steps, and what a crash after each one leaves:
 
-| step                                     | a crash behind it leaves                                             |
+| step                                     | a crash after it leaves                                              |
 |------------------------------------------|----------------------------------------------------------------------|
-| new sub-directory, relay.before, .apart  | an empty sub-directory: removed at the next start                    |
-| new file with its magic                  | a file without a head: removed at the next start (``recovery``)      |
+| new sub-directory, relay.before, .apart  | an empty sub-directory: the next start removes it                    |
+| new file with its magic                  | a file without a head: the next start removes it (``recovery``)      |
 | write of event bytes, whole or in part   | a torn tail: cut back to the last whole transaction                  |
-| fsync (other thread)                     | at most what ``SyncPolicy`` names is gone: fetched again             |
-| relay.meta replaced                      | a hint: of what the file has, it names what was durable              |
-| next file: fsync, close, meta, new file  | only the newest file can have a torn tail                             |
+| fsync (other thread)                     | a loss of at most what ``SyncPolicy`` names: fetched again           |
+| relay.meta replaced                      | a hint: the part of the file that was durable                        |
+| next file: fsync, close, meta, new file  | only the newest file can have a torn tail                            |
 
-A power cut leaves less, never other: a name is durable before bytes are written to the file, a file is durable before
-the next one is begun, and relay.meta names nothing that is not durable. The index and relay.meta are written at start
-where they disagree with the files; on a full disk they may lag behind, and the log opens all the same.
+A power cut may shorten the log but never changes its bytes. A name is durable before bytes are written to its file, a
+file is durable before the next one is created, and relay.meta names only durable bytes. The start rewrites the index
+and relay.meta if they disagree with the files. On a full disk they may be outdated, and the log opens nevertheless.
 
-After a failed write or fsync this object is spent: every further write fails, the file is cut back (after a failed
-fsync to what was synced before), and ``RelayLog.open`` walks it anew. Guarantees: bytes never change in place; the
-lock excludes a second writer. Not done here: the network, purge.
+After a failed write or fsync this object is unusable: every further write fails, and the file is cut back (after a
+failed fsync, to the last synced end). ``RelayLog.open`` then walks it again.
+
+Guarantees: bytes never change in place; the lock excludes a second writer. Not done here: the network, purge.
 """
 
 import threading
@@ -50,14 +51,16 @@ AFTER_ROTATE = register("relay.after_rotate")
 BEFORE_META = register("relay.before_meta")
 AFTER_SUBDIR = register("relay.after_subdir")
 
-META_INTERVAL_S = 1.0  # relay.meta is replaced at most so often, and when a file ends
-PENDING_RUNS_MAX = 256  # arrays of runs kept before they are folded into the position
+META_INTERVAL_S = (
+    1.0  # the minimum interval between replacements of relay.meta, except when a file ends
+)
+PENDING_RUNS_MAX = 256  # arrays of runs kept before they are added to the position
 
 log = get_logger("producer.relay")
 
 
 class RelayLog:
-    """One per set. ``open`` takes the lock and cuts a torn tail; one thread appends, any number read."""
+    """The relay log of one set. ``open`` takes the lock and cuts a torn tail; one thread appends, any number read."""
 
     def __init__(
         self, root: Path, lock_fd: int, *, flavour: Flavour, policy: SyncPolicy, disk: Files
@@ -65,18 +68,16 @@ class RelayLog:
         self.root = root
         self.flavour = flavour
         self.disk = disk
-        self.condition = threading.Condition()  # guards what follows; notified when the end moves
+        self.condition = threading.Condition()  # guards the state; notified when the end moves
         self.files: dict[Subdir, list[str]] = {}
-        self._befores: dict[
-            str, GtidPosition
-        ] = {}  # by sub-directory: what none of its files tells
+        self._befores: dict[str, GtidPosition] = {}  # by sub-directory: content of relay.before
         self._diverged: set[Subdir] = set()
         self._lock_fd = lock_fd
         self._file: OpenFile | None = None
         self._subdir: Subdir | None = None
-        self._position: GtidPosition | None = None  # None: as the file's head says
+        self._position: GtidPosition | None = None  # None: the position of the file's head
         self._pending_runs: list[Words] = []
-        # the fd is not closed while it is synced; one thread at a time writes relay.meta
+        # Protects the fd from being closed during a sync. Only one thread at a time writes relay.meta.
         self._fd_lock = threading.RLock()
         self._meta_at_s = 0.0
         self._holds: dict[int, Coordinates] = {}
@@ -93,7 +94,7 @@ class RelayLog:
     def open(
         cls, root: Path, *, flavour: Flavour, policy: SyncPolicy | None = None, disk: Files = DISK
     ) -> Self:
-        """Take the lock, cut a torn tail. Retryable MR-2001 (lock), MR-2002 (disk)."""
+        """Take the lock and cut a torn tail. Retryable MR-2001 (lock), MR-2002 (disk)."""
         with disk_errors(root), ExitStack() as undo:
             disk.make_directory(root)
             try:
@@ -108,7 +109,7 @@ class RelayLog:
         return made
 
     def close(self) -> None:
-        """Make everything durable and let go of the directory."""
+        """Make everything durable and release the directory."""
         self._sync_thread.stop()
         try:
             with disk_errors(self.root):
@@ -119,22 +120,22 @@ class RelayLog:
         except Retryable as error:
             log.warning("relay log closed after an error", error=error)
 
-    # ---- what readers and the receiver ask ----------------------------------------------------------
+    # ---- for readers and the receiver ---------------------------------------------------------------
 
     def end(self) -> Coordinates | None:
-        """The end of the last whole source transaction; None while there is no file."""
+        """The end of the last whole source transaction; None if there is no file."""
         with self.condition:
             if self._file is None:
                 return None
             return Coordinates(str(self._file.subdir), self._file.name, self._file.end)
 
     def position(self) -> GtidPosition:
-        """Every source transaction up to ``end``."""
+        """The GTIDs of every source transaction up to ``end``."""
         with self.condition:
             return self._fold_runs()
 
     def resume_point(self) -> ResumePoint | None:
-        """Where to go on; None when there is nothing to go on from."""
+        """Where to resume the dump; None if there is no file."""
         with self.condition:
             if self._file is None:
                 return None
@@ -144,18 +145,20 @@ class RelayLog:
             return ResumePoint(at, file.subdir.server, overlap_at, self._fold_runs())
 
     def path(self, at: Coordinates) -> Path:
-        """Where the file of these coordinates is."""
+        """The path of the file at ``at``."""
         return self.root / at.subdir / at.file
 
     def visible_end(self, at: Coordinates) -> int:
-        """How far the file of ``at`` may be read. Fatal MR-2004; Retryable MR-2003 when it was cut back here."""
+        """The offset up to which the file of ``at`` may be read. Fatal MR-2004; Retryable MR-2003 after a cut."""
         with self.condition:
             file = self._file
             if file is not None and (str(file.subdir), file.name) == (at.subdir, at.file):
                 return file.end
             if self._cut_file == (at.subdir, at.file):
                 raise Retryable(
-                    "MR-2003", f"{at} was cut back to what is durable", directory=self.root
+                    "MR-2003",
+                    f"the file of {at} was cut back to its durable end",
+                    directory=self.root,
                 )
             known = self._closed_ends.get((at.subdir, at.file))
         if known is None:
@@ -163,22 +166,22 @@ class RelayLog:
         return known
 
     def position_before(self, at: Coordinates) -> GtidPosition | None:
-        """What was executed before the file of ``at``; None while its head is not whole."""
+        """The GTIDs executed before the file of ``at``; None while its head is incomplete."""
         with disk_errors(self.root, at):
             logged = read_position_before(self.path(at), self.flavour, self.disk)
         return None if logged is None else self.with_before(at.subdir, logged)
 
     def position_before_subdir(self, subdir: Subdir) -> GtidPosition | None:
-        """What was executed before its first file, also while that has no head yet; None: nobody said it."""
+        """The GTIDs executed before its first file, even if that has no head yet; None without relay.before."""
         return self._befores.get(str(subdir))
 
     def with_before(self, subdir: str, logged: GtidPosition) -> GtidPosition:
-        """What files of this sub-directory tell, and what its server had executed without logging it in one."""
+        """``logged`` plus the GTIDs that the server of the sub-directory had executed before its first file."""
         before = self._befores.get(subdir)
         return logged if before is None else unite(logged, before)
 
     def is_diverged(self, subdir: Subdir) -> bool:
-        """Whether nobody may come to it from the one in front, which has what its server lacked."""
+        """Whether its server was missing transactions of the preceding sub-directory. Readers must not cross over."""
         return subdir in self._diverged
 
     def list_files(self) -> list[tuple[Subdir, str]]:
@@ -188,7 +191,7 @@ class RelayLog:
             return [(subdir, name) for subdir in order for name in self.files[subdir]]
 
     def hold(self, holder: object, at: Coordinates | None) -> None:
-        """``holder`` needs the files from ``at`` on (None: nothing any more); purge asks ``held``."""
+        """Keep the files from ``at`` on for ``holder``; None releases them. Purge respects ``held``."""
         with self.condition:
             if at is None:
                 self._holds.pop(id(holder), None)
@@ -196,13 +199,13 @@ class RelayLog:
                 self._holds[id(holder)] = at
 
     def held(self) -> Coordinates | None:
-        """The oldest place that somebody needs, the writer included."""
+        """The oldest coordinates that a reader or the writer needs."""
         ends = [end] if (end := self.end()) else []
         with self.condition:
             return min([*self._holds.values(), *ends], default=None)
 
     def forget(self, subdir: Subdir, name: str) -> bool:
-        """Take the oldest file off the list before it is deleted; False when somebody needs it."""
+        """Remove the oldest file from the list before it is deleted; False if it is needed."""
         with self.condition:
             held = self.held()
             at = Coordinates(str(subdir), name, FIRST_POS)
@@ -213,27 +216,27 @@ class RelayLog:
             return True
 
     def forget_subdir(self, subdir: Subdir) -> None:
-        """Take an empty sub-directory off the index."""
+        """Remove an empty sub-directory from the index."""
         with self.condition:
             if not self.files.get(subdir):
                 self.files.pop(subdir, None)
             layout.write_index(self.root, self.files, self.disk)
 
     def read_back(self, start: int, end: int) -> bytes:
-        """Bytes of the file being written, to compare with what a server sends again."""
+        """Read bytes of the file being written, to compare them with the bytes that the server sends again."""
         file = self._current_file()
         with disk_errors(self.root):
             return read_range(self.disk, file.fd, start, end)
 
-    # ---- what the receiver does --------------------------------------------------------------------
+    # ---- for the receiver --------------------------------------------------------------------------
 
     def begin_subdir(
         self, server: str, *, before: GtidPosition | None = None, missing: str = ""
     ) -> Subdir:
-        """Open the next seq for ``server``; the next ``begin_file`` goes there.
+        """Create the next sub-directory for ``server``; the next ``begin_file`` creates its file there.
 
-        ``before``: what it has executed and logged neither in that file nor behind it. ``missing``: what the relay log
-        has and it does not.
+        ``before``: the GTIDs that the server executed before that file. ``missing``: the transactions that the relay
+        log has and the server is missing.
         """
         self._check_usable()
         with disk_errors(self.root):
@@ -257,7 +260,7 @@ class RelayLog:
         return subdir
 
     def begin_file(self, name: str) -> None:
-        """Close the file being written, durably, and begin ``name`` in the newest sub-directory."""
+        """Close the file being written, durably, and create ``name`` in the newest sub-directory."""
         layout.file_number(name)
         self._check_usable()
         subdir = self._subdir
@@ -275,11 +278,11 @@ class RelayLog:
             self.condition.notify_all()
 
     def append(self, payload: Bytes, *, end: int, last_group_at: int, runs: Words) -> None:
-        """Write event bytes behind what is there; ``end`` is the boundary then. Retryable MR-2002, MR-2003."""
+        """Append event bytes; ``end`` is the end of the last whole transaction then. Retryable MR-2002, MR-2003."""
         file = self._current_file()
         fault_point(BEFORE_WRITE)
         view, at = payload.data, file.size
-        file.size = WRITE_FAILED  # until all of it is written: nobody may go on behind half of it
+        file.size = WRITE_FAILED  # until the write is complete: nothing may follow a partial write
         with disk_errors(self.root):
             if is_armed(MID_WRITE):
                 half = len(view) // 2
@@ -300,7 +303,7 @@ class RelayLog:
         self._sync_thread.count_written(len(payload))
 
     def cut_back(self) -> None:
-        """Forget what was written of an unfinished source transaction: it will be sent again."""
+        """Drop the written part of an unfinished source transaction: the server sends it again."""
         file = self._file
         if file is not None and self._current_file().size > file.end:
             with disk_errors(self.root):
@@ -310,7 +313,7 @@ class RelayLog:
     # ---- inside ------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Find what is there; recover the newest file; a removed head uncovers the file before."""
+        """List the files and recover the newest one. If recovery removes it, the preceding file is recovered."""
         for subdir in layout.list_subdirs(self.root, self.disk):
             directory = self.root / str(subdir)
             self.files[subdir] = layout.list_files(directory, self.disk)
@@ -348,7 +351,7 @@ class RelayLog:
         return True
 
     def _write_hints(self) -> None:
-        """Where index or relay.meta disagree with the files; a disk that has no room for them doesn't matter."""
+        """Rewrite the index and relay.meta if they disagree with the files. A disk error is only logged."""
         try:
             if layout.read_index(self.root, self.disk) != layout.index_text(self.files):
                 layout.write_index(self.root, self.files, self.disk)
@@ -364,28 +367,28 @@ class RelayLog:
             log.warning("index or relay.meta not written", directory=str(self.root), error=error)
 
     def _walk_closed(self, at: Coordinates) -> int:
-        """A closed file is whole, or damaged: what its end lacks must not be passed over on the way to the next.
+        """Check that a closed file is whole, so that a reader does not skip a missing end, and return its end.
 
-        Cut between two events it looks whole; then what the next file presumes shows that something is gone.
+        A file that was cut between two events looks whole. The previous GTIDs of the next file reveal the loss.
         """
         with disk_errors(self.root, at):
             walked = walk_file(self.path(at), self.flavour, self.disk)
         if walked is None:
-            why = "in its head"
+            where = "in its head"
         elif not walked.is_whole:
-            why = f"at {walked.walked_to}"
+            where = f"at {walked.walked_to}"
         elif (before := self._position_before_next(at)) is not None and not self.with_before(
             at.subdir, walked.position
         ).includes(before):
-            why = f"at its end: {before} was executed before the next file"
+            where = f"at its end: {before} was executed before the next file"
         else:
             with self.condition:
                 self._closed_ends[at.subdir, at.file] = walked.end
             return walked.end
-        raise Fatal("MR-2004", f"{at.subdir}/{at.file} is damaged {why}", directory=self.root)
+        raise Fatal("MR-2004", f"{at.subdir}/{at.file} is damaged {where}", directory=self.root)
 
     def _position_before_next(self, at: Coordinates) -> GtidPosition | None:
-        """What the file behind that of ``at`` presumes, if there is one of the next number."""
+        """The GTIDs executed before the file with the next number, if there is one."""
         for subdir, name in self.list_files():
             following = Coordinates(str(subdir), name, FIRST_POS)
             if at.subdir == following.subdir and at.order[1] + 1 == following.order[1]:
@@ -429,7 +432,7 @@ class RelayLog:
         except (OSError, Retryable):
             self._cut_to_durable(file)
             raise
-        except BaseException:  # no word of the disk's: the bytes stay as they came
+        except BaseException:  # not a disk error: the bytes on disk are kept
             with suppress(OSError):
                 self._release_file(file)
             raise
@@ -445,19 +448,19 @@ class RelayLog:
             self.disk.close(file.fd)
 
     def _cut_to_durable(self, file: OpenFile) -> None:
-        """After a failed fsync the kernel may drop what it could not write: keep only what was synced before."""
+        """Cut the file to its last synced end: after a failed fsync the kernel may drop the bytes after it."""
         with self.condition, self._fd_lock:
             self._file = None
-            # what is left of it, perhaps not even a head, is neither whole nor damaged: it is gone on with
+            # The rest, perhaps without a head, is not damaged: reading it is retried after the next open.
             self._cut_file = str(file.subdir), file.name
             try:
                 self.disk.truncate(file.fd, file.synced_end)
             finally:
                 self.disk.close(file.fd)
-        log.error("relay file cut back to what is durable", file=file.name, end=file.synced_end)
+        log.error("relay file cut back to its durable end", file=file.name, end=file.synced_end)
 
     def _sync(self) -> None:
-        """Called by the sync thread. Retryable MR-2003: the file; MR-2002: relay.meta."""
+        """Sync the file and replace relay.meta; runs in the sync thread. Retryable MR-2003 (file), MR-2002 (meta)."""
         with self.condition:
             file = self._file
             if file is None:
