@@ -1,4 +1,4 @@
-"""Three brokers, each partition on all of them: one that leads goes under load; no record is lost or doubled."""
+"""Three brokers with each partition on all of them: a leader fails under load; no record is lost or repeated."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ TRANSACTION_STATE = "__transaction_state"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    """Three brokers; a test gives back what it breaks."""
+    """Three brokers; a test restarts what it stops."""
     made = KafkaCluster(tmp_path_factory.mktemp("cluster"))
     try:
         made.start()
@@ -28,7 +28,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def rig(cluster: KafkaCluster, request: pytest.FixtureRequest) -> Rig:
-    """A topic of the test's own, on all brokers."""
+    """A topic for this test, on all brokers."""
     rig = Rig(cluster.bootstrap, topic_named("cluster", request.node.name))
     rig.options = TopicOptions()  # the brokers' own settings
     rig.open(7).close()
@@ -38,7 +38,7 @@ def rig(cluster: KafkaCluster, request: pytest.FixtureRequest) -> Rig:
 
 
 def _partitions(rig: Rig, topic: str) -> dict[int, PartitionMetadata]:
-    """What some broker says; another is asked when the one that stopped was chosen."""
+    """The partitions as any running broker reports them."""
     return answered(
         lambda: rig.admin.list_topics(topic, timeout=3).topics[topic].partitions, KafkaException
     )
@@ -49,12 +49,12 @@ def _insync(rig: Rig, topic: str, partition: int) -> int:
 
 
 def leader_of_the_partition(rig: Rig) -> int:
-    """The node that takes the records."""
+    """The node that stores the records."""
     return _partitions(rig, rig.topic)[0].leader
 
 
 def transaction_coordinator(rig: Rig) -> int:
-    """The node that ends the transactions: the leader of the partition that the id falls to."""
+    """The node that ends the transactions: the leader of the partition that the id hashes to."""
     partitions = _partitions(rig, TRANSACTION_STATE)
     code = 0
     for letter in rig.config(7).transactional_id:
@@ -68,12 +68,12 @@ def killed(server: KafkaServer) -> None:
 
 
 def stopped(server: KafkaServer) -> None:
-    """In order: it hands its partitions over first."""
+    """A clean stop: the broker hands its partitions over first."""
     server.stop()
 
 
 def paused(server: KafkaServer) -> None:
-    """SIGSTOP: it is taken for dead, and wakes up in a cluster that has gone on."""
+    """SIGSTOP: the cluster declares it dead, and it resumes later."""
     server.pause()
 
 
@@ -86,23 +86,23 @@ def test_rows_continue_when_a_leading_broker_leaves_and_returns(
     which: Callable[[Rig], int],
     goes: Callable[[KafkaServer], None],
 ) -> None:
-    """Leader of the partition, or the coordinator: the others go on; whole before, between and after."""
+    """The partition's leader or the transaction coordinator fails; the others continue."""
     load = Load(rig)
     try:
         load.wait_rows(100)
         server = cluster.servers[which(rig)]
         goes(server)
         try:
-            load.wait_rows(100)  # one may still be confirmed by the old leader …
+            load.wait_rows(100)  # the old leader may have confirmed one of these …
             eventually(lambda: which(rig) != server.node_id, what="a new leader")
-            load.wait_rows(100)  # … these are not
+            load.wait_rows(100)  # … and none of these
         finally:
             if goes is paused:
                 server.resume()
             else:
                 server.start()
-        eventually(lambda: _insync(rig, rig.topic, 0) == 3, what="it has caught up")
+        eventually(lambda: _insync(rig, rig.topic, 0) == 3, what="the broker has caught up")
         load.wait_rows(100)
     finally:
-        stood = load.finish()
-    rig.assert_whole(stood)
+        seq = load.finish()
+    rig.assert_whole(seq)

@@ -1,4 +1,4 @@
-"""Publishers killed, stopped and misled on a real broker: the topic stays whole, nothing missing, nothing twice."""
+"""Publishers that are killed, frozen or disturbed on a real broker lose and repeat no row."""
 
 import os
 import re
@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,10 +17,10 @@ from deploy.servers import KafkaServer
 from millrace.errors import Fenced, Retryable
 from millrace.faults import registered
 from producer.publish.publisher import BEFORE_COMMIT, MID_PRODUCE, Publisher
-from tests.kit.faults.late_requests import Identity, late_end, listening
+from tests.kit.faults.late_requests import Identity, late_end, listening, slow_commit
 from tests.kit.paths import ROOT
 from tests.kit.publisher.rig import PATIENT, Load, Rig
-from tests.kit.waiting import answered, eventually
+from tests.kit.waiting import answered, eventually, is_stopped
 
 ROWS = 60
 POINTS = [name for name in registered() if name.startswith("publisher.")]
@@ -33,7 +32,7 @@ ONCE = {
     "publisher.before_renew",
     "publisher.after_renew",
 }
-GIVEN_UP_S = 45.0  # however slow the machine; the client itself would try for a minute
+GIVEN_UP_S = 45.0  # on any machine; the client alone would retry for a minute
 
 
 @pytest.fixture
@@ -44,18 +43,18 @@ def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
 
 @pytest.fixture
 def lone_rig(new_kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
-    """The same on a broker of the test's own."""
+    """The same on a broker for this test alone."""
     return named_rig(new_kafka, request)
 
 
 def named_rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
-    """By the test's name."""
+    """A topic named after the test."""
     name = re.sub(r"[^a-z0-9_]", "-", request.node.name)[:120]
     return Rig(kafka.bootstrap, f"fault-{name}-{time.time_ns()}")
 
 
 def spawn(rig: Rig, epoch: int, *, fault: str = "") -> subprocess.Popen[str]:
-    """A publisher process with a fault armed."""
+    """A publisher process with an armed fault."""
     return subprocess.Popen(
         [
             sys.executable,
@@ -74,7 +73,7 @@ def spawn(rig: Rig, epoch: int, *, fault: str = "") -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> str:
-    """Its last line (empty when it was killed)."""
+    """The last line of its output; empty if it was killed."""
     out, _ = process.communicate(timeout=180)
     return out.splitlines()[-1] if out and process.returncode == 0 else ""
 
@@ -82,25 +81,25 @@ def ended(process: subprocess.Popen[str]) -> str:
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.guarantee("resumed")
 def test_next_owner_resumes_exactly_after_a_kill(rig: Rig, point: str) -> None:
-    """SIGKILL at each registered fault point (of the loop's, at the second passage), then a new owner."""
-    # an instance is made anew only after an error: an injected one leads there
+    """SIGKILL at each fault point, in the loop at the second pass; then a new owner publishes the rest."""
+    # an instance is replaced only after an error: an injected one leads there
     prelude = "publisher.after_begin:raise@2," if "renew" in point else ""
     process = spawn(rig, 7, fault=f"{prelude}{point}:kill@{1 if point in ONCE else 2}")
-    said = ended(process)
-    assert process.returncode == -signal.SIGKILL, said
+    output = ended(process)
+    assert process.returncode == -signal.SIGKILL, output
     with rig.running(9) as publisher:
-        stood = publisher.progress.seq
-        publisher.publish(rig.stream(publisher).next_batch(ROWS - stood))
+        seq = publisher.progress.seq
+        publisher.publish(rig.stream(publisher).next_batch(ROWS - seq))
     rig.assert_whole(ROWS)
 
 
 @pytest.mark.guarantee("fenced")
 def test_owner_frozen_before_commit_writes_nothing_when_resumed(rig: Rig) -> None:
-    """SIGSTOP before the commit, a successor, SIGCONT: the stale one is fenced; the successor goes on undisturbed."""
+    """SIGSTOP before the commit, a successor, SIGCONT: the stale owner is fenced, the successor is not disturbed."""
     stale = spawn(rig, 7, fault="publisher.before_commit:stop@2")
     assert stale.stdout is not None
     assert stale.stdout.readline() == "open 0\n"
-    eventually(lambda: _state_of(stale.pid) == "T", what="the stale owner is stopped")
+    eventually(lambda: is_stopped(stale.pid), what="the stale owner is stopped")
     with rig.running(8) as successor:
         assert successor.progress.seq == 7
         stream = rig.stream(successor)
@@ -111,16 +110,12 @@ def test_owner_frozen_before_commit_writes_nothing_when_resumed(rig: Rig) -> Non
     rig.assert_whole(27)
 
 
-def _state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
 @pytest.mark.usefixtures("trusting")
 @pytest.mark.guarantee("outages")
 def test_killed_broker_is_reported_and_no_row_is_lost(
     lone_rig: Rig, new_kafka: KafkaServer
 ) -> None:
-    """kill -9 of the broker: Retryable in bounded time; after its start the tail decides, nothing lost or doubled."""
+    """kill -9 of the broker: Retryable in bounded time. After its restart the tail decides."""
     publisher = with_rows(lone_rig, 30, publish_timeout_s=4.0)
     new_kafka.kill()
     began = time.monotonic()
@@ -130,9 +125,9 @@ def test_killed_broker_is_reported_and_no_row_is_lost(
     new_kafka.start()
     lone_rig.limits = PATIENT
     again = reopened(lone_rig)
-    stood = again.progress.seq
-    assert stood in (30, 60)
-    again.publish(lone_rig.stream(again).next_batch(100 - stood))
+    seq = again.progress.seq
+    assert seq in (30, 60)
+    again.publish(lone_rig.stream(again).next_batch(100 - seq))
     again.close()
     lone_rig.assert_whole(100)
 
@@ -141,7 +136,7 @@ def test_killed_broker_is_reported_and_no_row_is_lost(
 @pytest.mark.parametrize(
     ("point", "stop_s", "publish_timeout_s"),
     [
-        pytest.param(BEFORE_COMMIT, 5.0, 3.0, id="committing, longer than it may take"),
+        pytest.param(BEFORE_COMMIT, 5.0, 3.0, id="committing, longer than the limit"),
         pytest.param(BEFORE_COMMIT, 40.0, 20.0, marks=pytest.mark.chaos, id="committing, 40 s"),
         pytest.param(MID_PRODUCE, 40.0, 20.0, marks=pytest.mark.chaos, id="sending, 40 s"),
     ],
@@ -154,12 +149,12 @@ def test_frozen_broker_loses_and_repeats_no_row(
     stop_s: float,
     publish_timeout_s: float,
 ) -> None:
-    """SIGSTOP while rows are sent or committed: given up in bounded time; awake, it still does what it was asked."""
+    """SIGSTOP while rows are sent or committed: Retryable in bounded time. The broker executes the requests later."""
     publisher = with_rows(lone_rig, 30, publish_timeout_s=publish_timeout_s)
     is_paused, is_given_up = threading.Event(), threading.Event()
 
     def wake() -> None:
-        """Not before it was given up, unless that takes for ever."""
+        """Not before the publisher has failed, unless that takes too long."""
         is_given_up.wait(publish_timeout_s + GIVEN_UP_S)
         new_kafka.resume()
 
@@ -172,24 +167,24 @@ def test_frozen_broker_loses_and_repeats_no_row(
 
     at_point(point, pause)
     while True:
-        stood = publisher.progress.seq
+        seq = publisher.progress.seq
         with pytest.raises(Retryable):
             publisher.publish(lone_rig.stream(publisher).next_batch(30))
         if is_paused.is_set():
             break
-        publisher = reopened(lone_rig)  # given up before it came there
+        publisher = reopened(lone_rig)  # it failed before that point
     is_given_up.set()
     lone_rig.limits = PATIENT
     again = reopened(lone_rig)
     waking.join()
-    assert again.progress.seq in (stood, stood + 30)
-    again.publish(lone_rig.stream(again).next_batch(stood + 70 - again.progress.seq))
+    assert again.progress.seq in (seq, seq + 30)
+    again.publish(lone_rig.stream(again).next_batch(seq + 70 - again.progress.seq))
     again.close()
-    lone_rig.assert_whole(stood + 70)
+    lone_rig.assert_whole(seq + 70)
 
 
 def test_broker_restart_loses_and_repeats_no_row(lone_rig: Rig, new_kafka: KafkaServer) -> None:
-    """The broker is away for some seconds while rows are sent: every row stands once, whoever had to retry."""
+    """The broker is down for some seconds while rows are sent."""
     lone_rig.limits = replace(lone_rig.limits, publish_timeout_s=4.0)
     load = Load(lone_rig)
     try:
@@ -198,13 +193,13 @@ def test_broker_restart_loses_and_repeats_no_row(lone_rig: Rig, new_kafka: Kafka
         new_kafka.start()
         load.wait_rows(20)
     finally:
-        stood = load.finish()
-    lone_rig.assert_whole(stood)
+        seq = load.finish()
+    lone_rig.assert_whole(seq)
 
 
 def with_rows(rig: Rig, rows: int, *, publish_timeout_s: float) -> Publisher:
-    """Behind so many rows, of a publisher that had time; from here on a broker that is away is found out soon."""
-    before = reopened(rig)  # its coordinator may still be loading
+    """A publisher after ``rows`` committed rows; it reports a missing broker after ``publish_timeout_s``."""
+    before = reopened(rig)  # the coordinator may still be loading
     before.publish(rig.stream(before).next_batch(rows))
     before.close()
     rig.limits = replace(rig.limits, publish_timeout_s=publish_timeout_s)
@@ -212,14 +207,14 @@ def with_rows(rig: Rig, rows: int, *, publish_timeout_s: float) -> Publisher:
 
 
 def reopened(rig: Rig) -> Publisher:
-    """As the supervisor does: open until it succeeds."""
+    """Open until it succeeds, as the supervisor does."""
     return answered(lambda: rig.open(7), Retryable)
 
 
 def test_slow_commit_replaces_the_producer_instance(
     lone_rig: Rig, new_kafka: KafkaServer, at_point: "AtPoint"
 ) -> None:
-    """Rule 3: a commit that took as long as a hidden retry needs is not trusted with another transaction."""
+    """Rule 3: after a commit as slow as a hidden retry, the instance begins no other transaction."""
     publisher = reopened(lone_rig)
     stream = lone_rig.stream(publisher)
     publisher.publish(stream.next_batch(5))
@@ -228,7 +223,7 @@ def test_slow_commit_replaces_the_producer_instance(
         new_kafka.pause()
         threading.Timer(1.2, new_kafka.resume).start()
 
-    while publisher.commit_s < lone_rig.limits.suspicious_s:  # again if we were held up meanwhile
+    while publisher.commit_s < lone_rig.limits.suspicious_s:  # again if the machine was slow
         at_point(BEFORE_COMMIT, pause)
         publisher.publish(stream.next_batch(5))
     renewed_count = publisher.renewed_count
@@ -243,7 +238,7 @@ AtPoint = Callable[[str, Callable[[], None]], None]
 
 @pytest.fixture
 def at_point(monkeypatch: pytest.MonkeyPatch) -> AtPoint:
-    """Run something once when the publisher passes a fault point."""
+    """Run an action once when the publisher passes a fault point."""
     planned: dict[str, Callable[[], None]] = {}
 
     def passed(name: str) -> None:
@@ -256,7 +251,7 @@ def at_point(monkeypatch: pytest.MonkeyPatch) -> AtPoint:
 
 @pytest.fixture
 def identity(rig: Rig) -> Iterator[Identity]:
-    """Listens to librdkafka."""
+    """The newest instance, as librdkafka logs it."""
     with listening(rig) as found:
         yield found
 
@@ -266,10 +261,10 @@ def identity(rig: Rig) -> Iterator[Identity]:
 def test_late_transaction_end_loses_and_repeats_no_row(
     rig: Rig, at_point: AtPoint, identity: Identity, commit: bool
 ) -> None:
-    """The published attack: a late EndTxn ends the next transaction when half of it is in. It is healed.
+    """A late EndTxn ends the next transaction when half of it is sent; the publisher recovers.
 
-    A late abort is always refused visibly. A late commit is, unless the second half arrives before its marker: then
-    all of the batch is committed by it, exactly once.
+    A late abort always leads to an error. A late commit does too, unless the second half arrives before its marker:
+    then it commits the whole batch, exactly once.
     """
     publisher = rig.open(7)
     stream = rig.stream(publisher)
@@ -278,38 +273,39 @@ def test_late_transaction_end_loses_and_repeats_no_row(
     answers: list[int] = []
 
     def intrude() -> None:
-        publisher._live.flush()  # half of the batch stands in the log
+        rig.instance.flush()  # half of the batch is in the log
         answers.append(late_end(rig, instance, commit=commit))
 
     at_point(MID_PRODUCE, intrude)
     try:
         publisher.publish(stream.next_batch(20))
         publisher.close()
-        stood = {29}
-    except Retryable:  # half of it is what readers see
-        stood = {19}
+        committed = 29
+    except Retryable:  # readers see half of it
+        committed = 19
     assert answers == [0]
     assert commit or publisher.renewed_count == 1
     with rig.running(8) as publisher:
-        assert {publisher.progress.seq} == stood
+        assert publisher.progress.seq == committed
         publisher.publish(rig.stream(publisher).next_batch(60 - publisher.progress.seq))
     rig.assert_whole(60)
 
 
 @pytest.mark.usefixtures("trusting")
 def test_new_producer_instance_makes_late_requests_fail(
-    rig: Rig, at_point: AtPoint, identity: Identity
+    rig: Rig, at_point: AtPoint, identity: Identity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Why rule 3 is enough: the new instance's epoch makes the same late request fail (47 or 90), the batch stands."""
+    """Why rule 3 is enough: the new instance's epoch makes the same late request fail (47 or 90)."""
     publisher = rig.open(7)
     stream = rig.stream(publisher)
-    publisher.publish(stream.next_batch(9))
+    with monkeypatch.context() as slow:
+        slow_commit(slow)
+        publisher.publish(stream.next_batch(9))
     former = identity.found
-    publisher._is_suspicious = True
     answers: list[int] = []
 
     def intrude() -> None:
-        publisher._live.flush()
+        rig.instance.flush()
         answers.append(late_end(rig, former, commit=False))
 
     at_point(MID_PRODUCE, intrude)
@@ -321,22 +317,18 @@ def test_new_producer_instance_makes_late_requests_fail(
 
 
 def test_timed_out_transaction_gets_no_new_producer_instance(rig: Rig, at_point: AtPoint) -> None:
-    """T08: the coordinator aborted it and fenced us; whoever opens again verifies the lease and sends it once."""
+    """The coordinator aborts the transaction and fences the publisher; the next open verifies the lease first."""
     with rig.running(7) as patient:
         patient.publish(rig.stream(patient).next_batch(9))
     rig.limits = replace(rig.limits, transaction_timeout_ms=1000)
     publisher = opened_in_time(rig)
     stream = rig.stream(publisher)
 
-    def is_ended() -> bool:
-        ends = publisher._partition.ends()
-        return ends.stable == ends.high
+    def wait_for_abort() -> None:
+        rig.instance.flush()
+        rig.wait_ended()
 
-    def sleep_through() -> None:
-        publisher._live.flush()
-        eventually(is_ended, what="abort")
-
-    at_point(BEFORE_COMMIT, sleep_through)
+    at_point(BEFORE_COMMIT, wait_for_abort)
     with pytest.raises((Fenced, Retryable)):
         publisher.publish(stream.next_batch(20))
     rig.limits = PATIENT
@@ -346,5 +338,5 @@ def test_timed_out_transaction_gets_no_new_producer_instance(rig: Rig, at_point:
 
 
 def opened_in_time(rig: Rig) -> Publisher:
-    """Its fence, too, has to be committed before the Kafka transaction times out: opened until that succeeds."""
+    """Open until the fence is committed before its Kafka transaction times out."""
     return answered(lambda: rig.open(7), Fenced, Retryable)

@@ -1,4 +1,4 @@
-"""A topic deleted, made anew, cut or emptied under a publisher: it stops with its code or goes on whole, never anew."""
+"""A topic is deleted, recreated, cut or emptied: the publisher stops with a code or continues after its tail."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ from tests.kit.waiting import answered, eventually
 
 pytestmark = pytest.mark.usefixtures("trusting")
 
-GIVEN_UP_S = 45.0  # however slow the machine; the client itself would try for a minute
+GIVEN_UP_S = 45.0  # on any machine; the client alone would retry for a minute
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
 
 
 def published(rig: Rig, rows: int) -> TailHint:
-    """A publisher's whole life; what the status remembers of it."""
+    """Publish ``rows`` rows and close; returns the hint that the status keeps."""
     with rig.running(7) as publisher:
         publisher.publish(rig.stream(publisher).next_batch(rows))
     return publisher.hint
 
 
 def assert_refused(rig: Rig, hint: TailHint | None, code: str = "MR-3017") -> None:
-    """A start is refused for good, and changes nothing that a reader sees; that there is no topic is found out soon."""
+    """A start is refused with ``code`` and changes nothing that readers see; a missing topic is reported soon."""
     existed = rig.exists()
     rig.limits = PATIENT if existed else replace(PATIENT, stable_timeout_s=1.0)
     if existed:
@@ -56,17 +56,23 @@ def assert_refused(rig: Rig, hint: TailHint | None, code: str = "MR-3017") -> No
     assert not existed or rig.verdict().counts == seen
 
 
-def assert_found_out(rig: Rig, publisher: Publisher, hint: TailHint) -> None:
-    """What it sent before stands in the middle of nothing; no start goes on there, whatever is remembered."""
-    assert publisher._transactions is None
+def assert_found_out(rig: Rig, publisher: Publisher, stream: RowStream, hint: TailHint) -> None:
+    """The publisher is spent, the topic begins in the middle, and every later start is refused, with any hint."""
+    assert_spent(publisher, stream)
     rig.wait_ended()
     assert rig.verdict().violations
     for remembered in (hint, publisher.hint, None):
         assert_refused(rig, remembered)
 
 
+def assert_spent(publisher: Publisher, stream: RowStream) -> None:
+    """After an error it publishes no more."""
+    with pytest.raises(MillraceError):
+        publisher.publish(stream.next_batch(1))
+
+
 def reopened(rig: Rig) -> Publisher:
-    """As the supervisor does: open until it succeeds in the time that it has."""
+    """Open until it succeeds, as the supervisor does."""
     return answered(lambda: rig.open(7), Retryable)
 
 
@@ -74,7 +80,7 @@ def reopened(rig: Rig) -> Publisher:
 
 
 def test_topic_deleted_between_runs_is_refused(rig: Rig) -> None:
-    """The status remembers that there was one: refused, with nothing created, also when the end isn't known."""
+    """The status remembers a topic: the start is refused and creates nothing, even if the end is unknown."""
     hint = published(rig, 9)
     rig.delete()
     assert_refused(rig, hint)
@@ -82,17 +88,17 @@ def test_topic_deleted_between_runs_is_refused(rig: Rig) -> None:
 
 
 def test_recreated_empty_topic_is_refused(rig: Rig) -> None:
-    """It ends at 0: neither a hint of another end nor one without an end starts at seq 1."""
+    """It ends at 0: neither a hint with another end nor one without an end starts at seq 1."""
     hint = published(rig, 9)
     rig.delete()
-    rig.make_anew()
+    rig.recreate()
     assert_refused(rig, hint)
     assert_refused(rig, replace(hint, end_offset=NO_END))
 
 
 @pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
 def test_deleting_the_topic_stops_the_publisher_in_bounded_time(rig: Rig, busy: bool) -> None:
-    """Whether it sends rows or only says how far it is: Retryable; the next start decides, and refuses."""
+    """Retryable for rows and for a resolved record; the next start decides, and refuses."""
     published(rig, 9)
     rig.limits = replace(rig.limits, publish_timeout_s=4.0)
     if not busy:
@@ -111,59 +117,58 @@ def test_deleting_the_topic_stops_the_publisher_in_bounded_time(rig: Rig, busy: 
 def test_recreated_topic_is_detected_by_the_running_publisher(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """Kafka takes our records into the new topic without a word. Audit and next start don't."""
+    """Kafka accepts the records into the new topic without an error; the audit and the next start refuse."""
+    published(rig, 9)
+    rig.limits = replace(PATIENT, audit_timeout_s=3.0)
     publisher = rig.open(7)
     stream = rig.stream(publisher)
-    publisher.publish(stream.next_batch(9))
-    publisher.drain()
-    publisher._audit._limits = replace(PATIENT, audit_timeout_s=3.0)
     hint = publisher.hint
 
-    def make_anew() -> None:
+    def recreate() -> None:
         rig.delete()
-        rig.make_anew()
+        rig.recreate()
 
     def passed(name: str) -> None:
         if name == MID_PRODUCE:
             monkeypatch.setattr(publishing, "fault_point", lambda _: None)
-            publisher._live.flush()  # half of the batch stands in the former topic
-            make_anew()
+            rig.instance.flush()  # half of the batch is in the former topic
+            recreate()
 
     if moment == "between":
-        make_anew()
+        recreate()
     else:
         monkeypatch.setattr(publishing, "fault_point", passed)
 
-    def go_on() -> None:
+    def publish_more() -> None:
         for _ in range(4):
             publisher.publish(stream.next_batch(9))
         publisher.close()
 
     with pytest.raises(MillraceError):
-        go_on()
-    assert_found_out(rig, publisher, hint)
+        publish_more()
+    assert_found_out(rig, publisher, stream, hint)
 
 
-# ---- cut from the front ----------------------------------------------------------------------------------
+# ---- records removed from the front ----------------------------------------------------------------------------------
 
 
 def test_publisher_resumes_while_the_last_mark_remains(rig: Rig) -> None:
-    """Cut inside the last Kafka transaction, up to its mark: the tail is found, the next run goes on."""
+    """Records are removed up to the mark of the last Kafka transaction: the next run finds the tail."""
     published(rig, 9)
     for before_end in (5, 2):
         with rig.running(8) as publisher:
-            stood = publisher.progress.seq
+            seq = publisher.progress.seq
             publisher.publish(rig.stream(publisher).next_batch(9))
             end = publisher.hint.end_offset
         assert rig.remove_before(end - before_end) == end - before_end
         with rig.running(8) as publisher:
-            assert publisher.progress.seq == stood + 9
+            assert publisher.progress.seq == seq + 9
     assert rig.verdict().violations == []
 
 
 @pytest.mark.parametrize("before_end", [1, 0], ids=["its marker is left", "nothing is left"])
 def test_topic_without_its_tail_is_resumed_only_by_hint(rig: Rig, before_end: int) -> None:
-    """Without the last mark nothing says how far we were, but a hint of the same end."""
+    """Without the last mark only a hint with the same end tells the progress."""
     hint = published(rig, 9)
     rig.remove_before(hint.end_offset - before_end)
     assert_refused(rig, None)
@@ -178,7 +183,7 @@ def test_topic_without_its_tail_is_resumed_only_by_hint(rig: Rig, before_end: in
 
 
 def test_removing_records_does_not_disturb_a_busy_publisher(rig: Rig) -> None:
-    """An operator empties the topic again and again while rows are sent: no error, no gap in what is left."""
+    """An operator empties the topic repeatedly while rows are sent: no error, and no gap in the remaining rows."""
     publisher = rig.open(7)
     stream = rig.stream(publisher)
     stop = threading.Event()
@@ -202,7 +207,7 @@ def test_removing_records_does_not_disturb_a_busy_publisher(rig: Rig) -> None:
         cutting.join()
     publisher.publish(stream.next_batch(20))
     publisher.close()
-    assert len(set(cuts)) >= 20  # each took what came since the one before
+    assert len(set(cuts)) >= 20  # each removed the records since the previous one
     assert cuts == sorted(cuts)
     found = rig.verdict()
     assert (found.first_seq or 0) > 1
@@ -210,7 +215,7 @@ def test_removing_records_does_not_disturb_a_busy_publisher(rig: Rig) -> None:
 
 
 def test_paused_task_resumes_by_hint_after_retention_removed_its_tail(rig: Rig) -> None:
-    """The broker's own retention, not an operator: the segment with the tail is gone, the hint leads on."""
+    """The broker's retention removes the segment with the tail; the hint still matches the end."""
     hint = published(rig, 9)
     _set_retention(rig, 1)
     eventually(lambda: rig.ends().low == hint.end_offset, what="retention")
@@ -231,12 +236,12 @@ def _set_retention(rig: Rig, retention_ms: int) -> None:
     rig.admin.incremental_alter_configs([resource])[resource].result(ANSWER_S)
 
 
-# ---- cut from the end ------------------------------------------------------------------------------------
+# ---- records lost at the end ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Of a topic: it committed nine rows, and nine more behind ``first_end``."""
+    """A topic's owner: it committed nine rows up to ``first_end``, and nine more."""
 
     rig: Rig
     publisher: Publisher
@@ -246,7 +251,7 @@ class Owner:
 
 
 def owner_of(rig: Rig) -> Owner:
-    """It has audited what it committed, and goes on."""
+    """An owner with two audited commits."""
     publisher = rig.open(7)
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(9))
@@ -257,13 +262,12 @@ def owner_of(rig: Rig) -> Owner:
 
 
 def cut(kafka: KafkaServer, topic: str, offset: int) -> None:
-    """The log of a broker that is down ends in front of the batch at ``offset``: its disk did not have the rest."""
+    """Cut the log of a stopped broker before the batch at ``offset``: the rest was not on its disk."""
     log = kafka.folder / "data" / f"{topic}-0" / f"{0:020}.log"
     octets = log.read_bytes()
     at = 0
-    while (
-        int.from_bytes(octets[at : at + 8], "big") < offset
-    ):  # each begins with its offset and the size behind it
+    # a batch begins with its offset (8 bytes) and the size of the rest (4 bytes)
+    while int.from_bytes(octets[at : at + 8], "big") < offset:
         at += 12 + int.from_bytes(octets[at + 8 : at + 12], "big")
     assert 0 <= at < len(octets)
     log.write_bytes(octets[:at])
@@ -271,7 +275,7 @@ def cut(kafka: KafkaServer, topic: str, offset: int) -> None:
 
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Owner]]:
-    """Owners at work on a broker that crashed, and came back without an end of their topics: which, is their name."""
+    """Owners on a broker that crashed and lost the end of their topics; the key names the loss."""
     kafka = KafkaServer(tmp_path_factory.mktemp("crashed") / "kafka")
     with ExitStack() as ended:
         ended.callback(kafka.discard)
@@ -292,14 +296,14 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Owne
 def test_batch_lost_by_the_broker_is_reported_and_sent_again(
     crashed: dict[str, Owner],
 ) -> None:
-    """The owner stops in front of the hole; the next start sends what is missing, with the seq that it had."""
+    """The owner stops before the gap; the next start sends the missing rows with their original seq."""
     owner = crashed["a batch"]
     rig, publisher = owner.rig, owner.publisher
     with pytest.raises(MillraceError) as raised:
         publisher.publish(owner.stream.next_batch(9))
-    # the client whose reader has not heard of the leader's new epoch can't be told how far the topic goes
+    # a client whose reader does not know the leader's new epoch can't read the end of the topic
     assert raised.value.code in ("MR-3001", "MR-3018")
-    assert publisher._transactions is None
+    assert_spent(publisher, owner.stream)
     rig.assert_whole(9)
     again = rig.open(8, hint=owner.hint)
     again.publish(rig.stream(again).next_batch(18))
@@ -308,24 +312,24 @@ def test_batch_lost_by_the_broker_is_reported_and_sent_again(
 
 
 def test_topic_emptied_by_a_broker_crash_is_detected(crashed: dict[str, Owner]) -> None:
-    """Kafka takes what is sent behind the hole without a word. Audit and next start don't."""
+    """Kafka accepts records after the gap without an error; the audit and the next start refuse."""
     owner = crashed["everything"]
     publisher = owner.publisher
 
-    def go_on() -> None:
+    def publish_more() -> None:
         for _ in range(4):
             publisher.publish(owner.stream.next_batch(9))
         publisher.close()
 
     with pytest.raises(MillraceError):
-        go_on()
-    assert_found_out(owner.rig, publisher, owner.hint)
+        publish_more()
+    assert_found_out(owner.rig, publisher, owner.stream, owner.hint)
 
 
 def test_batch_with_lost_commit_marker_is_sent_again(
     crashed: dict[str, Owner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody sees it, and Kafka ends it no more: a start does, and the next one sends what nobody saw."""
+    """Kafka never ends the transaction: one start ends it, the next one sends the invisible rows again."""
     monkeypatch.setattr(open_transactions, "ANSWER_TIMEOUT_S", ANSWER_S)
     owner = crashed["a marker"]
     rig = owner.rig

@@ -253,7 +253,7 @@ def test_topic_emptied_mid_transaction_is_not_restarted(
         left = stage.wait(lambda report: report.code == "MR-3009", "a part is published")
     assert (left.topic_end, left.seq) == (0, 2)
     stage.rig.delete()
-    stage.rig.make_anew()
+    stage.rig.recreate()
     stage.store.resume(TASK)
     with stage.worker("w2"):
         stage.wait(lambda report: report.code == "MR-3017", "blocked")

@@ -1,6 +1,6 @@
-"""Waiting for a condition with a deadline: what tests do instead of sleeping, and the only place that decides how long.
+"""Waits for a condition with a deadline. Tests use it instead of sleeping; only this module decides how long.
 
-The deadline is generous: a busy machine makes a test slow, never red. It ends a test whose condition never comes.
+The deadline is generous: a busy machine makes a test slow, never red. It ends a test whose condition never holds.
 """
 
 import time
@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 
 PATIENCE_S = 300.0
 POLL_S = 0.02
-INNODB_LOOK_S = 0.15  # what INNODB_TRX says stays the same while it is read within 0.1 s again
+INNODB_LOOK_S = 0.15  # INNODB_TRX shows cached contents when it is read again within 0.1 s
 
 
 def eventually(
@@ -24,7 +24,7 @@ def eventually(
     every_s: float = POLL_S,
     what: str = "",
 ) -> None:
-    """Return when ``claim()`` is true; fail when it is not within the time."""
+    """Return when ``claim()`` is true; AssertionError if it is not within ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while not claim():
         if time.monotonic() > deadline:
@@ -33,7 +33,7 @@ def eventually(
 
 
 def answered(call: Callable[[], Answer], *retried: type[Exception]) -> Answer:
-    """What ``call()`` returns once it raises none of these; at the deadline its error."""
+    """Return the first result of ``call()`` that raises none of these errors; at the deadline, raise its error."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -45,7 +45,7 @@ def answered(call: Callable[[], Answer], *retried: type[Exception]) -> Answer:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether SIGSTOP has come to a process, and no SIGCONT behind it."""
+    """Whether a process has received SIGSTOP and no SIGCONT since."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     except OSError:

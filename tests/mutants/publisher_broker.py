@@ -1,4 +1,4 @@
-"""Rules of the publisher taken away, judged on a real broker."""
+"""The publisher's rules removed one by one, judged on a real broker."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def an_id_for_every_owner(patch: Patch) -> None:
 
 
 def any_partition_count_will_do(patch: Patch) -> None:
-    """Rule 1 off: we write to the first partition, and look at no other."""
+    """Rule 1 off: the publisher writes to the first partition and ignores all others."""
     settings = KafkaTopicAdmin.settings
 
     def one(self: KafkaTopicAdmin) -> TopicSettings | None:
@@ -38,27 +38,27 @@ def any_partition_count_will_do(patch: Patch) -> None:
 
 
 def reading_uncommitted(patch: Patch) -> None:
-    """Rule 2 off: the tail is what stands in the log, committed or not."""
+    """Rule 2 off: the tail includes uncommitted records."""
     patch.setitem(kafka_topic._READER_SETTINGS, "isolation.level", "read_uncommitted")
 
 
 def epochs_not_compared(patch: Patch) -> None:
-    """Rule 2 off: a greater epoch in the tail stops nobody."""
+    """Rule 2 off: a greater epoch in the tail does not stop an owner."""
     patch.setattr(Opener, "_fenced_by", lambda *_: None)
 
 
 def no_fence(patch: Patch) -> None:
-    """Rule 2 off: nothing is written before the first rows."""
+    """Rule 2 off: no fence record is written before the first rows."""
     patch.setattr(Opener, "_fence", lambda *given: (given[-1], 0.0))
 
 
 def slow_commits_trusted(patch: Patch) -> None:
-    """Rule 3 off: an instance is kept, however long its commit took."""
+    """Rule 3 off: an instance is kept after a slow commit."""
     patch.setattr(PublisherLimits, "suspicious_s", float("inf"))
 
 
-def the_same_instance_goes_on(patch: Patch) -> None:
-    """Rule 3 off: after an error the tail is asked, but nothing is thrown away."""
+def instance_kept_after_an_error(patch: Patch) -> None:
+    """Rule 3 off: after an error the tail is read, but the instance is kept."""
 
     def ask_only(self: Publisher) -> Progress:
         self.drain()
@@ -73,8 +73,8 @@ def the_same_instance_goes_on(patch: Patch) -> None:
     patch.setattr(Publisher, "_renew", ask_only)
 
 
-def sent_again_unasked(patch: Patch) -> None:
-    """Rule 3 off: after an error a new instance sends the batch again; the tail is not asked."""
+def sent_again_without_reading_the_tail(patch: Patch) -> None:
+    """Rule 3 off: after an error a new instance sends the batch again without reading the tail."""
 
     def renew_blindly(self: Publisher, unknown: Retryable) -> bool:
         self._renew()
@@ -84,7 +84,7 @@ def sent_again_unasked(patch: Patch) -> None:
 
 
 def fences_answered_with_a_new_instance(patch: Patch) -> None:
-    """Rule 3 off: being fenced is an error like any other."""
+    """Rule 3 off: a fence is retried like any other error."""
     spoiled = dict.fromkeys(errors._FENCED.split(), ("MR-3002", Retryable))
     patch.setattr(errors, "BRANCHES", {**errors.BRANCHES, **spoiled})
 
@@ -95,7 +95,7 @@ def ends_not_compared(patch: Patch) -> None:
 
 
 def refusals_ignored(patch: Patch) -> None:
-    """What the client doesn't take is left out."""
+    """Records that the client refuses are skipped."""
 
     def add(self: Publisher, transactions: Transactions, buffer: Octets, bounds: Bounds) -> None:
         transactions.add_slices(buffer, bounds)
@@ -104,12 +104,12 @@ def refusals_ignored(patch: Patch) -> None:
 
 
 def commits_not_read_back(patch: Patch) -> None:
-    """Rule 4 off."""
+    """Rule 4 off: no commit is read back."""
     patch.setattr(Audit, "_read_back", lambda *_: None)
 
 
 def any_row_finishes_its_gtid(patch: Patch) -> None:
-    """Rule 5 off: a GTID is done as soon as one row of it is in."""
+    """Rule 5 off: a GTID counts as done after its first row."""
 
     def hasty(progress: Progress, step: Step) -> Progress:
         return stepped(progress, replace(step, last=True))
@@ -118,7 +118,7 @@ def any_row_finishes_its_gtid(patch: Patch) -> None:
 
 
 def hints_believed(patch: Patch) -> None:
-    """Rule 6 off: whatever the status says."""
+    """Rule 6 off: the status is believed without comparison."""
     patch.setattr(
         opening,
         "without_tail",
@@ -126,19 +126,19 @@ def hints_believed(patch: Patch) -> None:
     )
 
 
-def begun_anew(patch: Patch) -> None:
+def empty_topics_begun_at_the_start(patch: Patch) -> None:
     """Rule 6 off: an empty topic begins at the task's start."""
     patch.setattr(opening, "without_tail", lambda *given: given[1])
 
 
 def hints_forgotten(patch: Patch) -> None:
-    """Rule 6 off: the status is not asked."""
+    """Rule 6 off: the status is ignored."""
     opened = Opener.open
     patch.setattr(Opener, "open", lambda self, start, _: opened(self, start, None))
 
 
 def beginnings_not_checked(patch: Patch) -> None:
-    """Rule 2 off: a topic is gone on with whatever it begins with."""
+    """Rule 2 off: the first records of a topic are not checked."""
     patch.setattr(Opener, "_check_beginning", lambda *_: None)
 
 
@@ -156,7 +156,7 @@ MUTANTS = [
         any_partition_count_will_do,
         _FILE,
         {
-            "test_foreign_record_in_another_partition_stops_the_task": "nobody was told of a foreign record"
+            "test_foreign_record_in_another_partition_stops_the_task": "a foreign record was not reported"
         },
     ),
     Mutant(
@@ -169,13 +169,13 @@ MUTANTS = [
         "2 a greater epoch stops us",
         epochs_not_compared,
         _FILE,
-        {"test_older_owner_writes_nothing_after_newer_fence": "a stale owner's rows stand"},
+        {"test_older_owner_writes_nothing_after_newer_fence": "a stale owner's rows follow"},
     ),
     Mutant(
         "2 a fence is committed first",
         no_fence,
         _FILE,
-        {"test_older_owner_writes_nothing_after_newer_fence": "a stale owner's rows stand"},
+        {"test_older_owner_writes_nothing_after_newer_fence": "a stale owner's rows follow"},
     ),
     Mutant(
         "2 the stable end is the end",
@@ -190,40 +190,40 @@ MUTANTS = [
         {"test_publisher_does_not_resume_in_a_recreated_topic": "begins in the middle"},
     ),
     Mutant(
-        "3 a slow commit spoils its instance (late commit)",
+        "3 a slow commit ends its instance (late commit)",
         slow_commits_trusted,
         _FILE,
         {
-            "test_late_request_does_not_end_the_current_transaction[a_commit_is_slow-commit]": "sees a part of a batch"
+            "test_late_request_does_not_end_the_current_transaction[slow_commit-commit]": "sees a part of a batch"
         },
     ),
     Mutant(
-        "3 a slow commit spoils its instance (late abort)",
+        "3 a slow commit ends its instance (late abort)",
         slow_commits_trusted,
         _FILE,
         {
-            "test_late_request_does_not_end_the_current_transaction[a_commit_is_slow-abort]": "a late abort ended"
+            "test_late_request_does_not_end_the_current_transaction[slow_commit-abort]": "a late abort ended"
         },
     ),
     Mutant(
-        "3 an error spoils its instance (late commit)",
-        the_same_instance_goes_on,
+        "3 an error ends its instance (late commit)",
+        instance_kept_after_an_error,
         _FILE,
         {
-            "test_late_request_does_not_end_the_current_transaction[a_commit_is_not_heard_of-commit]": "sees a part of a batch"
+            "test_late_request_does_not_end_the_current_transaction[lost_commit_answer-commit]": "sees a part of a batch"
         },
     ),
     Mutant(
-        "3 an error spoils its instance (late abort)",
-        the_same_instance_goes_on,
+        "3 an error ends its instance (late abort)",
+        instance_kept_after_an_error,
         _FILE,
         {
-            "test_late_request_does_not_end_the_current_transaction[a_commit_is_not_heard_of-abort]": "a late abort ended"
+            "test_late_request_does_not_end_the_current_transaction[lost_commit_answer-abort]": "a late abort ended"
         },
     ),
     Mutant(
-        "3 after an error the tail is asked",
-        sent_again_unasked,
+        "3 after an error the tail is read",
+        sent_again_without_reading_the_tail,
         _FILE,
         {"test_lost_commit_answer_leaves_batch_committed_once": "was delivered before"},
     ),
@@ -232,20 +232,22 @@ MUTANTS = [
         fences_answered_with_a_new_instance,
         _FILE,
         {
-            "test_fenced_owner_does_not_fence_its_successor": "the successor was fenced by the one it had fenced"
+            "test_fenced_owner_does_not_fence_its_successor": "the successor was fenced by the owner that it had fenced"
         },
     ),
     Mutant(
         "4 every commit is read back",
         commits_not_read_back,
         _FILE,
-        {"test_foreign_record_stops_the_task": "nobody was told of a foreign record"},
+        {"test_foreign_record_stops_the_task": "a foreign record was not reported"},
     ),
     Mutant(
-        "4 what an open transaction hides is missed",
+        "4 rows that an open transaction hides are reported",
         commits_not_read_back,
         _FILE,
-        {"test_rows_hidden_by_open_transaction_stop_the_task": "nobody was told of committed rows"},
+        {
+            "test_rows_hidden_by_open_transaction_stop_the_task": "hidden committed rows were not reported"
+        },
     ),
     Mutant(
         "a row over the limit stops",
@@ -263,18 +265,22 @@ MUTANTS = [
         "6 a hint is believed only at its end",
         hints_believed,
         _FILE,
-        {"test_removed_records_are_not_published_again[remembered]": "is sent what it has read"},
+        {
+            "test_removed_records_are_not_published_again[remembered]": "receives records that it has read before"
+        },
     ),
     Mutant(
-        "6 an emptied topic is not begun anew",
-        begun_anew,
+        "6 an emptied topic does not begin again",
+        empty_topics_begun_at_the_start,
         _FILE,
-        {"test_removed_records_are_not_published_again[forgotten]": "is sent what it has read"},
+        {
+            "test_removed_records_are_not_published_again[forgotten]": "receives records that it has read before"
+        },
     ),
     Mutant(
-        "6 a deleted topic is not begun anew",
+        "6 a deleted topic is not created again",
         hints_forgotten,
         _FILE,
-        {"test_deleted_topic_is_not_created_again": "is begun anew"},
+        {"test_deleted_topic_is_not_created_again": "a deleted topic is created again"},
     ),
 ]

@@ -1,14 +1,13 @@
 """A plain subscriber: confluent_kafka's consumer with read_committed, and the registry over HTTP.
 
-``Subscriber`` reads in a thread from an offset on while whatever it asks is killed and comes back; ``read_again``
-reads the same stretch once more. Both keep a digest of each record: they must be the same.
+``Subscriber`` reads from an offset in a thread while servers are killed and come back. ``read_again`` reads the same
+offsets once more. Both keep a digest of each record, and the digests must be equal.
 """
 
 import hashlib
 import json
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,9 +16,10 @@ from http.client import HTTPException
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
+from tests.kit.waiting import answered
 from tests.oracle.record import Message, Schema, parse_schema, read_message
 
-ASK_S = 300.0  # for who comes back, and for all that a busy machine has to read
+ASK_S = 300.0  # for a server that restarts, and for all reads on a busy machine
 POLL_S = 0.2
 DIGEST_BYTES = 8
 _PASSING = {"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_RESOLVE", "REQUEST_TIMED_OUT"}
@@ -29,7 +29,7 @@ _PASSING |= {"COORDINATOR_NOT_AVAILABLE", "BROKER_NOT_AVAILABLE", "OFFSET_NOT_AV
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Where to read; ``registry`` is a URL."""
+    """The topic to read; ``registry`` is a URL."""
 
     bootstrap: str
     name: str
@@ -38,28 +38,22 @@ class Topic:
 
 @dataclass(slots=True)
 class Registry:
-    """Schemas by id, each asked for once; a registry that is away is asked again."""
+    """Schemas by ID, each requested once; requests are retried while the registry is down."""
 
     url: str
     known: dict[int, Schema] = field(default_factory=dict)
 
     def schema(self, number: int) -> Schema:
-        """The schema of this id."""
+        """The schema of this ID."""
         if number not in self.known:
-            answer = self._ask(f"/schemas/ids/{number}")
+            path = f"/schemas/ids/{number}"
+            answer = answered(lambda: self._get(path), OSError, HTTPException)
             self.known[number] = parse_schema(json.loads(answer)["schema"])
         return self.known[number]
 
-    def _ask(self, path: str) -> bytes:
-        deadline = time.monotonic() + ASK_S
-        while True:
-            try:
-                with urllib.request.urlopen(self.url + path, timeout=5) as answer:
-                    return bytes(answer.read())
-            except (urllib.error.URLError, HTTPException, OSError):
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(POLL_S)
+    def _get(self, path: str) -> bytes:
+        with urllib.request.urlopen(self.url + path, timeout=5) as answer:
+            return bytes(answer.read())
 
 
 def _consumer(topic: Topic) -> Consumer:
@@ -79,7 +73,7 @@ def _consumer(topic: Topic) -> Consumer:
 
 
 def end_of(topic: Topic) -> int:
-    """The offset behind everything that read_committed may see."""
+    """The end of the committed records."""
     consumer = _consumer(topic)
     try:
         _, stable = consumer.get_watermark_offsets(TopicPartition(topic.name, 0), timeout=ASK_S)
@@ -91,7 +85,7 @@ def end_of(topic: Topic) -> int:
 def records(
     topic: Topic, start: int, is_over: Callable[[int], bool]
 ) -> Iterator[tuple[int, bytes | None, bytes]]:
-    """Offset, key and value of every committed record from ``start`` on, until ``is_over(position)`` at the end."""
+    """Offset, key and value of each committed record from ``start`` on; ends when ``is_over(position)`` at the end."""
     consumer = _consumer(topic)
     consumer.assign([TopicPartition(topic.name, 0, start)])
     position = start
@@ -119,31 +113,31 @@ def records(
 
 
 def digest(key: bytes | None, value: bytes) -> bytes:
-    """Of a record's bytes."""
+    """The digest of a record's bytes."""
     return hashlib.sha256(b"\0" if key is None else b"\1" + key + value).digest()[:DIGEST_BYTES]
 
 
 @dataclass(slots=True)
 class Reading:
-    """What was read: offsets and digests, in order."""
+    """The records that were read: offsets and digests, in order."""
 
     seen: list[tuple[int, bytes]] = field(default_factory=list)
 
     def note(self, offset: int, key: bytes | None, value: bytes) -> None:
-        """One more record."""
+        """Add a record."""
         self.seen.append((offset, digest(key, value)))
 
     def check_begins(self, other: "Reading") -> None:
-        """This reading is where ``other`` begins; AssertionError names the first record that differs."""
+        """``other`` must begin with this reading; AssertionError names the first record that differs."""
         for mine, theirs in zip(self.seen, other.seen, strict=False):
             assert mine == theirs, f"read first: offset {mine[0]}; read again: offset {theirs[0]}"
         assert len(self.seen) <= len(other.seen), (
-            f"offset {self.seen[len(other.seen)][0]} was read once and never again"
+            f"offset {self.seen[len(other.seen)][0]} was read first and is missing when read again"
         )
 
 
 class Subscriber:
-    """Reads and feeds ``oracle`` in a thread until ``stop``; what the oracle raised is raised there."""
+    """Reads in a thread and passes each message to ``feed`` until ``stop``, which raises errors of ``feed``."""
 
     def __init__(self, topic: Topic, start: int, feed: Callable[[Message], None]) -> None:
         self.reading = Reading()
@@ -156,11 +150,11 @@ class Subscriber:
         self._thread = threading.Thread(target=self._run, name="ledger-subscriber", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, until: int) -> None:
-        """End when ``until`` has been reached; raises what went wrong."""
+        """End when offset ``until`` is reached; raises the thread's error."""
         self._until = until
         self._thread.join(ASK_S)
         if self._failure is not None:
@@ -169,16 +163,16 @@ class Subscriber:
 
     @property
     def is_reading(self) -> bool:
-        """Until ``stop``, ``abandon`` or a failure."""
+        """True until ``stop`` or ``abandon``."""
         return self._until is None
 
     @property
     def has_failed(self) -> bool:
-        """Whether it reads no more, and ``stop`` says why."""
+        """Whether the thread failed; ``stop`` raises its error."""
         return self._failure is not None
 
     def abandon(self) -> None:
-        """End at once; ``reading`` stays."""
+        """End at once and keep ``reading``."""
         if self._until is None:
             self._until = -1
         self._thread.join(ASK_S)
@@ -200,7 +194,7 @@ class Subscriber:
 
 
 def read_again(topic: Topic, start: int, end: int, reading: Reading) -> Iterator[Message]:
-    """Every message in [start, end), noted in ``reading``."""
+    """Every message in [start, end), added to ``reading``."""
     registry = Registry(topic.registry)
     deadline = time.monotonic() + ASK_S
 

@@ -1,6 +1,7 @@
-"""A late duplicate of an EndTxn request, as a network may deliver it: what Kafka's repaired protocol is there for.
+"""A late duplicate of an EndTxn request, as a network may deliver it.
 
-librdkafka speaks the older one, in which a request names a producer id and epoch, but not a transaction.
+Kafka's newer protocol (KIP-890) prevents the harm. librdkafka uses the older one, in which a request names a producer
+id and epoch but no transaction.
 """
 
 import logging
@@ -25,21 +26,21 @@ _END_TXN = 26
 
 
 class Identity(logging.Handler):
-    """The producer id and epoch of the instance that was made last, as librdkafka's debug log tells them."""
+    """The producer id and epoch of the newest instance, read from librdkafka's debug log."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found = (0, 0)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Every line of the log."""
+        """Look for both in a line of the log."""
         if match := re.search(r"PID\{Id:(\d+),Epoch:(\d+)\}", record.getMessage()):
             self.found = (int(match[1]), int(match[2]))
 
 
 @contextmanager
 def listening(rig: Rig) -> Iterator[Identity]:
-    """Listens to the client's log of every publisher that ``rig`` opens."""
+    """Reads the client's log of every publisher that ``rig`` opens."""
     rig.client = {"debug": "eos"}
     logger, handler = logging.getLogger("librdkafka"), Identity()
     logger.setLevel(logging.DEBUG)
@@ -50,7 +51,7 @@ def listening(rig: Rig) -> Iterator[Identity]:
 
 
 def late_end(rig: Rig, instance: tuple[int, int], *, commit: bool) -> int:
-    """Send EndTxn (version 1) for what ``instance`` has open now; the broker's error code."""
+    """Send EndTxn (version 1) for the open transaction of ``instance``; returns the broker's error code."""
     name = rig.config(7).transactional_id.encode()
     header = struct.pack(">hhih", _END_TXN, 1, 7, 4) + b"late"
     body = struct.pack(">h", len(name)) + name + struct.pack(">qh?", *instance, commit)
@@ -67,31 +68,31 @@ def _answer(rig: Rig, request: bytes) -> bytes:
         return answer.read(size)
 
 
-def a_commit_is_slow(patch: Patch) -> None:
-    """Its EndTxn may have been sent twice."""
+def slow_commit(patch: Patch) -> None:
+    """Commits report 100 s more than they took: an EndTxn may have been sent twice."""
     commit = KafkaTransactions.commit
     patch.setattr(KafkaTransactions, "commit", lambda self: commit(self) + 100.0)
 
 
-def a_commit_is_not_heard_of(patch: Patch) -> None:
-    """The next one takes effect; its answer never comes. What was asked again meanwhile may come late."""
+def lost_commit_answer(patch: Patch) -> None:
+    """The next commit takes effect, but its answer is lost. A repeated request may arrive late."""
     commit = KafkaTransactions.commit
     lost = [True]
 
-    def unheard(self: KafkaTransactions) -> float:
+    def lose_answer(self: KafkaTransactions) -> float:
         took_s = commit(self)
         if lost:
             lost.pop()
             raise Retryable("MR-3002", "no answer")
         return took_s
 
-    patch.setattr(KafkaTransactions, "commit", unheard)
+    patch.setattr(KafkaTransactions, "commit", lose_answer)
 
 
-def no_late_request_ends_what_is_under_way(
+def check_late_request(
     trouble: Callable[[Patch], None], *, commit: bool
 ) -> Callable[[Rig, Patch], None]:
-    """After ``trouble`` with a commit, a duplicate of its EndTxn comes when half of the next batch is in."""
+    """After ``trouble`` with a commit, a duplicate of its EndTxn arrives when half of the next batch is sent."""
 
     def shows(rig: Rig, patch: Patch) -> None:
         with listening(rig) as identity:
@@ -101,12 +102,12 @@ def no_late_request_ends_what_is_under_way(
             with patch.context() as troubled:
                 trouble(troubled)
                 publisher.publish(stream.next_batch(9))
-            publisher.drain()  # its marker has landed: the stable end is where the next begins
+            publisher.drain()  # its marker is in the log: the next transaction begins at the stable end
             ended: list[bool] = []
             seen: list[int | None] = []
 
             def intrude() -> None:
-                publisher._live.flush()
+                rig.instance.flush()
                 ended.append(_late_end_takes_effect(rig, instance, commit=commit))
                 seen.append(rig.verdict().last_seq)
 
@@ -122,11 +123,11 @@ def no_late_request_ends_what_is_under_way(
 
 
 def _late_end_takes_effect(rig: Rig, instance: tuple[int, int], *, commit: bool) -> bool:
-    """Whether it is taken; then its marker has landed, too."""
+    """Whether the broker accepts it; returns after its marker is in the log."""
     reader = TopicReader(rig.bootstrap, rig.topic)
     begun = reader.ends().stable
-    is_taken = late_end(rig, instance, commit=commit) == 0
-    if is_taken:
+    is_accepted = late_end(rig, instance, commit=commit) == 0
+    if is_accepted:
         eventually(lambda: reader.ends().stable > begun, what="the marker of a late request")
     reader.close()
-    return is_taken
+    return is_accepted

@@ -1,8 +1,8 @@
-"""A publisher as a process of its own: publishes rows until the topic holds so many, and says how it ended.
+"""A publisher in a separate process: it publishes until the topic holds ROWS rows, and prints how it ended.
 
     python -m tests.kit.publisher.process BOOTSTRAP TOPIC EPOCH ROWS
 
-Prints "open SEQ" when it stands, then "done", or the branch and code of the error that ended it.
+Prints "open SEQ" when it is open, then "done", or the branch and code of the error that ended it.
 """
 
 import sys
@@ -10,11 +10,11 @@ import sys
 from millrace.errors import MillraceError
 from tests.kit.publisher.rig import Rig
 
-BATCH_ROWS = 7  # cuts source transactions of three rows everywhere
+BATCH_ROWS = 7  # batches end at every place of source transactions of three rows
 
 
 def main(bootstrap: str, topic: str, epoch: str, rows: str) -> str:
-    """Run; what to print last."""
+    """Run; returns the last line to print."""
     rig = Rig(bootstrap, topic)
     try:
         publisher = rig.open(int(epoch))

@@ -1,4 +1,4 @@
-"""A topic of a test's own on a real broker, its registry, publishers on it, and the verifier's verdict."""
+"""One topic for one test on a real broker: its registry, its publishers, and the verifier's verdict."""
 
 import re
 import threading
@@ -16,17 +16,18 @@ import producer.publish.publisher as publishing
 from consumer.topic.kafka import TopicEnds, TopicReader
 from consumer.topic.verify import Summary, TopicVerifier
 from millrace.errors import Retryable
+from producer.publish.codec import RecordMarks
 from producer.publish.config import PublisherConfig, PublisherLimits, transactional_id
+from producer.publish.kafka import KafkaDriver, KafkaTransactions
 from producer.publish.opening import TailHint
 from producer.publish.publisher import Publisher
 from schemas.documents.model import TopicOptions
 from schemas.gtid import Flavour
 from tests.kit.capture.topic_rows import SET, Ids, RowStream, start_of
-from tests.kit.waiting import eventually
+from tests.kit.waiting import answered, eventually
 
-ANSWER_S = 60.0  # of a broker that is there
+ANSWER_S = 60.0  # for an answer of a running broker
 PATIENT = PublisherLimits(publish_timeout_s=60.0, stable_timeout_s=30.0, audit_timeout_s=60.0)
-GIVE_UP_S = 150.0
 
 
 def topic_named(prefix: str, test_name: str) -> str:
@@ -35,7 +36,7 @@ def topic_named(prefix: str, test_name: str) -> str:
 
 
 def once_at(patch: pytest.MonkeyPatch, point: str, act: Callable[[], None]) -> None:
-    """Do something when a publisher passes a fault point for the first time."""
+    """Call ``act`` when a publisher passes the fault point ``point`` for the first time."""
     planned = [act]
 
     def passed(name: str) -> None:
@@ -45,12 +46,22 @@ def once_at(patch: pytest.MonkeyPatch, point: str, act: Callable[[], None]) -> N
     patch.setattr(publishing, "fault_point", passed)
 
 
-# said on purpose, so that no warning is logged
+# set explicitly, so that no warning is logged
 ONE_BROKER = TopicOptions(replication_factor=1, min_insync_replicas=1)
 
 
+class ObservedDriver(KafkaDriver):
+    """The real driver; ``newest`` is the producer instance that it made last."""
+
+    newest: KafkaTransactions
+
+    def transactions(self, record_bytes_max: int) -> KafkaTransactions:
+        self.newest = super().transactions(record_bytes_max)
+        return self.newest
+
+
 class Rig:
-    """One topic. ``limits`` are patient: a test that waits for one to run out makes it short where that is certain."""
+    """One topic. ``limits`` are patient; a test that waits for a limit shortens it only where it must run out."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.bootstrap = bootstrap
@@ -59,9 +70,10 @@ class Rig:
         self.limits = PATIENT
         self.options = ONE_BROKER
         self.client: Mapping[str, str] = {}
+        self._driver: ObservedDriver | None = None
 
     def config(self, epoch: int) -> PublisherConfig:
-        """Of the owner with this lease epoch."""
+        """The configuration of the owner with this lease epoch."""
         return PublisherConfig(
             bootstrap=self.bootstrap,
             topic=self.topic,
@@ -82,29 +94,38 @@ class Rig:
         verify_lease: Callable[[], None] = lambda: None,
         hint: TailHint | None = None,
     ) -> Publisher:
-        """A publisher."""
-        return Publisher.open(
-            self.config(epoch),
+        """A new publisher."""
+        config = self.config(epoch)
+        self._driver = ObservedDriver(config)
+        return Publisher.open_with(
+            self._driver,
+            config,
+            marks=RecordMarks.registered(config, self.ids),
             verify_lease=verify_lease,
-            register=self.ids,
             start=start_of(Flavour.MYSQL),
             hint=hint,
         )
 
+    @property
+    def instance(self) -> KafkaTransactions:
+        """The producer instance of the publisher that was opened last."""
+        assert self._driver is not None
+        return self._driver.newest
+
     @contextmanager
     def running(self, epoch: int = 7) -> Iterator[Publisher]:
-        """A publisher that is closed in the end."""
+        """A publisher that is closed after the block."""
         publisher = self.open(epoch)
         yield publisher
         publisher.close()
 
     def stream(self, publisher: Publisher, transaction_rows: int = 3) -> RowStream:
-        """Rows behind what stands."""
+        """Rows that follow the publisher's progress."""
         return RowStream(self.topic, self.ids, publisher.progress, transaction_rows)
 
     @contextmanager
     def foreign_transaction(self) -> Iterator[None]:
-        """Another writer's, open for the block, with one record in the topic."""
+        """Another writer's Kafka transaction with one record, open during the block."""
         foreign = Producer(
             {"bootstrap.servers": self.bootstrap, "transactional.id": f"foreign-{self.topic}"}
         )
@@ -125,12 +146,12 @@ class Rig:
         return self.topic in self.admin.list_topics(timeout=ANSWER_S).topics
 
     def delete(self) -> None:
-        """`kafka-topics --delete`; returns when the broker knows the topic no more."""
+        """`kafka-topics --delete`; returns when the broker no longer lists the topic."""
         self.admin.delete_topics([self.topic])[self.topic].result(ANSWER_S)
         eventually(lambda: not self.exists(), what="the topic is gone")
 
-    def make_anew(self, config: dict[str, str] | None = None, *, partition_count: int = 1) -> None:
-        """A topic of the same name; asked for until the broker has let go of the former one."""
+    def recreate(self, config: dict[str, str] | None = None, *, partition_count: int = 1) -> None:
+        """Create a topic of the same name; retries until the broker has removed the former one."""
         topic = NewTopic(self.topic, partition_count, 1, config=config or {})
 
         def made() -> bool:
@@ -140,21 +161,21 @@ class Rig:
                 return False
             return True
 
-        eventually(made, what="the topic is made anew")
-        eventually(self.exists, what="the topic is known")
+        eventually(made, what="the topic is recreated")
+        eventually(self.exists, what="the broker lists the topic")
 
     def remove_before(self, offset: int = -1) -> int:
-        """`kafka-delete-records` up to ``offset`` (-1: everything); the first offset that is kept."""
+        """`kafka-delete-records` up to ``offset`` (-1: all records); returns the first offset that is kept."""
         cut = TopicPartition(self.topic, 0, offset)
         low: int = self.admin.delete_records([cut])[cut].result(ANSWER_S).low_watermark
         return low
 
     def high_end(self) -> int:
-        """Where the log ends, whatever is open in it; a broker that has just come back is asked until it leads."""
+        """The end of the log, open transactions included; asks a restarted broker until it leads the partition."""
         partition = TopicPartition(self.topic, 0)
         ends: list[int] = []
 
-        def is_told() -> bool:
+        def is_answered() -> bool:
             asked = self.admin.list_offsets({partition: OffsetSpec.latest()})[partition]  # type: ignore[no-untyped-call]
             try:
                 ends.append(asked.result(ANSWER_S).offset)
@@ -162,16 +183,16 @@ class Rig:
                 return False
             return True
 
-        eventually(is_told, what="the end of the log")
+        eventually(is_answered, what="the end of the log")
         return ends[-1]
 
     def ends(self) -> TopicEnds:
-        """What is kept, and what readers of committed records may see of it."""
+        """The first kept offset and the end of committed records."""
         with closing(TopicReader(self.bootstrap, self.topic)) as reader:
             return reader.ends()
 
     def wait_ended(self) -> None:
-        """Until every Kafka transaction is ended: a marker comes behind its commit, an abort behind a timeout."""
+        """Wait until no Kafka transaction is open: markers follow commits, aborts follow timeouts."""
 
         def is_ended() -> bool:
             try:
@@ -179,7 +200,7 @@ class Rig:
             except Retryable:
                 return False
 
-        eventually(is_ended, what="all that was begun is ended")
+        eventually(is_ended, what="every Kafka transaction is ended")
 
     def verdict(self) -> Summary:
         """What `millrace topic verify` finds."""
@@ -193,7 +214,7 @@ class Rig:
         return verifier.finish()
 
     def assert_whole(self, last_seq: int) -> None:
-        """Nothing missing, repeated, out of order."""
+        """Every row up to ``last_seq`` is there once and in order."""
         self.wait_ended()
         found = self.verdict()
         assert found.violations == [], "; ".join(wrong.what for wrong in found.violations)
@@ -201,13 +222,12 @@ class Rig:
 
 
 class Load:
-    """A publisher at work in a thread, opened again after whatever may be tried again, as the supervisor does."""
+    """A publisher that works in a thread; it is opened again after each Retryable, as the supervisor does."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._stood_at_s = time.monotonic()
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self.seq = 0
         self.failures: list[str] = []
         self.fatal: BaseException | None = None
@@ -215,20 +235,19 @@ class Load:
 
     def _run(self) -> None:
         try:
-            while not self._is_through():
-                assert time.monotonic() - self._stood_at_s < GIVE_UP_S, self.failures
+            while not self._is_done(answered(lambda: self._rig.open(7), Retryable)):
+                pass
         except BaseException as error:  # noqa: BLE001 - raised again in ``finish``
             self.fatal = error
 
-    def _is_through(self) -> bool:
-        """Asked to stop, and every batch known to stand."""
+    def _is_done(self, publisher: Publisher) -> bool:
+        """Publish until ``finish``. False after an error that is retried; True when every batch is audited."""
+        stream = self._rig.stream(publisher)
+        self.seq = publisher.progress.seq
         try:
-            publisher = self._rig.open(7)
-            stream = self._rig.stream(publisher)
-            self.seq = publisher.progress.seq
             while not self._stop.is_set():
                 publisher.publish(stream.next_batch(10))
-                self.seq, self._stood_at_s = publisher.progress.seq, time.monotonic()
+                self.seq = publisher.progress.seq
             publisher.close()
         except Retryable as error:
             self.failures.append(str(error))
@@ -236,19 +255,19 @@ class Load:
         return True
 
     def wait_rows(self, count: int) -> None:
-        """Until so many more stand."""
+        """Wait until ``count`` more rows are committed."""
         wanted = self.seq + count
         eventually(
             lambda: self.fatal or self.seq >= wanted,
-            what=f"rows go on after {self.failures}",
+            what=f"more rows after {self.failures}",
         )
         if self.fatal is not None:
             raise self.fatal
 
     def finish(self) -> int:
-        """Stop; the last seq that stands."""
+        """Stop; the last committed seq."""
         self._stop.set()
-        self._thread.join()
+        eventually(lambda: not self._thread.is_alive(), what=f"the end after {self.failures}")
         if self.fatal is not None:
             raise self.fatal
         return self.seq

@@ -1,6 +1,6 @@
-"""``millrace``, whose publisher no slow machine makes anew: for a process as ``trusting`` is for a test's own.
+"""``millrace`` whose publisher keeps its producer instance after slow commits, as the fixture ``trusting`` does.
 
-Of an idle topic it says nothing: each of its commits holds rows, however long they were on their way.
+It writes no resolved records while the topic is idle: each of its commits holds rows.
 
 python -m tests.kit.publisher.trusting worker --relay-dir DIR
 """
