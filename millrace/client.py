@@ -58,7 +58,7 @@ class Place:
 
 
 class RecordStream:
-    """Decodes and checks records that the caller reads. It does no I/O of its own, except through ``look_up``.
+    """Decodes and checks records that the caller reads. It does no I/O except through ``look_up``.
 
     ``place`` is where the first record is. ``look_up`` returns the text of a schema ID that was introduced before
     ``place``. ``from_beginning``: the first record is the first that was ever committed to the topic.
@@ -74,7 +74,7 @@ class RecordStream:
 
     @property
     def place(self) -> Place:
-        """After the last record taken."""
+        """The place after the last record taken."""
         return self._place
 
     @property
@@ -101,7 +101,7 @@ class RecordStream:
 
 
 class Subscriber:
-    """Reads a set topic from a place on, or from the first record kept. Close it, or use it in a ``with`` statement.
+    """Reads a set topic from a place, or from the first record that Kafka still has. Close it, or use it in a ``with`` statement.
 
     ``bootstrap`` is host:port[,host:port]; ``client`` holds further librdkafka settings, such as those of TLS and SASL.
     Every method raises MR-3501: Retryable when no broker answers, Fatal when the topic or the right to read it is
@@ -125,10 +125,10 @@ class Subscriber:
         ends = self._reader.ends()
         if place is not None and place.offset > ends.stable:
             self._reader.close()
-            told = (
+            message = (
                 f"topic {topic} ends at offset {ends.stable}, before the saved place {place.offset}"
             )
-            raise Fatal("MR-5030", told)
+            raise Fatal("MR-5030", message)
         start = max(
             ends.low, place.offset if place else 0
         )  # retention: `seq` shows what it removed
@@ -140,7 +140,7 @@ class Subscriber:
 
     @property
     def place(self) -> Place:
-        """After the last record returned: what to save together with its effect."""
+        """The place after the last record returned. Save it together with the effect of that record."""
         return self._stream.place
 
     @property
@@ -149,13 +149,13 @@ class Subscriber:
         return self._stream.resolved
 
     def read_to_end(self) -> Iterator[Delivered]:
-        """The records from ``place`` to the end that the topic has now. Errors as of ``RecordStream.take``."""
+        """The records from ``place`` to the end that the topic has now. Raises what ``RecordStream.take`` raises."""
         return self._taken(self._reader.chunks(self.place.offset, self._reader.ends().stable))
 
     def follow(self, stop_asked: Callable[[], bool] = lambda: False) -> Iterator[Delivered]:
-        """The records from ``place`` on as they come, until ``stop_asked``, which is called at least every second.
+        """The records from ``place``, and new ones as they arrive, until ``stop_asked``, which is called at least every second.
 
-        Errors as of ``RecordStream.take``.
+        Raises what ``RecordStream.take`` raises.
         """
         return self._taken(self._reader.follow(self.place.offset, stop_asked))
 

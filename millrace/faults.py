@@ -28,7 +28,7 @@ ENVIRONMENT = "MILLRACE_FAULT"
 
 
 class Action(StrEnum):
-    """What an armed point does."""
+    """The action of an armed point."""
 
     KILL = "kill"
     STOP = "stop"
@@ -99,7 +99,7 @@ def arm(text: str) -> None:
 
 
 def parse_faults(text: str) -> tuple[ArmedFault, ...]:
-    """Parse ``name:action[@N]``, separated by commas. ValueError says what is wrong."""
+    """Parse ``name:action[@N]``, separated by commas. ValueError describes a syntax error."""
     return tuple(_parse_fault(item.strip()) for item in text.split(",") if item.strip())
 
 

@@ -1,7 +1,7 @@
-"""Calling confluent_kafka: what a call ends with becomes an error of ours.
+"""Calls confluent_kafka and turns its errors into Millrace errors.
 
-A caller gives ``explain(name, detail)``, which makes the error of its own codes. ``name`` is librdkafka's, such as
-``_TRANSPORT``; a broker that takes a request and never answers is ``_TIMED_OUT``.
+The caller gives ``explain(name, detail)``, which returns the error with the caller's code. ``name`` is librdkafka's name of
+the error, such as ``_TRANSPORT``. A broker that accepts a request and never answers is ``_TIMED_OUT``.
 Not done here: clients, settings, retries.
 """
 
@@ -26,12 +26,12 @@ driver_log.propagate = False
 
 
 def ask_kafka(ask: Callable[[], T], *, explain: Callable[[str, str], MillraceError]) -> T:
-    """The result of ``ask``; raises what ``explain`` makes of a driver error or of silence."""
+    """The result of ``ask``. Raises the error that ``explain`` returns for a driver error or a missing answer."""
     try:
         with reveal_hidden(KafkaException):
             return ask()
     except KafkaException as failure:
         reported = failure.args[0]
         raise explain(reported.name(), reported.str()) from failure
-    except TimeoutError as silence:  # a future's own
+    except TimeoutError as silence:  # raised by a future
         raise explain(SILENCE, "no broker answered") from silence

@@ -1,6 +1,6 @@
 """Recognizes errors that report a shortage of memory, threads, file descriptors or disk space: they are retried.
 
-Not done here: disk errors of the relay log, which have codes of their own (``producer.relay.files``).
+Not done here: disk errors of the relay log, which have their own codes (``producer.relay.files``).
 """
 
 import errno
@@ -8,7 +8,7 @@ import errno
 from millrace.errors import Retryable
 
 _SHORTAGES = frozenset({errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOSPC})
-_NO_THREAD = "can't start new thread"  # CPython's text: the error has no class of its own
+_NO_THREAD = "can't start new thread"  # CPython's text: there is no separate class
 
 
 def shortage_of(error: BaseException | None) -> Retryable | None:

@@ -18,7 +18,7 @@ _UNUSABLE = (
 
 
 class UnusableAuthorityError(Exception):
-    """The CA file cannot be used. The text says which file and why."""
+    """The CA file cannot be used. The text names the file and the reason."""
 
 
 def unverified() -> ssl.SSLContext:
@@ -44,23 +44,23 @@ def verifying(ca_path: str, *, checks_name: bool) -> ssl.SSLContext:
 
 
 def certificate_fix(error: ssl.SSLCertVerificationError) -> str:
-    """Which setting of the set document, or of the server, fits a certificate that was refused with ``error``."""
+    """The setting of the set document, or of the server, that fixes the refusal of a certificate."""
     code = getattr(error, "verify_code", 0)
     if code == _SELF_SIGNED:
         return (
             "No CA signed this certificate, so `tls: verify-ca` can not help. Give the server a certificate that a CA"
-            " signed and name that CA as `tls_ca`; or, where the server keeps its own certificate in a file, name a"
-            " copy of it as `tls_ca`; or set `tls: require-unverified`, which encrypts without knowing to whom (the"
-            " only one that works for the certificate that MariaDB 11.4 and later make at each start)."
+            " signed and name that CA as `tls_ca`. Or, if the server keeps its own certificate in a file, name a copy"
+            " of that file as `tls_ca`. Or set `tls: require-unverified`, which encrypts but does not verify the server."
+            " Only this mode works with the certificate that MariaDB 11.4 and later generate at each start."
         )
     if code in _OTHER_NAME:
         return (
-            "Use as `host` of the member a name that its certificate holds, or set `tls: verify-ca`, which checks the"
-            " CA and not the name (needed for the certificates that MySQL makes for itself)."
+            "Set `host` of the member to a name in its certificate, or set `tls: verify-ca`, which checks the CA but"
+            " not the name. The certificates that MySQL generates itself need `verify-ca`."
         )
     if code in _OUTDATED:
         return "Renew the server's certificate, and check the clocks of the server and of this machine."
     return (
-        "Name the certificate of the CA that signed the server's as `tls_ca` (for a certificate that MySQL made for"
-        " itself: ca.pem in its data directory, with `tls: verify-ca`)."
+        "Name the CA that signed the server's certificate as `tls_ca`. For a certificate that MySQL generated itself,"
+        " this is ca.pem in its data directory, with `tls: verify-ca`."
     )

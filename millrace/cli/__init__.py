@@ -5,7 +5,7 @@ used: ``millrace --help`` loads no driver, and a broken module breaks no other c
 with the command's name that Typer can run (``down``), or a ``typer.Typer`` named ``app``. Help and errors are plain
 text everywhere. ``millrace --install-completion`` completes commands and options in bash, zsh and fish.
 
-A Millrace error prints two lines to standard error, what happened with its code and the fix, and exits with 1. Wrong
+A Millrace error prints two lines to standard error (code and message, then the fix) and exits with 1. Wrong
 usage exits with 2. Logs go to standard error: MILLRACE_LOG is ``text`` (default) or ``json``, MILLRACE_LOG_LEVEL is
 ``info`` by default. If MILLRACE_ZOOKEEPER is not set and a local stack runs (``millrace up``), commands connect to the
 local stack. If several run, MILLRACE_STACK names the one to use.
@@ -221,7 +221,7 @@ def _options(
 
 
 def _loaded(name: str) -> Any:
-    """The Typer command of one module, with plain help and without completion options of its own."""
+    """The Typer command of one module, with plain help and without its own completion options."""
     module = importlib.import_module(COMMANDS[name].module)
     function = getattr(module, name, None)
     if callable(function) and not isinstance(function, typer.Typer):
