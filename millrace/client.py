@@ -101,7 +101,9 @@ class RecordStream:
 
 
 class Subscriber:
-    """Reads a set topic from a place, or from the first record that Kafka still has. Close it, or use it in a ``with`` statement.
+    """Reads a set topic from a place, or from the first record that Kafka still has.
+
+    Close it, or use it in a ``with`` statement.
 
     ``bootstrap`` is host:port[,host:port]; ``client`` holds further librdkafka settings, such as those of TLS and SASL.
     Every method raises MR-3501: Retryable when no broker answers, Fatal when the topic or the right to read it is
@@ -153,9 +155,9 @@ class Subscriber:
         return self._taken(self._reader.chunks(self.place.offset, self._reader.ends().stable))
 
     def follow(self, stop_asked: Callable[[], bool] = lambda: False) -> Iterator[Delivered]:
-        """The records from ``place``, and new ones as they arrive, until ``stop_asked``, which is called at least every second.
+        """The records from ``place``, and new ones as they arrive, until ``stop_asked`` returns true.
 
-        Raises what ``RecordStream.take`` raises.
+        It is called at least every second. Raises what ``RecordStream.take`` raises.
         """
         return self._taken(self._reader.follow(self.place.offset, stop_asked))
 

@@ -5,9 +5,9 @@ MillraceError
 ├── Fenced      a newer owner has the task: stop, write nothing, ask ZooKeeper
 └── Fatal       continuing would lose, duplicate or corrupt rows: an operator decides (task: BLOCKED)
 
-The class determines the next action. The code identifies the problem. All codes are in one catalogue (``millrace.codes``); no
-other code can be raised. Adapters translate driver errors at the edge with ``raise Retryable("MR-1001", …) from exc``.
-All other code catches one of the three branches.
+The class determines the next action. The code identifies the problem. All codes are in one catalogue
+(``millrace.codes``); no other code can be raised. Adapters translate driver errors at the edge with
+``raise Retryable("MR-1001", …) from exc``. All other code catches one of the three branches.
 
 Not done here: retry policy, logging. The context must never hold a secret.
 """

@@ -1,7 +1,7 @@
 """Calls confluent_kafka and turns its errors into Millrace errors.
 
-The caller gives ``explain(name, detail)``, which returns the error with the caller's code. ``name`` is librdkafka's name of
-the error, such as ``_TRANSPORT``. A broker that accepts a request and never answers is ``_TIMED_OUT``.
+The caller gives ``explain(name, detail)``, which returns the error with the caller's code. ``name`` is librdkafka's
+name of the error, such as ``_TRANSPORT``. A broker that accepts a request and never answers is ``_TIMED_OUT``.
 Not done here: clients, settings, retries.
 """
 

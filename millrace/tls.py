@@ -50,8 +50,8 @@ def certificate_fix(error: ssl.SSLCertVerificationError) -> str:
         return (
             "No CA signed this certificate, so `tls: verify-ca` can not help. Give the server a certificate that a CA"
             " signed and name that CA as `tls_ca`. Or, if the server keeps its own certificate in a file, name a copy"
-            " of that file as `tls_ca`. Or set `tls: require-unverified`, which encrypts but does not verify the server."
-            " Only this mode works with the certificate that MariaDB 11.4 and later generate at each start."
+            " of that file as `tls_ca`. Or set `tls: require-unverified`, which encrypts but does not verify the"
+            " server. Only this mode works with the certificate that MariaDB 11.4 and later generate at each start."
         )
     if code in _OTHER_NAME:
         return (
