@@ -1,4 +1,4 @@
-"""What every test gets: a marker by its folder, real servers as fixtures, a clear word about what could not run."""
+"""Give every test a marker by its folder, real servers as fixtures, and a clear report of what could not run."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ pytest_plugins = [
 _HERE = Path(__file__).parent
 _MARKERS = ("unit", "property", "integration", "fault", "stack", "chaos")
 _OF_A_FLAVOUR = ("source_set", "target_server", "single_server", "told")
-CHAOS_S_MAX = 7200.0  # of one test; a soak takes what it was asked to take, besides
+CHAOS_S_MAX = 7200.0  # per test; a soak adds the time it was asked for
 _NEEDS_MYSQL = {"mysql_server", "mortal_mysql", "mysqlbinlog"}
 _NO_MYSQL = (
     "MySQL's half of the tests was NOT RUN: there is no MySQL in the cache. On Debian amd64 `make setup` fetches one; "
@@ -35,7 +35,7 @@ _NO_MYSQL = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--chaos``: also the long campaigns (``make chaos``)."""
+    """``--chaos`` also runs the long campaigns (``make chaos``)."""
     parser.addoption("--chaos", action="store_true", help="also run the long fault campaigns")
     parser.addoption("--soak-seed", type=int, help="replay a soak; without it a seed is drawn")
     parser.addoption(
@@ -44,16 +44,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The same examples in every run, but for ``make chaos``, which looks for new ones; on a slow machine, too: neither
-    an example nor the making of one has a limit of time.
+    """Every run uses the same examples, except ``make chaos``, which looks for new ones.
 
-    Java's second compiler is for processes that live longer than those of tests; without it a driver starts with half
-    the CPU. A dozen servers share the machine: glibc's malloc keeps few arenas and returns large buffers at once.
+    Examples have no time limit, also while they are generated: the machine may be slow. Java's second compiler pays off
+    only in processes that live longer than those of tests; without it a driver starts with half the CPU. A dozen servers
+    share the machine: glibc's malloc keeps few arenas and returns large buffers at once.
     """
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "131072")
-    # a shell lets what runs in its background ignore Ctrl-C, and so would all that is started from here
+    # a shell makes its background jobs ignore Ctrl-C, and every process started from here would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
     slow = [HealthCheck.too_slow]
     settings.register_profile("any", deadline=None, suppress_health_check=slow)
@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> Sequence[str]:
-    """First word: which flavours run."""
+    """The first lines of the report name the flavours that run."""
     programs = mysql_programs()
     return [
         f"millrace: MariaDB and MySQL ({programs.mysqld})" if programs else f"millrace: {_NO_MYSQL}"
@@ -70,7 +70,7 @@ def pytest_report_header() -> Sequence[str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Last word, where nobody can miss it."""
+    """The last lines of the report name the flavour that did not run."""
     if mysql_programs() is None:
         terminalreporter.section("flavour not run", sep="!", red=True)
         terminalreporter.line(_NO_MYSQL)
@@ -78,14 +78,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def no_local_stack() -> Iterator[None]:
-    """A stack that somebody left running here (`millrace up`) is none of a test's business, nor is its registry."""
+    """Tests ignore a stack that runs on this machine (`millrace up`) and its registry."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("millrace.cli.local_stack_environment", dict)
         yield
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests by folder; leave out what was not asked for, and what only MySQL can run where there is none."""
+    """Mark tests by folder; leave out tests that were not requested, and those of MySQL if there is no MySQL."""
     for item in items:
         folder = item.path.relative_to(_HERE).parts[0] if item.path.is_relative_to(_HERE) else ""
         if folder in _MARKERS:
@@ -106,7 +106,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_other_flavour(item: pytest.Item) -> bool:
-    """Whether the test is about a shared server that is no MariaDB."""
+    """Whether the test uses a shared server that is not MariaDB."""
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return False
     given = (item.callspec.params.get(name) for name in _OF_A_FLAVOUR)

@@ -1,4 +1,4 @@
-"""The catalogue of errors: every code is raised somewhere, provoked by a test, and told on a page."""
+"""Every error code is raised somewhere, provoked by a test, and listed on a page."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ PACKAGES = ("millrace", "schemas", "registry", "zk", "producer", "consumer", "de
 
 
 def _codes_of_the_product() -> Iterator[tuple[str, str]]:
-    """(code, file) of every text in the product's code that is a code and nothing else."""
+    """Return (code, file) of every string in the product's code that is exactly a code."""
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
             if path.parent == ROOT / "millrace" / "codes":
@@ -31,7 +31,7 @@ def _codes_of_the_product() -> Iterator[tuple[str, str]]:
 
 
 def test_declared_error_codes_are_exactly_those_raised() -> None:
-    """No dead entry, no number out of the air."""
+    """No entry is unused, and no code is undeclared."""
     used = {code for code, _ in _codes_of_the_product()}
     assert used == CATALOGUE.keys()
 
@@ -40,7 +40,7 @@ _RAISED = {"Retryable": Branch.RETRIES, "Fatal": Branch.OPERATOR, "Fenced": Bran
 
 
 def test_each_code_declares_the_branch_it_is_raised_with() -> None:
-    """Read off the code: ``Retryable("MR-…")``, ``Fatal("MR-…")``, ``Fenced("MR-…")``; two kinds are EITHER."""
+    """The code raises ``Retryable("MR-…")``, ``Fatal("MR-…")`` or ``Fenced("MR-…")``; two kinds are EITHER."""
     raised: defaultdict[str, set[Branch]] = defaultdict(set)
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
@@ -60,19 +60,19 @@ def test_each_code_declares_the_branch_it_is_raised_with() -> None:
 
 @pytest.mark.guarantee("explained")
 def test_every_error_code_has_a_provocation() -> None:
-    """And nothing else is."""
+    """The register has no other entries."""
     assert PROVOCATIONS.keys() == CATALOGUE.keys()
 
 
 @pytest.mark.guarantee("explained")
 def test_each_provocation_is_a_test_of_make_test() -> None:
-    """Whether it provokes its code is looked at where it runs (``tests/fixtures/provocations.py``)."""
+    """Whether it provokes its code is checked where it runs (``tests/fixtures/provocations.py``)."""
     assert set(PROVOCATIONS.values()) - names_of_tests() == set()
     assert set(PROVOCATIONS.values()) & chaos_tests() == set()
 
 
 def test_test_that_does_not_provoke_its_code_fails() -> None:
-    """The register is worth something only if a wrong line in it is found."""
+    """A wrong entry of the register must be found."""
     test = PROVOCATIONS["MR-2001"]
     assert missed({test: {"MR-2001"}}) == []
     assert missed({test: {"MR-2002"}}) == [f"MR-2001 {test}"]
@@ -80,12 +80,12 @@ def test_test_that_does_not_provoke_its_code_fails() -> None:
 
 
 def test_errors_page_matches_the_catalogue() -> None:
-    """`millrace explain --markdown > docs/errors.md` writes it anew."""
+    """`millrace explain --markdown > docs/errors.md` writes the page."""
     assert (ROOT / "docs/errors.md").read_text() == markdown()
 
 
 def test_fixes_name_only_existing_commands() -> None:
-    """What an operator is told to type can be typed."""
+    """An operator can type every command that a fix names."""
     from millrace.cli import COMMANDS
 
     for code in CATALOGUE.values():

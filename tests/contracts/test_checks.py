@@ -1,4 +1,4 @@
-"""The checks of `make check`, each a command that must end with 0."""
+"""Each check of `make check` is a command that must exit with 0."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ CHECKS = {
 
 @pytest.mark.parametrize("command", CHECKS.values(), ids=CHECKS)
 def test_check_passes(command: tuple[str, ...]) -> None:
-    """What it prints is the report."""
+    """The output of the command is the report."""
     program, *arguments = command
     done = subprocess.run(
         [BIN / program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False

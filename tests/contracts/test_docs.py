@@ -1,4 +1,4 @@
-"""The documents say nothing that no test shows: the names they give exist, the commands they show can be run."""
+"""Documents name only existing tests, commands, files and fields."""
 
 import re
 from enum import StrEnum
@@ -22,14 +22,14 @@ _TEST_NAME = re.compile(r"`(test_\w+)`")
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_tests_named_in_documents_exist(document: str) -> None:
-    """A claim without its test is no claim."""
+    """Every claim has its test."""
     named = set(_TEST_NAME.findall((ROOT / document).read_text()))
     assert named
     assert named <= names_of_tests()
 
 
 def test_guarantees_page_matches_the_test_marks() -> None:
-    """`python -m tests.kit.guarantees` writes it; each guarantee has a test of `make test`, each mark a guarantee."""
+    """`python -m tests.kit.guarantees` writes it. Each guarantee has a test of `make test`, and each mark a guarantee."""
     assert guarantees.PAGE.read_text() == guarantees.page()
     soon = {
         word for word, tests in guarantees.marked().items() if not chaos_tests().issuperset(tests)
@@ -39,7 +39,7 @@ def test_guarantees_page_matches_the_test_marks() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_documents_label_tests_that_only_chaos_runs(document: str) -> None:
-    """`make test` does not show what it shows."""
+    """`make test` does not run these tests."""
     text = (ROOT / document).read_text()
     late = [name for name in _TEST_NAME.findall(text) if name in chaos_tests()]
     assert [name for name in late if f"`{name}` (chaos" not in text] == []
@@ -61,7 +61,7 @@ def test_commands_in_the_readme_exist() -> None:
 def test_readme_grants_match_those_used_in_tests(
     dialect: type[MariadbDialect] | type[MysqlDialect],
 ) -> None:
-    """Every server of ours gives the service's account these, and no more."""
+    """Every test server gives the service's account exactly these grants."""
     told = (ROOT / "README.md").read_text().partition("CREATE USER")[2].partition("\n\n")[0]
     rights = ", ".join(re.findall(r"^    GRANT (.*) ON \*\.\* TO millrace;", told, re.MULTILINE))
     if dialect is MariadbDialect:
@@ -70,7 +70,7 @@ def test_readme_grants_match_those_used_in_tests(
 
 
 def test_relative_links_resolve() -> None:
-    """Links between our own documents."""
+    """The links are those between the project's documents."""
     for document in (*DOCUMENTS, *MAPS, "SECURITY.md", "docs/record.md", "docs/documents.md"):
         path = ROOT / document
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
@@ -79,7 +79,7 @@ def test_relative_links_resolve() -> None:
 
 @pytest.mark.parametrize("document", MAPS)
 def test_files_named_in_the_architecture_exist(document: str) -> None:
-    """A map with a wrong name on it is worse than none."""
+    """A map with a wrong name is worse than none."""
     named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", (ROOT / document).read_text()))
     assert named
     found = [
@@ -89,7 +89,7 @@ def test_files_named_in_the_architecture_exist(document: str) -> None:
 
 
 def _fields_told(heading: str) -> list[str]:
-    """The first column of the table below a heading of docs/documents.md."""
+    """Return the first column of the table under a heading of docs/documents.md."""
     text = (ROOT / "docs/documents.md").read_text()
     part = next(part for part in text.split("\n## ") if part.startswith(heading))
     return re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
@@ -99,7 +99,7 @@ def _fields_told(heading: str) -> list[str]:
     ("heading", "kind"), [("A set", ""), ("A capture", "capture"), ("An apply", "apply")]
 )
 def test_documents_page_lists_every_field(heading: str, kind: str) -> None:
-    """A field that nobody takes is refused with the names of all that are: the page has these and no other."""
+    """The refusal of an unknown field names all fields: the page has these and no other."""
     unknown = {"?": 1, **({"kind": kind} if kind else {})}
     with pytest.raises(Fatal) as caught:
         (parse_task if kind else parse_set)(unknown)
@@ -109,6 +109,6 @@ def test_documents_page_lists_every_field(heading: str, kind: str) -> None:
 
 @pytest.mark.parametrize("choices", [TlsMode, ConflictPolicy, Consistency])
 def test_documents_page_lists_every_choice(choices: type[StrEnum]) -> None:
-    """Nobody has to guess a word and be refused."""
+    """A user never has to guess a word."""
     text = (ROOT / "docs/documents.md").read_text()
     assert [word for word in choices if f"`{word}`" not in text] == []

@@ -12,7 +12,7 @@ PRODUCT = ("millrace", "schemas", "registry", "zk", "producer", "consumer", "dep
 
 
 def registrations(tree: ast.Module) -> list[str]:
-    """The names that a module registers, or ``?`` and the line where the name does not stand in the call itself."""
+    """Return the names that a module registers, or ``?`` and the line if the name is not in the call itself."""
     own = {called for node in ast.walk(tree) for called in _imported(node)}
     return [
         node.args[0].value
@@ -26,7 +26,7 @@ def registrations(tree: ast.Module) -> list[str]:
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
-    """By what name a module that holds this import calls ``register`` of ``millrace.faults``."""
+    """Return the name under which this import makes ``register`` of ``millrace.faults`` available."""
     if isinstance(node, ast.ImportFrom) and not node.level:
         for alias in node.names:
             if (node.module, alias.name) == ("millrace.faults", "register"):
@@ -40,7 +40,7 @@ def _imported(node: ast.AST) -> Iterator[str]:
 
 
 def test_fault_campaign_covers_every_fault_point() -> None:
-    """Wherever it is registered: one in a part that the campaign does not import would silently never be killed."""
+    """A point in a part that the campaign does not import would never be killed."""
     found = {
         name: str(path.relative_to(ROOT))
         for part in PRODUCT
@@ -61,7 +61,7 @@ def test_fault_campaign_covers_every_fault_point() -> None:
     ],
 )
 def test_fault_point_registrations_are_found_in_any_form(text: str) -> None:
-    """And what is called alike elsewhere is none."""
+    """Other functions of the same name are ignored."""
     assert registrations(ast.parse(text)) == ["a.b"]
     assert registrations(ast.parse("def f(book):\n    book.register('a.b')")) == []
     computed = "from millrace.faults import register\nA = register(f'{1}')"
@@ -69,6 +69,6 @@ def test_fault_point_registrations_are_found_in_any_form(text: str) -> None:
 
 
 def test_every_provocation_names_a_registered_fault_point() -> None:
-    """A renamed point takes its provocation along; each point has a victim."""
+    """A renamed point renames its provocation; each point has a victim."""
     assert set(PROVOCATIONS) <= set(POINTS)
     assert {victim_of(point) for point in POINTS} == {"worker", "scheduler", "apply"}

@@ -1,4 +1,4 @@
-"""What the tests keep to: no test imports a test, and each mutant names a test that exists."""
+"""No test imports a test, and each mutant names an existing test."""
 
 import ast
 
@@ -8,7 +8,7 @@ from tests.mutants.catalogue import LEVELS
 
 
 def test_no_test_imports_a_test() -> None:
-    """What two share is in ``tests/kit``, ``tests/fixtures`` or ``tests/oracle``."""
+    """Shared code is in ``tests/kit``, ``tests/fixtures`` or ``tests/oracle``."""
     found = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in TESTS.rglob("*.py")
@@ -28,7 +28,7 @@ def _imported(node: ast.AST) -> list[str]:
 
 
 def test_each_mutant_names_an_existing_test() -> None:
-    """`make mutants` runs them; a test that was renamed is found here."""
+    """`make mutants` runs them; this finds a renamed test."""
     missing = [
         f"{mutant.name}: {mutant.file}::{test}"
         for mutants in LEVELS.values()

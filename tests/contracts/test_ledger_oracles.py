@@ -1,4 +1,4 @@
-"""The ledger's oracles pass what is whole and name every harm that is done to it."""
+"""The ledger's oracles pass an intact topic and name every violation."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -49,7 +49,7 @@ def _text(messages: list[Message]) -> None:
 
 
 def _entry_at(messages: list[Message], writer: int, n: int) -> int:
-    """Where an entry stands."""
+    """Return the place of an entry."""
     wanted = {"writer": writer, "n": n}
     for place, message in enumerate(messages):
         change = message.change
@@ -60,7 +60,7 @@ def _entry_at(messages: list[Message], writer: int, n: int) -> int:
 
 
 def _of(messages: list[Message], writer: int, n: int) -> list[Message]:
-    """The source transaction of an entry."""
+    """Return the source transaction of an entry."""
     gtid = messages[_entry_at(messages, writer, n)].gtid
     return [message for message in messages if message.gtid == gtid]
 
@@ -78,7 +78,7 @@ def _inserted(messages: list[Message], place: int, *new: Message) -> list[Messag
 
 
 def _offsets(messages: list[Message]) -> list[Message]:
-    """Only the offsets are right again."""
+    """Renumber only the offsets."""
     return [replace(message, offset=offset) for offset, message in enumerate(messages)]
 
 
@@ -95,13 +95,13 @@ def _changed(messages: list[Message], place: int, change: Change | Ddl) -> list[
 
 
 def _seqs(messages: list[Message]) -> list[Message]:
-    """Offsets and seq are right again; places in source transactions are not touched."""
+    """Renumber offsets and seq; places in source transactions do not change."""
     fixed = renumbered(messages)
     return [replace(new, step=old.step) for new, old in zip(fixed, messages, strict=True)]
 
 
 def _cut(place_in_transaction: int) -> Harm:
-    """One row of the transaction of entry (0, 1) is lost, and nobody has noticed."""
+    """One row of the transaction of entry (0, 1) is lost without a trace."""
     return lambda m: _seqs(_without(m, [_of(m, 0, 1)[place_in_transaction]]))
 
 
@@ -155,14 +155,14 @@ TOPIC_HARMS: dict[str, tuple[Harm, str]] = {
 
 @pytest.mark.parametrize("name", TOPIC_HARMS)
 def test_order_violations_in_a_topic_are_reported(name: str) -> None:
-    """Gap, repeat, swap, torn, early end, older owner."""
+    """Gap, repetition, swap, torn transaction, early end and older owner are reported."""
     harm, words = TOPIC_HARMS[name]
     with pytest.raises(AssertionError, match=words):
         _topic(harm(told()))
 
 
 def test_intact_topic_passes_every_oracle_from_every_offset() -> None:
-    """No false alarm; the order is checked from any offset on."""
+    """There is no false alarm; the order can be checked from any offset."""
     messages = told()
     for oracle in (_topic, _books, _binlog, _text):
         oracle(messages)
@@ -178,28 +178,28 @@ def _as_ghost(messages: list[Message], place: int) -> list[Message]:
 
 
 def _extra(messages: list[Message], change: Change) -> list[Message]:
-    """One row more in the transaction of entry (0, 2), with the count that it would have."""
+    """Add one row to the transaction of entry (0, 2), with the right count."""
     place = _entry_at(messages, 0, 2)
     made = _changed(messages, place, entry(0, 2, 4))
     return renumbered(_inserted(made, place, replace(made[place - 1], change=change)))
 
 
 def _half(messages: list[Message]) -> list[Message]:
-    """A transfer that only takes."""
+    """Return a transfer that only withdraws."""
     place = _entry_at(messages, 0, 2)
     made = _changed(messages, place, entry(0, 2, 2))
     return renumbered(_without(made, [made[place - 1]]))
 
 
 def _reordered(messages: list[Message]) -> list[Message]:
-    """Two whole transactions in the other order."""
+    """Swap two whole transactions."""
     later = _of(messages, 0, 2)
     rest = _without(messages, later)
     return renumbered(_inserted(rest, _place(rest, 0, 1), *later))
 
 
 def _again(transaction: list[Message]) -> list[Message]:
-    """Under another GTID."""
+    """Repeat it under another GTID."""
     steps = [message.step for message in transaction]
     return [
         replace(message, step=replace(step, gtid="0-1-99"))
@@ -262,7 +262,7 @@ BOOKS_HARMS: dict[str, tuple[Harm, str]] = {
 
 @pytest.mark.parametrize("name", BOOKS_HARMS)
 def test_ledger_violations_in_a_well_formed_topic_are_reported(name: str) -> None:
-    """What is lost, seen that must not be, out of order or wrong, with all numbers right."""
+    """Lost, forbidden, reordered and wrong rows are reported although all numbers are right."""
     harm, words = BOOKS_HARMS[name]
     harmed = harm(told())
     if harmed:
@@ -304,7 +304,7 @@ BINLOG_HARMS: dict[str, tuple[Harm, str]] = {
 def test_topic_that_differs_from_the_binlog_is_reported(
     name: str, oracle: Callable[[list[Message]], None]
 ) -> None:
-    """By the foreign decoder and by the server's own program."""
+    """The foreign decoder and the server's own program each report it."""
     harm, words = BINLOG_HARMS[name]
     with pytest.raises(AssertionError, match=words):
         oracle(harm(told()))
@@ -321,14 +321,14 @@ def test_topic_that_differs_from_the_binlog_is_reported(
     ],
 )
 def test_value_that_differs_from_the_binlog_is_reported(change: Change, words: str) -> None:
-    """Value, column, operation, table, image."""
+    """A different value, column, operation, table or image is reported."""
     messages = told()
     with pytest.raises(AssertionError, match=words):
         _binlog(_changed(messages, _entry_at(messages, 0, 1), change))
 
 
 def test_statement_that_differs_from_the_binlog_is_reported() -> None:
-    """Its text."""
+    """A different text is reported."""
     with pytest.raises(AssertionError, match="in the binlog follows"):
         _binlog(_other_ddl(told()))
 
@@ -343,7 +343,7 @@ def test_statement_that_differs_from_the_binlog_is_reported() -> None:
     ],
 )
 def test_truncated_time_is_reported(kind: int, theirs: object, fraction: int, ours: str) -> None:
-    """The length is the column's, not that of what is compared."""
+    """The column gives the length, not the value compared."""
     change = row("loose", None, {"at": theirs})
     for text in (ours, ours[:-1], ours[:10], ""):
         oracle = BinlogOracle(
@@ -380,7 +380,7 @@ SET @@SESSION.GTID_NEXT= '5a33643f-e5b5-11f1-a196-02fc00000001:8'/*!*/;
 
 
 def test_mysqlbinlog_output_is_parsed() -> None:
-    """Source transaction, table, operation, first column; other databases are left out."""
+    """The parser gives source transaction, table, operation and first column, and ignores other databases."""
     ids = "5a33643f-e5b5-11f1-a196-02fc00000001:"
     assert list(parse_rows(PRINTED.splitlines(), "books")) == [
         TextRow(f"{ids}7", "accounts", "u", -3),
@@ -398,7 +398,7 @@ def test_mysqlbinlog_output_is_parsed() -> None:
     ],
 )
 def test_differing_readings_are_reported(again: list[tuple[int, bytes]], words: str) -> None:
-    """A record that was seen and is gone, or is another one."""
+    """A record that disappeared or changed is reported."""
     first = Reading([(0, b"a"), (1, b"b"), (3, b"c")])
     first.check_begins(Reading([*first.seen, (9, b"z")]))
     with pytest.raises(AssertionError, match=words):
@@ -418,14 +418,14 @@ def test_differing_readings_are_reported(again: list[tuple[int, bytes]], words: 
 def test_differing_checksums_are_reported(
     source: dict[str, object], target: dict[str, object]
 ) -> None:
-    """Another sum, a table too few or too many, no sum at all, no table at all."""
+    """Another checksum, a missing or extra table, a missing checksum and no table at all are reported."""
     check_sums({"a": 1}, {"a": 1})
     with pytest.raises(AssertionError):
         check_sums(source, target)
 
 
 def test_rows_that_differ_from_the_records_are_reported() -> None:
-    """Missing, too many, another value; with and without a key."""
+    """Missing rows, extra rows and other values are reported, with and without a key."""
     kept = Table(("id",), {(1,): {"id": 1, "v": 5}, (2,): {"id": 2, "v": 6}})
     check_rows("t", kept, [{"id": 1, "v": 5}, {"id": 2, "v": 6}])
     for rows in ([{"id": 1, "v": 5}], [{"id": n, "v": n + 4} for n in (1, 2, 3)]):
@@ -447,7 +447,7 @@ FRAMED = b"\0" + (9).to_bytes(4, "big") + b"\x10resolved\x0e\x06"
 
 
 def test_record_is_decoded_by_its_schema_alone() -> None:
-    """And what is not framed, longer than its schema, or nobody's record is refused."""
+    """A record that is unframed, longer than its schema, or foreign is refused."""
     schemas = {9: parse_schema(CONTROL), 8: parse_schema(CONTROL.replace("Resolved", "Other"))}
     assert read_message(4, FRAMED, schemas.__getitem__) == Message(4, "resolved", 7, 3)
     for harmed in (b"\1" + FRAMED[1:], FRAMED + b"\0", FRAMED[:4] + b"\x08" + FRAMED[5:]):
@@ -456,7 +456,7 @@ def test_record_is_decoded_by_its_schema_alone() -> None:
 
 
 def test_drop_logged_by_a_recovering_server_is_recognized() -> None:
-    """MariaDB ends a DROP TABLE under way by IF EXISTS, with its remark in the statement."""
+    """MariaDB completes an interrupted DROP TABLE with IF EXISTS and adds a comment to the statement."""
     messages = told()
     place = next(n for n, message in enumerate(messages) if isinstance(message.change, Ddl))
     sql = "DROP TABLE IF EXISTS /* generated by server */ `page` /* generated by server */"
@@ -468,7 +468,7 @@ def test_drop_logged_by_a_recovering_server_is_recognized() -> None:
 
 
 def test_drop_logged_again_by_a_replica_matches_the_binlog() -> None:
-    """What is read from a replica may say IF EXISTS where the primary's file does not; another table is another."""
+    """A replica may log IF EXISTS where the primary's file does not; another table is another statement."""
     messages = told()
     place = next(n for n, message in enumerate(messages) if isinstance(message.change, Ddl))
     remark = "/* generated by server */"

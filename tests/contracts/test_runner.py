@@ -1,4 +1,4 @@
-"""The runner of `make test`: what it counts, and that neither a crash nor a hang hides a test."""
+"""The runner of `make test` counts correctly, and neither a crash nor a hang hides a test."""
 
 import signal
 import subprocess
@@ -11,7 +11,7 @@ from tests.kit.paths import ROOT
 from tests.kit.run.plan import Plan, TestFile
 from tests.kit.waiting import eventually
 
-LIGHT = ("--", "-o", "testpaths=deploy")  # else each lane loads our fixtures
+LIGHT = ("--", "-o", "testpaths=deploy")  # else each lane loads the project's fixtures
 FILES = {
     "test_good.py": "def test_one():\n    pass\n\ndef test_two():\n    pass\n",
     "test_bad.py": "def test_red():\n    print('printed')\n    assert 1 == 2\n",
@@ -23,7 +23,7 @@ FILES = {
 
 
 def test_crashes_hangs_and_failures_are_counted_and_shown_twice(tmp_path: Path) -> None:
-    """Each at once and at the end; the last line and the exit code say how it went."""
+    """Each is shown at once and at the end; the last line and the exit code give the result."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     command = [sys.executable, "-m", "tests.kit.run", str(tmp_path), *LIGHT]
@@ -42,7 +42,7 @@ def _file(name: str, expected_s: float, *needs: str) -> TestFile:
 
 
 def test_longest_file_runs_first_and_servers_share_one_lane() -> None:
-    """Another lane takes what needs no shared server, and a stack."""
+    """Another lane takes files without a shared server, and stacks."""
     plan = Plan.of(
         [
             _file("short", 1),
@@ -66,12 +66,12 @@ def test_longest_file_runs_first_and_servers_share_one_lane() -> None:
 
 @pytest.mark.parametrize("path", [Path(__file__)])
 def test_file_without_a_stored_duration_gets_an_estimate(path: Path) -> None:
-    """So that a new one is not taken for short."""
+    """A new file is not assumed to be short."""
     assert TestFile.of(path, {}).expected_s > 1
 
 
 def test_ctrl_c_ends_the_lanes(tmp_path: Path) -> None:
-    """Also one that a shell put into its background, where SIGINT is ignored."""
+    """A lane in a shell's background, where SIGINT is ignored, ends too."""
     mark = tmp_path / "pid"
     (tmp_path / "test_waits.py").write_text(
         f"import os, pathlib, time\n\ndef test_waits():\n    pathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\n"

@@ -1,6 +1,6 @@
-"""Every judge of the simulation can be red: a good history with one thing made wrong, and the invariant that it breaks.
+"""Every judge of the simulation can fail: a correct history with one fault violates its invariant.
 
-The history is of real capture and real apply over the models; the real code does nothing more once it is spoiled.
+Real capture and real apply make the history over the models; the real code does nothing after the fault.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +38,7 @@ PROGRESS = "millrace.progress"
 
 @pytest.fixture(params=Flavour)
 def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
-    """Two owners of the topic, one after the other; everything has arrived."""
+    """Two owners of the topic, one after the other; all records have arrived."""
     made = World(tmp_path, request.param)
     with made.running():
         for owner in CAPTURE_WORKERS:
@@ -60,7 +60,7 @@ Topic = tuple[list[TopicRecord], list[Change], Binlog]
 
 
 def _read(records: Sequence[TopicRecord], published: Sequence[Change], binlog: Binlog) -> None:
-    """A judge reads such a topic from its beginning."""
+    """A judge reads the changed topic from its beginning."""
     entries = [Entry(record.key, record.value, None) for record in records]
     TopicJudge(ModelTopic(entries), published, binlog).check()
 
@@ -184,7 +184,7 @@ def _a_relay_log_ends_in_a_transaction(world: World) -> None:
 
 
 def _spoil(world: World) -> None:
-    """A row of the target is lost, and no commit tells."""
+    """A row of the target is lost without a commit."""
     del world.target.rows[next(place for place in world.target.rows if place[0] == LEDGER)]
 
 
@@ -257,19 +257,19 @@ WRONG: tuple[tuple[str, Callable[[World], None]], ...] = (
 def test_broken_history_is_reported_by_its_invariant(
     world: World, what: str, spoil: Callable[[World], None]
 ) -> None:
-    """The judge says which one and why; without that wrong thing it says nothing."""
+    """The judge names the invariant and the reason; without the fault it reports nothing."""
     _read(*_topic(world))
     with pytest.raises(ViolationError, match=rf"^{what}"):
         spoil(world)
 
 
 def test_correct_history_violates_no_invariant(world: World) -> None:
-    """To its end: read again, and from a backup on."""
+    """The history runs to its end, is read again, and is resumed from a backup."""
     world.come_to_rest()
 
 
 def test_each_invariant_has_a_judge_that_can_fail() -> None:
-    """I1 to I10 of the threats."""
+    """The invariants are I1 to I10 of the threats."""
     assert {what.partition(":")[0] for what, _ in WRONG} == {
         f"I{number}" for number in range(1, 11)
     }

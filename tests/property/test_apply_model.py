@@ -1,7 +1,7 @@
-"""Apply on a model target: any cuts, lanes, orders, lost answers, dead drivers and late lanes give the same rows.
+"""Apply on a model target gives the same rows for any cuts, lanes, orders, lost answers, dead drivers and late lanes.
 
-The real planner, executor functions and progress statements work against ``tests.kit.apply.model``. Then each guard is
-taken away, and some history must show the harm.
+The real planner, executor functions and progress statements work on ``tests.kit.apply.model``. Then each guard is
+removed, and some history must show the harm.
 """
 
 import random
@@ -23,7 +23,7 @@ from schemas.gtid import Flavour
 from tests.kit.apply.history import Tables, make_history
 from tests.kit.apply.model import ModelTarget, model_patched, run_anyhow
 
-SEEDS_MAX = 150  # each guard's absence shows within fewer
+SEEDS_MAX = 150  # enough to show the harm of each missing guard
 OTHER_ROWS = "other rows"
 REFUSED = r"MR-5010 .* is refused"
 
@@ -39,7 +39,7 @@ def _applied(
     flavour: Flavour = Flavour.MYSQL,
     guard: Callable[[pytest.MonkeyPatch], None] | None = None,
 ) -> None:
-    """What comes out of a history and all that happens to it; AssertionError where it is not its rows."""
+    """Return the result of a history and its faults; raise AssertionError if the rows are wrong."""
     history = make_history("bank", seed=seed, steps=steps, about=about, flavour=flavour)
     target = ModelTarget(history, random.Random(seed), faults)
     with pytest.MonkeyPatch.context() as patch:
@@ -57,13 +57,13 @@ def _applied(
 def test_applying_a_history_in_any_way_gives_its_rows(
     flavour: Flavour, seed: int, steps: int
 ) -> None:
-    """Unique keys with NULLs, swapped keys, texts without case, no key, cascades; crashes and repetitions anywhere."""
+    """Unique keys with NULLs, swapped keys, texts that ignore case, no key, cascades; crashes and repetitions anywhere."""
     _applied(seed, steps=steps, flavour=flavour)
 
 
 @given(st.integers(0, 2**32))
 def test_generated_histories_are_valid(seed: int) -> None:
-    """The generator's word: its changes, one by one, are never refused and make its rows."""
+    """A server accepts each change of a generated history, and the changes give its rows."""
     history = make_history("bank", seed=seed, steps=40)
     tables = Tables()
     for change in history.changes.values():
@@ -71,7 +71,7 @@ def test_generated_histories_are_valid(seed: int) -> None:
     assert tables == history.tables
 
 
-# ---- guards taken away ----------------------------------------------------------------------------
+# ---- guards removed -------------------------------------------------------------------------------
 
 
 def _fence(patch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ GUARDS = (
 def test_apply_without_any_one_guard_corrupts_the_target(
     guard: Callable[[pytest.MonkeyPatch], None], about: str, harm: str
 ) -> None:
-    """Some history ends with other rows, or is refused by the target; with the guard none is."""
+    """Without the guard, some history ends with other rows or the target refuses it; with the guard none does."""
     for seed in range(SEEDS_MAX):
         try:
             _applied(seed, steps=60, about=about, faults=0.3, guard=guard)

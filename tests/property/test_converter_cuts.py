@@ -1,4 +1,4 @@
-"""However a stream is cut into batches, and wherever it is taken up again, the same records come exactly once."""
+"""Any split of a stream into batches and any restart give the same records exactly once."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,7 +61,7 @@ def test_any_cut_and_restart_give_the_same_bytes(
     bytes_max: int,
     data: st.DataObject,
 ) -> None:
-    """One large batch, many small ones, a run that is begun anew behind any batch: the same records."""
+    """One large batch, many small ones, and a run that restarts after any batch give the same records."""
     wanted = TableFilter(exclude=("shop.hidden",))
     reader = _stream(transactions, files)
     registry = MemoryRegistry()

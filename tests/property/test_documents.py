@@ -1,4 +1,4 @@
-"""Documents under arbitrary input: they survive the round trip, and nothing crashes the border."""
+"""Documents with arbitrary input survive the round trip, and no input crashes the parser."""
 
 import json
 from collections.abc import Callable
@@ -114,14 +114,14 @@ def test_task_document_round_trips(document: TaskDocument) -> None:
 
 @given(SETS, TASKS)
 def test_json_schema_accepts_every_document(set_document: SetDocument, task: TaskDocument) -> None:
-    """As ZooKeeper keeps it, with all defaults written out."""
+    """The schema accepts the form that ZooKeeper keeps, with all defaults written."""
     assert accepts(set_schema(), plain_set(set_document))
     assert accepts(task_schema(), plain_task(task))
 
 
 @given(PLAIN)
 def test_any_value_is_accepted_or_refused_with_a_code(plain: object) -> None:
-    """No input crashes the border."""
+    """No input crashes the parser."""
     for parse in (parse_set, parse_task):
         refusal = _refusal(parse, plain)
         assert refusal is None or refusal.code in ("MR-4101", "MR-4107")
@@ -135,7 +135,7 @@ def test_any_value_is_accepted_or_refused_with_a_code(plain: object) -> None:
 def test_task_with_a_replaced_field_is_accepted_or_names_it(
     document: TaskDocument, name: str, value: object
 ) -> None:
-    """A refusal's path leads to the field that was broken."""
+    """The path in a refusal names the broken field."""
     plain = {**plain_task(document), name: value}
     refusal = _refusal(parse_task, plain)
     assert refusal is None or (refusal.code == "MR-4101" and f"  {name}" in refusal.message)
@@ -143,7 +143,7 @@ def test_task_with_a_replaced_field_is_accepted_or_names_it(
 
 @given(st.text(max_size=200))
 def test_any_text_is_plain_yaml_or_refused(text: str) -> None:
-    """The YAML border raises its one code and nothing else."""
+    """The YAML parser raises only its one code."""
     refusal = _refusal(plain_from_yaml, text)
     assert refusal is None or refusal.code == "MR-4102"
 

@@ -28,7 +28,7 @@ positions = st.lists(mariadb_gtids, unique_by=lambda gtid: gtid.domain).map(Mari
 
 
 def members(gtid_set: GtidSet) -> set[Gtid]:
-    """The set written out."""
+    """Return the GTIDs of the set."""
     return {
         Gtid(uuid, number, tag)
         for (uuid, tag), (start, stop) in gtid_set.intervals()
@@ -38,7 +38,7 @@ def members(gtid_set: GtidSet) -> set[Gtid]:
 
 @given(models)
 def test_gtid_set_contains_exactly_its_gtids(model: set[Gtid]) -> None:
-    """Membership and count are those of the model."""
+    """Membership and count match the model."""
     made = GtidSet.of(model)
     assert members(made) == model
     assert made.count == len(model)
@@ -65,7 +65,7 @@ def test_gtid_set_operators_match_python_sets(left: set[Gtid], right: set[Gtid])
 
 @given(models, gtids)
 def test_advancing_adds_one_transaction(model: set[Gtid], gtid: Gtid) -> None:
-    """In whatever order they come, also twice."""
+    """Transactions may arrive in any order, and twice."""
     assert GtidSet.of(model).advanced(gtid) == GtidSet.of(model | {gtid})
 
 
@@ -73,7 +73,7 @@ def test_advancing_adds_one_transaction(model: set[Gtid], gtid: Gtid) -> None:
 def test_advancing_through_a_run_adds_every_transaction(
     model: set[Gtid], first: Gtid, more: int
 ) -> None:
-    """The same as adding one after the other."""
+    """The result equals that of adding the transactions one by one."""
     run = {Gtid(first.uuid, first.number + i, first.tag) for i in range(more + 1)}
     grown = GtidSet.of(model).advanced_through(first, first.number + more)
     assert grown == GtidSet.of(model | run)
@@ -81,7 +81,7 @@ def test_advancing_through_a_run_adds_every_transaction(
 
 @given(models)
 def test_text_and_bytes_round_trip_and_are_canonical(model: set[Gtid]) -> None:
-    """Equal sets print alike, and both forms give the value back."""
+    """Equal sets have the same text, and both forms give the value back."""
     made = GtidSet.of(model)
     assert GtidSet.parse(str(made)) == made
     assert decode_previous_gtids(encode_gtid_set(made)) == made
@@ -91,7 +91,7 @@ def test_text_and_bytes_round_trip_and_are_canonical(model: set[Gtid]) -> None:
 
 @given(gtids)
 def test_one_gtid_round_trips(gtid: Gtid) -> None:
-    """As text."""
+    """The form is text."""
     assert parse_gtid(Flavour.MYSQL, str(gtid)) == gtid
 
 
@@ -99,7 +99,7 @@ def test_one_gtid_round_trips(gtid: Gtid) -> None:
 def test_mariadb_position_covers_each_domain_up_to_its_last_gtid(
     position: MariadbGtidSet, gtid: MariadbGtid
 ) -> None:
-    """The server id plays no part in it; advancing replaces the domain's last and covers the GTID."""
+    """The server id does not matter. Advancing replaces the domain's last GTID and covers the new one."""
     last = {known.domain: known.sequence for known in position.gtids()}
     assert position.covers(gtid) == (gtid.sequence <= last.get(gtid.domain, 0))
     if not position.covers(gtid):
@@ -113,13 +113,13 @@ def test_mariadb_position_covers_each_domain_up_to_its_last_gtid(
 def test_mariadb_positions_include_each_other_by_domain(
     left: MariadbGtidSet, right: MariadbGtidSet
 ) -> None:
-    """Reflexive, and equal to comparing the domains."""
+    """The relation is reflexive and equals a comparison by domain."""
     assert left.includes(left)
     assert (right <= left) == all(left.covers(gtid) for gtid in right.gtids())
 
 
 @given(positions)
 def test_mariadb_position_round_trips(position: MariadbGtidSet) -> None:
-    """As text, sorted by domain."""
+    """The text is sorted by domain."""
     assert MariadbGtidSet.parse(str(position)) == position
     assert parse_gtid_set(Flavour.MARIADB, f" {position} ") == position

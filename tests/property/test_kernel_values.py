@@ -1,4 +1,4 @@
-"""The kernel's primitives against Python's own numbers, codecs and compressors."""
+"""The kernel's primitives match Python's own numbers, codecs and compressors."""
 
 import json
 import math
@@ -40,18 +40,18 @@ def holds_for(
 
 
 def array(content: bytes) -> Bytes:
-    """A writable array, as the kernel is compiled for; never empty."""
+    """Return a writable array as the kernel is compiled for; never an empty one."""
     return np.frombuffer(bytearray(content or b"\0"), np.uint8)
 
 
 def written(end: int, start: int = 0) -> bytes:
-    """What a writer left in OUT."""
+    """Return what a writer left in OUT."""
     return OUT[start:end].tobytes()
 
 
 @holds_for(st.integers(-(2**63), 2**63 - 1))
 def test_long_is_encoded_as_in_avro(value: int) -> None:
-    """Every 64-bit number, and its size."""
+    """Every 64-bit number is covered, and its size."""
     wanted = BytesIO()
     fastavro.schemaless_writer(wanted, "long", value)
     assert written(write_long(OUT, 0, value)) == wanted.getvalue()
@@ -61,7 +61,7 @@ def test_long_is_encoded_as_in_avro(value: int) -> None:
 
 @holds_for(st.integers(0, 2**64 - 1))
 def test_unsigned_64_bit_integer_is_encoded_as_decimal(value: int) -> None:
-    """Minimal two's complement, a zero byte in front where the sign would be wrong."""
+    """The form is minimal two's complement, with a leading zero byte where the sign would be wrong."""
     bits = value - 2**64 if value >= 2**63 else value
     content = written(write_unsigned_bytes(OUT, 0, bits))
     assert content[0] == 2 * (len(content) - 1)
@@ -70,7 +70,7 @@ def test_unsigned_64_bit_integer_is_encoded_as_decimal(value: int) -> None:
 
 
 def packed_decimal(unscaled: int, precision: int, scale: int) -> bytes:
-    """As ``decimal2bin`` packs it."""
+    """Pack the number as ``decimal2bin`` does."""
     digits = f"{abs(unscaled):0{precision}d}"
     front, back = digits[: precision - scale], digits[precision - scale :]
     sizes = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
@@ -84,7 +84,7 @@ def packed_decimal(unscaled: int, precision: int, scale: int) -> bytes:
 
 @st.composite
 def decimals(draw: st.DrawFn) -> tuple[int, int, int]:
-    """(unscaled, precision, scale)."""
+    """Draw (unscaled, precision, scale)."""
     precision = draw(st.integers(1, 65))
     scale = draw(st.integers(0, min(30, precision)))
     limit = 10**precision - 1
@@ -93,7 +93,7 @@ def decimals(draw: st.DrawFn) -> tuple[int, int, int]:
 
 @holds_for(decimals())
 def test_packed_decimal_keeps_its_value(value: tuple[int, int, int]) -> None:
-    """To 65 digits, in the fewest bytes."""
+    """Numbers have up to 65 digits and take the fewest bytes."""
     unscaled, precision, scale = value
     packed = packed_decimal(unscaled, precision, scale)
     assert packed_size(precision, scale) == len(packed)
@@ -105,7 +105,7 @@ def test_packed_decimal_keeps_its_value(value: tuple[int, int, int]) -> None:
 
 @holds_for(st.floats(allow_nan=False, allow_infinity=False))
 def test_double_has_the_digits_of_repr(value: float) -> None:
-    """The shortest that give it back; plain or with exponent as MySQL decides."""
+    """The text is the shortest that gives the number back, plain or with an exponent as in MySQL."""
     (bits,) = struct.unpack("<q", struct.pack("<d", value))
     text = written(write_json_double(OUT, 0, bits, NUMBERS)).decode()
     assert float(text) == value
@@ -117,7 +117,7 @@ def test_double_has_the_digits_of_repr(value: float) -> None:
 
 @holds_for(st.integers(0, 9999), st.integers(0, 15), st.integers(0, 31))
 def test_date_keeps_its_parts(year: int, month: int, day: int) -> None:
-    """Invalid ones too."""
+    """Invalid dates are kept too."""
     packed = (year << 9 | month << 5 | day).to_bytes(3, "little")
     assert (
         written(temporal.write_date(OUT, 0, array(packed), 0))
@@ -126,14 +126,14 @@ def test_date_keeps_its_parts(year: int, month: int, day: int) -> None:
 
 
 def fraction_bytes(micros: int, digits: int) -> bytes:
-    """The fraction of `digits` digits, rounded up to an even number."""
+    """Return the fraction of `digits` digits, rounded up to an even number."""
     even = (digits + 1) // 2 * 2
     return (micros // 10 ** (6 - even)).to_bytes(even // 2, "big") if even else b""
 
 
 @holds_for(st.integers(0, 6), st.integers(0, 999_999), st.integers(0, 2**32 - 1))
 def test_timestamp_is_utc(digits: int, micros: int, seconds: int) -> None:
-    """To the year 2106; 0 is the zero timestamp."""
+    """Times reach to the year 2106; 0 is the zero timestamp."""
     micros -= micros % 10 ** (6 - digits)
     packed = seconds.to_bytes(4, "big") + fraction_bytes(micros, digits)
     text = written(temporal.write_timestamp2(OUT, 0, array(packed), 0, digits)).decode()
@@ -153,7 +153,7 @@ def test_timestamp_is_utc(digits: int, micros: int, seconds: int) -> None:
 def test_time_keeps_its_sign_and_fraction(
     digits: int, micros: int, clock: tuple[int, int, int], is_negative: bool
 ) -> None:
-    """Negative ones are one two's complement number, fraction included."""
+    """A negative time is one two's complement number that includes its fraction."""
     micros -= micros % 10 ** (6 - digits)
     bits = 8 * ((digits + 1) // 2)
     fraction = int.from_bytes(fraction_bytes(micros, digits), "big")
@@ -176,7 +176,7 @@ def test_time_keeps_its_sign_and_fraction(
 def test_datetime_keeps_its_parts(
     digits: int, micros: int, date: tuple[int, int, int], clock: tuple[int, int, int]
 ) -> None:
-    """Zero months and days too."""
+    """Zero months and days are kept too."""
     micros -= micros % 10 ** (6 - digits)
     number = (
         (date[0] * 13 + date[1]) << 22 | date[2] << 17 | clock[0] << 12 | clock[1] << 6 | clock[2]
@@ -189,7 +189,7 @@ def test_datetime_keeps_its_parts(
 
 @holds_for(st.integers(0, 6), st.binary(min_size=8, max_size=8))
 def test_any_bits_of_a_time_give_ascii_text(digits: int, packed: bytes) -> None:
-    """Broken ones too: never anything that is no text."""
+    """Damaged bits give ASCII text too."""
     buffer = array(packed)
     for end in (
         temporal.write_time2(OUT, 0, buffer, 0, digits),
@@ -203,7 +203,7 @@ def test_any_bits_of_a_time_give_ascii_text(digits: int, packed: bytes) -> None:
 
 @holds_for(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
 def test_utf8_validation_matches_python(content: bytes) -> None:
-    """Surrogates, overlong forms and what lies above U+10FFFF are not; utf8mb3 ends at U+FFFF."""
+    """Surrogates, overlong forms and codes above U+10FFFF are invalid; utf8mb3 ends at U+FFFF."""
     buffer = array(content)
     for charset, bytes_max in (("utf8mb4", 4), ("utf8mb3", 3)):
         is_valid = decode_text(charset, content) is not None
@@ -217,7 +217,7 @@ _ARITHMETIC = ("ucs2", "utf16", "utf16le", "utf32")
 @pytest.mark.parametrize("charset", [*(c for c in TABLE_CHARSETS if c != "ascii"), *_ARITHMETIC])
 @holds_for(content=st.binary(max_size=24))
 def test_text_of_any_charset_matches_the_reference(charset: str, content: bytes) -> None:
-    """Text where it is valid and comes back the same, else nothing."""
+    """The kernel gives text if the bytes are valid and round-trip, else nothing."""
     entry = _TABLES.entry(charset)
     end = charsets.convert_text(
         OUT,
@@ -235,7 +235,7 @@ def test_text_of_any_charset_matches_the_reference(charset: str, content: bytes)
 
 
 def test_every_code_of_every_charset_matches_the_reference() -> None:
-    """All codes of one and two bytes."""
+    """All codes of one and two bytes are covered."""
     for charset in TABLE_CHARSETS:
         if charset == "ascii":
             continue
@@ -266,7 +266,7 @@ def test_every_code_of_every_charset_matches_the_reference() -> None:
     st.integers(0, 9),
 )
 def test_inflate_reverses_zlib(content: bytes, level: int) -> None:
-    """With and without its header; a cut or changed stream is refused; nothing is written beyond the limit."""
+    """With and without a header. A truncated or changed stream is refused; output never exceeds the limit."""
     size = len(content)
     packed = zlib.compress(content, level)
     assert inflate(OUT, 0, size, array(packed), 0, len(packed), False) == size
@@ -279,7 +279,7 @@ def test_inflate_reverses_zlib(content: bytes, level: int) -> None:
         assert inflate(OUT, 0, size - 1, array(packed), 0, len(packed), False) == -2
 
 
-# ---- JSON: an encoder of MySQL's binary form, small and large, to compare with -------------------------
+# ---- JSON: an encoder of MySQL's binary form, small and large, for comparison ------------------------
 
 _JSON = st.recursive(
     st.none()
@@ -303,7 +303,7 @@ def _length(count: int) -> bytes:
 
 
 def _binary(value: object, large: bool) -> tuple[int, bytes]:
-    """Type and bytes of a JSON value."""
+    """Return type and bytes of a JSON value."""
     if value is None or isinstance(value, bool):
         return 4, bytes([0 if value is None else 1 if value else 2])
     if isinstance(value, int):
@@ -343,7 +343,7 @@ def _binary(value: object, large: bool) -> tuple[int, bytes]:
 
 @holds_for(_JSON, st.booleans())
 def test_binary_json_gives_the_same_document_as_text(value: object, large: bool) -> None:
-    """Every type, small and large, inlined or not."""
+    """Every type is covered, small and large, inlined or not."""
     kind, content = _binary(value, large)
     document = bytes([kind]) + content
     end = write_json(OUT, 0, OUT.size, array(document), 0, len(document), NUMBERS)
@@ -355,7 +355,7 @@ def test_binary_json_gives_the_same_document_as_text(value: object, large: bool)
 def test_damaged_json_is_refused_or_gives_a_document(
     value: object, large: bool, data: st.DataObject
 ) -> None:
-    """Never beyond the limit, never without end; what servers log is damaged in ``tests.kit.fuzz.json``."""
+    """Output never exceeds the limit and parsing ends. ``tests.kit.fuzz.json`` damages JSON that servers log."""
     kind, content = _binary(value, large)
     document = bytearray(bytes([kind]) + content)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -369,7 +369,7 @@ def test_damaged_json_is_refused_or_gives_a_document(
 
 
 def _nested_arrays(depth: int) -> bytes:
-    """``[[[…]]]`` as binary JSON of small arrays."""
+    """Return ``[[[…]]]`` as binary JSON of small arrays."""
     value = b"\0\0\4\0"
     for _ in range(depth - 1):
         value = (
@@ -380,7 +380,7 @@ def _nested_arrays(depth: int) -> bytes:
 
 @pytest.mark.parametrize("depth", [1, 100, 101, 102, 5_000, 9_000])
 def test_binary_json_is_read_to_the_depth_limit_of_servers(depth: int) -> None:
-    """A hundred levels are the server's limit; deeper is refused, whatever room there is on any stack."""
+    """Servers allow 100 levels; the kernel refuses more, however large the stack is."""
     document = _nested_arrays(depth)
     end = write_json(OUT, 0, OUT.size, array(document), 0, len(document), NUMBERS)
     if depth <= 101:

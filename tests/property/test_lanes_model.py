@@ -1,7 +1,7 @@
-"""Lanes against a model: whatever order groups and levels are applied in, the rows come out as one by one.
+"""Lanes in any order of groups and levels give the same rows as the changes one by one.
 
-A random valid history of a table with a primary key and two unique keys is encoded, planned and executed on a model
-of rows that refuses every violation, once by groups in any order and once by levels with any order inside.
+A random valid history of a table with a primary key and two unique keys is encoded, planned and executed on a model of
+rows that refuses every violation: once by groups in any order, and once by levels in any order inside.
 """
 
 import random
@@ -30,7 +30,7 @@ MAILS = [None, "a", "A", "b ", "b", "é", "e", "E"]
 
 
 def _collated(mail: str | None) -> str | None:
-    """What utf8mb4_general_ci calls equal, of the texts above."""
+    """Return what utf8mb4_general_ci treats as equal, for the texts above."""
     return None if mail is None else mail.rstrip(" ").lower().replace("é", "e")
 
 
@@ -66,7 +66,7 @@ Change = tuple[Row | None, Row | None]
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Change]:
-    """Changes that a server would have accepted one after the other."""
+    """Draw changes that a server would accept one after the other."""
     chance = random.Random(draw(st.integers(0, 2**32)))
     model, history = Model({}), list[Change]()
     for _ in range(draw(st.integers(1, 60))):
@@ -148,7 +148,7 @@ def _serially(history: list[Change]) -> dict[int, Row]:
 def test_lanes_in_any_order_give_the_serial_rows(
     history: list[Change], lane_count: int, seed: int
 ) -> None:
-    """Groups share no key: lanes interleave in any way, and no change sees another row than its before image."""
+    """Groups share no key, so lanes interleave freely, and each change sees the row of its before image."""
     rows = _encoded(history)
     assert len(rows) == len(history)
     weights = np.ones(len(rows), np.int64)
@@ -167,7 +167,7 @@ def test_lanes_in_any_order_give_the_serial_rows(
 @settings(deadline=None)  # the first example may compile the kernel
 @given(histories(), st.integers(0, 2**32))
 def test_records_of_a_level_apply_in_any_order(history: list[Change], seed: int) -> None:
-    """Level after level, shuffled inside, the rows are those of the serial order."""
+    """The records of each level are shuffled; the rows match those of the serial order."""
     rows = _encoded(history)
     levels = _keys(rows).levels(len(rows))
     chance, model = random.Random(seed), Model({})
@@ -182,7 +182,7 @@ def test_records_of_a_level_apply_in_any_order(history: list[Change], seed: int)
 @settings(deadline=None)  # the first example may compile the kernel
 @given(histories())
 def test_walked_records_keep_their_seq_and_operation(history: list[Change]) -> None:
-    """What is walked is what was written: seq, operation, in order."""
+    """The walk gives seq and operation of each record in the written order."""
     rows = _encoded(history)
     wanted = ["c" if before is None else "d" if after is None else "u" for before, after in history]
     assert [chr(op) for op in rows.column(OP)] == wanted

@@ -1,4 +1,4 @@
-"""Whatever stands where a value of ours should: it is read, or refused with a code; nothing else is ever raised."""
+"""Any value in place of a valid one is read or refused with a code; no other error is raised."""
 
 import json
 import re
@@ -50,13 +50,13 @@ ODD = st.one_of(
 
 
 def nested(depth: int) -> bytes:
-    """An array of arrays of arrays."""
+    """Return an array of arrays of arrays."""
     return b"[" * depth + b"]" * depth
 
 
 @st.composite
 def spoilt(draw: st.DrawFn, good: object) -> object:
-    """``good`` with one to three of its parts replaced, removed or renamed."""
+    """Return ``good`` with one to three of its parts replaced, removed or renamed."""
     plain = json.loads(json.dumps(good))
     for _ in range(draw(st.integers(1, 3))):
         holder = plain
@@ -79,7 +79,7 @@ def spoilt(draw: st.DrawFn, good: object) -> object:
 
 
 def refused(read: Callable[[], object], *codes: str) -> bool:
-    """True when it was refused with one of these codes, False when it was read."""
+    """Return True if the call was refused with one of these codes, False if it succeeded."""
     try:
         read()
     except MillraceError as error:
@@ -100,19 +100,19 @@ TASK_NODE = json.loads(task_content(Desired(a_capture())))
 @example([], b"\2")
 @example({**ENVELOPE, "name": "null", "namespace": None}, b"\2")
 def test_damaged_record_schema_is_read_or_refused(plain: object, body: bytes) -> None:
-    """From the registry or from the topic: its layout, its programs, its Avro type, and bytes read by it."""
+    """The schema comes from the registry or the topic; layout, programs, Avro type and decoding are checked."""
     text = json.dumps(plain)
     refused(lambda: AvroSchema.parse(text), "MR-6010")
     is_layout = not refused(lambda: parse_row_layout(text), "MR-6010")
     if is_layout:
         make_programs(RowSchemas({7: text}))
     if not refused(lambda: check_schema(text), "MR-6010"):
-        # a schema that Avro allows may still be one that no row of ours has: it contains itself
+        # a schema that Avro allows may still be impossible for a row: one that contains itself
         refused(lambda: decode(text, body), "MR-6007", "MR-6010")
 
 
 def test_endlessly_nested_schema_is_refused() -> None:
-    """Python's own limit of recursion is not the operator's error."""
+    """The operator never sees Python's recursion limit."""
     for depth in (100, 500, 990, 5_000, 200_000):
         for text in (
             nested(depth).decode(),
@@ -138,18 +138,18 @@ def test_endlessly_nested_schema_is_refused() -> None:
     ids=["in itself", "in a map of itself", "nothing", "empty records"],
 )
 def test_schema_of_unbounded_expansion_is_refused(schema: object) -> None:
-    """A million levels ended the process (SIGSEGV in the Avro library); 2**60 times nothing would fill the memory."""
+    """A million levels crashed the process (SIGSEGV in the Avro library); 2**60 empty items would fill the memory."""
     for body in (b"\2" * 1_000_000 + b"\0", b"\xfe" + b"\xff" * 8 + b"\x01"):
         assert refused(lambda body=body: decode(json.dumps(schema), body), "MR-6010")  # type: ignore[misc]
 
 
 def node(content: bytes) -> Node:
-    """A node with this content."""
+    """Return a node with this content."""
     return Node(content, version=1, czxid=2, mzxid=3, ephemeral_owner=0, modified_ms=4)
 
 
 def _read_nodes(content: bytes) -> Mapping[str, object]:
-    """Everything that reads a node of the tree."""
+    """Call every function that reads a node of the tree."""
     refused(lambda: report_from_json(content, origin="status/x"), "MR-4011")
     refused(lambda: decode_node(content, "workers/x"), "MR-4011")
     return {
@@ -163,7 +163,7 @@ def _read_nodes(content: bytes) -> Mapping[str, object]:
 @example(REPORT | {"seq": float("inf")})
 @example(REPORT | {"next_try_s": 10**400})
 def test_damaged_node_is_read_or_refused(plain: object) -> None:
-    """Reports, sets, tasks: by every reader, each with MR-4011 or a document's own code."""
+    """Every reader of reports, sets and tasks raises MR-4011 or a document's own code."""
     _read_nodes(json.dumps(plain).encode())
 
 
@@ -183,7 +183,7 @@ def test_damaged_node_is_read_or_refused(plain: object) -> None:
 @example(b'{"format":1,"document":' + nested(900) + b"}")
 @example(b'{"format":' + b"9" * 5000 + b"}")
 def test_half_written_node_is_refused(content: bytes) -> None:
-    """Cut anywhere, or no JSON at all: nothing of it is believed."""
+    """A node cut anywhere, or one without JSON, is refused as a whole."""
     found = _read_nodes(content)
     if not content.endswith(b"}"):
         assert not isinstance(found["task"], TaskEntry)
@@ -191,7 +191,7 @@ def test_half_written_node_is_refused(content: bytes) -> None:
         assert found["standing"] is None
 
 
-HOSTILE_YAML = (  # and why it is refused
+HOSTILE_YAML = (  # each with the reason of its refusal
     ('a: "\\ud800"\n', "UnicodeEncodeError"),
     ("a: &a [x]\nb: *a\n", "an alias (*name) is not allowed"),
     ("a: !!python/object/apply:os.system ['true']\n", "a tag (!name) is not allowed"),
@@ -206,11 +206,12 @@ HOSTILE_YAML = (  # and why it is refused
     ("a: b" + "\n" * 250_000 + "c", "could not find expected ':'"),
     ("x" * 300_000, "larger than"),
 )
-ODD_YAML = {  # and what it means
+ODD_YAML = {  # each with its meaning
     "no merge": ("<<: {a: 1}\n", {"<<": {"a": 1}}),
     "a mark of order": ("\ufeffa: 1\n", {"a": 1}),
 }
-LONG_YAML: dict[str, Callable[[int], tuple[str, object]]] = {  # so long, and what it means
+# each by its length, with its meaning
+LONG_YAML: dict[str, Callable[[int], tuple[str, object]]] = {
     "digits": lambda count: ("a: " + "9" * 10 * count, {"a": "9" * 10 * count}),
     "lines": lambda count: ("a: |\n" + " x\n" * 3 * count, {"a": "x\n" * 3 * count}),
     "quotes": lambda count: ("'" * 10 * count, "'" * (5 * count - 1)),
@@ -219,16 +220,16 @@ LONG_YAML: dict[str, Callable[[int], tuple[str, object]]] = {  # so long, and wh
         {f"k{n}": 1 for n in range(count)},
     ),
 }
-CPU_S = 5.0  # for what has pages
+CPU_S = 5.0  # for pages of text
 SHORT, LONG = 1_000, 20_000
-GROWTH_MAX = 60.0  # of the time: twenty times as much takes as many times as long, four hundred where squares grow
-LOOKS = 5  # a machine that halts in one of them halts in no other
+GROWTH_MAX = 60.0  # of the time: 20 times the length may take 20 times as long; quadratic growth would take 400 times
+LOOKS = 5  # a pause of the machine hits only one of them
 
 
 @pytest.mark.parametrize(("text", "why"), HOSTILE_YAML, ids=[why for _, why in HOSTILE_YAML])
 @pytest.mark.guarantee("robust")
 def test_hostile_yaml_is_refused_in_bounded_time(text: str, why: str) -> None:
-    """Aliases, tags, repeated keys, several documents, depth, size."""
+    """Aliases, tags, repeated keys, several documents, depth and size are refused."""
     begin = time.process_time()
     with pytest.raises(Fatal, match=re.escape(why)) as caught:
         plain_from_yaml(text)
@@ -238,14 +239,14 @@ def test_hostile_yaml_is_refused_in_bounded_time(text: str, why: str) -> None:
 
 @pytest.mark.parametrize("name", ODD_YAML)
 def test_unusual_yaml_is_read_literally(name: str) -> None:
-    """Nothing is merged, and no mark is part of a key."""
+    """Nothing is merged, and marks are not part of a key."""
     text, plain = ODD_YAML[name]
     assert plain_from_yaml(text) == plain
 
 
 @pytest.mark.parametrize("name", LONG_YAML)
 def test_long_yaml_is_read_in_linear_time(name: str) -> None:
-    """No number is without bound; long texts and many keys."""
+    """Numbers are bounded; texts are long and keys many."""
 
     def read_s(count: int) -> float:
         text, plain = LONG_YAML[name](count)
@@ -276,7 +277,7 @@ NEAR_GTID = st.sampled_from(
 @example("3e11fa47-71ca-11e1-9e33-c80aa9429562:" + "9" * 5000)
 @example("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-18446744073709551616")
 def test_any_text_is_a_gtid_set_or_refused(text: str) -> None:
-    """Of either flavour; coordinates and names of relay files too."""
+    """Both flavours are covered, and so are coordinates and names of relay files."""
     for flavour in Flavour:
         refused(lambda flavour=flavour: parse_gtid_set(flavour, text), "MR-6001", "MR-6002")  # type: ignore[misc]
         refused(lambda flavour=flavour: parse_gtid(flavour, text), "MR-6001")  # type: ignore[misc]
@@ -290,7 +291,7 @@ def test_any_text_is_a_gtid_set_or_refused(text: str) -> None:
 @example((2**62).to_bytes(8, "little") + bytes(40))
 @example(b"\x01" + b"\xff" * 7 + bytes(40))
 def test_any_bytes_are_previous_gtids_or_refused(body: bytes) -> None:
-    """Counts beyond the body are never believed."""
+    """Counts beyond the body are never trusted."""
     for read in (decode_previous_gtids, decode_gtid_list):
         refused(lambda read=read: read(body), "MR-6003", "MR-6001", "MR-6002")  # type: ignore[misc]
 
@@ -309,7 +310,7 @@ def test_any_bytes_are_previous_gtids_or_refused(body: bytes) -> None:
     )
 )
 def test_any_relay_meta_is_a_hint_or_ignored(content: bytes) -> None:
-    """What can't be used is as if it were not there: the files say it again."""
+    """An unusable file is ignored: the relay files hold the same facts."""
     with TemporaryDirectory() as folder:
         (Path(folder) / layout.META_NAME).write_bytes(content)
         found = layout.read_meta(Path(folder))
@@ -377,13 +378,13 @@ SQL = st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join)
 
 @given(st.one_of(SQL, st.text(max_size=80)))
 def test_any_statement_is_classified(sql: str) -> None:
-    """The tokenizer ends on every text, and a statement has a kind and a text to record."""
+    """The tokenizer ends on every text, and every statement has a kind and a text to record."""
     found = classify(sql, "d")
     assert isinstance(found.recorded_text(sql), str)
 
 
 def test_long_statement_is_classified_in_linear_time() -> None:
-    """Pages of what opens something and never ends it."""
+    """Pages of opening characters without their end are covered."""
     for piece in (
         "(",
         "/*",

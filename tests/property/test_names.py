@@ -1,4 +1,4 @@
-"""Escaped names: Avro's alphabet, no collision, nothing lost."""
+"""Escaped names use Avro's alphabet, never collide and lose nothing."""
 
 import re
 
@@ -9,7 +9,7 @@ from schemas.record.names import escape_name, unescape_name
 
 names = st.one_of(
     st.text(min_size=1),
-    st.text(alphabet="_u0aF1 \u00e9", min_size=1),  # what comes near an escape
+    st.text(alphabet="_u0aF1 \u00e9", min_size=1),  # looks like an escape
 )
 
 
@@ -22,7 +22,7 @@ names = st.one_of(
 @example("_u10ffff_")
 @example("\n")
 def test_escaped_name_round_trips(name: str) -> None:
-    """The escape is an Avro name, and the original can be read off it."""
+    """The escape is a valid Avro name, and it decodes to the original."""
     escaped = escape_name(name)
     assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", escaped)
     assert unescape_name(escaped) == name
@@ -30,5 +30,5 @@ def test_escaped_name_round_trips(name: str) -> None:
 
 @given(st.from_regex(r"[A-Za-tv-z][A-Za-z0-9]*(_[a-t][a-z0-9]*)*", fullmatch=True))
 def test_ordinary_names_are_not_escaped(name: str) -> None:
-    """Nobody sees escapes in a sane schema."""
+    """An ordinary schema shows no escapes."""
     assert escape_name(name) == name

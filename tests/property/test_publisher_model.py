@@ -1,7 +1,7 @@
-"""T14: any interleaving of publishing, lost answers, late requests, crashes and take-overs leaves a whole topic.
+"""T14: publishing, lost answers, late requests, crashes and takeovers in any order leave a whole topic.
 
-The topic is the model of ``tests.kit.publisher.model``; owners come and go, each opens with a greater epoch or, as a
-stale one that believes it still has its lease, with an old epoch.
+The topic is the model of ``tests.kit.publisher.model``. Owners come and go. Each opens with a greater epoch, or with an
+old epoch if it is stale and believes that it still has its lease.
 """
 
 from hypothesis import settings
@@ -21,7 +21,7 @@ from tests.kit.publisher.model import (
     model_config,
 )
 
-# what a broker and a network may do; a broker that lies (Outcome.ABORTED_OK) is for the audit, not for healing
+# possible outcomes of broker and network; a broker that lies (Outcome.ABORTED_OK) is for the audit, not for repair
 HONEST = [
     outcome
     for outcome in Outcome
@@ -34,7 +34,7 @@ class Owners(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """An empty topic, the first owner."""
+        """Start with an empty topic and its first owner."""
         self.topic = ModelTopic()
         self.owners: list[tuple[int, Publisher]] = []
         self.epoch = 0
@@ -42,7 +42,7 @@ class Owners(RuleBasedStateMachine):
 
     @rule()
     def take_over(self) -> None:
-        """A new lease; the former owner does not know yet."""
+        """A new owner takes the lease; the former one does not know yet."""
         self.epoch += 1
         self._open(self.epoch)
 
@@ -58,7 +58,7 @@ class Owners(RuleBasedStateMachine):
         outcomes=st.lists(st.sampled_from(HONEST), max_size=3),
     )
     def publish(self, which: int, count: int, outcomes: list[Outcome]) -> None:
-        """Whoever believes to be the owner sends on from what it knows."""
+        """An owner, current or stale, continues from the state it knows."""
         self.topic.outcomes = outcomes
         epoch, publisher = self.owners[which % len(self.owners)]
         try:
@@ -73,7 +73,7 @@ class Owners(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """The newest owner's process ends; the next has a new epoch."""
+        """The newest owner's process ends; the next one has a new epoch."""
         self.owners.pop()[1].discard()
         self.take_over()
 
@@ -92,21 +92,21 @@ class Owners(RuleBasedStateMachine):
 
     @invariant()
     def numbers_are_dense(self) -> None:
-        """I2: 1, 2, 3, … without hole or repetition, whatever was answered."""
+        """I2: seq is 1, 2, 3, … without gap or repetition, regardless of the answers."""
         if hasattr(self, "topic"):
             seqs = self.topic.seqs()
             assert seqs == list(range(1, len(seqs) + 1))
 
     @invariant()
     def epochs_never_go_down(self) -> None:
-        """I4: no mark of an older owner behind one of a newer."""
+        """I4: no mark of an older owner follows one of a newer owner."""
         if hasattr(self, "topic"):
             marks = [ModelMarks(0).read(record.value) for record in self.topic.committed()]
             epochs = [mark.epoch for mark in marks if isinstance(mark, Mark)]
             assert epochs == sorted(epochs)
 
     def teardown(self) -> None:
-        """Threads end."""
+        """Release the threads."""
         for _, publisher in getattr(self, "owners", ()):
             publisher.discard()
 

@@ -1,4 +1,4 @@
-"""Damaged records of a topic through apply's kernel: rows, or an error with its offset; no foreign memory."""
+"""Damaged records in apply's kernel give rows or an error with its offset, and touch no foreign memory."""
 
 import os
 import subprocess
@@ -39,9 +39,10 @@ def _fuzzed(seed: int, rounds: int, environment: dict[str, str]) -> str:
 
 @pytest.mark.guarantee("robust")
 def test_damaged_records_give_rows_or_an_error_with_offset() -> None:
-    """Cut, flipped, lengthened, wrong magic, unknown ids, lengths of 2**63; by apply and by the reference decoder.
+    """Records are cut, flipped, lengthened, or have wrong magic, unknown ids or lengths of 2**63.
 
-    As plain Python, which needs no compiler and refuses an index outside of its array.
+    Apply and the reference decoder read them. The kernel runs as plain Python, which needs no compiler and refuses an
+    index outside an array.
     """
     _fuzzed(11, 40, UNCOMPILED)
 
@@ -55,12 +56,12 @@ def test_damaged_records_give_rows_or_an_error_with_offset() -> None:
 def test_many_damaged_records_give_rows_or_an_error_with_offset(
     environment: dict[str, str], rounds: int
 ) -> None:
-    """The same, for minutes."""
+    """The same property, tested for minutes."""
     _fuzzed(int.from_bytes(os.urandom(3)), rounds, environment)
 
 
 def _record(op: str, *, before: bool, after: bool, **changed: object) -> bytes:
-    """A record of EVERYTHING with these images, whatever its operation."""
+    """Return a record of EVERYTHING with these images, for any operation."""
     wanted = {column.name for column in EVERYTHING.columns}
     image = {name: value for name, value in (row(1) | changed).items() if name in wanted}
     stream = RecordStream()
@@ -96,14 +97,14 @@ def _status(value: bytes) -> int:
     ],
 )
 def test_images_must_match_the_operation(op: str, before: bool, after: bool, status: int) -> None:
-    """An update without its before image is no update of a row of NULLs."""
+    """An update without its before image is not an update of a row of NULLs."""
     assert _status(_record(op, before=before, after=after)) == status
 
 
 def _with_a_decimal_of(length: int) -> bytes:
-    """A record whose `big` has this many bytes."""
+    """Return a record whose `big` has this many bytes."""
     value = _record("c", before=False, after=True, big=Decimal(2**64 - 1))
-    digits = b"\0" + b"\xff" * 8  # of `big`, behind their length
+    digits = b"\0" + b"\xff" * 8  # of `big`, after their length
     place = value.index(b"\x12" + digits)
     prefix = (
         bytes([2 * length & 127 | 128, 2 * length >> 7]) if length > 63 else bytes([2 * length])
@@ -112,13 +113,13 @@ def _with_a_decimal_of(length: int) -> bytes:
 
 
 def test_overlong_decimal_is_refused() -> None:
-    """Its digits had no room in the kernel, and were written past the end of an array."""
+    """Its digits exceeded the kernel's array and were written past its end."""
     for length, status in ((32, walk.OK), (33, walk.TORN), (400, walk.TORN)):
         assert _status(_with_a_decimal_of(length)) == status, length
 
 
 def long_decimal_is_read() -> None:
-    """As an executor reads it, behind the schema."""
+    """Read the record after its schema, as an executor does."""
     stream = RecordStream()
     stream.introduce(EVERYTHING, schema_id=100)
     with pytest.raises(Fatal, match="it is truncated, or does not match its schema"):
@@ -127,7 +128,7 @@ def long_decimal_is_read() -> None:
 
 @pytest.mark.parametrize("is_bound", [True, False])
 def test_decimal_without_its_bound_is_written_past_an_array(is_bound: bool) -> None:
-    """As plain Python, where that is seen; with the bound it is refused."""
+    """Plain Python detects the write; with the bound the record is refused."""
     program = (
         "from consumer.kernel import walk\n"
         f"walk.DECIMAL_BYTES_MAX = {'walk.DECIMAL_BYTES_MAX' if is_bound else 1 << 20}\n"
@@ -148,7 +149,7 @@ def test_decimal_without_its_bound_is_written_past_an_array(is_bound: bool) -> N
 
 @pytest.mark.parametrize("head", [1, 3, 255])
 def test_value_of_unknown_kind_is_reported_with_its_offset(head: int) -> None:
-    """Byte 5 of a value; a 1 was passed over in silence."""
+    """Byte 5 of a value gives its kind. A value of 1 was once skipped silently."""
     stream = RecordStream()
     stream.insert(SIMPLE, {"id": 1, "mail": "x"})
     stream.insert(SIMPLE, {"id": 2, "mail": "y"})

@@ -1,4 +1,4 @@
-"""Any table's structure survives its Avro schema, whatever its names and labels are."""
+"""Any table's structure survives its Avro schema, with any names and labels."""
 
 import json
 
@@ -47,7 +47,7 @@ columns = st.lists(
 
 @st.composite
 def tables(draw: st.DrawFn) -> TableSchema:
-    """With a primary key over some columns, or none."""
+    """Draw a table with a primary key over some columns, or with none."""
     chosen = tuple(draw(columns))
     key = tuple(draw(st.lists(st.integers(0, len(chosen) - 1), unique=True, max_size=3)))
     prefixes = tuple(draw(st.integers(0, 5)) for _ in key)
@@ -56,7 +56,7 @@ def tables(draw: st.DrawFn) -> TableSchema:
 
 @given(names, tables())
 def test_schema_restores_any_table(set_name: str, table: TableSchema) -> None:
-    """And Avro takes every schema, of values and of keys."""
+    """Avro accepts every schema, of values and of keys."""
     schema = envelope_schema(set_name, table)
     assert parse_row_layout(schema.text) == RowLayout.of(set_name, table)
     fastavro.parse_schema(json.loads(schema.text), named_schemas={})

@@ -1,4 +1,4 @@
-"""What names a row in the statements of apply, for any table: a whole unique key, or all columns and LIMIT 1."""
+"""Every statement of apply names its row by a whole unique key, or by all columns and LIMIT 1."""
 
 from dataclasses import dataclass
 
@@ -20,20 +20,20 @@ NAMES = ("a", "b", "c", "d")
 
 @dataclass(frozen=True)
 class Case:
-    """A target's table, and which of its columns the record has."""
+    """A target table, and which of its columns the record has."""
 
     target: TargetTable
     recorded: tuple[str, ...]
 
     @property
     def table_plan(self) -> TablePlan:
-        """Of the record to the table."""
+        """Return the binding of the record to the table."""
         made = table("shop", "t", *map(integer, self.recorded), key=())
         return plan_table(RowLayout.of(SET, made), Inventory(tables={("shop", "t"): self.target}))
 
     @property
     def usable(self) -> list[frozenset[str]]:
-        """The unique keys that name one row at most."""
+        """Return the unique keys that name at most one row."""
         keys = (key for key in self.target.unique_keys if key.is_whole)
         columns = self.target.columns
         return [
@@ -75,7 +75,7 @@ def _compared(text: bytes) -> set[str]:
 
 @given(_cases(), st.sampled_from([Flavour.MYSQL, Flavour.MARIADB]))
 def test_statements_name_a_whole_key_or_a_whole_row(case: Case, flavour: Flavour) -> None:
-    """Generated, nullable, prefix and expression keys, columns on one side alone: no statement is wide."""
+    """Keys may be generated, nullable, prefix or expression keys, and columns may exist on one side only."""
     table_plan = case.table_plan
     for make in (update_template, delete_template):
         if not table_plan.named:
@@ -96,7 +96,7 @@ def test_statements_name_a_whole_key_or_a_whole_row(case: Case, flavour: Flavour
 
 
 def test_key_without_generated_columns_is_preferred() -> None:
-    """The target generates by its own expression: what the record gives is surer."""
+    """The target computes generated columns itself; a value from the record is safer."""
     columns = (_column("a"), _column("b", generated=True))
     keys = (UniqueKey("PRIMARY", ("b",), True), UniqueKey("other", ("a",), True))
     assert Case(_table(*columns, keys=keys), ("a", "b")).table_plan.identity == (0,)
@@ -112,7 +112,7 @@ def test_key_without_generated_columns_is_preferred() -> None:
 def test_statement_without_a_whole_key_is_refused(
     named: tuple[str, ...], *, is_limited: bool
 ) -> None:
-    """A part of a key, a key with NULLs and a prefix name several rows; the task blocks, nothing is written."""
+    """A partial key, a key with NULLs and a prefix name several rows: the task blocks and nothing is written."""
     columns = (_column("t"), _column("g"), _column("n", nullable=True), _column("u"), _column("x"))
     keys = (
         UniqueKey("PRIMARY", ("t", "g"), True),

@@ -1,7 +1,7 @@
-"""The whole service in one process over models (``tests.simulation``): what must hold, whatever is interleaved.
+"""The whole service runs in one process over models (``tests.simulation``), and its invariants hold in any order.
 
 A failure prints its steps and a blob; ``@reproduce_failure`` with it runs them again. The long campaign prints seeds:
-``MILLRACE_SEED=N pytest tests/property/test_simulation.py --chaos -k long_runs`` begins with that one.
+``MILLRACE_SEED=N pytest tests/property/test_simulation.py --chaos -k long_runs`` begins with seed N.
 """
 
 import logging
@@ -43,7 +43,7 @@ USUAL = settings(
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """Every fault is logged; there are thousands."""
+    """Drop the log lines of thousands of faults."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.reset_defaults()
@@ -53,18 +53,18 @@ def _quiet() -> Iterator[None]:
 @pytest.mark.parametrize("where", MACHINES)
 @pytest.mark.guarantee("complete")
 def test_invariants_hold_under_any_interleaving(where: str, flavour: Flavour) -> None:
-    """I1 to I10 of the threats: crashes, stale owners, late requests, torn files, lost answers, in any order."""
+    """I1 to I10 of the threats hold under crashes, stale owners, late requests, torn files and lost answers."""
     run_state_machine_as_test(_of(MACHINES[where], flavour), settings=USUAL)
 
 
 def _of(machine: Machine, flavour: Flavour) -> Machine:
-    """A machine of its own."""
+    """Return a separate machine."""
     return type(machine.__name__, (machine,), {"flavour": flavour})
 
 
 @pytest.mark.chaos
 def test_invariants_hold_in_long_runs() -> None:
-    """Many more examples of many more steps, seed after seed."""
+    """Many more examples of many more steps run, seed after seed."""
     number = int(os.environ.get("MILLRACE_SEED") or random.randrange(2**32))
     end_s = time.monotonic() + LONG_S
     longer = settings(USUAL, max_examples=60, stateful_step_count=LONG_STEPS, database=None)

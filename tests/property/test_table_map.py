@@ -1,4 +1,4 @@
-"""Damaged table maps end in an error of ours, never in another one and never in a guess about lengths."""
+"""A damaged table map ends in a product error; lengths are never guessed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ REFUSALS = ("MR-6003", "MR-6004", "MR-6005", "MR-6006")
 
 
 def read(body: bytes, flavour: Flavour) -> TableSchema | str:
-    """The table, or the code it was refused with."""
+    """Return the table, or the code of its refusal."""
     try:
         table = parse_table_map(body, flavour=flavour)[1]
     except Fatal as error:
@@ -28,7 +28,7 @@ bodies = st.sampled_from(LOGGED)
 def test_damaged_table_map_is_read_or_refused(
     logged: tuple[Flavour, bytes], damage: list[tuple[int, int]]
 ) -> None:
-    """Some damage gives another table (the checksum is there for that); the rest is Fatal with a code of ours."""
+    """Some damage gives another table, which the checksum detects; the rest is Fatal with a code."""
     flavour, body = logged
     damaged = bytearray(body)
     for at, value in damage:
@@ -39,5 +39,5 @@ def test_damaged_table_map_is_read_or_refused(
 
 @given(st.binary(max_size=200))
 def test_random_bytes_are_no_table_map(body: bytes) -> None:
-    """Nothing at random is a table map."""
+    """No random bytes parse as a table map."""
     assert read(body, Flavour.MYSQL) in REFUSALS

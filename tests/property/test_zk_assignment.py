@@ -1,4 +1,4 @@
-"""Who should own what: the placement's guarantees for any tasks, workers and past."""
+"""Placement keeps its guarantees for any tasks, workers and history."""
 
 from collections import Counter, defaultdict
 
@@ -32,7 +32,7 @@ BOOLEANS = st.booleans()
 def test_every_placeable_task_is_placed_correctly(
     tasks: list[Placeable], workers: dict[str, TaskKind], current: dict[str, str], rebalance: bool
 ) -> None:
-    """On a living worker of its kind, a unit on one worker; tasks without such a worker nowhere."""
+    """A unit is on one living worker of its kind; tasks without one are unassigned."""
     assigned = assign(tasks, workers, current, settled=workers if rebalance else ())
     kinds = set(workers.values())
     assert assigned.keys() == {task.task for task in tasks if task.kind in kinds}
@@ -48,7 +48,7 @@ def test_every_placeable_task_is_placed_correctly(
 def test_assigning_again_changes_nothing(
     tasks: list[Placeable], workers: dict[str, TaskKind], current: dict[str, str], rebalance: bool
 ) -> None:
-    """What was decided stands, also against the order in which tasks are given."""
+    """Decisions persist, in any order of the tasks."""
     once = assign(tasks, workers, current, settled=workers if rebalance else ())
     assert assign(tasks, workers, once, settled=workers if rebalance else ()) == once
     assert assign(tasks[::-1], workers, current, settled=workers if rebalance else ()) == once
@@ -59,7 +59,7 @@ def test_assigning_again_changes_nothing(
 def test_without_rebalancing_no_task_leaves_a_live_worker(
     tasks: list[Placeable], workers: dict[str, TaskKind], current: dict[str, str]
 ) -> None:
-    """From any settled state, a worker's end moves its own units only, and a worker's coming moves none."""
+    """From any settled state, a lost worker moves only its own units, and a new worker moves none."""
     settled = assign(tasks, workers, current, settled=workers)
     for name in workers:
         rest = {other: kind for other, kind in workers.items() if other != name}
@@ -75,7 +75,7 @@ def test_without_rebalancing_no_task_leaves_a_live_worker(
 def test_rebalancing_moves_only_the_units_it_must(
     tasks: list[Placeable], workers: dict[str, TaskKind], current: dict[str, str]
 ) -> None:
-    """Two workers of a kind differ by one unit at most; as many units move as stood above the even share."""
+    """Workers of a kind differ by at most one unit, and only units above the even share move."""
     before = assign(tasks, workers, current, settled=())
     after = assign(tasks, workers, current, settled=workers)
     for kind in set(workers.values()):
@@ -106,7 +106,7 @@ def test_unstable_worker_does_not_disturb_settled_workers(
     settled: set[str],
     holders: dict[str, set[str]],
 ) -> None:
-    """Settled workers are balanced among themselves, whoever else is there; the others get and lose nothing."""
+    """Settled workers stay balanced among themselves; other workers do not affect them."""
     after = assign(tasks, workers, current, settled=settled, holders=holders)
     assert assign(tasks, workers, after, settled=settled, holders=holders) == after
     for kind in set(workers.values()):
@@ -126,7 +126,7 @@ def _sets(count: int) -> list[Placeable]:
 
 
 def test_orphan_goes_to_a_worker_with_its_relay_log() -> None:
-    """While that has less than its even share."""
+    """The worker must have less than its even share."""
     workers = dict.fromkeys(("w1", "w2", "w3"), TaskKind.CAPTURE)
     holders = {"set s0": {"w3"}, "set s1": {"w3"}, "set s2": {"w3"}, "set s3": {"w9"}}
     placed = assign(_sets(4), workers, {}, settled=(), holders=holders)
@@ -135,7 +135,7 @@ def test_orphan_goes_to_a_worker_with_its_relay_log() -> None:
 
 
 def test_rolling_restart_returns_each_set_to_its_relay_log() -> None:
-    """20 workers, 200 sets: each worker goes, its sets move, it comes back and settles."""
+    """20 workers with 200 sets: each worker leaves, its sets move, it returns and settles."""
     tasks = _sets(200)
     names = [f"w{n:02}" for n in range(20)]
     workers = dict.fromkeys(names, TaskKind.CAPTURE)

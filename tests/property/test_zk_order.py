@@ -1,7 +1,7 @@
-"""Watches late, lost and out of order, schedulers that die or overtake each other between two commits: on a model.
+"""Late, lost and reordered watches, and schedulers that die or overtake each other, on a model.
 
-``ModelTree`` is a tree of nodes in memory with the ensemble's rules (versions, all or nothing, a watch fires once);
-when a watch that fired is delivered is the test's choice.
+``ModelTree`` is a tree of nodes in memory with the ensemble's rules (versions, all or nothing, a watch fires once). The
+test chooses when a fired watch is delivered.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,32 +30,32 @@ Answer = TypeVar("Answer")
 
 @dataclass
 class ModelTree:
-    """A session to a tree in memory; ``fired`` holds the watches that nobody was told of yet."""
+    """A session to a tree in memory; ``fired`` holds the watches that are not delivered yet."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     fired: list[Watch] = field(default_factory=list)
     is_away: bool = False
     races: list[Callable[[], None]] = field(
         default_factory=list
-    )  # what happens while the next read is answered
+    )  # changes made while the next read is answered
     _zxid: int = 0
     _watches: dict[str, list[Watch]] = field(
         default_factory=dict
-    )  # by path, or by "path/" for its list
+    )  # by path, or by "path/" for its children
 
     def get(self, path: str, *, watch: Watch | None = None) -> Node | None:
-        """As ``Session.get``."""
+        """Act as ``Session.get``."""
         self._ask(path, watch)
         return self._answered(self.nodes.get(path))
 
     def children(self, path: str, *, watch: Watch | None = None) -> tuple[str, ...]:
-        """As ``Session.children``."""
+        """Act as ``Session.children``."""
         self._ask(f"{path}/", watch)
         found = sorted(n.removeprefix(f"{path}/") for n in self.nodes if n.startswith(f"{path}/"))
         return self._answered(tuple(found))
 
     def commit(self, *changes: Change) -> None:
-        """As ``Session.commit``."""
+        """Act as ``Session.commit``."""
         after = dict(self.nodes)
         for change in changes:
             standing = after.get(change.path)
@@ -85,7 +85,7 @@ class ModelTree:
         self.nodes = after
 
     def set(self, path: str, content: bytes | None) -> None:
-        """Make, write or remove a node, whatever stands."""
+        """Create, write or remove a node, whether or not it exists."""
         standing = self.nodes.get(path)
         if content is None:
             if standing is not None:
@@ -94,7 +94,7 @@ class ModelTree:
             self.commit(Create(path, content) if standing is None else Put(path, content, -1))
 
     def break_connection(self) -> None:
-        """All watches fire, as kazoo does."""
+        """All watches fire, as in kazoo."""
         for path in tuple(self._watches):
             self._fire(path)
 
@@ -137,7 +137,7 @@ STEPS = st.lists(
 def test_mirror_converges_for_any_order_of_watches(
     steps: list[tuple[str, str | int, int]],
 ) -> None:
-    """No node is ever shown older than before; lost watches cost a refresh and no more; each wakes its reader."""
+    """No node goes back in time; lost watches cost only a refresh; each change wakes its reader."""
     tree, woken = ModelTree(), []
     mirror = Mirror(cast(Session, tree), FOLDER, lambda: woken.append(1))
     shown: dict[str, tuple[int, int]] = {}
@@ -183,7 +183,7 @@ def test_mirror_converges_for_any_order_of_watches(
 
 
 def _change_and_tell(tree: ModelTree, name: str, value: int) -> None:
-    """A change, and all watches that it fires, before the answer of a read is taken."""
+    """Make a change and deliver its watches before the reader gets its answer."""
     tree.set(f"{FOLDER}/{name}", str(value).encode() if value else None)
     while tree.fired:
         tree.fired.pop()()
@@ -197,7 +197,7 @@ TASKS = {f"t{n}": a_capture(f"t{n}", of=f"s{n // 2}") for n in range(6)}  # thre
 
 @dataclass
 class ModelScheduler:
-    """One candidate in steps: ``lead``, ``look``, one ``commit`` after the other; it may stop for good after each."""
+    """One candidate in steps: ``lead``, ``look``, then single ``commit`` steps; it may stop forever after each."""
 
     tree: ModelTree
     workers: set[str]
@@ -205,7 +205,7 @@ class ModelScheduler:
     groups: list[list[Change]] = field(default_factory=list)
 
     def lead(self) -> None:
-        """Steps 1 and 2 of ``zk.lease.election`` without the leader's node: another may still think that it leads."""
+        """Steps 1 and 2 of ``zk.lease.election`` without the leader's node: another may still believe that it leads."""
         node = self.tree.nodes[TREE.reign]
         self.tree.commit(Put(TREE.reign, b"", node.version))
         session = cast(Session, _WithoutEnd(self.tree))
@@ -213,7 +213,7 @@ class ModelScheduler:
         self.groups = []
 
     def look(self, *, rebalance: bool) -> None:
-        """A snapshot and its plan."""
+        """Take a snapshot and its plan."""
         snapshot = snapshot_of(self.tree, self.workers)
         tasks = [placeable(entry.document) for entry in runnable(snapshot.tasks).values()]
         current = workers_of(snapshot.assignments)
@@ -223,7 +223,7 @@ class ModelScheduler:
         self.groups = plan(snapshot, wanted, TREE)
 
     def commit(self) -> None:
-        """The next group; a plan that disagrees is dropped, an overtaken term ends."""
+        """Commit the next group; a conflicting plan is dropped, an overtaken reign ends."""
         if self.term is None or not self.groups:
             return
         before = dict(self.tree.nodes)
@@ -239,7 +239,7 @@ class ModelScheduler:
 
 @dataclass
 class _WithoutEnd:
-    """The model as a session that nobody ends."""
+    """The model as a session that never ends."""
 
     tree: ModelTree
     incarnation: int = 0
@@ -250,7 +250,7 @@ class _WithoutEnd:
 
 
 def snapshot_of(tree: ModelTree, workers: set[str]) -> Snapshot:
-    """As the scheduler reads it."""
+    """Return the snapshot that the scheduler reads."""
 
     def folder(name: str) -> dict[str, Node]:
         path = TREE.folder(name) + "/"
@@ -277,7 +277,7 @@ ACTS = st.lists(
 )
 
 
-# a worker goes, and the scheduler that moves the two tasks of its unit dies after the first commit
+# a worker leaves, and the scheduler that moves the two tasks of its unit dies after the first commit
 TORN = [
     *(("task", 0, number) for number in (0, 1)),
     ("lead", 0, 0),
@@ -298,7 +298,9 @@ TORN = [
 def test_units_stay_whole_when_schedulers_die_or_are_overtaken(
     acts: list[tuple[str, int, int]],
 ) -> None:
-    """Tasks of one set never stand at two workers; an overtaken leader changes nothing; who leads last completes it."""
+    """Tasks of one set are never on two workers; an overtaken leader changes nothing; the last leader completes the
+    plan.
+    """
     tree, workers = ModelTree(), {"w0"}
     tree.commit(Create(TREE.reign, b""))
     candidates = [ModelScheduler(tree, workers), ModelScheduler(tree, workers)]
@@ -340,7 +342,7 @@ def test_units_stay_whole_when_schedulers_die_or_are_overtaken(
 
 
 def assert_whole_units(tree: ModelTree) -> None:
-    """All assigned tasks of a set stand at one worker."""
+    """Assert that all assigned tasks of a set are on one worker."""
     assigned = workers_of(snapshot_of(tree, set()).assignments)
     homes: dict[str, set[str]] = {}
     for task, worker in assigned.items():
