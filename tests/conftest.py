@@ -46,9 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Every run uses the same examples, except ``make chaos``, which looks for new ones.
 
-    Examples have no time limit, also while they are generated: the machine may be slow. Java's second compiler pays off
-    only in processes that live longer than those of tests; without it a driver starts with half the CPU. A dozen servers
-    share the machine: glibc's malloc keeps few arenas and returns large buffers at once.
+    Examples have no time limit, also while they are generated: the machine may be slow. Java's second compiler pays
+    off only in processes that live longer than those of tests; without it a driver starts with half the CPU. A dozen
+    servers share the machine: glibc's malloc keeps few arenas and returns large buffers at once.
     """
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")

@@ -29,7 +29,7 @@ def test_tests_named_in_documents_exist(document: str) -> None:
 
 
 def test_guarantees_page_matches_the_test_marks() -> None:
-    """`python -m tests.kit.guarantees` writes it. Each guarantee has a test of `make test`, and each mark a guarantee."""
+    """Each guarantee has a test in `make test`, each mark a guarantee. `python -m tests.kit.guarantees` writes it."""
     assert guarantees.PAGE.read_text() == guarantees.page()
     soon = {
         word for word, tests in guarantees.marked().items() if not chaos_tests().issuperset(tests)

@@ -57,7 +57,7 @@ def _applied(
 def test_applying_a_history_in_any_way_gives_its_rows(
     flavour: Flavour, seed: int, steps: int
 ) -> None:
-    """Unique keys with NULLs, swapped keys, texts that ignore case, no key, cascades; crashes and repetitions anywhere."""
+    """Unique keys with NULLs, swapped keys, texts that ignore case, no key, cascades; crashes and replays anywhere."""
     _applied(seed, steps=steps, flavour=flavour)
 
 

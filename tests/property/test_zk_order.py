@@ -223,7 +223,7 @@ class ModelScheduler:
         self.groups = plan(snapshot, wanted, TREE)
 
     def commit(self) -> None:
-        """Commit the next group; a conflicting plan is dropped, an overtaken reign ends."""
+        """Commit the next group; a conflicting plan is dropped, an overtaken term ends."""
         if self.term is None or not self.groups:
             return
         before = dict(self.tree.nodes)
@@ -298,9 +298,7 @@ TORN = [
 def test_units_stay_whole_when_schedulers_die_or_are_overtaken(
     acts: list[tuple[str, int, int]],
 ) -> None:
-    """Tasks of one set are never on two workers; an overtaken leader changes nothing; the last leader completes the
-    plan.
-    """
+    """Tasks of one set are never on two workers; an overtaken leader changes nothing; the last one finishes."""
     tree, workers = ModelTree(), {"w0"}
     tree.commit(Create(TREE.reign, b""))
     candidates = [ModelScheduler(tree, workers), ModelScheduler(tree, workers)]
