@@ -38,7 +38,7 @@ from producer.relay.purge import Positions
 from producer.relay.reader import RelayReader
 from producer.resume import Resumed, resume_inside
 from producer.upstream.members import ask_flavour
-from producer.upstream.upstream import Upstream, Upstreams, login_of
+from producer.upstream.upstream import Upstream, Upstreams, resolve_login
 from registry.client import RegistryClient
 from schemas.documents import CaptureTask, TaskDocument
 from schemas.gtid import Flavour, parse_gtid_set
@@ -74,7 +74,7 @@ class CaptureRunner:
         if not isinstance(task, CaptureTask):
             raise Fatal("MR-9001", f"{task.name} is not a capture task")
         document = self._sets.set_document(task.set_name)
-        flavour = ask_flavour(document.members, login_of(document))
+        flavour = ask_flavour(document.members, resolve_login(document))
         start = Progress(parse_gtid_set(flavour, task.start.gtid_set), None, 0)
         config = self._publisher_config(task, flavour, lease.epoch)
         registry = RegistryClient(task.output.registry)
@@ -245,11 +245,11 @@ def first_coordinates(
     is_first = stream.wanted is None and progress.gtid_set.is_empty
     while not stop.is_set():
         stream.check()
-        if stream.is_agreed:
+        if stream.is_verified:
             at = stream.first(reader) if is_first else reader.seek(progress.gtid_set)
             if (
                 at is not None
-                and stream.is_received(at)
+                and stream.may_start_at(at)
                 and (not is_first or stream.relay.position_before(at) is not None)
             ):
                 return at

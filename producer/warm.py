@@ -61,7 +61,7 @@ def _receive_nothing(relay: RelayLog) -> None:
             member=Member("warm", 0),
             silence_s=1.0,
             figures=StreamFigures(),
-            agreed=threading.Event(),
+            verified=threading.Event(),
         )
         try:
             stream.run(threading.Event(), file=_FILE, start=FIRST_POS, known_end=FIRST_POS)

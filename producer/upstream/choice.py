@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.upstream.members import Holdings, MemberFacts
+from producer.upstream.members import MemberBinlog, MemberFacts
 from producer.upstream.preflight import PERSIST, Finding, check_settings
 from schemas.documents.model import Member
 from schemas.gtid import (
@@ -90,7 +90,7 @@ def choose(
     """
     flavour = _common_flavour(facts)
     reference = _reference(facts)
-    _refuse_lost_tail(facts, wanted)
+    _check_lost_tail(facts, wanted)
     others = facts if wanted is None else ()
     verdicts = tuple(_judge(fact, reference, others=others) for fact in facts)
     admissible = [verdict for verdict in verdicts if verdict.is_admissible]
@@ -114,18 +114,18 @@ def _rank(verdict: Verdict) -> tuple[bool, bool, int, float]:
 
 
 def _judge(
-    fact: MemberFacts, reference: Holdings | None, *, others: Sequence[MemberFacts]
+    fact: MemberFacts, reference: MemberBinlog | None, *, others: Sequence[MemberFacts]
 ) -> Verdict:
     if fact.error is not None:
         return Verdict(fact.member, "unknown", (_finding(fact.error),), None, None, fact.error)
     reasons = list(check_settings(fact))
-    holdings = fact.holdings
+    binlog = fact.binlog
     missing = None
-    if holdings is not None:
-        reasons += _check_holdings(holdings, others)
+    if binlog is not None:
+        reasons += _check_reach(binlog, others)
         if reference is not None:
-            missing = count_missing(reference.position, holdings.position)
-            if errant := find_errant(holdings.position, reference):
+            missing = count_missing(reference.position, binlog.position)
+            if errant := find_errant(binlog.position, reference):
                 fix = (
                     "rebuild the member, or commit empty transactions of these GTIDs on the primary"
                 )
@@ -135,21 +135,23 @@ def _judge(
     return Verdict(fact.member, role, tuple(reasons), missing, seconds)
 
 
-def _check_holdings(holdings: Holdings, others: Sequence[MemberFacts]) -> list[Finding]:
+def _check_reach(binlog: MemberBinlog, others: Sequence[MemberFacts]) -> list[Finding]:
     """``others``: all members when the start is the first binlog there is, else nobody."""
-    if holdings.wanted_error is not None:
-        return [_finding(holdings.wanted_error)]
+    if binlog.wanted_error is not None:
+        return [_finding(binlog.wanted_error)]
     for other in others:
-        if other.holdings is not None and not other.holdings.oldest_before.includes(
-            holdings.oldest_before
+        if other.binlog is not None and not other.binlog.oldest_before.includes(
+            binlog.oldest_before
         ):
-            message = f"its binlog begins later than that of {other.member}: after {holdings.oldest_before}"
+            message = (
+                f"its binlog begins later than that of {other.member}: after {binlog.oldest_before}"
+            )
             return [Finding("MR-1031", message, "read from the other member")]
     return []
 
 
 def _finding(error: MillraceError) -> Finding:
-    return Finding(error.code, error.message, error.fix, passes=not isinstance(error, Fatal))
+    return Finding(error.code, error.message, error.fix, is_transient=not isinstance(error, Fatal))
 
 
 def count_missing(reference: GtidPosition, position: GtidPosition) -> int:
@@ -165,7 +167,7 @@ def count_missing(reference: GtidPosition, position: GtidPosition) -> int:
     return missing
 
 
-def find_errant(position: GtidPosition, reference: Holdings) -> str:
+def find_errant(position: GtidPosition, reference: MemberBinlog) -> str:
     """What ``position`` has and ``reference``, asked later, lacks; "" when there is nothing.
 
     Of a MariaDB only the last GTID of each domain is known, and looked for.
@@ -174,17 +176,17 @@ def find_errant(position: GtidPosition, reference: Holdings) -> str:
     if isinstance(position, GtidSet) and isinstance(known, GtidSet):
         return str(position - known)
     assert isinstance(position, MariadbGtidSet)
-    return ",".join(str(gtid) for gtid in position.gtids() if not _has(reference, gtid))
+    return ",".join(str(gtid) for gtid in position.gtids() if not _contains(reference, gtid))
 
 
-def _has(reference: Holdings, gtid: MariadbGtid) -> bool:
-    known, brought = reference.position, reference.oldest_before
+def _contains(reference: MemberBinlog, gtid: MariadbGtid) -> bool:
+    known, oldest = reference.position, reference.oldest_before
     assert isinstance(known, MariadbGtidSet)
-    assert isinstance(brought, MariadbGtidSet)
+    assert isinstance(oldest, MariadbGtidSet)
     last = known.last(gtid.domain)
     if last is None or last.sequence <= gtid.sequence:
         return last == gtid
-    return not reference.state or is_logged(gtid, reference.state, brought)
+    return not reference.state or is_logged(gtid, reference.state, oldest)
 
 
 def _common_flavour(facts: Sequence[MemberFacts]) -> Flavour | None:
@@ -197,7 +199,7 @@ def _common_flavour(facts: Sequence[MemberFacts]) -> Flavour | None:
     return next(iter(flavours), None)
 
 
-def _reference(facts: Sequence[MemberFacts]) -> Holdings | None:
+def _reference(facts: Sequence[MemberFacts]) -> MemberBinlog | None:
     """What the primary has; without one, everything that any member has."""
     primaries = [fact for fact in facts if fact.is_primary]
     if len(primaries) > 1:
@@ -207,26 +209,26 @@ def _reference(facts: Sequence[MemberFacts]) -> Holdings | None:
             f"more than one member replicates from nobody: {names}",
             fix="wait until the switchover has ended, or name only members of one replication set",
         )
-    if primaries and primaries[0].holdings is not None:
-        return primaries[0].holdings
-    held = [fact.holdings for fact in facts if fact.holdings is not None]
+    if primaries and primaries[0].binlog is not None:
+        return primaries[0].binlog
+    held = [fact.binlog for fact in facts if fact.binlog is not None]
     if not held:
         return None
-    united = reduce(unite, (holdings.position for holdings in held))
+    united = reduce(unite, (binlog.position for binlog in held))
     return replace(held[0], position=united, state=())  # nobody's state has it all
 
 
-def _refuse_lost_tail(facts: Sequence[MemberFacts], wanted: GtidPosition | None) -> None:
+def _check_lost_tail(facts: Sequence[MemberFacts], wanted: GtidPosition | None) -> None:
     for fact in facts:
-        if not fact.is_primary or fact.holdings is None or wanted is None:
+        if not fact.is_primary or fact.binlog is None or wanted is None:
             continue
-        error = fact.holdings.wanted_error
+        error = fact.binlog.wanted_error
         if error is not None and error.code == "MR-1033":
             raise error
-        if not fact.holdings.position.includes(wanted):
+        if not fact.binlog.position.includes(wanted):
             raise Fatal(
                 "MR-1033",
-                f"{fact.member} has {fact.holdings.position}, but {wanted} is done already",
+                f"{fact.member} has {fact.binlog.position}, but {wanted} is done already",
                 member=fact.member,
             )
 
@@ -236,7 +238,7 @@ def _none_admissible(verdicts: Sequence[Verdict]) -> MillraceError:
     text = "; ".join(map(str, verdicts))
     first = verdicts[0].reasons[0]
     kind: type[MillraceError] = Fatal
-    if any(all(reason.passes for reason in verdict.reasons) for verdict in verdicts):
+    if any(all(reason.is_transient for reason in verdict.reasons) for verdict in verdicts):
         kind = Retryable
     if len(verdicts) == 1:
         return verdicts[0].error or kind(first.code, str(verdicts[0]), fix=_fix_of_all(verdicts))

@@ -36,10 +36,10 @@ Row: TypeAlias = dict[str, Value]
 # Errors of the server that mean "not now": too many connections, shutting down, starting up, blocked host, killed;
 # no memory or threads left; a packet or a statement that took too long, an interrupted one; no room for a temporary
 # file or table; a node that has left its Galera cluster.
-_NOT_NOW = frozenset({1040, 1053, 1129, 1203, 1205, 1226, 1927, 3032, 3168, 3169, 4031})
-_NOT_NOW |= {5, 1037, 1041, 1135, 3015, 3950, 4081, 4082}
-_NOT_NOW |= {1158, 1159, 1160, 1161, 1317, 1969, 3024}
-_NOT_NOW |= {1, 3, 20, 1021, 1026, 1114, 1047}
+_TRANSIENT = frozenset({1040, 1053, 1129, 1203, 1205, 1226, 1927, 3032, 3168, 3169, 4031})
+_TRANSIENT |= {5, 1037, 1041, 1135, 3015, 3950, 4081, 4082}
+_TRANSIENT |= {1158, 1159, 1160, 1161, 1317, 1969, 3024}
+_TRANSIENT |= {1, 3, 20, 1021, 1026, 1114, 1047}
 _LOST = frozenset({CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_LOST_EXTENDED})
 _REFUSED = frozenset({ER.ACCESS_DENIED_ERROR, 1130, 1275, 1698, 1820, 1862, 3118, 3955, 4151})
 _NO_PRIVILEGE = frozenset({1044, 1142, 1143, 1227, 3530})
@@ -65,7 +65,7 @@ class SourceConnection:
         user: str = "",
     ) -> None:
         self._connection = connection
-        self._inside: Any = (
+        self._internals: Any = (
             connection  # its command and packet layer, which PyMySQL does not declare
         )
         self.member = member
@@ -103,17 +103,17 @@ class SourceConnection:
 
     def close(self) -> None:
         """End the session without waiting for the server."""
-        self._inside._force_close()  # close() says good-bye first; a dump has no ear for it
+        self._internals._force_close()  # close() says good-bye first; a dump has no ear for it
 
     @property
     def server_version(self) -> str:
         """As the handshake names it, like ``11.4.5-MariaDB-log``."""
-        return str(self._inside.get_server_info())
+        return str(self._internals.get_server_info())
 
     @property
     def thread_id(self) -> int:
         """The server's number of this connection, for KILL."""
-        return int(self._inside.thread_id())
+        return int(self._internals.thread_id())
 
     def account(self) -> str:
         """Who we are to the server, like ``millrace@%``; empty when it does not answer."""
@@ -123,7 +123,7 @@ class SourceConnection:
                 ((account,),) = cursor.fetchall()
         except (pymysql.MySQLError, OSError):
             return ""
-        return str(_decoded(account))
+        return str(_decode(account))
 
     def query(self, statement: str, arguments: Sequence[Value] = ()) -> list[Row]:
         """The rows of a statement, by column name.
@@ -134,14 +134,14 @@ class SourceConnection:
         with _driver_errors(self.member, asked=self), self._connection.cursor() as cursor:
             cursor.execute(statement, tuple(arguments) or None)
             return [
-                {name: _decoded(value) for name, value in row.items()} for row in cursor.fetchall()
+                {name: _decode(value) for name, value in row.items()} for row in cursor.fetchall()
             ]
 
     def command(self, number: int, payload: bytes) -> None:
         """Send a protocol command that is answered by an OK packet."""
         with _driver_errors(self.member, asked=self):
-            self._inside._execute_command(number, payload)
-            self._inside._read_packet()
+            self._internals._execute_command(number, payload)
+            self._internals._read_packet()
 
     def start_stream(self, number: int, payload: bytes) -> socket.socket:
         """Send a command whose answer is an endless stream; from now on only the socket that is returned is read.
@@ -149,11 +149,11 @@ class SourceConnection:
         Nothing can be left in the driver's buffer: the server sends only after a command. Keep this object alive.
         """
         with _driver_errors(self.member, asked=self):
-            self._inside._execute_command(number, payload)
-        return cast(socket.socket, self._inside._sock)
+            self._internals._execute_command(number, payload)
+        return cast(socket.socket, self._internals._sock)
 
 
-def _decoded(value: Any) -> Value:
+def _decode(value: Any) -> Value:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
@@ -219,7 +219,7 @@ def _translate(
         raise Retryable("MR-1006", f"{member}: {text}", member=member) from error
     if (
         number == CR.CR_CONN_HOST_ERROR
-        or number in _NOT_NOW
+        or number in _TRANSIENT
         or isinstance(error, pymysql.InterfaceError)
     ):
         raise Retryable("MR-1001", f"{member}: {text}", member=member) from error

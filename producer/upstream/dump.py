@@ -37,20 +37,20 @@ HOST = "millrace"  # as a server lists us among its replicas
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReplicaIdentity:
     """Who we are to the server: as stable as installation and set, so that a successor evicts us."""
 
     server_id: int
     uuid: str
 
     @classmethod
-    def for_set(cls, set_name: str, *, installation: str = "") -> "Reader":
+    def for_set(cls, set_name: str, *, installation: str = "") -> "ReplicaIdentity":
         """The reader of a set of an installation."""
         name = f"{installation}/{set_name}"
         server_id = SERVER_ID_MIN | crc32(name.encode()) & (SERVER_ID_MIN - 1)
         return cls(server_id, str(uuid5(NAMESPACE_URL, f"millrace:set:{name}")))
 
-    def beside(self, taken: Collection[int]) -> "Reader":
+    def avoiding(self, taken: Collection[int]) -> "ReplicaIdentity":
         """This reader, or the same with the next server id that is not ``taken``."""
         server_id = self.server_id
         while server_id in taken:
@@ -73,7 +73,7 @@ def ask_replica_ids(connection: SourceConnection, server: ServerVersion) -> froz
 def start_dump(
     connection: SourceConnection,
     *,
-    reader: Reader,
+    replica: ReplicaIdentity,
     flavour: Flavour,
     file: str,
     pos: int,
@@ -85,16 +85,16 @@ def start_dump(
         connection.query(
             f"SET @source_binlog_checksum='CRC32', @master_binlog_checksum='CRC32',"
             f" @source_heartbeat_period={period}, @master_heartbeat_period={period},"
-            f" @replica_uuid='{reader.uuid}', @slave_uuid='{reader.uuid}'"
+            f" @replica_uuid='{replica.uuid}', @slave_uuid='{replica.uuid}'"
         )
     else:
         connection.query(
             f"SET @mariadb_slave_capability=4, @master_binlog_checksum='CRC32', @master_heartbeat_period={period}"
         )
-    connection.command(COM_REGISTER_SLAVE, register_payload(reader.server_id))
+    connection.command(COM_REGISTER_SLAVE, register_payload(replica.server_id))
     flags = 0 if flavour is Flavour.MYSQL else SEND_ANNOTATE_ROWS
     return connection.start_stream(
-        COM_BINLOG_DUMP, dump_payload(reader.server_id, file=file, pos=pos, flags=flags)
+        COM_BINLOG_DUMP, dump_payload(replica.server_id, file=file, pos=pos, flags=flags)
     )
 
 

@@ -81,14 +81,14 @@ class DumpStream:
         member: Member,
         silence_s: float,
         figures: StreamFigures,
-        agreed: threading.Event,
+        verified: threading.Event,
     ) -> None:
         self._socket = socket
         self._relay = relay
         self._member = member
         self._silence_s = silence_s
         self._figures = figures
-        self._agreed = agreed
+        self._verified = verified
         self._wire = np.empty(WIRE_BYTES, np.uint8)
         self._out = np.empty(WIRE_BYTES, np.uint8)
         self._folded = np.zeros(16, np.uint8)
@@ -106,7 +106,7 @@ class DumpStream:
         self._file = file
         self._compared_at, self._compare_to = start, known_end
         self._is_resumed = known_end > FIRST_POS
-        self._agree_if_compared()
+        self._set_verified_if_compared()
         state = self._state
         state[transactions.POS] = state[transactions.BOUNDARY] = start
         state[packets.PACKET_SEQUENCE] = 1
@@ -196,7 +196,7 @@ class DumpStream:
             if ours != payload.tobytes():
                 raise self._doubt("what the server sends again differs from the relay log")
             self._compared_at += written
-            self._agree_if_compared()
+            self._set_verified_if_compared()
         else:
             self._relay.append(
                 payload,
@@ -210,9 +210,9 @@ class DumpStream:
             transactions.GROUP_COUNT
         ] = 0
 
-    def _agree_if_compared(self) -> None:
+    def _set_verified_if_compared(self) -> None:
         if self._compared_at >= self._compare_to:
-            self._agreed.set()
+            self._verified.set()
 
     def _take_artificial(self) -> None:
         """Look at the artificial event at ``_at`` and step over its packet."""

@@ -5,7 +5,7 @@ is the one that holds the first wanted transaction: everything in older files is
 
 What a server was given without its binlog (a dump, xtrabackup, a clone) no file of it tells:
 
-| flavour | what was brought                  | where it is asked                                                      |
+| flavour | what came with it                 | where it is asked                                                      |
 |---------|-----------------------------------|------------------------------------------------------------------------|
 | MySQL   | ``SET GLOBAL gtid_purged``        | the same variable                                                      |
 | MariaDB | ``SET GLOBAL gtid_slave_pos``     | a domain that the file's list lacks: what precedes its first GTID that |
@@ -36,7 +36,7 @@ from schemas.gtid import (
     unite,
 )
 
-PRELUDE_EVENTS = 4  # format description, previous GTIDs; MariaDB may log its encryption between
+HEAD_EVENTS_MAX = 4  # format description, previous GTIDs; MariaDB may log its encryption between
 PAGE_EVENTS = 1000  # asked for at a time: MariaDB commits nothing meanwhile, for a millisecond
 
 _MARIADB_GTID = re.compile(r"[0-9]+-[0-9]+-[0-9]+", re.ASCII)
@@ -44,7 +44,7 @@ _MARIADB_BEGIN = re.compile(r"\bGTID ([0-9]+-[0-9]+-[0-9]+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class StartFile:
     """A file to begin with. ``before``: what was executed before, none of which is in it or behind it."""
 
     file: str
@@ -59,13 +59,13 @@ def list_binlog_files(connection: SourceConnection) -> dict[str, int]:
     }
 
 
-def find_file(
+def find_start_file(
     connection: SourceConnection,
     *,
     flavour: Flavour,
     wanted: GtidPosition | None,
     page_events: int = PAGE_EVENTS,
-) -> Begin:
+) -> StartFile:
     """Where to begin so that everything behind ``wanted`` is read (None: everything there is)."""
     files = list(list_binlog_files(connection))
     if not files:
@@ -75,32 +75,32 @@ def find_file(
     while wanted is not None and index and not wanted.includes(before):
         index -= 1
         before = previous_gtids(connection, flavour=flavour, file=files[index])
-    brought, listed = MariadbGtidSet.of(()), before
+    from_backup, listed = MariadbGtidSet.of(()), before
     if flavour is Flavour.MYSQL:
         before = unite(before, _variable(connection, flavour, "gtid_purged"))
     else:
         assert isinstance(listed, MariadbGtidSet)
         before = _with_unlogged(connection, files[index:], listed, page_events)
-        brought = MariadbGtidSet.of(g for g in before.gtids() if listed.last(g.domain) is None)
+        from_backup = MariadbGtidSet.of(g for g in before.gtids() if listed.last(g.domain) is None)
     if wanted is not None and not wanted.includes(before):
         raise Fatal(
             "MR-1031",
-            f"{connection.member} lacks {_missing(wanted, before)} in its binlog,"
+            f"{connection.member} lacks {_describe_missing(wanted, before)} in its binlog,"
             " which comes after what is done",
             member=connection.member,
             oldest_file=files[0],
         )
     if isinstance(wanted, MariadbGtidSet):
-        _refuse_other_history(connection, wanted, brought)
+        _check_history(connection, wanted, from_backup)
         if has_same_sequence_from_other_server(listed, wanted):  # which its state has forgotten
-            raise _other_history(connection, wanted)
-    return Begin(files[index], before)
+            raise _history_error(connection, wanted)
+    return StartFile(files[index], before)
 
 
 def previous_gtids(connection: SourceConnection, *, flavour: Flavour, file: str) -> GtidPosition:
     """What was logged before ``file`` was begun, as the file itself says."""
     kind = "Previous_gtids" if flavour is Flavour.MYSQL else "Gtid_list"
-    for row in connection.query(f"SHOW BINLOG EVENTS IN {_quoted(file)} LIMIT {PRELUDE_EVENTS}"):
+    for row in connection.query(f"SHOW BINLOG EVENTS IN {_quoted(file)} LIMIT {HEAD_EVENTS_MAX}"):
         if row["Event_type"] == kind:
             text = str(row["Info"] or "")
             return GtidSet.parse(text) if flavour is Flavour.MYSQL else parse_gtid_list(text)
@@ -133,7 +133,7 @@ def _with_unlogged(
             listed = previous_gtids(connection, flavour=Flavour.MARIADB, file=following)
             here = open_domains & _domains(listed)
         open_domains = open_domains - here
-        for gtid in _first_of_domains(connection, file, here, page_events):
+        for gtid in _first_gtids(connection, file, here, page_events):
             if gtid.sequence > 1:
                 earlier = MariadbGtid(gtid.domain, gtid.server, gtid.sequence - 1)
                 found = unite(found, MariadbGtidSet.of([earlier]))
@@ -144,23 +144,23 @@ def _with_unlogged(
     return whole
 
 
-def _refuse_other_history(
-    connection: SourceConnection, wanted: MariadbGtidSet, brought: MariadbGtidSet
+def _check_history(
+    connection: SourceConnection, wanted: MariadbGtidSet, from_backup: MariadbGtidSet
 ) -> None:
     """A server that is behind ``wanted`` may still get there; one that logged another transaction in its place may not.
 
-    ``brought``: what came with a backup, in domains of which the file to begin with says nothing.
+    ``from_backup``: what came with a backup, in domains of which the file to begin with says nothing.
     """
     state = ask_binlog_state(connection)
     for gtid in wanted.gtids():
         is_passed = any(
             last.domain == gtid.domain and last.sequence >= gtid.sequence for last in state
         )
-        if is_passed and not is_logged(gtid, state, brought):
-            raise _other_history(connection, gtid)
+        if is_passed and not is_logged(gtid, state, from_backup):
+            raise _history_error(connection, gtid)
 
 
-def _other_history(connection: SourceConnection, done: object) -> Fatal:
+def _history_error(connection: SourceConnection, done: object) -> Fatal:
     return Fatal(
         "MR-1033",
         f"{connection.member} logged another transaction in the place of {done}, which is done already",
@@ -174,7 +174,7 @@ def ask_binlog_state(connection: SourceConnection) -> tuple[MariadbGtid, ...]:
     return parse_binlog_state(str(row["gtids"] or ""))
 
 
-def _first_of_domains(
+def _first_gtids(
     connection: SourceConnection, file: str, domains: frozenset[int], page_events: int
 ) -> Iterator[MariadbGtid]:
     """The first GTID of each of these domains in ``file``."""
@@ -207,7 +207,7 @@ def _quoted(file: str) -> str:
     return "'" + file.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def _missing(wanted: GtidPosition, before: GtidPosition) -> str:
+def _describe_missing(wanted: GtidPosition, before: GtidPosition) -> str:
     if isinstance(wanted, GtidSet) and isinstance(before, GtidSet):
         return str(before - wanted)
     if isinstance(wanted, MariadbGtidSet) and isinstance(before, MariadbGtidSet):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from millrace.errors import Fatal, MillraceError
 from producer.upstream.connection import Login, Row, SourceConnection, Value
-from producer.upstream.files import ask_binlog_state, find_file, list_binlog_files
+from producer.upstream.files import ask_binlog_state, find_start_file, list_binlog_files
 from producer.upstream.identity import Identity, ask_identity
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition, MariadbGtid, MariadbGtidSet, parse_gtid_set
@@ -47,7 +47,7 @@ class Replication:
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class MemberBinlog:
     """What a member has: executed transactions, binlog files, and what was executed before and is in none of them."""
 
     position: GtidPosition
@@ -68,7 +68,7 @@ class MemberFacts:
     identity: Identity | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     replication: Replication | None = None
-    holdings: Holdings | None = None
+    binlog: MemberBinlog | None = None
 
     @property
     def is_primary(self) -> bool:
@@ -102,15 +102,15 @@ def ask_member(connection: SourceConnection, *, wanted: GtidPosition | None) -> 
     """Ask one member. Errors: see ``connection``."""
     identity = ask_identity(connection)
     variables = _ask_variables(connection)
-    holdings = None
+    binlog = None
     if variables.get("log_bin") == "ON":
-        holdings = ask_holdings(connection, identity.flavour, wanted=wanted)
+        binlog = ask_binlog(connection, identity.flavour, wanted=wanted)
     return MemberFacts(
         connection.member,
         identity=identity,
         variables=variables,
         replication=_ask_replication(connection, identity.dialect),
-        holdings=holdings,
+        binlog=binlog,
     )
 
 
@@ -123,7 +123,7 @@ def _ask_or_error(member: Member, login: Login, wanted: GtidPosition | None) -> 
 
 
 def _ask_position_again(fact: MemberFacts, login: Login) -> MemberFacts:
-    if fact.identity is None or fact.holdings is None:
+    if fact.identity is None or fact.binlog is None:
         return fact
     try:
         with SourceConnection.connect(fact.member, login) as connection:
@@ -131,7 +131,7 @@ def _ask_position_again(fact: MemberFacts, login: Login) -> MemberFacts:
             state = _ask_state(connection, fact.identity.flavour)
     except MillraceError as error:
         return MemberFacts(fact.member, error=error)
-    return replace(fact, holdings=replace(fact.holdings, position=position, state=state))
+    return replace(fact, binlog=replace(fact.binlog, position=position, state=state))
 
 
 def ask_position(connection: SourceConnection, flavour: Flavour) -> GtidPosition:
@@ -158,20 +158,20 @@ def _ask_variables(connection: SourceConnection) -> dict[str, str]:
     return {_text(row["Variable_name"]).lower(): _text(row["Value"]) for row in rows}
 
 
-def ask_holdings(
+def ask_binlog(
     connection: SourceConnection, flavour: Flavour, *, wanted: GtidPosition | None = None
-) -> Holdings:
+) -> MemberBinlog:
     """What a member has in its binlog files and had before. Errors: see ``connection``, but for ``wanted``'s own."""
     files = list_binlog_files(connection)
-    oldest = find_file(connection, flavour=flavour, wanted=None)
+    oldest = find_start_file(connection, flavour=flavour, wanted=None)
     wanted_error: MillraceError | None = None
     try:
         if wanted is not None:
-            find_file(connection, flavour=flavour, wanted=wanted)
+            find_start_file(connection, flavour=flavour, wanted=wanted)
     except MillraceError as error:
         wanted_error = error
     position, state = ask_position(connection, flavour), _ask_state(connection, flavour)
-    return Holdings(position, files, oldest.before, wanted_error, state)
+    return MemberBinlog(position, files, oldest.before, wanted_error, state)
 
 
 def _ask_replication(connection: SourceConnection, server: ServerVersion) -> Replication | None:

@@ -17,12 +17,12 @@ PERSIST = " (and in the server's configuration; sessions that are open keep the 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that keeps a member from being read. ``fix`` holds the statement; ``passes``: waiting may do."""
+    """One thing that keeps a member from being read. ``fix`` holds the statement; ``is_transient``: waiting may do."""
 
     code: str
     message: str
     fix: str
-    passes: bool = False
+    is_transient: bool = False
 
     def __str__(self) -> str:
         return f"{self.code} {self.message}"
@@ -57,7 +57,7 @@ def _check_binlog(facts: MemberFacts) -> Iterable[Finding]:
         name = _dialect(facts).variable("log_replica_updates")
         yield _finding("MR-1011", f"{name}=OFF", f"start the replica with `{name}=ON`")
     if variables.get("binlog_checksum", "CRC32") != "CRC32":
-        yield _wrong(facts, "MR-1019", "binlog_checksum", "CRC32")
+        yield _setting_finding(facts, "MR-1019", "binlog_checksum", "CRC32")
     if variables.get("encrypt_binlog", "OFF") != "OFF":
         yield _finding("MR-1021", "encrypt_binlog=ON", CATALOGUE["MR-1021"].fix)
 
@@ -71,13 +71,13 @@ def _check_rows(facts: MemberFacts) -> Iterable[Finding]:
         ("MR-1015", "binlog_row_value_options", ""),
     ):
         if variables.get(name, wanted).upper() != wanted:
-            yield _wrong(facts, code, name, wanted)
+            yield _setting_finding(facts, code, name, wanted)
 
 
 def _check_gtids(facts: MemberFacts) -> Iterable[Finding]:
     if _flavour(facts) is Flavour.MARIADB:
         if facts.variables.get("gtid_strict_mode", "ON") != "ON":
-            yield _wrong(facts, "MR-1017", "gtid_strict_mode", "ON")
+            yield _setting_finding(facts, "MR-1017", "gtid_strict_mode", "ON")
         return
     mode = facts.variables.get("gtid_mode", "ON")
     if mode != "ON":
@@ -115,7 +115,7 @@ def _check_commit_order(facts: MemberFacts) -> Iterable[Finding]:
         )
 
 
-def _wrong(facts: MemberFacts, code: str, name: str, wanted: str) -> Finding:
+def _setting_finding(facts: MemberFacts, code: str, name: str, wanted: str) -> Finding:
     value = wanted if wanted == "ON" else f"'{wanted}'"
     fix = f"SET GLOBAL {name} = {value};"
     if name == "binlog_format" and facts.replication and _flavour(facts) is Flavour.MYSQL:

@@ -32,18 +32,18 @@ from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.upstream.choice import find_errant
 from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.dump import POSITION_MAX, Reader, ask_replica_ids, start_dump
+from producer.upstream.dump import POSITION_MAX, ReplicaIdentity, ask_replica_ids, start_dump
 from producer.upstream.dump_stream import DumpStream, StreamFigures
-from producer.upstream.files import Begin, find_file, list_binlog_files
+from producer.upstream.files import StartFile, find_start_file, list_binlog_files
 from producer.upstream.identity import Identity, ask_identity
-from producer.upstream.members import ask_holdings, ask_position
+from producer.upstream.members import ask_binlog, ask_position
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition
 from schemas.place import FIRST_POS
 
 HEARTBEAT_S = 2.0
 OVERLAP_BYTES_MAX = 64 << 20  # a last transaction beyond this is not read again for comparison
-LATE_S = 5.0  # for a member to get what another one sent us; later it is all read from this one
+CATCH_UP_S = 5.0  # for a member to get what another one sent us; later it is all read from this one
 POLL_S = 0.1
 RECONNECT_DELAYS_S = (0.0, 0.2, 1.0, 2.0)  # then the supervisor's backoff takes over
 
@@ -60,7 +60,7 @@ class ReceiverSource:
 
     member: Member
     login: Login
-    reader: Reader
+    replica: ReplicaIdentity
     heartbeat_s: float = HEARTBEAT_S
 
 
@@ -83,25 +83,25 @@ class Receiver:
         relay: RelayLog,
         *,
         wanted: GtidPosition | None,
-        is_whole: bool = False,
+        is_single_member: bool = False,
     ) -> None:
         """``wanted``: everything behind it is needed (None: everything that the source has).
 
-        ``is_whole``: all of it from this member, also what another's sub-directory holds.
+        ``is_single_member``: all of it from this member, also what another's sub-directory holds.
         """
         self._source = source
         self._relay = relay
         self._wanted = wanted
-        self._is_whole = is_whole
+        self._is_single_member = is_single_member
         self._figures = StreamFigures()
         self._server = ""
         self._connects = 0
         self._is_continuous = True
-        self._is_judged = True  # nothing was lost since ``choose`` asked the member
+        self._is_choice_current = True  # nothing was lost since ``choose`` asked the member
         # What the relay log ends with is what the server has, or is not read any more: who starts to read waits for it.
-        self.agreed = threading.Event()
+        self.verified = threading.Event()
 
-    def want(self, wanted: GtidPosition) -> None:
+    def set_wanted(self, wanted: GtidPosition) -> None:
         """From now on everything behind ``wanted`` is needed, and no more."""
         self._wanted = wanted
 
@@ -125,7 +125,7 @@ class Receiver:
                 is_fed = self._figures.received_bytes > received_before
                 if is_fed and error.code not in _DAMAGE_CODES:
                     failures = 0  # damage that comes again and again is no progress
-                if error.code in _CONTINUITY_CODES and self._may_begin_anew():
+                if error.code in _CONTINUITY_CODES and self._may_start_subdir():
                     self._is_continuous = False
                     log.warning(
                         "continuity in doubt: a new relay sub-directory is begun", error=error
@@ -134,13 +134,13 @@ class Receiver:
                     raise
                 else:
                     log.warning("connection lost", error=error, failures=failures)
-                    self._is_judged = False
+                    self._is_choice_current = False
                     stop.wait(RECONNECT_DELAYS_S[failures])
                 failures += 1
 
-    def _may_begin_anew(self) -> bool:
+    def _may_start_subdir(self) -> bool:
         """Once, and while nobody reads yet what is in doubt."""
-        return self._is_judged and self._is_continuous and not self.agreed.is_set()
+        return self._is_choice_current and self._is_continuous and not self.verified.is_set()
 
     def _connect_and_receive(self, stop: threading.Event) -> None:
         with SourceConnection.connect(self._source.member, self._source.login) as connection:
@@ -152,10 +152,10 @@ class Receiver:
             if resume is not None:
                 self._receive(connection, identity, resume, stop)
                 return
-            if not self._is_judged:
+            if not self._is_choice_current:
                 raise self._doubt("the server does not go on where the relay log ends")
             missing = self._find_missing(connection, identity, stop)
-            begin = self._find_begin(connection, identity.flavour, missing=missing)
+            begin = self._find_start(connection, identity.flavour, missing=missing)
             subdir = self._relay.begin_subdir(identity.server, before=begin.before, missing=missing)
             log.info(
                 "relay sub-directory begun",
@@ -184,9 +184,11 @@ class Receiver:
             if self._wanted is not None:
                 at = reader.seek(self._wanted)
                 is_ours = at is not None and at.subdir == resume.at.subdir
-                return resume if is_ours or (at is not None and not self._is_whole) else None
+                return (
+                    resume if is_ours or (at is not None and not self._is_single_member) else None
+                )
             begin = reader.first()
-        oldest = find_file(connection, flavour=identity.flavour, wanted=None)
+        oldest = find_start_file(connection, flavour=identity.flavour, wanted=None)
         relay_before = self._relay.position_before(begin) if begin is not None else None
         is_older = relay_before is not None and oldest.before.includes(relay_before)
         return resume if is_older else None
@@ -194,33 +196,35 @@ class Receiver:
     def _find_missing(
         self, connection: SourceConnection, identity: Identity, stop: threading.Event
     ) -> str:
-        """What the relay log has and the member lacks: lost in a failover, or late by more than ``LATE_S``."""
+        """What the relay log has and the member lacks: lost in a failover, or late by more than ``CATCH_UP_S``."""
         resume = self._relay.resume_point()
         if resume is None or resume.server == identity.server:  # of one server two are never joined
             return ""
         end = resume.position
-        late_at_s = time.monotonic() + LATE_S
+        late_at_s = time.monotonic() + CATCH_UP_S
         while not ask_position(connection, identity.flavour).includes(end):
             if time.monotonic() > late_at_s or stop.wait(POLL_S):
                 break
-        return find_errant(end, ask_holdings(connection, identity.flavour))
+        return find_errant(end, ask_binlog(connection, identity.flavour))
 
-    def _find_begin(self, connection: SourceConnection, flavour: Flavour, *, missing: str) -> Begin:
+    def _find_start(
+        self, connection: SourceConnection, flavour: Flavour, *, missing: str
+    ) -> StartFile:
         """Where the new sub-directory begins: where the relay log ends, if the source has that, else at ``wanted``."""
-        wanted = self._wanted if missing else self._wanted_of_source()
+        wanted = self._wanted if missing else self._wanted_from_source()
         try:
-            return find_file(connection, flavour=flavour, wanted=wanted)
+            return find_start_file(connection, flavour=flavour, wanted=wanted)
         except Fatal as error:
             if error.code != "MR-1031" or wanted == self._wanted:
                 raise
             log.info("the relay log ends too early for the source", end=str(wanted))
-        return find_file(connection, flavour=flavour, wanted=self._wanted)
+        return find_start_file(connection, flavour=flavour, wanted=self._wanted)
 
-    def _wanted_of_source(self) -> GtidPosition | None:
+    def _wanted_from_source(self) -> GtidPosition | None:
         """What the new sub-directory must begin with: what the relay log has already need not come again."""
-        if self._wanted is None or self._relay.end() is None or self._is_whole:
+        if self._wanted is None or self._relay.end() is None or self._is_single_member:
             return self._wanted
-        if not self._is_continuous and not self.agreed.is_set():
+        if not self._is_continuous and not self.verified.is_set():
             return self._wanted  # nobody has read of it yet, and nobody shall
         with RelayReader(self._relay) as reader:
             return self._relay.position() if reader.seek(self._wanted) is not None else self._wanted
@@ -245,7 +249,7 @@ class Receiver:
             start = FIRST_POS
         socket = start_dump(
             connection,
-            reader=self._source.reader.beside(ask_replica_ids(connection, identity.dialect)),
+            replica=self._source.replica.avoiding(ask_replica_ids(connection, identity.dialect)),
             flavour=self._relay.flavour,
             file=resume.at.file,
             pos=start,
@@ -264,6 +268,6 @@ class Receiver:
             member=self._source.member,
             silence_s=3 * self._source.heartbeat_s,
             figures=self._figures,
-            agreed=self.agreed,
+            verified=self.verified,
         )
         stream.run(stop, file=resume.at.file, start=start, known_end=resume.at.pos)

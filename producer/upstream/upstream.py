@@ -27,7 +27,7 @@ from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.upstream.choice import Choice, choose
 from producer.upstream.connection import Login
-from producer.upstream.dump import Reader
+from producer.upstream.dump import ReplicaIdentity
 from producer.upstream.members import ask_members
 from producer.upstream.receiver import Receiver, ReceiverSource, ReceiverStatus
 from schemas.documents import Member, SetDocument, resolve_secret
@@ -39,12 +39,12 @@ PURGE_INTERVAL_S = 600.0  # a disk that fills in ten minutes with 15 GiB left fi
 REQUEST_INTERVAL_S = 0.5  # how often is looked for a request to purge
 
 # A file is gone: the log must be opened anew. An open source transaction has other rows: another member is tried.
-_FAILING_ALL = frozenset({"MR-2011", "MR-6508"})
+_STREAM_ENDING_CODES = frozenset({"MR-2011", "MR-6508"})
 
 log = get_logger("producer.upstream.upstream")
 
 
-def login_of(document: SetDocument) -> Login:
+def resolve_login(document: SetDocument) -> Login:
     """How we log in on the set's members; the secret is read now. Fatal MR-4106."""
     password = resolve_secret(document.account.password)
     return Login(user=document.account.user, password=password, tls=document.tls)
@@ -63,24 +63,26 @@ class Upstream:
         installation: str = "",
         disk: Files = DISK,
     ) -> None:
-        login = login_of(document)
+        login = resolve_login(document)
         self.choice: Choice = choose(
             ask_members(document.members, login, wanted=wanted), wanted=wanted, avoided=avoided
         )
         self.wanted = wanted
         self.is_from_first = wanted is None  # `wanted` moves with what is purged
-        self._is_whole = bool(avoided)
-        identity = Reader.for_set(document.name, installation=installation)
-        source = ReceiverSource(member=self.choice.member, login=login, reader=identity)
+        self._is_single_member = bool(avoided)
+        identity = ReplicaIdentity.for_set(document.name, installation=installation)
+        source = ReceiverSource(member=self.choice.member, login=login, replica=identity)
         self._stop = threading.Event()
         self._failure: BaseException | None = None
-        self._purging = threading.Lock()
-        self._purge_at_s = self._look_at_s = 0.0
+        self._purge_lock = threading.Lock()
+        self._next_purge_s = self._next_check_s = 0.0
         self._thread = threading.Thread(target=self._receive, name=f"receiver {document.name}")
         with ExitStack() as undo:
             self._relay = RelayLog.open(root, flavour=self.choice.flavour, disk=disk)
             undo.callback(self._relay.close)
-            self._receiver = Receiver(source, self._relay, wanted=wanted, is_whole=self._is_whole)
+            self._receiver = Receiver(
+                source, self._relay, wanted=wanted, is_single_member=self._is_single_member
+            )
             self._thread.start()
             undo.pop_all()
 
@@ -98,7 +100,7 @@ class Upstream:
         return reader
 
     def first(self, reader: RelayReader) -> Coordinates | None:
-        """The first binlog there is, once ``is_agreed``; None until the head of the newest file is here."""
+        """The first binlog there is, once ``is_verified``; None until the head of the newest file is here."""
         end = self._relay.end()
         if end is None or self._relay.position_before(end) is None:
             return None
@@ -109,14 +111,14 @@ class Upstream:
         return self._receiver.status()
 
     @property
-    def is_agreed(self) -> bool:
+    def is_verified(self) -> bool:
         """Whether the relay log was compared with its server: before, it may hold what the server has no more."""
-        return self._receiver.agreed.is_set()
+        return self._receiver.verified.is_set()
 
-    def is_received(self, at: Coordinates) -> bool:
+    def may_start_at(self, at: Coordinates) -> bool:
         """Whether a task may begin at ``at``; not if that is another member's, and this one's are asked for."""
         end = self._relay.end()
-        return not self._is_whole or (end is not None and end.subdir == at.subdir)
+        return not self._is_single_member or (end is not None and end.subdir == at.subdir)
 
     def reaches(self, wanted: GtidPosition | None) -> bool:
         """Whether a task that begins at ``wanted`` finds it here, now or as soon as it is received."""
@@ -137,30 +139,30 @@ class Upstream:
         deleted then.
         """
         now_s = time.monotonic()
-        if now_s < self._look_at_s or not self._purging.acquire(blocking=False):
+        if now_s < self._next_check_s or not self._purge_lock.acquire(blocking=False):
             return
         try:
-            self._look_at_s = now_s + REQUEST_INTERVAL_S
+            self._next_check_s = now_s + REQUEST_INTERVAL_S
             deleted = answer_purge_request(self._relay, needed=needed)
-            if now_s >= self._purge_at_s:
-                self._purge_at_s = now_s + PURGE_INTERVAL_S
+            if now_s >= self._next_purge_s:
+                self._next_purge_s = now_s + PURGE_INTERVAL_S
                 if (positions := needed()) is not None:
                     deleted += purge_due(self._relay, PurgePolicy(), needed=positions)
             if deleted:
-                self._want_what_is_left()
+                self._skip_purged()
         finally:
-            self._purging.release()
+            self._purge_lock.release()
 
-    def _want_what_is_left(self) -> None:
+    def _skip_purged(self) -> None:
         """What was purged is published: a receiver that connects again must not fetch it once more."""
         subdir, name = self._relay.list_files()[0]
         before = self._relay.position_before(Coordinates(str(subdir), name, FIRST_POS))
         if before is not None and (self.wanted is None or before.includes(self.wanted)):
             self.wanted = before
-            self._receiver.want(before)
+            self._receiver.set_wanted(before)
 
     @property
-    def is_refused(self) -> bool:
+    def has_other_rows(self) -> bool:
         """Whether it was ended because its member's rows were not those of a task's open source transaction."""
         return isinstance(self._failure, Retryable) and self._failure.code == "MR-6508"
 
@@ -199,9 +201,11 @@ class Upstreams:
         self._locks: dict[str, threading.Lock] = {}
         self._streams: dict[str, Upstream] = {}
         self._tasks: dict[str, set[str]] = {}
-        self._earlier: dict[str, GtidPosition | None] = {}
+        self._earlier_starts: dict[str, GtidPosition | None] = {}
         self._avoided: dict[str, set[Member]] = {}  # whose rows were not those of an open one
-        self._missed: dict[str, str] = {}  # by task: the XA COMMIT for whose rows all began again
+        self._retried_xa: dict[
+            str, str
+        ] = {}  # by task: the XA COMMIT for whose rows all began again
 
     @contextmanager
     def attach(
@@ -215,26 +219,26 @@ class Upstreams:
             if error.code == "MR-6508":
                 with self._lock_of(document.name):
                     self._avoided.setdefault(document.name, set()).add(stream.choice.member)
-            if error.code in _FAILING_ALL:
+            if error.code in _STREAM_ENDING_CODES:
                 stream.fail(error)
             raise
         except Fatal as error:
-            if error.code != "MR-6511" or not self._may_begin_at_first(task, stream, error):
+            if error.code != "MR-6511" or not self._may_restart_from_first(task, stream, error):
                 raise
             again = Retryable(error.code, error.message, fix=error.fix, **error.context)
             with self._lock:
-                self._earlier[document.name] = None
+                self._earlier_starts[document.name] = None
             stream.fail(again)
             raise again from error
         finally:
             self._detach(task, document.name)
 
-    def _may_begin_at_first(self, task: str, stream: Upstream, error: Fatal) -> bool:
+    def _may_restart_from_first(self, task: str, stream: Upstream, error: Fatal) -> bool:
         """Whether the source may have the XA PREPARE that the relay log lacks: it is asked once for an XA COMMIT."""
         missed = error.context.get("gtid", "")
-        if stream.wanted is None or (stream.is_from_first and self._missed.get(task) == missed):
+        if stream.wanted is None or (stream.is_from_first and self._retried_xa.get(task) == missed):
             return False
-        self._missed[task] = missed
+        self._retried_xa[task] = missed
         return True
 
     def _attach(self, task: str, document: SetDocument, wanted: GtidPosition | None) -> Upstream:
@@ -242,7 +246,7 @@ class Upstreams:
         with self._lock_of(name):
             stream = self._streams.get(name)
             if stream is None:
-                known = [self._earlier.pop(name)] if name in self._earlier else []
+                known = [self._earlier_starts.pop(name)] if name in self._earlier_starts else []
                 stream = Upstream(
                     document,
                     self._root / name,
@@ -254,7 +258,7 @@ class Upstreams:
                 log.info("source chosen", set=name, member=str(stream.choice.member))
                 self._streams[name], self._tasks[name] = stream, set()
             elif not stream.reaches(wanted):
-                self._earlier[name] = _earliest([stream.wanted, wanted])
+                self._earlier_starts[name] = _earliest([stream.wanted, wanted])
                 stream.fail(
                     Retryable(
                         "MR-1034", f"task {task} needs {name} from an earlier place", task=task
@@ -277,7 +281,7 @@ class Upstreams:
         if not self._tasks[name]:
             stream = self._streams.pop(name)
             stream.close()
-            if not stream.is_refused:
+            if not stream.has_other_rows:
                 self._avoided.pop(name, None)
 
     def _lock_of(self, name: str) -> threading.Lock:

@@ -324,7 +324,7 @@ def test_start_at_first_binlog_ignores_an_old_relay_log(
         found: list[Coordinates] = []
 
         def is_found() -> bool:
-            at = stream.first(reader) if stream.is_agreed else None
+            at = stream.first(reader) if stream.is_verified else None
             found.extend([at] if at is not None else [])
             return at is not None
 

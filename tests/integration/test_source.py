@@ -17,7 +17,7 @@ from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.upstream.choice import choose
 from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.files import find_file, previous_gtids
+from producer.upstream.files import find_start_file, previous_gtids
 from producer.upstream.identity import ask_identity
 from producer.upstream.members import Replication, ask_flavour, ask_members
 from producer.upstream.preflight import Finding, check_settings
@@ -275,9 +275,9 @@ def test_errant_transaction_excludes_its_member(source_set: DatabaseSet) -> None
             errant.enter_context(errant_transactions(replica, source_set.primary))
         *others, fact = ask_members(members_of(source_set), login_of(replica), wanted=None)
     if replica.flavour is Flavour.MARIADB:
-        assert fact.holdings is not None
+        assert fact.binlog is not None
         position = parse_gtid_set(Flavour.MARIADB, "9-9-9")
-        fact = replace(fact, holdings=replace(fact.holdings, position=position))
+        fact = replace(fact, binlog=replace(fact.binlog, position=position))
     choice = choose([*others, fact], wanted=None)
     assert choice.member != fact.member
     assert "MR-1032" in choice.reasons()[str(fact.member)]
@@ -453,11 +453,11 @@ def test_member_restored_from_backup_serves_only_its_own_binlog(
         assert choose(ask_members([member_of(server)], login, wanted=wanted), wanted=wanted)
 
     (fact,) = ask_members([member_of(server)], login, wanted=None)
-    assert fact.holdings is not None
+    assert fact.binlog is not None
     brought = parse_gtid_set(flavour, history[2][0])
-    assert fact.holdings.oldest_before == brought
-    full = replace(fact.holdings, oldest_before=parse_gtid_set(flavour, ""))
-    primary = replace(fact, member=Member("primary", 1), holdings=full)
+    assert fact.binlog.oldest_before == brought
+    full = replace(fact.binlog, oldest_before=parse_gtid_set(flavour, ""))
+    primary = replace(fact, member=Member("primary", 1), binlog=full)
     replica = replace(fact, replication=Replication(0.0, ()))
     assert choose([primary, replica], wanted=None).member == primary.member
 
@@ -495,9 +495,9 @@ def test_member_restored_from_backup_serves_only_its_own_binlog(
     eventually(is_purged, what="the older files are gone")
     before_all = parse_gtid_set(flavour, history[2][-1])
     (asked,) = ask_members([member_of(server)], login, wanted=before_all)
-    assert asked.holdings is not None
-    assert asked.holdings.wanted_error is not None
-    assert asked.holdings.wanted_error.code == "MR-1031", "another member may have what is wanted"
+    assert asked.binlog is not None
+    assert asked.binlog.wanted_error is not None
+    assert asked.binlog.wanted_error.code == "MR-1031", "another member may have what is wanted"
 
 
 def _leave_relay_log(directory: Path, file: Path, *, before: GtidPosition) -> None:
@@ -534,7 +534,9 @@ def test_domain_that_begins_inside_a_file_is_complete(new_server: NewServer) -> 
     )
     with SourceConnection.connect(member_of(server), login_of(server)) as connection:
         for page in (2, 3, 1000):
-            found = find_file(connection, flavour=server.flavour, wanted=None, page_events=page)
+            found = find_start_file(
+                connection, flavour=server.flavour, wanted=None, page_events=page
+            )
             assert str(found.before) == "6-1-30,8-1-80"
 
 
@@ -561,8 +563,8 @@ def test_non_utf8_statements_do_not_hide_the_start_position(target_server: Datab
     for wanted in (None, done):
         (fact,) = ask_members([member_of(server)], login_of(server), wanted=wanted)
         assert fact.error is None
-        assert fact.holdings is not None
-        assert fact.holdings.wanted_error is None
+        assert fact.binlog is not None
+        assert fact.binlog.wanted_error is None
 
 
 @pytest.mark.guarantee("failover")

@@ -60,7 +60,7 @@ def heads_are_not_asked(patch: Patch) -> None:
 
 def a_sequence_is_enough(patch: Patch) -> None:
     """Whose transaction stands at the last sequence of what is done is not asked."""
-    patch.setattr(files, "_refuse_other_history", lambda *_, **__: None)
+    patch.setattr(files, "_check_history", lambda *_, **__: None)
 
 
 def what_a_server_shows_is_utf8(patch: Patch) -> None:
@@ -226,7 +226,7 @@ def _told(name: str) -> Callable[[Patch], None]:
 
 def domains_begin_at_one(patch: Patch) -> None:
     """The first GTID of a domain is not looked for."""
-    patch.setattr(files, "_first_of_domains", lambda *_: iter(()))
+    patch.setattr(files, "_first_gtids", lambda *_: iter(()))
 
 
 def the_relay_log_forgets(patch: Patch) -> None:
@@ -249,9 +249,9 @@ def nothing_is_missing(patch: Patch) -> None:
 
 def a_stream_goes_on(patch: Patch) -> None:
     """A sub-directory is begun under way, by who was chosen for what it had: numbers that come again count as done."""
-    patch.setattr(Receiver, "_may_begin_anew", lambda self: self._is_continuous)
+    patch.setattr(Receiver, "_may_start_subdir", lambda self: self._is_continuous)
     judged = property(lambda _: True, lambda *_: None)
-    patch.setattr(Receiver, "_is_judged", judged, raising=False)
+    patch.setattr(Receiver, "_is_choice_current", judged, raising=False)
 
 
 MUTANTS = [

@@ -28,7 +28,7 @@ from producer.relay.sync import SyncPolicy
 from producer.relay.writer import RelayLog
 from producer.upstream import receiver as receiving
 from producer.upstream.connection import Login
-from producer.upstream.dump import Reader
+from producer.upstream.dump import ReplicaIdentity
 from producer.upstream.receiver import Receiver, ReceiverSource
 from producer.upstream.upstream import Upstream
 from schemas.documents import TableFilter, Tls, TlsMode
@@ -96,7 +96,7 @@ class CaptureProcess:
         self._reader: RelayReader | None = None
         self._converter: Converter | None = None
         self._wanted: GtidPosition | None = None
-        self._is_agreed = False
+        self._is_verified = False
 
     @property
     def relay_end(self) -> Coordinates | None:
@@ -157,14 +157,14 @@ class CaptureProcess:
         self._wanted = None if is_first else progress.gtid_set
         self._relay = RelayLog.open(self.directory, flavour=world.flavour, policy=_SYNC)
         self._reader = RelayReader(self._relay)
-        self._is_agreed = False
+        self._is_verified = False
 
     def _receive(self, wire_bytes: int) -> None:
         assert self._relay is not None
         source = ReceiverSource(
             member=Member(self.process.name, 3306),
             login=Login(user="millrace", password="", tls=Tls(TlsMode.DISABLED)),
-            reader=Reader.for_set(SET),
+            replica=ReplicaIdentity.for_set(SET),
         )
         stop = threading.Event()
         with _dialling(lambda: _Connection(self._world.source, wire_bytes, stop)):
@@ -172,7 +172,7 @@ class CaptureProcess:
             try:
                 receiver.run(stop)
             finally:
-                self._is_agreed |= receiver.agreed.is_set()
+                self._is_verified |= receiver.verified.is_set()
 
     def _publish(self, portion: Portion) -> None:
         assert self._publisher is not None
@@ -196,7 +196,7 @@ class CaptureProcess:
         assert self._relay is not None
         assert self._reader is not None
         progress = self._publisher.progress
-        stream = cast(Upstream, _Stream(self._wanted, self._relay, self._is_agreed))
+        stream = cast(Upstream, _Stream(self._wanted, self._relay, self._is_verified))
         at = first_coordinates(stream, self._reader, progress=progress, stop=_Once())
         if at is None:
             return None
@@ -242,7 +242,7 @@ class _Stream:
 
     wanted: GtidPosition | None
     relay: RelayLog
-    is_agreed: bool
+    is_verified: bool
 
     @property
     def _relay(self) -> RelayLog:
@@ -252,7 +252,7 @@ class _Stream:
         """The real one, on what it looks at."""
         return Upstream.first(cast(Upstream, self), reader)
 
-    def is_received(self, at: Coordinates) -> bool:
+    def may_start_at(self, at: Coordinates) -> bool:
         """There is one member."""
         return True
 

@@ -31,7 +31,7 @@ class _ModelStream:
         self.name = document.name
         self.choice = SimpleNamespace(member=document.members[0])
         self.wanted = None
-        self.is_refused = False
+        self.has_other_rows = False
         self._failure = self.failures.pop(0) if self.failures else None
         self._wait()
 
@@ -89,7 +89,7 @@ def test_stream_that_fails_to_start_releases_the_relay_lock(
 ) -> None:
     """Else every later try of this process would be told that another one holds the directory."""
     choice = SimpleNamespace(member=Member("db", 1), flavour=Flavour.MYSQL)
-    monkeypatch.setattr(upstream, "login_of", lambda _: None)
+    monkeypatch.setattr(upstream, "resolve_login", lambda _: None)
     monkeypatch.setattr(upstream, "ask_members", lambda *_, **__: ())
     monkeypatch.setattr(upstream, "choose", lambda *_, **__: choice)
     with ExitStack() as starved:

@@ -10,7 +10,7 @@ from producer.upstream.choice import LAG_TRANSACTIONS_MAX, choose, count_missing
 from producer.upstream.connection import Login, SourceConnection
 from producer.upstream.identity import Identity
 from producer.upstream.members import (
-    Holdings,
+    MemberBinlog,
     MemberFacts,
     Replication,
     ask_flavour,
@@ -54,7 +54,7 @@ def member(
         identity=Identity(Flavour.MYSQL, f"server-{number}", "9.7.0"),
         variables=GOOD,
         replication=Replication(seconds, ()) if replica else None,
-        holdings=Holdings(gtids(position), {"b.000001": 1}, gtids(before), None),
+        binlog=MemberBinlog(gtids(position), {"b.000001": 1}, gtids(before), None),
     )
 
 
@@ -120,8 +120,8 @@ def test_purged_transactions_exclude_a_member() -> None:
     """Its own finding says which are missing."""
     error = Fatal("MR-1031", f"db:2 purged {UUID}:11-20")
     purged = member(2, f"{UUID}:1-5000")
-    assert purged.holdings is not None
-    purged = replace(purged, holdings=replace(purged.holdings, wanted_error=error))
+    assert purged.binlog is not None
+    purged = replace(purged, binlog=replace(purged.binlog, wanted_error=error))
     assert choose([PRIMARY, purged], wanted=WANTED).member.port == 1
     with pytest.raises(Fatal) as caught:
         choose([purged], wanted=WANTED)
@@ -130,9 +130,9 @@ def test_purged_transactions_exclude_a_member() -> None:
 
 def interrupted(facts: MemberFacts, code: str = "MR-1001") -> MemberFacts:
     """The member answered all but where the first wanted transaction stands."""
-    assert facts.holdings is not None
+    assert facts.binlog is not None
     error = Retryable(code, f"{facts.member}: Query execution was interrupted")
-    return replace(facts, holdings=replace(facts.holdings, wanted_error=error))
+    return replace(facts, binlog=replace(facts.binlog, wanted_error=error))
 
 
 @pytest.mark.parametrize("code", ["MR-1001", "MR-1040"])
@@ -269,10 +269,10 @@ def test_mariadb_positions_are_compared_by_domain() -> None:
     assert find_errant(gtids("0-2-91", Flavour.MARIADB), rebuilt) == "0-2-91"
 
 
-def mariadb(position: str, *, state: str, before: str = "") -> Holdings:
+def mariadb(position: str, *, state: str, before: str = "") -> MemberBinlog:
     """What a MariaDB has."""
     known, earlier = gtids(position, Flavour.MARIADB), gtids(before, Flavour.MARIADB)
-    return Holdings(known, {"b.000001": 1}, earlier, None, parse_binlog_state(state))
+    return MemberBinlog(known, {"b.000001": 1}, earlier, None, parse_binlog_state(state))
 
 
 @pytest.mark.parametrize(

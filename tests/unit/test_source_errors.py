@@ -7,7 +7,13 @@ import pytest
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from producer.upstream.connection import Row, SourceConnection, _driver_errors
-from producer.upstream.dump import HOST, Reader, ask_replica_ids, dump_payload, register_payload
+from producer.upstream.dump import (
+    HOST,
+    ReplicaIdentity,
+    ask_replica_ids,
+    dump_payload,
+    register_payload,
+)
 from producer.upstream.dump_errors import decode_error_packet, explain_dump_error
 from producer.upstream.files import parse_gtid_list
 from schemas.documents.model import Member
@@ -108,14 +114,18 @@ def test_dump_requests_follow_the_protocol() -> None:
     """Bytes written down from the protocol's description; who we are is stable and above usual ids."""
     assert dump_payload(7, file="b.000001", pos=4, flags=2) == b"\4\0\0\0\2\0\7\0\0\0b.000001"
     assert register_payload(7) == b"\7\0\0\0\x08millrace\0\0\0\0\0\0\0\0\0\0\0\0"
-    assert Reader.for_set("shop") == Reader.for_set("shop") != Reader.for_set("shop2")
-    assert 2**30 <= Reader.for_set("shop").server_id < 2**31
+    assert (
+        ReplicaIdentity.for_set("shop")
+        == ReplicaIdentity.for_set("shop")
+        != ReplicaIdentity.for_set("shop2")
+    )
+    assert 2**30 <= ReplicaIdentity.for_set("shop").server_id < 2**31
 
 
 def test_installations_sharing_a_set_name_do_not_evict_each_other() -> None:
     """A server keeps one dump for each server id and UUID."""
     one, other = (
-        Reader.for_set("shop", installation=name) for name in ("default/a1", "default/b2")
+        ReplicaIdentity.for_set("shop", installation=name) for name in ("default/a1", "default/b2")
     )
     assert one.server_id != other.server_id
     assert one.uuid != other.uuid
@@ -123,7 +133,7 @@ def test_installations_sharing_a_set_name_do_not_evict_each_other() -> None:
 
 def test_server_id_of_a_replica_is_not_taken() -> None:
     """The next free one is taken; our own former reader, which we want to evict, takes none."""
-    reader = Reader.for_set("shop")
+    reader = ReplicaIdentity.for_set("shop")
     replica: Row = {"Server_Id": reader.server_id, "Host": "db-2", "Port": 3306}
     former: Row = {"Server_Id": reader.server_id, "Host": HOST, "Port": 0}
     modern, maria = ServerVersion.parse("8.4.0"), ServerVersion.parse("10.11.19-MariaDB")
@@ -132,7 +142,7 @@ def test_server_id_of_a_replica_is_not_taken() -> None:
         asked = _Asked({"SHOW REPLICAS": rows, "SHOW SLAVE HOSTS": older})
         for server in (modern, maria):
             taken = ask_replica_ids(cast(SourceConnection, asked), server)
-            assert reader.beside(taken).server_id == server_id
+            assert reader.avoiding(taken).server_id == server_id
     refused = cast(SourceConnection, _Asked({}))
     assert ask_replica_ids(refused, maria) == frozenset()
 

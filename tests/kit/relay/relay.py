@@ -15,7 +15,7 @@ from millrace.errors import MillraceError
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.upstream.connection import Login, SourceConnection
-from producer.upstream.dump import Reader
+from producer.upstream.dump import ReplicaIdentity
 from producer.upstream.receiver import Receiver, ReceiverSource
 from schemas.documents.model import Member, Tls, TlsMode
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
@@ -128,7 +128,7 @@ def receiving(
     source = ReceiverSource(
         member=member or member_of(server),
         login=login_of(server, tls=tls),
-        reader=Reader.for_set(set_name or str(directory)),
+        replica=ReplicaIdentity.for_set(set_name or str(directory)),
         heartbeat_s=heartbeat_s,
     )
     reception = Reception(Receiver(source, relay, wanted=wanted), relay)
