@@ -25,7 +25,7 @@ def test_wrong_source_password_is_reported_and_loses_nothing(
     """The set document has a wrong password: MR-1002 in the status; the right one and `task resume` fix it."""
     with fault_stack.load("password"):
         _replace_set(fault_stack, SOURCE_SET, password="wrong")
-        _stands(fault_stack, CAPTURE_TASK, "MR-1002")
+        _reported(fault_stack, CAPTURE_TASK, "MR-1002")
         _replace_set(fault_stack, SOURCE_SET)
         _goes_on(fault_stack, CAPTURE_TASK)
     fault_stack.settle()
@@ -38,7 +38,7 @@ def test_wrong_target_password_is_reported_and_loses_nothing(
     """The same for the target set: MR-5002."""
     with fault_stack.load("target_password"):
         _replace_set(fault_stack, TARGET_SET, password="wrong")
-        _stands(fault_stack, APPLY_TASK, "MR-5002")
+        _reported(fault_stack, APPLY_TASK, "MR-5002")
         _replace_set(fault_stack, TARGET_SET)
         _goes_on(fault_stack, APPLY_TASK)
     fault_stack.settle()
@@ -51,8 +51,8 @@ def test_source_without_row_format_is_refused_with_a_fix(
     """binlog_format is STATEMENT on every member: no member is read, and the status shows `SET GLOBAL`."""
     with _setting(fault_stack, "binlog_format", "STATEMENT"):
         fault_stack.restart("worker")
-        told = _stands(fault_stack, CAPTURE_TASK, "MR-1012")
-        assert "SET GLOBAL binlog_format = 'ROW'" in told.why + told.fix
+        report = _reported(fault_stack, CAPTURE_TASK, "MR-1012")
+        assert "SET GLOBAL binlog_format = 'ROW'" in report.why + report.fix
     _goes_on(fault_stack, CAPTURE_TASK)
     fault_stack.fill("after_format", rows=10)
     fault_stack.settle()
@@ -65,8 +65,8 @@ def test_source_without_full_metadata_is_refused_with_a_fix(
     """binlog_row_metadata is MINIMAL on every member: the same, before any row is read."""
     with _setting(fault_stack, "binlog_row_metadata", "MINIMAL"):
         fault_stack.restart("worker")
-        told = _stands(fault_stack, CAPTURE_TASK, "MR-1014")
-        assert "SET GLOBAL binlog_row_metadata = 'FULL'" in told.why + told.fix
+        report = _reported(fault_stack, CAPTURE_TASK, "MR-1014")
+        assert "SET GLOBAL binlog_row_metadata = 'FULL'" in report.why + report.fix
     _goes_on(fault_stack, CAPTURE_TASK)
     fault_stack.fill("after_metadata", rows=10)
     fault_stack.settle()
@@ -84,7 +84,7 @@ def test_replica_that_does_not_log_changes_is_not_read(fault_stack: FaultStack) 
         replica.start()
         with fault_stack.load("unlogged"):
             _replace_set(fault_stack, SOURCE_SET, ports=(replica.port,))
-            _stands(fault_stack, CAPTURE_TASK, "MR-1011")
+            _reported(fault_stack, CAPTURE_TASK, "MR-1011")
             _replace_set(fault_stack, SOURCE_SET)
             _goes_on(fault_stack, CAPTURE_TASK)
             fault_stack.wait_published()
@@ -113,17 +113,17 @@ def test_broken_task_document_is_refused_and_stops_nothing(
             node = session.get(path)
             assert node is not None
             session.put(path, b'{"format":1}', version=node.version)
-        told = fault_stack.wait_report(CAPTURE_TASK, TaskState.DEGRADED, "MR-4101", "MR-4011")
-        assert told.fix
+        report = fault_stack.wait_report(CAPTURE_TASK, TaskState.DEGRADED, "MR-4101", "MR-4011")
+        assert report.fix
         fault_stack.fill("while_broken", rows=10)
         fault_stack.stack.run_command("task", "create", "-f", str(good), "--replace")
         fault_stack.wait_report(CAPTURE_TASK, TaskState.RUNNING)
     fault_stack.settle()
 
 
-def _stands(fault_stack: FaultStack, task: str, code: str) -> TaskReport:
+def _reported(fault_stack: FaultStack, task: str, code: str) -> TaskReport:
     """Wait until the task is blocked or degraded with this code and a fix."""
-    told = fault_stack.wait_unwell(task, code)
+    report = fault_stack.wait_unhealthy(task, code)
     seen: list[dict[str, Any]] = []
 
     def is_shown() -> bool:
@@ -133,7 +133,7 @@ def _stands(fault_stack: FaultStack, task: str, code: str) -> TaskReport:
 
     eventually(is_shown, what=f"the status shows {code}")
     assert seen[0]["fix"]
-    return told
+    return report
 
 
 def _goes_on(fault_stack: FaultStack, task: str) -> None:

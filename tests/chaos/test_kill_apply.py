@@ -37,8 +37,8 @@ def test_killed_python_worker_restarts_the_query_and_loses_no_row(
         for point in IN_A_LANE:
             fault_stack.end("apply")
             fault_stack.launch("apply", options=_armed(f"{point}:kill@3"))
-            told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050")
-            assert told.fix
+            report = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050")
+            assert report.fix
         fault_stack.restart("apply")
     fault_stack.settle()
 
@@ -103,8 +103,8 @@ def test_executor_killed_around_a_commit_loses_no_row(
         for _ in range(2):  # the next executor's workers stop there, too
             fault_stack.wait_stopped("apply")
             _kill_executor(fault_stack)
-        told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050")
-        assert told.fix
+        report = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050")
+        assert report.fix
         fault_stack.restart("apply")
     fault_stack.settle()
 
@@ -142,10 +142,10 @@ def java(stack: FaultStack, word: str) -> list[int]:
     found = []
     for pid in session_members(stack.services["apply"].identity):
         try:
-            said = Path(f"/proc/{pid}/cmdline").read_bytes()
+            cmdline = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue  # it has ended
-        command = said.decode(errors="replace").split("\0")
+        command = cmdline.decode(errors="replace").split("\0")
         if command[0].endswith("java") and any(word in part for part in command):
             found.append(pid)
     return found

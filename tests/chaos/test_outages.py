@@ -21,8 +21,8 @@ def test_killed_broker_loses_no_record(fault_stack: FaultStack) -> None:
     with fault_stack.load("broker"):
         fault_stack.wait_published()
         fault_stack.stack.kafka.kill()
-        told = fault_stack.wait_report(CAPTURE_TASK, TaskState.DEGRADED, "MR-3001")
-        assert told.fix
+        report = fault_stack.wait_report(CAPTURE_TASK, TaskState.DEGRADED, "MR-3001")
+        assert report.fix
         fault_stack.stack.kafka.start()
     fault_stack.settle()
 
@@ -33,8 +33,8 @@ def test_killed_target_loses_no_row(fault_stack: FaultStack) -> None:
     with fault_stack.load("target"):
         fault_stack.wait_published()
         fault_stack.stack.target.kill()
-        told = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5001")
-        assert told.fix
+        report = fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5001")
+        assert report.fix
         fault_stack.stack.target.start()
     fault_stack.settle()
 

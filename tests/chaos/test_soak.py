@@ -83,9 +83,9 @@ def _by_kind(history: History) -> str:
         f"{death.victim} {'at a point' if death.is_at_a_point else 'anywhere'}"
         for death in history.deaths
     )
-    told = ", ".join(f"{kind} {number}" for kind, number in sorted(kinds.items()))
+    counts = ", ".join(f"{kind} {number}" for kind, number in sorted(kinds.items()))
     several = f"{history.together} pairs, {history.recovering} while they recovered"
-    return f"{len(history.deaths)} kills ({told}; {several})"
+    return f"{len(history.deaths)} kills ({counts}; {several})"
 
 
 def kept_folder(root: Path, name: str) -> Path:

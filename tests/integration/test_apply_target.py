@@ -276,8 +276,8 @@ def test_raising_the_fence_kills_a_hung_predecessor(
         goes_on.set()
         assert isinstance(stopped.exception(60), Retryable)
     assert successor.assignment.owner.run == first.assignment.owner.run + 1
-    told = target_server.execute("SELECT epoch, run FROM millrace.fence WHERE task = %s", (name,))
-    assert told == [(2, successor.assignment.owner.run)]
+    row = target_server.execute("SELECT epoch, run FROM millrace.fence WHERE task = %s", (name,))
+    assert row == [(2, successor.assignment.owner.run)]
     for each in (hung, first, successor):
         each.close()
 
@@ -399,10 +399,10 @@ def test_status_names_triggers_on_target_tables(name: str, target_server: Databa
     stream.commit()
     applier.process(LocalRecords(stream.values[1:], 1), ignore)
     applier.close()
-    told = applier.warning()
-    assert told is not None
-    assert told.code == "MR-5018"
-    assert told.message == (
+    warning = applier.warning()
+    assert warning is not None
+    assert warning.code == "MR-5018"
+    assert warning.message == (
         f"triggers on the target: {name}.t.t0, {name}.t.t1, {name}.t.t2 and 1 more"
     )
 

@@ -1,6 +1,6 @@
 """Every type at its extremes on both flavors: the target holds the record's value, inserted and updated.
 
-``said`` is the expected result of a SELECT on the target, written from the servers' manuals.
+``expected`` is the expected result of a SELECT on the target, written from the servers' manuals.
 """
 
 import struct
@@ -72,8 +72,8 @@ CASES = {
         "DECIMAL(65,30)",
         ColumnType(TypeCode.NEWDECIMAL, 65 << 8 | 30),
         tuple(
-            (Decimal(said), said)
-            for said in (
+            (Decimal(expected), expected)
+            for expected in (
                 "-" + "9" * 35 + "." + "9" * 30,
                 "9" * 35 + "." + "9" * 30,
                 "0." + "0" * 29 + "1",
@@ -108,34 +108,41 @@ CASES = {
     "date": Case(
         "DATE",
         ColumnType(TypeCode.DATE),
-        tuple((said, said) for said in ("0000-00-00", "2001-02-31", "2010-00-00", "9999-12-31")),
+        tuple(
+            (expected, expected)
+            for expected in ("0000-00-00", "2001-02-31", "2010-00-00", "9999-12-31")
+        ),
     ),
     "time": Case(
         "TIME(6)",
         ColumnType(TypeCode.TIME2, 6),
         tuple(
-            (said, said) for said in ("-838:59:58.999999", "838:59:59.000000", "-00:00:00.000001")
+            (expected, expected)
+            for expected in ("-838:59:58.999999", "838:59:59.000000", "-00:00:00.000001")
         ),
     ),
     "datetime": Case(
         "DATETIME(3)",
         ColumnType(TypeCode.DATETIME2, 3),
-        tuple((said, said) for said in ("0000-00-00 00:00:00.000", "9999-12-31 23:59:59.999")),
+        tuple(
+            (expected, expected)
+            for expected in ("0000-00-00 00:00:00.000", "9999-12-31 23:59:59.999")
+        ),
     ),
     "timestamp": Case(
         "TIMESTAMP NULL",
         ColumnType(TypeCode.TIMESTAMP2, 0),
         tuple(
-            (said, said)
-            for said in ("0000-00-00 00:00:00", "1970-01-01 00:00:01", "2038-01-19 03:14:07")
+            (expected, expected)
+            for expected in ("0000-00-00 00:00:00", "1970-01-01 00:00:01", "2038-01-19 03:14:07")
         ),
     ),
     "utf8mb4": Case(
         "VARCHAR(20) CHARSET utf8mb4",
         _text("utf8mb4", 45),
         tuple(
-            (said, said.encode().hex().upper())
-            for said in ("", "it's \\ \"\0\n\x1a% é 🛒", "%s {} `;--")
+            (expected, expected.encode().hex().upper())
+            for expected in ("", "it's \\ \"\0\n\x1a% é 🛒", "%s {} `;--")
         ),
         "HEX(v)",
     ),

@@ -138,7 +138,7 @@ class Stage:
     def wait_seq(self, seq: int) -> None:
         """Wait until this seq is published; a missing topic or leader is retried."""
 
-        def stands() -> bool:
+        def is_published() -> bool:
             try:
                 return (self.rig.verdict().last_seq or 0) >= seq
             except MillraceError as error:
@@ -146,7 +146,7 @@ class Stage:
                     raise
                 return False
 
-        eventually(stands, what=f"seq {seq}")
+        eventually(is_published, what=f"seq {seq}")
 
     def run_once(self, name: str, rows: int) -> TaskReport:
         """A worker publishes this many rows and stops in order; return the status that it leaves."""
@@ -212,9 +212,9 @@ def test_deleted_topic_blocks_until_the_task_names_a_new_one(
     stage.run_once("w1", 5)
     stage.rig.delete()
     with stage.worker("w2"):
-        told = stage.wait(lambda report: report.state is TaskState.BLOCKED, "blocked")
-        assert told.code == "MR-3017"
-        assert (told.seq, told.topic) == (5, stage.rig.topic)
+        report = stage.wait(lambda report: report.state is TaskState.BLOCKED, "blocked")
+        assert report.code == "MR-3017"
+        assert (report.seq, report.topic) == (5, stage.rig.topic)
         assert not stage.rig.exists()
         stage.rig.topic += "-2"
         elsewhere = replace(stage.task.output, topic=stage.rig.topic)
@@ -275,6 +275,6 @@ def test_unreadable_status_is_not_overwritten(
 
     monkeypatch.setattr(zk.run.slot, "read_status", away_at_first)
     with stage.worker("w2", is_away=True):
-        told = stage.wait(lambda report: report.code == "MR-1001", "its runner is tried")
+        report = stage.wait(lambda report: report.code == "MR-1001", "its runner is tried")
     assert len(tries) == 3
-    assert (told.seq, told.topic_end) == (left.seq, left.topic_end)
+    assert (report.seq, report.topic_end) == (left.seq, left.topic_end)

@@ -75,15 +75,15 @@ def _all_contents(session: Session, path: str) -> Iterator[bytes]:
 
 def test_invalid_document_is_refused_with_every_problem_and_fix(shell: Shell) -> None:
     """Each problem has its path, the value and what is expected; the file is named and nothing is created."""
-    told = shell(
+    output = shell(
         "set", "create", "-f", shell.file("set: shop\nmembers: []\npasswort: x"), exit_code=1
     )
-    assert told.startswith("MR-4101 ")
-    assert "document.yaml" in told
-    assert "members: found 0 entries, wanted a list of 1 to 64" in told
-    assert "passwort: found an unknown field, wanted 'password' (nearest)" in told
-    assert "user: found nothing" in told
-    assert "Correct the fields that the message names" in told
+    assert output.startswith("MR-4101 ")
+    assert "document.yaml" in output
+    assert "members: found 0 entries, wanted a list of 1 to 64" in output
+    assert "passwort: found an unknown field, wanted 'password' (nearest)" in output
+    assert "user: found nothing" in output
+    assert "Correct the fields that the message names" in output
     assert shell("set", "list").startswith("no sets")
     assert shell("set", "create", "-f", "/nope", exit_code=1).startswith("MR-4206 ")
     assert shell("set", "create", "-f", shell.file("a: ["), exit_code=1).startswith("MR-4102 ")
@@ -101,9 +101,9 @@ def test_task_commands_work_from_create_to_delete(shell: Shell) -> None:
         eventually(lambda: _state(shell) == "running")
         assert shell("task", "pause", "shop-capture") == "task shop-capture paused\n"
         assert _state(shell) == "paused"
-        told = shell("task", "show", "shop-captur", exit_code=1)
-        assert told.startswith("MR-4104 there is no task 'shop-captur' in cluster ")
-        assert "; did you mean 'shop-capture'?\n" in told
+        output = shell("task", "show", "shop-captur", exit_code=1)
+        assert output.startswith("MR-4104 there is no task 'shop-captur' in cluster ")
+        assert "; did you mean 'shop-capture'?\n" in output
         assert "paused by " in shell("status")
         assert shell("task", "resume", "shop-capture") == "task shop-capture resumed\n"
         eventually(lambda: _state(shell) == "running")
@@ -128,9 +128,9 @@ def test_changed_start_without_effect_is_reported(shell: Shell) -> None:
     assert replaced(later) == ""  # nothing is published yet
     with _running(shell, ScriptedRunner()):
         eventually(lambda: _state(shell) == "running")
-        told = replaced(CAPTURE)
-        assert "`start` changed from 0-1-3 to first and has no effect" in told
-        assert "The task resumes after 0-1-7, seq 7" in told
+        output = replaced(CAPTURE)
+        assert "`start` changed from 0-1-3 to first and has no effect" in output
+        assert "The task resumes after 0-1-7, seq 7" in output
         assert replaced(CAPTURE + "exclude: [shop.t]\n") == ""
         assert replaced(later + "topic: another\n") == ""  # a new topic, where `start` is read
 
@@ -224,7 +224,7 @@ def _watched(
     options: list[str], *, on_terminal: bool, stderr: int | None = None
 ) -> Iterator[tuple["subprocess.Popen[bytes]", bytearray]]:
     """Run `millrace status` as a process and collect its output; the process ends with the block."""
-    ours, its = pty.openpty() if on_terminal else os.pipe()
+    terminal, its = pty.openpty() if on_terminal else os.pipe()
     command = (sys.executable, "-m", "millrace", "status", *options)
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "40"}
     process = subprocess.Popen(
@@ -235,7 +235,7 @@ def _watched(
 
     def read() -> None:
         with suppress(OSError):  # EIO: the other side closed the terminal
-            while found := os.read(ours, 1 << 16):
+            while found := os.read(terminal, 1 << 16):
                 seen.extend(found)
 
     reader = threading.Thread(target=read)
@@ -246,7 +246,7 @@ def _watched(
         process.kill()
         process.wait()
         reader.join()
-        os.close(ours)
+        os.close(terminal)
 
 
 def test_commands_without_an_ensemble_name_the_setting(
@@ -256,9 +256,9 @@ def test_commands_without_an_ensemble_name_the_setting(
     monkeypatch.setenv("MILLRACE_CLUSTER", "a/b")
     assert "MILLRACE_CLUSTER" in shell("status", exit_code=1)
     monkeypatch.delenv("MILLRACE_ZOOKEEPER")
-    told = shell("status", exit_code=1)
-    assert told.startswith("MR-4205 ")
-    assert "export MILLRACE_ZOOKEEPER=" in told
+    output = shell("status", exit_code=1)
+    assert output.startswith("MR-4205 ")
+    assert "export MILLRACE_ZOOKEEPER=" in output
 
 
 def test_generation_is_shown_and_raised(shell: Shell) -> None:
@@ -288,10 +288,10 @@ def test_waiting_for_a_blocked_task_fails_at_once(
     shell("task", "create", "-f", shell.file(CAPTURE))
     _commit(source_set)
     with _running(shell, ScriptedRunner(script, gtid_set="")):
-        told = shell("task", "wait", "shop-capture", "--timeout", "60", exit_code=1)
-    assert told.startswith("MR-4202 ")
-    assert "MR-4106 no such file" in told
-    assert "Put it there." in told
+        output = shell("task", "wait", "shop-capture", "--timeout", "60", exit_code=1)
+    assert output.startswith("MR-4202 ")
+    assert "MR-4106 no such file" in output
+    assert "Put it there." in output
 
 
 def test_wait_returns_once_the_primarys_position_is_reached(
@@ -339,15 +339,15 @@ def test_wait_timeout_names_the_stopped_replica_and_missing_gtids(
     try:
         _commit(source_set)
         with _running(shell, captures):
-            told = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
+            output = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
     finally:
         replica.execute(f"START {word} SQL_THREAD")
-    assert told.startswith("MR-4201 ")
-    assert f"127.0.0.1:{replica.port} does not have " in told
-    assert told.count("its SQL thread is stopped") == 1
+    assert output.startswith("MR-4201 ")
+    assert f"127.0.0.1:{replica.port} does not have " in output
+    assert output.count("its SQL thread is stopped") == 1
     assert (
         f"`START {start}` on 127.0.0.1:{replica.port}; or `millrace task pause shop-capture`"
-        in told
+        in output
     )
 
 
@@ -361,9 +361,9 @@ def test_wait_needs_a_reachable_primary(
     assert not missing(primary_history(document).position, history.position, history)
     shell("set", "create", "-f", shell.file(_document_of(source_set, only_replicas=True)))
     shell("task", "create", "-f", shell.file(CAPTURE))
-    told = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
-    assert told.startswith("MR-4204 ")
-    assert "no member is a primary" in told
+    output = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
+    assert output.startswith("MR-4204 ")
+    assert "no member is a primary" in output
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", "wrong")
     refused = shell("task", "wait", "shop-capture", "--timeout", "5", exit_code=1)
     assert refused.startswith("MR-1002 ")
@@ -382,14 +382,14 @@ def test_compare_exits_with_1_and_names_the_difference(
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", mariadb_server.password)
     for name, server in (("shop", mariadb_server), ("warehouse", target_server)):
         shell("set", "create", "-f", shell.file(_document_of_one(name, server)))
-        server.execute("DROP DATABASE IF EXISTS told")
-        server.execute("CREATE DATABASE told")
-        server.execute("CREATE TABLE told.t (id INT PRIMARY KEY, v VARCHAR(20))")
-        server.execute("INSERT INTO told.t VALUES (1, 'one'), (2, 'two'), (3, 'three')")
-    shell("task", "create", "-f", shell.file(CAPTURE + "include: [told.*]\n"))
+        server.execute("DROP DATABASE IF EXISTS cli_compared")
+        server.execute("CREATE DATABASE cli_compared")
+        server.execute("CREATE TABLE cli_compared.t (id INT PRIMARY KEY, v VARCHAR(20))")
+        server.execute("INSERT INTO cli_compared.t VALUES (1, 'one'), (2, 'two'), (3, 'three')")
+    shell("task", "create", "-f", shell.file(CAPTURE + "include: [cli_compared.*]\n"))
     shell("task", "create", "-f", shell.file(APPLY.replace("target: shop", "target: warehouse")))
-    told = "1 table, 3 rows: "
-    assert shell("compare", "shop-apply", "--now").endswith(f"{told}equal\n")
+    counts = "1 table, 3 rows: "
+    assert shell("compare", "shop-apply", "--now").endswith(f"{counts}equal\n")
     assert json.loads(shell("compare", "shop-apply", "--now", "--json")) == {
         "task": "shop-apply",
         "tables": 1,
@@ -398,13 +398,13 @@ def test_compare_exits_with_1_and_names_the_difference(
         "is_equal": True,
         "details": [],
     }
-    target_server.execute("UPDATE told.t SET v = 'zwei' WHERE id = 2")
-    target_server.execute("DELETE FROM told.t WHERE id = 3")
+    target_server.execute("UPDATE cli_compared.t SET v = 'zwei' WHERE id = 2")
+    target_server.execute("DELETE FROM cli_compared.t WHERE id = 3")
     words = shell("compare", "shop-apply", "--now", exit_code=1, stream="out")
     assert words.splitlines() == [
-        "told.t: different: 2",
-        "told.t: missing: 3",
-        f"{told}2 differences",
+        "cli_compared.t: different: 2",
+        "cli_compared.t: missing: 3",
+        f"{counts}2 differences",
     ]
     assert json.loads(
         shell("compare", "shop-apply", "--now", "--json", exit_code=1, stream="out")
@@ -415,12 +415,12 @@ def test_compare_exits_with_1_and_names_the_difference(
         "differences": 2,
         "is_equal": False,
         "details": [
-            {"table": "told.t", "what": "different", "key": "2"},
-            {"table": "told.t", "what": "missing", "key": "3"},
+            {"table": "cli_compared.t", "what": "different", "key": "2"},
+            {"table": "cli_compared.t", "what": "missing", "key": "3"},
         ],
     }
     for server in (mariadb_server, target_server):
-        server.execute("DROP DATABASE told")
+        server.execute("DROP DATABASE cli_compared")
 
 
 @dataclass
@@ -494,6 +494,6 @@ def test_command_reports_an_unreachable_ensemble(
     monkeypatch.setenv("MILLRACE_ZOOKEEPER", "127.0.0.1:1")
     monkeypatch.setattr(Ensemble.open, "__kwdefaults__", {"connect_timeout_s": 0.3})
     assert run(["status", "--json"]) == 1
-    told = capsys.readouterr().err
-    assert "MR-4001" in told
-    assert "MILLRACE_ZOOKEEPER" in told
+    output = capsys.readouterr().err
+    assert "MR-4001" in output
+    assert "MILLRACE_ZOOKEEPER" in output

@@ -193,9 +193,9 @@ def test_unreadable_table_is_a_missing_grant_not_a_difference(
         with pytest.raises(Fatal) as caught:
             compared()
         assert caught.value.code == "MR-5007"
-        told = CATALOGUE["MR-5007"]
-        assert "`millrace compare`" in told.cause
-        assert "SELECT" in told.fix
+        entry = CATALOGUE["MR-5007"]
+        assert "`millrace compare`" in entry.cause
+        assert "SELECT" in entry.fix
         grant = caught.value.fix.partition(";")[0]
         assert grant == "GRANT SELECT ON `compared`.* TO `reader`@`%`"
         server.execute(grant)

@@ -47,7 +47,7 @@ def applied(records: list[Record]) -> Tables:
     return {name: +table for name, table in tables.items()}
 
 
-def stands(source: LoggedSession, tables: Tables) -> Tables:
+def server_tables(source: LoggedSession, tables: Tables) -> Tables:
     """The same tables on the server."""
     return {
         name: Counter(source.rows(f"SELECT * FROM `{name.replace('`', '``')}`")) for name in tables
@@ -98,7 +98,7 @@ def test_applied_records_rebuild_the_servers_tables(server: DatabaseServer) -> N
         _mixed(source)
         records = source.conversion().records()
         tables = applied(records)
-        assert tables == stands(source, tables)
+        assert tables == server_tables(source, tables)
         assert set(tables) == {"k", "nokey", "copied", "gone", "odd `name", "many"}
     numbered = [r for r in records if isinstance(r, RowRecord | DdlRecord)]
     assert [r.source.seq for r in numbered] == list(range(1, len(numbered) + 1))
@@ -141,7 +141,7 @@ def test_compressed_transactions_and_events_are_read(server: DatabaseServer) -> 
         source.run("ALTER TABLE k COMMENT 'a statement that is long enough to be compressed'")
         records = source.conversion().records()
         tables = applied(records)
-        assert tables == stands(source, tables)
+        assert tables == server_tables(source, tables)
         source.run(*switch_off)
         content = (server.binlog_dir / source.file).read_bytes()
         kinds = set()

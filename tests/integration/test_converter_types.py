@@ -26,10 +26,10 @@ def _fill(cursor: Cursor, case: TypeCase, table: str) -> dict[int, object]:
     for number, value in enumerate((*case.values, "NULL"), 1):
         cursor.execute(f"INSERT INTO {table} VALUES ({number}, {value})")
     cursor.execute(f"SELECT id, {case.tells} FROM {table} WHERE v IS NOT NULL")
-    told = dict(cursor.fetchall())
+    selected = dict(cursor.fetchall())
     cursor.execute(f"UPDATE {table} SET id = id + 1000")
     cursor.execute(f"DELETE FROM {table} WHERE id > 1000")
-    return told
+    return selected
 
 
 @pytest.mark.guarantee("exact")
@@ -37,7 +37,7 @@ def test_record_holds_what_select_returns(server: DatabaseServer) -> None:
     """Insert, both images of an update, delete, and NULL."""
     cases = [case for case in CASES if server.flavour in case.flavours]
     with logged(server, "types_of_rows") as source:
-        told = {f"t{n}": _fill(source.cursor, case, f"t{n}") for n, case in enumerate(cases)}
+        selected = {f"t{n}": _fill(source.cursor, case, f"t{n}") for n, case in enumerate(cases)}
         conversion = source.conversion()
     found: dict[str, dict[int, set[object]]] = {}
     for row in conversion.rows():
@@ -52,7 +52,7 @@ def test_record_holds_what_select_returns(server: DatabaseServer) -> None:
         null = len(case.values) + 1
         assert images.pop(null) == {None}, case.ddl
         read = {row: {case.reads(value) for value in values} for row, values in images.items()}
-        wanted = {row: {value} for row, value in told[f"t{number}"].items()}
+        wanted = {row: {value} for row, value in selected[f"t{number}"].items()}
         assert read == wanted, case.ddl
 
 
@@ -63,7 +63,7 @@ def test_text_of_every_charset_arrives_as_text_or_bytes(server: DatabaseServer) 
         cursor = source.cursor
         cursor.execute("SHOW CHARACTER SET")
         known = {row[0] for row in cursor.fetchall()}
-        told = {}
+        expected = {}
         for charset, samples in CHARSETS.items():
             if charset not in known:
                 continue
@@ -82,13 +82,13 @@ def test_text_of_every_charset_arrives_as_text_or_bytes(server: DatabaseServer) 
             cursor.execute(
                 f"SELECT id, HEX(v), HEX(CONVERT(v USING utf8mb4)), HEX({back}) FROM {charset}_text"
             )
-            told[f"{charset}_text"] = {row[0]: row[1:] for row in cursor.fetchall()}
+            expected[f"{charset}_text"] = {row[0]: row[1:] for row in cursor.fetchall()}
         conversion = source.conversion()
     compared = 0
     for row in conversion.rows():
-        if row.source.table not in told or row.change.after is None:
+        if row.source.table not in expected or row.change.after is None:
             continue
-        raw, text, back = told[row.source.table][int(str(row.change.after["id"]))]
+        raw, text, back = expected[row.source.table][int(str(row.change.after["id"]))]
         value = row.change.after["v"]
         if isinstance(value, str):
             assert (value.encode().hex().upper(), back) == (text, raw), (row.source.table, raw)

@@ -30,7 +30,7 @@ DATABASE = "ledger_binlog"
 
 
 @dataclass(frozen=True)
-class Told:
+class LoggedLedger:
     """A finished ledger and its records."""
 
     server: DatabaseServer
@@ -42,7 +42,7 @@ class Told:
 
 
 @pytest.fixture(scope="module", params=FLAVOURS, ids=str)
-def told(request: pytest.FixtureRequest) -> Iterator[Told]:
+def ledger(request: pytest.FixtureRequest) -> Iterator[LoggedLedger]:
     """A ledger on a single server of each flavor."""
     server = request.getfixturevalue(f"{request.param}_server")
     assert isinstance(server, DatabaseServer)
@@ -74,54 +74,56 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
     messages = [
         read_message(offset, value, schemas.__getitem__) for offset, value in enumerate(values)
     ]
-    yield Told(server, file, position, counts, values, messages)
+    yield LoggedLedger(server, file, position, counts, values, messages)
     server.execute(f"DROP DATABASE {DATABASE}")
 
 
 @pytest.mark.both_flavours
 @pytest.mark.guarantee("complete")
-def test_converter_and_independent_decoders_read_one_ledger(told: Told) -> None:
+def test_converter_and_independent_decoders_read_one_ledger(ledger: LoggedLedger) -> None:
     """Read with fastavro alone: no gap, no ghost, the sum kept, and every value equal to the other decoder's."""
-    server = told.server
+    server = ledger.server
     login = Login(server.host, server.port, SERVICE.user, SERVICE.password)
     topic, books = TopicOracle(is_whole=True), BooksOracle(DATABASE)
-    binlog = BinlogOracle(DATABASE, read_binlog(login, told.file, told.position, DATABASE))
+    binlog = BinlogOracle(DATABASE, read_binlog(login, ledger.file, ledger.position, DATABASE))
     oracles: list[TopicOracle | BooksOracle | BinlogOracle | TextOracle] = [topic, books, binlog]
     text: TextOracle | None = None
     programs = mysql_programs()
     if server.flavour == "mysql":
         assert programs is not None
         assert programs.mysqlbinlog is not None, "no mysqlbinlog beside mysqld nor in the cache"
-        lines = read_text(programs.mysqlbinlog, [server.binlog_dir / told.file], told.position)
+        lines = read_text(programs.mysqlbinlog, [server.binlog_dir / ledger.file], ledger.position)
         text = TextOracle(DATABASE, parse_rows(lines, DATABASE))
         oracles.append(text)
-    for message in told.messages:
+    for message in ledger.messages:
         for oracle in oracles:
             oracle.feed(message)
-    books.finish(told.counts.acknowledged)
+    books.finish(ledger.counts.acknowledged)
     binlog.finish()
     if text is not None:
         text.finish()
         assert text.rows_compared == binlog.rows_compared
     check_replayed(server, DATABASE, books.tables)
-    assert told.counts.ddl
-    assert told.counts.rolled_back
-    assert told.counts.in_savepoints
-    assert binlog.rows_compared > told.counts.committed
+    assert ledger.counts.ddl
+    assert ledger.counts.rolled_back
+    assert ledger.counts.in_savepoints
+    assert binlog.rows_compared > ledger.counts.committed
     assert binlog.values_lost < binlog.values_compared / 10
 
 
 @pytest.mark.guarantee("applied")
-def test_applied_ledger_matches_the_servers_checksums(told: Told, new_server: NewServer) -> None:
+def test_applied_ledger_matches_the_servers_checksums(
+    ledger: LoggedLedger, new_server: NewServer
+) -> None:
     """``CHECKSUM TABLE`` is equal for any batch cuts, in one lane and in many, with lanes in either order."""
-    target = new_server(told.server.flavour)
+    target = new_server(ledger.server.flavour)
     chance = random.Random(SEED)
     applier = started(target, apply_task("ledger"))
     first = 0
-    while first < len(told.values):
+    while first < len(ledger.values):
         after = first + chance.choice((1, 100, 400, 4000))
         records = LocalRecords(
-            told.values[first:after],
+            ledger.values[first:after],
             first,
             is_large=chance.random() < 0.5,
             lane_order=chance.choice((in_turn, backwards)),
@@ -130,12 +132,12 @@ def test_applied_ledger_matches_the_servers_checksums(told: Told, new_server: Ne
         first = after
     applier.close()
     books = BooksOracle(DATABASE)
-    for message in told.messages:
+    for message in ledger.messages:
         books.feed(message)
-    check_sums(sums_of(told.server, DATABASE), sums_of(target, DATABASE))
+    check_sums(sums_of(ledger.server, DATABASE), sums_of(target, DATABASE))
     check_replayed(target, DATABASE, books.tables)
     target.execute(f"UPDATE {DATABASE}.accounts SET balance = balance + 1 LIMIT 1")
     with pytest.raises(AssertionError, match="'accounts'"):
-        check_sums(sums_of(told.server, DATABASE), sums_of(target, DATABASE))
+        check_sums(sums_of(ledger.server, DATABASE), sums_of(target, DATABASE))
     with pytest.raises(AssertionError, match="accounts"):
         check_replayed(target, DATABASE, books.tables)

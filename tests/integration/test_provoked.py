@@ -1,4 +1,4 @@
-"""Errors that real servers provoke, beside those that other tests meet on their way; see ``tests.kit.provocations``."""
+"""Errors that real servers provoke and that no other test provokes; see ``tests.kit.provocations``."""
 
 import socket
 import struct
@@ -48,7 +48,7 @@ _names = count(1)
 
 @pytest.fixture
 def name(target_server: DatabaseServer) -> Iterator[str]:
-    """A database and a task of this name, with ``t (id INT PRIMARY KEY, v VARCHAR(20))``."""
+    """Name of a database and task; the database has ``t (id INT PRIMARY KEY, v VARCHAR(20))``."""
     made = f"provoked{next(_names)}"
     target_server.execute(f"CREATE DATABASE {made} DEFAULT CHARSET utf8mb4")
     target_server.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))", db=made)
@@ -57,7 +57,7 @@ def name(target_server: DatabaseServer) -> Iterator[str]:
 
 
 def code_of(do: Callable[[], object]) -> str:
-    """The code that it ends with."""
+    """The code of the error that it raises."""
     with pytest.raises(MillraceError) as caught:
         do()
     assert caught.value.fix
@@ -68,7 +68,7 @@ def code_of(do: Callable[[], object]) -> str:
 
 
 def test_query_unknown_to_the_server_is_reported(mariadb_server: DatabaseServer) -> None:
-    """MR-1007 names the member, the number and the server's words."""
+    """MR-1007 names the member, the error number and the server's message."""
     with (
         SourceConnection.connect(member_of(mariadb_server), login_of(mariadb_server)) as connection,
         pytest.raises(Fatal) as caught,
@@ -80,7 +80,7 @@ def test_query_unknown_to_the_server_is_reported(mariadb_server: DatabaseServer)
 
 
 def test_password_that_needs_tls_is_reported(mysql_server: DatabaseServer) -> None:
-    """MR-1008: caching_sha2_password in the clear wants RSA, which is an extra package of the driver."""
+    """MR-1008: caching_sha2_password without TLS needs RSA, which the driver has only with an extra package."""
     mysql_server.execute("CREATE USER IF NOT EXISTS 'plain'@'%' IDENTIFIED BY 'plain-secret'")
     login = Login(user="plain", password="plain-secret", tls=Tls(TlsMode.DISABLED))
     with pytest.raises(Fatal) as caught:
@@ -91,8 +91,8 @@ def test_password_that_needs_tls_is_reported(mysql_server: DatabaseServer) -> No
 
 @contextmanager
 def _without_tls() -> Iterator[tuple[int, list[bytes]]]:
-    """A server that greets as MySQL does and offers no TLS: its port, and what clients sent it."""
-    capabilities = 512 | 1 << 15 | 1 << 19  # protocol 4.1, authentication by plug-in; not 2048, TLS
+    """A server with MySQL's greeting and without TLS; yields its port and what clients sent it."""
+    capabilities = 512 | 1 << 15 | 1 << 19  # protocol 4.1 and plug-in authentication; not 2048, TLS
     greeting = b"\x0a9.9.9\0" + struct.pack("<I", 7) + b"12345678\0"
     greeting += struct.pack("<HBHHB", capabilities & 0xFFFF, 45, 2, capabilities >> 16, 21)
     greeting += bytes(10) + b"123456789012\0mysql_native_password\0"
@@ -101,7 +101,7 @@ def _without_tls() -> Iterator[tuple[int, list[bytes]]]:
     def greet() -> None:
         try:
             connection, _ = listening.accept()
-        except OSError:  # nobody came
+        except OSError:  # no client connected
             return
         with connection:
             connection.sendall(packet(greeting, 0))
@@ -119,7 +119,7 @@ def _without_tls() -> Iterator[tuple[int, list[bytes]]]:
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_no_account_name_is_sent_without_required_tls(side: str) -> None:
-    """MR-1004 and MR-5009: not even the user's name is sent in the clear when the document asks for TLS."""
+    """MR-1004 and MR-5009: when the document requires TLS, not even the user name is sent in plain text."""
     login = Login(user="someone", password="secret", tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
     with _without_tls() as (port, heard):
         if side == "source":
@@ -148,7 +148,7 @@ def _misplaced(event: bytes) -> bytes:
 def test_damaged_dump_event_is_reported_with_file_and_position(
     dump: Dump, spoil: Callable[[bytes], bytes], kind: type[MillraceError], code: str
 ) -> None:
-    """A checksum that is wrong, a position that is not the event's: nothing of it is kept."""
+    """After a wrong checksum or a wrong position nothing of the event is kept."""
     file = BinlogFile().transaction()
     thread = dump.start()
     dump.send(rotate_to(NAME), *file.events[:-1], spoil(file.events[-1]))
@@ -162,7 +162,7 @@ def test_damaged_dump_event_is_reported_with_file_and_position(
 
 
 def test_two_phase_alter_is_refused(mariadb_server: DatabaseServer) -> None:
-    """MR-6513, by the flags of its GTID event: both phases hold the statement, which would be applied twice."""
+    """MR-6513, from the flags of its GTID event: both phases hold the statement, which would be applied twice."""
     with logged(mariadb_server, "two_phases") as source:
         source.run(
             "CREATE TABLE t (id INT PRIMARY KEY)",
@@ -177,7 +177,7 @@ def test_two_phase_alter_is_refused(mariadb_server: DatabaseServer) -> None:
 
 
 def test_table_named_like_an_alter_phase_is_captured(mariadb_server: DatabaseServer) -> None:
-    """Only the event's flags count, not what the statement's text looks like."""
+    """Only the event's flags count, not the statement's text."""
     with logged(mariadb_server, "one_phase") as source:
         source.run("CREATE TABLE `START ALTER` (id INT PRIMARY KEY)")
         assert len(source.conversion().records()) == 2
@@ -206,13 +206,13 @@ def _account(server: DatabaseServer, name: str, *grants: str) -> Endpoint:
 def test_refusal_by_the_target_is_reported_with_its_reason(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """Account, privilege, connections: each by the server itself."""
+    """The server itself refuses the account, a privilege or a connection."""
     wrong = replace(endpoint_of(target_server), password="wrong-secret")
     assert code_of(lambda: connect(wrong)) == "MR-5002"
     poor = _account(target_server, "poor")
     with _session(target_server, poor) as session:
         assert code_of(lambda: session.query(f"SELECT * FROM {name}.t")) == "MR-5007"
-        with pytest.raises(Fatal, match="MR-5007") as closed:  # error 1044: the login was right
+        with pytest.raises(Fatal, match="MR-5007") as closed:  # error 1044: the login succeeded
             session.query("CREATE DATABASE closed_to_poor")
         target_server.execute(closed.value.fix.partition(" (In all")[0])
         session.query("CREATE DATABASE closed_to_poor")
@@ -224,35 +224,35 @@ def test_refusal_by_the_target_is_reported_with_its_reason(
     for choice in (TlsChoice("verify-identity"), TlsChoice("verify-ca", "/no/such/file.pem")):
         unverified = replace(endpoint_of(target_server), tls=choice)
         assert code_of(lambda unverified=unverified: connect(unverified)) == "MR-5009"  # type: ignore[misc]
-    nobody = replace(endpoint_of(target_server), port=1)
-    assert code_of(lambda: connect(nobody)) == "MR-5001"
+    unreachable = replace(endpoint_of(target_server), port=1)
+    assert code_of(lambda: connect(unreachable)) == "MR-5001"
 
 
 def test_suggested_grant_is_accepted_by_the_server(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """Typed literally, it mends: for an account of another host than the client, a SHOW, a table that is not there."""
+    """The suggested statement works as printed, also for another host, for SHOW and for a missing table."""
     run, account = target_server.execute, "'mrt'@'127.%'"
     run(f"DROP USER IF EXISTS {account}")
     run(f"CREATE USER {account} IDENTIFIED BY 'mrt-secret'")
     mrt = replace(endpoint_of(target_server), user="mrt", password="mrt-secret")
-    told = []
+    grants = []
     statements = ["CREATE DATABASE of_mrt", "SHOW BINARY LOGS"]
-    if target_server.flavour is Flavour.MARIADB:  # MySQL does not say of which database a table is
+    if target_server.flavour is Flavour.MARIADB:  # MySQL does not name the table's database
         statements += [f"SHOW CREATE TABLE {name}.t", f"DROP TABLE IF EXISTS {name}.nowhere"]
     try:
         for statement in statements:
             with _session(target_server, mrt) as session, pytest.raises(Fatal) as refused:
                 session.query(statement)
             assert refused.value.code == "MR-5007", statement
-            told.append(refused.value.fix.partition(" (In all")[0])
-            run(told[-1])
+            grants.append(refused.value.fix.partition(" (In all")[0])
+            run(grants[-1])
             with _session(target_server, mrt) as session:
                 session.query(statement)
     finally:
         run("DROP DATABASE IF EXISTS of_mrt")
         run(f"DROP USER {account}")
-    assert all(grant.endswith(" TO `mrt`@`127.%`;") for grant in told)
+    assert all(grant.endswith(" TO `mrt`@`127.%`;") for grant in grants)
 
 
 def _set_of(server: DatabaseServer) -> SetDocument:
@@ -268,7 +268,7 @@ def _set_of(server: DatabaseServer) -> SetDocument:
 def test_read_only_target_is_not_a_primary(
     target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MR-5003: a failover takes a moment, so it is tried again."""
+    """MR-5003 is retryable: a failover takes a moment."""
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", target_server.password)
     assert primary_member(_set_of(target_server)).port == target_server.port
     target_server.execute("SET GLOBAL read_only = 1")
@@ -279,7 +279,7 @@ def test_read_only_target_is_not_a_primary(
 
 
 def test_full_or_locked_target_table_is_retried(name: str, target_server: DatabaseServer) -> None:
-    """A table that is full, a row that another session holds."""
+    """A full table, and a row that another session has locked."""
     with _session(target_server) as one, _session(target_server) as other:
         one.query("SET SESSION max_heap_table_size = 16384")
         one.query(f"CREATE TABLE {name}.full (v CHAR(250)) ENGINE=MEMORY")
@@ -294,7 +294,7 @@ def test_full_or_locked_target_table_is_retried(name: str, target_server: Databa
 def test_row_that_does_not_fit_the_target_blocks_the_task(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """A narrower column, a column or a table that is not there: none is skipped, each is named."""
+    """A narrower column and a missing column or table: none is skipped, each is named."""
     stream = RecordStream()
     wide = table(name, "t", integer("id"), text("v", 2000))
     stream.insert(wide, {"id": 1, "v": "x" * 30})
@@ -323,7 +323,7 @@ def test_row_that_does_not_fit_the_target_blocks_the_task(
 def test_nontransactional_target_table_gets_no_row(
     name: str, target_server: DatabaseServer, *, is_large: bool
 ) -> None:
-    """The row behind it does not fit: in a table of MyISAM the first would stand, and once more for each attempt."""
+    """The second row does not fit: in MyISAM the first would remain, and each retry would add it again."""
     stream = RecordStream()
     stream.ddl("CREATE TABLE notes (n INT) ENGINE=MyISAM", database=name)
     stream.insert(table(name, "notes", integer("n", nullable=True), key=()), {"n": 1})
@@ -331,8 +331,8 @@ def test_nontransactional_target_table_gets_no_row(
     stream.commit()
     with pytest.raises(Fatal) as caught:
         run_once(target_server, apply_task(name), stream, is_large=is_large)
-    stands = target_server.execute(f"SELECT n FROM {name}.notes")
-    assert stands == [], "a row stands though it was rolled back"
+    left = target_server.execute(f"SELECT n FROM {name}.notes")
+    assert left == [], "a row is left after the rollback"
     assert caught.value.code == "MR-5015"
     assert caught.value.context["table"] == f"{name}.notes"
     target_server.execute("ALTER TABLE t MODIFY v VARCHAR(2000)", db=name)
@@ -342,9 +342,9 @@ def test_nontransactional_target_table_gets_no_row(
 
 
 def test_known_engine_properties_match_the_server(name: str, target_server: DatabaseServer) -> None:
-    """Every engine that makes tables by itself; a partitioned table has that of its partitions."""
+    """Covers every engine whose tables need no special options; a partitioned table has its partitions' engine."""
     for engine in ("InnoDB", "MyISAM", "MEMORY", "CSV", "ARCHIVE", "BLACKHOLE", "Aria"):
-        with suppress(pymysql.Error):  # not every server has all
+        with suppress(pymysql.Error):  # not every server has all engines
             target_server.execute(
                 f"CREATE TABLE {engine} (n INT NOT NULL) ENGINE={engine}", db=name
             )
@@ -360,7 +360,7 @@ def test_known_engine_properties_match_the_server(name: str, target_server: Data
 def test_row_too_large_for_the_target_is_reported_with_size(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """MR-5014, before it is sent."""
+    """MR-5014, before the row is sent."""
     target_server.execute("ALTER TABLE t MODIFY v LONGTEXT", db=name)
     ((before,),) = target_server.execute("SELECT @@GLOBAL.max_allowed_packet")
     target_server.execute("SET GLOBAL max_allowed_packet = 65536")
@@ -378,7 +378,7 @@ def test_row_too_large_for_the_target_is_reported_with_size(
 
 
 def test_tampered_progress_stops_the_run(name: str, target_server: DatabaseServer) -> None:
-    """A mark that is elsewhere, a mark of another topic, a mark that is no number."""
+    """The mark has another place, another topic, or is not a number."""
     stream = RecordStream()
     stream.insert(table(name, "t", integer("id"), text("v")), {"id": 1, "v": "x"})
     stream.commit()
@@ -398,7 +398,7 @@ def test_tampered_progress_stops_the_run(name: str, target_server: DatabaseServe
 def test_seq_gap_before_a_statement_blocks_the_task(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """A statement's seq follows that of the row before it, or records are missing."""
+    """A statement's seq must follow that of the row before it; otherwise records are missing."""
     made = table(name, "t", integer("id"), text("v"))
     stream = RecordStream()
     stream.insert(made, {"id": 1, "v": "x"})
@@ -413,7 +413,7 @@ def test_seq_gap_before_a_statement_blocks_the_task(
 def test_foreign_record_in_the_topic_is_reported_with_offset(
     name: str, target_server: DatabaseServer
 ) -> None:
-    """A foreign value, and a schema that nobody explains."""
+    """A foreign value, and an unknown schema ID."""
     made = table(name, "t", integer("id"), text("v"))
     stream = RecordStream()
     stream.insert(made, {"id": 1, "v": "x"})
@@ -439,8 +439,8 @@ def test_decision_on_a_statement_that_is_not_waiting_fails(
         assert code_of(lambda: decide_intent(session, name, seq=7, decision="done")) == "MR-5043"
 
 
-def test_unsupported_conflict_rule_is_refused() -> None:
-    """MR-5008, before anything is asked of the target."""
+def test_unsupported_consistency_rule_is_refused() -> None:
+    """MR-5008, before any query to the target."""
     task = apply_task("transactional")
     task = replace(task, rules=replace(task.rules, consistency=Consistency.TRANSACTIONAL))
     runner = object.__new__(ApplyRunner)  # without a Spark
@@ -453,29 +453,29 @@ def test_unsupported_conflict_rule_is_refused() -> None:
 
 
 def test_task_that_does_not_stop_is_reported(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`pause` and `delete` wait for the owner to let go, and not for ever."""
+    """`pause` and `delete` wait for the owner to release the task, with a deadline."""
     monkeypatch.setattr(tasks, "STOP_TIMEOUT_S", 0.3)
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
     with shell.ensemble.session() as session:
         acquire(session, shell.ensemble.tree, task="shop-capture", worker="w1")
         for word in ("pause", "delete"):
-            told = shell("task", word, "shop-capture", exit_code=1)
-            assert told.startswith("MR-4013 ")
+            output = shell("task", word, "shop-capture", exit_code=1)
+            assert output.startswith("MR-4013 ")
 
 
 def test_commands_for_apply_tasks_refuse_a_capture_task(shell: Shell) -> None:
-    """`compare` has no target to compare with, `apply-ddl` no statement that waits."""
+    """`compare` has no target to compare with, and `apply-ddl` no waiting statement."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
-    told = shell("compare", "shop-capture", "--now", exit_code=1)
-    assert told.startswith("MR-5060 ")
-    told = shell("apply-ddl", "shop-capture", "--seq", "1", "--done", exit_code=1)
-    assert told.startswith("MR-5043 ")
+    output = shell("compare", "shop-capture", "--now", exit_code=1)
+    assert output.startswith("MR-5060 ")
+    output = shell("apply-ddl", "shop-capture", "--seq", "1", "--done", exit_code=1)
+    assert output.startswith("MR-5043 ")
 
 
 def test_refused_setup_statement_is_named(mariadb_server: DatabaseServer) -> None:
-    """MR-8007 with its first words."""
+    """MR-8007 with the statement's first words."""
     with pytest.raises(Fatal) as caught:
         execute_unlogged(mariadb_server.socket, ["CREATE NONSENSE here and there"])
     assert caught.value.code == "MR-8007"

@@ -1,4 +1,4 @@
-"""The publisher on a real broker: order, resumption, fencing, limits; judged by the verifier and a plain reader."""
+"""The publisher on a real broker: order, resumption, fencing, limits. The verifier and a plain reader check it."""
 
 import re
 import time
@@ -34,21 +34,21 @@ def rig(kafka: KafkaServer, request: pytest.FixtureRequest) -> Rig:
     """A topic named after the test."""
     name = re.sub(r"[^a-z0-9_]", "-", request.node.name)[:120]
     rig = Rig(kafka.bootstrap, f"pub-{name}-{time.time_ns()}")
-    # nobody waits for them without saying so: a slow machine may
+    # these tests allow for a slow machine
     rig.limits = replace(rig.limits, publish_timeout_s=60.0, stable_timeout_s=60.0)
     return rig
 
 
 @pytest.mark.guarantee("complete")
 def test_batches_of_two_owners_appear_in_order_exactly_once(rig: Rig) -> None:
-    """Transactions cut by batches and by a change of owner; the second goes on where the first ended."""
+    """Batches and a change of owner cut the transactions; the second owner continues where the first ended."""
     with rig.running(7) as publisher:
         stream = rig.stream(publisher)
         for count in (1, 4, 100, 2000):
             publisher.publish(stream.next_batch(count))
-        stood = publisher.progress
+        progress = publisher.progress
     with rig.running(9) as publisher:
-        assert publisher.progress == stood
+        assert publisher.progress == progress
         publisher.publish(rig.stream(publisher).next_batch(50))
     rig.assert_whole(2155)
     assert [epoch for epoch, _ in rig.verdict().epochs] == [7, 9]
@@ -57,7 +57,7 @@ def test_batches_of_two_owners_appear_in_order_exactly_once(rig: Rig) -> None:
 def test_open_source_transaction_is_read_back_or_loss_reported(
     rig: Rig,
 ) -> None:
-    """Over Kafka transactions and owners, nothing of the one before; retention that took its first rows is named."""
+    """The read-back spans Kafka transactions and owners, without earlier rows. If retention removed a part: MR-3019."""
     with rig.running(7) as publisher:
         stream = rig.stream(publisher, transaction_rows=5000)
         for count in (5000, 1500, 700):
@@ -77,7 +77,7 @@ def test_open_source_transaction_is_read_back_or_loss_reported(
 
 
 def test_idle_topic_gets_a_resolved_record_after_the_interval(rig: Rig) -> None:
-    """A resolved when the interval has passed, and not before."""
+    """One resolved record per interval, none before it has passed."""
     rig.limits = replace(rig.limits, resolved_interval_s=0.2)
     with rig.running() as publisher:
 
@@ -92,7 +92,7 @@ def test_idle_topic_gets_a_resolved_record_after_the_interval(rig: Rig) -> None:
 def test_large_batch_arrives_byte_for_byte(
     rig: Rig, door: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chunks, keys and no keys, through librdkafka's bulk call and through the binding where that was not tried."""
+    """Chunks, with and without keys, through librdkafka's bulk call and through the Python binding."""
     if door == "binding":
         monkeypatch.setattr(bulk, "TRIED", frozenset())
     with rig.running() as publisher:
@@ -117,7 +117,7 @@ def test_large_batch_arrives_byte_for_byte(
 
 
 def test_slices_outside_the_buffer_are_refused(rig: Rig) -> None:
-    """No pointer is made of bounds that lie: Fatal before anything is read."""
+    """Invalid bounds never become pointers: Fatal before any byte is read."""
     publisher = rig.open()
     batch = rig.stream(publisher).next_batch(3)
     bounds = batch.bounds.copy()
@@ -140,7 +140,7 @@ def test_stale_owner_writes_nothing_and_its_successor_continues(rig: Rig) -> Non
 
 
 def test_restarted_stale_owner_fences_its_successor_only_once(rig: Rig) -> None:
-    """The stale one finds the greater epoch and ends; the successor is fenced once, starts again, goes on."""
+    """The stale owner finds the greater epoch and ends; the successor is fenced once, restarts and continues."""
     successor = rig.open(8)
     with pytest.raises(Fenced) as raised:
         rig.open(7)
@@ -153,7 +153,7 @@ def test_restarted_stale_owner_fences_its_successor_only_once(rig: Rig) -> None:
 
 
 def test_row_over_the_size_limit_is_named_and_kept(rig: Rig) -> None:
-    """Fatal with table, GTID and setting; once the topic takes it, all rows stand in order."""
+    """Fatal with table, GTID and setting; once the topic accepts the size, all rows appear in order."""
     admin = AdminClient({"bootstrap.servers": rig.bootstrap})
     topic = NewTopic(rig.topic, num_partitions=1, config={"max.message.bytes": "600000"})
     admin.create_topics([topic])[rig.topic].result(60)
@@ -176,7 +176,7 @@ def test_row_over_the_size_limit_is_named_and_kept(rig: Rig) -> None:
 
 
 def test_lowered_size_limit_is_detected_by_the_brokers_refusal(rig: Rig) -> None:
-    """The client's copy of the limit is old; the broker refuses, nothing of the batch stands."""
+    """The client's copy of the limit is outdated; the broker refuses, and nothing of the batch is visible."""
     publisher = rig.open()
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(3))
@@ -192,7 +192,7 @@ def test_lowered_size_limit_is_detected_by_the_brokers_refusal(rig: Rig) -> None
 def test_foreign_open_transaction_stops_the_start(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would hide every record of ours from readers."""
+    """It would hide all later records from readers."""
     monkeypatch.setattr(open_transactions, "ANSWER_TIMEOUT_S", ANSWER_S)
     patient = rig.limits
     with rig.running(7) as publisher:
@@ -210,12 +210,12 @@ def test_foreign_open_transaction_stops_the_start(
 def test_own_unfinished_transaction_is_aborted_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a predecessor left open is no other's: it stops nothing. Here it is another's, but for the name."""
+    """A predecessor's open transaction does not count as foreign. The test's writer gets the predecessor's name."""
     with rig.running(7) as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
     rig.limits = replace(rig.limits, stable_timeout_s=0.3)
-    ours = transactional_id(rig.topic)
-    monkeypatch.setattr(opening, "open_writer", lambda *_, **__: ours)
+    own_id = transactional_id(rig.topic)
+    monkeypatch.setattr(opening, "open_writer", lambda *_, **__: own_id)
     with rig.foreign_transaction(), pytest.raises(Retryable, match="has lost the marker") as raised:
         rig.open(8)
     assert raised.value.code == "MR-3001"
@@ -224,10 +224,10 @@ def test_own_unfinished_transaction_is_aborted_again(
 def test_foreign_transaction_opened_at_runtime_blocks_the_task(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was committed behind it is hidden: said in bounded time, with its name, and nothing is lost."""
+    """Later commits stay hidden; the error comes in bounded time and names the writer, and no row is lost."""
     monkeypatch.setattr(open_transactions, "ANSWER_TIMEOUT_S", ANSWER_S)
     patient = rig.limits
-    rig.limits = replace(patient, resolved_interval_s=1000.0)  # asked, it sends nothing
+    rig.limits = replace(patient, resolved_interval_s=1000.0)  # so it sends nothing when called
     publisher = rig.open(7)
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(3))
@@ -236,7 +236,7 @@ def test_foreign_transaction_opened_at_runtime_blocks_the_task(
     with rig.foreign_transaction():
         publisher.publish(stream.next_batch(3))
         with pytest.raises(Fatal) as raised:
-            eventually(publisher.idle, what="it is told")
+            eventually(publisher.idle, what="the error")
         assert raised.value.code == "MR-3013"
         assert raised.value.context["transactional_id"] == f"foreign-{rig.topic}"
         assert "kafka-transactions.sh" in raised.value.fix
@@ -251,16 +251,16 @@ def test_foreign_transaction_opened_at_runtime_blocks_the_task(
 
 @pytest.mark.guarantee("provable")
 def test_foreign_record_written_at_runtime_blocks_the_task(rig: Rig) -> None:
-    """The audit finds that the topic does not end where it must."""
+    """The audit finds an unexpected end of the topic."""
     publisher = rig.open()
     stream = rig.stream(publisher)
     publisher.publish(stream.next_batch(3))
-    publisher.drain()  # the end behind these is as it must be
+    publisher.drain()  # up to here the end is as expected
     foreign = confluent_kafka.Producer({"bootstrap.servers": rig.bootstrap})
     foreign.produce(rig.topic, b"hello", None, 0)
     assert foreign.flush(60) == 0
     with pytest.raises(Fatal) as raised, closing(publisher):
-        publisher.publish(stream.next_batch(3))  # the audit may be the faster
+        publisher.publish(stream.next_batch(3))  # the audit may be faster than the publish
     assert raised.value.code == "MR-3014"
 
 
@@ -287,7 +287,7 @@ def test_publisher_resumes_emptied_topic_only_with_matching_status(rig: Rig) -> 
     [(2, {}), (1, {"cleanup.policy": "compact"}), (1, {"max.message.bytes": "1000"})],
 )
 def test_unsuitable_topic_is_refused(rig: Rig, partitions: int, config: dict[str, str]) -> None:
-    """Before anything is written."""
+    """The check precedes any write."""
     admin = AdminClient({"bootstrap.servers": rig.bootstrap})
     topic = NewTopic(rig.topic, num_partitions=partitions, config=config)
     admin.create_topics([topic])[rig.topic].result(60)
@@ -299,7 +299,7 @@ def test_unsuitable_topic_is_refused(rig: Rig, partitions: int, config: dict[str
 def test_unreachable_broker_is_retryable_in_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """MR-3001 within the timeouts, not a hang."""
+    """MR-3001 within the timeouts instead of a hang."""
     monkeypatch.setattr(kafka_topic, "ASK_TIMEOUT_S", 2.0)
     nowhere = Rig("127.0.0.1:1", "nowhere")
     began = time.monotonic()
@@ -320,7 +320,7 @@ def _limit_records(admin: AdminClient, topic: str, limit_bytes: int) -> None:
 
 
 def _incompressible(size: int) -> str:
-    """ASCII that lz4 can't shrink by half."""
+    """ASCII text that lz4 cannot shrink by half."""
     import hashlib
 
     pieces = (hashlib.sha512(str(number).encode()).hexdigest() for number in range(size // 128 + 1))

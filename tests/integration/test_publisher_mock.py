@@ -1,6 +1,6 @@
-"""The Kafka client against librdkafka's own mock cluster: every request's failures, and what a hidden retry costs.
+"""The Kafka client against librdkafka's mock cluster: failures of every request, and the duration of hidden retries.
 
-The mock does not filter read_committed nor fence zombies, so only the client side of the seam is tried here.
+The mock neither filters read_committed nor fences zombies, so the tests cover the client side only.
 """
 
 import ctypes
@@ -22,12 +22,12 @@ from schemas.gtid import Flavour
 PRODUCE, INIT, ADD_PARTITIONS, END = 0, 22, 24, 26
 NAMES = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
 TRANSPORT = -195
-BROKER, NOBODY = 1, -1  # the cluster's only one; who leads a partition that has no leader
+BROKER, NOBODY = 1, -1  # the cluster's only broker; the id that means no leader
 TOPIC = "mock"
 
 
 class MockCluster:
-    """One broker inside this process, told which answers to give."""
+    """One broker inside this process whose answers the test controls."""
 
     def __init__(self) -> None:
         found = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
@@ -59,11 +59,11 @@ class MockCluster:
         self.bootstrap: str = library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
 
     def answer(self, api: int, error: int) -> None:
-        """The next answer to a request of this kind; TRANSPORT drops the connection instead."""
+        """Set the next answer to a request of this kind; TRANSPORT drops the connection instead."""
         self._push(api, error, 0)
 
     def answer_late(self, api: int, delay_ms: int) -> None:
-        """The next answer to a request of this kind is right, but takes so long."""
+        """Delay the next answer to a request of this kind, which is correct."""
         self._push(api, 0, delay_ms)
 
     def _push(self, api: int, error: int, delay_ms: int) -> None:
@@ -79,7 +79,7 @@ class MockCluster:
         assert not failed, f"the mock takes no answer: {failed}"
 
     def count_left(self, api: int) -> int:
-        """How many of the answers that it was told to give were not asked for yet."""
+        """The number of set answers that were not requested yet."""
         left = ctypes.c_size_t()
         failed = self._library.rd_kafka_mock_broker_error_stack_cnt(
             self._cluster, BROKER, api, ctypes.byref(left)
@@ -88,13 +88,13 @@ class MockCluster:
         return left.value
 
     def lose_leader(self) -> None:
-        """The topic is there, and its partition has no leader."""
+        """Create the topic with a partition that has no leader."""
         cluster, topic = ctypes.c_void_p(self._cluster), TOPIC.encode()
         assert not self._library.rd_kafka_mock_topic_create(cluster, topic, 1, 1)
         assert not self._library.rd_kafka_mock_partition_set_leader(cluster, topic, 0, NOBODY)
 
     def count_records(self) -> int:
-        """How many stand in the partition."""
+        """The number of records in the partition."""
         reader = confluent_kafka.Consumer(
             {"bootstrap.servers": self.bootstrap, "group.id": "g", "enable.partition.eof": True}
         )
@@ -110,7 +110,7 @@ class MockCluster:
         raise AssertionError("the mock's partition has no end")
 
     def close(self) -> None:
-        """Gone."""
+        """Destroy the cluster."""
         self._library.rd_kafka_mock_cluster_destroy(self._cluster)
         self._library.rd_kafka_destroy(self._client)
 
@@ -124,7 +124,7 @@ def cluster() -> Iterator[MockCluster]:
 
 
 def driver_on(cluster: MockCluster, limits: PublisherLimits) -> KafkaDriver:
-    """A client's."""
+    """A driver on the cluster."""
     config = PublisherConfig(
         bootstrap=cluster.bootstrap,
         topic=TOPIC,
@@ -139,24 +139,24 @@ def driver_on(cluster: MockCluster, limits: PublisherLimits) -> KafkaDriver:
 
 
 def instance_on(cluster: MockCluster, limits: PublisherLimits) -> Transactions:
-    """A client's instance that has sent nothing yet."""
+    """A transactional client that has sent nothing yet."""
     return driver_on(cluster, limits).transactions(1_000_000)
 
 
 @pytest.fixture
 def instance(cluster: MockCluster) -> Iterator[Transactions]:
-    """A client's instance, initialised."""
+    """An initialized transactional client."""
     made = instance_on(cluster, LIMITS)
     made.init()
     yield made
     made.discard()
 
 
-LIMITS = PublisherLimits(publish_timeout_s=60.0)  # of what is meant to go well
+LIMITS = PublisherLimits(publish_timeout_s=60.0)  # for requests that should succeed
 
 
 def transact(instance: Transactions) -> float:
-    """One record in one Kafka transaction; the seconds its commit took."""
+    """Commit one record in one Kafka transaction; return the seconds that the commit took."""
     instance.begin()
     assert instance.add([(b"k", b"v")]) is None
     instance.flush()
@@ -164,20 +164,20 @@ def transact(instance: Transactions) -> float:
 
 
 def test_commit_without_a_retry_is_fast(instance: Transactions) -> None:
-    """Rule 3 must not throw every instance away."""
+    """Rule 3 must not replace every instance."""
     assert any(transact(instance) < LIMITS.suspicious_s for _ in range(20))
 
 
 def test_hidden_commit_retry_is_never_fast(cluster: MockCluster, instance: Transactions) -> None:
-    """What rule 3 rests on: librdkafka retries EndTxn behind our back, but not within 0.8 × retry.backoff.ms."""
+    """Rule 3 depends on this: librdkafka silently retries EndTxn, but not within 0.8 × retry.backoff.ms."""
     transact(instance)
     for _ in range(3):
         cluster.answer(END, TRANSPORT)
         assert transact(instance) >= LIMITS.suspicious_s
 
 
-# What becomes of one answer to one request, by the error's name: the branch and code, or ridden out ("OK") by the
-# client itself: nothing is lost or doubled then, and a commit that was asked for twice took long enough to be noticed.
+# The outcome of one failed answer to one request, by error name: branch and code, or "OK" when the client recovers
+# by itself. Then no record is lost or repeated, and a retried commit takes long enough to be noticed.
 AWAY, SPOILED, FENCED = "Retryable MR-3001", "Retryable MR-3002", "Fenced MR-3003"
 OVERSIZE, UNAUTHORIZED, UNSUPPORTED = "Fatal MR-3004", "Fatal MR-3005", "Fatal MR-3006"
 NO_TOPIC, FOREIGN, OK = "Retryable MR-3007", "Fatal MR-3008", "OK"
@@ -217,16 +217,16 @@ NEVER_MS = 120_000
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of one Kafka transaction of one record."""
+    """The outcome of one Kafka transaction with one record."""
 
     outcome: str
-    took_s: float  # its commit
-    count: int  # of records in the partition
-    left: int  # of the disturbing answers: not given, so nothing was tried
+    took_s: float  # of its commit
+    count: int  # records in the partition
+    left: int  # failed answers not requested; if any, the case tested nothing
 
 
 def tried(api: int, disturb: Callable[[MockCluster], None], *, timeout_s: float = 60.0) -> Tried:
-    """One Kafka transaction of a fresh instance on a cluster that is disturbed just before the request ``api``."""
+    """Run one Kafka transaction of a new instance; disturb the cluster just before the request ``api``."""
     cluster = MockCluster()
     instance = instance_on(cluster, PublisherLimits(publish_timeout_s=timeout_s))
     outcome, took_s = OK, 0.0
@@ -251,7 +251,7 @@ def tried(api: int, disturb: Callable[[MockCluster], None], *, timeout_s: float 
     ("column", "api"), list(enumerate((INIT, ADD_PARTITIONS, PRODUCE, END))), ids=NAMES
 )
 def test_every_error_at_every_request_has_its_outcome(column: int, api: int) -> None:
-    """Whichever request fails, the caller learns what to do next, or nothing was lost and nothing doubled."""
+    """For every failed request the caller gets the next step, or the client recovers without loss or repetition."""
 
     def of(name: str) -> Tried:
         code = getattr(confluent_kafka.KafkaError, name)
@@ -272,7 +272,7 @@ def test_every_error_at_every_request_has_its_outcome(column: int, api: int) -> 
         "MR-3006",
         "MR-3007",
         "MR-3008",
-    }  # a commit may end in each
+    }  # every possible end of a commit
     ridden_out = [case for case in found.values() if case.outcome == OK]
     assert ridden_out
     assert {case.count for case in ridden_out} == {1}
@@ -280,7 +280,7 @@ def test_every_error_at_every_request_has_its_outcome(column: int, api: int) -> 
 
 
 def test_late_answer_ends_in_a_bounded_timeout() -> None:
-    """A request timeout is Retryable in bounded time; one that is only slow is taken, a slow commit noticed."""
+    """A request timeout is Retryable in bounded time. A slow answer is accepted, and a slow commit is noticed."""
 
     def too_late(api: int) -> Tried:
         return tried(api, lambda cluster: cluster.answer_late(api, NEVER_MS), timeout_s=2.0)
@@ -300,7 +300,7 @@ def test_late_answer_ends_in_a_bounded_timeout() -> None:
 
 
 def test_shorter_backoff_would_hide_commit_retries(cluster: MockCluster) -> None:
-    """Why retry.backoff.ms is what it is: the limit above which a commit is suspicious follows from it."""
+    """This is the reason for the value of retry.backoff.ms: the limit of suspicious commits follows from it."""
     hasty = instance_on(cluster, replace(LIMITS, retry_backoff_ms=100))
     hasty.init()
     transact(hasty)
@@ -309,13 +309,13 @@ def test_shorter_backoff_would_hide_commit_retries(cluster: MockCluster) -> None
         cluster.answer(END, TRANSPORT)
         return transact(hasty)
 
-    # one is enough; a machine that stalls makes some slow
+    # one fast commit is enough; a stalling machine makes some slow
     assert any(retried_s() < LIMITS.suspicious_s for _ in range(20))
     hasty.discard()
 
 
 def test_record_reported_as_duplicate_counts_as_delivered() -> None:
-    """librdkafka believes it, so a broker that is wrong loses a record behind an OK: that is what the audit is for."""
+    """librdkafka trusts the broker's answer; the audit detects a record lost by a wrong one."""
     duplicate = confluent_kafka.KafkaError.DUPLICATE_SEQUENCE_NUMBER
     found = tried(PRODUCE, lambda cluster: cluster.answer(PRODUCE, duplicate))
     assert (found.outcome, found.count, found.left) == (OK, 0, 0)
@@ -324,7 +324,7 @@ def test_record_reported_as_duplicate_counts_as_delivered() -> None:
 def test_partition_without_a_leader_is_retryable(
     cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As while a broker comes back: of its end the admin client says that there is none to ask, _NOENT."""
+    """As while a broker restarts: the admin client reports _NOENT for the end of the partition."""
     partition = driver_on(cluster, LIMITS).partition()
     monkeypatch.setattr(partition, "_watermarks", lambda: (0, 0))  # asked before, in another way
     cluster.lose_leader()

@@ -1,4 +1,4 @@
-"""A dump stream on a socket pair: what a server could say that it should not, and what is done with it."""
+"""A dump stream on a socket pair: invalid packets from a server, and the receiver's reaction."""
 
 import socket
 import struct
@@ -14,7 +14,7 @@ from tests.kit.waiting import eventually
 
 
 def test_stream_switches_files_with_and_without_rotate_event(dump: Dump) -> None:
-    """With and without a ROTATE event at the end (a server that crashed writes none)."""
+    """With and without a final ROTATE event (a crashed server writes none)."""
     files = [
         BinlogFile().transaction().rotate("mysql-bin.000002"),
         BinlogFile(first_number=2).transaction(),
@@ -45,7 +45,7 @@ def test_stream_switches_files_with_and_without_rotate_event(dump: Dump) -> None
 def test_implausible_artificial_events_are_refused(
     dump: Dump, events: list[bytes], kind: type[MillraceError], code: str
 ) -> None:
-    """A file out of order, a wrong place, a name that leaves the directory, an unknown type, no checksums."""
+    """A file out of order, a wrong position, a name outside the directory, an unknown type, no checksums."""
     thread = dump.start()
     dump.send(rotate_to(NAME), *events)
     error = end_of(dump, thread)
@@ -54,7 +54,7 @@ def test_implausible_artificial_events_are_refused(
 
 
 def test_unfinished_transaction_at_file_end_is_never_read(dump: Dump) -> None:
-    """Its server died with it; the next file begins behind what is whole."""
+    """Its server crashed; the next file starts after the last complete transaction."""
     file = BinlogFile().transaction()
     whole = len(file.data)
     file.gtid()
@@ -75,7 +75,7 @@ def test_unfinished_transaction_at_file_end_is_never_read(dump: Dump) -> None:
 
 
 def test_resumed_dump_is_compared_before_new_events(dump: Dump) -> None:
-    """The same bytes again, then new ones: nothing twice."""
+    """The same bytes again, then new ones: nothing is stored twice."""
     file = BinlogFile().transaction()
     known = len(file.data)
     thread = dump.start()
@@ -129,7 +129,7 @@ def test_server_errors_end_the_stream_with_their_code(dump: Dump) -> None:
 def test_refusing_server_ends_the_stream_with_its_reason(
     dump: Dump, number: int, text: str, kind: type[MillraceError], code: str
 ) -> None:
-    """An error packet in the middle of a dump, in the server's words."""
+    """An error packet in the middle of a dump, with the server's message."""
     thread = dump.start()
     dump.send(rotate_to(NAME), *BinlogFile().transaction().events)
     dump.send_packet(b"\xff" + struct.pack("<H", number) + b"#HY000" + text.encode())
@@ -139,13 +139,13 @@ def test_refusing_server_ends_the_stream_with_its_reason(
 
 
 def test_silence_is_a_lost_connection(dump: Dump) -> None:
-    """No byte for the time of three heartbeats."""
+    """No byte for three heartbeat periods."""
     thread = dump.start(silence_s=0.5)
     assert end_of(dump, thread).code == "MR-1046"
 
 
 def test_packets_out_of_order_are_refused(dump: Dump) -> None:
-    """A lost or repeated packet is seen by its number."""
+    """The sequence number shows a lost or repeated packet."""
     thread = dump.start()
     dump.sequence = 7
     dump.send(*BinlogFile().events)

@@ -1,4 +1,4 @@
-"""``docs/record.md``: its checker runs as printed, on a real topic, and its tables are the format's."""
+"""``docs/record.md``: its checker runs as printed on a real topic, and its tables match the format."""
 
 import json
 import re
@@ -24,13 +24,13 @@ DOCUMENT = ROOT / "docs" / "record.md"
 
 
 def example(document: Path, *, after: str) -> str:
-    """The first Python program in a document after this text."""
+    """The first Python program after this text in a document."""
     text = document.read_text().partition(after)[2]
     return str(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0])
 
 
 def checked(bootstrap: str, topic: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The checker of the document as a program of its own."""
+    """The document's checker as a program."""
     program = folder / "checker.py"
     program.write_text(example(DOCUMENT, after="## A checker"))
     command = [sys.executable, str(program), bootstrap, topic]
@@ -39,7 +39,7 @@ def checked(bootstrap: str, topic: str, folder: Path) -> subprocess.CompletedPro
 
 @pytest.fixture(scope="module")
 def rig(kafka: KafkaServer) -> Rig:
-    """A topic of its own with rows of two owners."""
+    """A topic for this test with rows of two owners."""
     rig = Rig(kafka.bootstrap, f"document-{time.time_ns()}")
     for epoch in (7, 9):
         with rig.running(epoch) as publisher:
@@ -61,7 +61,7 @@ def values(rig: Rig) -> list[bytes]:
 
 
 def test_checker_reads_a_topic_to_its_end(rig: Rig, tmp_path: Path) -> None:
-    """With nothing but a Kafka client and an Avro library; the topic explains its rows."""
+    """It uses only a Kafka client and an Avro library; the topic holds its own schemas."""
     result = checked(rig.bootstrap, rig.topic, tmp_path)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == {"rows": 200, "seq": 200, "epoch": 9}
@@ -71,7 +71,7 @@ def test_checker_reads_a_topic_to_its_end(rig: Rig, tmp_path: Path) -> None:
 def test_checker_detects_lost_repeated_and_reordered_rows(
     rig: Rig, tmp_path: Path, harm: str
 ) -> None:
-    """A copy of the topic with one row lost, repeated, or two out of order; and none in a faithful copy."""
+    """In copies with a row lost, repeated or reordered; a faithful copy passes."""
     copied = values(rig)
     rows = [at for at, value in enumerate(copied) if peek_kind(value) is RecordKind.ROW]
     at = rows[50]
@@ -82,7 +82,7 @@ def test_checker_detects_lost_repeated_and_reordered_rows(
     elif harm == "swapped":
         copied[at], copied[at + 1] = copied[at + 1], copied[at]
     producer, topic = Producer({"bootstrap.servers": rig.bootstrap}), f"{rig.topic}-{harm}"
-    Rig(rig.bootstrap, topic).open().close()  # makes the topic; begins it with a fence
+    Rig(rig.bootstrap, topic).open().close()  # creates the topic and writes a fence
     for value in copied:
         producer.produce(topic, value, partition=0)
     producer.flush(60)
@@ -94,7 +94,7 @@ def test_checker_detects_lost_repeated_and_reordered_rows(
 def test_checker_starts_at_first_known_schema_after_retention(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
-    """What stands in front of the explanation is passed over; so is a repeated one. A hole behind it is still seen."""
+    """It skips rows before the schema record and a repeated schema record, and still finds later gaps."""
     rig = Rig(kafka.bootstrap, f"cut-{time.time_ns()}")
     with rig.running() as publisher:
         stream = rig.stream(publisher)
@@ -111,14 +111,14 @@ def test_checker_starts_at_first_known_schema_after_retention(
 
 
 def test_document_names_every_statement_kind() -> None:
-    """All that a `ddl` record can have. The others have no record, or block capture."""
+    """Lists every statement kind that a `ddl` record can have. Other kinds have no record or block capture."""
     text = DOCUMENT.read_text()
     without_record = {Kind.TEMPORARY, Kind.TRANSACTION, Kind.DML}
     assert [kind for kind in set(Kind) - without_record if f"`{kind}`" not in text] == []
 
 
 def test_documented_subscriber_prints_each_row_once(rig: Rig, tmp_path: Path) -> None:
-    """With what a subscriber installs and no more; a second run goes on at the saved place."""
+    """With only a subscriber's dependencies; a second run resumes at the saved offset."""
     code = example(DOCUMENT, after="## In Python")
     arguments = (rig.bootstrap, rig.topic, "place.json")
     first = run_as_subscriber(code, *arguments, folder=tmp_path)
@@ -131,7 +131,7 @@ def test_documented_subscriber_prints_each_row_once(rig: Rig, tmp_path: Path) ->
 
 
 def test_documented_subscriber_refuses_a_recreated_topic(rig: Rig, tmp_path: Path) -> None:
-    """A topic that ends before the saved place was deleted and created again."""
+    """A topic that ends before the saved offset was deleted and created again."""
     (tmp_path / "place.json").write_text("[100000, 5]")
     code = example(DOCUMENT, after="## In Python")
     done = run_as_subscriber(code, rig.bootstrap, rig.topic, "place.json", folder=tmp_path)
@@ -140,7 +140,7 @@ def test_documented_subscriber_refuses_a_recreated_topic(rig: Rig, tmp_path: Pat
 
 
 def test_subscriber_finds_schemas_from_before_its_offset(rig: Rig) -> None:
-    """It begins in the middle of the topic and asks no registry."""
+    """It starts in the middle of the topic and uses no registry."""
     with Subscriber(rig.bootstrap, rig.topic, place=Place(60)) as subscriber:
         rows = [r.source.seq for r in subscriber.read_to_end() if isinstance(r, RowRecord)]
         assert rows == list(range(rows[0], 201))
@@ -149,7 +149,7 @@ def test_subscriber_finds_schemas_from_before_its_offset(rig: Rig) -> None:
 
 
 def test_subscriber_follows_what_is_published_later(kafka: KafkaServer) -> None:
-    """Each row as it comes, until the caller stops."""
+    """Each row as it arrives, until the caller stops."""
     rig = Rig(kafka.bootstrap, f"followed-{time.time_ns()}")
     with rig.running() as publisher:
         stream = rig.stream(publisher)
@@ -165,7 +165,7 @@ def test_subscriber_follows_what_is_published_later(kafka: KafkaServer) -> None:
 
 
 def test_readme_subscriber_runs(rig: Rig, tmp_path: Path) -> None:
-    """As printed, but for the address, and with an end."""
+    """As printed, except for the address and an end."""
     code = example(ROOT / "README.md", after="A subscriber reads it").replace(
         '"127.0.0.1:9092", "shop"', "*sys.argv[1:]"
     )
@@ -177,7 +177,7 @@ def test_readme_subscriber_runs(rig: Rig, tmp_path: Path) -> None:
 
 
 def test_document_names_every_field() -> None:
-    """Of ``Source`` and of the control records."""
+    """The fields of ``Source`` and of the control records."""
     text = DOCUMENT.read_text()
     fields = SOURCE["fields"]
     assert isinstance(fields, list)

@@ -1,4 +1,4 @@
-"""The built-in registry over HTTP, with a real broker behind it."""
+"""The built-in registry over HTTP on a real broker."""
 
 import http.client
 import json
@@ -27,7 +27,7 @@ Running = Callable[[str], AbstractContextManager[str]]
 
 
 def asking(address: str) -> Ask:
-    """Plain HTTP, as any client would."""
+    """Plain HTTP, as from any client."""
     parts = urlsplit(address)
 
     def ask(method: str, path: str, body: Json = None) -> tuple[int, Json]:
@@ -44,7 +44,7 @@ def asking(address: str) -> Ask:
 
 @contextmanager
 def running(kafka: KafkaServer, topic: str) -> Iterator[str]:
-    """``millrace registry`` as a process; gives its address."""
+    """Run ``millrace registry`` as a process; yield its address."""
     command = [
         sys.executable,
         "-m",
@@ -68,12 +68,12 @@ def running(kafka: KafkaServer, topic: str) -> Iterator[str]:
 
 @pytest.fixture
 def topic() -> str:
-    """A name of this test's own."""
+    """A topic name for this test."""
     return f"schemas-{uuid.uuid4().hex[:8]}"
 
 
 def test_registry_answers_like_confluents(kafka: KafkaServer, topic: str) -> None:
-    """Registering, looking up, reading by id and by version, and the error codes, over HTTP."""
+    """Register, look up, read by ID and by version, and error codes, over HTTP."""
     schema = DDL_SCHEMA.text
     with running(kafka, topic) as address:
         ask = asking(address)
@@ -131,11 +131,11 @@ def test_registry_answers_like_confluents(kafka: KafkaServer, topic: str) -> Non
 def test_run_ends_when_the_registry_lost_its_store(
     kafka: KafkaServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that remembers the first id would frame rows of the second schema with it."""
+    """A client that remembers the first ID would frame rows of the second schema with it."""
     with running(kafka, topic) as address:
         client = RegistryClient(address)
         assert client.register("a", DDL_SCHEMA.text) == 1
-    with running(kafka, f"{topic}-anew") as address:
+    with running(kafka, f"{topic}-again") as address:
         for where in ("_parts", "_pool"):
             monkeypatch.setattr(client, where, getattr(RegistryClient(address), where))
         assert client.register("a", DDL_SCHEMA.text) == 1
@@ -145,7 +145,7 @@ def test_run_ends_when_the_registry_lost_its_store(
 
 
 def test_schema_ids_survive_a_registry_restart(kafka: KafkaServer, topic: str) -> None:
-    """A registry that starts on the same topic gives the same ids for the same schemas, and new ones after them."""
+    """A registry that starts on the same topic returns the same IDs for known schemas and new IDs for others."""
     with running(kafka, topic) as address:
         first = RegistryClient(address)
         assert [first.register("a", DDL_SCHEMA.text), first.register("b", FENCE_SCHEMA.text)] == [
@@ -165,7 +165,7 @@ def test_schema_ids_survive_a_registry_restart(kafka: KafkaServer, topic: str) -
 
 
 def test_starting_registry_fences_its_predecessor(kafka: KafkaServer, topic: str) -> None:
-    """The older store can't append any more, so one id never means two schemas."""
+    """The older registry can no longer append, so one ID never means two schemas."""
     older, newer = (
         KafkaSchemaStore(kafka.bootstrap, topic=topic),
         KafkaSchemaStore(kafka.bootstrap, topic=topic),
@@ -183,7 +183,7 @@ def test_starting_registry_fences_its_predecessor(kafka: KafkaServer, topic: str
 
 
 def test_registry_topic_with_other_settings_is_refused(kafka: KafkaServer, topic: str) -> None:
-    """A registry whose topic forgets by age would give ids twice."""
+    """A topic with retention by age would make a registry assign IDs twice."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(60)
     with pytest.raises(Fatal, match="MR-6022"):
@@ -191,7 +191,7 @@ def test_registry_topic_with_other_settings_is_refused(kafka: KafkaServer, topic
 
 
 def test_foreign_record_in_the_registry_topic_is_named(kafka: KafkaServer, topic: str) -> None:
-    """A record that no registry wrote stops the start, with its offset."""
+    """A record that no registry wrote stops the start; the error has its offset."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     compacted = NewTopic(topic, num_partitions=1, config={"cleanup.policy": "compact"})
     admin.create_topics([compacted])[topic].result(60)
@@ -203,13 +203,13 @@ def test_foreign_record_in_the_registry_topic_is_named(kafka: KafkaServer, topic
 
 
 def test_registry_treats_an_unreachable_broker_as_retryable() -> None:
-    """Nothing listens there: Retryable, in bounded time."""
+    """No listener at the address: Retryable in bounded time."""
     with pytest.raises(Retryable, match="MR-6020"):
         KafkaSchemaStore("127.0.0.1:1", timeout_s=2).load()
 
 
 def test_registry_without_a_broker_exits_and_never_becomes_ready() -> None:
-    """In some seconds; what the Kafka client says on its own is a line or two among ours, not twenty a second."""
+    """Within seconds; the Kafka client's own messages are limited to a line or two, instead of twenty per second."""
     command = (sys.executable, "-m", "millrace", "registry", "--port", "0", "--kafka", "nonsense")
     ended = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert ended.returncode == 1
@@ -221,7 +221,7 @@ def test_registry_without_a_broker_exits_and_never_becomes_ready() -> None:
 
 
 def test_unreachable_registry_is_retryable() -> None:
-    """The client says who did not answer, without the password."""
+    """The client names the unreachable registry without the password."""
     client = RegistryClient("http://user:geheim@127.0.0.1:1")
     with pytest.raises(Retryable, match=r"MR-6020 http://127.0.0.1:1 did not answer") as caught:
         client.register("s", DDL_SCHEMA.text)

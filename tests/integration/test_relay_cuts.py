@@ -1,4 +1,4 @@
-"""A dump cut at every event of a source transaction, and inside its packets: the same bytes, nothing seen too early."""
+"""A dump cut at every event of a source transaction and inside packets: the same bytes, nothing visible too early."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ PACKET_BYTES = 0xFFFFFF
 def test_connection_cut_at_every_event_is_resumed(
     source_set: DatabaseSet, tmp_path: Path, blob_bytes: int
 ) -> None:
-    """One reconnect a cut: in a packet's head, in its body, in front of its last byte, behind it."""
+    """One reconnect per cut: in a packet's header, in its body, before its last byte, after it."""
     server = source_set.primary
     database = f"cuts_{blob_bytes}"
     server.execute("SET GLOBAL max_allowed_packet = 1073741824")
@@ -72,7 +72,7 @@ def test_connection_cut_at_every_event_is_resumed(
 def test_repeatedly_damaged_event_is_retried_a_bounded_number_of_times(
     mariadb_server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """A few times, at growing intervals; then it is the supervisor's affair, and the code says what it is."""
+    """Retries come a few times at growing intervals; then the supervisor gets the error with its code."""
     server = mariadb_server
     server.execute("CREATE DATABASE spoilt")
     server.execute("CREATE TABLE spoilt.a (id INT PRIMARY KEY, b LONGBLOB)")
@@ -99,7 +99,7 @@ def test_repeatedly_damaged_event_is_retried_a_bounded_number_of_times(
 
 
 def run_transaction(server: DatabaseServer, database: str, number: int, blob_bytes: int) -> None:
-    """Several statements, several tables."""
+    """One transaction with several statements on several tables."""
     with session(server) as cursor:
         cursor.execute("BEGIN")
         cursor.execute(
@@ -111,7 +111,7 @@ def run_transaction(server: DatabaseServer, database: str, number: int, blob_byt
 
 
 def last_transaction(server: DatabaseServer) -> tuple[int, list[bytes]]:
-    """Where the last source transaction of the server's current file begins, and its events."""
+    """Start and events of the last source transaction in the server's current file."""
     file = str(server.execute("SHOW BINARY LOGS")[-1][0])
     content = (server.binlog_dir / file).read_bytes()
     start, events, at = 0, list[bytes](), 4
@@ -125,7 +125,7 @@ def last_transaction(server: DatabaseServer) -> tuple[int, list[bytes]]:
 
 
 def cuts_of(events: list[bytes]) -> list[Cut]:
-    """Five in each packet."""
+    """Five cuts per packet."""
     cuts, packet = [], 0
     for event in events:
         left = len(event) + 1

@@ -1,4 +1,4 @@
-"""Damaged events through the kernels of receiver and relay log: a status, and no foreign memory."""
+"""Damaged events in the kernels of receiver and relay log: they end in a status and stay in bounds."""
 
 import ast
 import os
@@ -14,7 +14,7 @@ EVERY_DAY = {"MILLRACE_KERNEL_CHECKED": ""}
 CHECKED = {"MILLRACE_KERNEL_CHECKED": "1"}
 UNCOMPILED = {"NUMBA_DISABLE_JIT": "1"}
 ROUNDS = 2_000
-ROUNDS_UNCOMPILED = 20  # as plain Python a round takes a hundred times as long
+ROUNDS_UNCOMPILED = 20  # plain Python takes a hundred times as long per round
 FOUND_SOON = {
     transactions.OK,
     transactions.BAD_BODY,
@@ -44,7 +44,7 @@ def _run(*words: str, **mode: str) -> str:
 
 
 def _fuzzed(seed: int, rounds: int, **mode: str) -> dict[int, int]:
-    """How often each status came."""
+    """The count of each status."""
     counts: dict[int, int] = ast.literal_eval(
         _run("tests.kit.fuzz.relay", f"{seed}", f"{rounds}", **mode)
     )
@@ -53,12 +53,12 @@ def _fuzzed(seed: int, rounds: int, **mode: str) -> dict[int, int]:
 
 
 def test_relay_scan_of_damaged_events_stays_in_bounds() -> None:
-    """The machine code of every day, between two forbidden pages: cut, flipped, of another length, type or place."""
+    """Production machine code between two protected pages: events cut, flipped, with another length, type or place."""
     assert _fuzzed(1, ROUNDS, **EVERY_DAY).keys() >= FOUND
 
 
 def test_relay_scan_agrees_with_plain_python_on_damaged_events() -> None:
-    """Whose arrays refuse each index outside of them; what the machine code says of the same events is no other."""
+    """Plain Python's arrays check each index; both give the same statuses."""
     uncompiled = _fuzzed(2, ROUNDS_UNCOMPILED, **UNCOMPILED)
     assert uncompiled.keys() >= FOUND_SOON
     assert uncompiled == _fuzzed(2, ROUNDS_UNCOMPILED, **EVERY_DAY)
@@ -71,12 +71,12 @@ def test_relay_scan_agrees_with_plain_python_on_damaged_events() -> None:
     ids=["every day", "checked", "uncompiled"],
 )
 def test_relay_scan_stays_in_bounds_for_minutes(mode: dict[str, str], rounds: int) -> None:
-    """The same for longer, by another seed each time; with every index compared, and as plain Python."""
+    """The same for longer with a new seed each time, with bounds checks and as plain Python."""
     assert _fuzzed(int.from_bytes(os.urandom(3)), rounds, **mode).keys() >= FOUND
 
 
 @pytest.mark.chaos
 def test_relay_damage_tests_pass_with_bounds_checks() -> None:
-    """All of the tests of damaged relay logs and of packets."""
+    """Runs all tests of damaged relay logs and of packets with bounds checks."""
     files = ("tests/unit/test_relay_damage.py", "tests/unit/test_relay_packets.py")
     _run("pytest", "-q", "-p", "no:cacheprovider", *files, **CHECKED)

@@ -1,4 +1,4 @@
-"""The receiver against real servers of both flavours: the oracle is the server's own files and mysqlbinlog."""
+"""The receiver on real servers of both flavors: the server's files and mysqlbinlog are the oracles."""
 
 import struct
 import subprocess
@@ -43,7 +43,7 @@ _NAMES = iter(f"relay_{number}" for number in range(1000))
 
 @pytest.fixture
 def database(source_set: DatabaseSet) -> Iterator[str]:
-    """A database of this test's own on the primary."""
+    """A database for this test on the primary."""
     name = next(_NAMES)
     yield name
     source_set.execute(f"DROP DATABASE IF EXISTS {name}")
@@ -55,7 +55,7 @@ def database(source_set: DatabaseSet) -> Iterator[str]:
 def test_relay_files_equal_the_servers_closed_files(
     source_set: DatabaseSet, tmp_path: Path, database: str, member: str
 ) -> None:
-    """Also a file that was the active one while it was received, from primary and replica."""
+    """From primary and replica, also for a file that was active while it was received."""
     server = source_set.primary if member == "primary" else source_set.replicas[0]
     with receiving(server, tmp_path / "relay", from_first=True) as reception:
         reception.wait_for(server)
@@ -71,7 +71,7 @@ def test_relay_files_equal_the_servers_closed_files(
 def test_mysqlbinlog_reads_the_relay_files(
     mysql_server: DatabaseServer, tmp_path: Path, mysqlbinlog: Path
 ) -> None:
-    """MySQL's own reader agrees with every checksum."""
+    """MySQL's own reader accepts every checksum."""
     name = next(_NAMES)
     with receiving(mysql_server, tmp_path / "relay") as reception:
         run_mixed_workload(mysql_server, name)
@@ -88,7 +88,7 @@ def test_mysqlbinlog_reads_the_relay_files(
 def test_reader_sees_every_byte_of_closed_files(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
-    """Spans joined together are the server's files, for small and large spans."""
+    """Joined spans equal the server's files, for small and large spans."""
     server = source_set.primary
     with receiving(server, tmp_path / "relay") as reception:
         run_mixed_workload(server, database)
@@ -102,11 +102,11 @@ def test_reader_sees_every_byte_of_closed_files(
 
 
 def test_killed_dump_is_resumed(source_set: DatabaseSet, tmp_path: Path, database: str) -> None:
-    """KILL of the dump thread while rows arrive: the same files in the end, in one sub-directory."""
+    """KILL of the dump thread while rows arrive: the same files in one sub-directory."""
     server = source_set.primary
     server.execute(f"CREATE DATABASE {database}")
     server.execute(f"CREATE TABLE {database}.k (id INT PRIMARY KEY AUTO_INCREMENT, a VARCHAR(300))")
-    others, killed = dump_threads(server), set[int]()  # the test before has others
+    others, killed = dump_threads(server), set[int]()  # the test before has its own
     with receiving(server, tmp_path / "relay") as reception:
         for _ in range(4):
             reception.wait_for(server)
@@ -123,7 +123,7 @@ def test_killed_dump_is_resumed(source_set: DatabaseSet, tmp_path: Path, databas
 def test_connection_cut_anywhere_is_resumed(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
-    """Cut inside a packet, inside an event, inside a transaction: byte identity all the same."""
+    """Cut inside a packet, an event or a transaction: the files are still byte-identical."""
     server = source_set.primary
     wanted = position_of(server)
     run_mixed_workload(server, database)
@@ -145,7 +145,7 @@ def test_connection_cut_anywhere_is_resumed(
 def test_silent_connection_is_replaced(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
-    """Half-open: not a byte, no end; after three heartbeat periods a new connection is made."""
+    """A half-open connection sends nothing and never ends; after three heartbeat periods the receiver reconnects."""
     server = source_set.primary
     with (
         CuttingProxy(member_of(server)) as proxy,
@@ -165,17 +165,17 @@ def test_silent_connection_is_replaced(
 
 
 def test_heartbeats_keep_an_idle_connection(source_set: DatabaseSet, tmp_path: Path) -> None:
-    """Heartbeats keep an idle connection, and none of them is written."""
-    source_set.wait_for_replicas()  # else what the test before has dropped may still come
+    """Heartbeats arrive on an idle connection, and none is written."""
+    source_set.wait_for_replicas()  # events of the last test's DROP could still arrive
     server = source_set.replicas[1]
     with receiving(server, tmp_path / "relay", heartbeat_s=1.0) as reception:
         reception.wait_for(server)
-        stands = _Standing(reception)
+        connection = _ConnectionAge(reception)
         size = sum(
             path.stat().st_size for path in (tmp_path / "relay").rglob("*.0*") if path.is_file()
         )
         eventually(
-            lambda: stands.for_s() > 4.5 and stands.received_bytes() >= 3 * 40,
+            lambda: connection.for_s() > 4.5 and connection.received_bytes() >= 3 * 40,
             what="a connection that outlives three heartbeats, all of which came",
         )
         after = sum(
@@ -184,10 +184,10 @@ def test_heartbeats_keep_an_idle_connection(source_set: DatabaseSet, tmp_path: P
         assert after == size
 
 
-class _Standing:
-    """How long the receiver has its connection, and what has come over it meanwhile.
+class _ConnectionAge:
+    """How long the receiver has had its connection, and the bytes received meanwhile.
 
-    A server that the machine itself keeps silent for three seconds loses it, and the count begins anew.
+    If the machine silences the server for three seconds, the connection is lost and the count restarts.
     """
 
     def __init__(self, reception: Reception) -> None:
@@ -197,7 +197,7 @@ class _Standing:
         self._before = 0
 
     def for_s(self) -> float:
-        """Seconds; to be asked again and again."""
+        """Seconds so far; call it repeatedly."""
         status, now_s = self._reception.receiver.status(), time.monotonic()
         if status.connects != self._connects or self._before == 0:
             self._connects, self._since_s = status.connects, now_s
@@ -205,7 +205,7 @@ class _Standing:
         return now_s - self._since_s
 
     def received_bytes(self) -> int:
-        """Behind the first look at it."""
+        """Bytes since the first call."""
         return self._reception.receiver.status().figures.received_bytes - self._before
 
 
@@ -213,7 +213,7 @@ class _Standing:
 def test_events_larger_than_a_packet_arrive_whole(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
-    """An event above 16 MiB is split over packets on the wire; exact multiples have an empty last packet."""
+    """On the wire an event above 16 MiB is split over packets; at exact multiples the last packet is empty."""
     server = source_set.primary
     server.execute("SET GLOBAL max_allowed_packet = 1073741824")
     server.execute(f"CREATE DATABASE {database}")
@@ -236,7 +236,7 @@ def test_events_larger_than_a_packet_arrive_whole(
 def test_restart_resumes_at_the_end_of_the_relay_log(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
-    """The same sub-directory, nothing twice; relay.meta names the end."""
+    """The same sub-directory and nothing twice; relay.meta names the end."""
     server = source_set.primary
     server.execute(f"CREATE DATABASE {database}")
     with receiving(server, tmp_path / "relay") as reception:
@@ -247,7 +247,7 @@ def test_restart_resumes_at_the_end_of_the_relay_log(
     with receiving(server, tmp_path / "relay") as reception:
         reception.wait_for(server)
         assert_identical(server, reception, flush_and_wait(server, reception))
-        reception.finish()  # MariaDB writes its checkpoint event a little behind the flush
+        reception.finish()  # MariaDB writes its checkpoint event shortly after the flush
         end = reception.relay.end()
     (subdir,) = layout.list_subdirs(tmp_path / "relay")
     meta = layout.read_meta(tmp_path / "relay" / str(subdir))
@@ -260,7 +260,7 @@ def test_restart_resumes_at_the_end_of_the_relay_log(
 def test_deleted_relay_log_is_rebuilt_from_the_first_wanted_gtid(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
-    """Only files from the first wanted GTID on come again."""
+    """Only files from the first wanted GTID on are fetched."""
     server = source_set.primary
     server.execute(f"CREATE DATABASE {database}")
     wanted = position_of(server)
@@ -279,7 +279,7 @@ def test_deleted_relay_log_is_rebuilt_from_the_first_wanted_gtid(
 def test_relay_log_that_begins_too_late_gets_a_new_subdirectory(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
-    """A task that needs more than the relay log has gets it; no reader crosses the gap between the two."""
+    """A task that needs more than the relay log holds gets it; no reader crosses the gap."""
     server = source_set.primary
     early = position_of(server)
     server.execute("FLUSH BINARY LOGS")
@@ -300,7 +300,7 @@ def test_relay_log_that_begins_too_late_gets_a_new_subdirectory(
 def test_reset_server_gets_a_new_subdirectory(
     new_server: NewServer, tmp_path: Path, flavour: Flavour
 ) -> None:
-    """RESET: the same file name with other bytes is found out by comparison, not appended to."""
+    """After RESET the same file name has other bytes; a comparison detects it, and nothing is appended."""
     server = new_server(flavour)
     server.execute("CREATE DATABASE a")
     with receiving(server, tmp_path / "relay") as reception:
@@ -322,13 +322,13 @@ def test_reset_server_gets_a_new_subdirectory(
 def test_relay_tail_lost_in_a_failover_is_ignored(
     target_server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """A failover without the last transactions of the old primary: what stands in the relay log alone is nobody's."""
+    """The relay log ends with transactions that the failover lost; no reader returns them."""
     server = target_server
     mariadb = server.flavour is Flavour.MARIADB
     server.execute("FLUSH BINARY LOGS")
     done = position_of(server)
     here = done.last(0) if isinstance(done, MariadbGtidSet) else None
-    number = here.sequence + 1 if here is not None else 1  # in MySQL's, a source id of its own
+    number = here.sequence + 1 if here is not None else 1  # in MySQL with a different source ID
     lost = BinlogFile(mariadb=mariadb, first_number=number, server=server.server_id + 1)
     relay = RelayLog.open(tmp_path, flavour=server.flavour)
     relay.begin_subdir("old-primary", before=done)
@@ -360,7 +360,7 @@ def test_relay_tail_lost_in_a_failover_is_ignored(
 def test_relay_file_longer_than_the_servers_gets_a_new_subdirectory(
     source_set: DatabaseSet, tmp_path: Path, database: str, count: int
 ) -> None:
-    """As when a server lost its tail in a crash: it is not waited for until it has written as much again."""
+    """As when a crashed server lost its tail: the receiver does not wait until the file has grown again."""
     server = source_set.primary
     server.execute("FLUSH BINARY LOGS")
     server.execute(f"CREATE DATABASE {database}")
@@ -373,10 +373,10 @@ def test_relay_file_longer_than_the_servers_gets_a_new_subdirectory(
     for _ in range(count):
         path.write_bytes(with_one_more_transaction(path.read_bytes(), server.flavour))
     relay = RelayLog.open(tmp_path / "relay", flavour=server.flavour)
-    ours = relay.end()
+    end = relay.end()
     relay.close()
-    assert ours is not None
-    assert ours.pos == path.stat().st_size
+    assert end is not None
+    assert end.pos == path.stat().st_size
     with receiving(server, tmp_path / "relay", wanted=position_of(server)) as reception:
         eventually(lambda: len(layout.list_subdirs(tmp_path / "relay")) == 2)
         server.execute(f"CREATE TABLE {database}.u (id INT PRIMARY KEY)")
@@ -387,7 +387,7 @@ def test_relay_file_longer_than_the_servers_gets_a_new_subdirectory(
 def test_tail_lost_by_the_running_server_ends_the_stream(
     source_set: DatabaseSet, tmp_path: Path, database: str
 ) -> None:
-    """A server that comes back with less than was read: whether that was published is for the choice to judge."""
+    """The server returns with less than was read; member selection decides whether the rest was published."""
     server = source_set.primary
     server.execute("FLUSH BINARY LOGS")
     server.execute(f"CREATE DATABASE {database}")
@@ -409,13 +409,13 @@ def test_tail_lost_by_the_running_server_ends_the_stream(
             return len(layout.list_subdirs(tmp_path / "relay"))
 
         eventually(lambda: reception.error or subdirs() > 1, what="the end of the stream")
-        assert subdirs() == 1, "the stream goes on in a new sub-directory"
+        assert subdirs() == 1, "the stream continues in a new sub-directory"
         assert isinstance(reception.error, Retryable)
         assert reception.error.code == "MR-1041"
 
 
 def with_one_more_transaction(content: bytes, flavour: Flavour) -> bytes:
-    """The last one once more, under the next GTID."""
+    """The content with its last transaction repeated under the next GTID."""
     start, at = 0, 4
     while at < len(content):
         start = at if content[at + 4] in (GTID, MARIADB_GTID) else start
@@ -438,7 +438,7 @@ def with_one_more_transaction(content: bytes, flavour: Flavour) -> bytes:
 def test_newer_reader_with_the_same_server_id_evicts_the_older(
     source_set: DatabaseSet, tmp_path: Path
 ) -> None:
-    """The older ends as fenced: it must ask for its lease before it reads again."""
+    """The older reader ends as fenced: it must check its lease before it reads again."""
     server = source_set.primary
     with receiving(server, tmp_path / "old", set_name="one") as old:
         old.wait_for(server)
@@ -452,7 +452,7 @@ def test_newer_reader_with_the_same_server_id_evicts_the_older(
 def wait_for_bytes(
     reception: Reception, proxy: CuttingProxy, *, connections: int, received: int
 ) -> None:
-    """Until the receiver has come again and read something: a row of empty connections is the supervisor's affair."""
+    """Wait for a new connection that received bytes; after several empty connections the supervisor would take over."""
 
     def has_come() -> bool:
         assert reception.error is None, reception.error

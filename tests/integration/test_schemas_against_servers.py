@@ -1,4 +1,4 @@
-"""What ``schemas`` knows of servers, asked of the servers: structure, collations, conversions, GTID algebra."""
+"""``schemas`` compared with servers: structure, collations, conversions, GTID algebra."""
 
 import random
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def logged_table(server: DatabaseServer, database: str) -> TableSchema:
 
 
 def test_table_map_agrees_with_information_schema(target_server: DatabaseServer) -> None:
-    """Types, NULLs, character sets, labels and the key of every column type agree with information_schema."""
+    """Types, NULLs, character sets, labels and keys of all column types agree."""
     server = target_server
     server.execute("DROP DATABASE IF EXISTS oracle_types")
     server.execute("CREATE DATABASE oracle_types CHARACTER SET utf8mb4")
@@ -68,13 +68,13 @@ def test_table_map_agrees_with_information_schema(target_server: DatabaseServer)
     server.execute(f"CREATE TABLE oracle_types.t ({own}{_COLUMNS})")
     server.execute("INSERT INTO oracle_types.t (c01) VALUES (1)")
     table = logged_table(server, "oracle_types")
-    said = server.execute(
+    expected = server.execute(
         "SELECT column_name, column_type, is_nullable = 'YES', character_set_name, data_type"
         " FROM information_schema.columns WHERE table_schema = 'oracle_types' ORDER BY ordinal_position"
     )
-    assert [column.name for column in table.columns] == [str(row[0]) for row in said]
+    assert [column.name for column in table.columns] == [str(row[0]) for row in expected]
     for column, (_, column_type, nullable, charset, data_type) in zip(
-        table.columns, said, strict=True
+        table.columns, expected, strict=True
     ):
         text = (
             str(column_type).split("/*")[0].split("(")[0]
@@ -104,17 +104,19 @@ def test_table_map_agrees_with_information_schema(target_server: DatabaseServer)
 
 
 def test_every_collation_of_the_server_is_known(target_server: DatabaseServer) -> None:
-    """With its character set, and that with the width of its characters."""
+    """Each with its character set, and the character set with its character width."""
     table, name = (
         ("collations", "character_set_name")
         if target_server.flavour is Flavour.MYSQL
         else ("collation_character_set_applicability", "character_set_name")
     )
-    said = target_server.execute(
+    expected = target_server.execute(
         f"SELECT id, {name} FROM information_schema.{table} WHERE id IS NOT NULL"
     )
-    assert len(said) > 250
-    assert [row for row in said if CHARSET_BY_COLLATION_ID.get(int(str(row[0]))) != row[1]] == []
+    assert len(expected) > 250
+    assert [
+        row for row in expected if CHARSET_BY_COLLATION_ID.get(int(str(row[0]))) != row[1]
+    ] == []
     for charset, maxlen in target_server.execute(
         "SELECT character_set_name, maxlen FROM information_schema.character_sets"
     ):
@@ -122,7 +124,7 @@ def test_every_collation_of_the_server_is_known(target_server: DatabaseServer) -
 
 
 def fill(server: DatabaseServer, table: str, codes: list[bytes]) -> None:
-    """A table of one column ``b`` that holds these bytes."""
+    """A table with a column ``b`` that holds these bytes."""
     server.execute("CREATE DATABASE IF NOT EXISTS oracle_codes")
     server.execute(f"DROP TABLE IF EXISTS oracle_codes.{table}")
     server.execute(f"CREATE TABLE oracle_codes.{table} (b VARBINARY(4))")
@@ -132,7 +134,7 @@ def fill(server: DatabaseServer, table: str, codes: list[bytes]) -> None:
 
 
 def test_every_character_code_converts_as_on_the_server(target_server: DatabaseServer) -> None:
-    """Of every character set by table: the server's text of each code if the server turns it back, else none."""
+    """For every character set with a table: the server's text of each code that it converts back, otherwise none."""
     server = target_server
     one = [bytes([code]) for code in range(256)]
     two = [bytes([lead, last]) for lead in range(0x80, 256) for last in range(256)]
@@ -150,14 +152,14 @@ def test_every_character_code_converts_as_on_the_server(target_server: DatabaseS
         rows = server.execute(
             f"SELECT b, {text} FROM oracle_codes.codes WHERE LENGTH(b) <= {width} AND {same} = b AND {back} = b"
         )
-        said = {code: text for code, text in rows if len(str(text)) == 1 and text != "\ufffd"}
-        assert said == characters(charset), charset
+        expected = {code: text for code, text in rows if len(str(text)) == 1 and text != "\ufffd"}
+        assert expected == characters(charset), charset
 
 
 def test_long_gb18030_codes_convert_as_on_the_server(
     mysql_server: DatabaseServer,
 ) -> None:
-    """Every character of the basic plane, and some of the others, from the bytes that the server makes of it."""
+    """The basic plane and some other characters, from the server's bytes."""
     points = [*range(0x80, 0xD800), *range(0xE000, 0x10000), *range(0x10000, 0x110000, 9973)]
     fill(mysql_server, "points", [point.to_bytes(4, "big") for point in points])
     for point, code in mysql_server.execute(
@@ -169,7 +171,7 @@ def test_long_gb18030_codes_convert_as_on_the_server(
 
 
 def test_gtid_sets_agree_with_the_servers_functions(mysql_server: DatabaseServer) -> None:
-    """Subset and difference of sets at random, with tags; the server normalises texts as we do."""
+    """Subset and difference of random sets with tags; the server normalizes texts in the same way."""
     chance = random.Random(7)
 
     def some() -> GtidSet:
@@ -196,7 +198,7 @@ def test_gtid_sets_agree_with_the_servers_functions(mysql_server: DatabaseServer
 def test_gtid_position_in_a_file_head_matches_the_server(
     target_server: DatabaseServer,
 ) -> None:
-    """PREVIOUS_GTIDS and GTID_LIST of a new file are the position before it."""
+    """PREVIOUS_GTIDS and GTID_LIST of a new file equal the position before it."""
     server = target_server
     server.execute("CREATE DATABASE IF NOT EXISTS oracle_position")
     position = str(server.execute(server.dialect.position_query())[0][0]).replace("\n", "")

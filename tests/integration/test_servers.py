@@ -50,7 +50,7 @@ def test_every_member_logs_full_rows_it_replicates(source_set: DatabaseSet) -> N
 
 
 def test_service_account_reads_over_tcp_but_cannot_write(source_set: DatabaseSet) -> None:
-    """The account of a source set is least-privileged: it replicates and reads."""
+    """The account of a source set has least privileges: it replicates and reads."""
     primary = source_set.primary
     login = {
         "host": primary.host,
@@ -140,7 +140,7 @@ def test_killed_broker_serves_again_on_the_same_port(new_kafka: KafkaServer) -> 
 
 
 def test_stopped_server_leaves_no_process(new_zookeeper: ZooKeeperServer) -> None:
-    """Stop ends the whole session."""
+    """Stopping a server ends all processes of its session."""
     identity = new_zookeeper.process.identity
     assert session_members(identity)
     new_zookeeper.stop()

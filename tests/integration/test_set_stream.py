@@ -1,4 +1,4 @@
-"""One upstream a set, however many tasks read it: sharing, failing together, beginning earlier, purging."""
+"""One upstream per set for all its tasks: sharing, failing together, starting earlier, purging."""
 
 import json
 import os
@@ -31,7 +31,7 @@ PATIENT_S = 10.0
 
 @pytest.fixture
 def document(source_set: DatabaseSet, tmp_path: Path) -> SetDocument:
-    """The set, read from its primary, with its password in a file."""
+    """The set read from its primary, with its password in a file."""
     secret = tmp_path / "password"
     secret.write_text(source_set.password)
     return SetDocument(
@@ -53,8 +53,10 @@ def test_two_tasks_of_a_set_share_one_connection(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The second task gets the first one's stream; the last to go closes it."""
-    patient = partial(ReceiverSource, heartbeat_s=PATIENT_S)  # a stall loses no connection
+    """The second task attaches to the first one's stream; the last task closes it."""
+    patient = partial(
+        ReceiverSource, heartbeat_s=PATIENT_S
+    )  # a stalling machine loses no connection
     monkeypatch.setattr(upstream, "ReceiverSource", patient)
     streams = Upstreams(tmp_path / "relay")
     with streams.attach("a", document, wanted=None) as first:
@@ -71,7 +73,7 @@ def test_two_tasks_of_a_set_share_one_connection(
 def test_all_tasks_release_a_failed_stream_before_a_new_one(
     document: SetDocument, tmp_path: Path
 ) -> None:
-    """The relay directory has one writer: who comes while the failed stream is held is told its error."""
+    """The relay directory has one writer: a task that attaches before the release gets the failed stream's error."""
     streams = Upstreams(tmp_path / "relay")
     error = Retryable("MR-1006", "the connection was lost")
     with streams.attach("a", document, wanted=None) as stream:
@@ -87,7 +89,7 @@ def test_all_tasks_release_a_failed_stream_before_a_new_one(
 def test_task_needing_an_earlier_position_restarts_all_tasks_there(
     source_set: DatabaseSet, document: SetDocument, tmp_path: Path
 ) -> None:
-    """A relay log that begins too late for one task is begun anew, from the earliest place that is needed."""
+    """A relay log that begins too late for one task is started again at the earliest position that is needed."""
     source_set.execute("CREATE DATABASE IF NOT EXISTS earlier")
     source_set.execute("FLUSH BINARY LOGS")
     source_set.execute("DROP DATABASE earlier")
@@ -117,7 +119,7 @@ def test_prepared_transaction_before_the_relay_log_is_fetched_again(
     monkeypatch: pytest.MonkeyPatch,
     is_there: bool,
 ) -> None:
-    """A task begins behind its XA PREPARE, in a later file: all begin again at the first; it may be gone there."""
+    """A task starts after its XA PREPARE, in a later file; all tasks restart at the prepare, which may be purged."""
     if not is_there:
         monkeypatch.setattr(XaGroups, "committed", lambda *_: None)
     with session(source_set.primary) as one, session(source_set.primary) as other:
@@ -152,7 +154,7 @@ def test_prepared_transaction_before_the_relay_log_is_fetched_again(
 def test_ddl_with_other_case_is_captured_on_folding_sources(
     new_server: NewServer, tmp_path: Path
 ) -> None:
-    """The source says so when it is chosen (MariaDB; MySQL takes the setting only with a new data directory)."""
+    """Member selection reads the setting (on MariaDB; MySQL allows it only with a new data directory)."""
     folds = ServerOptions(extra=("--lower-case-table-names=1",))
     server = new_server(Flavour.MARIADB, options=folds)
     secret = tmp_path / "password"
@@ -172,7 +174,7 @@ def test_ddl_with_other_case_is_captured_on_folding_sources(
         eventually(lambda: len(capture.rows) == 2 or not capture.is_alive, what="two rows")
     assert capture.error is None
     assert {row.source.table for row in capture.rows} == {"t"}
-    # three statements, and the rows on both sides of the last
+    # seqs count three statements; rows are on both sides of the last
     assert [row.source.seq for row in capture.rows] == [3, 5]
 
 
@@ -182,7 +184,7 @@ def test_expired_relay_files_are_purged_while_a_task_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Old files that nobody holds go; the one being written stays."""
+    """Old files that no task holds are deleted; the active one stays."""
     monkeypatch.setattr(upstream, "PURGE_INTERVAL_S", 0.0)
     streams = Upstreams(tmp_path / "relay")
     with streams.attach("a", document, wanted=None) as stream:
@@ -203,7 +205,7 @@ def test_expired_relay_files_are_purged_while_a_task_runs(
 def _purging(
     stream: Upstream, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, str]:
-    """The command, while a task's loop goes on; its exit code and what it says."""
+    """Run the command while a task's loop runs; return its exit code and output."""
     stop = threading.Event()
 
     def loop() -> None:
@@ -227,7 +229,7 @@ def test_relay_purge_command_stops_at_unpublished_files(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The worker does it, and keeps what a task holds; a lost connection does not bring back what was purged."""
+    """The worker purges and keeps what a task holds; a reconnect does not fetch purged files again."""
     monkeypatch.setattr(upstream, "REQUEST_INTERVAL_S", 0.0)
     folder = ["--relay-dir", str(tmp_path / "relay")]
     assert cli.run(["relay", "purge", "shared", *folder]) == 1
@@ -243,27 +245,27 @@ def test_relay_purge_command_stops_at_unpublished_files(
         eventually(lambda: len(stream.relay.list_files()) >= 5, what="five relay files")
         files = stream.relay.list_files()
         names = [name for _, name in files]
-        with stream.reader():  # a task that has not begun to read yet
-            code, said = _purging(stream, folder, capsys)
-            assert (code, len(stream.relay.list_files())) == (0, len(files)), said
+        with stream.reader():  # a task that has not started to read
+            code, output = _purging(stream, folder, capsys)
+            assert (code, len(stream.relay.list_files())) == (0, len(files)), output
         assert reader.seek(before) is not None  # from here on it is held
 
-        code, said = _purging(stream, folder, capsys)
-        assert (code, len(stream.relay.list_files())) == (0, len(files)), said
-        assert said.startswith("0 files deleted")
+        code, output = _purging(stream, folder, capsys)
+        assert (code, len(stream.relay.list_files())) == (0, len(files)), output
+        assert output.startswith("0 files deleted")
 
         reader.release(Coordinates(str(files[3][0]), names[3], 4))
-        code, said = _purging(stream, [*folder, "--until", names[2]], capsys)
-        assert (code, [name for _, name in stream.relay.list_files()]) == (0, names[2:]), said
-        code, said = _purging(stream, [*folder, "--older-than-h", "1"], capsys)
-        assert (code, [name for _, name in stream.relay.list_files()]) == (0, names[2:]), said
-        code, said = _purging(stream, [*folder, "--json"], capsys)
-        assert json.loads(said.splitlines()[0])["oldest"] == f"{files[3][0]}/{names[3]}"
+        code, output = _purging(stream, [*folder, "--until", names[2]], capsys)
+        assert (code, [name for _, name in stream.relay.list_files()]) == (0, names[2:]), output
+        code, output = _purging(stream, [*folder, "--older-than-h", "1"], capsys)
+        assert (code, [name for _, name in stream.relay.list_files()]) == (0, names[2:]), output
+        code, output = _purging(stream, [*folder, "--json"], capsys)
+        assert json.loads(output.splitlines()[0])["oldest"] == f"{files[3][0]}/{names[3]}"
         assert [name for _, name in stream.relay.list_files()] == names[3:]
 
-        code, said = _purging(stream, [*folder, "--until", names[0]], capsys)
+        code, output = _purging(stream, [*folder, "--until", names[0]], capsys)
         assert code == 1
-        assert "MR-2013" in said
+        assert "MR-2013" in output
 
         (stream.relay.root / "purge.request").write_text("{garbage")
         stream.purge_if_due(tuple)
@@ -279,7 +281,7 @@ def test_relay_purge_command_stops_at_unpublished_files(
 def test_removed_relay_file_makes_all_tasks_reopen_the_log(
     source_set: DatabaseSet, document: SetDocument, tmp_path: Path
 ) -> None:
-    """Removed under two tasks: who meets the hole ends both, and then it is fetched again from the source."""
+    """The task that finds the file missing ends both streams; then the file is fetched again."""
     before = position_of(source_set.primary)
     for _ in range(3):
         source_set.execute("CREATE DATABASE IF NOT EXISTS hole")
@@ -300,7 +302,7 @@ def test_removed_relay_file_makes_all_tasks_reopen_the_log(
             stream.check()
     with streams.attach("task", document, wanted=before) as stream, stream.reader() as reader:
         eventually(
-            lambda: reader.seek(before) is not None, what="the place behind the hole's front"
+            lambda: reader.seek(before) is not None, what="the position before the removed file"
         )
         _wait_for_source(stream, source_set)
         begin = reader.seek(before)
@@ -311,7 +313,7 @@ def test_removed_relay_file_makes_all_tasks_reopen_the_log(
 def test_start_at_first_binlog_ignores_an_old_relay_log(
     source_set: DatabaseSet, document: SetDocument, tmp_path: Path
 ) -> None:
-    """The relay log of an earlier life begins too late: the start waits for what the source still has."""
+    """The old relay log begins too late: the start waits for the oldest binlog that the source has."""
     source_set.execute("FLUSH BINARY LOGS")
     source_set.execute("CREATE DATABASE IF NOT EXISTS late")
     source_set.execute("DROP DATABASE late")
@@ -338,9 +340,9 @@ def test_start_at_first_binlog_ignores_an_old_relay_log(
 def test_task_of_a_reset_source_reads_only_new_binlogs(
     new_server: NewServer, tmp_path: Path, flavour: Flavour
 ) -> None:
-    """What stands in the relay log from before is in doubt until it is compared, and nobody reads it.
+    """Older content of the relay log is not read until it is compared.
 
-    A reset under a running stream ends it: nobody crosses over to numbers that are used again; the choice refuses them.
+    A reset during a stream ends it: no reader crosses to reused GTIDs, and member selection refuses them.
     """
     server = new_server(flavour)
     secret = tmp_path / "password"
@@ -375,17 +377,17 @@ def test_task_of_a_reset_source_reads_only_new_binlogs(
         pytest.raises(Fatal, match="MR-1033"),
         streams.attach("b", document, wanted=done),
     ):
-        pytest.fail("attached to a source that lacks what is done")
+        pytest.fail("attached to a source without the published transactions")
 
 
 def _reset(server: DatabaseServer) -> None:
-    """Its binlog begins again, and with it the numbers of its GTIDs."""
+    """Reset the server: its binlog files and GTIDs start again."""
     is_mariadb = server.flavour is Flavour.MARIADB
     server.execute("RESET MASTER" if is_mariadb else "RESET BINARY LOGS AND GTIDS")
 
 
 def _is_ended(stream: Upstream) -> bool:
-    """Whether its tasks are told to let go."""
+    """Whether its tasks are asked to release it."""
     try:
         stream.check()
     except MillraceError as error:  # MR-1043: MySQL reads on in the file that it has deleted

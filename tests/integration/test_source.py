@@ -1,4 +1,4 @@
-"""Asking real sets: what is refused, with which code, and that what is said mends it."""
+"""Member selection on real sets: each refusal has its code, and its fix works."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -33,26 +33,26 @@ FOREIGN = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 def members_of(source_set: DatabaseSet) -> tuple[Member, ...]:
-    """As the set document lists them."""
+    """The members, as the set document lists them."""
     return tuple(member_of(server) for server in source_set.members)
 
 
 def connect_error(server: DatabaseServer, login: Login) -> MillraceError:
-    """What connecting ends with."""
+    """The error that connecting raises."""
     with pytest.raises(MillraceError) as caught:
         SourceConnection.connect(member_of(server), login).close()
     return caught.value
 
 
 def findings_of(server: DatabaseServer) -> dict[str, Finding]:
-    """What the pre-flight check finds, by code."""
+    """The pre-flight findings by code."""
     (facts,) = ask_members([member_of(server)], login_of(server), wanted=None)
     assert facts.error is None, facts.error
     return {finding.code: finding for finding in check_settings(facts)}
 
 
 def refused(server: DatabaseServer, code: str) -> Finding:
-    """The one thing found wrong; as the only member of a set it is refused with that code."""
+    """The only finding; a set with only this member is refused with the finding's code."""
     (finding,) = findings_of(server).values()
     assert finding.code == code
     with pytest.raises(Fatal) as caught:
@@ -62,8 +62,8 @@ def refused(server: DatabaseServer, code: str) -> Finding:
     return finding
 
 
-def mend(server: DatabaseServer, finding: Finding) -> None:
-    """Run the fix as it stands, and find nothing wrong any more."""
+def run_fix(server: DatabaseServer, finding: Finding) -> None:
+    """Run the fix as printed; the check then finds nothing."""
     for statement in finding.fix.partition(" (")[0].split(";")[:-1]:
         server.execute(statement)
     assert findings_of(server) == {}
@@ -71,7 +71,7 @@ def mend(server: DatabaseServer, finding: Finding) -> None:
 
 @contextmanager
 def setting(server: DatabaseServer, name: str, value: str) -> Iterator[None]:
-    """A global variable with another value for a while."""
+    """Change a global variable during the block."""
     before = server.execute(f"SELECT @@GLOBAL.{name}")[0][0]
     if name == "binlog_format" and server.flavour is Flavour.MYSQL:
         server.execute("STOP REPLICA SQL_THREAD")
@@ -84,7 +84,7 @@ def setting(server: DatabaseServer, name: str, value: str) -> Iterator[None]:
 
 
 def test_caught_up_replica_is_chosen_with_reasons(source_set: DatabaseSet) -> None:
-    """All three admissible; the primary is the last resort."""
+    """All three are admissible; the primary is the last choice."""
     source_set.wait_for_replicas()
     login = login_of(source_set.primary)
     assert ask_flavour(members_of(source_set), login) is source_set.flavour
@@ -97,8 +97,8 @@ def test_caught_up_replica_is_chosen_with_reasons(source_set: DatabaseSet) -> No
 
 
 def test_lagging_replica_yields_to_a_caught_up_one(source_set: DatabaseSet) -> None:
-    """Lag is what is missing, also while the replica says it is zero seconds behind."""
-    source_set.wait_for_replicas()  # else it lacks more than these two
+    """Lag is measured by missing transactions, even if the replica reports zero seconds."""
+    source_set.wait_for_replicas()  # so that it misses no more than these two
     lagging = source_set.replicas[0]
     stop, start = (
         ("STOP SLAVE", "START SLAVE")
@@ -121,7 +121,7 @@ def test_lagging_replica_yields_to_a_caught_up_one(source_set: DatabaseSet) -> N
 
 @pytest.mark.guarantee("secret")
 def test_wrong_password_is_fatal_and_never_printed(source_set: DatabaseSet) -> None:
-    """MR-1002; the account is named, the password never."""
+    """MR-1002; the text names the account and never the password."""
     login = Login(
         user=source_set.user, password="wr0ng-secret", tls=Tls(TlsMode.REQUIRE_UNVERIFIED)
     )
@@ -133,22 +133,22 @@ def test_wrong_password_is_fatal_and_never_printed(source_set: DatabaseSet) -> N
 
 
 def test_unreachable_server_is_retryable(source_set: DatabaseSet) -> None:
-    """MR-1001, and the others are chosen from."""
+    """MR-1001; the remaining members are candidates."""
     login = login_of(source_set.primary)
-    nobody = Member("127.0.0.1", 1)
+    unreachable = Member("127.0.0.1", 1)
     with pytest.raises(Retryable) as caught:
-        SourceConnection.connect(nobody, login)
+        SourceConnection.connect(unreachable, login)
     assert caught.value.code == "MR-1001"
-    facts = ask_members([nobody, *members_of(source_set)], login, wanted=None)
+    facts = ask_members([unreachable, *members_of(source_set)], login, wanted=None)
     choice = choose(facts, wanted=None)
-    assert choice.member != nobody
-    assert "MR-1001" in choice.reasons()[str(nobody)]
+    assert choice.member != unreachable
+    assert "MR-1001" in choice.reasons()[str(unreachable)]
 
 
 def test_unverified_certificate_is_refused_before_the_password_is_sent(
     source_set: DatabaseSet, tmp_path: Path
 ) -> None:
-    """The servers' certificates are not the system's; `require-unverified` must be said."""
+    """The system does not trust the servers' certificates; the document must say `require-unverified`."""
     server = source_set.primary
     login = login_of(server, tls=Tls(TlsMode.VERIFY_IDENTITY))
     assert connect_error(server, login).code in {"MR-1003", "MR-1004"}
@@ -157,7 +157,7 @@ def test_unverified_certificate_is_refused_before_the_password_is_sent(
 
 
 def test_verified_certificate_is_accepted(source_set: DatabaseSet) -> None:
-    """With the CA that signed it, chain and name are checked and the session is encrypted."""
+    """With the CA that signed it, chain and name are verified and the session is encrypted."""
     server = source_set.primary
     if server.tls is None:  # the server made its own certificate: nothing to verify it with
         assert server.flavour is Flavour.MYSQL
@@ -170,7 +170,7 @@ def test_verified_certificate_is_accepted(source_set: DatabaseSet) -> None:
 
 
 def test_server_identity_names_the_relay_directory(source_set: DatabaseSet) -> None:
-    """MySQL's uuid; MariaDB's domain and server id."""
+    """MySQL's UUID; MariaDB's domain and server ID."""
     server = source_set.replicas[0]
     with SourceConnection.connect(member_of(server), login_of(server)) as connection:
         identity = ask_identity(connection)
@@ -195,28 +195,28 @@ def test_server_identity_names_the_relay_directory(source_set: DatabaseSet) -> N
 def test_bad_setting_is_found_and_its_fix_works(
     source_set: DatabaseSet, name: str, value: str, code: str
 ) -> None:
-    """The SQL in the fix is run as it stands."""
+    """The SQL in the fix runs as printed."""
     server = source_set.replicas[1]
     assert findings_of(server) == {}
     with setting(server, name, value):
-        mend(server, refused(server, code))
+        run_fix(server, refused(server, code))
 
 
 def test_lax_gtid_mode_and_partial_json_are_found(source_set: DatabaseSet) -> None:
-    """The settings that one flavour has."""
+    """Settings that only one flavor has."""
     server = source_set.replicas[1]
     if server.flavour is Flavour.MARIADB:
         with setting(server, "gtid_strict_mode", "OFF"):
-            mend(server, refused(server, "MR-1017"))
+            run_fix(server, refused(server, "MR-1017"))
     else:
         with setting(server, "binlog_row_value_options", "'PARTIAL_JSON'"):
-            mend(server, refused(server, "MR-1015"))
+            run_fix(server, refused(server, "MR-1015"))
         with setting(server, "gtid_mode", "'ON_PERMISSIVE'"):
-            mend(server, refused(server, "MR-1016"))
+            run_fix(server, refused(server, "MR-1016"))
 
 
 def test_filtered_replica_is_refused(source_set: DatabaseSet) -> None:
-    """A filter set while it runs; what is filtered away would be missing in the topic."""
+    """A filter set at runtime; filtered rows would be missing in the topic."""
     server = source_set.replicas[1]
     if server.flavour is Flavour.MARIADB:
         stop, start = "STOP SLAVE", "START SLAVE"
@@ -238,7 +238,7 @@ def test_filtered_replica_is_refused(source_set: DatabaseSet) -> None:
 
 
 def test_server_that_encrypts_its_binlog_is_reported(new_server: NewServer) -> None:
-    """One that logs nothing, too: no plug-in for keys is at hand, without which MariaDB logs nothing encrypted."""
+    """Also a server that logs nothing: without a key plug-in MariaDB logs nothing encrypted."""
     options = ServerOptions(extra=("--encrypt-binlog=ON", "--skip-log-bin"))
     server = new_server(Flavour.MARIADB, options=options)
     assert list(findings_of(server)) == ["MR-1010", "MR-1021"]
@@ -285,7 +285,7 @@ def test_errant_transaction_excludes_its_member(source_set: DatabaseSet) -> None
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
 def test_replica_that_does_not_log_changes_is_refused(new_set: NewSet, flavour: Flavour) -> None:
-    """Its own binlog lacks the primary's rows; the primary is read instead."""
+    """Its binlog has no rows from the primary, so the primary is read instead."""
     option = (
         "--skip-log-slave-updates" if flavour is Flavour.MARIADB else "--skip-log-replica-updates"
     )
@@ -297,14 +297,14 @@ def test_replica_that_does_not_log_changes_is_refused(new_set: NewSet, flavour: 
 
 
 def purge_to(server: DatabaseServer, file: str) -> bool:
-    """Ask for it; MariaDB keeps a file until its next checkpoint."""
+    """Request a purge; MariaDB keeps a file until its next checkpoint."""
     server.execute(f"PURGE BINARY LOGS TO '{file}'")
     return str(server.execute("SHOW BINARY LOGS")[0][0]) == file
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
 def test_purged_transactions_are_named(new_server: NewServer, flavour: Flavour) -> None:
-    """MR-1031 names the missing interval; what is still there is found."""
+    """MR-1031 names the missing interval; later positions are found."""
     server = new_server(flavour)
     server.execute("CREATE DATABASE a")
     early = position_of(server)
@@ -313,7 +313,7 @@ def test_purged_transactions_are_named(new_server: NewServer, flavour: Flavour) 
     late = position_of(server)
     server.execute("CREATE DATABASE c")
     last = str(server.execute("SHOW BINARY LOGS")[-1][0])
-    if flavour is Flavour.MARIADB:  # else it keeps what no replica has fetched
+    if flavour is Flavour.MARIADB:  # by default it keeps what no replica has fetched
         server.execute("SET GLOBAL slave_connections_needed_for_purge = 0")
     eventually(lambda: purge_to(server, last))
     login = login_of(server)
@@ -328,7 +328,7 @@ def test_purged_transactions_are_named(new_server: NewServer, flavour: Flavour) 
 def test_file_purged_after_listing_is_looked_up_again(
     mysql_server: DatabaseServer, mariadb_server: DatabaseServer
 ) -> None:
-    """MR-1040, by the server's own words: the next try lists the files anew."""
+    """MR-1040 with the server's message; the next try lists the files again."""
     for server in (mysql_server, mariadb_server):
         with (
             SourceConnection.connect(member_of(server), login_of(server)) as connection,
@@ -341,7 +341,7 @@ def test_file_purged_after_listing_is_looked_up_again(
 def test_missing_privileges_are_reported(
     mysql_server: DatabaseServer, mariadb_server: DatabaseServer
 ) -> None:
-    """MR-1005, on the questions and on the dump."""
+    """MR-1005, for queries and for the dump."""
     for server in (mysql_server, mariadb_server):
         server.execute("CREATE USER IF NOT EXISTS 'poor'@'%' IDENTIFIED BY 'poor-secret'")
         login = Login(user="poor", password="poor-secret", tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
@@ -354,21 +354,21 @@ def test_missing_privileges_are_reported(
 def test_reported_grants_are_the_missing_ones(
     mysql_server: DatabaseServer, mariadb_server: DatabaseServer
 ) -> None:
-    """Executed as they are told, one after the other, until nothing is refused; with the last the member is chosen."""
+    """Grants are executed as printed, one after the other, until the member is chosen."""
     for server in (mysql_server, mariadb_server):
         server.execute("DROP USER IF EXISTS 'bare'@'%'")
         server.execute("CREATE USER 'bare'@'%' IDENTIFIED BY 'bare-secret'")
         login = Login(user="bare", password="bare-secret", tls=Tls(TlsMode.REQUIRE_UNVERIFIED))
-        told: list[str] = []
+        grants: list[str] = []
         while (facts := ask_members([member_of(server)], login, wanted=None))[0].error is not None:
             assert facts[0].error.code == "MR-1005"
             statement = facts[0].error.fix.partition(" (In all")[0]
-            assert statement not in told
-            told.append(statement)
+            assert statement not in grants
+            grants.append(statement)
             server.execute(statement)
-        assert all(" ON *.* TO `bare`@`%`;" in statement for statement in told)
+        assert all(" ON *.* TO `bare`@`%`;" in statement for statement in grants)
         if server.flavour is Flavour.MARIADB:
-            assert "GRANT SLAVE MONITOR ON *.* TO `bare`@`%`;" in told
+            assert "GRANT SLAVE MONITOR ON *.* TO `bare`@`%`;" in grants
 
 
 def test_tls_disabled_streams_in_plain_text(source_set: DatabaseSet, tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ def test_tls_disabled_streams_in_plain_text(source_set: DatabaseSet, tmp_path: P
 
 
 def test_tagged_gtids_are_followed(mysql_server: DatabaseServer, tmp_path: Path) -> None:
-    """MySQL's GTIDs with tags: the relay log's position is the server's, to the interval."""
+    """MySQL's GTIDs with tags: the relay log's position equals the server's, to the interval."""
     run = mysql_server.execute
     run("CREATE DATABASE IF NOT EXISTS tagged")
     run("CREATE TABLE IF NOT EXISTS tagged.t (id INT PRIMARY KEY AUTO_INCREMENT)")
@@ -396,7 +396,7 @@ def test_tagged_gtids_are_followed(mysql_server: DatabaseServer, tmp_path: Path)
 
 
 def run_in_session(server: DatabaseServer, statements: list[str]) -> None:
-    """Several statements on one connection."""
+    """Run several statements on one connection."""
     login = login_of(server)
     with SourceConnection.connect(member_of(server), login) as connection:
         for statement in statements:
@@ -406,7 +406,7 @@ def run_in_session(server: DatabaseServer, statements: list[str]) -> None:
 def test_password_with_any_characters_logs_in(
     mysql_server: DatabaseServer, mariadb_server: DatabaseServer
 ) -> None:
-    """As the servers' own clients send it, in UTF-8: letters that latin-1 has and letters that it lacks."""
+    """Passwords are sent in UTF-8, as by the servers' own clients, with letters inside and outside latin-1."""
     for server in (mysql_server, mariadb_server):
         for number, password in enumerate(("pässwört", "three…dots", "密码🐘")):
             user = f"foreign{number}"
@@ -418,7 +418,8 @@ def test_password_with_any_characters_logs_in(
             ).close()
 
 
-REBUILT = {  # what a backup brings without a binlog, what was done before it, and transactions behind it
+# what a backup restores without a binlog, positions before its end, positions from there on, the next GTID
+REBUILT = {
     Flavour.MYSQL: (
         f"SET GLOBAL gtid_purged = '{FOREIGN}:1-1000'",
         (f"{FOREIGN}:1-500", f"{FOREIGN}:1-999"),
@@ -438,7 +439,7 @@ REBUILT = {  # what a backup brings without a binlog, what was done before it, a
 def test_member_restored_from_backup_serves_only_its_own_binlog(
     new_server: NewServer, tmp_path: Path, flavour: Flavour
 ) -> None:
-    """Its files do not tell what the backup brought: who needs of that is refused, by the member and the relay log."""
+    """Its files do not hold the restored transactions; the member and the relay log refuse tasks that need them."""
     server = new_server(flavour)
     login, history = login_of(server), REBUILT[flavour]
     server.execute(history[0])
@@ -464,7 +465,7 @@ def test_member_restored_from_backup_serves_only_its_own_binlog(
     with receiving(server, tmp_path / "relay", from_first=True) as reception:
         reception.wait_for(server)
         assert reception.relay.position() == unite(brought, position_of(server))
-    for _ in range(2):  # a relay log that is opened again knows it too
+    for _ in range(2):  # a reopened relay log knows it too
         with receiving(server, tmp_path / "relay", wanted=brought) as reception:
             reader = RelayReader(reception.relay)
             begin = reader.first()
@@ -476,7 +477,7 @@ def test_member_restored_from_backup_serves_only_its_own_binlog(
             assert reader.seek(parse_gtid_set(flavour, history[1][0])) is None
             reader.close()
 
-    stale = parse_gtid_set(flavour, history[1][0])  # another worker went on from there
+    stale = parse_gtid_set(flavour, history[1][0])  # another worker continued from there
     _leave_relay_log(tmp_path / "stale", file, before=stale)
     with receiving(server, tmp_path / "stale", wanted=brought) as reception:
         reception.wait_for(server)
@@ -484,11 +485,11 @@ def test_member_restored_from_backup_serves_only_its_own_binlog(
             assert reader.seek(stale) is None
             assert reader.seek(brought) is not None
 
-    for statement in ("FLUSH BINARY LOGS", "CREATE DATABASE behind", "FLUSH BINARY LOGS"):
+    for statement in ("FLUSH BINARY LOGS", "CREATE DATABASE later", "FLUSH BINARY LOGS"):
         server.execute(statement)
     (newest, *_), *_ = reversed(server.execute("SHOW BINARY LOGS"))
 
-    def is_purged() -> bool:  # not while a dump that has ended here still reads there
+    def is_purged() -> bool:  # not while an ended dump still reads there
         server.execute(f"PURGE BINARY LOGS TO '{newest}'")
         return len(server.execute("SHOW BINARY LOGS")) == 1
 
@@ -501,9 +502,9 @@ def test_member_restored_from_backup_serves_only_its_own_binlog(
 
 
 def _leave_relay_log(directory: Path, file: Path, *, before: GtidPosition) -> None:
-    """One of another member, that ends with ``before``: a file with the head of ``file``, and nothing in it."""
+    """Create another member's relay log that ends at ``before``: one file with the head of ``file``, nothing else."""
     content, end = file.read_bytes(), 4
-    for _ in range(2):  # format description, what came before
+    for _ in range(2):  # format description, previous GTIDs
         end += int.from_bytes(content[end + 9 : end + 13], "little")
     relay = RelayLog.open(directory, flavour=before.flavour)
     relay.begin_subdir("another-server", before=before)
@@ -514,7 +515,7 @@ def _leave_relay_log(directory: Path, file: Path, *, before: GtidPosition) -> No
 
 
 def test_domain_that_begins_inside_a_file_is_complete(new_server: NewServer) -> None:
-    """MariaDB: a domain that no file's head tells is looked for in the files, until its first transaction is found."""
+    """MariaDB: when no file head names a domain, Millrace scans the files for its first transaction."""
     server = new_server(Flavour.MARIADB)
     run_in_session(
         server,
@@ -544,7 +545,7 @@ DOMAINS = count(4711)
 
 
 def test_non_utf8_statements_do_not_hide_the_start_position(target_server: DatabaseServer) -> None:
-    """A client of latin1 wrote: what the server shows of its binlog is no UTF-8, and is no matter of ours."""
+    """A latin1 client wrote: SHOW BINLOG EVENTS returns invalid UTF-8, which does not matter."""
     server = target_server
     server.execute("FLUSH BINARY LOGS")
     done = position_of(server)
@@ -571,7 +572,7 @@ def test_non_utf8_statements_do_not_hide_the_start_position(target_server: Datab
 def test_member_with_a_different_transaction_at_our_position_is_refused(
     mariadb_server: DatabaseServer,
 ) -> None:
-    """Promoted without the last one, it gave the number again, under its own id, and went on behind it."""
+    """It was promoted without the last transaction, reused its number under its own server ID, and continued."""
     server, login, domain = mariadb_server, login_of(mariadb_server), next(DOMAINS)
     before, own = str(position_of(server)), server.server_id
     lost, third = own + 1, own + 2
@@ -595,7 +596,7 @@ def test_member_with_a_different_transaction_at_our_position_is_refused(
 def test_reused_gtid_number_is_detected_from_the_file_head(
     mariadb_server: DatabaseServer,
 ) -> None:
-    """Its server came back and gave later ones; the file to begin with says who gave the last one before it."""
+    """The server came back and continued; the head of the start file names the server of the transaction before."""
     server, login, domain = mariadb_server, login_of(mariadb_server), next(DOMAINS)
     own, lost = server.server_id, server.server_id + 1
     run_in_session(server, [f"SET gtid_domain_id = {domain}", "CREATE DATABASE given_again"])

@@ -25,7 +25,7 @@ driver.stop()
 def test_driver_imports_and_leaves_nothing_in_its_working_directory(
     tmp_path: Path,
 ) -> None:
-    """Modules of the names of ours and Python's lie about; Spark's temporary files are in the driver's folder."""
+    """The working directory has modules with known names; Spark's temporary files are in the driver's folder."""
     place, temporary = tmp_path / "place", tmp_path / "temporary files"
     place.mkdir()
     temporary.mkdir()

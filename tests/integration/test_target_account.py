@@ -1,4 +1,4 @@
-"""The GRANT statements that README.md asks for on a target: each is needed, and no more than all of them."""
+"""The GRANT statements in README.md for a target: each is needed, and together they suffice."""
 
 import re
 from collections.abc import Iterator
@@ -28,22 +28,22 @@ TASK = "granted-task"
 
 
 def _statements(flavour: Flavour) -> list[str]:
-    """What README.md says behind "An apply task names": CREATE USER, then each GRANT, for an account of our own."""
+    """The statements in README.md after "An apply task names": CREATE USER, then each GRANT, for the test's account."""
     part = README.read_text().partition("An apply task names")[2].partition("\n\nFour documents")[0]
     found = re.findall(r"^    (CREATE USER|GRANT)( .*?);(?: +-- (.*))?$", part, re.MULTILINE)
     assert len(found) == 4
     statements = []
     for verb, rest, remark in found:
         more = remark.partition("MariaDB also: ")[2] if flavour is Flavour.MARIADB else ""
-        told = f"{verb}{rest}".replace(" ON *.*", f", {more} ON *.*" if more else " ON *.*")
-        told = re.sub(r"(TO|USER) millrace\b", rf"\1 {USER}", told)
-        statements.append(told.replace("ON shop.", f"ON {DATABASE}.").replace("…", PASSWORD))
+        text = f"{verb}{rest}".replace(" ON *.*", f", {more} ON *.*" if more else " ON *.*")
+        text = re.sub(r"(TO|USER) millrace\b", rf"\1 {USER}", text)
+        statements.append(text.replace("ON shop.", f"ON {DATABASE}.").replace("…", PASSWORD))
     assert statements[0] == f"CREATE USER {USER} IDENTIFIED BY '{PASSWORD}'"
     return statements
 
 
 def _stream(flavour: Flavour) -> RecordStream:
-    """Databases and tables made and altered as a source's session was, and rows of them, linked and without a key."""
+    """Create and alter databases and tables under a source session's settings; write rows, linked and without a key."""
     session = {"time_zone": "+05:00", "foreign_key_checks": "1", "unique_checks": "1"}
     session |= {"explicit_defaults_for_timestamp": "1", "sql_mode": "NO_ZERO_DATE"}
     session |= dict.fromkeys(("collation_server", "collation_connection"), "utf8mb4_general_ci")
@@ -77,7 +77,7 @@ def _stream(flavour: Flavour) -> RecordStream:
 
 @pytest.fixture
 def server(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
-    """Without the account and its database when the test is over."""
+    """Removes the account and its database after the test."""
     yield target_server
     target_server.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
     target_server.execute(f"DROP USER IF EXISTS {USER}")
@@ -86,7 +86,7 @@ def server(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
 def test_readme_grants_are_exactly_what_apply_needs(
     server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before each, the task is refused with its code and a GRANT; with all it applies, and ends a hung predecessor."""
+    """Before each grant the task fails with its code and a GRANT; with all it applies and kills a hung predecessor."""
     monkeypatch.setattr(fence, "HUNG_S", 0.3)
     create, *grants = _statements(server.flavour)
     server.execute(create)
@@ -107,6 +107,6 @@ def test_readme_grants_are_exactly_what_apply_needs(
     session = connect(endpoint)
     try:
         assert not sources_of(session)
-        session.query("SHOW REPLICA STATUS")  # it was no refusal that said so
+        session.query("SHOW REPLICA STATUS")  # no refusal named this grant
     finally:
         session.close()

@@ -1,4 +1,4 @@
-"""A target that says nothing any more, or that goes in the middle of an answer."""
+"""A target that stops answering, or disconnects within an answer."""
 
 import gc
 import socket
@@ -15,7 +15,7 @@ from tests.kit.apply.local import endpoint_of
 
 
 def test_vanished_target_is_noticed_after_a_minute(target_server: DatabaseServer) -> None:
-    """The system would ask an idle connection after two hours, and give one up after a quarter of an hour."""
+    """The system default probes an idle connection after two hours and drops a dead one after a quarter of an hour."""
     session = connect(endpoint_of(target_server))
     wire = session._connection._sock  # type: ignore[attr-defined]
     asked = {
@@ -34,7 +34,7 @@ def test_vanished_target_is_noticed_after_a_minute(target_server: DatabaseServer
 def test_silent_target_times_out_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A process that is stopped answers like this: to look for the primary goes on with the next member."""
+    """A stopped process behaves like this; the search for the primary continues with the next member."""
     monkeypatch.setattr(connections, "LOGIN_S", 0.2)
     monkeypatch.setattr(connections, "READ_S", 120.0)
     began_s = monotonic()
@@ -54,7 +54,7 @@ LONG = (  # 200 MB: no buffer on the way holds it
 def test_closing_a_stream_of_a_broken_connection_stays_silent(
     reads_on: bool, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it broke by is told, whoever finds it; the driver would read on from a socket that is gone."""
+    """The caller gets the original error; the driver would otherwise read on from a closed socket."""
     unheard: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", unheard.append)
     session = connect(endpoint_of(target_server))

@@ -31,7 +31,7 @@ def rig(kafka: KafkaServer) -> Rig:
 def test_tail_shows_the_last_rows_one_per_line(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """op, table, key, GTID, seq; -n gives the last N, whose schemas stand further up in the topic."""
+    """op, table, key, GTID, seq; -n limits to the last N, whose schemas are earlier in the topic."""
     assert run(["topic", "tail", rig.topic, "--kafka", rig.bootstrap, "-n", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [re.sub(r"^\d+ ", "", line) for line in lines] == [
@@ -44,7 +44,7 @@ def test_tail_shows_the_last_rows_one_per_line(
 def test_tail_gives_every_row_as_json_from_the_beginning(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One object a line, the envelope as on the wire, in order."""
+    """One object per line, the envelope as on the wire, in order."""
     command = ["topic", "tail", rig.topic, "--kafka", rig.bootstrap, "--from-beginning"]
     assert run([*command, "--no-follow", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -62,7 +62,7 @@ def test_tail_gives_every_row_as_json_from_the_beginning(
 def test_tail_decodes_each_row_by_the_schema_valid_there(
     kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A registry that lost its store gives the ids of rows to control records, and of keys to rows."""
+    """A registry that lost its store reused the IDs of rows for control records and those of keys for rows."""
     rig = Rig(kafka.bootstrap, f"cli-replaced-{time.time_ns()}")
     for epoch, foreign in ((7, 0), (8, 4), (9, 1)):
         rig.ids = Ids()
@@ -89,7 +89,7 @@ def test_tail_decodes_each_row_by_the_schema_valid_there(
 def test_tail_shows_control_records_when_asked(
     rig: Rig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Schemas, fences and resolved records in their places."""
+    """Schemas, fences and resolved records at their positions."""
     command = ["topic", "tail", rig.topic, "--kafka", rig.bootstrap, "--from-beginning"]
     assert run([*command, "--no-follow", "--control"]) == 0
     kinds = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
@@ -99,7 +99,7 @@ def test_tail_shows_control_records_when_asked(
 
 
 def test_verify_accepts_a_complete_topic(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit 0 and the figures."""
+    """Exit code 0 and the figures."""
     assert run(["topic", "verify", rig.topic, "--kafka", rig.bootstrap, "--json"]) == 0
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["whole"] is True
@@ -113,7 +113,7 @@ def test_verify_accepts_a_complete_topic(rig: Rig, capsys: pytest.CaptureFixture
 def test_verify_names_the_offset_of_a_violation(
     kafka: KafkaServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit 1; the foreign record's offset and check."""
+    """Exit code 1, with the foreign record's offset and the failed check."""
     rig = Rig(kafka.bootstrap, f"cli-broken-{time.time_ns()}")
     with rig.running() as publisher:
         publisher.publish(rig.stream(publisher).next_batch(3))
@@ -122,14 +122,14 @@ def test_verify_names_the_offset_of_a_violation(
     foreign.produce(rig.topic, b"hello", None, 0)
     assert foreign.flush(60) == 0
     assert run(["topic", "verify", rig.topic, "--kafka", rig.bootstrap]) == 1
-    said = capsys.readouterr()
-    assert f"offset {end}: one stream: MR-6007" in said.out
-    assert "MR-3503" in said.err
+    output = capsys.readouterr()
+    assert f"offset {end}: one stream: MR-6007" in output.out
+    assert "MR-3503" in output.err
 
 
 def test_missing_topic_is_reported_in_one_sentence(
     kafka: KafkaServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """MR-3501, not a hang."""
+    """MR-3501 instead of a hang."""
     assert run(["topic", "verify", "nowhere", "--kafka", kafka.bootstrap]) == 1
     assert "MR-3501" in capsys.readouterr().err

@@ -1,8 +1,8 @@
-"""Every type at its extremes the whole way: a real server's binlog, the converter, apply, a real target of the flavour.
+"""Every type at its extremes end to end: a real binlog, the converter, apply, a real target of the same flavor.
 
-The table of each case stands there three times: with a key beside the value, without a key (rows are found by all
-their values), and with the value as the key, where the server lets it be one. What arrived is asked of both servers
-in plain SQL, and in the comparison's own way.
+The table of each case exists three times: with a key next to the value, without a key (rows are found by all their
+values), and with the value as the key, where the server allows it. Both servers are compared in plain SQL and by
+Millrace's comparison.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ from tests.kit.type_values import CASES, CHARSETS, TypeCase
 pytestmark = pytest.mark.both_flavours
 
 DATABASE = "whole_way"
-# a server does not take these as a key: BLOB and TEXT without a length, what has no order, what is compressed
+# not allowed as a key: BLOB and TEXT without a length, types without an order, compressed columns
 NO_KEY = ("BLOB", "TEXT", "JSON", "GEOMETRY", "VECTOR", "COMPRESSED")
-# MySQL's JSON that its text does not tell: docs/guarantees.md, "Not promised"
-UNTOLD = ("DATETIME", "DATE)", "TIME", "DECIMAL", "x'00FF'", "ST_Geom")
+# MySQL's JSON whose text is not exact: docs/guarantees.md, "Not promised"
+INEXACT = ("DATETIME", "DATE)", "TIME", "DECIMAL", "x'00FF'", "ST_Geom")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Table:
 
     @property
     def create(self) -> str:
-        """The statement that makes it."""
+        """The CREATE TABLE statement."""
         value = self.case.ddl
         if self.kind == "key":
             columns = f"v {value.removesuffix(' NULL')} PRIMARY KEY, id INT"
@@ -62,7 +62,7 @@ def _cases(server: DatabaseServer) -> list[TypeCase]:
         for charset, samples in CHARSETS.items()
         if charset in known
     ]
-    # an index 0 is no value of the type; a SET whose labels can't be told apart is given by its bits
+    # index 0 is not a value of the type; a SET with indistinguishable labels is given by its bits
     more = [
         TypeCase("ENUM('a', 'b')", ("'a'", "'no such'", "'b'"), "v + 0", lambda value: value),
         TypeCase("SET('', 'b')", ("''", "1", "2", "3"), "v + 0", lambda value: value),
@@ -90,7 +90,7 @@ def _tables(server: DatabaseServer) -> list[Table]:
 
 
 def _is_brief(case: TypeCase) -> bool:
-    """Character sets are tried three times with VARCHAR; making and dropping tables is what takes time here."""
+    """Three character sets with VARCHAR suffice, because creating and dropping tables takes the time."""
     return "CHARACTER SET" in case.ddl and not case.ddl.startswith("VARCHAR")
 
 
@@ -100,7 +100,7 @@ def _is_no_key(case: TypeCase) -> bool:
 
 
 def _history(cursor: Cursor, table: Table) -> None:
-    """Inserts of every value; updates from each to another, to and from NULL; deletes of each."""
+    """Insert every value, update each to another and to and from NULL, delete each."""
     name, values = table.name, table.case.values
     if table.kind == "key":
         for number, value in enumerate(values):  # IGNORE: some are equal as keys
@@ -126,7 +126,7 @@ def _history(cursor: Cursor, table: Table) -> None:
 
 
 def _records(source: LoggedSession, tables: list[Table]) -> list[bytes]:
-    """What the converter makes of the binlog behind the making of the tables."""
+    """What the converter makes of the binlog after the tables were created."""
     source.run(*(table.create for table in tables), "FLUSH BINARY LOGS")
     (*_, newest) = source.rows("SHOW BINARY LOGS")
     source.file = str(newest[0])
@@ -139,7 +139,7 @@ def _records(source: LoggedSession, tables: list[Table]) -> list[bytes]:
 def source(
     request: pytest.FixtureRequest, target_server: DatabaseServer
 ) -> Iterator[LoggedSession]:
-    """A session on a server of the target's flavour; the target has the empty database."""
+    """A session on a server of the target's flavor; the target has the empty database."""
     with session(target_server) as cursor:
         cursor.execute(f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4")
         server = request.getfixturevalue(f"{target_server.flavour}_server")
@@ -154,22 +154,22 @@ def _questions(table: Table, flavour: Flavour) -> Iterator[str]:
     yield f"SELECT id, MD5(HEX(v)), {table.case.tells} FROM {table.name} {order}".replace(
         "MD5(HEX(v))", "SHA2(HEX(v), 256)"
     )
-    if table.case.ddl == "JSON" and flavour is Flavour.MYSQL:  # its text does not tell all of it
-        told = [
+    if table.case.ddl == "JSON" and flavour is Flavour.MYSQL:  # its text is not exact
+        found = [
             number
             for number, value in enumerate(table.case.values)
-            if not any(word in value for word in UNTOLD)
+            if not any(word in value for word in INEXACT)
         ]
-        yield f"SELECT id, JSON_STORAGE_SIZE(v) FROM {table.name} WHERE id IN {tuple(told)} {order}"
+        yield f"SELECT id, JSON_STORAGE_SIZE(v) FROM {table.name} WHERE id IN {tuple(found)} {order}"
 
 
 @pytest.mark.guarantee("exact")
 def test_every_type_arrives_end_to_end(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:
-    """As column beside a key, as key, and without any; inserted, updated, deleted: not a byte differs.
+    """Next to a key, as a key, and without a key; inserted, updated, deleted: no byte differs.
 
-    In one lane on one flavour, in lanes on the other.
+    One lane on one flavor, several lanes on the other.
     """
     flavour = target_server.flavour
     tables = _tables(target_server)
@@ -194,7 +194,7 @@ def test_every_type_arrives_end_to_end(
     assert found.rows > 2000
 
 
-# a type, and two of its values that the server calls equal, with the text that tells them apart
+# a type, and two values equal to the server, with the text that tells them apart
 EQUALS = (
     ("DOUBLE", "0", "-0e0", "CAST(v AS CHAR)"),
     ("FLOAT", "0", "-0e0", "CAST(v AS CHAR)"),
@@ -204,13 +204,13 @@ EQUALS = (
 )
 
 
-_runs = count(1)  # it is called again where a guard is taken away
+_runs = count(1)  # the plug-in of the mutants calls the test again
 
 
 def test_rows_with_collation_equal_values_stay_distinct_without_a_key(
     source: LoggedSession, target_server: DatabaseServer
 ) -> None:
-    """Of 0 and -0, 1 and 1.0, a and A the one goes or changes that went or changed on the source, in either order."""
+    """Of 0 and -0, 1 and 1.0, a and A, the target deletes or updates the same row as the source, in either order."""
     tables = [
         (f"e{number}", columns, (left, right) if number % 2 else (right, left), text)
         for number, (columns, left, right, text) in enumerate(each for each in EQUALS for _ in "12")
@@ -224,7 +224,7 @@ def test_rows_with_collation_equal_values_stay_distinct_without_a_key(
             f"UPDATE {name} SET n = 3 WHERE n = 2 AND {text} <> @first",
         )
     values = [v for batch in source.conversion().batches() for _, v in raw_records(batch)]
-    target_server.execute(f"DROP DATABASE {DATABASE}")  # the records make it anew
+    target_server.execute(f"DROP DATABASE {DATABASE}")  # the records create it again
     stream = RecordStream(flavour=target_server.flavour, values=values)
     run_once(target_server, apply_task(f"equals{next(_runs)}"), stream, is_large=False)
     for name, _, _, text in tables:

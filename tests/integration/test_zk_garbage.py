@@ -1,4 +1,4 @@
-"""One node of the tree is garbage, in any folder: the scheduler, the worker and `status` go on with all the others."""
+"""Garbage nodes in ZooKeeper, in any folder: scheduler, worker and `status` continue with all other nodes."""
 
 import json
 import threading
@@ -37,13 +37,13 @@ CONTENTS = {
 
 
 def _garbage(stage: Stage) -> Iterator[str]:
-    """Every content in every folder, and a child where none belongs."""
+    """Create every content in every folder, and a child where none belongs."""
     for folder in FOLDERS:
         for name, content in CONTENTS.items():
             path = f"{stage.tree.folder(folder)}/{name}"
             stage.session.create(path, content)
             yield path
-    for folder in ("assignments", "status"):  # what the scheduler would clear away, and can't
+    for folder in ("assignments", "status"):  # the scheduler would remove these, but cannot
         path = f"{stage.tree.folder(folder)}/an-orphan"
         stage.session.create(path, b"")
         stage.session.create(f"{path}/child", b"")
@@ -53,7 +53,7 @@ def _garbage(stage: Stage) -> Iterator[str]:
 def test_garbage_in_every_zookeeper_folder_disturbs_no_task(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What runs goes on, what is new is run, what is deleted ends; each task that can't be read says so itself."""
+    """Running tasks continue, new tasks start, deleted tasks end; each unreadable task reports its own error."""
     runner = ScriptedRunner()
     stage.scheduler()
     stage.worker(runner)
@@ -88,7 +88,7 @@ def test_garbage_in_every_zookeeper_folder_disturbs_no_task(
 
 @pytest.mark.parametrize("damage", ["garbage", "gone"])
 def test_unreadable_set_stops_no_running_task(stage: Stage, damage: str) -> None:
-    """What runs goes on with what it read last; what starts meanwhile says what is wrong, and waits for nobody."""
+    """Running tasks keep the set that they read; a starting task reports the error and starts after the repair."""
 
     def script(task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
         assert isinstance(task, CaptureTask)
@@ -124,7 +124,7 @@ def test_unreadable_set_stops_no_running_task(stage: Stage, damage: str) -> None
 
 
 def test_unreadable_owner_node_counts_as_a_held_lease(stage: Stage) -> None:
-    """Retryable, as any other owner is: an operator removes it, and the task goes on by itself."""
+    """Retryable, like any other owner: an operator removes the node, and the task resumes by itself."""
     stage.session.create(stage.tree.owner("shop-capture"), b"\xff")
     with pytest.raises(Retryable) as caught:
         acquire(stage.new_session(), stage.tree, task="shop-capture", worker="w1")

@@ -1,4 +1,4 @@
-"""Tasks that end their worker's process, on a real ZooKeeper, with runners that move no rows."""
+"""Tasks that kill their worker's process, on a real ZooKeeper, with runners that move no rows."""
 
 import threading
 
@@ -15,7 +15,7 @@ from zk.run.runner import HeldLease, Report
 
 
 def _killed(stage: Stage, task: str, times: int) -> None:
-    """Processes in which the task started, and which ended."""
+    """Record starts of the task in processes that then died."""
     revision = stage.store.task_entry(task).revision
     for number in range(times):
         starts = Starts(stage.session, stage.tree, worker=f"k{number}")
@@ -23,7 +23,7 @@ def _killed(stage: Stage, task: str, times: int) -> None:
 
 
 def test_task_that_kills_worker_after_worker_is_held(stage: Stage) -> None:
-    """Counted where no process's end can lose it; an operator's resume lets it try again."""
+    """The count is in ZooKeeper, where no crash loses it; an operator's resume lets the task try again."""
     runner = ScriptedRunner()
     stage.store.create_task(a_capture())
     _killed(stage, "shop-capture", KILLED_MAX)
@@ -39,7 +39,7 @@ def test_task_that_kills_worker_after_worker_is_held(stage: Stage) -> None:
 
 @pytest.mark.parametrize("how", ["stopped", "failed", "moved rows", "same process"])
 def test_orderly_end_resets_the_kill_count(stage: Stage, how: str) -> None:
-    """The row of kills ends with it."""
+    """The sequence of kills ends with it."""
     may_move = threading.Event()
 
     class Moving(ScriptedRunner):
@@ -74,7 +74,7 @@ def test_orderly_end_resets_the_kill_count(stage: Stage, how: str) -> None:
 
 
 def test_suspect_tasks_start_one_at_a_time(stage: Stage) -> None:
-    """A process that ends then has one suspect; the innocent ones are cleared."""
+    """If the process dies then, there is one suspect; the innocent tasks are cleared."""
     runner = ScriptedRunner()
     names = ("first", "second")
     for name in names:

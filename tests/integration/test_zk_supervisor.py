@@ -32,7 +32,7 @@ from zk.view import read_cluster
 
 
 def test_task_waits_with_a_reason_until_it_runs(stage: Stage) -> None:
-    """Each missing part is named: worker, scheduler; then it runs and shows what its runner reports."""
+    """The status names each missing part, worker and scheduler; then the task runs and shows its runner's report."""
     stage.store.create_task(a_capture())
     assert (
         stage.report("shop-capture").why
@@ -64,7 +64,7 @@ def test_task_runs_only_on_a_worker_of_its_kind(stage: Stage) -> None:
 
 
 def test_pause_joins_the_runner_and_resume_raises_the_epoch(stage: Stage) -> None:
-    """Paused says by whom and keeps the progress; the lease is free meanwhile."""
+    """The status names the operator and keeps the progress; the lease is free meanwhile."""
     runner = ScriptedRunner()
     stage.scheduler()
     stage.worker(runner)
@@ -84,7 +84,7 @@ def test_pause_joins_the_runner_and_resume_raises_the_epoch(stage: Stage) -> Non
 def test_changed_document_restarts_the_task_but_resume_does_not(
     stage: Stage,
 ) -> None:
-    """The runner sees the new document under a new epoch; one run at a time."""
+    """The runner gets the new document under a new epoch; runs never overlap."""
     seen: list[TaskDocument] = []
 
     def script(task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
@@ -105,7 +105,7 @@ def test_changed_document_restarts_the_task_but_resume_does_not(
 
 
 def test_retryable_error_degrades_with_code_and_next_try(stage: Stage) -> None:
-    """It says what is wrong and when it tries again; each try has a greater epoch; then it runs."""
+    """The status has the error and the next try; each try has a greater epoch; then the task runs."""
     is_back, goes_on = threading.Event(), threading.Event()
 
     def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
@@ -130,7 +130,7 @@ def test_retryable_error_degrades_with_code_and_next_try(stage: Stage) -> None:
 
 
 def test_refused_runner_thread_degrades_the_task_until_it_starts(stage: Stage) -> None:
-    """Whoever took all of the machine gives some back: no operator has to act for that."""
+    """Other processes will free threads again, so no operator has to act."""
     has_some = threading.Event()
 
     def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
@@ -157,10 +157,10 @@ def test_refused_runner_thread_degrades_the_task_until_it_starts(stage: Stage) -
     ],
     ids=repr,
 )
-def test_unexpected_error_while_taking_a_lease_is_retried(
+def test_unexpected_error_while_taking_a_lease_is_reported(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, error: Exception, state: TaskState, code: str
 ) -> None:
-    """A thread that died of it was replaced within a second, again and again, and no state said so."""
+    """The error reaches the status; without this, the dead thread was replaced every second and no state showed it."""
 
     def fail(*_: object, **__: object) -> NoReturn:
         raise error
@@ -176,7 +176,7 @@ def test_unexpected_error_while_taking_a_lease_is_retried(
 def test_task_starts_as_soon_as_a_thread_is_available(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker goes on with its other tasks meanwhile."""
+    """The worker continues with its other tasks meanwhile."""
     start, refused = Slot.start, threading.Event()
 
     def start_starved(slot: Slot) -> None:
@@ -198,7 +198,7 @@ def test_task_starts_as_soon_as_a_thread_is_available(
 
 @pytest.mark.parametrize("error", [Fatal("MR-4106", "no such secret"), KeyError("x")], ids=repr)
 def test_fatal_error_blocks_until_an_operator_acts(stage: Stage, error: Exception) -> None:
-    """Also one that nobody foresaw; another worker that takes the task over does not try it."""
+    """Also for unexpected errors; a worker that takes the task over does not try it."""
     broken = threading.Event()
     broken.set()
 
@@ -220,10 +220,10 @@ def test_fatal_error_blocks_until_an_operator_acts(stage: Stage, error: Exceptio
             lambda: read_cluster(stage.session, stage.tree).assigned == {"shop-capture": "w2"}
         )
     stage.store.create_set(a_set("crm"))
-    stage.store.create_task(a_capture("taken-behind-it", of="crm"))
-    stage.reaches("taken-behind-it", TaskState.RUNNING)
+    stage.store.create_task(a_capture("taken-after-it", of="crm"))
+    stage.reaches("taken-after-it", TaskState.RUNNING)
     stage.reaches("shop-capture", TaskState.BLOCKED)
-    assert [name for name, _ in second.starts] == ["taken-behind-it"]
+    assert [name for name, _ in second.starts] == ["taken-after-it"]
     broken.clear()
     stage.store.resume("shop-capture")
     stage.reaches("shop-capture", TaskState.RUNNING)
@@ -231,7 +231,7 @@ def test_fatal_error_blocks_until_an_operator_acts(stage: Stage, error: Exceptio
 
 
 def test_block_is_reported_before_the_lease_is_released(stage: Stage) -> None:
-    """Else the next owner would try what is known to be broken: the report is not left to its turn."""
+    """Otherwise the next owner would try the broken task, so this report does not wait for its interval."""
 
     def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
         eventually(lambda: stage.report("shop-capture").state is TaskState.RUNNING)
@@ -248,7 +248,7 @@ def test_block_is_reported_before_the_lease_is_released(stage: Stage) -> None:
 
 
 def test_task_fenced_repeatedly_under_its_lease_is_blocked(stage: Stage) -> None:
-    """A rebuilt ensemble gives epochs that topic and target refuse: the fix is named."""
+    """A rebuilt ensemble hands out epochs that topic and target refuse; the fix is named."""
 
     def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
         raise Fenced("MR-4003", "the topic names a greater epoch")
@@ -264,7 +264,7 @@ def test_task_fenced_repeatedly_under_its_lease_is_blocked(stage: Stage) -> None
 
 
 def test_runner_that_returns_unasked_is_restarted(stage: Stage) -> None:
-    """An end that nobody asked for is told with its code, not taken for a stop."""
+    """An unrequested end is reported with its code and not taken for a stop."""
     lasts = threading.Event()
 
     def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
@@ -282,7 +282,7 @@ def test_runner_that_returns_unasked_is_restarted(stage: Stage) -> None:
 
 
 def test_deleted_task_stops_and_leaves_nothing(stage: Stage) -> None:
-    """Owner, assignment and status go."""
+    """Owner, assignment and status are removed."""
     runner = ScriptedRunner()
     stage.scheduler()
     stage.worker(runner)
@@ -295,7 +295,7 @@ def test_deleted_task_stops_and_leaves_nothing(stage: Stage) -> None:
 
 
 def test_unreadable_document_leaves_the_running_task_alone(stage: Stage) -> None:
-    """The last good one stays, the refusal is shown, a good one is taken again."""
+    """The last good document stays in use, the error is shown, and a new good document is accepted."""
     runner = ScriptedRunner()
     stage.scheduler()
     stage.worker(runner)
@@ -311,7 +311,7 @@ def test_unreadable_document_leaves_the_running_task_alone(stage: Stage) -> None
 
 
 def test_capture_tasks_of_a_set_share_a_worker(stage: Stage) -> None:
-    """Two sets, two workers: each gets one set, whole."""
+    """With two sets and two workers, each worker gets one whole set."""
     stage.store.create_set(a_set("crm"))
     for name, of in (("s1", "shop"), ("s2", "shop"), ("c1", "crm"), ("c2", "crm")):
         stage.store.create_task(a_capture(name, of=of))
@@ -349,7 +349,7 @@ def test_task_moves_only_after_its_runner_was_joined(stage: Stage) -> None:
 
 
 def test_two_workers_with_one_name_never_both_register(stage: Stage) -> None:
-    """The second waits; it takes over when the first is gone."""
+    """The second worker waits, and takes over when the first is gone."""
     first, second = ScriptedRunner(), ScriptedRunner()
     stage.scheduler()
     stage.store.create_task(a_capture())
@@ -363,7 +363,7 @@ def test_two_workers_with_one_name_never_both_register(stage: Stage) -> None:
 
 @pytest.mark.parametrize("how", ["created again", "replaced"])
 def test_task_ignores_progress_of_other_work(stage: Stage, how: str) -> None:
-    """Neither shown, nor told to its runner, nor carried on in its reports; a resumed task keeps its own."""
+    """It is not shown, not passed to the runner and not kept in reports; a resumed task keeps its own."""
     before = a_capture(topic="old")
     task = before if how == "created again" else a_capture(topic="new")
     stage.store.create_task(before)
@@ -395,7 +395,7 @@ def test_task_ignores_progress_of_other_work(stage: Stage, how: str) -> None:
 def test_recreated_task_inherits_no_progress_from_its_ending_predecessor(
     stage: Stage,
 ) -> None:
-    """Paused, it is said so by who ran the former one, whose report would be the new one's from then on."""
+    """The pause is reported by the predecessor's worker, and its report would become the new task's."""
     asked, may_end = threading.Event(), threading.Event()
 
     def slow(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
@@ -421,7 +421,7 @@ def test_recreated_task_inherits_no_progress_from_its_ending_predecessor(
 
 
 def test_progress_at_other_brokers_is_kept_but_not_shown(stage: Stage) -> None:
-    """A wait believed it of the new brokers' topic; what remembers where a topic ended needs it at any address."""
+    """A wait would take it for the new brokers' topic; the memory of the topic's end is kept for any address."""
     before = a_capture()
     name, here = before.name, before.output.bootstrap
     both, there = (
@@ -448,14 +448,14 @@ def test_progress_at_other_brokers_is_kept_but_not_shown(stage: Stage) -> None:
 
 @dataclass
 class Reaching(ScriptedRunner):
-    """Reports nothing before it has reached its brokers."""
+    """Reports nothing until it has reached its brokers."""
 
     reached: str = ""
 
     def run(
         self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
     ) -> None:
-        """As scripted, at the brokers that answer."""
+        """Run the script if the brokers answer."""
         brokers = address_of(task).bootstrap
         if brokers != self.reached:
             raise Retryable("MR-3501", f"{brokers} is away")
@@ -466,7 +466,7 @@ class Reaching(ScriptedRunner):
 def test_failed_lease_release_is_retried_later(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """The session lives on, so nobody else may remove it: a pause, a move or a delete would wait for it forever."""
+    """The session is alive, so no other process may remove the lease; a pause, move or deletion would wait forever."""
 
     def away(*_arguments: object, **_named: object) -> NoReturn:
         raise Retryable("MR-4001", "ZooKeeper is away")

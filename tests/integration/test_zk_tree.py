@@ -29,7 +29,7 @@ from zk.tree.store import Outcome, Store
 
 @pytest.fixture
 def session(ensemble: Ensemble) -> Iterator[Session]:
-    """One session with the tree laid."""
+    """A session with the tree created."""
     with ensemble.session() as session:
         yield session
 
@@ -45,7 +45,7 @@ def other(ensemble: Ensemble) -> Iterator[Session]:
 def test_session_is_reopened_after_the_driver_thread_died(
     session: Session, ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a descriptor left it can't look a name up, and that ends it: the worker must not stay away for ever."""
+    """Without a free descriptor it cannot resolve a name, and dies; the worker must reconnect later."""
     connection, incarnation = session._client._connection, session.incarnation
     thread = connection._connection_routine
 
@@ -69,7 +69,7 @@ def test_session_is_reopened_after_the_driver_thread_died(
 
 
 def test_node_is_created_read_written_and_deleted(session: Session, ensemble: Ensemble) -> None:
-    """Versions are compared at every write; a second creation is told, not raised."""
+    """Every write compares versions; a second creation returns an outcome and raises nothing."""
     path = ensemble.tree.task("a")
     made = session.create(path, b"1")
     assert made is not None
@@ -88,7 +88,7 @@ def test_node_is_created_read_written_and_deleted(session: Session, ensemble: En
 
 
 def test_zookeeper_commit_is_all_or_nothing(session: Session, ensemble: Ensemble) -> None:
-    """One disagreeing version and none of the changes happens."""
+    """One wrong version prevents all changes."""
     a, b = ensemble.tree.task("a"), ensemble.tree.task("b")
     session.commit(Create(a, b"1"), Create(b, b"1"))
     with pytest.raises(Retryable) as caught:
@@ -104,7 +104,7 @@ def test_zookeeper_commit_is_all_or_nothing(session: Session, ensemble: Ensemble
 def test_watch_fires_for_a_node_created_later(
     session: Session, other: Session, ensemble: Ensemble
 ) -> None:
-    """Creation, change and deletion each wake the one who looked."""
+    """Creation, change and deletion each wake the watcher."""
     path, fired = ensemble.tree.task("a"), threading.Event()
     assert session.get(path, watch=fired.set) is None
     other.create(path, b"")
@@ -116,14 +116,14 @@ def test_watch_fires_for_a_node_created_later(
 
 
 def test_unreachable_ensemble_is_retryable() -> None:
-    """Nobody listens on port 1: a code, in time, and no thread left."""
+    """Nothing listens on port 1: an error code in time, and no thread left."""
     with pytest.raises(Retryable) as caught:
         Session.open("127.0.0.1:1", connect_timeout_s=0.3)
     assert caught.value.code == "MR-4001"
 
 
 def test_write_without_an_answer_has_an_unknown_outcome(ensemble: Ensemble) -> None:
-    """The server has it, and its answer is lost on the way: told apart from a read that may be asked again."""
+    """The server has the write and its answer is lost: distinct from a read, which can simply be repeated."""
     path = ensemble.tree.task("a")
     with (
         ensemble.session() as near,
@@ -132,7 +132,7 @@ def test_write_without_an_answer_has_an_unknown_outcome(ensemble: Ensemble) -> N
     ):
         near.create(path, b"1")
         assert far.get(path) is not None
-        far._timeout_s = 0.5  # its patience; the session itself lasts
+        far._timeout_s = 0.5  # the request timeout; the session itself lives longer
         line.swallow_answers()
         with pytest.raises(Retryable) as caught:
             far.put(path, b"2", version=0)
@@ -147,7 +147,7 @@ def test_write_without_an_answer_has_an_unknown_outcome(ensemble: Ensemble) -> N
 
 
 def test_request_refused_by_zookeeper_is_fatal(session: Session, ensemble: Ensemble) -> None:
-    """An ephemeral node has no children: nothing that another try could change."""
+    """An ephemeral node has no children, so no retry could succeed."""
     parent = ensemble.tree.worker("w")
     assert session.create(parent, b"", ephemeral=True) is not None
     with pytest.raises(Fatal) as caught:
@@ -184,7 +184,7 @@ def _truth(session: Session, ensemble: Ensemble) -> dict[str, bytes]:
 
 
 def test_every_lease_has_a_greater_epoch(session: Session, ensemble: Ensemble) -> None:
-    """Taken again in the same session, after a release or over a node left behind, it is above all before."""
+    """Also for a lease taken again in one session, after a release, or over a leftover node."""
     epochs = []
     for is_released in (True, False, True):
         lease = acquire(session, ensemble.tree, task="t", worker="w1")
@@ -203,7 +203,7 @@ def test_every_lease_has_a_greater_epoch(session: Session, ensemble: Ensemble) -
 def test_lease_excludes_others_and_reports_its_loss(
     session: Session, other: Session, ensemble: Ensemble
 ) -> None:
-    """The second asks in vain and learns who; after a node was replaced the first is fenced, by asking."""
+    """The second request fails and names the owner; after the node was replaced, a check fences the first."""
     mine = acquire(session, ensemble.tree, task="t", worker="w1")
     with pytest.raises(Retryable) as held:
         acquire(other, ensemble.tree, task="t", worker="w2")
@@ -224,7 +224,7 @@ def test_lease_excludes_others_and_reports_its_loss(
 def test_one_scheduler_leads_and_an_older_one_cannot_write(
     session: Session, other: Session, ensemble: Ensemble
 ) -> None:
-    """Every commit checks the reign: what an overtaken leader sends is refused as a whole."""
+    """Every commit checks the reign: all changes of a superseded leader are refused."""
     tree, woken = ensemble.tree, threading.Event()
     first = try_to_lead(session, tree, name="s1", watch=woken.set)
     assert first is not None
@@ -252,7 +252,7 @@ def test_one_scheduler_leads_and_an_older_one_cannot_write(
 def test_worker_name_belongs_to_one_session(
     session: Session, other: Session, ensemble: Ensemble
 ) -> None:
-    """The second is told; registering again in the same session is nothing."""
+    """The second session is refused; registering again in the same session has no effect."""
     worker = WorkerIdentity(name="w1", kind=TaskKind.CAPTURE)
     Membership(session, ensemble.tree, worker).ensure()
     Membership(session, ensemble.tree, worker).ensure()
@@ -264,7 +264,7 @@ def test_worker_name_belongs_to_one_session(
 def test_documents_are_created_replaced_paused_and_deleted(
     session: Session, ensemble: Ensemble
 ) -> None:
-    """The whole life of a task document, each step with a revision of its own."""
+    """The whole life of a task document; each step has its own revision."""
     store = Store(session, ensemble.tree)
     with pytest.raises(Fatal) as no_set:
         store.create_task(a_capture())
@@ -309,7 +309,7 @@ def test_second_capture_task_for_a_topic_is_refused(session: Session, ensemble: 
 def test_apply_task_that_would_harm_its_target_is_refused(
     session: Session, ensemble: Ensemble
 ) -> None:
-    """The same topic twice to one set, and a loop from either side."""
+    """The same topic twice into one set, and a loop from either side."""
     store = Store(session, ensemble.tree)
     for name in ("shop", "warehouse"):
         store.create_set(a_set(name))
@@ -359,7 +359,7 @@ def test_one_of_two_conflicting_concurrent_tasks_is_created(
     rivals: TaskDocument,
     code: str,
 ) -> None:
-    """The other one is written after the check and before the write."""
+    """The other task is written between the check and the write."""
     for name in ("shop", "warehouse"):
         Store(other, ensemble.tree).create_set(a_set(name))
     is_first = True
@@ -386,7 +386,7 @@ def test_one_of_two_conflicting_concurrent_tasks_is_created(
 
 
 def test_hostile_node_is_refused_alone(session: Session, ensemble: Ensemble) -> None:
-    """Not JSON, wrong shape, another name, too new, too large: its own error, the others stand."""
+    """Not JSON, wrong shape, another name, too new, too large: each is its own error, and other nodes are read."""
     store = Store(session, ensemble.tree)
     store.create_set(a_set())
     store.create_task(a_capture("good"))
@@ -414,7 +414,7 @@ def test_hostile_node_is_refused_alone(session: Session, ensemble: Ensemble) -> 
 def test_report_with_a_smaller_epoch_never_replaces_a_greater(
     session: Session, other: Session, ensemble: Ensemble
 ) -> None:
-    """A stale owner's report is dropped; one without a lease is not written at all."""
+    """A stale owner's report is dropped; a report without a lease is not written at all."""
     new = StatusWriter(session, ensemble.tree, report_s=0.1)
     old = StatusWriter(other, ensemble.tree, report_s=0.1)
     old.offer("t", TaskReport(TaskState.RUNNING, worker="old"), revision=1)
@@ -430,7 +430,7 @@ def test_report_with_a_smaller_epoch_never_replaces_a_greater(
 
 
 def test_calls_on_a_closed_session_are_retryable_at_once(ensemble: Ensemble) -> None:
-    """After close every call is Retryable MR-4001, at once."""
+    """After close every call raises Retryable MR-4001 at once."""
     with ensemble.session() as session:
         pass
     assert session.state is SessionState.LOST
@@ -442,7 +442,7 @@ def test_calls_on_a_closed_session_are_retryable_at_once(ensemble: Ensemble) -> 
 def test_every_installation_has_its_own_id(
     session: Session, other: Session, ensemble: Ensemble
 ) -> None:
-    """Every worker reads the same; a cluster of another name has another."""
+    """All workers read the same ID; another cluster name has another ID."""
     mine = Store(session, ensemble.tree).installation()
     assert Store(other, ensemble.tree).installation() == mine
     elsewhere = Tree("elsewhere")

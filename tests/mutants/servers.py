@@ -328,7 +328,7 @@ MUTANTS = [
         every_engine_rolls_back,
         "tests/integration/test_provoked.py",
         {
-            "test_nontransactional_target_table_gets_no_row[mariadb-one lane]": "stands though it was rolled back"
+            "test_nontransactional_target_table_gets_no_row[mariadb-one lane]": "left after the rollback"
         },
     ),
     Mutant(
@@ -404,7 +404,7 @@ MUTANTS = [
         a_stream_goes_on,
         "tests/integration/test_relay_receiver.py",
         {
-            "test_tail_lost_by_the_running_server_ends_the_stream[mariadb]": "goes on in a new sub-directory"
+            "test_tail_lost_by_the_running_server_ends_the_stream[mariadb]": "continues in a new sub-directory"
         },
     ),
     Mutant(

@@ -90,5 +90,5 @@ def _signal_stopped(stack: FaultStack, number: signal.Signals) -> None:
     for pid in stopped:
         os.kill(pid, number)
     eventually(
-        lambda: not set(stopped) & set(stack.stopped("apply")), what="they go on, or are gone"
+        lambda: not set(stopped) & set(stack.stopped("apply")), what="they run again or are gone"
     )
