@@ -1,4 +1,4 @@
-"""What a driver's error becomes: a branch, a code, a text without a row's contents."""
+"""A driver's error becomes a branch, a code, and a text without a row's contents."""
 
 import pymysql
 import pytest
@@ -9,7 +9,7 @@ from millrace.errors import Fatal, MillraceError, Retryable
 ERRORS = {
     "MR-5001": (
         *(0, 1053, 1158, 1180, 1317, 1927, 1969, 2003, 2006, 2013, 3024, 3168, 3169, 4031),
-        *(1047, 1297, 3100, 3781, 3782, 3783, 3796, 3797, 3798, 3799, 4094),  # of a group
+        *(1047, 1297, 3100, 3781, 3782, 3783, 3796, 3797, 3798, 3799, 4094),  # one group
     ),
     "MR-5002": (1045, 1129, 1698, 3955, 4151),
     "MR-5003": (1036, 1290, 1792, 1836, 1874, 3989),
@@ -32,7 +32,7 @@ WANTED = [(number, code) for code, numbers in ERRORS.items() for number in numbe
 
 @pytest.mark.parametrize(("number", "code"), WANTED)
 def test_each_target_error_has_its_branch_and_code(number: int, code: str) -> None:
-    """What passes by itself is tried again; what going on would make worse stops the task; the number is kept."""
+    """Temporary errors are retried; errors that continuing would worsen stop the task; the number is kept."""
     found = translated(pymysql.err.OperationalError(number, "told"))
     branch: type[MillraceError] = Retryable if code in TRIED_AGAIN else Fatal
     assert type(found) is branch
@@ -53,7 +53,7 @@ def test_each_target_error_has_its_branch_and_code(number: int, code: str) -> No
     ],
 )
 def test_error_never_shows_the_refused_value(text: str, told: str) -> None:
-    """Logs and status get the column, never what stood in it."""
+    """Logs and status name the column, never its value."""
     assert translated(pymysql.err.DataError(1366, text)).message == told
 
 
@@ -68,7 +68,7 @@ FULL = (
 
 @pytest.mark.parametrize(("number", "text"), FULL)
 def test_full_disk_is_recognized_by_its_errno(number: int, text: str) -> None:
-    """A file that can't be made and an engine that failed have many reasons; this one passes."""
+    """ "Cannot create file" and "engine failed" have many reasons; a full disk is a temporary one."""
     found = translated(pymysql.err.OperationalError(number, text))
     assert (type(found), found.code) == (Retryable, "MR-5006")
 
@@ -83,6 +83,6 @@ def test_full_disk_is_recognized_by_its_errno(number: int, text: str) -> None:
     ],
 )
 def test_same_error_number_without_errno_stops_the_task(number: int, text: str) -> None:
-    """28 is looked for where the server writes the system's number, in these two errors alone."""
+    """Errno 28 is looked for where the server writes it, in these two errors only."""
     found = translated(pymysql.err.OperationalError(number, text))
     assert (type(found), found.code) == (Fatal, "MR-5011")

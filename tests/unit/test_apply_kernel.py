@@ -1,4 +1,4 @@
-"""The kernel of apply without a server: literals against Python's own printing, torn values, bitmaps, lanes."""
+"""The kernel of apply without a server: literals, truncated values, bitmaps and lanes."""
 
 import struct
 from decimal import Decimal
@@ -57,7 +57,7 @@ def test_decimals_are_written_digit_by_digit() -> None:
 
 
 def test_integers_are_written_to_their_limits() -> None:
-    """Signed 64 bits and unsigned 64 bits."""
+    """The limits are those of signed and unsigned 64-bit integers."""
     values = [0, 9, -9, 10, 2**63 - 1, -(2**63)]
     assert _literals(ColumnType(TypeCode.LONGLONG), [*values]) == [str(value) for value in values]
     unsigned = [Decimal(0), Decimal(127), Decimal(2**64 - 1)]
@@ -71,7 +71,7 @@ def test_integers_are_written_to_their_limits() -> None:
 
 
 def test_doubles_read_back_as_the_same_bits() -> None:
-    """Shortest text, with an exponent, so that the server reads a DOUBLE; the sign of zero stays."""
+    """The text is the shortest with an exponent, so that the server reads a DOUBLE; zero keeps its sign."""
     values = [0.0, -0.0, 0.1, 1e16, 123456789012345680.0, 5e-324, 1.7976931348623157e308, -1 / 3]
     found = _literals(ColumnType(TypeCode.DOUBLE, 8), [*values])
     assert [struct.pack("<d", float(text)) for text in found] == [
@@ -81,7 +81,7 @@ def test_doubles_read_back_as_the_same_bits() -> None:
 
 
 def test_texts_are_escaped_as_in_pymysql() -> None:
-    """What PyMySQL would send, apart from escapes that are not needed; bytes with their introducer."""
+    """The text matches PyMySQL's, apart from needless escapes; bytes have their introducer."""
     type_ = ColumnType(TypeCode.VARCHAR, 400, text=TextEncoding("utf8mb4", 45))
     values = ["", "it's", "back\\slash", "nul\0", 'quote"', "line\nend", "é🛒", "\x1a"]
     for found, value in zip(_literals(type_, [*values]), values, strict=True):
@@ -92,7 +92,7 @@ def test_texts_are_escaped_as_in_pymysql() -> None:
 
 
 def test_record_truncated_at_any_byte_is_detected() -> None:
-    """No prefix of a record is taken for a record, and nothing is read past its end."""
+    """No prefix of a record passes as a record, and nothing is read past its end."""
     made = accounts("d")
     stream = RecordStream()
     stream.update(
@@ -107,7 +107,7 @@ def test_record_truncated_at_any_byte_is_detected() -> None:
 
 
 def test_unknown_schema_stops_the_walk_before_its_record() -> None:
-    """What stands before it is walked."""
+    """The records before it are walked."""
     made, other = accounts("d"), table("d", "other", integer("id"))
     stream = RecordStream()
     stream.insert(made, {"id": 1, "amount": 1})
@@ -118,7 +118,7 @@ def test_unknown_schema_stops_the_walk_before_its_record() -> None:
 
 @pytest.mark.parametrize("seqs", [[5], [1, 2, 3], [7, 9, 64, 1000]])
 def test_bitmaps_round_trip_their_seqs(seqs: list[int]) -> None:
-    """Packed and unpacked, alone and joined with another."""
+    """Bitmaps are packed and unpacked, alone and joined with another."""
     made = to_bitmap(np.array(seqs))
     assert list(from_bitmaps([made])) == seqs
     assert list(from_bitmaps([made, to_bitmap(np.array([2000]))])) == [*seqs, 2000]
@@ -136,20 +136,20 @@ def _entries(*records: list[tuple[int, int]]) -> KeyEntries:
 
 
 def test_only_exclusive_keys_join_records() -> None:
-    """Two that share a key shared stay apart; one that holds it exclusively joins all of them."""
+    """Records that only share a key stay separate; one that holds it exclusively joins them."""
     assert list(_entries([(1, 0)], [(1, 0)], [(2, 1)]).groups(3)) == [0, 1, 2]
     assert list(_entries([(1, 0)], [(1, 1)], [(1, 0)]).groups(3)) == [0, 0, 0]
     assert list(_entries([(1, 1)], [(2, 1)], [(1, 1), (2, 1)]).groups(3)) == [0, 0, 0]
 
 
 def test_levels_rise_with_each_exclusive_holder() -> None:
-    """Shared holders stand on one level, behind the exclusive one before and below the next."""
+    """Shared holders are on one level, after the exclusive holder before them and before the next one."""
     entries = _entries([(1, 1)], [(1, 0)], [(1, 0)], [(1, 1)], [(2, 1)])
     assert list(entries.levels(5)) == [0, 1, 1, 2, 0]
 
 
 def test_lanes_get_similar_weights() -> None:
-    """A great group fills a lane of its own; small ones share the others; a group is never parted."""
+    """A large group fills a separate lane; small ones share the others; a group is never split."""
     groups = np.array([0] * 100 + list(range(100, 400)))
     lanes = pack_lanes(groups, np.ones(400, np.int64), 4)
     assert len(set(lanes[:100])) == 1

@@ -1,4 +1,4 @@
-"""An apply run: it reads the topic of its mark alone; an error of a micro-batch ends it, whatever its query does."""
+"""An apply run reads only the topic of its mark, and a failed micro-batch ends it."""
 
 import threading
 from collections.abc import Callable
@@ -24,7 +24,7 @@ LONG = "a cause of a cause | " * 10_000
 
 @dataclass
 class _SilentQuery:
-    """A query whose thread has died without a word: it neither runs nor ends."""
+    """A query whose thread died silently: it neither runs nor ends."""
 
     stopped: bool = False
     asks: bool = False
@@ -64,12 +64,12 @@ class _FailingApplier:
         return self.told
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 @pytest.mark.parametrize("error", [Retryable("MR-5050", LONG), ZeroDivisionError(LONG)])
 def test_failed_micro_batch_ends_the_run_with_its_error(error: Exception) -> None:
-    """Spark is told in a few words; the run raises the cause, although the query never says that it ended."""
+    """Spark gets a short text; the run raises the cause although the query never reports its end."""
     driver = _Driver()
     run = _Run(
         cast(SparkDriver, driver),
@@ -91,7 +91,7 @@ def test_failed_micro_batch_ends_the_run_with_its_error(error: Exception) -> Non
 
 
 def test_running_task_shows_warnings_in_its_status() -> None:
-    """With its code and fix; the task runs."""
+    """The status has the warning's code and fix, and the task runs."""
     applier = _FailingApplier(Retryable("MR-5050", "x"), told=Retryable("MR-5018", "shop.t.audit"))
     reports: list[TaskReport] = []
     _Run(
@@ -107,7 +107,7 @@ def test_running_task_shows_warnings_in_its_status() -> None:
 
 
 def test_run_ends_its_query_even_without_a_spare_thread() -> None:
-    """A query that went on would read beside the next run's, for nobody."""
+    """Otherwise the old query would read beside the next run's query."""
     driver = _Driver()
     run = _Run(
         cast(SparkDriver, driver),
@@ -122,7 +122,7 @@ def test_run_ends_its_query_even_without_a_spare_thread() -> None:
 
 
 def test_topic_with_another_id_than_the_marks_is_not_read() -> None:
-    """It was deleted and created again while no run was there: neither query nor report of a running task."""
+    """If the topic was recreated between runs, there is no query and no report of a running task."""
     driver, reports = _Driver(), list[object]()
     mark = Mark(5, FIRST_OFFSET, topic=MarkTopic("shop", "first"))
     with pytest.raises(Fatal, match=r"shop has the id second.* topic first") as caught:
@@ -138,7 +138,7 @@ def test_topic_with_another_id_than_the_marks_is_not_read() -> None:
 
 
 def test_topic_recreated_during_a_query_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its id is asked again before a micro-batch; nothing of that is applied."""
+    """The topic's id is checked before each micro-batch; records of a new topic are not applied."""
     monkeypatch.setattr(apply, "SAME_TOPIC_S", -1.0)
     driver = _Driver()
     applier = _CountingApplier(Mark(0, FIRST_OFFSET, topic=MarkTopic("shop")))
@@ -161,13 +161,13 @@ def test_topic_recreated_during_a_query_ends_the_run(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("known", "found"), [("", "first"), ("first", ""), ("first", "first")])
 def test_mark_keeps_a_known_topic_id(known: str, found: str) -> None:
-    """Progress of an earlier version has none; a broker that is older than Kafka 2.8 tells none."""
+    """Progress of an earlier version has no topic id, and brokers before Kafka 2.8 give none."""
     mark = same_topic(KnownTopic([found]), Mark(5, 9, topic=MarkTopic("shop", known)), source=SHOP)
     assert mark == Mark(5, 9, topic=MarkTopic("shop", "first"))
 
 
 def test_task_without_its_topic_is_not_reported_as_running() -> None:
-    """What it waits for comes first: a status of "running" would hide it."""
+    """The status gives the reason for waiting; "running" would hide it."""
     driver, reports = _Driver(), list[object]()
     with pytest.raises(Retryable, match="there is no topic shop at broker:9092") as caught:
         _Run(
@@ -191,7 +191,7 @@ def test_task_without_its_topic_is_not_reported_as_running() -> None:
 def test_silent_query_reports_its_topic_and_the_reason(
     monkeypatch: pytest.MonkeyPatch, topic: KnownTopic | None, code: str, words: str
 ) -> None:
-    """Spark asks for minutes, also for a topic that was deleted."""
+    """Spark asks for minutes, even for a deleted topic."""
     monkeypatch.setattr(apply, "SILENCE_S", -1.0)
     driver, reports, stop = _Driver(), list[TaskReport](), threading.Event()
 
@@ -229,7 +229,7 @@ _MISSING = Fatal("MR-3501", "Kafka answered", answer="UNKNOWN_TOPIC_OR_PART")
 
 @dataclass
 class _Lost:
-    """A topic that is deleted, or (``left``) whose broker answers us and not Spark."""
+    """A deleted topic, or (``left``) one whose broker answers Millrace and not Spark."""
 
     left: KnownTopic | None
     is_lost: bool = False
@@ -253,7 +253,7 @@ class _CountingApplier:
         self.batches += 1
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 @dataclass(frozen=True)
@@ -263,11 +263,11 @@ class _Named:
 
 
 def _nobody(_report: object) -> None:
-    """Nobody listens."""
+    """Ignore the report."""
 
 
 def test_running_apply_task_describes_its_work() -> None:
-    """And where the statements are that it left out, which a count alone does not say."""
+    """The status also shows where the skipped statements are; a count alone would not."""
     assert why_running(7, Figures()) == "applied up to offset 7"
     told = why_running(7, Figures(left_out=2))
     assert "2 statements about views, routines or the like not executed" in told

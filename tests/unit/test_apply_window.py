@@ -1,4 +1,4 @@
-"""What stands between rows: a ``resolved`` or ``fence`` record repeats the last seq, or rows are missing."""
+"""A ``resolved`` or ``fence`` record repeats the last seq; otherwise rows are missing."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -45,7 +45,7 @@ def _read(
 
 
 def _stream() -> RecordStream:
-    """A schema, three rows, their resolved."""
+    """Return a schema, three rows and their resolved."""
     stream = RecordStream()
     for number in range(3):
         stream.insert(accounts("bank"), {"id": number, "amount": 0})
@@ -55,7 +55,7 @@ def _stream() -> RecordStream:
 
 @pytest.mark.parametrize(("seen", "code"), [(0, "MR-5031"), (1, "MR-5030"), (2, "MR-5030")])
 def test_resolved_after_missing_rows_stops_the_task(seen: int, code: str) -> None:
-    """Retention took rows that were not applied: the mark must not be carried over them by what stands behind."""
+    """Retention removed unapplied rows: the mark must not pass them with a later record."""
     stream = _stream()
     with pytest.raises(Fatal) as caught:
         _read(stream.values[-1:], Mark(seen, 0))
@@ -64,7 +64,7 @@ def test_resolved_after_missing_rows_stops_the_task(seen: int, code: str) -> Non
 
 @pytest.mark.parametrize(("missing", "code"), [(1, "MR-5031"), (2, "MR-5030")])
 def test_missing_row_stops_the_task_before_the_next_resolved(missing: int, code: str) -> None:
-    """In front of the rows and between two of them, while their source transaction is still open."""
+    """The row is missing before the rows or between two of them, while their source transaction is open."""
     values = _stream().values[:-1]
     with pytest.raises(Fatal) as caught:
         _read(values[:missing] + values[missing + 1 :], Mark(0, 0))
@@ -72,13 +72,13 @@ def test_missing_row_stops_the_task_before_the_next_resolved(missing: int, code:
 
 
 def test_resolved_of_the_last_seq_is_accepted() -> None:
-    """Its rows came in the window before."""
+    """Its rows came in the previous window."""
     assert len(_read(_stream().values[-1:], Mark(3, 0)).resolved) == 1
 
 
 @pytest.mark.parametrize("kind", ["row", "resolved", "schema"])
 def test_records_of_another_topic_after_the_mark_stop_the_task(kind: str) -> None:
-    """Those with a seq that is applied already are no replay: the mark must not pass them."""
+    """Records with a seq that is already applied are not a replay: the mark must not pass them."""
     stream = RecordStream(seq=9)
     stream.introduce(accounts("bank"))
     stream.seq = 3
@@ -111,7 +111,7 @@ def test_row_with_a_decreasing_seq_stops_the_task() -> None:
 def test_row_of_a_table_unlike_its_schema_stops_the_task(
     set_name: str, database: str, table: str, *, is_looked_up: bool
 ) -> None:
-    """A registry that was rebuilt gave the id to a table of the same columns: no row of it is read."""
+    """A rebuilt registry gave the id to a table with the same columns: no row of it is read."""
     of_row = replace(accounts("bank"), table="a")
     stream = RecordStream()
     for number in range(3):
@@ -128,7 +128,7 @@ def test_row_of_a_table_unlike_its_schema_stops_the_task(
 
 @pytest.mark.parametrize("length", [1, 31, 32, 64, 400])
 def test_tables_are_told_apart_by_their_whole_name(length: int) -> None:
-    """Names whose length takes one byte of the record or two, and that differ in their last letter alone."""
+    """Names have a length of one or two bytes in the record and differ only in their last letter."""
     table = replace(accounts("d" * length), table="t" * length)
     stream = RecordStream()
     stream.insert(table, {"id": 1, "amount": 0})
@@ -142,7 +142,7 @@ def test_tables_are_told_apart_by_their_whole_name(length: int) -> None:
 @pytest.mark.parametrize("flavour", list(Flavour))
 @pytest.mark.parametrize("is_fence", [False, True])
 def test_shrinking_gtid_set_stops_the_task(flavour: Flavour, *, is_fence: bool) -> None:
-    """The seq fits by chance; the topic's source transactions are not those that were applied."""
+    """The seq matches by chance, but the topic's source transactions are not those applied."""
     stream = RecordStream(flavour, seq=7)
     stream.insert(accounts("bank"), {"id": 1, "amount": 0})
     stream.commit()
@@ -163,7 +163,7 @@ def test_gtid_set_of_the_other_flavour_stops_the_task() -> None:
 
 
 def test_gtid_set_shrinking_inside_a_window_stops_the_task() -> None:
-    """Not only the last one is compared."""
+    """Every GTID set is compared, not only the last one."""
     stream = RecordStream()
     for number in range(2):
         stream.insert(accounts("bank"), {"id": number, "amount": 0})
@@ -176,7 +176,7 @@ def test_gtid_set_shrinking_inside_a_window_stops_the_task() -> None:
 
 
 def test_schema_record_reveals_missing_rows() -> None:
-    """It repeats the last seq, too: nothing behind a hole is learned."""
+    """It repeats the last seq too: nothing after a gap is used."""
     stream = RecordStream(seq=5)
     stream.introduce(accounts("bank"))
     with pytest.raises(Fatal) as caught:
@@ -185,7 +185,7 @@ def test_schema_record_reveals_missing_rows() -> None:
 
 
 def _transactions(count: int) -> list[bytes]:
-    """A schema, then (row, resolved) of each."""
+    """Return a schema, then (row, resolved) of each."""
     stream = RecordStream()
     for number in range(count):
         stream.insert(accounts("bank"), {"id": number, "amount": 0})
@@ -194,34 +194,34 @@ def _transactions(count: int) -> list[bytes]:
 
 
 def _start(last: int) -> Mark:
-    """Of a task that starts at a GTID set and has read nothing."""
+    """Return the progress of a task that starts at a GTID set and has read nothing."""
     return Mark(-1, -2, f"{UUID}:1-{last}", Flavour.MYSQL, past_start=False)
 
 
 def test_start_gtid_is_accepted_if_the_topic_is_complete() -> None:
-    """Rows that it covers prove nothing by themselves: the mark has no seq before a control record was passed."""
+    """Covered rows alone prove nothing: the mark has no seq until a control record passes."""
     schema, *values = _transactions(4)
     window = _read([schema, *values], _start(2))
     assert list(window.waiting) == [5, 7]
     assert [window.mark_after(end, before=_start(2)).seq for end in (2, 3, 9)] == [-1, 1, 4]
-    behind = _read([schema, *values[3:]], _start(2))  # the resolved of 2, and what follows
+    behind = _read([schema, *values[3:]], _start(2))  # the resolved of 2, and the records after it
     assert list(behind.waiting) == [2, 4]
 
 
 @pytest.mark.parametrize(
     ("first", "missing", "last", "what"),
     [
-        (2, (), 1, "comes first"),  # the row of 2 is there; who says that 1 was all before it?
+        (2, (), 1, "comes first"),  # the row of 2 is there; were all transactions before it in 1?
         (4, (), 1, "comes first"),
-        (3, (), 1, "begins behind"),  # the resolved of 2: its row is gone
+        (3, (), 1, "begins behind"),  # the resolved of 2 without its row
         (5, (), 2, "begins behind"),
-        (0, (2,), 1, "follows"),  # behind the proof a hole is a hole
+        (0, (2,), 1, "follows"),  # after the proof, a gap is a gap
     ],
 )
 def test_start_gtid_before_the_topic_stops_the_task(
     first: int, missing: tuple[int, ...], last: int, what: str
 ) -> None:
-    """Retention, or a capture task that began later: nothing says what stood in front."""
+    """Retention, or a capture task that began later: the records before it are unknown."""
     schema, *values = _transactions(4)
     left = [
         value for number, value in enumerate(values) if number >= first and number not in missing
@@ -232,7 +232,7 @@ def test_start_gtid_before_the_topic_stops_the_task(
 
 
 def test_topic_beginning_inside_a_source_transaction_is_incomplete() -> None:
-    """Its first rows are gone, though all whole transactions in front are covered."""
+    """Its first rows are missing, although all whole transactions before it are covered."""
     schema, *_ = _transactions(1)
     position = parse_gtid_set(Flavour.MYSQL, f"{UUID}:1")
     for number, is_refused in ((1, False), (2, True)):
@@ -244,7 +244,7 @@ def test_topic_beginning_inside_a_source_transaction_is_incomplete() -> None:
 
 
 def test_resolved_after_the_rows_of_its_window_is_accepted() -> None:
-    """The usual case: rows and their resolved come together."""
+    """In the usual case, rows and their resolved come together."""
     window = _read(_stream().values, Mark(0, 0))
     assert len(window.waiting) == 3
     assert window.mark_after(5, before=Mark(0, 0)).seq == 3

@@ -1,4 +1,4 @@
-"""Which capture task an apply task's records come from, and when a task has reached what the primary had."""
+"""Which capture task an apply task reads from, and when a task has reached the primary's position."""
 
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ def _control(*tasks: CaptureTask) -> Control:
     ["kafka1:9092", "KAFKA1:9092", "kafka2:9092,kafka1:9092", "kafka0:9092, kafka1:9092"],
 )
 def test_topic_is_found_under_any_names_of_its_brokers(bootstrap: str) -> None:
-    """A topic of the same name on other brokers belongs to somebody else."""
+    """A topic of the same name on other brokers is another topic."""
     now = _control(_capture("elsewhere", "other:9092"), _capture("ours", "kafka1:9092,kafka3:9092"))
     task = ApplyTask(
         name="apply", source=TopicAddress(topic="shop", bootstrap=bootstrap), target="warehouse"
@@ -44,7 +44,7 @@ def test_topic_is_found_under_any_names_of_its_brokers(bootstrap: str) -> None:
 
 
 def test_same_topic_name_on_other_brokers_is_refused() -> None:
-    """It is refused, not compared with."""
+    """It is refused, not compared."""
     task = ApplyTask(
         name="apply", source=TopicAddress(topic="shop", bootstrap="kafka1:9092"), target="warehouse"
     )
@@ -62,7 +62,7 @@ def _history(position: str, state: str = "") -> History:
 
 
 def _cluster(reports: Mapping[str, TaskReport], entries: Mapping[str, TaskEntry]) -> Cluster:
-    """What the tree says when each of these was reported by its owner."""
+    """Return the tree's state after each owner reported this."""
     return Cluster(
         tasks=entries,
         workers={WORKER: TaskKind.CAPTURE},
@@ -84,7 +84,10 @@ def _wait(
     *,
     timeout_s: float = 0.0,
 ) -> str:
-    """The code that a wait for ``name`` ends with, "" for success; the primary says ``histories``, then the last."""
+    """Return the code that ends a wait for ``name``, "" for success.
+
+    The primary reports ``histories``, then the last.
+    """
     capture = _capture("shop", "kafka1:9092")
     apply = ApplyTask(name="warehouse", source=capture.output, target="warehouse")
     entries: dict[str, TaskEntry] = {}
@@ -115,16 +118,16 @@ def _wait(
     [
         (TaskState.RUNNING, "0-1-7", ""),
         (TaskState.RUNNING, "0-1-6", "MR-4201"),
-        (TaskState.PAUSED, "0-1-7", ""),  # it stands still, and there
+        (TaskState.PAUSED, "0-1-7", ""),  # it is paused at that position
         (TaskState.PAUSED, "0-1-6", "MR-4202"),
         (TaskState.BLOCKED, "0-1-6", "MR-4202"),
-        (TaskState.BLOCKED, "0-1-7", "MR-4202"),  # a lost topic has nothing of it any more
+        (TaskState.BLOCKED, "0-1-7", "MR-4202"),  # a lost topic no longer has it
     ],
 )
 def test_hopeless_wait_ends_at_once(
     monkeypatch: pytest.MonkeyPatch, state: TaskState, has: str, code: str
 ) -> None:
-    """Blocked always, paused unless it has arrived; only a task that may arrive is waited for."""
+    """A blocked task always ends the wait, a paused one unless it has arrived; others are awaited."""
     reports = {
         "shop": TaskReport(state, gtid_set=has),
         "warehouse": TaskReport(TaskState.RUNNING),
@@ -138,13 +141,13 @@ def test_hopeless_wait_ends_at_once(
     [
         (TaskState.BLOCKED, "0-1-6", "0-1-6", "MR-4202"),
         (TaskState.PAUSED, "0-1-6", "0-1-6", "MR-4202"),
-        (TaskState.BLOCKED, "0-2-8", "0-2-8", "MR-4202"),  # a transaction of the replica alone
+        (TaskState.BLOCKED, "0-2-8", "0-2-8", "MR-4202"),  # a transaction that only the replica has
         (
             TaskState.BLOCKED,
             "0-1-7",
             "0-1-6",
             "MR-4201",
-        ),  # captured before: it may still be applied
+        ),  # captured earlier: it may still be applied
         (TaskState.PAUSED, "0-1-7", "0-1-6", "MR-4201"),
         (TaskState.BLOCKED, "0-1-7", "0-1-7", ""),
         (TaskState.RUNNING, "0-1-6", "0-1-6", "MR-4201"),
@@ -153,7 +156,7 @@ def test_hopeless_wait_ends_at_once(
 def test_wait_for_apply_ends_when_its_capture_task_stopped(
     monkeypatch: pytest.MonkeyPatch, state: TaskState, captured: str, applied: str, code: str
 ) -> None:
-    """Unless the records it needs are in the topic already."""
+    """The wait continues if the records it needs are already in the topic."""
     reports = {
         "shop": TaskReport(state, "no such member", "MR-1033", gtid_set=captured),
         "warehouse": TaskReport(TaskState.RUNNING, gtid_set=applied),
@@ -169,15 +172,16 @@ def test_wait_for_apply_ends_when_its_capture_task_stopped(
     ("has", "state_now", "code"),
     [
         ("0-2-35890", "0-1-35889", "MR-4201"),  # only a replica has it
-        ("0-1-35890", "0-1-35891", ""),  # the primary went on
+        ("0-1-35890", "0-1-35891", ""),  # the primary continued
         ("0-2-35890", "0-1-35889,0-2-35890", ""),  # a failover without a loss
-        ("0-2-35890", "0-1-35880,0-2-35890", "MR-4201"),  # one that lost what is waited for
+        # a failover that lost the awaited transaction
+        ("0-2-35890", "0-1-35880,0-2-35890", "MR-4201"),
     ],
 )
 def test_greater_gtid_number_counts_only_if_the_primary_logged_it(
     monkeypatch: pytest.MonkeyPatch, has: str, state_now: str, code: str
 ) -> None:
-    """The primary is asked again: a replica's own transaction has a greater number, too."""
+    """The primary is asked again: a replica's local transaction may have a greater number too."""
     reports = {
         "shop": TaskReport(TaskState.RUNNING, gtid_set=has),
         "warehouse": TaskReport(TaskState.RUNNING, gtid_set=has),

@@ -1,4 +1,4 @@
-"""A CA's file that can't be used: both halves name it, before anything is sent."""
+"""An unusable CA file is reported with its name by source and target, before any connection."""
 
 import errno
 import ssl
@@ -32,7 +32,7 @@ SIDES = pytest.mark.parametrize(
 
 
 def _missing(path: Path) -> None:
-    """Nobody brought it to this machine."""
+    """Return a path that does not exist on this machine."""
 
 
 def _empty(path: Path) -> None:
@@ -56,7 +56,7 @@ def _folder(path: Path) -> None:
 def test_ca_file_without_a_certificate_stops_the_task(
     side: Connect, code: str, away: str, make: Callable[[Path], None], tmp_path: Path
 ) -> None:
-    """It was tried again for ever, as a server that is away."""
+    """It was once retried forever, like an unreachable server."""
     path = tmp_path / "authority.pem"
     make(path)
     with pytest.raises(Fatal) as caught:
@@ -78,7 +78,7 @@ def test_only_a_permanently_unreadable_ca_file_stops_the_task(
     stops: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rights stay as they are; a machine without free descriptors, or whose disk fails, may come round."""
+    """Permissions stay as they are; a machine without free descriptors, or with a failing disk, may recover."""
 
     def refuse(**_: object) -> None:
         raise OSError(number, "told")

@@ -1,4 +1,4 @@
-"""The schemas of a table's records: branches as the contract has them, everything of the table read back."""
+"""The schemas of a table's records: branches as in the contract, and the whole table restored."""
 
 import json
 
@@ -88,7 +88,7 @@ def test_every_column_type_has_its_avro_branches_and_name(
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.table)
 def test_avro_schema_restores_the_table(table: TableSchema) -> None:
-    """Whoever has the schema has everything that the table map told."""
+    """The schema holds everything that the table map gave."""
     assert parse_row_layout(envelope_schema("my shop", table).text) == RowLayout.of(
         "my shop", table
     )
@@ -96,7 +96,7 @@ def test_avro_schema_restores_the_table(table: TableSchema) -> None:
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.table)
 def test_schemas_are_named_by_set_database_and_table(table: TableSchema) -> None:
-    """fastavro takes them; names are escaped."""
+    """fastavro accepts them; names are escaped."""
     for schema in (envelope_schema("my-shop", table), key_schema("my-shop", table)):
         if schema is None:
             assert not table.primary_key
@@ -108,7 +108,7 @@ def test_schemas_are_named_by_set_database_and_table(table: TableSchema) -> None
 
 
 def test_key_holds_the_primary_key_columns_in_key_order() -> None:
-    """PRIMARY KEY (d, a)."""
+    """The key is PRIMARY KEY (d, a), without null."""
     schema = key_schema("s", TABLES[0])
     assert schema is not None
     fields = json.loads(schema.text)["fields"]
@@ -116,14 +116,14 @@ def test_key_holds_the_primary_key_columns_in_key_order() -> None:
 
 
 def test_prefix_key_keeps_its_lengths() -> None:
-    """PRIMARY KEY (b(3), a): the key record holds whole values, the schema says how much of them is the key."""
+    """PRIMARY KEY (b(3), a): the key record holds whole values; the schema gives the key's part of them."""
     row = json.loads(envelope_schema("s", TABLES[1]).text)["fields"][0]["type"][1]
     assert row["millrace.primary_key"] == ["b", "a"]
     assert row["millrace.primary_key_prefixes"] == [3, 0]
 
 
 def test_last_byte_of_an_envelope_flags_the_last_row() -> None:
-    """The converter patches it when it has seen the commit."""
+    """The converter patches the byte when it sees the commit."""
     fields = json.loads(envelope_schema("s", TABLES[0]).text)["fields"]
     assert [field["name"] for field in fields] == [
         "before",
@@ -137,7 +137,7 @@ def test_last_byte_of_an_envelope_flags_the_last_row() -> None:
 
 
 def test_schema_identity_includes_the_properties() -> None:
-    """A longer VARCHAR, another label or collation is another schema, though Avro sees no difference."""
+    """A longer VARCHAR, another label or another collation makes another schema, though Avro sees no difference."""
     column = Column("c", ColumnType(C.VARCHAR, 40, text=LATIN1), True)
     longer = Column("c", ColumnType(C.VARCHAR, 41, text=LATIN1), True)
     other = Column("c", ColumnType(C.VARCHAR, 40, text=TextEncoding("latin1", 48)), True)
@@ -161,7 +161,7 @@ def test_schema_identity_includes_the_properties() -> None:
     ],
 )
 def test_foreign_schema_is_refused(found: str, replaced: str) -> None:
-    """Before a single row is decoded with it."""
+    """It is refused before any row is decoded with it."""
     text = envelope_schema("s", TABLES[0]).text
     assert found in text
     with pytest.raises(Fatal, match="MR-6010"):

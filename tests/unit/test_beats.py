@@ -1,4 +1,4 @@
-"""The probe behind the latency figures: every beat counts, from the acknowledged COMMIT to visibility."""
+"""The latency probe counts every beat, from the acknowledged COMMIT to visibility."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ DEADLINE_S = 20.0
 
 
 class Rows:
-    """A PEP 249 connection to a table of beats. ``shown`` are the answers to the SELECTs, in order."""
+    """A PEP 249 connection to a table of beats. ``shown`` holds the answers to the SELECTs, in order."""
 
     def __init__(self, shown: Sequence[Sequence[int]] = ()) -> None:
         self.statements: list[str] = []
@@ -39,14 +39,14 @@ class Rows:
             self.is_drained.set()
 
     def rollback(self) -> None:
-        """Not used."""
+        """Do nothing: it is not used."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: nothing is open."""
 
 
 def test_beat_latency_starts_at_the_acknowledged_commit() -> None:
-    """Not before the statement: its time belongs to the source."""
+    """The time of the statement belongs to the source."""
     source = Rows()
     acknowledged: dict[int, float] = {}
     with write_beats(acknowledged, lambda: source, interval_s=0.0):
@@ -57,7 +57,7 @@ def test_beat_latency_starts_at_the_acknowledged_commit() -> None:
 
 
 def test_every_beat_of_a_poll_counts() -> None:
-    """Several beats that become visible at once are all dated, also one that lanes commit late."""
+    """Beats that become visible together are all dated, even one that a lane commits late."""
     target = Rows([(), (1, 2, 4), (3, 4), (5,)])
     arrivals = Arrivals(dict.fromkeys(range(1, 6), time.monotonic()))
     with watch_target(arrivals, lambda: target):
@@ -70,7 +70,7 @@ def test_every_beat_of_a_poll_counts() -> None:
 
 
 def test_target_observer_reads_only_beats() -> None:
-    """One statement a poll, by primary key: questions to information_schema would slow the target down."""
+    """Each poll is one statement by primary key; queries of information_schema would slow the target."""
     target = Rows([(1,)])
     with watch_target(Arrivals({1: 0.0}), lambda: target):
         assert target.is_drained.wait(DEADLINE_S)
@@ -88,7 +88,7 @@ def test_warm_up_beats_are_ignored() -> None:
 
 
 def test_beat_that_does_not_arrive_is_reported_missing() -> None:
-    """It is reported, and gives no latency."""
+    """It gives no latency."""
     arrivals = Arrivals({1: 10.0, 2: 20.0})
     arrivals.add([1], 11.0)
     assert arrivals.missing() == [2]
@@ -109,7 +109,7 @@ def test_observer_raises_the_error_that_stopped_it() -> None:
 
 
 def test_percentile_is_a_measured_value() -> None:
-    """Nearest rank."""
+    """The method is nearest rank."""
     assert percentile([], 0.5) is None
     assert percentile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.0
     assert percentile([float(n) for n in range(1, 101)], 0.99) == 99.0

@@ -1,4 +1,4 @@
-"""A server's certificate that is refused: the fix names the setting that fits it."""
+"""The fix for a refused certificate names the setting that fits it."""
 
 import ssl
 import subprocess
@@ -16,7 +16,7 @@ SELF_SIGNED = ("req", "-x509", *KEY, "-keyout", "key.pem", "-out", "server.pem",
 
 
 def _refused(folder: Path, *, ca_path: str, checks_name: bool) -> ssl.SSLCertVerificationError:
-    """What a client raises that meets the certificate of ``folder`` as ``other``."""
+    """Return the client's error for the certificate of ``folder`` when it connects as ``other``."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(folder / "server.pem", folder / "key.pem")
     client = ssl.create_default_context(cafile=ca_path or None)
@@ -40,7 +40,7 @@ def _openssl(folder: Path, *command: str) -> None:
 
 
 def test_self_signed_certificate_fix_never_suggests_verify_ca(tmp_path: Path) -> None:
-    """Nobody signed it, so checking the signer can not succeed."""
+    """The certificate has no signer, so a check of the signer cannot succeed."""
     _openssl(tmp_path, *SELF_SIGNED)
     fix = certificate_fix(_refused(tmp_path, ca_path="", checks_name=False))
     assert "`tls: verify-ca` can not help" in fix
@@ -48,7 +48,7 @@ def test_self_signed_certificate_fix_never_suggests_verify_ca(tmp_path: Path) ->
 
 
 def test_unknown_authority_and_wrong_hostname_have_separate_fixes(tmp_path: Path) -> None:
-    """The authority is named as `tls_ca`; with it, the name alone is left, which verify-ca does not check."""
+    """`tls_ca` names the authority; then only the hostname is wrong, which verify-ca does not check."""
     for command in (CA, REQUEST, (*SIGN, "-CAcreateserial", "-out", "server.pem")):
         _openssl(tmp_path, *command)
     unknown = certificate_fix(_refused(tmp_path, ca_path="", checks_name=False))

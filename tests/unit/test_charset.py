@@ -1,4 +1,4 @@
-"""Text only where the way back gives the same bytes (the tables are compared with servers in the integration tests)."""
+"""Bytes become text only if the text gives the same bytes back. Integration tests compare the tables with servers."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from schemas.table.collation import CHARSETS, character_bytes_max, charset_of
             "latin1",
             b"\x80\x81\xe9",
             "€\x81é",
-        ),  # the server's latin1 is cp1252, with its holes filled
+        ),  # the server's latin1 is cp1252 with its gaps filled
         ("ucs2", b"\x00a", "a"),
         ("ucs2", b"\xd8\x3d\xde\x00", None),
         ("ucs2", b"\x00", None),
@@ -34,7 +34,7 @@ from schemas.table.collation import CHARSETS, character_bytes_max, charset_of
         ("gbk", b"\x81", None),
         ("sjis", b"a\\", None),  # the server turns a backslash into 81 5F
         ("sjis", b"\x81\x5f", "\\"),
-        ("cp932", b"\xfa\x40", "ⅰ"),  # of the two codes, the one the server writes
+        ("cp932", b"\xfa\x40", "ⅰ"),  # of the two codes, the one that the server writes
         ("cp932", b"\xee\xef", None),
         ("ujis", b"\x8f\xb0\xa1\x8e\xb1", "丂ｱ"),
         ("gb18030", b"\x81\x30\x81\x30\x94\x39\xda\x33", "\x80💩"),
@@ -50,12 +50,12 @@ from schemas.table.collation import CHARSETS, character_bytes_max, charset_of
 def test_bytes_become_the_servers_text_or_stay_bytes(
     charset: str, value: bytes, text: str | None
 ) -> None:
-    """None: the record carries the bytes."""
+    """None means that the record carries the bytes."""
     assert decode_text(charset, value) == text
 
 
 def test_every_server_character_set_can_be_decoded() -> None:
-    """No collation leads to a character set that nothing is known of."""
+    """Every collation leads to a known character set."""
     for charset in CHARSETS:
         text = decode_text(charset, b"")
         assert text == ""

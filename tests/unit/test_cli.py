@@ -1,4 +1,4 @@
-"""The command line: commands are found late, errors end in a code and a fix."""
+"""The command line loads commands late, and errors end in a code and a fix."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ def _give(monkeypatch: pytest.MonkeyPatch, module: types.ModuleType) -> None:
 
 
 def test_help_lists_commands_without_importing_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """`millrace --help` costs nothing."""
+    """`millrace --help` is fast."""
     assert cli.run(["--help"]) == 0
     assert "down" in capsys.readouterr().out
     assert (
@@ -46,7 +46,7 @@ def test_help_lists_commands_without_importing_them(capsys: pytest.CaptureFixtur
 
 
 def test_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2."""
+    """The exit code is 2."""
     assert cli.run(["no-such"]) == 2
     assert "no-such" in capsys.readouterr().err
 
@@ -59,20 +59,20 @@ def test_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 def test_misspelled_command_gets_a_suggestion(
     words: list[str], suggested: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 2, and the nearest command."""
+    """The exit code is 2, and the nearest command is shown."""
     assert cli.run(words) == 2
     assert f"Did you mean '{suggested}'" in capsys.readouterr().err
 
 
 def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line for bug reports."""
+    """The version is one line for bug reports."""
     assert cli.run(["--version"]) == 0
     assert capsys.readouterr().out == f"millrace {__version__}\n"
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_has_plain_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One style: no boxes, `-h` everywhere."""
+    """Every help page has one style: no boxes, and `-h` works everywhere."""
     assert cli.run([name, "-h"]) == 0
     told = capsys.readouterr().out
     assert told.startswith(f"Usage: millrace {name} ")
@@ -91,7 +91,7 @@ def test_shell_completes(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Commands, their commands, and options."""
+    """Completion covers commands, subcommands and options."""
     monkeypatch.setenv("_MILLRACE_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", f"millrace {words}")
     monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
@@ -100,7 +100,7 @@ def test_shell_completes(
 
 
 def test_plain_function_runs_under_its_command_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module may offer a plain function."""
+    """A module may define a plain function."""
     heard: list[str] = []
     module = types.ModuleType("millrace_sample")
 
@@ -116,7 +116,7 @@ def test_plain_function_runs_under_its_command_name(monkeypatch: pytest.MonkeyPa
 def test_product_error_prints_its_code_and_fix(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 1, no traceback."""
+    """The exit code is 1, without a traceback."""
     module = types.ModuleType("millrace_sample")
     app = typer.Typer()
 
@@ -131,7 +131,7 @@ def test_product_error_prints_its_code_and_fix(
 
 
 def test_exit_code_of_a_command_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`millrace compare` says 1 without an error of ours."""
+    """`millrace compare` exits with 1 without a product error."""
     module = types.ModuleType("millrace_sample")
 
     def sample() -> None:
@@ -145,7 +145,7 @@ def test_exit_code_of_a_command_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
 def test_local_registry_serves_only_topics_of_the_local_stack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another cluster's ids mean other schemas; a registry that was named is always asked."""
+    """Ids of another cluster mean other schemas; a registry given as an option is always asked."""
     monkeypatch.setenv("MILLRACE_REGISTRY", "http://local:1")
     monkeypatch.setenv("MILLRACE_KAFKA", "local:2")
     assert _registry_for("http://local:1", "local:2") == "http://local:1"
@@ -156,7 +156,7 @@ def test_local_registry_serves_only_topics_of_the_local_stack(
 
 
 def test_unwritable_output_is_reported_in_one_line() -> None:
-    """A full disk behind `>` is no defect of ours: exit code 1, no traceback, nothing at Python's own end."""
+    """A full disk behind a redirection gives exit code 1, no traceback, and no message of Python's shutdown."""
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "millrace", "explain"],
@@ -173,7 +173,7 @@ def test_unwritable_output_is_reported_in_one_line() -> None:
 def test_explain_shows_cause_and_fix_of_every_code(
     code: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`millrace explain CODE`, whole or by its number, for each that an operator may be told."""
+    """`millrace explain CODE` takes the whole code or its number."""
     assert cli.run(["explain", code]) == 0
     told = capsys.readouterr().out
     assert told.startswith(f"{code}  {CATALOGUE[code].title}\n")
@@ -189,7 +189,7 @@ def test_explain_shows_cause_and_fix_of_every_code(
 def test_watched_status_survives_an_ensemble_outage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
-    """It says so and goes on when it is back; what a program reads is JSON and nothing else."""
+    """The status reports the outage and continues after it; with --json the output is only JSON."""
     empty = Cluster(tasks={}, workers={}, assigned={}, owners={}, saved_reports={}, leader="s1")
     away = Retryable("MR-4001", "the connection is lost")
     answers: Iterator[Cluster | BaseException] = iter(
@@ -227,7 +227,7 @@ def test_watched_status_survives_an_ensemble_outage(
 def test_invalid_option_value_is_a_usage_error(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Said before anything is started."""
+    """It is refused before anything starts."""
     assert cli.run(words) == 2
     assert "Invalid value" in capsys.readouterr().err
 
@@ -235,14 +235,14 @@ def test_invalid_option_value_is_a_usage_error(
 def test_invalid_log_level_is_a_usage_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In one line."""
+    """The report is one line."""
     monkeypatch.setenv("MILLRACE_LOG_LEVEL", "verbose")
     assert cli.run(["explain", "MR-1001"]) == 2
     assert "'verbose' is not one of debug" in capsys.readouterr().err
 
 
 def test_terminal_of_another_encoding_shows_escapes() -> None:
-    """Not a traceback: the page of codes has a character that Latin-1 does not have."""
+    """The codes page has a character that Latin-1 does not have; there is no traceback."""
     found = subprocess.run(
         [sys.executable, "-m", "millrace", "explain", "--markdown"],
         env={"PATH": "", "PYTHONIOENCODING": "latin-1"},
@@ -259,7 +259,7 @@ def test_terminal_of_another_encoding_shows_escapes() -> None:
 def test_registry_option_is_parsed_as_in_a_document(
     registry: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A wrong use, with what is wanted and without the password."""
+    """The usage error shows the expected form, without the password."""
     assert cli.run(["topic", "tail", "shop", "--kafka", "127.0.0.1:1", "--registry", registry]) == 2
     told = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert "http://host:port" in told
@@ -270,7 +270,7 @@ _NOTHING = Cluster(tasks={}, workers={}, assigned={}, owners={}, saved_reports={
 
 
 def test_status_has_one_line_per_member() -> None:
-    """Why one is read and the others are not fills no screen; --json has all of it."""
+    """The reasons for choosing a member do not fill the screen; --json has all of them."""
     members = ("chosen: h1:1 (replica): admissible", f"h2:1 (replica): {'MR-1010 ' * 40}")
     report = TaskReport(TaskState.RUNNING, figures={"rows": 1, "choice": " | ".join(members)})
     view = TaskView(name="t", kind="capture", route="", report=report, assigned="w", age_s=0)
@@ -297,7 +297,7 @@ def test_status_has_one_line_per_member() -> None:
 def test_compare_finds_the_only_apply_task_of_a_capture(
     task: str, appliers: list[str], code: str
 ) -> None:
-    """As its help says."""
+    """The help documents this."""
     output = TopicAddress(topic="shop", bootstrap="k:1")
     tasks: dict[str, TaskDocument] = {
         "shop-capture": CaptureTask(name="shop-capture", set_name="shop", output=output),

@@ -1,4 +1,4 @@
-"""The subscriber's helper without a broker: what it decodes, what it refuses, and what it imports."""
+"""The subscriber's helper without a broker: what it decodes, refuses and imports."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.kit.subscriber import run_as_subscriber
 
 
 def _taken(stream: RecordStream, text: TopicText) -> list[Delivered]:
-    """Every record from the stream's place to the end, schema records left out."""
+    """Return every record from the stream's position to the end, without schema records."""
     start = stream.place.offset
     found = [
         stream.take(start + number, key, value)
@@ -39,7 +39,7 @@ def _seq(record: Delivered) -> int:
 
 @pytest.mark.parametrize("flavour", list(Flavour))
 def test_subscriber_sees_every_row_decoded_and_in_order(flavour: Flavour) -> None:
-    """Rows by the names of their columns, marks between them, no schema records."""
+    """Rows have column names, with marks between them and without schema records."""
     text = whole(flavour)
     stream = RecordStream(Place(0), from_beginning=True)
     taken = _taken(stream, text)
@@ -62,7 +62,7 @@ def _known(text: TopicText) -> KnownSchemas:
 
 
 def test_subscriber_resumes_at_any_position() -> None:
-    """From each place that an earlier run had, the rest follows as if it had never ended."""
+    """From each position of an earlier run, the rest follows as if the run had never ended."""
     text = whole()
     look_up = _known(text).text
     first = RecordStream(Place(0), from_beginning=True)
@@ -93,7 +93,7 @@ def _swapped(records: list[tuple[bytes | None, bytes]], at: int) -> None:
 def test_gap_repeat_or_swap_after_a_resume_is_refused(
     harm: Callable[[list[tuple[bytes | None, bytes]], int], None], distance: int
 ) -> None:
-    """Also by the first record after the place: the saved `seq` tells."""
+    """The saved `seq` also checks the first record after the position."""
     text = whole()
     look_up = _known(text).text
     first = RecordStream(Place(0), from_beginning=True)
@@ -109,7 +109,7 @@ def test_gap_repeat_or_swap_after_a_resume_is_refused(
 
 
 def test_client_needs_only_confluent_kafka_and_fastavro(tmp_path: Path) -> None:
-    """No other distribution is imported, nor could be."""
+    """No other distribution is imported, and none could be."""
     code = """
 import sys
 import millrace.client

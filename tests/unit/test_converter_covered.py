@@ -1,4 +1,4 @@
-"""An error inside of a source transaction that is passed over."""
+"""Errors inside a source transaction that is skipped."""
 
 import pytest
 
@@ -11,17 +11,17 @@ from tests.kit.capture.converter import Conversion, FileReader, FileSpan
 
 
 class DamagedReader(FileReader):
-    """Damage behind the first bytes."""
+    """A reader with damage after the first bytes."""
 
     def read(self, at: Coordinates, *, bytes_max: int) -> FileSpan:
-        """One event; none behind the end of what is there."""
+        """Return one event, or nothing after the end."""
         if at.pos == len(self._files[at.file]):
             raise Fatal("MR-2004", "damage", coordinates=str(at))
         return super().read(at, bytes_max=1)
 
 
 def test_damage_in_a_skipped_transaction_keeps_its_code() -> None:
-    """No GTID is named: the bytes where it would stand are another's, and need not even be text."""
+    """No GTID is named: the bytes in its place are foreign and may not be text."""
     file = BinlogFile().transaction(ending="ddl").transaction()
     content = file.data[: file.ends[1]] + file.events[-5]  # the GTID event of the second one
     progress = Progress(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:2"), None, 0)
@@ -36,7 +36,7 @@ def test_damage_in_a_skipped_transaction_keeps_its_code() -> None:
 def test_reused_gtid_of_another_server_is_not_skipped(
     number: int,
 ) -> None:
-    """MariaDB's new primary gave the number again that the lost one had given: its rows are in nobody's topic."""
+    """MariaDB's new primary reused the number of the lost one: its rows are in no topic."""
     file = BinlogFile(mariadb=True)
     for _ in range(3):
         file.transaction(ending="ddl")

@@ -1,4 +1,4 @@
-"""Whose a batch's buffer is, and what a large record or payload leaves behind."""
+"""Who owns a batch's buffer, and what a large record or payload leaves in memory."""
 
 import sys
 import tracemalloc
@@ -13,12 +13,12 @@ MIB = 1 << 20
 
 
 def conversion(builder: BinlogBuilder) -> Conversion:
-    """Over one file."""
+    """Return a conversion of one file."""
     return Conversion(FileReader({"mysql-bin.000001": bytes(builder.content)}))
 
 
 def many(count: int, *, first: int = 1) -> BinlogBuilder:
-    """Transactions of one row, each with a value of its own."""
+    """Return transactions of one row, each with a different value."""
     builder = BinlogBuilder()
     for number in range(first, first + count):
         builder.transaction(number, 7, "t", [(number, f"row {number}")])
@@ -26,7 +26,7 @@ def many(count: int, *, first: int = 1) -> BinlogBuilder:
 
 
 def test_batch_keeps_its_bytes_until_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the interpreter counts as a reference: Python 3.14 counts a borrowed one no more."""
+    """Reference counts of the interpreter do not matter: Python 3.14 no longer counts borrowed ones."""
     monkeypatch.setattr(sys, "getrefcount", lambda _: 1)
     kept = [(batch, raw_records(batch)) for batch in conversion(many(60)).batches(rows_max=4)]
     assert len(kept) > 10
@@ -35,7 +35,7 @@ def test_batch_keeps_its_bytes_until_released(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_released_buffer_is_reused() -> None:
-    """Once each, however often it is released."""
+    """A buffer is reused once, even if it is released several times."""
     buffers = []
     for batch in conversion(many(60)).batches(rows_max=4):
         buffers.append(batch.buffer.ctypes.data)
@@ -46,7 +46,7 @@ def test_released_buffer_is_reused() -> None:
 
 
 def test_large_source_transaction_leaves_no_large_buffer() -> None:
-    """What one record needs is given back with its batch."""
+    """Memory for one large record is released with its batch."""
     builder = BinlogBuilder()
     builder.gtid(1)
     builder.query("BEGIN")
@@ -63,7 +63,7 @@ def test_large_source_transaction_leaves_no_large_buffer() -> None:
 
 
 def test_payload_is_held_in_memory_once() -> None:
-    """The relay's window, the payload's own window, and nothing that grows with either."""
+    """Memory holds the relay's window and the payload's window, and nothing that grows with either."""
     events_bytes = 24 * MIB
     builder = BinlogBuilder()
     inner = payload_events(bytes(events_bytes))
@@ -81,7 +81,7 @@ def test_payload_is_held_in_memory_once() -> None:
 
 
 def payload_events(comment: bytes) -> bytes:
-    """The events of a transaction that begins with a long ROWS_QUERY, without checksums."""
+    """Return the events of a transaction that begins with a long ROWS_QUERY, without checksums."""
     inner = BinlogBuilder()
     start = len(inner.content)
     inner.query("BEGIN")

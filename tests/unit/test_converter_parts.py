@@ -1,4 +1,4 @@
-"""The converter's small parts: filters, query events, positions, XA names, sizes of tables that are not published."""
+"""The converter's small parts: filters, query events, positions, XA names, sizes of unpublished tables."""
 
 import struct
 
@@ -47,13 +47,13 @@ from tests.kit.binlog.table_map_vectors import (
 def test_table_is_published_by_pattern(
     include: tuple[str, ...], exclude: tuple[str, ...], name: str, is_wanted: bool
 ) -> None:
-    """Some include, no exclude, never the servers' own."""
+    """A table needs a matching include and no matching exclude; system tables are never published."""
     database, _, table = name.partition(".")
     assert TableFilter(include, exclude).admits(database, table) is is_wanted
 
 
 def query_body(text: bytes, status: bytes, database: bytes = b"shop") -> bytes:
-    """A QUERY event's body."""
+    """Return the body of a QUERY event."""
     head = struct.pack("<IIBHH", 9, 0, len(database), 0, len(status))
     return head + status + database + b"\0" + text
 
@@ -74,7 +74,7 @@ STATUS = (
 
 
 def test_query_event_gives_its_session_settings() -> None:
-    """Modes by name, charset, collations, time zone, checks; reading ends at an unknown code."""
+    """The event gives SQL modes by name, charset, collations, time zone and checks; reading ends at an unknown code."""
     query = parse_query(query_body("ALTER TABLE ü".encode("latin1"), STATUS), flavour=Flavour.MYSQL)
     assert query.text == "ALTER TABLE ü"
     assert query.database == "shop"
@@ -95,7 +95,7 @@ def test_query_event_gives_its_session_settings() -> None:
 
 
 def test_variables_after_those_of_mariadb_are_read() -> None:
-    """MariaDB writes 131 and, of a two-phase ALTER, 130 before the charset and the time zone."""
+    """MariaDB writes code 131 before the charset and the time zone, and code 130 for a two-phase ALTER."""
     for phase in (b"\x82\x00", b"\x82\x02", b"\x82\x04" + bytes(8), b"\x82\x08" + bytes(8)):
         status = (
             phase
@@ -132,14 +132,14 @@ def test_variables_after_those_of_mariadb_are_read() -> None:
 def test_statement_that_its_text_cannot_represent_is_doubtful(
     collation: int, text: bytes, is_exact: bool
 ) -> None:
-    """Bytes that are no text, bytes that an introducer takes as they are, backslashes that are none as text."""
+    """Undecodable bytes, bytes that an introducer takes literally, and backslashes that are not text are doubtful."""
     status = b"\x04" + struct.pack("<HHH", collation, 33, 255)
     session = parse_query(query_body(text, status), flavour=Flavour.MYSQL).session
     assert ("in_doubt" not in session) is is_exact
 
 
 def test_truncated_query_event_is_refused() -> None:
-    """Every shorter body."""
+    """Every shorter body is refused."""
     whole = query_body(b"", STATUS[:40])
     for size in range(len(whole)):
         with pytest.raises(Fatal) as caught:
@@ -148,13 +148,13 @@ def test_truncated_query_event_is_refused() -> None:
 
 
 def test_sql_modes_have_the_names_of_their_flavour() -> None:
-    """Bit 32 means two things."""
+    """Bit 32 has two meanings."""
     assert sql_mode_text(1 << 32, Flavour.MYSQL) == "TIME_TRUNCATE_FRACTIONAL"
     assert sql_mode_text(1 << 32, Flavour.MARIADB) == "EMPTY_STRING_IS_NULL"
 
 
 def test_xid_is_equal_in_event_and_statement() -> None:
-    """gtrid, bqual, format."""
+    """The parts are gtrid, bqual and format."""
     body = b"\0" + struct.pack("<III", 3, 2, 1) + b"ab" + b"c"
     assert xid_of_prepare(body) == ("6162.63.3", False)
     assert xid_of_statement("XA COMMIT X'6162',X'63',3") == "6162.63.3"
@@ -175,7 +175,7 @@ UUID_B = "fbe6bc51-e598-11f1-b8ce-02fc00000001"
     ],
 )
 def test_position_round_trips_through_the_kernel(text: str) -> None:
-    """Nothing changed: the same; every interval changed: the same again."""
+    """The position is equal if nothing changed, and also if every interval changed."""
     arrays = KernelArrays()
     position = parse_gtid_set(Flavour.MYSQL, text)
     load_position(arrays, position)
@@ -185,7 +185,7 @@ def test_position_round_trips_through_the_kernel(text: str) -> None:
 
 
 def test_scattered_intervals_are_compacted() -> None:
-    """Transactions out of order leave pieces; many pieces become the exact set again."""
+    """Transactions out of order leave gaps; many intervals become the exact set again."""
     arrays = KernelArrays()
     load_position(arrays, parse_gtid_set(Flavour.MYSQL, f"{UUID_A}:1"))
     for number in range(2, 202):
@@ -225,7 +225,7 @@ def test_column_sizes_do_not_depend_on_names(body: bytes, flavour: Flavour) -> N
 def test_size_missing_from_the_table_map_is_none(
     flavour: Flavour, code: int, is_told: bool
 ) -> None:
-    """Neither of what nobody knows nor of MariaDB's times with a fraction; of what stands behind it, neither."""
+    """Unknown types and MariaDB's fractional times have no size, nor do the columns after them."""
     sizes = sizes_only(_a_table(code), flavour=flavour)[:, p.SIZE].tolist()
     assert (sizes[0], len(sizes)) == (4, 3)
     assert (min(sizes[1:]) > 0) == is_told
@@ -234,7 +234,7 @@ def test_size_missing_from_the_table_map_is_none(
 
 @pytest.mark.parametrize(("length_bytes", "prefix_bytes"), [(255, 1), (256, 2), (1020, 2)])
 def test_long_char_has_two_length_bytes(length_bytes: int, prefix_bytes: int) -> None:
-    """CHAR(255) of utf8mb4 is 1020 bytes."""
+    """CHAR(255) of utf8mb4 has 1020 bytes."""
     metadata = bytes([0xFE ^ (length_bytes >> 8 << 4), length_bytes & 0xFF])
     body = bytes(8) + b"\1d\0\1t\0" + bytes([1, 0xFE, 2]) + metadata + b"\0"
     (sizes,) = sizes_only(body, flavour=Flavour.MYSQL)
@@ -242,14 +242,14 @@ def test_long_char_has_two_length_bytes(length_bytes: int, prefix_bytes: int) ->
 
 
 def _a_table(code: int) -> bytes:
-    """The body of the map of an INT, a column of this type, and an INT."""
+    """Return the body of the map of an INT, a column of this type, and an INT."""
     return bytes(8) + b"\1d\0\1t\0" + bytes([3, 3, code, 3, 0, 0])
 
 
 def test_payload_that_exceeds_free_memory_is_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Arrow's own error for it is one of memory, too: Retryable MR-4014, and the same bytes are inflated later."""
+    """Arrow's own memory error is covered too: Retryable MR-4014, and the same bytes are inflated later."""
 
     class Starved:
         def readinto(self, _: memoryview) -> int:

@@ -1,4 +1,4 @@
-"""The converter over binlogs written by hand: groups, cuts, resumption, filters, refusals."""
+"""The converter on generated binlogs: groups, splits, resumption, filters and refusals."""
 
 import struct
 from collections.abc import Mapping, Sequence
@@ -34,17 +34,17 @@ UUID_TEXT = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 def conversion(builder: BinlogBuilder, **options: object) -> Conversion:
-    """Over one file."""
+    """Return a conversion of one file."""
     return Conversion(FileReader({"mysql-bin.000001": bytes(builder.content)}), **options)  # type: ignore[arg-type]
 
 
 def progress(gtid_set: str, *, seq: int, opened: OpenTransaction | None = None) -> Progress:
-    """A MySQL one."""
+    """Return a MySQL progress."""
     return Progress(parse_gtid_set(Flavour.MYSQL, gtid_set), opened, seq)
 
 
 def two_transactions() -> BinlogBuilder:
-    """Three rows and one."""
+    """Return a transaction of three rows and one of one row."""
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(1, "a"), (2, None), (3, "ü")])
     builder.transaction(2, 7, "t", [(4, "d")])
@@ -52,7 +52,7 @@ def two_transactions() -> BinlogBuilder:
 
 
 def test_rows_carry_their_position_and_a_last_flag() -> None:
-    """Values, keys, order in the transaction, seq, coordinates."""
+    """Records have values, keys, order in the transaction, seq and coordinates."""
     rows = conversion(two_transactions()).rows()
     assert [row.change.after for row in rows] == [
         {"id": 1, "v": "a"},
@@ -71,7 +71,7 @@ def test_rows_carry_their_position_and_a_last_flag() -> None:
 
 
 def test_updates_and_deletes_have_their_images() -> None:
-    """Both images of an update, the key of the after image; the before image of a delete."""
+    """An update has both images and the key of the after image; a delete has the before image."""
     builder = BinlogBuilder()
     builder.gtid(1)
     builder.query("BEGIN")
@@ -89,7 +89,7 @@ def test_updates_and_deletes_have_their_images() -> None:
 
 
 def test_split_transaction_still_flags_its_last_row() -> None:
-    """Every batch but the last ends inside; progress counts the rows in front of the one held back."""
+    """Every batch but the last ends inside; progress counts the rows before the one read ahead."""
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(n, "x" * 70) for n in range(3000)])
     schemas, *made = conversion(builder).batches(rows_max=200, bytes_max=4096)
@@ -109,20 +109,20 @@ def test_split_transaction_still_flags_its_last_row() -> None:
 
 
 class SlowReader(FileReader):
-    """Each window takes a second of the clock, which does not go on otherwise."""
+    """Each window takes one second of the clock, which stands still otherwise."""
 
     now_s = 0.0
     reads = 0
 
     def read(self, at: Coordinates, *, bytes_max: int) -> FileSpan:
-        """See the class."""
+        """Read a window and advance the clock."""
         self.now_s += 1
         self.reads += 1
         return super().read(at, bytes_max=bytes_max)
 
 
 def slowed(builder: BinlogBuilder, monkeypatch: pytest.MonkeyPatch) -> SlowReader:
-    """Over one file, in windows of a few KB."""
+    """Return a conversion of one file in windows of a few KB."""
     reader = SlowReader({"mysql-bin.000001": bytes(builder.content)})
     monkeypatch.setattr(event_sources, "WINDOW_BYTES", 4096)
     monkeypatch.setattr(converting, "time", SimpleNamespace(monotonic=lambda: reader.now_s))
@@ -135,7 +135,7 @@ NO_AUDIT = TableFilter(exclude=("shop.audit",))
 def test_fully_filtered_backlog_yields_progress_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However long the relay log is: progress comes, holds are let go, whoever asks for a stop is heard."""
+    """The relay log may be of any length: progress arrives, holds are released, and a stop request is seen."""
     builder = BinlogBuilder()
     for number in range(1, 501):
         builder.transaction(number, 8, "audit", [(n, "x") for n in range(20)])
@@ -157,7 +157,7 @@ def test_fully_filtered_backlog_yields_progress_in_time(
 def test_transaction_of_many_windows_comes_out_whole_under_deadlines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The time is over at every window: nothing is lost or repeated, and None is not the end."""
+    """The deadline passes at every window: nothing is lost or repeated, and None is not the end."""
     builder = BinlogBuilder()
     builder.gtid(1)
     builder.query("BEGIN")
@@ -186,7 +186,7 @@ def test_transaction_of_many_windows_comes_out_whole_under_deadlines(
 def test_transaction_with_only_schemas_delivered_is_not_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Room for its table's schema and one row, which is held back: an open one has at least one row delivered."""
+    """There is room for the schema and one row, which is read ahead: an open transaction has a delivered row."""
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(1, "x" * 70)])
     builder.transaction(2, 8, "u", [(n, "x" * 70) for n in range(4)])
@@ -208,7 +208,7 @@ def test_transaction_with_only_schemas_delivered_is_not_open(
 
 
 def test_transaction_that_does_not_fit_waits_for_the_next_batch() -> None:
-    """A batch ends between transactions if it holds a whole one."""
+    """A batch that holds a whole transaction ends between transactions."""
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(1, "a")])
     builder.transaction(2, 7, "t", [(n, "x" * 70) for n in range(700)])
@@ -217,7 +217,7 @@ def test_transaction_that_does_not_fit_waits_for_the_next_batch() -> None:
 
 
 def test_published_transactions_are_skipped_and_seq_continues() -> None:
-    """Covered transactions are not decoded; in the open one rows are counted."""
+    """Covered transactions are not decoded; rows are counted in the open one."""
     done = progress(f"{UUID_TEXT}:1", seq=3)
     rows = conversion(two_transactions(), progress=done).rows()
     assert [(row.source.seq, row.change.after) for row in rows] == [(4, {"id": 4, "v": "d"})]
@@ -227,7 +227,7 @@ def test_published_transactions_are_skipped_and_seq_continues() -> None:
 
 
 def test_resumed_source_transaction_is_open_until_complete() -> None:
-    """The records that open a run are a batch of their own, if what follows is large or not there yet."""
+    """The records that open a run are a separate batch if the next part is large or has not arrived."""
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(n, "x" * 70) for n in range(3000)])
     opened = OpenTransaction(f"{UUID_TEXT}:1", 100)
@@ -240,7 +240,7 @@ def test_resumed_source_transaction_is_open_until_complete() -> None:
 
 
 def test_resuming_inside_another_transaction_is_refused() -> None:
-    """The open one must be the next that is not behind us."""
+    """The open transaction must be the next one that is not covered."""
     elsewhere = progress("", seq=2, opened=OpenTransaction(f"{UUID_TEXT}:2", 1))
     with pytest.raises(Fatal) as caught:
         conversion(two_transactions(), progress=elsewhere).rows()
@@ -248,7 +248,7 @@ def test_resuming_inside_another_transaction_is_refused() -> None:
 
 
 def test_filtered_rows_are_counted() -> None:
-    """total_order is before any filter, seq and `last` behind it; progress moves on all the same."""
+    """total_order counts before any filter, seq and `last` after it; progress advances in any case."""
     builder = BinlogBuilder()
     builder.gtid(1)
     builder.query("BEGIN")
@@ -267,7 +267,7 @@ def test_filtered_rows_are_counted() -> None:
 
 @pytest.mark.parametrize("pattern", ["shop.*", "Shop.*", "SHOP.T"])
 def test_filters_ignore_case_on_a_case_folding_source(pattern: str) -> None:
-    """lower_case_table_names: rows are logged in small letters, a statement as it was written."""
+    """lower_case_table_names: rows are logged in lower case, a statement as it was written."""
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(1, "a")])
     statements = ["TRUNCATE TABLE Shop.T", "ALTER TABLE t ADD c INT", "DROP TABLE SHOP.t"]
@@ -290,7 +290,7 @@ def test_filters_ignore_case_on_a_case_folding_source(pattern: str) -> None:
 
 
 def test_statement_about_unpublished_tables_too_is_kept_as_unknown() -> None:
-    """A target may keep those of others as they are: an operator decides. And nobody knows what an unknown is about."""
+    """The target may keep the other tables, so an operator decides. An unknown statement may concern any table."""
     wanted = {
         "DROP TABLE t, crm.b": Kind.UNKNOWN,
         "RENAME TABLE crm.a TO t": Kind.UNKNOWN,
@@ -309,7 +309,7 @@ def test_statement_about_unpublished_tables_too_is_kept_as_unknown() -> None:
 
 
 def test_system_tables_are_never_published() -> None:
-    """Not even by an include that names them."""
+    """They are not published even if an include names them."""
     builder = BinlogBuilder()
     builder.gtid(1)
     builder.query("BEGIN")
@@ -320,7 +320,7 @@ def test_system_tables_are_never_published() -> None:
 
 
 def test_schema_precedes_its_first_row_once_per_run() -> None:
-    """Also when the table id changes; another structure is announced again."""
+    """A new table id needs no new schema; another structure does."""
     builder = two_transactions()
     builder.transaction(3, 99, "t", [(5, "e")])
     builder.transaction(4, 100, "u", [(6, "f")])
@@ -332,7 +332,7 @@ def test_schema_precedes_its_first_row_once_per_run() -> None:
 
 
 def test_statement_becomes_a_record_in_order() -> None:
-    """DDL has a seq, is last of its transaction, names its tables; account statements lose their text."""
+    """DDL has a seq, is last in its transaction and names its tables; account statements lose their text."""
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(1, "a")])
     builder.gtid(2)
@@ -349,7 +349,7 @@ def test_statement_becomes_a_record_in_order() -> None:
 
 
 def test_doubtful_statement_is_recorded_as_unknown() -> None:
-    """A session variable of a later server: what stands behind it was not read, so apply is to be blocked."""
+    """A later server has a new session variable: the variables after it are unread, so apply must block."""
     builder = BinlogBuilder()
     builder.gtid(1)
     builder.query("ALTER TABLE t ADD c INT", status=b"\x7e\0")
@@ -359,7 +359,7 @@ def test_doubtful_statement_is_recorded_as_unknown() -> None:
 
 
 def test_statement_with_undecodable_names_is_kept() -> None:
-    """Nobody can say whether the filter admits them."""
+    """Whether the filter admits them is unknown."""
     builder = BinlogBuilder()
     builder.gtid(1)
     builder.query("TRUNCATE `a\\b`", status=b"\x04" + struct.pack("<HHH", 13, 13, 13))  # sjis
@@ -368,7 +368,7 @@ def test_statement_with_undecodable_names_is_kept() -> None:
 
 
 def test_create_select_is_one_transaction() -> None:
-    """CREATE TABLE … SELECT in row format: the statement is its first unit."""
+    """CREATE TABLE … SELECT in row format: the statement is the first unit of its transaction."""
     builder = BinlogBuilder()
     builder.gtid(1)
     builder.query("BEGIN")
@@ -401,7 +401,7 @@ def test_savepoints_and_harmless_events_are_skipped() -> None:
 
 
 def test_group_rolled_back_before_any_row_gives_no_records() -> None:
-    """Its GTID is behind us all the same."""
+    """Its GTID is covered nevertheless."""
     builder = BinlogBuilder()
     builder.gtid(1)
     builder.query("BEGIN")
@@ -411,7 +411,7 @@ def test_group_rolled_back_before_any_row_gives_no_records() -> None:
 
 
 def test_commit_time_is_the_original_one() -> None:
-    """Behind the top bit of the immediate commit time stands the original's."""
+    """The top bit of the immediate commit time says that the original one follows."""
     builder = BinlogBuilder()
     original, immediate = 1_600_000_000_123_456, 1_700_000_000_000_000
     body = b"\0" + SOURCE_UUID + (1).to_bytes(8, "little") + b"\2" + bytes(16)
@@ -490,14 +490,14 @@ IMAGE = b"\0" + (1).to_bytes(4, "little") + b"\1a"
         (_bare(2, bytes(5)), "MR-6003"),
         (_bare(33, b"\0" + SOURCE_UUID + bytes(25)), "MR-6003"),
         (_bare(42, b"\2\0\0" + b"\x02" + b"\2" * 16 + b"\4\2" + b"\6\2A"), "MR-6003"),
-        # a tag whose length has all 64 bits set: negative, if taken for a signed number
+        # a tag with all 64 bits of its length set: negative as a signed number
         (_bare(42, b"\2\0\0\2" + b"\2" * 16 + b"\4\2\6" + b"\xff" * 9), "MR-6003"),
         (_in_transaction(19, bytes(20)), "MR-6003"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_event_that_could_lose_a_row_stops_with_its_code(builder: BinlogBuilder, code: str) -> None:
-    """Never skipped, never guessed: an error that names the event."""
+    """Nothing is skipped or guessed: the error names the event."""
     with pytest.raises(Fatal) as caught:
         conversion(builder).records()
     assert caught.value.code == code
@@ -511,7 +511,7 @@ def test_event_that_could_lose_a_row_stops_with_its_code(builder: BinlogBuilder,
 def test_error_names_the_source_transaction_and_its_table(
     sql: str, database: str, table: str
 ) -> None:
-    """MR-6501 with the GTID to start behind and the table to load again, without a default database too."""
+    """MR-6501 has the GTID to start after and the table to reload, even without a default database."""
     builder = BinlogBuilder()
     builder.gtid(7)
     builder.query("BEGIN")
@@ -525,7 +525,7 @@ def test_error_names_the_source_transaction_and_its_table(
 
 
 def test_xa_commit_without_its_rows_is_refused() -> None:
-    """MR-6511, not an empty transaction."""
+    """MR-6511 is raised; the transaction is not treated as empty."""
     builder = BinlogBuilder()
     builder.gtid(1)
     builder.query("XA COMMIT X'61',X'',1")
@@ -551,7 +551,7 @@ def _xa(
 
 
 def test_prepared_rows_come_out_at_their_commit() -> None:
-    """With the GTID of the XA COMMIT, behind what was committed in between; also when the prepare is behind us."""
+    """They have the GTID of the XA COMMIT and follow the transactions committed in between."""
     builder = BinlogBuilder()
     _xa(builder, 1)
     builder.transaction(2, 7, "t", [(3, "c")])
@@ -568,7 +568,7 @@ def test_prepared_rows_come_out_at_their_commit() -> None:
 
 
 def test_prepare_in_an_earlier_file_is_found() -> None:
-    """A converter that starts behind it looks for it in the relay log."""
+    """A converter that starts after it searches the relay log for it."""
     first, second = BinlogBuilder(), BinlogBuilder()
     _xa(first, 1)
     second.gtid(2)
@@ -583,7 +583,7 @@ def test_prepare_in_an_earlier_file_is_found() -> None:
 
 
 def test_prepared_transaction_pins_the_relay_log() -> None:
-    """The coordinates of a batch stay in front of it until it is decided."""
+    """The coordinates of a batch stay before it until it is decided."""
     builder = BinlogBuilder()
     _xa(builder, 1)
     pinned = len(BinlogBuilder().content)
@@ -600,7 +600,7 @@ def test_prepared_transaction_pins_the_relay_log() -> None:
 def test_file_of_a_prepared_transaction_is_held_until_its_end(
     is_known: bool,
 ) -> None:
-    """Its rows are batches of their own, read from an earlier file; also when that had to be searched for."""
+    """Its rows are separate batches, read from an earlier file, even if that file had to be searched for."""
     first, second = BinlogBuilder(), BinlogBuilder()
     _xa(first, 1, rows=[(n, "x" * 70) for n in range(2000)])
     second.gtid(2)
@@ -619,7 +619,7 @@ def test_file_of_a_prepared_transaction_is_held_until_its_end(
 
 
 def test_searched_file_is_held_until_its_rows_are_published() -> None:
-    """Batches made before the search are published after it and say that later files are enough."""
+    """Batches made before the search are published after it and report that later files suffice."""
     first, second = BinlogBuilder(), BinlogBuilder()
     _xa(first, 1)
     second.transaction(2, 7, "t", [(3, "c")])
@@ -638,7 +638,7 @@ def test_searched_file_is_held_until_its_rows_are_published() -> None:
 
 
 def test_newest_prepare_of_an_xid_needs_no_older_files() -> None:
-    """A name is used again: what was prepared last counts, and it is looked for from the newest file back."""
+    """Names are reused: the latest prepare counts, and the search starts at the newest file."""
     contents = {}
     for number, value in enumerate("abc", 1):
         builder = BinlogBuilder()
@@ -655,20 +655,20 @@ def test_newest_prepare_of_an_xid_needs_no_older_files() -> None:
 
 
 class CountingReader(FileReader):
-    """Knows which files were read."""
+    """A reader that records which files were read."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         super().__init__(files)
         self.files_read: set[str] = set()
 
     def read(self, at: Coordinates, *, bytes_max: int) -> FileSpan:
-        """See the class."""
+        """Record the file and read."""
         self.files_read.add(at.file)
         return super().read(at, bytes_max=bytes_max)
 
 
 def test_rolled_back_prepared_rows_never_come_out() -> None:
-    """XA ROLLBACK."""
+    """XA ROLLBACK discards them."""
     builder = BinlogBuilder()
     _xa(builder, 1)
     builder.gtid(2)
@@ -684,7 +684,7 @@ def test_one_phase_commit_comes_out_at_once() -> None:
 
 
 def _two_tables(count: int) -> BinlogBuilder:
-    """``often`` in every source transaction, ``seldom`` in each tenth; the last one is large."""
+    """``often`` is in every source transaction, ``seldom`` in each tenth; the last one is large."""
     builder = BinlogBuilder()
     for number in range(1, count):
         builder.transaction(number, 7, "often", [(number, "x" * 60)])
@@ -699,9 +699,9 @@ def _two_tables(count: int) -> BinlogBuilder:
 def test_schema_is_repeated_within_a_bounded_number_of_records(
     cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever retention cuts, each id is explained again soon: also inside a large source transaction."""
+    """Wherever retention cuts, each schema is repeated soon, even inside a large source transaction."""
     every, batch_bytes = 20_000, 4096
-    slack = 2 * batch_bytes + ROOM_BYTES  # it is looked at between batches
+    slack = 2 * batch_bytes + ROOM_BYTES  # the bound is checked between batches
     if cause == "bytes":
         monkeypatch.setattr(converting, "EXPLAIN_EVERY_BYTES", every)
     else:
@@ -731,7 +731,7 @@ def test_schema_is_repeated_within_a_bounded_number_of_records(
 def test_full_table_cache_keeps_tables_of_the_statement(
     monkeypatch: pytest.MonkeyPatch, tables_max: int, table_ids: int
 ) -> None:
-    """One statement changes two tables, the second of which fills the memory for structures or for ids."""
+    """One statement changes two tables; the second fills the cache of structures or of ids."""
     monkeypatch.setattr(tables, "TABLES_MAX", tables_max)
     monkeypatch.setattr(arrays, "TABLE_IDS", table_ids)
     builder = BinlogBuilder()
@@ -749,7 +749,7 @@ def test_full_table_cache_keeps_tables_of_the_statement(
 def test_statement_may_map_more_tables_than_the_cache_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Structures and ids of the open source transaction are kept, however many they are."""
+    """Structures and ids of the open source transaction are kept, in any number."""
     monkeypatch.setattr(tables, "TABLES_MAX", 8)
     monkeypatch.setattr(arrays, "TABLE_IDS", 16)
     builder = BinlogBuilder()
@@ -765,7 +765,7 @@ def test_statement_may_map_more_tables_than_the_cache_holds(
 
 
 def test_schema_is_not_repeated_without_need() -> None:
-    """The rule matters: without it, each table is explained once."""
+    """Without the rule, each table has one schema record."""
     known = KnownSchemas()
     records = [
         record

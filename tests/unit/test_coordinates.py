@@ -1,4 +1,4 @@
-"""Relay coordinates: ordered by number, and what is not such a place is refused."""
+"""Relay coordinates are ordered by number, and invalid ones are refused."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from schemas.place import Coordinates
 
 
 def test_coordinates_are_ordered_by_number_not_by_text() -> None:
-    """The file after mysql-bin.999999 comes later, and so does the next sub-directory whatever its server."""
+    """The file after mysql-bin.999999 comes later, and so does the next sub-directory of any server."""
     ordered = [
         Coordinates("bbb.000001", "mysql-bin.000002", 4),
         Coordinates("bbb.000001", "mysql-bin.000002", 120),
@@ -19,7 +19,7 @@ def test_coordinates_are_ordered_by_number_not_by_text() -> None:
 
 
 def test_coordinates_round_trip_as_text() -> None:
-    """As the status prints it."""
+    """The text is that of the status."""
     place = Coordinates("0-1.000001", "mysql-bin.000002", 4)
     assert Coordinates.parse(str(place)) == place
     assert place.at(99).pos == 99
@@ -27,12 +27,12 @@ def test_coordinates_round_trip_as_text() -> None:
 
 @pytest.mark.parametrize("text", ["", "a/b", "b.1:4", "a.1/b.2:x", "/b.1:4"])
 def test_invalid_coordinates_are_refused(text: str) -> None:
-    """With the code that says where to take one from."""
+    """The code's fix explains where to take coordinates from."""
     with pytest.raises(Fatal, match="MR-6008"):
         Coordinates.parse(text)
 
 
 def test_file_name_without_a_number_has_no_order() -> None:
-    """Comparing it is refused rather than guessed."""
+    """A comparison is refused rather than guessed."""
     with pytest.raises(Fatal, match="MR-6008"):
         assert Coordinates("a.1", "b", 4) < Coordinates("a.1", "b.2", 4)

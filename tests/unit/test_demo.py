@@ -1,4 +1,4 @@
-"""What the demonstration shows while rows pass through."""
+"""The output of the demonstration while rows pass through."""
 
 import time
 
@@ -10,7 +10,7 @@ from schemas.status import TaskReport, TaskState
 
 
 def test_age_of_a_stalled_stage_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest visible beat gets older until a newer one arrives."""
+    """The age of the newest visible beat grows until a newer one arrives."""
     now_s = 5.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     report = TaskReport(TaskState.RUNNING, why="publishes", seq=7)

@@ -1,4 +1,4 @@
-"""The JSON Schemas of documents: published as they are generated, and of use to an editor."""
+"""The JSON Schemas of documents are published as generated and help an editor."""
 
 import json
 
@@ -24,7 +24,7 @@ registry: http://127.0.0.1:8081
 def test_published_json_schema_is_the_generated_one(
     kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/schema is what `millrace schema` prints."""
+    """docs/schema is the output of `millrace schema`."""
     assert cli.run(["schema", kind]) == 0
     printed = capsys.readouterr().out
     assert (ROOT / "docs" / "schema" / f"{kind}.json").read_text() == printed
@@ -34,7 +34,7 @@ def test_published_json_schema_is_the_generated_one(
 def test_json_schema_of_an_unknown_kind_is_a_usage_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Exit code 2 with the words that are known."""
+    """The exit code is 2, and the known kinds are listed."""
     assert cli.run(["schema", "table"]) == 2
     assert "'table' is not set or task" in capsys.readouterr().err
 
@@ -59,6 +59,6 @@ def test_json_schema_of_an_unknown_kind_is_a_usage_error(
     ],
 )
 def test_editor_sees_what_the_parser_refuses(text: str, is_accepted: bool) -> None:
-    """Fields that are missing, unknown, of a wrong type or out of their bounds."""
+    """Fields that are missing, unknown, of a wrong type or out of bounds are refused."""
     plain = plain_from_yaml(text)
     assert accepts(task_schema() if "kind:" in text else set_schema(), plain) == is_accepted

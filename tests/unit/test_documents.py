@@ -1,4 +1,4 @@
-"""Documents at the border: what is taken, what is refused, and what the refusal says."""
+"""Documents are parsed or refused with a clear reason."""
 
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def test_capture_topic_defaults_to_the_set_name() -> None:
 
 
 def test_apply_task_document_is_read() -> None:
-    """Rules are enums, `first` is no GTID set, a registry is optional."""
+    """Rules are enums, `first` is not a GTID set, and a registry is optional."""
     task = parse_task(plain_from_yaml(APPLY))
     assert isinstance(task, ApplyTask)
     assert task.start.is_first
@@ -99,7 +99,7 @@ def test_apply_task_document_is_read() -> None:
 
 
 def test_all_problems_of_a_document_are_reported_together() -> None:
-    """One error names each field with path, found and wanted."""
+    """One error names each field with path, found value and expected value."""
     told = _problems(
         """
         set: ../shop
@@ -118,12 +118,12 @@ def test_all_problems_of_a_document_are_reported_together() -> None:
     assert "8 problems" in told
 
 
-LONG = "a" * 64  # a label has 63 characters at most
+LONG = "a" * 64  # a label has at most 63 characters
 
 
 @pytest.mark.parametrize("host", ["a..b", ".a", LONG, f"{LONG}.b", f"a.{LONG}"])
 def test_host_that_no_socket_accepts_is_refused(host: str) -> None:
-    """Of a member, a broker and a registry: to look such a name up is a UnicodeError, which is none of ours."""
+    """The host is of a member, a broker or a registry; a lookup of the name would raise UnicodeError."""
     told = _problems(SHOP.replace("db2.example.org", host))
     assert f"members[1].host: found '{host[:40]}" in told
     assert "wanted a host name or address" in told
@@ -136,13 +136,13 @@ def test_host_that_no_socket_accepts_is_refused(host: str) -> None:
     "host", ["a-b.c_d.e", LONG[1:], f"{LONG[1:]}.{LONG[1:]}", "::1", "fe80::1"]
 )
 def test_host_that_a_socket_accepts_is_accepted(host: str) -> None:
-    """Labels up to their length, addresses of both kinds."""
+    """Labels may have their full length, and addresses may be of both kinds."""
     document = _set(SHOP.replace("db2.example.org", f'"{host}"'))
     assert document.members[1].host == host
 
 
 def test_password_in_a_document_is_refused_and_not_repeated() -> None:
-    """The error says how to refer to it and does not show it."""
+    """The error shows how to refer to a password and does not show the value."""
     told = _problems(SHOP.replace("env:MILLRACE_SHOP_PASSWORD", "hunter2:canary"))
     assert "env:NAME" in told
     assert "canary" not in told
@@ -172,14 +172,14 @@ def test_password_in_a_document_is_refused_and_not_repeated() -> None:
     ],
 )
 def test_invalid_field_is_named_with_the_expected_value(changed: str, told: str) -> None:
-    """Path, found and wanted, for each kind of field."""
+    """The error has path, found value and expected value for each kind of field."""
     field = changed.partition(":")[0]
     kept = [line for line in APPLY.splitlines() if not line.startswith(f"{field}:")]
     assert told in _problems("\n".join([*kept, changed]))
 
 
 def test_one_error_lists_unsupported_and_malformed_fields() -> None:
-    """With what is not built yet, and a member that is no mapping."""
+    """The error includes unsupported features and a member that is not a mapping."""
     told = _problems(
         APPLY.replace("consistency: causal", "") + "consistency: transactional\nlanes: 0\n"
     )
@@ -191,7 +191,7 @@ def test_one_error_lists_unsupported_and_malformed_fields() -> None:
 
 
 def test_capture_of_no_table_is_refused() -> None:
-    """It would run, caught up, and publish nothing; no field at all is every table, and nothing need be excluded."""
+    """It would run, catch up and publish nothing. No field means every table, and excludes are optional."""
     assert "include: found 0 entries, wanted a list of 1 to 1000" in _problems(
         CAPTURE + "include: []\n"
     )
@@ -202,7 +202,7 @@ def test_capture_of_no_table_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["", "just text", "- a\n- b", "5"])
 def test_document_must_be_a_mapping(text: str) -> None:
-    """Anything else is one clear problem, not a crash."""
+    """Any other value is one clear problem, not a crash."""
     assert "wanted a mapping" in _problems(text)
 
 
@@ -220,7 +220,7 @@ def test_document_must_be_a_mapping(text: str) -> None:
     ],
 )
 def test_text_beyond_plain_yaml_is_refused(text: str, told: str) -> None:
-    """No alias bombs, no objects, no silent last-one-wins; the place is named."""
+    """Alias bombs, objects and duplicate keys are refused with their place."""
     with pytest.raises(Fatal) as caught:
         plain_from_yaml(text)
     assert caught.value.code == "MR-4102"
@@ -241,7 +241,7 @@ def test_oversized_document_and_second_document_are_reported_as_such() -> None:
 
 
 def test_document_given_to_the_wrong_command_names_the_right_one() -> None:
-    """Nobody is sent to correct fields that are right."""
+    """The user is not asked to correct valid fields."""
     with pytest.raises(Fatal, match="is the document of a set, not of a task") as caught:
         parse_task(plain_from_yaml(SHOP))
     assert "millrace set create" in caught.value.fix
@@ -269,14 +269,14 @@ def test_yaml_words_that_look_like_values_stay_text() -> None:
 
 
 def test_newer_format_is_distinguished_from_an_invalid_document() -> None:
-    """Nobody is sent to correct fields that a newer program wrote rightly."""
+    """The user is not asked to correct fields that a newer program wrote correctly."""
     with pytest.raises(Fatal) as caught:
         parse_set({**plain_set(_set(SHOP)), "format": 2})
     assert caught.value.code == "MR-4107"
 
 
 def test_canonical_json_writes_defaults() -> None:
-    """A default that changes later must not change a task that exists."""
+    """A later change of a default must not change an existing task."""
     text = canonical_json(plain_task(parse_task(plain_from_yaml(APPLY))))
     assert text == (
         '{"conflict":"skip","consistency":"causal","format":1,"kafka":{"bootstrap":"127.0.0.1:9092"},'
@@ -285,7 +285,7 @@ def test_canonical_json_writes_defaults() -> None:
 
 
 def test_table_needs_an_include_and_no_exclude() -> None:
-    """Patterns part at their first dot; case counts."""
+    """Patterns split at their first dot; case matters."""
     tables = TableFilter(("shop.*",), ("shop.tmp*",))
     assert tables.admits("shop", "orders")
     assert tables.admits("shop", "a.b")
@@ -295,7 +295,7 @@ def test_table_needs_an_include_and_no_exclude() -> None:
 
 
 def test_secret_is_read_where_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Environment and file; one line end of a file is dropped, no more."""
+    """Environment and file are read; exactly one line end of a file is dropped."""
     monkeypatch.setenv("H6_SECRET", "a b ")
     file = tmp_path / "secret"
     file.write_text("pass\n\n")
@@ -306,7 +306,7 @@ def test_secret_is_read_where_it_is_used(tmp_path: Path, monkeypatch: pytest.Mon
 def test_unreadable_secret_is_named_by_its_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Missing, empty, too large, not text: MR-4106 with the reference and never the bytes."""
+    """Missing, empty, too large, or not text: MR-4106 names the reference and never shows the bytes."""
     monkeypatch.delenv("H6_SECRET", raising=False)
     monkeypatch.setenv("H6_EMPTY", "")
     (tmp_path / "binary").write_bytes(b"canary\xff")
@@ -327,7 +327,7 @@ def test_unreadable_secret_is_named_by_its_reference(
 
 
 def test_temporarily_unreadable_secret_is_retried(tmp_path: Path) -> None:
-    """It is there, and nothing is to be mended where it is: Retryable MR-4014."""
+    """The secret exists and its place needs no fix: Retryable MR-4014."""
     (tmp_path / "secret").write_text("s3cret")
     reference = _reference(f"file:{tmp_path}/secret")
     with no_descriptor_left(), pytest.raises(Retryable) as caught:
@@ -343,7 +343,7 @@ def _reference(text: str) -> SecretReference:
 
 
 def test_capture_task_may_set_topic_properties() -> None:
-    """Each value is optional; without any, the document is what it was before."""
+    """Each value is optional; without any, the document does not change."""
     plain = plain_from_yaml(CAPTURE)
     assert isinstance(plain, dict)
     assert "topic_settings" not in plain_task(parse_task(plain))

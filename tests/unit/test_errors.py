@@ -1,4 +1,4 @@
-"""Errors: a code from the catalogue, a fix, a branch that says what happens next."""
+"""Errors have a code from the catalogue, a fix, and a branch that decides the next step."""
 
 import re
 
@@ -9,13 +9,13 @@ from millrace.errors import CONTEXT_CHARACTERS_MAX, Fatal, Fenced, MillraceError
 
 
 def test_undeclared_code_cannot_be_raised() -> None:
-    """A typo in a code is found where the error is made."""
+    """A typo in a code is found when the error is created."""
     with pytest.raises(ValueError, match="MR-0000"):
         Fatal("MR-0000", "never")
 
 
 def test_fix_defaults_to_the_catalogue() -> None:
-    """An operator always gets a fix; the place that raises may know a better one."""
+    """An operator always gets a fix; the caller may give a better one."""
     assert Fatal("MR-8003", "x").fix == CATALOGUE["MR-8003"].fix
     assert Fatal("MR-8003", "x", fix="y").fix == "y"
 
@@ -28,7 +28,7 @@ def test_error_prints_code_message_and_context() -> None:
 
 
 def test_status_shows_error_context_once_and_within_bounds() -> None:
-    """The message gains context that it does not mention (key, seq, GTID), without empty or repeated values."""
+    """The message gets context that it does not mention (key, seq, GTID), without empty or repeated values."""
     error = Fatal("MR-5010", "update of a row of shop.orders", table="shop.orders", key="7", seq=9)
     assert error.full_message == "update of a row of shop.orders (key=7, seq=9)"
     assert Fatal("MR-5010", "x", gtid="0-1-9", database="").full_message == "x (gtid=0-1-9)"

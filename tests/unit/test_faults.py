@@ -1,4 +1,4 @@
-"""Fault points: armed by name, they act once and cost nothing otherwise."""
+"""Fault points are armed by name, act once, and cost nothing otherwise."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def test_unarmed_fault_point_does_nothing() -> None:
 
 
 def test_fault_point_raises_only_at_the_named_passage() -> None:
-    """`@2` lets the first passage through, stops the second, lets the third through."""
+    """`@2` lets the first passage through, stops the second, and lets the third through."""
     faults.arm("test.point:raise@2")
     fault_point(POINT)
     with pytest.raises(Retryable) as caught:
@@ -55,7 +55,7 @@ def test_arming_one_fault_point_leaves_others_alone() -> None:
 
 
 def test_fault_point_name_cannot_be_registered_twice() -> None:
-    """A name stands for one place in the code."""
+    """A name identifies one place in the code."""
     with pytest.raises(ValueError, match=r"test\.point"):
         register("test.point")
 
@@ -70,13 +70,13 @@ def test_invalid_fault_instruction_is_refused(text: str) -> None:
 
 
 def test_fault_instructions_are_parsed() -> None:
-    """Several points, each with its action and passage."""
+    """Several points are given, each with its action and passage."""
     found = parse_faults("a.b:kill, c:stop@3")
     assert found == (ArmedFault("a.b", Action.KILL, 1), ArmedFault("c", Action.STOP, 3))
 
 
 def test_kill_ends_the_process_at_once() -> None:
-    """SIGKILL by the environment alone, before anything after the point runs."""
+    """The environment alone triggers SIGKILL before any code after the point runs."""
     program = "from millrace.faults import *; fault_point(register('p')); print('passed')"
     environment = {**os.environ, "MILLRACE_FAULT": "p:kill"}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Which MySQL is used, and what is reported without one: never a silent skip."""
+"""Which MySQL is used, and what is reported without one: nothing is skipped silently."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ NEITHER = "tests/integration/test_source.py"  # has tests of each flavour in tur
 
 
 def _program(folder: Path, printed: str) -> Path:
-    """A server program that prints this version."""
+    """Return a server program that prints this version."""
     path = folder / "mysqld"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\necho '{printed}'\n")
@@ -37,7 +37,7 @@ def _program(folder: Path, printed: str) -> Path:
 def test_unsupported_mysql_is_refused_with_its_own_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str
 ) -> None:
-    """From `--mysqld`, the environment or the cache: it is refused before a stack starts."""
+    """The program comes from `--mysqld`, the environment or the cache; it is refused before a stack starts."""
     given = _program(tmp_path / "given", printed)
     cached = _program(tmp_path / "home" / "mysql", printed)
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path / "home"))
@@ -65,7 +65,7 @@ def test_mysql_of_the_supported_version_or_later_is_accepted(
 def test_missing_mysql_package_is_reported_with_the_alternative(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without dpkg and apt: one sentence, and `make setup` continues."""
+    """Without dpkg and apt there is one sentence, and `make setup` continues."""
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     fetch._fetch_mysql()
@@ -108,7 +108,7 @@ def test_fetched_mysql_that_is_too_old_is_reported_and_removed(
 
 
 def test_run_without_mysql_reports_the_omission_first_and_last(tmp_path: Path) -> None:
-    """The head and the end of the run say that MySQL's half did not run, and how to provide a MySQL."""
+    """The first and last lines of the run report that MySQL tests did not run and how to provide a MySQL."""
     environment = {**os.environ, "MILLRACE_HOME": str(tmp_path), "MILLRACE_MYSQLD": ""}
     command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", NEITHER)
     done = subprocess.run(

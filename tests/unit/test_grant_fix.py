@@ -1,4 +1,4 @@
-"""The missing GRANT, from the refusals of both servers."""
+"""The missing GRANT is derived from the refusals of both servers."""
 
 import pymysql
 import pytest
@@ -27,7 +27,7 @@ DENIED = "{} command denied to user 'm'@'127.0.0.1' for table `shop`.`t`"
     ],
 )
 def test_fix_grants_exactly_the_missing_privileges(text: str, grant: str) -> None:
-    """First the GRANT for this refusal, to the account that the server knows, then everything that is needed."""
+    """First comes the GRANT for this refusal, to the account that the server knows, then everything that is needed."""
     for account, grantee in (("m@%", "`m`@`%`"), ("m@x@10.0.0.%", "`m@x`@`10.0.0.%`"), ("", "`m`")):
         fix = privilege_fix("MR-1005", text, account=account, user="m")
         assert fix.startswith(f"{grant} {grantee}; (In all: GRANT REPLICATION SLAVE")
@@ -39,7 +39,7 @@ def test_fix_grants_exactly_the_missing_privileges(text: str, grant: str) -> Non
     ["", "no", "SELECT command denied to user 'm'@'h' for table 't'", DENIED.format("FLY, SELECT")],
 )
 def test_unrecognized_refusal_keeps_the_catalogue_fix(text: str) -> None:
-    """The catalogue's fix stays unchanged."""
+    """The catalogue's fix does not change."""
     assert privilege_fix("MR-1005", text, user="m") == CATALOGUE["MR-1005"].fix
 
 

@@ -1,4 +1,4 @@
-"""What is not a GTID is refused with a code; binary forms as servers wrote them."""
+"""Invalid GTIDs are refused with a code; binary forms are those that servers wrote."""
 
 import pytest
 
@@ -57,14 +57,14 @@ GTID_LIST_EMPTY = bytes.fromhex("00000000" "0000")  # fmt: skip
     ],
 )
 def test_positions_in_binlog_files_are_read(flavour: Flavour, body: bytes, text: str) -> None:
-    """Bodies as the servers wrote them, text as they printed it."""
+    """The bodies are from servers, and the text is what they printed."""
     assert str(decode_previous(body, flavour=flavour)) == text
 
 
 @pytest.mark.parametrize("flavour", list(Flavour))
 @pytest.mark.parametrize("body", [TAGGED, UNTAGGED, GTID_LIST])
 def test_truncated_and_padded_bodies_are_refused(flavour: Flavour, body: bytes) -> None:
-    """Every length is checked: no prefix reads as a position, nor anything behind one."""
+    """Every length is checked: no prefix parses as a position, and no extra bytes are accepted."""
     right = GTID_LIST if flavour is Flavour.MARIADB else body
     for wrong in [*(right[:end] for end in range(len(right))), right + b"\0\0\0"]:
         with pytest.raises(Fatal, match="MR-6003"):
@@ -72,7 +72,7 @@ def test_truncated_and_padded_bodies_are_refused(flavour: Flavour, body: bytes) 
 
 
 def test_last_entry_of_a_domain_is_its_position() -> None:
-    """GTID_LIST has one entry for each server of a domain and ends with the newest, whatever its sequence."""
+    """GTID_LIST has one entry for each server of a domain and ends with the newest, regardless of its sequence."""
     entry = GTID_LIST[4:]
     other = bytes.fromhex("00000000" "07000000" "1500000000000000")  # fmt: skip
     for entries, last in ((other + entry, "0-2-22"), (entry + other, "0-7-21")):
@@ -86,14 +86,14 @@ def test_last_entry_of_a_domain_is_its_position() -> None:
         ("08626c7565", "09626c7565"),  # a length that is not one byte's
         ("08626c7565", "08ff6c7565"),  # not ASCII
         ("08626c7565", "42" + "61" * 33),  # too long
-        ("0104000000000001", "0004000000000001"),  # the form's two marks disagree
+        ("0104000000000001", "0004000000000001"),  # the two flags of the form disagree
         ("0104000000000001", "0204000000000002"),  # an unknown form
         ("0800000000000000", "0700000000000000"),  # an empty interval
         ("0700000000000000", "0000000000000000"),  # number 0
     ],
 )
 def test_invalid_previous_gtids_are_refused(found: str, replaced: str) -> None:
-    """Tags, forms and numbers that no server writes."""
+    """Tags, forms and numbers that no server writes are refused."""
     wrong = TAGGED.hex().replace(found, replaced, 1)
     with pytest.raises(Fatal, match="MR-6003"):
         decode_previous(bytes.fromhex(wrong), flavour=Flavour.MYSQL)
@@ -118,7 +118,7 @@ def test_invalid_previous_gtids_are_refused(found: str, replaced: str) -> None:
     ],
 )
 def test_invalid_gtid_set_is_refused(text: str) -> None:
-    """With the code whose fix says how to get one."""
+    """The code's fix explains where to get one."""
     with pytest.raises(Fatal, match="MR-6001"):
         GtidSet.parse(text)
 
@@ -134,13 +134,13 @@ def test_single_gtid_parses_only_one_transaction(text: str) -> None:
     "text", ["0-1", "0-1-1,0-2-2", "0-1--1", "4294967296-1-1", "a-1-1", f"{UUID}:1"]
 )
 def test_invalid_mariadb_position_is_refused(text: str) -> None:
-    """Also a domain that stands twice."""
+    """A repeated domain is refused too."""
     with pytest.raises(Fatal, match="MR-6001"):
         MariadbGtidSet.parse(text)
 
 
 def test_decreasing_mariadb_sequence_is_refused() -> None:
-    """A MariaDB source that reuses numbers must stop the task, not be taken for progress."""
+    """A MariaDB source that reuses numbers must stop the task, not count as progress."""
     position = MariadbGtidSet.parse("0-1-5")
     for sequence in (4, 5):
         with pytest.raises(Fatal, match="MR-6002"):
@@ -148,7 +148,7 @@ def test_decreasing_mariadb_sequence_is_refused() -> None:
 
 
 def test_positions_of_two_flavours_are_never_compared() -> None:
-    """Asking one flavour's position about the other's transaction is a defect, not False."""
+    """A comparison of positions of different flavours is a defect, not False."""
     mysql, mariadb = GtidSet.parse(f"{UUID}:1"), MariadbGtidSet.parse("0-1-5")
     for ask in (
         lambda: mysql.covers(MariadbGtid(0, 1, 1)),
@@ -175,22 +175,22 @@ def test_positions_of_two_flavours_are_never_compared() -> None:
         ("0-1-35889", "0-2-35890", "0-1-35889", "", "0-1-35889"),
         ("0-1-35889", "0-2-35889", "0-1-35889", "", "0-1-35889"),
         ("0-1-35889", "0-2-35890", "0-1-35891", "", "0-1-35889"),
-        # the same, where that replica was the primary once: it wrote up to 0-2-300 then
+        # the same, but the replica was once the primary: it wrote up to 0-2-300 then
         ("0-1-889", "0-2-890", "0-2-300,0-1-891", "", "0-1-889"),
         # after a failover to server 2, which had all of it, and back
         ("0-1-98", "0-2-105", "0-1-98,0-2-105", "", ""),
         ("0-2-105", "0-1-110", "0-1-110,0-2-105", "", ""),
         ("0-1-98", "0-1-110", "0-1-110,0-2-105", "", ""),
-        # after a failover to server 2, which had not: 0-1-99 and 0-1-100 are lost
+        # after a failover to server 2, which did not have all of it: 0-1-99 and 0-1-100 are lost
         ("0-1-100", "0-2-105", "0-1-98,0-2-105", "", "0-1-100"),
         ("0-1-100", "0-1-110", "0-1-98,0-2-105", "", "0-1-100"),
-        # each domain for itself
+        # each domain is separate
         ("0-1-7,1-2-5", "0-1-7,1-2-5", "0-1-7,1-2-5", "", ""),
         ("0-1-7,1-2-5", "0-1-7", "0-1-7,1-2-5", "", "1-2-5"),
         ("0-1-7,1-2-5", "0-1-8,1-3-6", "0-1-8,1-2-5", "", "1-2-5"),
         ("0-1-7,1-2-5", "0-1-6,1-3-6", "0-1-8,1-2-5", "", "0-1-7,1-2-5"),
-        ("0-1-7", "0-1-7,5-9-1", "0-1-7", "", ""),  # a domain of the replica alone
-        # what the primary got with a backup and never logged
+        ("0-1-7", "0-1-7,5-9-1", "0-1-7", "", ""),  # a domain that only the replica has
+        # transactions that the primary got with a backup and never logged
         ("0-3-50", "0-3-50", "", "0-3-50", ""),
         ("0-3-50", "0-1-51", "0-1-51", "0-3-50", ""),
         ("0-3-50", "0-1-52", "0-1-51", "0-3-50", "0-3-50"),
@@ -200,7 +200,7 @@ def test_positions_of_two_flavours_are_never_compared() -> None:
 def test_position_counts_as_reached_when_the_primary_proves_it(
     wanted: str, reached: str, state: str, brought: str, lacks: str
 ) -> None:
-    """Not by numbers alone: the primary logged the wanted GTID and, after it, the last one reached."""
+    """Numbers are not enough: the primary logged the wanted GTID and, after it, the last one reached."""
     positions = [MariadbGtidSet.parse(text) for text in (wanted, reached, brought)]
     history = History(positions[0], parse_binlog_state(state), positions[2])
     assert missing(positions[0], positions[1], history) == lacks

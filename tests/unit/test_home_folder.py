@@ -1,4 +1,4 @@
-"""The home folder: named by the environment, else the user's cache."""
+"""The environment names the home folder; else it is in the user's cache."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def test_environment_names_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_home_folder_defaults_to_the_user_cache(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The XDG cache folder, or ~/.cache."""
+    """The default is in the XDG cache folder, or in ~/.cache."""
     monkeypatch.delenv("MILLRACE_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert home() == tmp_path / "millrace"
@@ -34,7 +34,7 @@ def test_home_folder_defaults_to_the_user_cache(
 
 
 def test_commands_find_the_local_stack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Commands use what `millrace up` wrote, or nothing without a stack."""
+    """Commands use the file of `millrace up`, or nothing without a stack."""
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     assert local_stack_environment() == {}
     local_stack_folder().mkdir(parents=True)
@@ -56,7 +56,7 @@ def test_half_written_stack_file_is_ignored(
 def test_only_writing_needs_a_usable_home_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """An unwritable home folder, or a user without one: most commands only look for a local stack there."""
+    """The home folder may be unwritable or the user may have none; most commands only look for a local stack."""
     blocked = tmp_path / "file"
     blocked.touch()
     monkeypatch.setenv("MILLRACE_HOME", str(blocked / "home"))
@@ -86,7 +86,7 @@ def test_commands_do_not_mix_another_ensemble_with_the_local_stack(
 
 
 def test_operator_without_a_name_is_shown_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container with an arbitrary user."""
+    """A container may run with an arbitrary user."""
 
     def no_user() -> str:
         raise KeyError("uid not found")
@@ -130,7 +130,7 @@ def test_invalid_stack_name_is_a_usage_error(
 def test_ending_an_unknown_stack_leaves_no_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Not even a lock file. The function that ends a stack is replaced, because it removes folders."""
+    """Not even a lock file remains. The function that ends a stack is replaced, because it removes folders."""
     ended: list[Path] = []
 
     def end_all(folder: Path, *, keep: bool) -> int:
@@ -152,7 +152,7 @@ def test_ending_an_unknown_stack_leaves_no_files(
 def test_environment_selects_the_local_stack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Several run side by side; a name that is none is a wrong use."""
+    """Several stacks run side by side; an invalid name is a usage error."""
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     for name in ("local", "my"):
         local_stack_folder(name).mkdir(parents=True)
@@ -193,7 +193,7 @@ def test_environment_selects_the_local_stack(
     ],
 )
 def test_suggested_next_steps_name_the_started_stack(name: str, steps: list[str]) -> None:
-    """Not on another one that runs beside it: `millrace down` would end that."""
+    """`millrace down` without the name would end another stack that runs beside it."""
     server = ServerAddress(set="shop", role="primary", host="h", port=1, user="u", password="p")
     services = ServiceAddresses(
         kafka="k", zookeeper="z", registry="r", home="", relay_dir="", topic="shop"

@@ -1,4 +1,4 @@
-"""The start-up check: all packages from one folder."""
+"""The start-up check requires all packages in one folder."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""JSON that a MySQL target would read otherwise is written by expression; every other text goes as it is."""
+"""JSON that a MySQL target would read differently is written by expression; other text is sent unchanged."""
 
 import re
 
@@ -14,12 +14,12 @@ from producer.convert.kernel.doubles import TEXT_BYTES_MAX, write_json_double
 
 
 def _is_found(text: bytes) -> bool:
-    """What the kernel says of one text."""
+    """Return whether the kernel flags the text."""
     records = np.zeros((1, RECORD_WIDTH), np.int64)
     cells = np.zeros((1, CELL_WIDTH), np.int64)
     records[0, FIRST_CELL] = 0
     cells[0, :3] = STRING, 0, len(text)
-    data = np.frombuffer(text + b"]1.50", np.uint8)  # nothing behind its end is looked at
+    data = np.frombuffer(text + b"]1.50", np.uint8)  # the kernel must not look past its end
     zero = np.zeros(1, np.int64)
     return bool(find_inexact(data, records, zero, cells, zero)[0])
 
@@ -41,7 +41,7 @@ def _is_found(text: bytes) -> bool:
     ],
 )
 def test_number_that_mysql_would_reformat_is_set_by_path(text: str, wanted: str) -> None:
-    """Keys are written as they stand in the text."""
+    """Keys are written as in the text."""
     assert by_expression(text.encode()) == wanted.encode()
     assert _is_found(text.encode())
 
@@ -58,13 +58,13 @@ def test_number_that_mysql_would_reformat_is_set_by_path(text: str, wanted: str)
     ],
 )
 def test_json_that_mysql_reads_exactly_is_sent_as_text(text: str) -> None:
-    """Numbers in strings, doubles, integers of 64 bits; and what is no document."""
+    """Numbers in strings, doubles and 64-bit integers are sent as text, and so is invalid JSON."""
     assert by_expression(text.encode()) is None
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False).filter(lambda value: abs(value) > 0))
 def test_double_printed_by_mysql_is_read_exactly(value: float) -> None:
-    """The rule here is that of the kernel that prints them."""
+    """The rule matches the kernel that prints doubles."""
     out = np.zeros(TEXT_BYTES_MAX, np.uint8)
     bits = int(np.float64(value).view(np.int64))
     end = write_json_double(out, 0, bits, np.zeros(2, np.int64))
@@ -86,14 +86,14 @@ _TEXTS = st.recursive(
 
 @given(_TEXTS)
 def test_kernel_flags_every_document_that_needs_an_expression(text: str) -> None:
-    """It may name more of them."""
+    """The kernel may flag more of them."""
     if by_expression(text.encode()) is not None:
         assert _is_found(text.encode())
 
 
 @given(st.lists(st.sampled_from([*'[]{},:"1.50-e\\ ', "1.50"])).map("".join))
 def test_invalid_json_is_left_to_the_server(text: str) -> None:
-    """Whatever stands in a record, an expression is made or not; its text is in it."""
+    """An expression may or may not be made; its text is in it."""
     made = by_expression(text.encode())
     if made is not None:
         assert made.startswith(b"JSON_REPLACE('" + text.encode().replace(b"\\", b"\\\\") + b"'")

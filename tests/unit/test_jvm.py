@@ -11,7 +11,7 @@ from millrace.jvm import KEPT_MAX, JvmArchive
 
 @pytest.fixture
 def jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A JVM's folder."""
+    """Return a JVM's folder."""
     for name in ("lib/modules", "bin/java", "jars/spark.jar"):
         path = tmp_path / "jvm" / name
         path.parent.mkdir(parents=True)
@@ -41,7 +41,7 @@ def _fails(options: Sequence[str]) -> None:
 
 
 def test_existing_jvm_archive_is_used(jvm: Path) -> None:
-    """It is made once."""
+    """The archive is made once."""
     wanted = _of(jvm)
     assert wanted.options() == ()
     wanted.make(_writes)
@@ -50,7 +50,7 @@ def test_existing_jvm_archive_is_used(jvm: Path) -> None:
 
 
 def test_failed_jvm_archive_leaves_nothing_and_is_not_retried(jvm: Path) -> None:
-    """The next `make setup` does not spend the half minute again."""
+    """The next `make setup` does not spend another half minute on it."""
     wanted = _of(jvm)
     with pytest.raises(OSError, match="no room"):
         wanted.make(_fails)
