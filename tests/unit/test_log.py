@@ -12,7 +12,7 @@ from millrace.errors import Fatal
     "name", ["password", "passwd", "source_password", "token", "client_secret", "Authorization"]
 )
 def test_secret_values_are_not_logged(name: str) -> None:
-    """Names decide, at any depth."""
+    """The name of a field decides, at any depth."""
     event = log.redact(None, "info", {"event": "x", name: "hush", "nested": {name: ["hush"]}})
     assert "hush" not in repr(event)
 
@@ -29,7 +29,7 @@ def test_absent_secret_is_distinguished_from_a_hidden_one() -> None:
 
 
 def test_product_error_is_logged_with_code_and_fix(capsys: pytest.CaptureFixture[str]) -> None:
-    """One JSON line on standard error that an operator can act on."""
+    """The log is one JSON line on standard error that an operator can act on."""
     log.configure(json=True, level="info")
     log.get_logger("test").error("task stopped", error=Fatal("MR-8003", "no network", host="h"))
     line = json.loads(capsys.readouterr().err)
@@ -39,7 +39,7 @@ def test_product_error_is_logged_with_code_and_fix(capsys: pytest.CaptureFixture
 
 
 def test_events_below_the_log_level_are_dropped(capsys: pytest.CaptureFixture[str]) -> None:
-    """debug is off at info."""
+    """At level info, debug events are dropped."""
     log.configure(json=True, level="info")
     log.get_logger("test").debug("noise")
     assert capsys.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""Answers of Spark tasks that don't arrive: PySpark takes a result socket that ended for the end of the results."""
+"""Lost answers of Spark tasks: PySpark treats a broken result socket as the end of the results."""
 
 import io
 from collections.abc import Callable
@@ -35,12 +35,12 @@ _PLAN = Plan(
 )
 
 
-# PySpark's own, one row a batch, as its JVM begins
+# PySpark's own format: one row per batch, with the first bytes that its JVM sends
 _ROWS: Any = cast(Any, BatchedSerializer)(CPickleSerializer(), 1)
 
 
 class _Frame:
-    """A DataFrame whose collected rows PySpark's own code reads out of ``stream``."""
+    """A DataFrame whose collected rows PySpark's own code reads from ``stream``."""
 
     def __init__(self, stream: bytes) -> None:
         self._stream = stream
@@ -53,7 +53,7 @@ class _Frame:
 
 
 def _stream(*work: Callable[[], Outcome | Plan]) -> bytes:
-    """What Spark's result server sends when Spark tasks have done that."""
+    """Return the bytes of Spark's result server after Spark tasks returned these answers."""
     sent = io.BytesIO()
     _ROWS.dump_stream([(guarded(one),) for one in work], sent)
     return sent.getvalue()
@@ -67,7 +67,7 @@ def _asked(call: str, stream: bytes) -> list[Outcome]:
     frame = cast(Any, _Frame(stream))
     records = Records(cast(Any, None), frame, first=0, end=4)
     given = (_ORDER, Catalogue("none"), _NOTHING)
-    with pytest.MonkeyPatch.context() as patch:  # what is made in a JVM
+    with pytest.MonkeyPatch.context() as patch:  # replaces objects that need a JVM
         patch.setattr(spark, "_share", lambda *_: None)
         patch.setattr(spark, "_looked_up", lambda *_: None)
         if call == "lanes":
@@ -86,7 +86,7 @@ def _asked(call: str, stream: bytes) -> list[Outcome]:
     ids=["serial", "plan", "lanes"],
 )
 def test_result_socket_broken_at_any_byte_is_retried(call: str, stream: bytes, count: int) -> None:
-    """An answer that is lost may be an error: the mark would move over rows that nobody applied."""
+    """A lost answer may be an error: the mark would pass rows that no lane applied."""
     assert len(_asked(call, stream)) == count
     for cut in range(len(stream)):
         with pytest.raises(Retryable) as caught:
@@ -97,14 +97,14 @@ def test_result_socket_broken_at_any_byte_is_retried(call: str, stream: bytes, c
 
 @pytest.mark.parametrize("lanes", [(0, 1), (0, 2), (0, 1, 1), (0, 1, 3), (0, 1, 2, 2)])
 def test_each_lane_answers_once(lanes: tuple[int, ...]) -> None:
-    """The number of answers proves nothing about which lanes they are of."""
+    """The number of answers does not show which lanes sent them."""
     with pytest.raises(Retryable, match="of 3 lanes") as caught:
         _asked("lanes", _stream(*map(_lane, lanes)))
     assert caught.value.code == "MR-5050"
 
 
 def test_lane_error_is_raised_when_other_answers_are_lost() -> None:
-    """What blocks the task blocks it now, not after another try."""
+    """A blocking error blocks the task now, not after a retry."""
 
     def fails() -> Outcome:
         raise Fatal("MR-5010", "no such row")
@@ -115,7 +115,7 @@ def test_lane_error_is_raised_when_other_answers_are_lost() -> None:
 
 @pytest.mark.parametrize("rows", [(1, 1), (1, 1, 1), ()])
 def test_mark_stays_if_lanes_applied_less_than_planned(rows: tuple[int, ...]) -> None:
-    """Whoever lost what: an answer, or records on their way to a lane."""
+    """An answer may be lost, or records on their way to a lane."""
     assert _moves(1, 1, 2) == [Mark(4, 4)]
     with pytest.raises(Retryable, match="of 4 planned rows") as caught:
         _moves(*rows)
@@ -123,7 +123,7 @@ def test_mark_stays_if_lanes_applied_less_than_planned(rows: tuple[int, ...]) ->
 
 
 def _moves(*rows: int) -> list[Mark]:
-    """Where the mark moves when lanes answer that they applied so many rows each."""
+    """Return the mark's moves if the lanes report these numbers of applied rows."""
     moved: list[Mark] = []
     records = SimpleNamespace(
         span=1 << 20,

@@ -1,4 +1,4 @@
-"""Names from outside: what no set, task or process can be called reaches no node and starts nothing."""
+"""Invalid names of sets, tasks and processes reach no node and start nothing."""
 
 import threading
 from collections.abc import Iterator
@@ -43,14 +43,14 @@ COMMANDS = (
 
 
 class Unasked:
-    """A session that is asked for nothing."""
+    """A session that fails the test if it is used."""
 
     def __getattr__(self, call: str) -> None:
         raise AssertionError(f"the ensemble is asked: {call}")
 
 
 def test_invalid_name_reaches_no_node() -> None:
-    """'' would be the folder of all, 'a/' the node of a; at '..' the driver raises what nobody expects."""
+    """'' would be the parent folder, 'a/' the node of a; for '..' the driver raises an unexpected error."""
     store = Store(cast(Any, Unasked()), Tree())
     for name in ("", *NO_NAMES):
         for call in (store.set_entry, store.task_entry, store.resume, store.delete):
@@ -63,7 +63,7 @@ def test_invalid_name_reaches_no_node() -> None:
 def test_invalid_set_or_task_name_is_refused_by_each_command(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """MR-4104 from each command, and nothing is asked for."""
+    """Each command raises MR-4104 before any request."""
 
     @contextmanager
     def session(_: Ensemble) -> Iterator[Unasked]:
@@ -84,7 +84,7 @@ def _kind(command: str) -> str:
 def test_process_with_an_invalid_name_is_not_started(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """MR-4101 with the fix, before a JVM or a session."""
+    """MR-4101 with its fix comes before a JVM or a session starts."""
     started: list[object] = []
     monkeypatch.setenv("MILLRACE_ZOOKEEPER", "127.0.0.1:1")
     monkeypatch.setattr(
@@ -104,14 +104,14 @@ def test_process_with_an_invalid_name_is_not_started(
 
 
 def test_process_name_must_be_valid() -> None:
-    """Under 'a/b' a worker would stand where nobody looks."""
+    """A worker named 'a/b' would register in a place that no scheduler reads."""
     for name in NO_NAMES:
         with pytest.raises(Fatal, match="the name of this process is"):
             membership.process_name(name)
 
 
 def test_process_name_defaults_to_its_host() -> None:
-    """What it calls itself is a name, too."""
+    """The host's name must be valid too."""
     host = membership.default_name()
     assert membership.process_name("w-1.of_2") == "w-1.of_2"
     assert membership.process_name("") == membership.process_name(host) == host
@@ -119,7 +119,7 @@ def test_process_name_defaults_to_its_host() -> None:
 
 @pytest.mark.parametrize("name", ["", *NO_NAMES])
 def test_cluster_name_must_be_valid(name: str) -> None:
-    """MR-4101: its name is a node's, too."""
+    """MR-4101 is raised, because the name is also a node's."""
     assert Tree("c" * 63).root == "/millrace/" + "c" * 63
     with pytest.raises(Fatal) as caught:
         Tree(name)

@@ -1,4 +1,4 @@
-"""The wheel, and what runs where only the base of the package is installed."""
+"""The contents of the wheel, and what runs with only the base of the package."""
 
 import email
 import os
@@ -30,12 +30,12 @@ _DISTRIBUTIONS = {"pymysqlreplication": "mysql-replication"}
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout, built once."""
+    """Build the wheel of this checkout once."""
     return built_wheel(tmp_path_factory.mktemp("dist"))
 
 
 def _base_only(*lines: str) -> subprocess.CompletedProcess[str]:
-    """Run each command line in one process where no extra can be imported; its code is the highest."""
+    """Run each command line in one process where no extra can be imported; return the highest exit code."""
     return subprocess.run(
         [sys.executable, "-c", _BASE_ONLY, *lines],
         env=os.environ | {"PYTHONPATH": str(ROOT), "MILLRACE_ZOOKEEPER": ""},
@@ -47,7 +47,7 @@ def _base_only(*lines: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
-    """Every Python file of the seven packages, and the data files that they read."""
+    """The wheel has every Python file of the seven packages and the data files that they read."""
     names = set(zipfile.ZipFile(wheel).namelist())
     packages = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert packages == {"millrace", "schemas", "registry", "zk", "producer", "consumer", "deploy"}
@@ -70,7 +70,7 @@ def _metadata(wheel: Path) -> Message:
 
 
 def test_wheel_carries_its_license(wheel: Path) -> None:
-    """The text, and its name for tools."""
+    """The wheel has the text, and its name for tools."""
     assert _metadata(wheel)["License-Expression"] == "Apache-2.0"
     archive = zipfile.ZipFile(wheel)
     (name,) = (name for name in archive.namelist() if name.endswith("/licenses/LICENSE"))

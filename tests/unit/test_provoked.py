@@ -1,4 +1,4 @@
-"""Errors that no other test meets on its way, each provoked where it is raised; see ``tests.kit.provocations``."""
+"""Errors that no other test meets, each provoked where it is raised; see ``tests.kit.provocations``."""
 
 import errno
 import sys
@@ -51,7 +51,7 @@ from tests.kit.publisher.model import (
 
 
 def test_coordinates_missing_from_the_relay_log_are_named(tmp_path: Path) -> None:
-    """A purged file, a removed directory: Retryable, the next start fetches it."""
+    """A purged file or a removed directory is Retryable: the next start fetches it."""
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     relay.begin_subdir("server-a")
     wanted = Coordinates("server-a.000001", "mysql-bin.000007", 4)
@@ -63,12 +63,12 @@ def test_coordinates_missing_from_the_relay_log_are_named(tmp_path: Path) -> Non
 
 
 def _payload(content: bytes) -> bytes:
-    """A TRANSACTION_PAYLOAD's body, stored as it is: method 255, the payload behind the end mark."""
+    """Return the body of an uncompressed TRANSACTION_PAYLOAD: method 255, the payload after the end mark."""
     return b"\x02\x03\xfc\xff\x00" + b"\x00" + content
 
 
 def test_compressed_event_over_one_gibibyte_is_refused() -> None:
-    """By its header alone: the room is not taken first."""
+    """The header alone decides, before memory is allocated."""
     builder = BinlogBuilder()
     builder.gtid(1)
     header = bytes(9) + (2**31 - 1).to_bytes(4, "little") + bytes(6)
@@ -93,7 +93,7 @@ def test_compressed_event_over_one_gibibyte_is_refused() -> None:
 def test_refused_setting_and_missing_topic_have_separate_codes(
     name: str, branch: type[MillraceError], code: str
 ) -> None:
-    """By the driver's name of the error; what was being done stands in the message."""
+    """The driver's error name decides; the message has the action that failed."""
     error = error_of(name, "detail", doing="beginning")
     assert (type(error), error.code) == (branch, code)
     assert "beginning" in error.message
@@ -110,7 +110,7 @@ def _opened(topic: ModelTopic) -> Publisher:
 
 
 def test_records_without_a_mark_give_no_resume_position() -> None:
-    """Rows alone at the end of a topic: nothing says what stands before them."""
+    """Rows alone at the end of a topic do not show what comes before them."""
     row = batch_after(START, 1).buffer.tobytes()
     with pytest.raises(Fatal) as caught:
         _opened(ModelTopic(exists=True, entries=[Entry(row, None)]))
@@ -119,7 +119,7 @@ def test_records_without_a_mark_give_no_resume_position() -> None:
 
 
 def test_row_not_following_the_last_mark_is_named_by_offset() -> None:
-    """A hole in seq behind the mark."""
+    """There is a gap in seq after the mark."""
     topic = ModelTopic()
     publisher = _opened(topic)
     publisher.publish(batch_after(publisher.progress, 3))
@@ -135,7 +135,7 @@ def test_row_not_following_the_last_mark_is_named_by_offset() -> None:
 def test_commits_that_cannot_be_read_back_end_the_publisher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the audit can't confirm in time is not believed: a reader that hangs."""
+    """Commits that the audit cannot confirm in time, because a reader hangs, are not trusted."""
     topic, answered = ModelTopic(), threading.Event()
     publisher = _opened(topic)
     monkeypatch.setattr("producer.publish.publisher.JUDGEMENT_S", 0.0)
@@ -149,7 +149,7 @@ def test_commits_that_cannot_be_read_back_end_the_publisher(
 
 
 def test_vanished_committed_records_stop_the_task() -> None:
-    """An unclean election: the tail, asked after an unknown outcome, is in front of what was committed."""
+    """After an unclean election, the tail read after an unknown outcome is before the committed records."""
     topic = ModelTopic()
     publisher = _opened(topic)
     publisher.publish(batch_after(publisher.progress, 3))
@@ -188,7 +188,7 @@ def test_vanished_committed_records_stop_the_task() -> None:
 def test_every_target_error_number_has_its_branch(
     numbers: tuple[int, ...], branch: type[MillraceError], code: str
 ) -> None:
-    """By the server's number, which stands in the context; what is unknown stops the task."""
+    """The server's number decides and is in the context; unknown numbers stop the task."""
     for number in numbers:
         error = translated(pymysql.OperationalError(number, "its words"))
         assert (type(error), error.code) == (branch, code), number
@@ -197,7 +197,7 @@ def test_every_target_error_number_has_its_branch(
 
 
 def test_broken_connection_means_unreachable_target() -> None:
-    """Whatever the operating system calls it."""
+    """The operating system's name for the error does not matter."""
     error = translated(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
     assert (type(error), error.code) == (Retryable, "MR-5001")
 
@@ -217,7 +217,7 @@ def test_broken_connection_means_unreachable_target() -> None:
 def test_unreachable_broker_is_distinguished_from_a_wrong_topic_name(
     number: int, branch: type[MillraceError], begins: str
 ) -> None:
-    """MR-3501 of a reader: what to look at first depends on who answered."""
+    """MR-3501 of a reader: the first thing to check depends on what answered."""
     with pytest.raises(branch) as caught:
         kafka_call("asking for the topic", _raises(KafkaException(KafkaError(number))))
     assert caught.value.code == "MR-3501"
@@ -237,7 +237,7 @@ def _raises(error: Exception) -> Callable[[], object]:
 def test_spark_without_its_connector_names_the_missing_jar(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before any Java process is started."""
+    """The error comes before any Java process starts."""
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
@@ -265,7 +265,7 @@ def test_spark_without_its_connector_names_the_missing_jar(
 def test_invalid_spark_master_is_reported_with_the_valid_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, is_blamed: bool
 ) -> None:
-    """Spark says that its gateway ended, and why to its own standard error alone; `make setup` mends another cause."""
+    """Spark reports only that its gateway ended; its standard error has the reason, which is not the setup's."""
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
     monkeypatch.setattr(spark, "_folder_in", lambda _: tmp_path)
@@ -280,7 +280,7 @@ def test_invalid_spark_master_is_reported_with_the_valid_ones(
 
 
 class _Anything:
-    """Takes any call and gives itself, but for those named."""
+    """An object whose attributes and calls return itself, except those named."""
 
     def __init__(self, **methods: Callable[..., object]) -> None:
         self._methods = methods
@@ -306,7 +306,7 @@ def _query(tmp_path: Path, **methods: Callable[..., object]) -> TopicQuery:
 
 
 def test_query_that_cannot_start_is_reported_as_unreadable_topic(tmp_path: Path) -> None:
-    """Spark looks for the topic's partition when the query starts. The next try has a checkpoint of its own."""
+    """Spark looks for the topic's partition when the query starts. The next try has a new checkpoint."""
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
     with pytest.raises(Retryable) as caught:
@@ -335,7 +335,7 @@ def test_query_that_cannot_start_is_reported_as_unreadable_topic(tmp_path: Path)
 def test_query_failures_of_kafka_and_spark_have_separate_codes(
     tmp_path: Path, words: str, code: str
 ) -> None:
-    """What to look at differs: broker and topic, or the driver's log."""
+    """The thing to check differs: broker and topic, or the driver's log."""
     running = _Anything(awaitTermination=_fails(words))
     query = _query(tmp_path, start=lambda: running)
     with pytest.raises(Retryable) as caught:
@@ -349,7 +349,7 @@ def test_query_failures_of_kafka_and_spark_have_separate_codes(
 def test_missing_java_is_reported_with_the_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """JAVA_HOME leads nowhere."""
+    """JAVA_HOME names a missing folder."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(Fatal) as caught:
         java_program()
@@ -358,7 +358,7 @@ def test_missing_java_is_reported_with_the_install_command(
 
 
 def test_failed_download_reports_its_last_output(tmp_path: Path) -> None:
-    """The program's own output is all that is known."""
+    """The program's output is all that is known."""
     with pytest.raises(Fatal) as caught:
         fetch._run_shown(
             [sys.executable, "-c", "print('no route'); raise SystemExit(3)"], growing=tmp_path
@@ -375,7 +375,7 @@ def test_failed_download_reports_its_last_output(tmp_path: Path) -> None:
 def test_missing_download_is_named(
     look: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With `make setup` as the fix."""
+    """The fix is `make setup`."""
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     with pytest.raises(Fatal) as caught:
         look()
@@ -386,7 +386,7 @@ def test_missing_download_is_named(
 def test_stack_without_its_keeper_blocks_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server of it runs on, and nobody would restart it."""
+    """One of its servers still runs, and no keeper would restart it."""
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     folder = local_stack_folder()
     command = (sys.executable, "-c", "import time; time.sleep(600)")

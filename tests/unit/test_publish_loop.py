@@ -27,7 +27,7 @@ class _Backlog:
 
 
 class _Stream:
-    """An upstream that fails when it is told to."""
+    """An upstream that fails on request."""
 
     def __init__(self) -> None:
         self.failure: Retryable | None = None
@@ -46,7 +46,7 @@ class _Stream:
 
 
 class _Publisher:
-    """Publishes nowhere; calls ``published`` after each batch."""
+    """A publisher that discards batches and calls ``published`` after each."""
 
     def __init__(self, published: Any, **properties: object) -> None:
         self.hint = SimpleNamespace(progress=START, end_offset=1)
@@ -68,7 +68,7 @@ def _loop(stream: Any, publisher: Any, reports: list[TaskReport]) -> PublishLoop
 
 
 def test_failed_stream_ends_a_task_that_is_catching_up() -> None:
-    """The set's other tasks can not attach again before every task of the failed stream has detached."""
+    """The set's other tasks cannot attach again until every task of the failed stream has detached."""
     stream, stop, published = _Stream(), threading.Event(), [0]
 
     def one_more() -> None:
@@ -83,7 +83,7 @@ def test_failed_stream_ends_a_task_that_is_catching_up() -> None:
 
 
 def test_slow_path_is_in_the_status() -> None:
-    """Without it the status has no such figure."""
+    """Otherwise the status omits the figure."""
     for reason in ("confluent-kafka 9.9 was not tried", ""):
         stop = threading.Event()
         reports: list[TaskReport] = []

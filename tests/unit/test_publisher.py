@@ -1,4 +1,4 @@
-"""The publisher's rules over a model of the topic: what stands there decides, whatever a commit answered."""
+"""The publisher's rules on a model of the topic: its content decides, not the answers to commits."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -32,7 +32,7 @@ from tests.kit.publisher.model import (
 
 
 def opened(topic: ModelTopic, *, epoch: int = 7, hint: TailHint | None = None) -> Publisher:
-    """A publisher on the model."""
+    """Return a publisher on the model."""
     return Publisher.open_with(
         ModelDriver(topic),
         model_config(epoch),
@@ -45,14 +45,14 @@ def opened(topic: ModelTopic, *, epoch: int = 7, hint: TailHint | None = None) -
 
 @contextmanager
 def running(topic: ModelTopic, *, epoch: int = 7) -> Iterator[Publisher]:
-    """A publisher on the model that is closed in the end."""
+    """Return a publisher on the model that is closed at the end."""
     publisher = opened(topic, epoch=epoch)
     yield publisher
     publisher.close()
 
 
 def test_fresh_topic_starts_at_the_task_position_with_a_fence() -> None:
-    """Rule 2: schema records, then the fence, stand before anything else; progress is the start given."""
+    """Rule 2: schema records and then the fence come first; progress is the given start."""
     topic = ModelTopic()
     with running(topic) as publisher:
         assert publisher.progress == START
@@ -60,7 +60,7 @@ def test_fresh_topic_starts_at_the_task_position_with_a_fence() -> None:
 
 
 def test_failed_start_keeps_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each holds connections and threads of its own, and the task is tried again, perhaps for days."""
+    """Each client holds connections and threads, and the task may be retried for days."""
     topic, closed = ModelTopic(), []
     monkeypatch.setattr(ModelPartition, "close", lambda _: closed.append("reader"))
     monkeypatch.setattr(ModelTransactions, "discard", lambda _: closed.append("instance"))
@@ -79,7 +79,7 @@ def test_failed_start_keeps_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_second_start_resumes_after_the_published_records() -> None:
-    """The tail is the truth: the start position of the task is ignored once something stands."""
+    """The tail is the truth: the task's start position is ignored once the topic has records."""
     topic = ModelTopic()
     with running(topic) as publisher:
         batch = batch_after(publisher.progress, 5)
@@ -90,7 +90,7 @@ def test_second_start_resumes_after_the_published_records() -> None:
 
 @pytest.mark.parametrize("outcome", list(Outcome)[:4])
 def test_batch_is_published_exactly_once_for_any_commit_outcome(outcome: Outcome) -> None:
-    """Rule 3: an unknown outcome is settled by the tail, never by sending blindly again."""
+    """Rule 3: the tail settles an unknown outcome; a batch is never sent again blindly."""
     topic = ModelTopic()
     with running(topic) as publisher:
         publisher.publish(batch_after(publisher.progress, 4))
@@ -102,7 +102,7 @@ def test_batch_is_published_exactly_once_for_any_commit_outcome(outcome: Outcome
 
 
 def test_late_abort_is_repaired_by_a_new_producer() -> None:
-    """Half a transaction aborted behind our back: nothing of it stands, so all of it is sent again."""
+    """Half a transaction was aborted late: none of it is in the topic, so all of it is sent again."""
     topic = ModelTopic()
     with running(topic) as publisher:
         topic.outcomes = [Outcome.LATE_ABORT]
@@ -112,7 +112,7 @@ def test_late_abort_is_repaired_by_a_new_producer() -> None:
 
 
 def test_late_commit_of_half_a_batch_resumes_after_it() -> None:
-    """Half a transaction committed behind our back: the next start goes on exactly behind what readers see."""
+    """Half a transaction was committed late: the next start resumes exactly after the last visible record."""
     topic = ModelTopic()
     publisher = opened(topic)
     topic.outcomes = [Outcome.LATE_COMMIT]
@@ -135,7 +135,7 @@ def test_abort_reported_as_commit_stops_the_task() -> None:
 
 
 def test_commit_is_looked_up_once_more_after_a_pause() -> None:
-    """A worker that was stopped for as long wakes up behind it: what stands is no disagreement."""
+    """A worker that was paused past the deadline wakes up: records that are there are no disagreement."""
     config = model_config()
     config = replace(config, limits=replace(config.limits, audit_timeout_s=-1.0))
     publisher = Publisher.open_with(
@@ -150,7 +150,7 @@ def test_commit_is_looked_up_once_more_after_a_pause() -> None:
 
 
 def test_any_audit_failure_reaches_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what nobody accounts for: a thread that ended silently would be waited for without end."""
+    """Unexpected errors count too: the stream would wait forever for a thread that ended silently."""
     publisher = opened(topic := ModelTopic())
     unforeseen = ZeroDivisionError("by an audit")
 
@@ -165,7 +165,7 @@ def test_any_audit_failure_reaches_the_stream(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_end_offset_not_after_the_marker_stops_the_task() -> None:
-    """Rule 4: the stable end must have advanced by exactly the records and the marker."""
+    """Rule 4: the stable end must advance by exactly the records and the marker."""
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.FOREIGN]
     with pytest.raises(Fatal) as raised:
@@ -174,7 +174,7 @@ def test_end_offset_not_after_the_marker_stops_the_task() -> None:
 
 
 def test_repeated_commit_marker_is_accepted() -> None:
-    """A new coordinator repeats what the former did not note as sent; places move, what readers see doesn't."""
+    """A new coordinator repeats a marker that was not noted as sent: offsets move, visible records do not."""
     with running(topic := ModelTopic()) as publisher:
         for count in (3, 1, 4):
             topic.outcomes = [Outcome.MARKER_AGAIN]
@@ -187,7 +187,7 @@ def test_repeated_commit_marker_is_accepted() -> None:
 
 
 def test_foreign_record_beside_a_repeated_marker_stops_the_task() -> None:
-    """Moved places don't hide what somebody else wrote."""
+    """Moved offsets do not hide the records of another writer."""
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.MARKER_AGAIN]
     publisher.publish(batch_after(publisher.progress, 3))
@@ -202,7 +202,7 @@ def test_foreign_record_beside_a_repeated_marker_stops_the_task() -> None:
 def test_foreign_record_before_a_marker_stops_the_task(
     is_followed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was written when the commit had returned and its marker had not landed: no marker that came again."""
+    """It was written after the commit returned and before its marker: the marker is not a repeated one."""
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.FOREIGN_INSIDE]
     if is_followed:  # by the next commit, before the end is compared
@@ -214,7 +214,7 @@ def test_foreign_record_before_a_marker_stops_the_task(
 
 
 def test_foreign_record_between_commits_stops_the_task() -> None:
-    """Rule 4: the next commit's last record does not stand where it must."""
+    """Rule 4: the next commit's last record is not at its expected offset."""
     publisher = opened(topic := ModelTopic())
     foreign = KafkaTransaction("foreign", "committed")
     publisher.publish(batch_after(publisher.progress, 3))
@@ -228,7 +228,7 @@ def test_foreign_record_between_commits_stops_the_task() -> None:
 
 
 def test_unreachable_broker_is_reported_without_a_second_attempt() -> None:
-    """Retryable MR-3001; the next start reads what became of the batch."""
+    """Retryable MR-3001; the next start reads the outcome of the batch."""
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.AWAY]
     with pytest.raises(Retryable) as raised:
@@ -239,7 +239,7 @@ def test_unreachable_broker_is_reported_without_a_second_attempt() -> None:
 
 
 def test_second_unknown_outcome_is_left_to_the_supervisor() -> None:
-    """No endless recycling inside publish."""
+    """publish does not retry endlessly."""
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.LOST_BEFORE, Outcome.LOST_BEFORE]
     with pytest.raises(Retryable):
@@ -249,7 +249,7 @@ def test_second_unknown_outcome_is_left_to_the_supervisor() -> None:
 
 
 def test_stale_owner_writes_nothing_and_stays_fenced() -> None:
-    """The successor's instance fences it; being fenced is terminal for a publisher."""
+    """The successor's producer fences it; a fenced publisher never recovers."""
     topic = ModelTopic()
     stale = opened(topic, epoch=7)
     stale.publish(batch_after(stale.progress, 3))
@@ -261,7 +261,7 @@ def test_stale_owner_writes_nothing_and_stays_fenced() -> None:
 
 
 def test_restarted_stale_owner_finds_the_greater_epoch() -> None:
-    """Even if its lease check passed by bad luck: the tail names the successor."""
+    """Even if its lease check passes by bad luck, the tail names the successor."""
     topic = ModelTopic()
     with running(topic, epoch=8) as successor:
         with pytest.raises(Fenced) as raised:
@@ -269,13 +269,13 @@ def test_restarted_stale_owner_finds_the_greater_epoch() -> None:
         assert raised.value.code == "MR-3010"
         with pytest.raises(Fenced):  # fenced by the stale one, once …
             successor.publish(batch_after(successor.progress, 3))
-    with running(topic, epoch=8) as successor:  # … and not for good
+    with running(topic, epoch=8) as successor:  # … and not permanently
         successor.publish(batch_after(successor.progress, 3))
     assert topic.seqs() == [1, 2, 3]
 
 
 def test_producer_is_replaced_only_with_a_verified_lease() -> None:
-    """Rule 3 never answers with a new instance before the lease has been verified."""
+    """Rule 3 creates a new producer only after the lease is verified."""
     topic = ModelTopic()
     lease = iter([True, False])
 
@@ -295,7 +295,7 @@ def test_producer_is_replaced_only_with_a_verified_lease() -> None:
 
 
 def test_producer_with_a_slow_fence_sends_no_row() -> None:
-    """Rule 3 is for the first commit, too: its late duplicate would end the first batch in its middle."""
+    """Rule 3 also covers the first commit: its late duplicate would end the first batch in the middle."""
     topic = ModelTopic(outcomes=[Outcome.SLOW])
     with running(topic) as publisher:
         assert topic.producer_epochs == {"task": 1}
@@ -304,7 +304,7 @@ def test_producer_with_a_slow_fence_sends_no_row() -> None:
 
 
 def test_open_transaction_of_another_writer_is_named() -> None:
-    """Rule 2: it would hide our records from readers."""
+    """Rule 2: it would hide Millrace's records from readers."""
     topic = ModelTopic(exists=True)
     topic.entries.append(Entry(b"{}", KafkaTransaction("foreign")))
     with pytest.raises(Fatal) as raised:
@@ -313,7 +313,7 @@ def test_open_transaction_of_another_writer_is_named() -> None:
 
 
 def test_foreign_record_at_the_tail_is_named_with_its_offset() -> None:
-    """What we can't read is never taken for progress."""
+    """Unreadable records are never mistaken for progress."""
     topic = ModelTopic(exists=True, entries=[Entry(b"junk", None)])
     with pytest.raises(Fatal) as raised:
         opened(topic)
@@ -333,7 +333,7 @@ def test_tail_before_many_aborted_records_is_found() -> None:
 
 
 def test_emptied_topic_resumes_only_by_a_hint_of_its_end() -> None:
-    """Rule 6: a hint is believed while the partition still ends there; anything else is the operator's."""
+    """Rule 6: a hint is valid while the partition still ends there; other cases are the operator's."""
     topic = ModelTopic()
     with running(topic) as publisher:
         publisher.publish(batch_after(publisher.progress, 3))
@@ -349,7 +349,7 @@ def test_emptied_topic_resumes_only_by_a_hint_of_its_end() -> None:
 
 
 def test_first_start_killed_before_its_fence_starts_over() -> None:
-    """Aborted records have offsets, but nothing was ever committed and nothing removed."""
+    """Aborted records have offsets, but nothing was ever committed or removed."""
     topic = ModelTopic(exists=True)
     topic.entries = [Entry(b"{}", KafkaTransaction("task", "aborted")), Entry(None, None)]
     with running(topic) as publisher:
@@ -357,7 +357,7 @@ def test_first_start_killed_before_its_fence_starts_over() -> None:
 
 
 def test_recreated_topic_is_not_mistaken_for_a_new_task() -> None:
-    """T11: a topic deleted under a task that had published is refused, not begun anew."""
+    """T11: a topic deleted under a task that had published is refused, not started over."""
     hint = TailHint(Progress(parse_gtid_set(Flavour.MARIADB, "0-1-200"), None, 50), 70)
     with pytest.raises(Fatal) as raised:
         opened(ModelTopic(), hint=hint)
@@ -375,7 +375,7 @@ def test_recreated_topic_is_not_mistaken_for_a_new_task() -> None:
     ids=str,
 )
 def test_unsuitable_topic_is_refused(changed: dict[str, object]) -> None:
-    """Rule 2's checks, each with the setting named."""
+    """Rule 2's checks name the setting."""
     topic = ModelTopic(exists=True, settings=a_topic(**changed))
     with pytest.raises(Fatal) as raised:
         opened(topic)
@@ -401,7 +401,7 @@ def _opened_as(topic: ModelTopic, options: TopicOptions) -> Publisher:
 def test_topic_that_differs_from_the_document_is_refused(
     options: TopicOptions, is_named: str
 ) -> None:
-    """Before a record is sent; what the document does not name is the operator's."""
+    """It is refused before a record is sent; settings that the document omits are the operator's."""
     with pytest.raises(Fatal, match=is_named) as raised:
         _opened_as(ModelTopic(exists=True), options)
     assert raised.value.code == "MR-3020"
@@ -410,7 +410,7 @@ def test_topic_that_differs_from_the_document_is_refused(
 
 
 def test_topic_that_can_lose_records_is_reported_unless_requested() -> None:
-    """One replica, or one that is enough to acknowledge: the task runs, and its status says so."""
+    """One replica, or one that suffices to acknowledge: the task runs and its status reports the risk."""
     weak = a_topic(replication_factor=1, min_insync_replicas=1)
     publisher = _opened_as(ModelTopic(exists=True, settings=weak), TopicOptions())
     assert "MR-3021" in publisher.topic_warning
@@ -424,7 +424,7 @@ def test_topic_that_can_lose_records_is_reported_unless_requested() -> None:
 
 
 def test_oversized_record_loses_nothing() -> None:
-    """Fatal with the sizes; its batch mates are not committed and come again."""
+    """The error is Fatal with the sizes; the other records of its batch are not committed and are sent again."""
     topic = ModelTopic()
     publisher = opened(topic)
     with pytest.raises(Fatal) as raised:
@@ -437,7 +437,7 @@ def test_oversized_record_loses_nothing() -> None:
 
 
 def test_idle_writes_progress_without_records() -> None:
-    """Filtered source transactions move the resolved GTID set, though no row is sent."""
+    """Filtered source transactions advance the resolved GTID set, though no row is sent."""
     topic = ModelTopic()
     with running(topic) as publisher:
         moved = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-150"), None, 0)
@@ -450,7 +450,7 @@ def test_idle_writes_progress_without_records() -> None:
 
 
 def test_topic_beginning_inside_a_run_is_not_resumed() -> None:
-    """Made anew under its owner, it took records that open no run: what stood before is lost, so nobody goes on."""
+    """A topic recreated under its owner has records without the start of a run: the earlier ones are lost."""
     topic = ModelTopic()
     publisher = opened(topic)
     publisher.publish(batch_after(publisher.progress, 3))
@@ -461,12 +461,12 @@ def test_topic_beginning_inside_a_run_is_not_resumed() -> None:
     with pytest.raises(Fatal) as raised:
         opened(topic)
     assert raised.value.code == "MR-3017"
-    topic.low = 1  # what stood at its beginning is not kept: nothing can be said
+    topic.low = 1  # the records at its beginning are not kept: nothing is known
     opened(topic).close()
 
 
 def test_deleted_topic_is_not_recreated() -> None:
-    """Whoever remembers records in it is told so, before anything is created."""
+    """A task that remembers records in it gets an error before any topic is created."""
     topic = ModelTopic()
     hint = TailHint(Progress(parse_gtid_set(Flavour.MARIADB, "0-1-200"), None, 50), NO_END)
     with pytest.raises(Fatal) as raised:
@@ -476,7 +476,7 @@ def test_deleted_topic_is_not_recreated() -> None:
 
 
 def test_hint_without_an_end_is_never_used() -> None:
-    """It only says that records were there."""
+    """It only shows that records existed."""
     topic = ModelTopic(exists=True)
     hint = TailHint(Progress(parse_gtid_set(Flavour.MARIADB, "0-1-200"), None, 50), NO_END)
     with pytest.raises(Fatal) as raised:
@@ -497,7 +497,7 @@ def test_commits_removed_before_the_audit_are_no_violation() -> None:
 
 @pytest.mark.parametrize("outcome", [Outcome.LATE_COMMIT, Outcome.LOST_AFTER, Outcome.LOST_BEFORE])
 def test_hint_pairs_a_progress_with_its_own_end(outcome: Outcome) -> None:
-    """After whatever failed: retention past the tail, and the hint is right or is refused."""
+    """After any failure and retention past the tail, the hint is right or is refused."""
     topic = ModelTopic()
     publisher = opened(topic)
     publisher.publish(batch_after(publisher.progress, 3))
@@ -517,7 +517,7 @@ def test_hint_pairs_a_progress_with_its_own_end(outcome: Outcome) -> None:
 
 
 class _LostMarkers(ModelTopic):
-    """A broker that crashed before its disk had a marker: a new instance ends nothing of what is open."""
+    """A broker that crashed before its disk had a marker: a new producer ends no open transaction."""
 
     is_lost = True
 
@@ -529,7 +529,7 @@ class _LostMarkers(ModelTopic):
 
 @pytest.mark.parametrize("owner", ["task", "foreign"])
 def test_lost_marker_is_replaced_without_broker_details(owner: str) -> None:
-    """Behind TLS and SASL the broker can not be asked. An abort of ours ends what was ours and nothing else."""
+    """With TLS and SASL the broker cannot be asked. An abort ends only Millrace's own transaction."""
     topic = _LostMarkers()
     topic.is_lost = False
     opened(topic).close()

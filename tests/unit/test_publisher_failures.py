@@ -1,4 +1,4 @@
-"""Every error of the Kafka client in use has a branch."""
+"""Every error of the installed Kafka client has a branch."""
 
 import ctypes
 import time
@@ -34,12 +34,12 @@ KNOWN = {
 
 
 def test_each_kafka_error_has_exactly_one_branch() -> None:
-    """An upgrade of the driver that brings new errors turns this red."""
+    """A driver upgrade that brings new errors fails this test."""
     assert set(BRANCHES) == KNOWN
 
 
 def test_each_kafka_error_branch_has_a_code_with_a_fix() -> None:
-    """No error reaches an operator without a sentence of what to do."""
+    """Every error that an operator sees has a fix."""
     assert all(CATALOGUE[code].fix for code, _ in BRANCHES.values())
 
 
@@ -58,7 +58,7 @@ def test_each_kafka_error_branch_has_a_code_with_a_fix() -> None:
     ],
 )
 def test_kafka_error_becomes_its_branch(name: str, branch: type[MillraceError], code: str) -> None:
-    """Anchors of the table; an unknown error stops the task."""
+    """Known entries of the table are checked; an unknown error stops the task."""
     error = error_of(name, "detail", doing="testing")
     assert type(error) is branch
     assert error.code == code
@@ -66,7 +66,7 @@ def test_kafka_error_becomes_its_branch(name: str, branch: type[MillraceError], 
 
 
 def test_silent_broker_is_retried() -> None:
-    """A future's own timeout is no error of the driver; it must not end as one that nobody knows."""
+    """The timeout of a future is not a driver error; it must not end as an unknown one."""
 
     def silent() -> None:
         raise TimeoutError
@@ -77,7 +77,7 @@ def test_silent_broker_is_retried() -> None:
 
 
 def test_topic_unknown_to_one_broker_does_not_exist_yet() -> None:
-    """The broker that is asked for the settings may be behind the one that was asked for the topic."""
+    """The broker asked for the settings may lag behind the broker asked for the topic."""
     future: Future[object] = Future()
     future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
     known = SimpleNamespace(error=None, partitions={0: None})
@@ -91,7 +91,7 @@ def test_topic_unknown_to_one_broker_does_not_exist_yet() -> None:
 
 @contextmanager
 def _client(**settings: str) -> Iterator[tuple[KafkaTransactions, Callable[[int], None]]]:
-    """A real client without a broker, and how to give it a fatal error."""
+    """Yield a real client without a broker, and a function that gives it a fatal error."""
     usual: Settings = {
         "client.id": "x",
         "bootstrap.servers": "127.0.0.1:1",
@@ -113,7 +113,7 @@ def _client(**settings: str) -> Iterator[tuple[KafkaTransactions, Callable[[int]
 
 
 def test_fatal_kafka_error_survives_a_log_line_after_it() -> None:
-    """The client sets it as exception and goes on with the log: CPython makes SystemError of that, now and then."""
+    """The client sets it as an exception and continues with the log; CPython sometimes turns that into SystemError."""
     for _ in range(30):
         with _client(debug="all") as (transactions, fail):
             transactions.add([(None, b"row")])
@@ -126,7 +126,7 @@ def test_fatal_kafka_error_survives_a_log_line_after_it() -> None:
 
 @pytest.mark.parametrize("by", ["add", "add_slices", "add_slices, one by one"])
 def test_producer_fenced_while_taking_records_is_fenced(by: str) -> None:
-    """The client says "fatal" alone; taken for that, a new instance would fence the successor."""
+    """The client only reports "fatal"; a new producer would then fence the successor."""
     bounds = np.array([[-1, -1, 0, 3]])
     with _client() as (transactions, fail):
         if by == "add_slices, one by one" and (sender := transactions._sender):
@@ -146,7 +146,7 @@ def test_producer_fenced_while_taking_records_is_fenced(by: str) -> None:
 def test_known_fatal_error_is_reported_as_fatal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody waits for it for long."""
+    """The wait for details is short."""
     monkeypatch.setattr(kafka, "_FATAL_WAIT_S", 0.2)
     with _client() as (transactions, fail):
         fail(KafkaError._FENCED)
@@ -159,7 +159,7 @@ def test_known_fatal_error_is_reported_as_fatal(
 
 @pytest.mark.parametrize("lines", [0, 1, 3])
 def test_fatal_error_is_found_after_any_number_of_lines(lines: int) -> None:
-    """As CPython chains them."""
+    """The chain is built as CPython builds it."""
     with pytest.raises(Fenced) as raised:
         kafka_call(
             "committing", lambda: hide(KafkaException(KafkaError(KafkaError._FENCED)), lines)
@@ -167,7 +167,7 @@ def test_fatal_error_is_found_after_any_number_of_lines(lines: int) -> None:
     assert raised.value.code == "MR-3003"
     led: list[BaseException] = []
     error: BaseException | None = raised.value
-    while error is not None:  # whoever looks for causes comes to an end
+    while error is not None:  # a search for causes must end
         assert error not in led
         led.append(error)
         error = error.__cause__ or error.__context__
@@ -175,13 +175,13 @@ def test_fatal_error_is_found_after_any_number_of_lines(lines: int) -> None:
 
 @pytest.mark.parametrize("cause", [ValueError(), SystemError()])
 def test_interpreter_error_is_not_mapped_to_kafka(cause: Exception) -> None:
-    """It stays what it is."""
+    """The error does not change."""
     with pytest.raises(SystemError):
         kafka_call("committing", lambda: hide(cause, 1))
 
 
 def test_untested_version_of_the_kafka_binding_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its records go one by one, much slower: the reason names the version found and those tried."""
+    """Its records are sent one by one, much slower: the reason names the version found and the tested ones."""
     with _client() as (transactions, _):
         assert transactions.slow_path == ""
     monkeypatch.setattr(bulk, "TRIED", frozenset({"0.0.1"}))
@@ -191,7 +191,7 @@ def test_untested_version_of_the_kafka_binding_is_reported(monkeypatch: pytest.M
 
 
 def test_unreachable_broker_is_soon_named_with_its_address() -> None:
-    """A wrong kafka.bootstrap: what was asked, and what its connections ended with."""
+    """With a wrong kafka.bootstrap, the error names the addresses tried and how their connections ended."""
     began = time.monotonic()
     admin = KafkaTopicAdmin({"bootstrap.servers": "127.0.0.1:1"}, "shop", TopicOptions())
     with pytest.raises(Retryable) as raised:

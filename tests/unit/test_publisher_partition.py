@@ -1,4 +1,4 @@
-"""What the publisher reads back, while others remove records: a consumer that says what a test wants."""
+"""The publisher reads back while other clients remove records; the consumer's answers are scripted."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ class _Message:
 
 
 class _Consumer:
-    """Of a partition that holds ``LOW`` to ``STABLE - 1``; ``before`` comes in front of its records."""
+    """A consumer of a partition with ``LOW`` to ``STABLE - 1``; ``before`` precedes its records."""
 
     def __init__(self, before: list[_Message]) -> None:
         self.seeks: list[int] = []
@@ -55,7 +55,7 @@ def _out_of_range(offset: int) -> _Message:
 
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[KafkaPartition, _Consumer]]:
-    """A partition whose consumer says these things first."""
+    """Return a partition whose consumer gives these answers first."""
 
     def make(*before: _Message) -> tuple[KafkaPartition, _Consumer]:
         consumer = _Consumer(list(before))
@@ -69,7 +69,7 @@ Reading = Callable[..., tuple[KafkaPartition, _Consumer]]
 
 
 def test_removed_records_are_skipped(reading: Reading) -> None:
-    """Records in front of the log's start are gone: reading goes on there."""
+    """Records before the log's start are removed: reading continues there."""
     partition, consumer = reading()
     record = partition.next_record(20, timeout_s=1.0)
     assert record is not None
@@ -77,7 +77,7 @@ def test_removed_records_are_skipped(reading: Reading) -> None:
 
 
 def test_error_for_an_earlier_offset_is_ignored(reading: Reading) -> None:
-    """The word of the place before comes when the reader stands where the record is."""
+    """The error of the earlier offset arrives when the reader is already at the record."""
     partition, consumer = reading(_out_of_range(20), _out_of_range(20))
     record = partition.next_record(55, timeout_s=1.0)
     assert record is not None
@@ -85,7 +85,7 @@ def test_error_for_an_earlier_offset_is_ignored(reading: Reading) -> None:
 
 
 def test_offset_after_the_end_is_missing(reading: Reading) -> None:
-    """The topic was made anew."""
+    """The topic was recreated."""
     partition, _ = reading()
     with pytest.raises(Retryable) as caught:
         partition.next_record(STABLE + 5, timeout_s=1.0)

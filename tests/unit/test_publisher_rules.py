@@ -1,6 +1,6 @@
-"""Rules of the publisher on a model of the broker: the topic stays whole.
+"""The publisher's rules on a model of the broker keep the topic whole.
 
-``tests/mutants/publisher_model.py`` takes each rule away. On a real broker: ``tests/fault/test_publisher_rules.py``.
+``tests/mutants/publisher_model.py`` removes each rule. On a real broker: ``tests/fault/test_publisher_rules.py``.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def opened(
     hint: TailHint | None = None,
     verify_lease: Callable[[], None] = lambda: None,
 ) -> Publisher:
-    """A publisher on the model."""
+    """Return a publisher on the model."""
     return Publisher.open_with(
         ModelDriver(topic),
         model_config(epoch),
@@ -45,13 +45,13 @@ def opened(
 
 @contextmanager
 def spent(publisher: Publisher) -> Iterator[Publisher]:
-    """A publisher whose threads end with the block."""
+    """Return a publisher whose threads end with the block."""
     yield publisher
     publisher.discard()
 
 
 def assert_whole(topic: ModelTopic, last_seq: int) -> None:
-    """Every row up to ``last_seq``, once."""
+    """Assert that the topic has every row up to ``last_seq`` exactly once."""
     found, wanted = topic.seqs(), list(range(1, last_seq + 1))
     assert sorted(set(wanted) - set(found)) == [], f"rows are lost: {found}"
     assert sorted(set(found) - set(wanted)) == [], f"rows stand that must not: {found}"
@@ -67,7 +67,7 @@ def _is_stopped(act: Callable[[], object]) -> bool:
 
 
 def test_foreign_open_transaction_is_found_before_any_write() -> None:
-    """Whatever we would write behind it, nobody would see."""
+    """Records written after it would be invisible."""
     topic = ModelTopic()
     opened(topic).close()
     committed, foreign = topic.committed(), KafkaTransaction("foreign")
@@ -81,7 +81,7 @@ def test_foreign_open_transaction_is_found_before_any_write() -> None:
 
 
 def test_owner_without_its_lease_writes_nothing_at_start() -> None:
-    """A stale owner starts again, and ZooKeeper would have told it."""
+    """A stale owner starts again; ZooKeeper would have reported the loss."""
     topic = ModelTopic()
 
     def lost() -> None:
@@ -97,7 +97,7 @@ def test_owner_without_its_lease_writes_nothing_at_start() -> None:
 
 
 def test_aborted_fence_opens_nothing() -> None:
-    """The broker says OK and aborts."""
+    """The broker answers OK and aborts."""
     topic = ModelTopic(outcomes=[Outcome.ABORTED_OK])
     stopped = True
     with suppress(Fatal), spent(opened(topic)):
@@ -107,7 +107,7 @@ def test_aborted_fence_opens_nothing() -> None:
 
 @pytest.mark.parametrize("outcome", [Outcome.LOST_AFTER, Outcome.LOST_BEFORE])
 def test_no_row_is_lost_or_doubled(outcome: Outcome) -> None:
-    """Whatever a commit answers."""
+    """The answer to a commit does not matter."""
     topic = ModelTopic()
     with spent(opened(topic)) as publisher:
         publisher.publish(batch_after(publisher.progress, 4))
@@ -128,7 +128,7 @@ def test_abort_acknowledged_as_commit_stops_the_task() -> None:
 
 
 def test_foreign_record_at_the_end_stops_the_task() -> None:
-    """Nothing of ours follows it that could stand in the wrong place."""
+    """No record of Millrace follows it that could be at a wrong offset."""
     topic = ModelTopic()
     with spent(opened(topic)) as publisher:
         topic.outcomes = [Outcome.FOREIGN]
@@ -138,7 +138,7 @@ def test_foreign_record_at_the_end_stops_the_task() -> None:
 
 
 def test_foreign_transaction_opened_at_runtime_blocks_the_task() -> None:
-    """What is committed behind it, nobody sees."""
+    """Records committed after it are invisible."""
     topic = ModelTopic()
     with spent(opened(topic)) as publisher:
         topic.entries.append(Entry(b"{}", KafkaTransaction("foreign")))
@@ -146,7 +146,7 @@ def test_foreign_transaction_opened_at_runtime_blocks_the_task() -> None:
 
 
 def test_owner_that_loses_its_lease_later_writes_nothing() -> None:
-    """It opened in order; a successor took over, and a slow commit makes the former want a new instance."""
+    """It started in order; a successor took over, and a slow commit makes the former owner want a new producer."""
     topic, leases = ModelTopic(), [True]
 
     def verify() -> None:
@@ -156,7 +156,7 @@ def test_owner_that_loses_its_lease_later_writes_nothing() -> None:
     with spent(opened(topic, epoch=7, verify_lease=verify)) as stale:
         topic.outcomes = [Outcome.SLOW]
         stale.publish(batch_after(stale.progress, 3))
-        stale.drain()  # else its audit may be what sees the successor
+        stale.drain()  # otherwise its audit may be what sees the successor
         with spent(opened(topic, epoch=8)) as successor:
             leases[0] = False
             with suppress(Fenced):
@@ -179,7 +179,7 @@ def test_oversized_row_is_not_skipped() -> None:
 
 
 def test_foreign_tail_is_not_progress() -> None:
-    """What can't be read as ours stops the start."""
+    """A tail that is not Millrace's stops the start."""
     topic = ModelTopic()
     opened(topic).close()
     topic.entries.append(Entry(b"junk", None))
@@ -188,7 +188,7 @@ def test_foreign_tail_is_not_progress() -> None:
 
 
 def test_hint_was_once_the_true_end() -> None:
-    """Half of a batch stands and the publisher gave up; then retention takes everything."""
+    """Half of a batch is in the topic and the publisher failed; then retention removes everything."""
     topic = ModelTopic()
     with spent(opened(topic)) as publisher:
         publisher.publish(batch_after(publisher.progress, 3))

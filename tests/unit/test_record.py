@@ -1,4 +1,4 @@
-"""Records from bytes: framing, kinds without a schema, a stream that explains itself."""
+"""Records from bytes: framing, kinds without a schema, and a stream that carries its schemas."""
 
 import json
 from dataclasses import replace
@@ -68,7 +68,7 @@ WHOLE = Progress(MariadbGtidSet.parse("0-1-5"), None, 17)
 
 
 def key_of(table: TableSchema) -> AvroSchema:
-    """Of a table that has one."""
+    """Return the key schema of a table that has one."""
     schema = key_schema("s", table)
     assert schema is not None
     return schema
@@ -105,7 +105,7 @@ def test_control_records_round_trip_without_known_schemas(record: ControlRecord)
 
 
 def row_value(schema_id: int, *, before: object = None) -> bytes:
-    """An insert, or an update with a before image."""
+    """Return an insert, or an update with a before image."""
     row: dict[str, Plain] = {
         "id": Decimal(2**64 - 1),
         "_u0032_nd_u0020_name": b"\x81",
@@ -145,7 +145,7 @@ def test_stream_carries_its_own_schemas() -> None:
 
 
 def test_unknown_schema_id_is_looked_up_once_or_refused() -> None:
-    """A registry is a fallback."""
+    """The registry is a fallback."""
     with pytest.raises(Fatal, match="MR-6009 schema id 5"):
         decode_record(None, row_value(5), KnownSchemas())
     asked: list[int] = []
@@ -168,7 +168,7 @@ def _explained(known: KnownSchemas, table: TableSchema) -> None:
 
 
 def test_last_schema_record_of_an_id_wins() -> None:
-    """Ids start again when a task is given another registry; every run explains them before their first use."""
+    """Ids start over with another registry; every run repeats the schema records before their first use."""
     known = KnownSchemas()
     *others, kind = TABLE.columns
     for label in ("a", "b"):
@@ -180,7 +180,7 @@ def test_last_schema_record_of_an_id_wins() -> None:
 
 
 def test_row_is_never_decoded_by_another_tables_schema() -> None:
-    """An id that meant another table when it was written: of the same structure, nothing else would tell."""
+    """The id meant another table when it was written; a table of the same structure would show no difference."""
     known = KnownSchemas()
     _explained(known, replace(TABLE, table="renamed"))
     with pytest.raises(Fatal, match=r"belongs to shop\.renamed, the row to shop\.order-line"):
@@ -188,7 +188,7 @@ def test_row_is_never_decoded_by_another_tables_schema() -> None:
 
 
 def test_rows_and_control_records_differ_without_a_schema() -> None:
-    """By byte 5: the branch of ``before``, or twice the length of the kind."""
+    """Byte 5 decides: the branch of ``before``, or twice the length of the kind."""
     before: dict[str, Plain] = {
         "id": Decimal(1),
         "_u0032_nd_u0020_name": "x",
@@ -219,13 +219,13 @@ def test_rows_and_control_records_differ_without_a_schema() -> None:
     ],
 )
 def test_foreign_record_is_refused(value: bytes) -> None:
-    """Other people's bytes in the topic."""
+    """The topic has bytes of another producer."""
     with pytest.raises(Fatal, match="MR-6007"):
         peek_kind(value)
 
 
 def test_damaged_record_is_refused() -> None:
-    """Cut anywhere, or with bytes behind it; also a fingerprint that is not its schema's."""
+    """A record cut anywhere, one with extra bytes, or one with the wrong fingerprint is refused."""
     known = KnownSchemas()
     decode_control(encode_control(CONTROLS[0], schema_id=1), known)
     for whole in (row_value(5), *(encode_control(record, schema_id=1) for record in CONTROLS)):
@@ -239,7 +239,7 @@ def test_damaged_record_is_refused() -> None:
 
 
 def test_row_is_not_read_as_control_record() -> None:
-    """Asked for one, it is refused."""
+    """A request to read it as one is refused."""
     with pytest.raises(Fatal, match="MR-6007"):
         decode_control(row_value(5))
 

@@ -1,4 +1,4 @@
-"""What the registry's client makes of answers that a registry would not give."""
+"""The registry's client handles answers that a registry would not send."""
 
 import contextlib
 import socket
@@ -31,7 +31,7 @@ PASSING = {
 
 @pytest.fixture
 def answered(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
-    """Every request gets these bytes, and then the connection ends."""
+    """Answer every request with these bytes, then close the connection."""
 
     def answer(raw: bytes) -> None:
         def connect(*_: object, **__: object) -> socket.socket:
@@ -54,7 +54,7 @@ def _answer_once(connection: socket.socket, raw: bytes) -> None:
 def test_truncated_answer_or_proxy_page_is_retried(
     raw: bytes, answered: Callable[[bytes], None]
 ) -> None:
-    """A registry that restarts behind a proxy blocks no task: neither capture's, nor apply's, which looks ids up."""
+    """A registry that restarts behind a proxy blocks neither a capture task nor an apply task, which looks ids up."""
     answered(raw)
     for ask in (
         lambda: client.RegistryClient(ADDRESS).register("s", DDL_SCHEMA.text),
@@ -70,7 +70,7 @@ def test_truncated_answer_or_proxy_page_is_retried(
 
 
 def test_page_in_place_of_an_answer_is_shown(answered: Callable[[bytes], None]) -> None:
-    """It says who answered."""
+    """The page shows which server answered."""
     answered(PAGE)
     with pytest.raises(Retryable, match=r"200.*back in a minute"):
         client.RegistryClient(ADDRESS).schema_by_id(7)
@@ -82,7 +82,7 @@ def test_page_in_place_of_an_answer_is_shown(answered: Callable[[bytes], None]) 
 def test_answer_of_another_kind_of_server_is_fatal(
     content: bytes, answered: Callable[[bytes], None]
 ) -> None:
-    """It is whole, and will be the same another time."""
+    """The answer is whole and would not change on a retry."""
     answered(b"HTTP/1.1 200 OK\r\n\r\n" + content)
     with pytest.raises(Fatal) as caught:
         client.RegistryClient(ADDRESS).schema_by_id(7)
@@ -92,7 +92,7 @@ def test_answer_of_another_kind_of_server_is_fatal(
 def test_oversized_answer_is_not_mistaken_for_a_truncated_one(
     answered: Callable[[bytes], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would be read as far again and again; one that fills the limit is whole."""
+    """A retry would read as much again; an answer that fills the limit is whole."""
     content = b'{"schema": "text"}'
     answered(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content))
     monkeypatch.setattr(client, "_ANSWER_BYTES_MAX", len(content))
@@ -122,7 +122,7 @@ def test_requests_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 def _answer_ids(connection: socket.socket) -> None:
     with connection:
         while b"\r\n\r\n" in (request := connection.recv(1 << 20)):
-            if request.endswith(b"\r\n\r\n"):  # head and body come apart
+            if request.endswith(b"\r\n\r\n"):  # head and body arrive separately
                 connection.recv(1 << 20)
             connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"id":7}')
 
@@ -130,7 +130,7 @@ def _answer_ids(connection: socket.socket) -> None:
 def test_known_id_needs_no_request_and_reveals_reuse(
     answered: Callable[[bytes], None],
 ) -> None:
-    """A record of the topic says what an id meant; a registry that gives it to another schema has lost its own."""
+    """A schema record gives the meaning of an id; a registry that gives it to another schema has lost data."""
     answered(b"HTTP/1.1 200 OK\r\n\r\n" + b'{"id": 7}')
     registry = client.RegistryClient(ADDRESS)
     registry.remember("a", DDL_SCHEMA.text, 7)

@@ -1,4 +1,4 @@
-"""What the registry's store makes of a broker that is in trouble: asked for anything, it is worth another try."""
+"""The registry's store retries any request to a failing broker."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -34,7 +34,7 @@ QUESTIONS = (
 
 
 class Broker:
-    """One that answers everything, but is in trouble when asked this; its clients all are itself."""
+    """A broker that answers every request except this one; it serves as all of its clients."""
 
     def __init__(self, asked: str, trouble: Callable[[], object]) -> None:
         self._asked = asked
@@ -70,7 +70,7 @@ class Broker:
 def asked_in_trouble(
     question: str, trouble: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> list[Entry]:
-    """What is loaded before an entry is appended."""
+    """Load the store, append an entry, and return what was loaded before."""
     broker = Broker(question, trouble)
     for client in ("AdminClient", "Producer", "Consumer"):
         monkeypatch.setattr(kafka, client, getattr(broker, client))
@@ -81,7 +81,7 @@ def asked_in_trouble(
 
 
 def refused(code: int) -> Callable[[], None]:
-    """The client says so."""
+    """Raise this error of the client."""
 
     def trouble() -> None:
         raise KafkaException(KafkaError(code))
@@ -90,12 +90,12 @@ def refused(code: int) -> Callable[[], None]:
 
 
 def silent() -> None:
-    """A future of a broker that takes requests and answers none."""
+    """Return a future of a broker that accepts requests and never answers."""
     raise TimeoutError
 
 
 def hidden() -> None:
-    """The client says so while a line for its log is served."""
+    """Raise the error while the client serves a line for its log."""
     hide(KafkaException(KafkaError(KafkaError._TRANSPORT)), 2)
 
 
@@ -108,7 +108,7 @@ def hidden() -> None:
 def test_failing_broker_is_retried_for_any_request(
     question: str, trouble: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends as a code with something to do, never as the driver's own error."""
+    """The result is a code with a fix, never the driver's own error."""
     with pytest.raises(Retryable) as caught:
         asked_in_trouble(question, trouble, monkeypatch)
     assert caught.value.code == "MR-6020"
@@ -119,26 +119,28 @@ def test_failing_broker_is_retried_for_any_request(
 def test_newer_registry_is_distinguished_from_a_failing_broker(
     question: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who goes on asking would fence the one that serves now."""
+    """A registry that keeps asking would fence the newer one."""
     with pytest.raises(Fenced) as caught:
         asked_in_trouble(question, refused(KafkaError._FENCED), monkeypatch)
     assert caught.value.code == "MR-6023"
 
 
 class Starting(Broker):
-    """One that loads its coordinator; until then it says so."""
+    """A broker that loads its coordinator and reports that until it is ready."""
 
     LOADS_S = 60.0
 
     def init_transactions(self, wait_s: float) -> None:
-        """Librdkafka asks again until ``wait_s`` is over."""
+        """Act as librdkafka, which retries until ``wait_s`` is over."""
         if wait_s < self.LOADS_S:
             raise KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS))
 
 
 def test_registry_waits_for_a_starting_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says that it runs before it has loaded its coordinator, and a busy machine loads for long: a registry that is
-    started beside it would end."""
+    """A broker reports that it runs before its coordinator is loaded, which takes long on a busy machine.
+
+    A registry that is started beside it would end.
+    """
     broker = Starting("nothing", silent)
     for client in ("AdminClient", "Producer", "Consumer"):
         monkeypatch.setattr(kafka, client, getattr(broker, client))
@@ -146,5 +148,5 @@ def test_registry_waits_for_a_starting_broker(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_healthy_broker_serves_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in lets a registry load and append, so what fails above fails for its trouble."""
+    """The stand-in lets a registry load and append, so the failures above come from their faults."""
     assert asked_in_trouble("nothing", silent, monkeypatch) == []

@@ -1,4 +1,4 @@
-"""Requests that no client of ours sends: the registry answers each with a 4xx and its reason, and stays as it was."""
+"""The registry answers each invalid request with a 4xx and its reason, and does not change."""
 
 import asyncio
 import json
@@ -71,7 +71,7 @@ BODIES = st.one_of(
 
 
 def asked(method: str, path: str, body: bytes) -> tuple[int, bytes]:
-    """(status, answer) of one request, without a socket."""
+    """Return (status, answer) of one request, without a socket."""
     answer: list[Mapping[str, Any]] = []
 
     async def receive() -> Mapping[str, object]:
@@ -109,7 +109,7 @@ def asked(method: str, path: str, body: bytes) -> tuple[int, bytes]:
 def test_malformed_request_is_refused_with_a_reason(
     method: str, path: str, words: tuple[str, str], body: bytes
 ) -> None:
-    """Never a 5xx: those mean "ask again", and nobody should."""
+    """A 5xx would ask the client to retry."""
     status, answer = asked(method, path.format(*words[: path.count("{}")]), body)
     assert 200 <= status < 500, (status, answer[:300])
     content = json.loads(answer) if status != 307 else {}  # to the path without its last slash

@@ -1,4 +1,4 @@
-"""The registry without HTTP and Kafka: ids, versions, and what a store that fails leaves behind."""
+"""The registry without HTTP and Kafka: ids, versions, and the state after a failed store."""
 
 import json
 import socket
@@ -18,7 +18,7 @@ from tests.kit.hidden import hide
 
 
 class UncertainStore(MemoryStore):
-    """Its first ``append`` fails, and nobody knows whether it was stored."""
+    """A store whose first ``append`` fails with an unknown outcome."""
 
     def __init__(self, *, is_stored: bool) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class UncertainStore(MemoryStore):
 
 
 def test_schema_has_one_id_in_every_subject() -> None:
-    """Also when it is written with other blanks; another schema gets the next id and version."""
+    """Other whitespace makes no difference; another schema gets the next id and version."""
     service = RegistryService(MemoryStore())
     spaced = json.dumps(json.loads(DDL_SCHEMA.text), indent=2)
     assert service.register("a", {"schema": DDL_SCHEMA.text}) == {"id": 1}
@@ -45,7 +45,7 @@ def test_schema_has_one_id_in_every_subject() -> None:
 
 
 def test_different_properties_make_a_different_schema() -> None:
-    """A table's structure rides in properties: they are part of a schema's identity."""
+    """Properties carry a table's structure: they are part of a schema's identity."""
     service = RegistryService(MemoryStore())
     other = json.dumps(json.loads(DDL_SCHEMA.text) | {"millrace.extra": 1})
     assert service.register("a", {"schema": DDL_SCHEMA.text}) == {"id": 1}
@@ -56,7 +56,7 @@ def test_different_properties_make_a_different_schema() -> None:
 def test_unknown_append_outcome_never_gives_one_id_twice(
     is_stored: bool,
 ) -> None:
-    """After the failure everything is read again before the next id is given."""
+    """After the failure everything is read again before the next id is assigned."""
     store = UncertainStore(is_stored=is_stored)
     service = RegistryService(store)
     with pytest.raises(Retryable):
@@ -99,7 +99,7 @@ def test_catalog_is_equal_after_any_restart() -> None:
     ],
 )
 def test_invalid_avro_schema_is_refused(request_: dict[str, object], code: int) -> None:
-    """Before anything is stored."""
+    """It is refused before anything is stored."""
     store = MemoryStore()
     with pytest.raises(Refusal) as caught:
         RegistryService(store).register("a", request_)  # type: ignore[arg-type]
@@ -108,13 +108,13 @@ def test_invalid_avro_schema_is_refused(request_: dict[str, object], code: int) 
 
 
 def test_registry_reports_a_port_in_use() -> None:
-    """By a code, before anything else is done."""
+    """The code is reported before any other action."""
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Fatal, match="MR-8009"):
         RegistryServer.listen(MemoryStore(), host="127.0.0.1", port=taken.getsockname()[1])
 
 
 def test_fenced_registry_ends_despite_a_log_line_after_it() -> None:
-    """Taken for anything else, it would load its store again, and fence the one that serves now."""
+    """If the error were misread, the registry would load its store again and fence the new one."""
     store = KafkaSchemaStore("127.0.0.1:1")
     fenced = KafkaException(KafkaError(KafkaError._FENCED))
     store._producer = SimpleNamespace(  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""A relay log that somebody or something damaged: found by checksum and by what must be there, never passed over."""
+"""Damage in a relay log is found by checksums and missing parts, and never skipped."""
 
 import ast
 from collections.abc import Callable
@@ -30,7 +30,7 @@ SUBDIR = "server-a.000001"
 
 
 def lay(root: Path, files: dict[str, bytes]) -> Path:
-    """Files of one sub-directory, without index and relay.meta; returns its folder."""
+    """Write the files of one sub-directory, without index and relay.meta; return its folder."""
     (root / SUBDIR).mkdir(parents=True)
     for name, content in files.items():
         (root / SUBDIR / name).write_bytes(content)
@@ -38,12 +38,12 @@ def lay(root: Path, files: dict[str, bytes]) -> Path:
 
 
 def open_log(root: Path, flavour: Flavour = Flavour.MYSQL) -> RelayLog:
-    """On a disk whose fsync costs nothing."""
+    """Open a relay log on a disk whose fsync is free."""
     return RelayLog.open(root, flavour=flavour, disk=FaultyFiles(root))
 
 
 def error_of_reading(root: Path, flavour: Flavour) -> MillraceError | None:
-    """What a reader of everything ends with."""
+    """Return the error that ends a reader of everything."""
     relay = open_log(root, flavour)
     try:
         read_everything(relay)
@@ -57,7 +57,7 @@ def error_of_reading(root: Path, flavour: Flavour) -> MillraceError | None:
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.guarantee("relay log")
 def test_flipped_bit_in_a_closed_file_stops_its_reader(flavour: Flavour, memory_path: Path) -> None:
-    """Head, header, body, checksum: Fatal MR-2004, and not one of the transactions behind it is skipped."""
+    """Head, header, body, checksum: Fatal MR-2004, and no transaction after it is skipped."""
     files = FILES[flavour]
     for at in range(len(files[NAMES[0]])):
         damaged = bytearray(files[NAMES[0]])
@@ -73,11 +73,11 @@ def test_flipped_bit_in_a_closed_file_stops_its_reader(flavour: Flavour, memory_
 def test_flipped_bit_in_the_newest_file_is_cut_and_rewritten(
     flavour: Flavour, memory_path: Path
 ) -> None:
-    """Up to the transaction in front of it everything stays; the relay log goes on to the same bytes."""
+    """Everything before its transaction stays; the relay log continues to the same bytes."""
     files = dict(list(FILES[flavour].items())[:2])
     name, content = list(files.items())[-1]
     ends = whole_ends(content, mariadb=flavour is Flavour.MARIADB)
-    before, after_head = len(files[NAMES[0]]), ends[2]  # behind FORMAT_DESCRIPTION, PREVIOUS_GTIDS
+    before, after_head = len(files[NAMES[0]]), ends[2]  # after FORMAT_DESCRIPTION, PREVIOUS_GTIDS
     for at in range(0, len(content), 3):
         damaged = bytearray(content)
         damaged[at] ^= 1 << at % 8
@@ -99,7 +99,7 @@ def test_flipped_bit_in_the_newest_file_is_cut_and_rewritten(
 def test_zeros_or_truncation_in_a_closed_file_stop_its_reader(
     flavour: Flavour, memory_path: Path
 ) -> None:
-    """Also a cut between two events, or between two source transactions, behind which the file looks whole."""
+    """A cut between two events or two source transactions is found too, although the file looks whole."""
     files = FILES[flavour]
     content = files[NAMES[0]]
     ends = whole_ends(content, mariadb=flavour is Flavour.MARIADB)
@@ -118,7 +118,7 @@ def test_zeros_or_truncation_in_a_closed_file_stop_its_reader(
 
 
 def test_damage_during_reading_stops_the_reader(tmp_path: Path) -> None:
-    """The file being written is checked by each reader as well."""
+    """Each reader also checks the file that is being written."""
     root = tmp_path / "relay"
     Writer(root, FILES[Flavour.MYSQL], is_split=False).run()
     relay = open_log(root)
@@ -139,7 +139,7 @@ def test_damage_during_reading_stops_the_reader(tmp_path: Path) -> None:
 
 
 def test_missing_file_in_the_middle_is_not_skipped(tmp_path: Path) -> None:
-    """Nobody begins in front of it; who reads there is told to come again, which fetches it anew."""
+    """No reader starts before it; a reader there must come again, which fetches the file."""
     lay(tmp_path, {name: FILES[Flavour.MYSQL][name] for name in (NAMES[0], NAMES[2])})
     relay = open_log(tmp_path)
     with RelayReader(relay) as reader:
@@ -157,7 +157,7 @@ def test_missing_file_in_the_middle_is_not_skipped(tmp_path: Path) -> None:
 
 
 def test_file_deleted_under_a_reader_is_reported(tmp_path: Path) -> None:
-    """Not the system's error but ours, whichever question meets it first."""
+    """Any request raises a product error, not the system's."""
     lay(tmp_path, FILES[Flavour.MYSQL])
     relay = open_log(tmp_path)
     (tmp_path / SUBDIR / NAMES[1]).unlink()
@@ -189,7 +189,7 @@ def test_file_deleted_under_a_reader_is_reported(tmp_path: Path) -> None:
     ],
 )
 def test_missing_or_wrong_meta_and_index_are_repaired(text: bytes | None, tmp_path: Path) -> None:
-    """The files alone say where the relay log ends."""
+    """Only the files decide where the relay log ends."""
     files = FILES[Flavour.MYSQL]
     folder = lay(tmp_path, files)
     if text is not None:
@@ -205,7 +205,7 @@ def test_missing_or_wrong_meta_and_index_are_repaired(text: bytes | None, tmp_pa
 
 
 def test_foreign_files_in_the_relay_folder_are_left_alone(tmp_path: Path) -> None:
-    """Files of people, left-over halves of ours, folders with the name of a file: neither read nor in the way."""
+    """Users' files, partial files of Millrace, and folders named like files are ignored and not in the way."""
     folder = lay(tmp_path, FILES[Flavour.MYSQL])
     foreign = [folder / "notes.txt", folder / "mysql-bin.000002.bak", tmp_path / "server-b.000002"]
     for path in foreign:
@@ -232,9 +232,9 @@ def test_foreign_files_in_the_relay_folder_are_left_alone(tmp_path: Path) -> Non
 
 
 def test_unreadable_disk_is_reported(memory_path: Path) -> None:
-    """Each operation of a reader fails once: Retryable, and the next reader reads on; what it has read stands.
+    """Each operation of a reader fails once: Retryable, the next reader continues, and data already read stays valid.
 
-    Its last one closes a file: that fails too, and nobody is told, nor is anything held or left open.
+    The last operation closes a file: its failure is ignored, and nothing stays held or open.
     """
     lay(memory_path, FILES[Flavour.MYSQL])
     disk = FaultyFiles(memory_path)
@@ -264,7 +264,7 @@ def test_unreadable_disk_is_reported(memory_path: Path) -> None:
     "failure", [Fatal("MR-6002", "a sequence goes back"), ZeroDivisionError("by a sync")]
 )
 def test_any_sync_thread_failure_reaches_the_writer(failure: Exception) -> None:
-    """Also what is not the disk's: a thread that ended silently would sync nothing for ever."""
+    """Errors of other kinds than the disk's count too: a thread that ended silently would never sync again."""
 
     def sync() -> None:
         raise failure
@@ -283,7 +283,7 @@ def test_any_sync_thread_failure_reaches_the_writer(failure: Exception) -> None:
 
 
 def test_failed_start_of_the_sync_thread_closes_every_file(memory_path: Path) -> None:
-    """It is tried again for as long as the machine has none, each time with what the last try took."""
+    """The start is retried until the machine has a thread; each try releases its files."""
     lay(memory_path, FILES[Flavour.MYSQL])
     disk = FaultyFiles(memory_path)
     with no_thread_left(), pytest.raises(RuntimeError, match="new thread"):
@@ -294,7 +294,7 @@ def test_failed_start_of_the_sync_thread_closes_every_file(memory_path: Path) ->
 def test_defect_in_the_sync_thread_leaves_no_file_open(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no word of the disk's: the bytes stay as they came, and the directory may be opened again."""
+    """It is not a disk error: the bytes stay, and the directory may be opened again."""
 
     def sync(_: RelayLog) -> None:
         raise ZeroDivisionError("by a sync")
@@ -318,7 +318,7 @@ def test_defect_in_the_sync_thread_leaves_no_file_open(
 
 
 def test_full_disk_can_be_opened_for_a_purge(memory_path: Path) -> None:
-    """Index and relay.meta are hints: that there is no room for them stops nothing."""
+    """Index and relay.meta are hints: no space for them is no obstacle."""
     folder = lay(memory_path, FILES[Flavour.MYSQL])
     (folder / layout.META_NAME).write_text("old")
     (memory_path / layout.LOCK_NAME).touch()
@@ -332,7 +332,7 @@ def test_full_disk_can_be_opened_for_a_purge(memory_path: Path) -> None:
 
 
 def test_purge_request_on_a_failing_disk_is_reported(memory_path: Path) -> None:
-    """Each operation of who asks, once: Retryable MR-2002; on a whole disk nobody answers here, and that is told."""
+    """Each operation fails once: Retryable MR-2002. On a whole disk, no process answers here, and that is reported."""
     lay(memory_path, FILES[Flavour.MYSQL])
     relay = open_log(memory_path)
     record = FaultyFiles(memory_path)
@@ -361,7 +361,10 @@ def test_purge_request_on_a_failing_disk_is_reported(memory_path: Path) -> None:
 
 
 def test_relay_log_files_are_accessed_only_through_the_seam() -> None:
-    """Else no test could fail it. Modules of the system's files are used in ``files`` alone, and no method of Path."""
+    """Otherwise no test could make it fail.
+
+    Only ``files`` uses modules of the system's files, and no method of Path.
+    """
     here = {"is_dir", "is_file", "exists", "iterdir", "glob", "rglob", "stat", "mkdir", "rmdir"}
     here |= {"touch", "rename", "read_bytes", "read_text", "write_bytes", "write_text"}
     both = {"open", "replace", "unlink"}  # of the seam and of Path
@@ -384,7 +387,7 @@ def test_relay_log_files_are_accessed_only_through_the_seam() -> None:
 
 
 def test_first_position_is_the_earliest_of_all_sub_directories(tmp_path: Path) -> None:
-    """A sub-directory begun later may begin earlier: what it has in front of the older one is not passed over."""
+    """A newer sub-directory may begin earlier: its part before the older one is not skipped."""
     files = FILES[Flavour.MYSQL]
     lay(tmp_path, {NAMES[1]: files[NAMES[1]]})
     (tmp_path / "server-b.000002").mkdir()

@@ -1,4 +1,4 @@
-"""The lock of a relay directory: one writer at a time."""
+"""The lock of a relay directory admits one writer at a time."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.kit.relay.lay import NAME, grow_file, write_file
 
 
 def test_second_writer_on_a_directory_is_harmless(tmp_path: Path) -> None:
-    """The second comes while the first is inside a source transaction: it is refused, and may come again."""
+    """It comes while the first is inside a source transaction, is refused, and may come again."""
     file = BinlogFile().transaction()
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     relay.begin_subdir("server-a")

@@ -1,4 +1,4 @@
-"""The relay log without a server: torn tails, readers, names, the lock, purge, failing disks."""
+"""The relay log without a server: torn tails, readers, names, the lock, purge and failing disks."""
 
 import os
 import struct
@@ -34,7 +34,7 @@ FLAVOURS = [Flavour.MYSQL, Flavour.MARIADB]
 def test_incident_between_source_transactions_belongs_to_none(
     flavour: Flavour, tmp_path: Path
 ) -> None:
-    """MariaDB's has no GTID: it stands alone, no file is given up for it, and the reader hands it on (MR-6510)."""
+    """MariaDB's has no GTID: it stays separate, no file is dropped for it, and the reader passes it on (MR-6510)."""
     file = BinlogFile(mariadb=flavour is Flavour.MARIADB)
     for _ in range(2):
         last_group_at = len(file.data)
@@ -53,7 +53,7 @@ def test_incident_between_source_transactions_belongs_to_none(
 def test_file_without_its_head_is_skipped_before_a_whole_one(
     flavour: Flavour, events: int, tmp_path: Path
 ) -> None:
-    """A first connection cut in the head of a file: the next began a sub-directory, and there the reader begins."""
+    """A first connection broke in the head of a file; the next began a sub-directory, where the reader begins."""
     whole = BinlogFile(mariadb=flavour is Flavour.MARIADB)
     whole.transaction()
     head = b"".join([b"\xfebin", *whole.events[:events]])
@@ -71,7 +71,7 @@ def test_file_without_its_head_is_skipped_before_a_whole_one(
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.guarantee("relay log")
 def test_tail_torn_at_any_byte_is_cut(flavour: Flavour, memory_path: Path) -> None:
-    """What remains ends with a whole transaction, is a prefix, and the GTIDs are exactly those in it."""
+    """The rest ends with a whole transaction, is a prefix, and has exactly its GTIDs."""
     file = BinlogFile(mariadb=flavour is Flavour.MARIADB)
     for ending in ("xid", "ddl", "xid", "commit"):
         file.transaction(ending=ending)
@@ -91,13 +91,13 @@ def test_tail_torn_at_any_byte_is_cut(flavour: Flavour, memory_path: Path) -> No
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_zeros_from_any_byte_of_the_tail_are_cut(flavour: Flavour, memory_path: Path) -> None:
-    """A file system may give the length before the bytes: to the old end, beyond it, less than a header."""
+    """A file system may set the length before the bytes: to the old end, beyond it, or to less than a header."""
     file = BinlogFile(mariadb=flavour is Flavour.MARIADB)
     for ending in ("xid", "ddl", "xid", "commit"):
         file.transaction(ending=ending)
     data = file.data
     for length in range(file.ends[-3], len(data) + 1):
-        intact = len(data) - len(data[length:].lstrip(b"\0"))  # zeros stand in the file as well
+        intact = len(data) - len(data[length:].lstrip(b"\0"))  # the file has zeros as well
         wanted = max(end for end in file.ends if end <= intact)
         rest = len(data) - length
         for zeros in (rest, rest + 4096, 1, 18, 19, 23) if length in file.ends else (rest,):
@@ -116,7 +116,7 @@ def test_zeros_from_any_byte_of_the_tail_are_cut(flavour: Flavour, memory_path: 
 
 @pytest.mark.parametrize("length", [0, 3, 4, 5, 50, 124])
 def test_file_without_a_whole_head_is_removed(length: int, tmp_path: Path) -> None:
-    """The file before it is the end then; an empty sub-directory goes too."""
+    """The file ends with the one before it; an empty sub-directory is removed too."""
     closed = BinlogFile().transaction().rotate("mysql-bin.000002")
     lay_file(tmp_path, closed.data)
     torn = lay_file(tmp_path, BinlogFile(first_number=2).data[:length], name="mysql-bin.000002")
@@ -129,7 +129,7 @@ def test_file_without_a_whole_head_is_removed(length: int, tmp_path: Path) -> No
 
 
 def test_damage_in_the_last_file_is_cut(tmp_path: Path) -> None:
-    """A flipped bit in the middle: everything in front of its transaction stays."""
+    """A bit is flipped in the middle: everything before its transaction stays."""
     file = BinlogFile().transaction().transaction().transaction()
     damaged = bytearray(file.data)
     damaged[file.ends[1] + 30] ^= 1
@@ -140,7 +140,7 @@ def test_damage_in_the_last_file_is_cut(tmp_path: Path) -> None:
 
 
 def test_damage_in_a_closed_file_stops_its_reader(tmp_path: Path) -> None:
-    """Fatal with the place, and no byte of the damaged event."""
+    """The error is Fatal with the place, and no byte of the damaged event is returned."""
     file = BinlogFile().transaction().transaction().rotate("mysql-bin.000002")
     damaged = bytearray(file.data)
     damaged[file.ends[1] + 30] ^= 1
@@ -154,7 +154,7 @@ def test_damage_in_a_closed_file_stops_its_reader(tmp_path: Path) -> None:
 
 
 def test_reader_sees_only_whole_transactions(tmp_path: Path) -> None:
-    """Bytes of an unfinished one are in the file and not in a span; ``wait`` says when there is more."""
+    """Bytes of an unfinished one are in the file and not in a span; ``wait`` reports more."""
     file = BinlogFile().transaction()
     half = len(file.data)
     file.gtid()
@@ -183,7 +183,7 @@ def test_reader_sees_only_whole_transactions(tmp_path: Path) -> None:
 
 
 def test_span_holds_whole_events_and_grows_for_a_giant(tmp_path: Path) -> None:
-    """Never half an event, however small the bound."""
+    """An event is never split, however small the bound is."""
     file = BinlogFile().transaction(rows_bytes=10_000).transaction()
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     relay.begin_subdir("server-a")
@@ -199,7 +199,7 @@ def test_span_holds_whole_events_and_grows_for_a_giant(tmp_path: Path) -> None:
 
 
 def test_readers_cross_files_and_sub_directories_by_number(tmp_path: Path) -> None:
-    """mysql-bin.999999 is followed by mysql-bin.1000000, seq 9 by seq 10."""
+    """mysql-bin.1000000 follows mysql-bin.999999, and seq 10 follows seq 9."""
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     numbers = iter(range(1, 100))
     expected = []
@@ -220,7 +220,7 @@ def test_readers_cross_files_and_sub_directories_by_number(tmp_path: Path) -> No
 
 
 def test_two_sub_directories_of_one_server_are_not_joined(tmp_path: Path) -> None:
-    """The second was begun because the first was in doubt: a start begins there, whatever the GTIDs say."""
+    """The second was begun because the first was in doubt: a start begins there, whatever the GTIDs are."""
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     for number in (1, 2):
         relay.begin_subdir("server-a")
@@ -230,7 +230,7 @@ def test_two_sub_directories_of_one_server_are_not_joined(tmp_path: Path) -> Non
 
 
 def test_seek_finds_the_file_of_the_first_wanted_transaction(tmp_path: Path) -> None:
-    """By what each file says was executed before it."""
+    """Each file records what was executed before it."""
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     relay.begin_subdir("server-a")
     for number, first in enumerate((3, 5, 7), 1):  # transactions 3-4, 5-6, 7-8
@@ -245,9 +245,9 @@ def test_seek_finds_the_file_of_the_first_wanted_transaction(tmp_path: Path) -> 
 
 
 def test_seek_goes_back_to_a_gtid_reused_by_another_server(tmp_path: Path) -> None:
-    """Behind it nothing would be noticed: that transaction is in the file in front, where it is refused (MR-1033).
+    """The reuse would go unnoticed after it: that transaction is in the previous file, where it is refused (MR-1033).
 
-    In front of a sub-directory's first file the server is guessed: there it is no reason.
+    The server before a sub-directory's first file is guessed, so it is no reason there.
     """
     relay = RelayLog.open(tmp_path, flavour=Flavour.MARIADB)
     relay.begin_subdir("server-a")
@@ -262,7 +262,7 @@ def test_seek_goes_back_to_a_gtid_reused_by_another_server(tmp_path: Path) -> No
 
 
 def test_reader_never_crosses_from_a_tail_lost_in_failover(tmp_path: Path) -> None:
-    """Those transactions were lost in a failover: who needs earlier ones has them sent by the server that is read."""
+    """A failover lost those transactions: a reader of earlier ones gets them from the current server."""
     for missing, is_reached in (("", True), (f"{SERVER}:2", False)):
         root = tmp_path / (missing or "joined")
         relay = RelayLog.open(root, flavour=Flavour.MYSQL)
@@ -280,12 +280,12 @@ def test_reader_never_crosses_from_a_tail_lost_in_failover(tmp_path: Path) -> No
                 earlier = reader.seek(parse_gtid_set(Flavour.MYSQL, ""))
                 assert (earlier is not None) is is_reached
             relay.close()
-            relay = RelayLog.open(root, flavour=Flavour.MYSQL)  # knows it, too
+            relay = RelayLog.open(root, flavour=Flavour.MYSQL)  # it knows it too
         relay.close()
 
 
 def test_separate_file_is_always_marked_by_its_sub_directory(tmp_path: Path) -> None:
-    """Whatever operation fails while it is begun: nobody comes into it from the tail in front of it."""
+    """Any operation may fail while the file is begun: no reader enters it from the tail before it."""
     begun = 0
     for fail_at in count():
         disk = FaultyFiles(tmp_path / str(fail_at))
@@ -325,7 +325,7 @@ def test_seek_does_not_cross_a_gap_between_sub_directories(tmp_path: Path) -> No
 
 
 def test_second_relay_writer_is_refused(tmp_path: Path) -> None:
-    """The lock is on the directory, and free again after close."""
+    """The lock is on the directory and is free again after close."""
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     with pytest.raises(Retryable) as caught:
         RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
@@ -335,7 +335,7 @@ def test_second_relay_writer_is_refused(tmp_path: Path) -> None:
 
 
 def test_relay_meta_has_the_format_of_dm(tmp_path: Path) -> None:
-    """The text of DM's documentation is read, ours reads back, rubbish is no meta."""
+    """The text of DM's documentation is parsed, Millrace's text round-trips, and garbage is refused."""
     (tmp_path / "relay.meta").write_text(
         'binlog-name = "mysql-bin.000010"    # name\nbinlog-pos = 63083620\n'
         'binlog-gtid = "c0149e17-dff1-11e8-b6a8-0242ac110004:1-3328"\n'
@@ -352,14 +352,14 @@ def test_relay_meta_has_the_format_of_dm(tmp_path: Path) -> None:
     "name", ["", "..", "../mysql-bin.000001", "a/b.000001", ".x.000001", "mysql-bin", "a.0\n1"]
 )
 def test_file_name_that_escapes_the_directory_is_refused(name: str) -> None:
-    """The server's word is not trusted."""
+    """Names from the server are not trusted."""
     with pytest.raises(Fatal) as caught:
         layout.file_number(name)
     assert caught.value.code == "MR-2010"
 
 
 def test_failed_fsync_is_never_trusted_again(tmp_path: Path) -> None:
-    """The next write fails, and the file is cut back to what was synced before; opening anew goes on there."""
+    """The next write fails, and the file is cut to what was synced before; a reopened log continues there."""
     file = BinlogFile().transaction()
     disk = FaultyFiles(tmp_path)
     relay = RelayLog.open(
@@ -373,7 +373,7 @@ def test_failed_fsync_is_never_trusted_again(tmp_path: Path) -> None:
     synced = len(file.data)
     eventually(lambda: relay._file is not None and relay._file.synced_end == synced)
     file.transaction()
-    with relay._fd_lock:  # relay.meta comes behind what was synced
+    with relay._fd_lock:  # relay.meta is written after the sync
         disk.fail_at = len(disk.ops) + 1  # the write, then the fsync
     grow_file(relay, file.data[synced:], end=len(file.data))
 
@@ -393,7 +393,7 @@ def test_failed_fsync_is_never_trusted_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_cut", [True, False])
 def test_file_truncated_after_a_failed_fsync_is_not_damaged(tmp_path: Path, is_cut: bool) -> None:
-    """A reader that comes meanwhile is told MR-2003, also where nothing of it is left or could not be cut."""
+    """A reader gets MR-2003 meanwhile, even if none of the file is left or it could not be cut."""
     file = BinlogFile().transaction()
     disk = FaultyFiles(tmp_path)
     relay = RelayLog.open(
@@ -412,7 +412,7 @@ def test_file_truncated_after_a_failed_fsync_is_not_damaged(tmp_path: Path, is_c
 
 
 def test_full_disk_stops_the_writer_and_loses_nothing(tmp_path: Path) -> None:
-    """Retryable, and for good: half of what was written is cut, and only a log opened anew goes on."""
+    """Retryable, and permanent: half-written data is cut, and only a reopened log continues."""
     file = BinlogFile().transaction()
     disk, never = FaultyFiles(tmp_path), SyncPolicy(delay_ms=100_000)  # the next is the write
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL, policy=never, disk=disk)
@@ -436,7 +436,7 @@ def test_full_disk_stops_the_writer_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def make_three_files(root: Path) -> RelayLog:
-    """Two sub-directories, three files."""
+    """Make three files in two sub-directories."""
     relay = RelayLog.open(root, flavour=Flavour.MYSQL)
     relay.begin_subdir("server-a")
     write_file(relay, NAME, BinlogFile().transaction())
@@ -447,7 +447,7 @@ def make_three_files(root: Path) -> RelayLog:
 
 
 def test_purge_deletes_a_prefix_and_no_held_file(tmp_path: Path) -> None:
-    """A reader's hold, then the active file, bound it, whatever is asked for."""
+    """A reader's hold and the active file bound every purge."""
     relay = make_three_files(tmp_path)
     everything = Coordinates("server-z.000099", "mysql-bin.000099", 4)
     with RelayReader(relay) as reader:
@@ -463,7 +463,7 @@ def test_purge_deletes_a_prefix_and_no_held_file(tmp_path: Path) -> None:
 
 
 def test_purge_keeps_files_that_a_stopped_task_needs(tmp_path: Path) -> None:
-    """A paused or blocked task holds nothing: its position says which file it goes on with."""
+    """A paused or blocked task holds nothing: its position gives the file it resumes with."""
     relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
     relay.begin_subdir("server-a")
     for number in (1, 2, 3):
@@ -481,7 +481,7 @@ def test_purge_keeps_files_that_a_stopped_task_needs(tmp_path: Path) -> None:
 
 
 def test_purge_follows_age_and_space(tmp_path: Path) -> None:
-    """What is young stays while there is room; what is old goes; with no room all that nobody needs goes."""
+    """New files stay while there is space; old files are deleted; without space, all unneeded files are deleted."""
     relay = make_three_files(tmp_path)
     assert purge_due(relay, PurgePolicy(free_bytes_min=0), needed=()) == []
     os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
@@ -492,7 +492,7 @@ def test_purge_follows_age_and_space(tmp_path: Path) -> None:
 
 
 def test_file_head_names_the_earlier_transactions() -> None:
-    """PREVIOUS_GTIDS without and with tags (bytes of MySQL 9.7), GTID_LIST; None while it is cut."""
+    """PREVIOUS_GTIDS without and with tags (bytes of MySQL 9.7), GTID_LIST; None while it is incomplete."""
     file = BinlogFile(first_number=6)
     for length in range(len(file.data)):
         assert read_file_head(file.data[:length], Flavour.MYSQL) is None
@@ -513,7 +513,7 @@ def test_file_head_names_the_earlier_transactions() -> None:
 
 
 def test_file_continues_after_the_newest_gtid_of_a_domain() -> None:
-    """Of two servers in a GTID_LIST the last is the newest, also if its sequence is smaller (no strict mode)."""
+    """Of two servers in a GTID_LIST the last is the newest, even if its sequence is smaller (no strict mode)."""
     entries = struct.pack("<IIQIIQ", 0, 1, 9, 0, 2, 7)
     head = MAGIC + event(163, struct.pack("<I", 2) + entries, pos=4)
     assert str(read_file_head(head, Flavour.MARIADB)) == "0-2-7"

@@ -1,4 +1,4 @@
-"""Dump packets to file bytes: any cut of the stream, every lie of it."""
+"""Dump packets become file bytes for any split of the stream, and any corruption is found."""
 
 import re
 import struct
@@ -31,7 +31,7 @@ class Stripper:
         self.out = b""
 
     def feed(self, piece: bytes) -> int:
-        """The last status; artificial events and full runs are stepped over."""
+        """Return the last status; skip artificial events and full runs."""
         self.wire += piece
         while True:
             buffer = (
@@ -54,7 +54,7 @@ class Stripper:
 
 
 def wire_of(file: BinlogFile, *, with_noise: bool = True) -> bytes:
-    """The dump of a file: artificial rotate first, heartbeats between the events."""
+    """Return the dump of a file: an artificial rotate first, heartbeats between the events."""
     payloads = [artificial(4, struct.pack("<Q", 4) + b"mysql-bin.000001")]
     for number, made in enumerate(file.events):
         payloads.append(made)
@@ -68,7 +68,7 @@ def wire_of(file: BinlogFile, *, with_noise: bool = True) -> bytes:
 
 
 def sample(*, mariadb: bool) -> BinlogFile:
-    """Every form of source transaction."""
+    """Return every form of source transaction."""
     file = BinlogFile(mariadb=mariadb)
     for ending in ("xid", "ddl", "commit", "xid", *(() if mariadb else ("xa", "payload"))):
         file.transaction(ending=ending, rows_bytes=300)
@@ -80,7 +80,7 @@ def sample(*, mariadb: bool) -> BinlogFile:
 def test_checksum_matches_zlib_for_any_length_and_split(
     data: bytes, split: int, shift: int
 ) -> None:
-    """With and without the processor's instruction."""
+    """The processor's instruction is used or not."""
     buffer = np.frombuffer(bytes(shift) + data + b"\0", np.uint8)
     at, split = buffer.ctypes.data + shift, min(split, len(data))
     folded = np.zeros(16, np.uint8)
@@ -93,7 +93,7 @@ def test_checksum_matches_zlib_for_any_length_and_split(
 @given(pieces=st.lists(st.integers(1, 400), min_size=1, max_size=30))
 @settings(max_examples=60, deadline=None)
 def test_any_split_of_the_stream_gives_the_same_file(mariadb: bool, pieces: list[int]) -> None:
-    """Inside packet headers, event headers, checksums: the same bytes, boundaries and GTIDs."""
+    """Splits inside packet headers, event headers and checksums give the same bytes, boundaries and GTIDs."""
     file = sample(mariadb=mariadb)
     wire, stripper, at = wire_of(file), Stripper(mariadb=mariadb), 0
     for piece in pieces:
@@ -111,7 +111,7 @@ def test_any_split_of_the_stream_gives_the_same_file(mariadb: bool, pieces: list
 
 
 def test_mariadb_incident_repeats_no_gtid() -> None:
-    """It has none of its own; a boundary stands behind it all the same."""
+    """It has no GTID; a boundary follows it nevertheless."""
     file, stripper = BinlogFile(mariadb=True), Stripper(mariadb=True)
     file.transaction(ending="ddl").add(26, b"\1\0\3sic")
     assert stripper.feed(wire_of(file)) == transactions.OK
@@ -123,13 +123,13 @@ def test_mariadb_incident_repeats_no_gtid() -> None:
 
 
 def boundaries(file: BinlogFile) -> list[int]:
-    """Offsets behind whole transactions, and behind the first event of the file, which stands alone."""
+    """Return the offsets after whole transactions, and after the file's first event, which is separate."""
     return [4 + len(file.events[0]), *file.ends]
 
 
 @pytest.mark.parametrize("extra", [-2, -1, 0, 1, 0xFFFFFF - 1, 0xFFFFFF])
 def test_events_at_the_packet_limit_are_joined(extra: int) -> None:
-    """A payload of exactly 16 MiB - 1 is closed by an empty packet; one more byte goes into the next."""
+    """An empty packet closes a payload of exactly 16 MiB - 1; another byte goes into the next packet."""
     file = BinlogFile()
     file.transaction(rows_bytes=0xFFFFFF - 24 + extra)
     wire, stripper = wire_of(file), Stripper()
@@ -154,7 +154,7 @@ def test_events_at_the_packet_limit_are_joined(extra: int) -> None:
 def test_corrupt_byte_in_the_stream_is_detected_before_writing(
     place: str, status: int, piece: int
 ) -> None:
-    """One changed byte of the fifth packet: nothing of that event comes out as a finished one."""
+    """One byte of the fifth packet is changed: no part of that event appears as finished."""
     file = sample(mariadb=False)
     payloads = [b"\0" + made for made in file.events]
     wire = [bytearray(packet(payload, number)) for number, payload in enumerate(payloads)]
@@ -200,12 +200,12 @@ def _grouped(*kinds: Any) -> BinlogFile:
     ],
 )
 def test_unknown_event_is_an_error(file: BinlogFile, status: int) -> None:
-    """Never a boundary by guess."""
+    """A boundary is never guessed."""
     assert Stripper().feed(wire_of(file, with_noise=False)) == status
 
 
 def test_tagged_gtid_is_read() -> None:
-    """What the malformed ones above were made of."""
+    """This is the valid form of the malformed ones above."""
     file = _grouped(lambda f: f.add(42, TAGGED), lambda f: f.query("DROP TABLE t"))
     stripper = Stripper()
     assert stripper.feed(wire_of(file, with_noise=False)) == transactions.OK
@@ -214,7 +214,7 @@ def test_tagged_gtid_is_read() -> None:
 
 
 def test_reading_stops_at_the_requested_position() -> None:
-    """The overlap of a resumed dump ends exactly there; a place inside an event is never reached."""
+    """The overlap of a resumed dump ends exactly there; a position inside an event is never reached."""
     file = sample(mariadb=False)
     stripper = Stripper(stop_pos=file.ends[2])
     assert stripper.feed(wire_of(file)) == packets.REACHED
@@ -224,7 +224,7 @@ def test_reading_stops_at_the_requested_position() -> None:
 
 
 def test_error_packets_are_passed_to_the_caller() -> None:
-    """Also when they come in pieces."""
+    """They may arrive in pieces."""
     stripper = Stripper()
     wire = packet(b"\xff\xd4\x04#HY000Could not find", 0)
     assert stripper.feed(wire[:7]) == transactions.OK
@@ -232,7 +232,7 @@ def test_error_packets_are_passed_to_the_caller() -> None:
 
 
 def test_positions_wrap_at_four_gib() -> None:
-    """next_pos has 32 bits, the file has more; the event that ends exactly at 2^32 names 0."""
+    """next_pos has 32 bits and the file is larger; the event that ends exactly at 2^32 names 0."""
     for end in (2**32, 2**32 + 17, 2**33):
         body = bytes(50)
         made = event(40, body, pos=end - 23 - len(body))
@@ -243,7 +243,7 @@ def test_positions_wrap_at_four_gib() -> None:
 
 
 def test_compile_cache_key_covers_every_kernel() -> None:
-    """What has a kernel, and what such a file imports of ours, is told to the compiler: no stale machine code."""
+    """The key covers files with kernels and the product modules that they import: machine code is never stale."""
     folder = SOURCES[0].parent
     kernels = [path for path in folder.glob("*.py") if "@compiled" in path.read_text()]
     wanted = {path.stem for path in kernels}

@@ -1,4 +1,4 @@
-"""Going on inside a source transaction: what other members may have logged, against what stands in the topic."""
+"""Resuming inside a source transaction: another member's log is compared with the topic."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ LOGGED: Rows = [(T, 1), (T, 2), (AUDIT, 3), (T, 4), (T, 5)]
 
 
 def member(rows: Rows, *, before: int = 0, at: int = 0, statement: str = "") -> BinlogBuilder:
-    """A binlog of one source transaction, ``at`` bytes later than needed, behind ``before`` others of other rows."""
+    """Return a binlog of one source transaction, ``at`` bytes late, after ``before`` others with other rows."""
     builder = BinlogBuilder()
     builder.event(28, bytes(at))  # IGNORABLE
     for other in range(before):
@@ -44,30 +44,30 @@ def member(rows: Rows, *, before: int = 0, at: int = 0, statement: str = "") -> 
 
 
 def conversion(builder: BinlogBuilder, registry: MemoryRegistry | None = None) -> Conversion:
-    """Of this member's binlog."""
+    """Return a conversion of this member's binlog."""
     reader = FileReader({"mysql-bin.000001": bytes(builder.content)})
     return Conversion(reader, filter=SOME, registry=registry or MemoryRegistry())
 
 
 @dataclass(frozen=True)
 class Part:
-    """The first values of what a member's binlog becomes."""
+    """The first values that a member's binlog is converted to."""
 
     values: list[bytes]
 
     def units(self) -> Iterator[bytes]:
-        """See ``producer.resume.Part``."""
+        """Act as ``producer.resume.Part``."""
         return iter(self.values)
 
 
 def published(builder: BinlogBuilder, count: int) -> Part:
-    """``count`` rows and statements of it."""
+    """Return its first ``count`` rows and statements."""
     values = [v for batch in conversion(builder).batches() for _, v in raw_records(batch)]
     return Part([v for v in values if peek_kind(v) is not RecordKind.SCHEMA][:count])
 
 
 def resumed(part: Part, rows: int, *members: BinlogBuilder) -> Resumed | None:
-    """By members in sub-directories 1, 2, …; ids of schemas are others than those in the topic."""
+    """Resume with members in sub-directories 1, 2, …; their schema ids differ from those in the topic."""
     registry = MemoryRegistry()
     registry("another", "schema")
 
@@ -86,7 +86,7 @@ def resumed(part: Part, rows: int, *members: BinlogBuilder) -> Resumed | None:
 
 
 def test_equal_rows_at_other_coordinates_resume_the_transaction() -> None:
-    """Position, times, and ids of schemas may differ; a filtered row is counted."""
+    """Position, times and schema ids may differ; a filtered row is counted."""
     found = resumed(published(member(LOGGED), 3), 4, member(LOGGED, at=300))
     assert found is not None
     assert found.progress == Progress(NOTHING, OpenTransaction(GTID, 4), 3)
@@ -104,7 +104,7 @@ def test_equal_rows_at_other_coordinates_resume_the_transaction() -> None:
     ids=["order", "order before a filter", "order at the end", "another row", "fewer"],
 )
 def test_different_rows_or_order_are_refused(rows: Rows, said: str) -> None:
-    """Each names the row, and none its values."""
+    """The error names the row and none of its values."""
     with pytest.raises(Retryable) as refused:
         resumed(published(member(LOGGED), 3), 4, member(rows))
     assert refused.value.code == "MR-6508"
@@ -112,34 +112,34 @@ def test_different_rows_or_order_are_refused(rows: Rows, said: str) -> None:
 
 
 def test_row_filtered_there_but_wanted_here_is_refused() -> None:
-    """What stands is the same, but a row among those counted was filtered there and is wanted here."""
+    """The published rows are equal, but a counted row was filtered there and is wanted here."""
     part = published(member([(T, 1), (T, 2), (AUDIT, 3), (AUDIT, 4), (T, 5)]), 2)
     with pytest.raises(Retryable, match=r"row 4 of .* was not published"):
         resumed(part, 4, member(LOGGED))
 
 
 def test_another_source_transaction_first_is_refused() -> None:
-    """A replica that commits in another order: its next one is not the open one."""
+    """A replica commits in another order: its next transaction is not the open one."""
     with pytest.raises(Retryable, match="MR-6508"):
         resumed(published(member(LOGGED), 3), 4, member(LOGGED, before=1))
 
 
 def test_matching_sub_directory_is_chosen() -> None:
-    """The newest is another server's."""
+    """The newest sub-directory belongs to another server."""
     found = resumed(published(member(LOGGED), 3), 4, member(LOGGED[::-1]), member(LOGGED))
     assert found is not None
     assert found.at.subdir == "s.000002"
 
 
 def test_transaction_without_published_rows_restarts_anywhere() -> None:
-    """All that was counted was filtered."""
+    """All counted rows were filtered."""
     found = resumed(Part([]), 1, member(LOGGED[::-1]))
     assert found is not None
     assert found.progress == Progress(NOTHING, None, 0)
 
 
 def test_missing_events_are_awaited_as_long_as_allowed() -> None:
-    """The relay log ends in front of it: nothing is decided."""
+    """The relay log ends before it: nothing is decided."""
     assert resumed(published(member(LOGGED), 3), 4, BinlogBuilder()) is None
 
 
