@@ -27,7 +27,7 @@ _HERE = Path(__file__).parent
 _MARKERS = ("unit", "property", "integration", "fault", "stack", "chaos")
 _OF_A_FLAVOUR = ("source_set", "target_server", "single_server", "told")
 CHAOS_S_MAX = 7200.0  # per test; a soak adds the time it was asked for
-_NEEDS_MYSQL = {"mysql_server", "mortal_mysql", "mysqlbinlog"}
+_NEEDS_MYSQL = {"mysql_server", "small_mysql", "mysqlbinlog"}
 _NO_MYSQL = (
     "MySQL's half of the tests was NOT RUN: there is no MySQL in the cache. On Debian amd64 `make setup` fetches one; "
     f"elsewhere {MYSQL_HINT} (`make test MYSQLD=PATH`)."

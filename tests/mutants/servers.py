@@ -320,7 +320,7 @@ MUTANTS = [
     Mutant(
         "the mode is strict",
         values_are_made_to_fit,
-        "tests/fault/test_apply_target_faults.py",
+        "tests/fault/test_apply_target_limits.py",
         {"test_refused_value_blocks_and_the_error_hides_it[mariadb-one lane-too long]": NOT_TOLD},
     ),
     Mutant(
@@ -352,7 +352,7 @@ MUTANTS = [
     Mutant(
         "a stop cuts what the driver waits for",
         no_connection_is_cut,
-        "tests/fault/test_apply_target_faults.py",
+        "tests/fault/test_apply_locks.py",
         {"test_stop_does_not_wait_for_a_locked_row[mariadb]": "the stop waits for the row"},
     ),
     Mutant(

@@ -1,0 +1,189 @@
+"""Apply waits for locks of other sessions on the target: it retries, reports a code, and loses and repeats no row."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+
+from consumer import apply, executor
+from consumer.apply import ApplyRunner
+from consumer.spark import SparkDriver
+from consumer.target import connection as connections
+from consumer.writer import RowWriter
+from deploy.servers import DatabaseServer
+from millrace.errors import Retryable
+from tests.fixtures.spark import FixedLease, OneSet
+from tests.kit.apply.fault_tables import (
+    assert_refused,
+    check_rows,
+    other_session,
+    supervised,
+    tables_on,
+)
+from tests.kit.apply.faults import Supervised
+from tests.kit.apply.local import KnownTopic, LocalRecords, apply_task, endpoint_of, run_once
+from tests.kit.apply.reader import ThreadQuery
+from tests.kit.apply.tables import integer, table, text
+from tests.kit.apply.topic import RecordStream
+from tests.kit.waiting import eventually, until_locked_out
+
+
+@pytest.fixture
+def name(target_server: DatabaseServer) -> Iterator[str]:
+    """A database with the tables, and a task of this name."""
+    with tables_on(target_server) as made:
+        yield made
+
+
+@contextmanager
+def _in_thread(work: Callable[[], object]) -> Iterator[None]:
+    """Run ``work`` in a thread during the block; its error is raised at the end."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as failure:  # noqa: BLE001 - raised again below
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join(240)
+        assert not thread.is_alive()
+        if failures:
+            raise failures[0]
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> list[RowWriter]:
+    """Grows each time a target transaction begins again on its session."""
+    seen: list[RowWriter] = []
+    settle = RowWriter.settle
+
+    def settle_seen(writer: RowWriter) -> None:
+        settle(writer)
+        seen.append(writer)
+
+    monkeypatch.setattr(RowWriter, "settle", settle_seen)
+    return seen
+
+
+def test_deadlock_is_retried_at_once(
+    name: str,
+    target_server: DatabaseServer,
+    settled: list[RowWriter],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Apply and another session wait for each other's rows; apply is the victim and loses no row."""
+    monkeypatch.setattr(connections, "LOCK_WAIT_S", 600)  # only the deadlock ends a wait
+    task = supervised(endpoint_of(target_server), name, is_large=False)
+    with other_session(target_server, name) as other:
+        heavy = ", ".join(f"({number})" for number in range(-500, 0))
+        other.query(
+            f"INSERT INTO bag VALUES {heavy}"
+        )  # the victim is the session with fewer writes
+        other.query("INSERT INTO b VALUES (5, 0, '')")
+        with _in_thread(task.run_once):
+            until_locked_out(target_server, what="apply waits for a row of b")
+            other.query("INSERT INTO a VALUES (5, 0, '')")
+            eventually(lambda: len(settled) == 1, what="apply is the victim")
+            other.rollback()
+    assert task.codes == []
+    check_rows(target_server, name)
+
+
+def test_long_row_lock_is_reported_and_retried(
+    name: str,
+    target_server: DatabaseServer,
+    settled: list[RowWriter],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Apply retries a few times on the same session, reports MR-5005, and continues when the lock is released."""
+    monkeypatch.setattr(connections, "LOCK_WAIT_S", 1)
+    monkeypatch.setattr(executor, "LOCK_TRIES_MAX", 2)
+    task = supervised(endpoint_of(target_server), name)
+    with other_session(target_server, name) as other:
+        other.query("INSERT INTO b VALUES (5, 0, '')")
+        assert_refused(task, Retryable, "MR-5005")
+        assert len(settled) == 2
+        other.rollback()
+    task.run()
+    check_rows(target_server, name)
+
+
+@dataclass
+class _Driver:
+    """The part of Spark's driver that a run uses; its query has one micro-batch."""
+
+    records: LocalRecords
+
+    def query(
+        self, *_: object, process: Callable[[LocalRecords], None], **__: object
+    ) -> ThreadQuery:
+        def apply_once() -> None:
+            with suppress(Retryable):
+                process(self.records)
+
+        return ThreadQuery(apply_once)
+
+
+@pytest.mark.usefixtures("target_password")
+def test_stop_does_not_wait_for_a_locked_row(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a DDL statement the driver applies rows itself, and no Spark job can be cancelled. No row is lost."""
+    monkeypatch.setattr(connections, "LOCK_WAIT_S", 300)
+    monkeypatch.setattr(apply, "CUT_AFTER_S", 0.1)
+    monkeypatch.setattr(apply, "TopicIdentity", lambda *_: KnownTopic())
+    stream = RecordStream()
+    made = table(name, "b", integer("id"), integer("n"), text("note"))
+    stream.insert(made, {"id": 4, "n": 0, "note": ""})
+    stream.ddl("CREATE TABLE late (id INT PRIMARY KEY)", database=name)
+    for number in (5, 6):
+        stream.insert(made, {"id": number, "n": 0, "note": ""})
+    stream.commit()
+    task, stop = apply_task(name), threading.Event()
+    driver = cast(SparkDriver, _Driver(LocalRecords(stream.values, is_large=False)))
+    runner, lease = ApplyRunner(driver, OneSet(target_server)), FixedLease(name)
+
+    def run() -> None:
+        runner.run(task, lease=lease, stop=stop, report=lambda _: None)
+
+    with other_session(target_server, name) as other:
+        other.query("INSERT INTO b VALUES (6, 0, '')")
+        running = threading.Thread(target=run)
+        running.start()
+        until_locked_out(target_server, what="apply waits for a row after the statement")
+        stop.set()
+        running.join(120)
+        is_over = not running.is_alive()
+        other.rollback()
+        running.join()
+    assert is_over, "the stop waits for the row"
+    assert target_server.execute("SELECT id FROM b", db=name) == [(4,)]
+    run_once(target_server, task, stream, is_large=False).close()
+    assert target_server.execute("SELECT id FROM b ORDER BY id", db=name) == [(4,), (5,), (6,)]
+
+
+@pytest.mark.parametrize(
+    "lock", ["LOCK TABLES b READ", "FLUSH TABLES WITH READ LOCK"], ids=["table", "backup"]
+)
+def test_locked_table_or_server_is_reported_and_retried(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, lock: str
+) -> None:
+    """The server's default wait is a day or a year; apply sets the same limit as for row locks."""
+    monkeypatch.setattr(connections, "LOCK_WAIT_S", 1)
+    monkeypatch.setattr(executor, "LOCK_TRIES_MAX", 2)
+    task = supervised(endpoint_of(target_server), name)
+    Supervised(task.endpoint, task.task, RecordStream()).run()  # creates Millrace's tables
+    with other_session(target_server, name) as other:
+        other.query(lock)
+        assert_refused(task, Retryable, "MR-5005")
+    task.run()
+    check_rows(target_server, name)
