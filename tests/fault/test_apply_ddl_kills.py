@@ -1,6 +1,6 @@
-"""The driver, its connection or the server die around and inside DDL of every kind: each statement is executed once.
+"""The driver, its connection or the server dies around and inside DDL of every kind: each statement runs once.
 
-The oracle is a database in which the same statements were executed in turn, by hand.
+The expected state comes from a database in which the test executes the same statements itself.
 """
 
 import subprocess
@@ -24,10 +24,8 @@ from tests.kit.apply.topic import RecordStream
 from tests.kit.paths import ROOT
 from tests.kit.waiting import eventually
 
-REPEATABLE = (
-    "IF NOT EXISTS",
-    "IF EXISTS",
-)  # their state tells nothing, and a repetition changes nothing
+# these may leave the state as it was, so they may run again, which changes nothing
+REPEATABLE = ("IF NOT EXISTS", "IF EXISTS")
 POINTS = (ddl.BEFORE_INTENT, ddl.AFTER_INTENT, ddl.AFTER_EXECUTE)
 _names = count(1)
 
@@ -50,7 +48,7 @@ BOTH = [
 def test_killed_driver_executes_each_ddl_statement_once(
     request: pytest.FixtureRequest, flavour: Flavour, points: tuple[str, ...]
 ) -> None:
-    """A process dies by SIGKILL at each point of each statement; the next finds out by the state of what it names."""
+    """SIGKILL at each point of each statement; the next process decides from the state of the named tables."""
     server: DatabaseServer = request.getfixturevalue(f"{flavour}_server")
     name, script = f"kinds{next(_names)}", script_for(flavour)
     done = subprocess.run(
@@ -75,17 +73,19 @@ def test_killed_driver_executes_each_ddl_statement_once(
     }
     wrong = {seq: times for seq, times in executed.items() if times != 1 and seq not in harmless}
     assert wrong == {}
-    assert len(executed) == len(script)  # one line is a row, and there is the database
-    assert _tables(server, name) == _by_hand(server, name, script)
+    assert len(executed) == len(
+        script
+    )  # one line of the script is a row; CREATE DATABASE comes in addition
+    assert _tables(server, name) == _expected(server, name, script)
 
 
-def _by_hand(server: DatabaseServer, name: str, script: list[str]) -> dict[str, object]:
-    hand = f"{name}_hand"
-    server.execute(f"CREATE DATABASE {hand}")
+def _expected(server: DatabaseServer, name: str, script: list[str]) -> dict[str, object]:
+    expected = f"{name}_expected"
+    server.execute(f"CREATE DATABASE {expected}")
     for sql in script:
-        text = "INSERT INTO a VALUES (1, 1)" if sql == INSERT else sql.format(name=hand)
-        server.execute(text, db=hand)
-    return _tables(server, hand)
+        text = "INSERT INTO a VALUES (1, 1)" if sql == INSERT else sql.format(name=expected)
+        server.execute(text, db=expected)
+    return _tables(server, expected)
 
 
 def _tables(server: DatabaseServer, database: str) -> dict[str, object]:
@@ -97,7 +97,7 @@ def _tables(server: DatabaseServer, database: str) -> dict[str, object]:
     return found
 
 
-# ---- in the middle --------------------------------------------------------------------------------
+# ---- during a statement --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def _tables(server: DatabaseServer, database: str) -> dict[str, object]:
 def test_interrupted_ddl_statement_is_executed_once(
     new_server: NewServer, flavour: Flavour
 ) -> None:
-    """While it runs the driver's connection is cut, then the server is killed: executed once in the end."""
+    """The driver's connection is cut, then the server is killed, while a statement runs."""
     server = new_server(flavour)
     server.execute("CREATE DATABASE middle")
     server.execute("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v CHAR(200))", db="middle")
@@ -116,11 +116,11 @@ def test_interrupted_ddl_statement_is_executed_once(
         server.execute("INSERT INTO t (v) SELECT v FROM t", db="middle")
     stream = RecordStream()
     stream.ddl("ALTER TABLE t ADD INDEX (v), ALGORITHM=COPY", database="middle")
-    for number, end in enumerate((_cut_the_line, _kill_the_server)):
+    for number, end in enumerate((_cut_connection, _kill_server)):
         while not (
             codes := _codes_when_it_dies(server, name := f"middle{next(_names)}", stream, end)
         ):
-            # it was through before we came: once more, with twice as many rows
+            # the statement ended too early: repeat with twice as many rows
             server.execute(f"ALTER TABLE t DROP INDEX {('v', 'v_2')[number]}", db="middle")
             server.execute("INSERT INTO t (v) SELECT v FROM t", db="middle")
         assert codes == ["MR-5001"]
@@ -136,7 +136,7 @@ def _codes_when_it_dies(
     stream: RecordStream,
     end: Callable[[DatabaseServer, BadLine], object],
 ) -> list[str]:
-    """What a run tells whose line or server ends while its statement runs; the server is there again."""
+    """The codes of a run whose connection or server ends during its statement; the server runs again afterwards."""
     failures: list[MillraceError] = []
     with BadLine(server) as line:
         task = Supervised(line.endpoint, apply_task(name), stream)
@@ -150,11 +150,11 @@ def _codes_when_it_dies(
     return [failure.code for failure in failures]
 
 
-def _cut_the_line(_: DatabaseServer, line: BadLine) -> None:
+def _cut_connection(_: DatabaseServer, line: BadLine) -> None:
     line.cut()
 
 
-def _kill_the_server(server: DatabaseServer, _: BadLine) -> None:
+def _kill_server(server: DatabaseServer, _: BadLine) -> None:
     server.kill()
 
 

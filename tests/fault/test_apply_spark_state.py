@@ -1,6 +1,8 @@
-"""Spark's own state lost: a checkpoint deleted or spoilt, all folders gone. The target says where the task stands."""
+"""Spark's own state is lost: a checkpoint or all folders. The target alone holds the task's progress."""
 
+import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("target_password")
 
 
 class _Bag:
-    """A topic of rows of a table without a key: each row lost or repeated shows."""
+    """A topic of rows of a table without a key: a lost or repeated row shows."""
 
     def __init__(self, kafka: KafkaServer, server: DatabaseServer, name: str) -> None:
         self._server, self._name = server, name
@@ -28,7 +30,7 @@ class _Bag:
         server.execute("CREATE TABLE bag (n INT)", db=name)
 
     def publish(self, count: int) -> None:
-        """So many rows more."""
+        """Publish ``count`` more rows."""
         for _ in range(count):
             self.stream.insert(self._table, {"n": self._rows})
             self._rows += 1
@@ -36,19 +38,19 @@ class _Bag:
         self.writer.publish()
 
     def check(self) -> None:
-        """Each is there once."""
+        """Each row is there once."""
         found = self._server.execute(f"SELECT COUNT(*), COUNT(DISTINCT n) FROM {self._name}.bag")
         assert found == [(self._rows, self._rows)]
         self._server.execute(f"DROP DATABASE {self._name}")
 
 
-@pytest.mark.chaos  # ten seconds; every start makes its checkpoint anew, which all tests on Spark show
+@pytest.mark.chaos  # ten seconds; that each start makes a new checkpoint is shown by all tests on Spark
 def test_deleted_or_damaged_spark_state_loses_no_row(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer
 ) -> None:
-    """While the query runs it costs a restart at most; the next one begins where the target says, with a new one."""
+    """A running query restarts at most once; the next one begins with a new checkpoint at the target's progress."""
     name = f"scratch_{target_server.flavour}"
-    checkpoints = spark._scratch / "checkpoints"  # of all queries of a driver
+    checkpoints = spark.scratch("probe").parent  # of all queries of a driver
     bag = _Bag(kafka, target_server, name)
     bag.publish(10)
     with running(spark, target_server, bag.writer, name=name) as task:
@@ -57,7 +59,7 @@ def test_deleted_or_damaged_spark_state_loses_no_row(
             spoil(next(checkpoints.glob(f"{name}-*")))
             bag.publish(10)
             task.wait_until_at(bag.stream.seq)
-        for root in (spark._scratch, spark._disk):
+        for root in _folders_of_this_process():
             _deleted(root)
         bag.publish(2 * SERIAL_OFFSETS_MAX)  # lanes: Spark writes what it shuffles
         task.wait_until_at(bag.stream.seq)
@@ -70,6 +72,14 @@ def test_deleted_or_damaged_spark_state_loses_no_row(
         with running(spark, target_server, bag.writer, name=name) as task:
             task.wait_until_at(bag.stream.seq)
     bag.check()
+
+
+def _folders_of_this_process() -> list[Path]:
+    """In memory and among the temporary files."""
+    roots = {Path("/dev/shm"), Path(tempfile.gettempdir())}
+    found = [path for root in roots for path in root.glob(f"millrace-apply-{os.getpid()}-*")]
+    assert found
+    return found
 
 
 def _deleted(checkpoint: Path) -> None:

@@ -1,6 +1,6 @@
-"""Two owners of one capture task: whoever was succeeded writes nothing, whatever it knows of ZooKeeper.
+"""Two owners of one capture task: the former owner writes nothing, even if it can't reach ZooKeeper.
 
-Real capture over a real source, broker and ensemble, under load; every topic is read back by a subscriber.
+Real capture with a real source, broker and ensemble under load; a subscriber reads every topic back.
 """
 
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -16,10 +17,8 @@ from confluent_kafka import KafkaException
 from consumer.topic.verify import Check
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
 from millrace.errors import Fenced, MillraceError
-from producer.capture import CaptureRunner
+from producer import capture
 from producer.publish.config import PublisherConfig, transactional_id
-from schemas.documents import CaptureTask
-from schemas.gtid import Flavour
 from schemas.status import TaskState
 from tests.kit.capture.cluster import CaptureCluster, Fence, Source
 from tests.kit.control.control import BRIEF_S, QUICK, end_session, end_session_at, scheduled
@@ -42,7 +41,7 @@ def session(ensemble: Ensemble) -> Iterator[Session]:
 def cluster(
     ensemble: Ensemble, kafka: KafkaServer, registry: str, tmp_path: Path
 ) -> Iterator[CaptureCluster]:
-    """Nothing runs yet."""
+    """No task runs yet."""
     with ExitStack() as ends:
         yield CaptureCluster(ensemble, kafka, registry, folder=tmp_path, ends=ends)
 
@@ -53,14 +52,14 @@ def source(cluster: CaptureCluster, single_server: DatabaseServer) -> Source:
     return cluster.add_source(single_server)
 
 
-# a slow commit would end it, too: a new instance wants the lease
+# a slow commit would end it too: a new instance needs the lease
 @pytest.mark.usefixtures("trusting")
 @pytest.mark.parametrize("how", ["cut", "swallowed"])
 def test_kafka_fences_a_worker_cut_off_from_zookeeper(
     cluster: CaptureCluster, session: Session, source: Source, how: str
 ) -> None:
-    """Rows go on while nobody else has the task; then Kafka ends the former owner, whose lease still seems to be
-    held; when its line heals it is a worker again, and writes nothing more."""
+    """Rows continue until another worker has the task; then Kafka fences the former owner, whose lease still seems
+    valid. When its connection recovers it is a worker again and writes nothing more."""
     ensemble = cluster.ensemble
     cluster.create(session)
     with (
@@ -89,7 +88,7 @@ def test_kafka_fences_a_worker_cut_off_from_zookeeper(
             causes = _causes(fenced.error)
             assert causes[0] in ("MR-3003", "MR-3010") or (
                 causes == ["MR-4001", "MR-3002", "UNKNOWN"]
-                and _came_into_a_fence(cluster.kafka, source, "first")
+                and _was_fenced_during_commit(cluster.kafka, source, "first")
             ), causes
             assert (fenced.is_held, fenced.session) == (True, SessionState.SUSPENDED)
             eventually(lambda: "waits for its lease" in first.supervisor.reports()[source.name].why)
@@ -111,16 +110,13 @@ def test_separate_transactional_ids_would_let_both_owners_write(
     source: Source,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The rule matters: with an id for each owner Kafka lets both write, and a subscriber finds it in the topic."""
-    configured = CaptureRunner._publisher_config
+    """With a transactional id for each owner, Kafka lets both write, and a subscriber detects it in the topic."""
 
-    def by_epoch(
-        runner: CaptureRunner, task: CaptureTask, flavour: Flavour, epoch: int
-    ) -> PublisherConfig:
-        config = configured(runner, task, flavour, epoch)
-        return replace(config, transactional_id=f"{config.transactional_id}/{epoch}")
+    def by_epoch(**given: Any) -> PublisherConfig:
+        config = PublisherConfig(**given)
+        return replace(config, transactional_id=f"{config.transactional_id}/{config.epoch}")
 
-    monkeypatch.setattr(CaptureRunner, "_publisher_config", by_epoch)
+    monkeypatch.setattr(capture, "PublisherConfig", by_epoch)
     ensemble = cluster.ensemble
     cluster.create(session)
     with (
@@ -144,11 +140,11 @@ def test_separate_transactional_ids_would_let_both_owners_write(
 def test_two_tasks_on_one_topic_fence_each_other(
     cluster: CaptureCluster, session: Session, source: Source
 ) -> None:
-    """Nobody could know before: the second calls the broker by another name. Each owner ends the one before, the
-    topic stays whole, and when one task is deleted the other goes on."""
+    """The second task names the broker by another address, so no check can find the clash. Each owner fences the one
+    before, the topic stays whole, and after one task is deleted the other continues."""
     ensemble = cluster.ensemble
     cluster.create(session)
-    tireless = replace(QUICK, fenced_max=10_000)  # neither is blocked before the test has looked
+    tireless = replace(QUICK, fenced_max=10_000)  # neither is blocked before the test has checked
     _, task = cluster.documents(source)
     bootstrap = task.output.bootstrap.replace("127.0.0.1", "127.1")
     assert bootstrap != task.output.bootstrap
@@ -175,7 +171,7 @@ def test_two_tasks_on_one_topic_fence_each_other(
 def test_killed_session_restarts_capture_under_a_new_epoch(
     cluster: CaptureCluster, session: Session, source: Source
 ) -> None:
-    """In the middle of the stream: the run is joined, the next has a greater epoch, fences and reads the tail."""
+    """In the middle of the stream: the run ends, the next one has a greater epoch, fences and reads the tail."""
     ensemble = cluster.ensemble
     cluster.create(session)
     with (
@@ -202,14 +198,14 @@ def test_killed_session_restarts_capture_under_a_new_epoch(
 def test_older_epoch_never_wins_after_ensemble_data_loss(
     cluster: CaptureCluster, session: Session, source: Source, new_zookeeper: ZooKeeperServer
 ) -> None:
-    """Rows go on without it. A new ensemble numbers from the beginning: the topic knows a greater epoch, the task is
-    blocked with what to do, and runs when that was done; nothing is lost, repeated or out of order."""
+    """Rows continue without the ensemble. A new ensemble counts epochs from the beginning, and the topic has a greater
+    one: the task is blocked with a fix, and runs after it; no row is lost, repeated or out of order."""
     ensemble = cluster.ensemble
     raise_generation(session, ensemble.tree)
     cluster.create(session)
     brief = replace(ensemble, session_timeout_s=BRIEF_S)
     with (
-        ensemble.session() as own,  # it lasts until all is lost: each end of it is one fence more
+        ensemble.session() as own,  # it lasts until all data is lost: each new session would add a fence
         brief.session() as of_scheduler,
         scheduled(of_scheduler, ensemble.tree),
         cluster.worker(own, "only"),
@@ -220,7 +216,7 @@ def test_older_epoch_never_wins_after_ensemble_data_loss(
         source.goes_on()
         new_zookeeper.start()
         with ensemble.session() as fresh:
-            # a session timeout has to go by until it says that it has seen nothing
+            # the new ensemble reports the lost session only after a session timeout
             eventually(
                 lambda: fresh.get(ensemble.tree.worker("only")) is not None,
                 what="the worker joins the new ensemble",
@@ -241,21 +237,21 @@ def test_older_epoch_never_wins_after_ensemble_data_loss(
     assert after.epoch > before.epoch
 
 
-def _came_into_a_fence(kafka: KafkaServer, source: Source, worker: str) -> bool:
-    """A commit that comes while the broker fences its producer fails there without a word, but in the broker's log.
-    Then a new instance would have to tell, and none is made while the lease can't be verified."""
+def _was_fenced_during_commit(kafka: KafkaServer, source: Source, worker: str) -> bool:
+    """Whether the broker failed a commit while it fenced the producer: only its log shows this. A new instance would
+    report it, but none is made while the lease can't be verified."""
     request = f"clientId=millrace-{worker},", f"transactionalId='{transactional_id(source.name)}'"
-    told = kafka.process.spec.log.read_text(errors="replace").splitlines()
+    logged = kafka.process.spec.log.read_text(errors="replace").splitlines()
     return any(
         "apiKey=END_TXN" in line
         and all(word in line for word in request)
         and "PREPARE_EPOCH_FENCE" in failure
-        for line, failure in pairwise(told)
+        for line, failure in pairwise(logged)
     )
 
 
 def _causes(error: BaseException | None) -> list[str]:
-    """The error's code, those of what led to it, and last what Kafka said."""
+    """The codes of the error and of its causes; Kafka's error name comes last."""
     found: list[str] = []
     while error is not None and len(found) < 9:
         if isinstance(error, MillraceError):
@@ -267,7 +263,7 @@ def _causes(error: BaseException | None) -> list[str]:
 
 
 def _harms(source: Source) -> set[Check]:
-    """What a subscriber finds violated so far."""
+    """The checks that a subscriber has found violated so far."""
     return {violation.check for violation in source.followed.look().violations}
 
 
@@ -278,7 +274,7 @@ def _runs(
     starts: list[tuple[str, int]],
     count: int,
 ) -> bool:
-    """The task was started so many times, and its status says that the last of them runs."""
+    """Whether the task was started ``count`` times, and its status shows the last start as running."""
     report = cluster.reports(session)[source.name]
     return len(starts) == count and (report.state, report.epoch) == (
         TaskState.RUNNING,

@@ -1,23 +1,21 @@
-"""DDL of every kind, applied by processes that die one behind the other: PORT NAME FLAVOUR POINT [POINT …].
+"""DDL of every kind, applied by processes that are killed one after the other: PORT NAME FLAVOUR POINT [POINT …].
 
-Each is forked from here, where all is imported, goes on where the last one died, and dies by SIGKILL at the next of the
-points of the statement that is next; the last one comes to the end. Prints the seq of each statement that is executed.
+Each process is forked from this one, resumes where the last one died, and dies by SIGKILL at the next point of the
+next statement; the last one reaches the end. Prints the seq of each statement before its execution.
 """
 
 import os
 import signal
 import sys
 from dataclasses import dataclass, field
+from typing import Any
 
-from consumer import ddl
 from consumer.apply import take_over
 from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
 from consumer.warm import warm
 from millrace import faults
 from millrace.log import configure
 from schemas.gtid import Flavour
-from schemas.record.control import DdlRecord
-from schemas.sql.statement import Statement
 from tests.fixtures.servers import SERVICE
 from tests.kit.apply.local import LocalRecords, apply_task, ignore
 from tests.kit.apply.tables import integer, table
@@ -59,17 +57,18 @@ ONLY = {
 
 
 def script_for(flavour: Flavour) -> list[str]:
-    """All kinds of statements, in an order in which each can be executed; ``{name}`` is the database."""
+    """Statements of all kinds, in an order in which each can be executed; ``{name}`` is the database."""
     return [*BOTH, *ONLY[flavour]]
 
 
 @dataclass
 class _Script:
-    """The stream of a script and where each of its statements ends."""
+    """The stream of a script, where each statement ends in it, and the seq of each statement."""
 
     name: str
     flavour: Flavour
     ends: list[int] = field(default_factory=list)
+    seqs: dict[bytes, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         made = table(self.name, "a", integer("id"), integer("v"))
@@ -79,11 +78,13 @@ class _Script:
                 self.stream.insert(made, {"id": 1, "v": 1})
                 self.stream.commit()
             else:
-                self.stream.ddl(sql.format(name=self.name), database=self.name)
+                statement = sql.format(name=self.name)
+                self.stream.ddl(statement, database=self.name)
+                self.seqs[statement.encode()] = self.stream.seq
                 self.ends.append(len(self.stream.values))
 
     def apply(self, endpoint: Endpoint, *, statement: int, fault: str) -> None:
-        """A run from where the last one ended, one micro-batch a statement; the fault is armed for one of them."""
+        """One run from the last one's progress, one micro-batch per statement; the fault is armed for ``statement``."""
         session = connect(endpoint)
         applier = take_over(session, endpoint, apply_task(self.name), epoch=1)
         session.close()
@@ -98,11 +99,11 @@ class _Script:
 
 
 def main(port: str, name: str, flavour: str, *points: str) -> None:
-    """Run to the end."""
+    """Run until every statement is applied."""
     configure(json=False, level="info")  # not on the standard output
     warm()
-    _tell_what_is_executed()
     script = _Script(name, Flavour(flavour))
+    _print_executed(script)
     tls = TlsChoice("require-unverified")
     endpoint = Endpoint("127.0.0.1", int(port), SERVICE.user, SERVICE.password, tls)
     for statement in range(len(script.ends)):
@@ -117,21 +118,22 @@ def _forked(script: _Script, endpoint: Endpoint, *, statement: int, fault: str) 
     if child == 0:
         try:
             script.apply(endpoint, statement=statement, fault=fault)
-        except BaseException:  # noqa: BLE001 - what the parent does next is not for it
+        except BaseException:  # noqa: BLE001 - the child must not run the parent's code
             sys.excepthook(*sys.exc_info())
             os._exit(1)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _tell_what_is_executed() -> None:
-    execute = ddl._execute
+def _print_executed(script: _Script) -> None:
+    query = TargetConnection.query
 
-    def told(session: TargetConnection, record: DdlRecord, statement: Statement) -> None:
-        os.write(1, b"%d\n" % record.source.seq)
-        execute(session, record, statement)
+    def printing(session: TargetConnection, sql: str | bytes, *given: Any) -> Any:
+        if sql in script.seqs:
+            os.write(1, b"%d\n" % script.seqs[sql])
+        return query(session, sql, *given)
 
-    vars(ddl)["_execute"] = told
+    setattr(TargetConnection, "query", printing)  # noqa: B010 - mypy allows no assignment to a method
 
 
 if __name__ == "__main__":
