@@ -38,7 +38,7 @@ def _contents(found: ReadAhead, offset: int = 0) -> list[tuple[int, bytes]]:
 
 
 def _parts(*sizes: int, count: int = 3) -> Iterator[tuple[Ints, Values]]:
-    """Batches of records of one size each, offsets from 10 on; each the tail of a longer one."""
+    """Return batches of records of one size, with offsets from 10; each is the tail of a longer batch."""
     for number, size in enumerate(sizes):
         first = 10 + number * count
         values = _values(b"passed", *(bytes([at]) * size for at in range(first, first + count)))
@@ -100,7 +100,7 @@ class _Lane:
         return Outcome(order.mark, barrier=Barrier(order.mark.next_offset, b"") if is_met else None)
 
     def at(self, *offsets: int) -> list[bool]:
-        """Call it once per offset; returns ``is_cut`` of each call."""
+        """Call it once per offset; return ``is_cut`` of each call."""
         return [self.call(_order(offset), Catalogue("none"), _NOTHING).is_cut for offset in offsets]
 
 

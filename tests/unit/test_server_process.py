@@ -30,7 +30,7 @@ from deploy.servers.process import (
 from millrace.errors import Fatal
 from tests.kit.waiting import eventually
 
-# a leader with a child in a process group of its own, as Spark's Python daemon is
+# a leader with a child in a separate process group, as Spark's Python daemon is
 FAMILY = (
     "import os, subprocess, sys, time\n"
     "subprocess.Popen([sys.executable, '-c', 'import os, time; os.setpgid(0, 0); time.sleep(600)'])\n"
@@ -122,7 +122,7 @@ def test_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
 
 
 def test_keeper_restarts_killed_processes(tmp_path: Path) -> None:
-    """Same command, new process, recorded."""
+    """The command is the same, the process new and recorded."""
     process = ServerProcess(_spec(tmp_path, "import time; time.sleep(600)"), dies_with_parent=True)
     process.launch()
     first = process.identity
@@ -145,7 +145,7 @@ def test_keeper_restarts_killed_processes(tmp_path: Path) -> None:
 
 
 def test_missing_program_is_reported_as_a_failed_start(tmp_path: Path) -> None:
-    """No bare OSError: MR-8004 names it."""
+    """MR-8004 names it instead of a bare OSError."""
     process = ServerProcess(
         ProcessSpec("sample", ("/nonexistent/program",), tmp_path / "log"), dies_with_parent=False
     )
@@ -164,7 +164,7 @@ def test_chosen_port_is_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(first, second) < of_system or of_system <= PORT_FIRST
 
 
-# a session without a leader, as a daemon that forked twice is; the member that is left tells its session's number
+# a session without a leader, like a daemon that forked twice; its remaining member prints the session's number
 DAEMON = (
     "import os, subprocess, sys\n"
     "program = 'import os, time; print(os.getsid(0), flush=True); time.sleep(600)'\n"
@@ -173,7 +173,7 @@ DAEMON = (
 
 
 def _record_of_another(folder: Path, **other: object) -> Path:
-    """The path of a record that has the identity in ``other``."""
+    """Return the path of a record with the identity in ``other``."""
     sample = ServerProcess(_spec(folder, "pass"))
     sample.launch()
     sample.kill()
@@ -185,7 +185,7 @@ def _record_of_another(folder: Path, **other: object) -> Path:
 def test_daemon_of_a_session_with_reused_pid_is_not_signaled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without a leader, the mark in the environment identifies our processes."""
+    """Without a leader, the mark in the environment identifies Millrace's processes."""
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     command = (sys.executable, "-c", DAEMON)
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as leader:
@@ -250,7 +250,7 @@ def _full_disk(*_: object) -> None:
 def test_process_that_cannot_be_recorded_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It could not be found again. On a full disk: MR-8004, and no process is left."""
+    """No later process could find it. On a full disk: MR-8004, and no process is left."""
     monkeypatch.setattr(ProcessRecord, "write", _full_disk)
     before = set(_children())
     process = ServerProcess(_spec(tmp_path, FAMILY), dies_with_parent=False)

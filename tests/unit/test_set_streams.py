@@ -1,4 +1,4 @@
-"""Which streams a worker holds: one a set, none that failed before anybody had it, no set that waits for another's."""
+"""A worker holds one stream per set, none that failed before its first task, and no set waits for another's."""
 
 import threading
 from contextlib import ExitStack
@@ -20,7 +20,7 @@ DEADLINE_S = 120.0
 
 
 class _ModelStream:
-    """A stream without a server: that of ``black-hole`` waits, when opened and when closed, until it is let through."""
+    """A stream without a server: the one of ``black-hole`` blocks in open and close until it is released."""
 
     waiting: threading.Semaphore
     through: threading.Semaphore
@@ -54,7 +54,7 @@ class _ModelStream:
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> type[_ModelStream]:
-    """In the place of ``Upstream``."""
+    """Replace ``Upstream``."""
     _ModelStream.failures, _ModelStream.closed = [], []
     _ModelStream.waiting, _ModelStream.through = threading.Semaphore(0), threading.Semaphore(0)
     monkeypatch.setattr(upstream, "Upstream", _ModelStream)
@@ -74,7 +74,7 @@ def _document(name: str) -> SetDocument:
 def test_stream_that_fails_before_its_first_task_is_discarded(
     model: type[_ModelStream], tmp_path: Path
 ) -> None:
-    """The next attach opens a new one, instead of being told the old error until the worker restarts."""
+    """The next attach opens a new one instead of repeating the old error until the worker restarts."""
     model.failures = [Retryable("MR-1006", "lost at once")]
     streams, document = Upstreams(tmp_path), _document("shop")
     with pytest.raises(Retryable, match="lost at once"), streams.attach("a", document, wanted=None):
@@ -87,7 +87,7 @@ def test_stream_that_fails_before_its_first_task_is_discarded(
 def test_stream_that_fails_to_start_releases_the_relay_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else every later try of this process would be told that another one holds the directory."""
+    """Otherwise every later try of this process would report that another process holds the directory."""
     choice = SimpleNamespace(member=Member("db", 1), flavour=Flavour.MYSQL)
     monkeypatch.setattr(upstream, "resolve_login", lambda _: None)
     monkeypatch.setattr(upstream, "ask_members", lambda *_, **__: ())
@@ -106,14 +106,14 @@ def test_stream_that_fails_to_start_releases_the_relay_lock(
 def test_set_with_unresponsive_members_delays_no_other(
     model: type[_ModelStream], tmp_path: Path
 ) -> None:
-    """While it is attached, and while it is let go: another set's tasks come and go."""
+    """Another set's tasks come and go while this one is attached and while it is released."""
     assert _waiting_for_another(model, Upstreams(tmp_path), within_s=DEADLINE_S / 4) == []
 
 
 def test_one_lock_for_all_sets_delays_every_set(
     model: type[_ModelStream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The guard of the test above, taken away."""
+    """The guard of the test above is removed."""
     only = threading.Lock()
     monkeypatch.setattr(Upstreams, "_lock_of", lambda *_: only)
     phases = _waiting_for_another(model, Upstreams(tmp_path), within_s=0.2)
@@ -123,7 +123,7 @@ def test_one_lock_for_all_sets_delays_every_set(
 def _waiting_for_another(
     model: type[_ModelStream], streams: Upstreams, *, within_s: float
 ) -> list[str]:
-    """In which phases of a black-holed set a task of another does not come and go in time."""
+    """Return the phases of a black-holed set in which another set's task does not come and go in time."""
 
     def come_and_go(task: str, document: SetDocument, gone: threading.Event) -> None:
         with streams.attach(task, document, wanted=None):

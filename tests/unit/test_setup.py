@@ -14,7 +14,7 @@ from tests.kit.paths import ROOT
 SETUP = ROOT / "deploy" / "local" / "setup"
 TOOLS = ("bash", "uname", "sed", "head", "rm", "touch", "env", "mkdir", "cp")
 JAVA = ("java", "echo 'openjdk version \"17.0.2\"' >&2")
-# `python3 -m venv .venv` puts the program `pip-of-venv` there as its Python
+# `python3 -m venv .venv` installs the program `pip-of-venv` as its Python
 PYTHON = (
     "python3",
     'case "$*" in "-m venv .venv") mkdir -p .venv/bin; cp "${0%/*}/pip-of-venv" .venv/bin/python;; esac',
@@ -49,7 +49,7 @@ def _setup_with(
 
 
 def test_missing_python_is_reported_with_the_install_command(tmp_path: Path) -> None:
-    """One sentence on standard error; nothing is made."""
+    """The report is one sentence on standard error; no file is made."""
     done = _setup_with(tmp_path, [])
     assert done.returncode == 1
     assert "Python 3.11 or later is missing" in done.stderr

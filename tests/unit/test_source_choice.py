@@ -1,4 +1,4 @@
-"""Choosing the member and judging settings: pure, on answers made by hand."""
+"""The choice of a member and the check of settings are pure, on constructed answers."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ GOOD = {
 
 
 def gtids(text: str, flavour: Flavour = Flavour.MYSQL):  # type: ignore[no-untyped-def]
-    """A position."""
+    """Return a position."""
     return parse_gtid_set(flavour, text)
 
 
@@ -48,7 +48,7 @@ def member(
     seconds: float | None = 0.0,
     before: str = "",
 ) -> MemberFacts:
-    """A MySQL member that answered."""
+    """Return a MySQL member that answered."""
     return MemberFacts(
         Member("db", number),
         identity=Identity(Flavour.MYSQL, f"server-{number}", "9.7.0"),
@@ -93,13 +93,13 @@ WANTED = gtids(f"{UUID}:1-10")
     ],
 )
 def test_member_with_the_lowest_lag_is_chosen(facts: list[MemberFacts], chosen: int) -> None:
-    """In any order of the members."""
+    """The order of the members does not matter."""
     for ordered in (facts, facts[::-1]):
         assert choose(ordered, wanted=WANTED).member.port == chosen
 
 
 def test_choice_gives_a_reason_for_every_member() -> None:
-    """What `millrace status` prints."""
+    """`millrace status` prints the reasons."""
     away = MemberFacts(Member("db", 9), error=Retryable("MR-1001", "db:9: refused"))
     errant = member(2, f"{UUID}:1-5000,{OTHER}:1")
     reasons = choose([errant, away, PRIMARY], wanted=WANTED).reasons()
@@ -110,14 +110,14 @@ def test_choice_gives_a_reason_for_every_member() -> None:
 
 
 def test_start_at_the_first_binlog_needs_a_member_with_it() -> None:
-    """A replica whose binlog begins later would leave out the beginning silently."""
+    """A replica whose binlog begins later would silently omit the beginning."""
     late = member(2, f"{UUID}:1-5000", before=f"{UUID}:1-7")
     assert choose([PRIMARY, late], wanted=None).member.port == 1
     assert choose([PRIMARY, late], wanted=WANTED).member.port == 2
 
 
 def test_purged_transactions_exclude_a_member() -> None:
-    """Its own finding says which are missing."""
+    """Its finding lists the missing ones."""
     error = Fatal("MR-1031", f"db:2 purged {UUID}:11-20")
     purged = member(2, f"{UUID}:1-5000")
     assert purged.binlog is not None
@@ -129,7 +129,7 @@ def test_purged_transactions_exclude_a_member() -> None:
 
 
 def interrupted(facts: MemberFacts, code: str = "MR-1001") -> MemberFacts:
-    """The member answered all but where the first wanted transaction stands."""
+    """Return a member that answered everything but the place of the first wanted transaction."""
     assert facts.binlog is not None
     error = Retryable(code, f"{facts.member}: Query execution was interrupted")
     return replace(facts, binlog=replace(facts.binlog, wanted_error=error))
@@ -137,7 +137,7 @@ def interrupted(facts: MemberFacts, code: str = "MR-1001") -> MemberFacts:
 
 @pytest.mark.parametrize("code", ["MR-1001", "MR-1040"])
 def test_temporarily_refusing_member_is_asked_again(code: str) -> None:
-    """Alone it is waited for, beside others it is left out; what it did say about itself still counts."""
+    """Alone it is awaited, beside others it is excluded; its other answers still count."""
     with pytest.raises(Retryable) as caught:
         choose([interrupted(PRIMARY, code)], wanted=WANTED)
     assert caught.value.code == code
@@ -151,7 +151,7 @@ def test_temporarily_refusing_member_is_asked_again(code: str) -> None:
 
 
 def test_temporary_refusal_hides_no_permanent_problem() -> None:
-    """Its settings keep it from being read at the next try, too."""
+    """Its settings would exclude it at the next try too."""
     bad = replace(interrupted(PRIMARY), variables={**GOOD, "binlog_row_metadata": "MINIMAL"})
     with pytest.raises(Fatal) as caught:
         choose([bad], wanted=WANTED)
@@ -159,7 +159,7 @@ def test_temporary_refusal_hides_no_permanent_problem() -> None:
 
 
 def test_primary_that_lost_published_transactions_stops_the_task() -> None:
-    """Numbers would be given again to other transactions."""
+    """Its numbers would be reused for other transactions."""
     with pytest.raises(Fatal) as caught:
         choose([PRIMARY, member(2, f"{UUID}:1-5000")], wanted=gtids(f"{UUID}:1-5001"))
     assert caught.value.code == "MR-1033"
@@ -172,7 +172,7 @@ def test_primary_that_lost_published_transactions_stops_the_task() -> None:
 def test_without_admissible_members_only_temporary_causes_wait(
     error: MillraceError, kind: type[MillraceError]
 ) -> None:
-    """One cause for all keeps its code; several are summed up."""
+    """One cause for all keeps its code; several are summarized."""
     with pytest.raises(kind) as caught:
         choose(
             [MemberFacts(Member("db", 1), error=error), MemberFacts(Member("db", 2), error=error)],
@@ -187,7 +187,7 @@ def test_without_admissible_members_only_temporary_causes_wait(
 
 
 def test_fix_covers_every_finding() -> None:
-    """Four settings are wrong: four statements, each once, and for which members where they differ."""
+    """Four wrong settings give four statements, each once, with their members where they differ."""
     worse = {"binlog_format": "MIXED", "binlog_row_image": "MINIMAL", "binlog_checksum": "NONE"}
     bad = replace(PRIMARY, variables={**GOOD, **worse, "binlog_row_metadata": "MINIMAL"})
     with pytest.raises(Fatal) as caught:
@@ -210,7 +210,7 @@ def test_fix_covers_every_finding() -> None:
 
 
 def test_mixed_sets_are_refused_but_two_primaries_may_pass() -> None:
-    """Nobody can say what is missing where; but seconds into a switchover nobody replicates, and that passes."""
+    """A mixed set has no common history; but seconds into a switchover no member replicates, and that passes."""
     mariadb = replace(PRIMARY, identity=Identity(Flavour.MARIADB, "0-1", "11.4.5-MariaDB"))
     with pytest.raises(Fatal) as mixed:
         choose([PRIMARY, mariadb], wanted=None)
@@ -234,7 +234,7 @@ class _NoServer:
 def test_unknown_flavour_waits_while_a_member_may_return(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A replica that refuses the account for good does not block a task whose primary only restarts."""
+    """A replica that permanently refuses the account does not block a task whose primary only restarts."""
     login = Login(user="millrace", password="", tls=Tls(TlsMode.DISABLED))
     primary, replica = Member("db", 1), Member("db", 2)
     away, refused = Retryable("MR-1001", "db:1: refused"), Fatal("MR-1002", "db:2 refuses")
@@ -251,7 +251,7 @@ def test_unknown_flavour_waits_while_a_member_may_return(
 
 
 def test_mariadb_positions_are_compared_by_domain() -> None:
-    """Missing sequences are counted; a sequence beyond the primary's, or another server's at its place, is errant."""
+    """Missing sequences are counted; one beyond the primary's, or another server's in its place, is errant."""
     primary = mariadb("0-1-100,1-1-50", state="0-3-80,0-1-100,1-1-50")
     assert count_missing(primary.position, gtids("0-1-90", Flavour.MARIADB)) == 60
     for text, errant in (
@@ -265,12 +265,12 @@ def test_mariadb_positions_are_compared_by_domain() -> None:
     ):
         assert find_errant(gtids(text, Flavour.MARIADB), primary) == errant
     rebuilt = mariadb("0-1-100", state="0-1-100", before="0-4-90")
-    assert find_errant(gtids("0-2-90", Flavour.MARIADB), rebuilt) == ""  # nobody can tell
+    assert find_errant(gtids("0-2-90", Flavour.MARIADB), rebuilt) == ""  # this cannot be known
     assert find_errant(gtids("0-2-91", Flavour.MARIADB), rebuilt) == "0-2-91"
 
 
 def mariadb(position: str, *, state: str, before: str = "") -> MemberBinlog:
-    """What a MariaDB has."""
+    """Return the answers of a MariaDB."""
     known, earlier = gtids(position, Flavour.MARIADB), gtids(before, Flavour.MARIADB)
     return MemberBinlog(known, {"b.000001": 1}, earlier, None, parse_binlog_state(state))
 
@@ -297,7 +297,7 @@ def mariadb(position: str, *, state: str, before: str = "") -> MemberBinlog:
 def test_setting_that_hides_changes_is_reported_with_its_fix(
     name: str, value: str, code: str, statement: str
 ) -> None:
-    """One finding for one wrong setting, none for a good server."""
+    """A wrong setting gives one finding, a good server none."""
     facts = member(2, f"{UUID}:1")
     assert check_settings(facts) == ()
     (finding,) = check_settings(replace(facts, variables={**GOOD, name: value}))
@@ -306,7 +306,7 @@ def test_setting_that_hides_changes_is_reported_with_its_fix(
 
 
 def test_filters_and_non_strict_mariadb_gtids_are_reported() -> None:
-    """Settings that the other flavour has not are not missed there."""
+    """Settings that exist only in the other flavour are not reported."""
     facts = replace(member(2, ""), replication=Replication(0, ("Replicate_Do_DB=shop",)))
     (finding,) = check_settings(facts)
     assert finding.code == "MR-1018"
@@ -320,7 +320,7 @@ def test_filters_and_non_strict_mariadb_gtids_are_reported() -> None:
 
 
 def test_avoided_member_is_used_only_as_a_last_resort() -> None:
-    """Its rows of an open source transaction were others: the next best is tried, the primary too."""
+    """Its rows of an open source transaction differed: the next best member is tried, the primary too."""
     best, next_best = member(2, f"{UUID}:1-5000"), member(3, f"{UUID}:1-4990")
     facts = [PRIMARY, best, next_best]
     assert choose(facts, wanted=WANTED, avoided={best.member}).member == next_best.member
@@ -332,7 +332,7 @@ def test_avoided_member_is_used_only_as_a_last_resort() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mysql_replica_of_any_supported_version_is_accepted(version: str) -> None:
-    """Each is asked in the statements it knows; the answers are those of its manual, not of a server that runs."""
+    """Each version is asked with statements it knows; the answers come from its manual, not from a running server."""
     facts = ask_member(RecordedServer(version).connection, wanted=None)
     assert facts.replication == Replication(3.0, ())
     choice = choose([facts], wanted=None)
@@ -358,7 +358,7 @@ def test_mysql_replica_of_any_supported_version_is_accepted(version: str) -> Non
 def test_mysql_replica_that_commits_out_of_order_is_refused(
     version: str, name: str, statement: str
 ) -> None:
-    """Its binlog has an order of its own, and another member has another. One worker alone keeps the order."""
+    """Its binlog has an order that differs from other members'. A single worker keeps the order."""
     facts = ask_member(RecordedServer(version, **{name: "OFF"}).connection, wanted=None)
     with pytest.raises(Fatal) as caught:
         choose([facts], wanted=None)
@@ -375,7 +375,7 @@ def test_mysql_replica_that_commits_out_of_order_is_refused(
 
 @pytest.mark.parametrize("version", ["5.7.44-log", "10.4.34-MariaDB"])
 def test_server_without_column_names_in_its_binlog_is_refused(version: str) -> None:
-    """Before it is read: its first table map would stop the task."""
+    """It is refused before it is read: its first table map would stop the task."""
     flavour = Flavour.MARIADB if "MariaDB" in version else Flavour.MYSQL
     facts = replace(PRIMARY, identity=Identity(flavour, "server", version))
     with pytest.raises(Fatal) as caught:

@@ -1,4 +1,4 @@
-"""What servers say when they end a dump: every text that versions of both flavours use, its branch and code."""
+"""Every text with which servers of both flavours end a dump has its branch and code."""
 
 from typing import cast
 
@@ -78,7 +78,7 @@ HERE = Member("db", 3306)
 def test_error_1236_is_classified_by_its_text(
     text: str, kind: type[MillraceError], code: str
 ) -> None:
-    """The server's words are in the message."""
+    """The message contains the server's words."""
     error = explain_dump_error(1236, text, HERE)
     assert type(error) is kind
     assert error.code == code
@@ -97,13 +97,13 @@ def test_error_1236_is_classified_by_its_text(
 def test_other_dump_errors_are_classified_by_number(
     number: int, kind: type[MillraceError], code: str
 ) -> None:
-    """Privilege, shutdown, kill, file not in the index."""
+    """Privilege, shutdown, kill, and a file missing from the index are covered."""
     error = explain_dump_error(number, "text", HERE)
     assert (type(error), error.code) == (kind, code)
 
 
 def test_final_packets_are_decoded() -> None:
-    """With and without an SQL state; an end of stream; rubbish."""
+    """Packets with and without an SQL state, an end of stream, and garbage are covered."""
     assert decode_error_packet(b"\xff\xd4\x04#HY000position > file size", HERE).code == "MR-1041"
     assert decode_error_packet(b"\xff\x1d\x04shutdown", HERE).code == "MR-1006"
     assert decode_error_packet(b"\xfe\x00\x00\x02\x00", HERE).code == "MR-1006"
@@ -111,7 +111,7 @@ def test_final_packets_are_decoded() -> None:
 
 
 def test_dump_requests_follow_the_protocol() -> None:
-    """Bytes written down from the protocol's description; who we are is stable and above usual ids."""
+    """The bytes are from the protocol's description; the server id is stable and above usual ids."""
     assert dump_payload(7, file="b.000001", pos=4, flags=2) == b"\4\0\0\0\2\0\7\0\0\0b.000001"
     assert register_payload(7) == b"\7\0\0\0\x08millrace\0\0\0\0\0\0\0\0\0\0\0\0"
     assert (
@@ -132,7 +132,7 @@ def test_installations_sharing_a_set_name_do_not_evict_each_other() -> None:
 
 
 def test_server_id_of_a_replica_is_not_taken() -> None:
-    """The next free one is taken; our own former reader, which we want to evict, takes none."""
+    """The next free one is taken; Millrace's former reader, which is to be evicted, keeps none."""
     reader = ReplicaIdentity.for_set("shop")
     replica: Row = {"Server_Id": reader.server_id, "Host": "db-2", "Port": 3306}
     former: Row = {"Server_Id": reader.server_id, "Host": HOST, "Port": 0}
@@ -148,7 +148,7 @@ def test_server_id_of_a_replica_is_not_taken() -> None:
 
 
 class _Asked:
-    """A server's answers; the account may not ask for any other."""
+    """A server's answers; the account may send no other query."""
 
     def __init__(self, answers: dict[str, list[Row]]) -> None:
         self._answers = answers
@@ -171,12 +171,12 @@ def test_printed_gtid_list_is_parsed() -> None:
         *(1040, 1053, 1129, 1203, 1205, 1226, 1927, 3032, 3168, 3169, 4031),
         *(5, 1037, 1041, 1135, 3015, 3950, 4081, 4082),  # memory, threads
         *(1158, 1159, 1160, 1161, 1317, 1969, 3024),  # too slow, interrupted
-        *(1, 3, 20, 1021, 1026, 1114),  # no room for a temporary file or table
+        *(1, 3, 20, 1021, 1026, 1114),  # no space for a temporary file or table
         1047,  # a node that has left its cluster
     ],
 )
 def test_temporary_source_error_is_retried(number: int) -> None:
-    """A server that lacks memory, threads, room or time, or that ends, says nothing about the question."""
+    """A server without memory, threads, space or time, or one that shuts down, has not answered the question."""
     with pytest.raises(Retryable) as caught, _driver_errors(HERE):
         raise pymysql.OperationalError(number, "told")
     assert caught.value.code == "MR-1001"
@@ -191,7 +191,7 @@ def test_temporary_source_error_is_retried(number: int) -> None:
     ],
 )
 def test_binlog_file_purged_between_queries_is_retried(said: str, code: str) -> None:
-    """Error 1220 has the words of the dump: a file was purged between two questions, or an event is over the limit."""
+    """Error 1220 has the dump's words: a file was purged between two queries, or an event exceeds the limit."""
     with pytest.raises(Retryable) as caught, _driver_errors(HERE):
         raise pymysql.OperationalError(
             1220, f"Error when executing command SHOW BINLOG EVENTS: {said}"

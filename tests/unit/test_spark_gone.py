@@ -1,4 +1,4 @@
-"""What a driver says whose JVM was killed."""
+"""The errors of a driver whose JVM was killed."""
 
 import subprocess
 import threading
@@ -24,7 +24,7 @@ from tests.kit.waiting import eventually
 def test_query_without_a_jvm_is_retried(
     monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
-    """A new process of the driver has a JVM again; a blocked task would wait for an operator even then."""
+    """A new driver process has a JVM again; a blocked task would still wait for an operator."""
 
     def gone(*_: object, **__: object) -> None:
         raise failure
@@ -39,7 +39,7 @@ def test_query_without_a_jvm_is_retried(
 
 @pytest.mark.parametrize("call", ["serial", "plan", "lanes", "release"])
 def test_work_without_a_jvm_is_retried(call: str) -> None:
-    """The socket's own word, too: a call that finds nobody there."""
+    """The socket's own error, for a call without a peer, is covered too."""
 
     class Gone:
         def __getattr__(self, name: str) -> None:
@@ -70,7 +70,7 @@ def test_work_without_a_jvm_is_retried(call: str) -> None:
 def test_result_that_pyspark_cannot_fetch_is_retried(
     monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
-    """Its code around the socket raises what happens to come up there; the operator reads what it was."""
+    """PySpark's code around the socket raises arbitrary errors; the operator reads the cause."""
 
     class Frame:
         def __getattr__(self, name: str) -> Callable[..., "Frame"]:
@@ -93,7 +93,7 @@ def test_result_that_pyspark_cannot_fetch_is_retried(
 def test_catalogue_that_cannot_be_sent_is_retried(
     monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
-    """PySpark writes it into a file first: memory may be full, its folder gone."""
+    """PySpark writes it into a file first: memory may be full or its folder deleted."""
 
     def fails(*_: object) -> None:
         raise failure
@@ -106,7 +106,7 @@ def test_catalogue_that_cannot_be_sent_is_retried(
 
 
 def test_error_of_a_dead_jvm_is_reported_without_its_text() -> None:
-    """Its text is in the JVM: asked for it, the error raises another."""
+    """The text is in the JVM: reading it would raise another error."""
 
     class GoneClient:
         def send_command(self, _: str) -> str:
@@ -129,7 +129,7 @@ def test_error_of_a_dead_jvm_is_reported_without_its_text() -> None:
 
 @pytest.mark.parametrize("is_wanted", [False, True])
 def test_unexpected_jvm_exit_is_reported_with_its_code(is_wanted: bool) -> None:
-    """The driver's process has to end with it; where the end was wanted there is nothing to tell."""
+    """The driver's process must end with it; a requested end is not reported."""
     told: list[Retryable] = []
     with subprocess.Popen(["sleep", "60"]) as process:
         jvm = Jvm(process)

@@ -1,4 +1,4 @@
-"""What a driver tells Spark when it starts its session."""
+"""The settings that a driver gives to Spark when it starts its session."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ from consumer.spark import SparkDriver
 
 
 class _Builder:
-    """Takes what `SparkSession.builder` is told; the session is nobody."""
+    """A builder that records the settings of `SparkSession.builder`; the session is a stub."""
 
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
@@ -37,7 +37,7 @@ class _Builder:
 
 @pytest.fixture
 def builder(monkeypatch: pytest.MonkeyPatch) -> _Builder:
-    """In Spark's place."""
+    """Replace Spark's builder."""
     made = _Builder()
     monkeypatch.setattr(spark, "SparkSession", SimpleNamespace(builder=made))
     for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
@@ -47,14 +47,14 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> _Builder:
 
 @pytest.mark.parametrize("master", ["local[2]", "spark://127.0.0.1:7077", "yarn"])
 def test_spark_never_repeats_a_task(builder: _Builder, master: str) -> None:
-    """A Spark task that fails ends the query, and none has a copy: what an outcome is must not be Spark's to choose."""
+    """A failed Spark task ends the query, and no task is copied: Spark must not choose an outcome."""
     SparkDriver(master=master).stop()
     assert builder.told["spark.task.maxFailures"] == "1"
     assert builder.told["spark.speculation"] == "false"
 
 
 def test_operator_setting_overrides_the_default(builder: _Builder) -> None:
-    """`millrace apply --conf`; what it does not name stays ours."""
+    """`millrace apply --conf` sets only what it names."""
     SparkDriver(master="local[2]", settings={"spark.speculation": "true"}).stop()
     assert builder.told["spark.speculation"] == "true"
     assert builder.told["spark.task.maxFailures"] == "1"
@@ -63,7 +63,7 @@ def test_operator_setting_overrides_the_default(builder: _Builder) -> None:
 def test_next_driver_removes_folders_of_a_dead_one(
     builder: _Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark empties its temporary folders when it ends in order. A killed driver's are known by its process."""
+    """Spark empties its temporary folders on an orderly exit. A killed driver's are recognized by its process."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with subprocess.Popen(["/bin/true"]) as ended:
         ended.wait()
@@ -83,7 +83,7 @@ def test_next_driver_removes_folders_of_a_dead_one(
 def test_removed_folders_are_recreated_for_the_next_query(
     builder: _Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who cleans shared memory or temporary files: Spark makes its own once, and without them every job fails."""
+    """A cleaner of temporary files may delete them; Spark makes its folders only once, and every job would fail."""
     names = ("spark-1/pyspark-2", "spark-1/userFiles-3", "blockmgr-4")
     start = builder.getOrCreate
 

@@ -1,4 +1,4 @@
-"""`millrace sql`: a client at the stack's servers, found without a path and without a password on its command line."""
+"""`millrace sql` finds a client for the stack's servers without a path, and passes no password on a command line."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ Executed = list[tuple[str, tuple[str, ...], dict[str, str]]]
 
 @pytest.fixture
 def executed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Executed:
-    """What the process would become, in a home of its own."""
+    """Record the command that would replace the process, in a separate home folder."""
     found: Executed = []
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     monkeypatch.setattr(os, "execve", lambda *call: found.append(call))
@@ -23,7 +23,7 @@ def executed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Executed:
 
 
 def _stack(tmp_path: Path, server: str, client: str) -> ServerProcess:
-    """A described stack with one process that is named as a server's program."""
+    """Describe a stack with one process named like a server's program."""
     folder = local_stack_folder()
     for name, content in ((server, "#!/bin/sh\nexec sleep 600\n"), (client, "")):
         (tmp_path / name).write_text(content)
@@ -52,7 +52,7 @@ def _stack(tmp_path: Path, server: str, client: str) -> ServerProcess:
 def test_client_next_to_the_server_binary_is_used(
     executed: Executed, tmp_path: Path, server: str, client: str, where: str, port: int
 ) -> None:
-    """At the primary or the target, with the statement given; the password is in the environment."""
+    """It connects to the primary or the target with the given statement; the password is in the environment."""
     process = _stack(tmp_path, server, client)
     try:
         assert cli.run(["sql", where, "-e", "SELECT 1"]) == 0
@@ -69,7 +69,7 @@ def test_client_next_to_the_server_binary_is_used(
 def test_without_a_stack_the_sql_command_is_refused(
     executed: Executed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """MR-8010 with what to do; a wrong word is a wrong use."""
+    """MR-8010 comes with a fix; an invalid word is a usage error."""
     assert cli.run(["sql", "source"]) == 1
     assert capsys.readouterr().err.startswith("MR-8010 ")
     assert cli.run(["sql", "nowhere"]) == 2

@@ -30,11 +30,11 @@ def test_services_start_beside_folders_named_like_product_packages(
 def test_keeper_ignores_packages_in_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A ``deploy`` in the current folder is not ours."""
+    """A ``deploy`` in the current folder is not Millrace's."""
     started: list[ProcessSpec] = []
 
     class Recorder:
-        """Start nothing."""
+        """A recorder that starts nothing."""
 
         def __init__(self, spec: ProcessSpec, **_: object) -> None:
             started.append(spec)
@@ -65,7 +65,7 @@ def test_java_reads_any_path_from_a_properties_file(path: str, written: str) -> 
 def test_spark_spills_to_memory_only_if_it_fits(
     room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A container's /dev/shm has 64 MB: checkpoints fit, a shuffle does not."""
+    """A container's /dev/shm has 64 MB: enough for checkpoints, not for a shuffle."""
     free = spark.LOCAL_FREE_MIN_BYTES if room else 64 << 20
     memory, usual = tmp_path / "memory", tmp_path / "usual"
     memory.mkdir()

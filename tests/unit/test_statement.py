@@ -1,4 +1,4 @@
-"""The statement classifier: kinds and names of statements as both servers log them."""
+"""The statement classifier finds kinds and names of statements as both servers log them."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from schemas.sql.tokens import SqlMode, tokenize
 
 
 def names(sql: str) -> list[str]:
-    """The changed tables as text."""
+    """Return the changed tables as text."""
     return [f"{t.database}.{t.table}" for t in classify(sql, "d").tables]
 
 
@@ -78,7 +78,7 @@ def names(sql: str) -> list[str]:
     ],
 )
 def test_statement_has_its_kind_and_names(sql: str, kind: Kind, tables: list[str]) -> None:
-    """Kind and changed tables, in the order written, with the default database filled in."""
+    """The tables are in the order written, with the default database added."""
     assert classify(sql, "d").kind is kind
     assert names(sql) == tables
 
@@ -97,7 +97,7 @@ def test_statement_has_its_kind_and_names(sql: str, kind: Kind, tables: list[str
     ],
 )
 def test_row_statement_names_its_table(sql: str, table: str) -> None:
-    """Where rows were not logged, the operator must know whose; never a value of theirs."""
+    """If rows were not logged, the operator must know their table, and never sees their values."""
     assert changed_table(sql, "d") == table
 
 
@@ -126,7 +126,7 @@ def test_references_are_separate_from_changed_tables() -> None:
 
 
 def test_create_select_distinguishes_row_and_statement_format() -> None:
-    """START TRANSACTION at the end: rows follow as rows; a SELECT: they were not logged."""
+    """START TRANSACTION at the end means that rows follow; a SELECT means that they were not logged."""
     assert classify("CREATE TABLE t (a int) START TRANSACTION", "d").opens_transaction
     assert classify("CREATE TABLE t AS SELECT 1", "d").selects_rows
     assert not classify(
@@ -138,7 +138,7 @@ def test_create_select_distinguishes_row_and_statement_format() -> None:
 
 
 def test_account_statement_is_cut_before_any_secret() -> None:
-    """What is recorded of an account statement holds its keywords alone."""
+    """The record of an account statement has only its keywords."""
     for sql in (
         "CREATE USER x IDENTIFIED BY 'secret'",
         "SET STATEMENT a = 1 FOR CREATE USER x IDENTIFIED BY 'secret'",

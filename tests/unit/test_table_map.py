@@ -1,4 +1,4 @@
-"""Table structure from table maps that servers wrote; what is wrong or missing is refused."""
+"""Table structure comes from table maps of servers; wrong or missing parts are refused."""
 
 import struct
 
@@ -25,7 +25,7 @@ BINARY = TextEncoding("binary", 63)
 
 
 def column(name: str, type_: ColumnType, *, nullable: bool = True) -> Column:
-    """As most are."""
+    """Return a column with the usual properties."""
     return Column(name, type_, nullable)
 
 
@@ -36,7 +36,7 @@ def column(name: str, type_: ColumnType, *, nullable: bool = True) -> Column:
 def test_numeric_columns_have_their_signs_and_sizes(
     flavour: Flavour, body: bytes, table_id: int
 ) -> None:
-    """YEAR takes a bit of the signs, BIT doesn't; the key's columns come in key order."""
+    """YEAR uses a bit of the signs, BIT does not; the key's columns are in key order."""
     got_id, table = parse_table_map(body, flavour=flavour)
     assert got_id == table_id
     assert table == TableSchema(
@@ -62,7 +62,7 @@ def test_numeric_columns_have_their_signs_and_sizes(
 
 
 def test_mysql_text_columns_have_charsets_labels_and_lengths() -> None:
-    """VECTOR takes a collation, GEOMETRY and JSON don't; the invisible column is known as such."""
+    """VECTOR has a collation, GEOMETRY and JSON have none; the invisible column is recognized."""
     _, table = parse_table_map(MYSQL_TEXTS, flavour=Flavour.MYSQL)
     assert [c.type for c in table.columns] == [
         ColumnType(TypeCode.STRING, 10, text=LATIN1),
@@ -86,7 +86,7 @@ def test_mysql_text_columns_have_charsets_labels_and_lengths() -> None:
 
 
 def test_mariadb_text_columns_have_charsets_and_labels() -> None:
-    """GEOMETRY takes a collation there; UUID and INET look like BINARY."""
+    """GEOMETRY has a collation in MariaDB; UUID and INET look like BINARY."""
     _, table = parse_table_map(MARIADB_TEXTS, flavour=Flavour.MARIADB)
     charsets = {c.name: c.type.text.charset for c in table.columns if c.type.text}
     assert charsets == {
@@ -99,7 +99,7 @@ def test_mariadb_text_columns_have_charsets_and_labels() -> None:
 
 
 def test_compressed_columns_keep_their_types() -> None:
-    """With the length as the row image has it."""
+    """The length is that of the row image."""
     _, table = parse_table_map(MARIADB_COMPRESSED, flavour=Flavour.MARIADB)
     assert [(c.type.code, c.type.parameter, c.type.is_compressed) for c in table.columns[:5]] == [
         (TypeCode.VARCHAR_COMPRESSED, 41, True),
@@ -111,7 +111,7 @@ def test_compressed_columns_keep_their_types() -> None:
 
 
 def test_hash_column_of_a_long_unique_key_is_recognized() -> None:
-    """MariaDB logs it as a column of the rows; nobody can write it."""
+    """MariaDB logs it as a column of the rows; no client can write it."""
     _, table = parse_table_map(MARIADB_LONG_UNIQUE, flavour=Flavour.MARIADB)
     assert [(c.name, c.is_key_hash) for c in table.columns] == [
         ("a", False),
@@ -122,13 +122,13 @@ def test_hash_column_of_a_long_unique_key_is_recognized() -> None:
 
 
 def test_enum_labels_are_decoded_in_their_columns_charset() -> None:
-    """ucs2 labels are two bytes a character; a binary column's are taken as UTF-8."""
+    """ucs2 labels have two bytes per character; those of a binary column are UTF-8."""
     _, table = parse_table_map(MYSQL_CHARSETS, flavour=Flavour.MYSQL)
     assert [c.type.labels for c in table.columns[4:]] == [("a", "b"), ("a",), ("a", "b", "é")]
 
 
 def test_undecodable_or_duplicate_enum_label_is_none() -> None:
-    """So the record carries the number, and the target gets the very same value."""
+    """The record then carries the number, and the target gets exactly that value."""
     twice = MYSQL_TEXTS.replace(
         bytes.fromhex("06 07 02 0178 03792c7a"), bytes.fromhex("06 05 02 0178 0178")
     )
@@ -143,7 +143,7 @@ def test_undecodable_or_duplicate_enum_label_is_none() -> None:
 def test_table_map_without_column_names_is_refused_with_a_fix(
     flavour: Flavour, body: bytes
 ) -> None:
-    """MINIMAL metadata would leave the names to guessing."""
+    """With MINIMAL metadata the names could only be guessed."""
     at = body.index(b"\x04", 30)
     while body[at + 2 : at + 4] not in (b"\x01a",):  # the field of column names starts with "a"
         at = body.index(b"\x04", at + 1)
@@ -155,7 +155,7 @@ def test_table_map_without_column_names_is_refused_with_a_fix(
 
 @pytest.mark.parametrize(("flavour", "body"), LOGGED)
 def test_table_map_truncated_anywhere_is_refused(flavour: Flavour, body: bytes) -> None:
-    """Every length is checked against what is there: no prefix passes but one that ends between optional fields."""
+    """Every length is checked: a prefix passes only if it ends between optional fields."""
     whole = parse_table_map(body, flavour=flavour)[1]
     passed, codes = [], set()
     for end in range(len(body)):
@@ -173,20 +173,20 @@ def test_table_map_truncated_anywhere_is_refused(flavour: Flavour, body: bytes) 
     [
         ("f4c0", "f4"),  # too few signs
         ("01 02 f4c0", "01 03 f4c000"),  # too many
-        ("08 02 0600", "08 02 060c"),  # a key column that is not there
-        ("08 02 0600", "08 02 0606"),  # one that is there twice
-        ("08 02 0600", "08 02 06fb"),  # no packed integer
+        ("08 02 0600", "08 02 060c"),  # a missing key column
+        ("08 02 0600", "08 02 0606"),  # a repeated one
+        ("08 02 0600", "08 02 06fb"),  # not a packed integer
         ("06 04 0300 08 0a02", "06 05 0300 08 0a02"),  # FLOAT of 5 bytes
         ("0300 08 0a02", "0308 08 0a02"),  # BIT(67)
         ("0a02", "4202"),  # DECIMAL(66,2)
         ("0a02", "0a0b"),  # DECIMAL(10,11)
-        ("06 04 0300 08 0a02", "07 04 0300 08 0a02 00"),  # metadata left over
+        ("06 04 0300 08 0a02", "07 04 0300 08 0a02 00"),  # extra metadata
         ("0164 0165", "01ff 0165"),  # a name that is not UTF-8
         ("746e756d 00", "746e756d 01"),  # no zero byte
     ],
 )
 def test_invalid_table_map_bytes_are_refused(found: str, replaced: str) -> None:
-    """Named as what they are: a damaged event."""
+    """The error reports a damaged event."""
     old, new = bytes.fromhex(found), bytes.fromhex(replaced)
     assert MYSQL_NUMBERS.count(old) == 1
     with pytest.raises(Fatal, match="MR-6003"):
@@ -195,14 +195,14 @@ def test_invalid_table_map_bytes_are_refused(found: str, replaced: str) -> None:
 
 @pytest.mark.parametrize("code", [0, 6, 20, 99, 249, 253])
 def test_unreadable_column_type_is_refused(code: int) -> None:
-    """With the column's type code."""
+    """The error has the column's type code."""
     body = MYSQL_NUMBERS.replace(b"\x01\x0d\x02\x04", bytes([code]) + b"\x0d\x02\x04", 1)
     with pytest.raises(Fatal, match=f"MR-6005 type code {code}"):
         parse_table_map(body, flavour=Flavour.MYSQL)
 
 
 def test_old_temporal_types_are_accepted_only_from_mysql() -> None:
-    """MariaDB's may have a fraction in the rows that no table map tells; ALTER TABLE … FORCE mends it."""
+    """MariaDB's may have fractions in rows that no table map announces; ALTER TABLE … FORCE fixes it."""
     body = MYSQL_NUMBERS.replace(b"\x01\x0d\x02\x04", b"\x01\x0b\x02\x04", 1)
     body = body.replace(bytes.fromhex("f4c0"), bytes.fromhex("e980"))  # one sign less
     _, table = parse_table_map(body, flavour=Flavour.MYSQL)
@@ -215,14 +215,14 @@ def test_old_temporal_types_are_accepted_only_from_mysql() -> None:
 @pytest.mark.parametrize(
     ("found", "replaced"),
     [
-        ("0d2d 0e2d", "0d2d 0f2d"),  # a collation for a text column that is not there
+        ("0d2d 0e2d", "0d2d 0f2d"),  # a collation for a missing text column
         ("07 02 00 01", "07 02 00 01 07 02 00 01"),  # a field twice
-        ("07 02 00 01", "07 03 00 01 01"),  # a geometry too many
-        ("05 05 02 0170 0171", "05 06 02 0170 0171 00"),  # a SET column too many
+        ("07 02 00 01", "07 03 00 01 01"),  # an extra geometry
+        ("05 05 02 0170 0171", "05 06 02 0170 0171 00"),  # an extra SET column
     ],
 )
 def test_wrong_text_column_metadata_is_refused(found: str, replaced: str) -> None:
-    """What is said of columns must be said of as many as there are."""
+    """The metadata must cover exactly the existing columns."""
     old, new = bytes.fromhex(found), bytes.fromhex(replaced)
     assert MARIADB_TEXTS.count(old) == 1
     with pytest.raises(Fatal, match="MR-6003"):
@@ -231,14 +231,14 @@ def test_wrong_text_column_metadata_is_refused(found: str, replaced: str) -> Non
 
 @pytest.mark.parametrize("count", ["00", "fc0110"])
 def test_table_has_1_to_4096_columns(count: str) -> None:
-    """A count outside of that is damage."""
+    """Another count is damage."""
     head = MYSQL_NUMBERS[: MYSQL_NUMBERS.index(bytes.fromhex("0c010d"))]
     with pytest.raises(Fatal, match=r"MR-6003 .* columns"):
         parse_table_map(head + bytes.fromhex(count) + bytes(20000), flavour=Flavour.MYSQL)
 
 
 def test_unknown_collation_is_refused() -> None:
-    """Text can't be converted by guessing."""
+    """Text cannot be converted by guessing."""
     body = MYSQL_TEXTS.replace(bytes.fromhex("08 fcff00 fcff00"), bytes.fromhex("08 fcff00 fcff7f"))
     with pytest.raises(Fatal, match="MR-6006 collation id 32767"):
         parse_table_map(body, flavour=Flavour.MYSQL)
@@ -246,7 +246,7 @@ def test_unknown_collation_is_refused() -> None:
 
 @pytest.mark.parametrize("length_bytes", [0, 255, 256, 767, 1020])
 def test_char_over_255_bytes_has_length_bits_in_its_type(length_bytes: int) -> None:
-    """CHAR(255) of utf8mb4 is 1020 bytes: bits 8 and 9 of the length stand inverted in bits 4 and 5 of the type."""
+    """CHAR(255) of utf8mb4 has 1020 bytes: bits 8 and 9 of the length are inverted in bits 4 and 5 of the type."""
     first = 0xFE ^ (length_bytes >> 8 << 4)
     metadata = struct.pack("BB", first, length_bytes & 0xFF)
     body = MYSQL_TEXTS.replace(bytes.fromhex("fe0a a000"), metadata + bytes.fromhex("a000"))

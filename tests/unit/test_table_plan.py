@@ -1,4 +1,4 @@
-"""What of a topic fits no table of the target, and whether the fix that is told can work."""
+"""Which parts of a topic fit no table of the target, and whether the suggested fix can work."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +34,7 @@ def _refused(columns: tuple[str, ...], there: dict[str, Any] | None) -> Fatal:
 
 
 def test_fix_never_creates_a_sequence_as_a_table() -> None:
-    """MariaDB logs rows of a sequence; with one column less it is a table like any other."""
+    """MariaDB logs rows of a sequence; with one column less it is an ordinary table."""
     told = _refused(SEQUENCE, None)
     assert told.code == "MR-5012"
     assert "it is a sequence" in told.message
@@ -43,7 +43,7 @@ def test_fix_never_creates_a_sequence_as_a_table() -> None:
 
 
 def test_fix_never_adds_system_versioning_columns() -> None:
-    """row_start and row_end are the server's own; any other column is to be added."""
+    """row_start and row_end are the server's columns; the fix adds any other column."""
     hidden: Any = SimpleNamespace(name="id", generated=False)
     told = _refused(("id", "row_start", "row_end"), {"id": hidden})
     assert told.code == "MR-5013"

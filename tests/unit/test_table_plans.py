@@ -1,4 +1,4 @@
-"""What a process keeps of a catalogue: bounded by its tables, not by what it was asked."""
+"""The memory of a process for a catalogue is bounded by its tables, not by the requests."""
 
 import random
 import tracemalloc
@@ -27,7 +27,7 @@ def _plans() -> TablePlans:
 
 
 def test_table_combinations_use_bounded_memory() -> None:
-    """Each batch has rows of other tables; all of them together are known once."""
+    """Each batch has rows of other tables; each table is known once."""
     plans, chance = _plans(), random.Random(1)
     plans.key_programs(range(TABLES))
     tracemalloc.start()

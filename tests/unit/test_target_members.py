@@ -1,4 +1,4 @@
-"""Which member of a target set is written to, by what the members that answer say."""
+"""Which member of a target set is written to, based on the answers of its members."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ PRIMARY, AWAY = "primary", "away"
 
 @dataclass
 class _Session:
-    """A member that is the primary, a replica of the member it names, or closed without a source ("")."""
+    """A session to the primary, to a replica of the named member, or to a closed member without a source ("")."""
 
     says: str
     flavour: Flavour
@@ -39,13 +39,13 @@ class _Session:
         return [source]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def _chosen(
     patch: pytest.MonkeyPatch, says: list[str], *, flavour: Flavour, for_writing: bool = True
 ) -> str:
-    """The host, or the code of the refusal. Members are m0, m1, … and say this."""
+    """Return the host, or the code of the refusal. Members are m0, m1, … with these answers."""
 
     def connect(endpoint: Endpoint) -> _Session:
         found = says[int(endpoint.host[1:])]
@@ -81,7 +81,7 @@ def _chosen(
         ([PRIMARY, "m2", AWAY], "MR-5016"),  # m2 was promoted, m1 follows it
         ([PRIMARY, "elsewhere", AWAY], "m0"),
         ([PRIMARY, AWAY, AWAY], "MR-5016"),
-        ([PRIMARY, "m0", AWAY, AWAY], "MR-5016"),  # half of them is not most of them
+        ([PRIMARY, "m0", AWAY, AWAY], "MR-5016"),  # half of them is not a majority
         ([PRIMARY, "m0", "m0", AWAY, AWAY], "m0"),
         ([PRIMARY, PRIMARY, AWAY], "MR-5003"),
         (["m1", "", AWAY], "MR-5003"),
@@ -91,7 +91,7 @@ def _chosen(
 def test_writable_member_is_primary_only_with_a_majority(
     monkeypatch: pytest.MonkeyPatch, says: list[str], chosen: str, flavour: Flavour
 ) -> None:
-    """A deposed primary behind a partition answers alone, or with a replica that follows another already."""
+    """A deposed primary behind a partition answers alone, or with a replica that already follows another."""
     found = _chosen(monkeypatch, says, flavour=flavour)
     if chosen == "MR-5016":
         assert found == "MR-5016"

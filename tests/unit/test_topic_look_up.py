@@ -1,4 +1,4 @@
-"""What a schema id meant where a reader of a topic begins: in front of it, behind it, in the registry."""
+"""The meaning of a schema id at a reader's start comes from earlier records, later records, or the registry."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,17 +19,17 @@ REGISTRY = envelope_schema(SET, replace(TABLE, table="of_the_registry"))
 
 
 def a_schema(meaning: str) -> AvroSchema:
-    """Of a table of this name."""
+    """Return the schema of a table of this name."""
     return envelope_schema(SET, replace(TABLE, table=meaning))
 
 
 def meaning_of(text: str) -> str:
-    """The table of a schema."""
+    """Return the table of a schema."""
     return parse_row_layout(text).table.table
 
 
 class KeptTopic:
-    """A reader of a topic in which id 5 is explained at these offsets; before ``low`` nothing is kept."""
+    """A reader of a topic with schema records of id 5 at these offsets; nothing before ``low`` is kept."""
 
     def __init__(self, explained: dict[int, str], low: int = 0) -> None:
         self.explained, self.low, self.stable = explained, low, 100_000
@@ -53,7 +53,7 @@ class KeptTopic:
         self.open_count -= 1
 
     def look_up(self, at: int, *, asks_registry: bool) -> TopicLookUp:
-        """For a reader that begins there."""
+        """Look up an id for a reader that begins there."""
 
         def opened() -> TopicReader:
             self.open_count += 1
@@ -65,7 +65,7 @@ class KeptTopic:
 
 
 def explanation(meaning: str) -> bytes:
-    """The schema record that says it of id 5."""
+    """Return the schema record for id 5."""
     registered = RegisteredSchema("t", 5, a_schema(meaning))
     return encode_control(SchemaRecord(registered, None, "shop", meaning, 0), schema_id=1)
 
@@ -75,17 +75,17 @@ def explanation(meaning: str) -> bytes:
     ("at", "low", "meaning", "read_max"),
     [
         (50_000, 0, "second", 100),  # not far back
-        (49_990, 0, "first", 100_000),  # the last in front of it, however far
-        (49_991, 0, "second", 100),  # that stands directly in front
+        (49_990, 0, "first", 100_000),  # the last one before it, at any distance
+        (49_991, 0, "second", 100),  # the one directly before it
         (100_000, 0, "third", 50_000),
-        (49_990, 40_000, "second", 11_000),  # retention took the first
+        (49_990, 40_000, "second", 11_000),  # retention removed the first
         (99_999, 99_000, "", 1_000),  # and all of them: the registry, if one is named
     ],
 )
 def test_schema_id_has_its_last_meaning_before_the_reader(
     at: int, low: int, meaning: str, read_max: int, asks_registry: bool
 ) -> None:
-    """Where nothing is left there, what is said next; a registry is asked last, it may have given the id anew."""
+    """If no earlier record is left, the next later one counts; a registry is last, as it may have reused the id."""
     topic = KeptTopic({10: "first", 49_990: "second", 70_000: "third"}, low)
     look_up = topic.look_up(at, asks_registry=asks_registry)
     if meaning or asks_registry:
@@ -99,7 +99,7 @@ def test_schema_id_has_its_last_meaning_before_the_reader(
 
 
 def test_searching_for_one_id_changes_no_other_meaning() -> None:
-    """All of the topic is searched for one that nobody explains."""
+    """The whole topic is searched for an id without a schema record."""
     look_up = KeptTopic({10: "first", 49_990: "second"}).look_up(50_000, asks_registry=False)
     with pytest.raises(Fatal, match="MR-6009 schema id 6"):
         look_up(6)

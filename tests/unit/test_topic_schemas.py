@@ -1,4 +1,4 @@
-"""Schema ids without a registry: from the schema records of the topic."""
+"""Schema ids come from the schema records of the topic, without a registry."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ PROGRESS = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-1"), None, 0)
 
 @dataclass
 class _Partition:
-    """These values, from offset 0 on."""
+    """A partition with these values from offset 0."""
 
     values: list[bytes]
 
@@ -57,7 +57,7 @@ def _table(schema_id: int) -> bytes:
 
 
 def test_start_with_schemas_in_the_topic_needs_no_registry() -> None:
-    """Control schemas and a table's; one that the topic does not hold must be asked for."""
+    """The topic has the control schemas and a table's; the registry is asked for a missing one."""
     values = [*MARKS.run_start(PROGRESS), _table(21), MARKS.resolved(PROGRESS)]
     schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values))
     assert RecordMarks.registered(CONFIG, schemas.register) == MARKS
@@ -68,14 +68,14 @@ def test_start_with_schemas_in_the_topic_needs_no_registry() -> None:
 
 
 def test_newest_schema_record_wins() -> None:
-    """A registry that was rebuilt gave the schema another id."""
+    """A rebuilt registry gave the schema another id."""
     opening = MARKS.run_start(PROGRESS)
     values = [*opening, _table(21), *opening, _table(31)]
     assert find_schemas(_Partition(values))["shop.orders-value", ORDERS.text] == 31
 
 
 def test_control_schemas_are_found_before_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the last opening is too far away, the first one is read."""
+    """If the last start of a run is too far away, the first one is read."""
     monkeypatch.setattr(topic_schemas, "OFFSETS_MAX", 10)
     values = [*MARKS.run_start(PROGRESS), *[MARKS.resolved(PROGRESS)] * 100]
     schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values))

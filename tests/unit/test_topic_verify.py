@@ -1,4 +1,4 @@
-"""The verifier of set topics: it passes a whole one and names every way in which a topic can be broken."""
+"""The verifier of set topics passes an intact one and names every violation."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.kit.capture.topic_text import TopicText, whole
 
 @pytest.mark.parametrize("flavour", list(Flavour))
 def test_intact_topic_passes_from_any_offset(flavour: Flavour) -> None:
-    """No false alarm: from the beginning, and from every later offset (what retention leaves)."""
+    """There is no false alarm from the beginning or from any later offset, as retention leaves it."""
     text = whole(flavour)
     assert text.found() == []
     records = text.records
@@ -103,7 +103,7 @@ def _first_fence_gone(text: TopicText) -> None:
 
 
 def _row_of_the_part_before(text: TopicText) -> None:
-    """What was published in part in front of the fence stands behind it once more; its front has gone."""
+    """Rows published before the fence follow it again, and those before it are removed."""
     rows = [record for record in text.records if peek_kind(record[1]) is RecordKind.ROW]
     progress = text.stream.progress
     assert progress.open is not None
@@ -170,7 +170,7 @@ def _first(text: TopicText, kind: RecordKind) -> int:
 def test_every_topic_violation_is_named(
     harm: Callable[[TopicText], None], check: Check, words: str
 ) -> None:
-    """Each sentence of the verifier has a broken topic that makes it say so."""
+    """Each message of the verifier has a broken topic that triggers it."""
     text = whole()
     harm(text)
     said = [found for found in text.found() if found.check is check and words in found.what]

@@ -1,4 +1,4 @@
-"""Where source transactions begin and end: relay log and converter agree on every stream."""
+"""Relay log and converter agree on the bounds of source transactions in every stream."""
 
 import struct
 from collections.abc import Callable
@@ -19,13 +19,13 @@ Stream = Callable[[BinlogBuilder], object]
 
 
 def rows(builder: BinlogBuilder) -> None:
-    """A table map and an INSERT."""
+    """Return a table map and an INSERT."""
     builder.map_shop_table("t", table_id=7)
     builder.insert(7, [(1, "a")])
 
 
 def opened(word: str, end: str) -> Stream:
-    """A transaction with these words around its rows."""
+    """Return a transaction with these words around its rows."""
 
     def write(builder: BinlogBuilder) -> None:
         builder.gtid(1)
@@ -37,7 +37,7 @@ def opened(word: str, end: str) -> Stream:
 
 
 def statements(*texts: str) -> Stream:
-    """A transaction of these statements and a commit."""
+    """Return a transaction of these statements and a commit."""
 
     def write(builder: BinlogBuilder) -> None:
         builder.gtid(1)
@@ -50,7 +50,7 @@ def statements(*texts: str) -> Stream:
 
 
 def alone(text: str) -> Stream:
-    """A transaction that is this statement."""
+    """Return a transaction that is this statement."""
 
     def write(builder: BinlogBuilder) -> None:
         builder.gtid(1)
@@ -61,7 +61,7 @@ def alone(text: str) -> Stream:
 
 
 def prepared(builder: BinlogBuilder) -> None:
-    """XA in two phases."""
+    """Return XA in two phases."""
     builder.gtid(1)
     builder.query("XA START X'61',X'',1")
     rows(builder)
@@ -72,7 +72,7 @@ def prepared(builder: BinlogBuilder) -> None:
 
 
 def payload(builder: BinlogBuilder) -> None:
-    """A stored payload with a whole transaction in it."""
+    """Return an uncompressed payload with a whole transaction."""
     inner = BinlogBuilder()
     start = len(inner.content)
     inner.query("BEGIN")
@@ -91,7 +91,7 @@ def payload(builder: BinlogBuilder) -> None:
 
 
 def walk(content: bytes) -> tuple[int, int, GtidPosition]:
-    """What the relay log makes of a file: status, end of whole transactions, their GTIDs."""
+    """Return what the relay log reads from a file: status, ends of whole transactions, their GTIDs."""
     buffer = np.frombuffer(content, np.uint8).copy()
     state: Words = np.zeros(transactions.SLOTS, np.int64)
     state[transactions.POS] = state[transactions.BOUNDARY] = 4
@@ -121,7 +121,7 @@ def walk(content: bytes) -> tuple[int, int, GtidPosition]:
     ],
 )
 def test_relay_log_and_converter_agree_on_transaction_ends(stream: Stream) -> None:
-    """Both take it whole and name the same transactions as done."""
+    """Both read it whole and report the same transactions as complete."""
     builder = BinlogBuilder()
     stream(builder)
     content = bytes(builder.content)
@@ -145,7 +145,7 @@ def test_relay_log_and_converter_agree_on_transaction_ends(stream: Stream) -> No
     ],
 )
 def test_relay_log_and_converter_refuse_the_same_streams(stream: Stream) -> None:
-    """What is no source transaction to one is none to the other."""
+    """A stream that is no source transaction to one is none to the other."""
     builder = BinlogBuilder()
     stream(builder)
     content = bytes(builder.content)

@@ -1,4 +1,4 @@
-"""A worker's process hears its signal and ends, whatever its threads are at."""
+"""A worker's process handles its signal and ends, regardless of its threads."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ RUN_S = 60
 
 
 def _ran(body: str) -> "subprocess.CompletedProcess[str]":
-    """A process of its own with ``worker`` at hand."""
+    """Run a separate process that has ``worker``."""
     text = "import os, signal, threading, time\nfrom zk.run import worker\n" + textwrap.dedent(body)
     return subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=RUN_S, check=False
@@ -16,7 +16,7 @@ def _ran(body: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_signal_delivered_to_another_thread_is_handled() -> None:
-    """The system wakes that one, and only the main thread may act on it."""
+    """The system wakes that thread, and only the main thread may act on the signal."""
     ended = _ran(
         """
         stop = worker._stop_on_signals()
@@ -39,7 +39,7 @@ def test_signal_delivered_to_another_thread_is_handled() -> None:
 
 
 def test_process_stuck_at_exit_dumps_its_threads_and_ends() -> None:
-    """Whoever started it waits for its end: what holds it up may be code of others."""
+    """The process manager waits for its end, which foreign code may delay."""
     ended = _ran(
         """
         worker.SHUTDOWN_S_MAX = 0.2

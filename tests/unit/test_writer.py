@@ -1,4 +1,4 @@
-"""What a session that writes rows is left as, also where a statement or the session itself fails."""
+"""The state of a session that writes rows after a statement or the session itself fails."""
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ TAKEN = Fatal("MR-5010", "Duplicate entry")
 
 @dataclass
 class _Session:
-    """Answers by the beginning of a statement; one that is lost answers nothing any more."""
+    """A session that answers by the beginning of a statement; a lost one never answers again."""
 
     answers: dict[bytes, MillraceError]
     said: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ def _writer(session: Any) -> RowWriter:
 def test_sql_mode_ends_with_its_statement_and_keeps_the_error(
     monkeypatch: pytest.MonkeyPatch, error: MillraceError
 ) -> None:
-    """A refused row leaves the strict mode; a lost session has none, and nothing covers why it was lost."""
+    """A refused row ends the strict mode; a lost session has no mode, and no later error hides the cause."""
     monkeypatch.setattr(RowWriter, "_filled", lambda *_: b"INSERT")
     monkeypatch.setattr(RowWriter, "_has_index_zero", lambda *_: True)
     rows: Any = SimpleNamespace(records=np.full((1, HAS_FALLBACK + 1), 1))
@@ -64,7 +64,7 @@ def test_sql_mode_ends_with_its_statement_and_keeps_the_error(
 
 
 def test_session_that_cannot_be_reset_is_closed() -> None:
-    """Sessions are kept between target transactions: one in an unknown mode would cut the next one's values."""
+    """Sessions are kept between target transactions: one in an unknown mode would truncate the next one's values."""
     session = _Session({b"SET": KILLED})
     with pytest.raises(Retryable):
         _writer(session).settle()

@@ -1,4 +1,4 @@
-"""The pure parts of control: epochs, next steps, what a worker does with a task, what status says."""
+"""The pure parts of control: epochs, next steps, a worker's actions, and status."""
 
 import errno
 import os
@@ -30,12 +30,12 @@ S = TaskState
 def an_entry(
     revision: int = 5, *, task: TaskDocument | None = None, paused_by: str = "", created: int = 1
 ) -> TaskEntry:
-    """A task node."""
+    """Return a task node."""
     return TaskEntry(Desired(task or a_capture(), paused_by), 0, revision, created)
 
 
 def a_node(content: bytes, *, version: int = 0) -> Node:
-    """A node with this content."""
+    """Return a node with this content."""
     return Node(content, version, czxid=1, mzxid=1, modified_ms=0, ephemeral_owner=0)
 
 
@@ -46,13 +46,13 @@ REFUSED = UnreadableEntry(Fatal("MR-4101", "set: found nothing, wanted a name"),
 
 
 def test_epoch_combines_generation_and_czxid() -> None:
-    """The layout of the module: 11 + 20 + 32 bits, positive in 64."""
+    """The layout is the module's: 11 + 20 + 32 bits, positive in 64."""
     assert epoch_of(0x5_0000_0007, generation=1) == (1 << 52) | (5 << 32) | 7
     assert epoch_of(((2**20 - 1) << 32) | (2**32 - 1), generation=2047) == 2**63 - 1
 
 
 def test_epochs_rise_with_generation_then_leader_then_counter() -> None:
-    """Whatever a rebuilt ensemble counts, a raised generation is above."""
+    """A raised generation is greater, whatever a rebuilt ensemble counts."""
     ordered = [
         epoch_of(9, generation=1),
         epoch_of(10, generation=1),
@@ -67,7 +67,7 @@ def test_epochs_rise_with_generation_then_leader_then_counter() -> None:
     ("czxid", "generation"), [(1 << 52, 1), (1, 0), (1, 2048), (0, 1), (-1, 1)]
 )
 def test_epoch_overflow_is_refused_not_truncated(czxid: int, generation: int) -> None:
-    """A cut epoch could be smaller than one before."""
+    """A truncated epoch could be smaller than an earlier one."""
     with pytest.raises(Fatal) as caught:
         epoch_of(czxid, generation=generation)
     assert caught.value.code == "MR-4005"
@@ -96,7 +96,7 @@ PACE = Pace()
 def test_every_end_of_a_run_has_a_next_step(
     error: Exception | None, tries: Failures, state: TaskState, code: str, wait_s: float
 ) -> None:
-    """The module's table, row by row."""
+    """Each row of the module's table is tested."""
     step = after(error, tries, PACE)
     assert (step.state, step.error.code, step.wait_s) == (state, code, wait_s)
     assert step.error.fix
@@ -114,7 +114,7 @@ def test_every_end_of_a_run_has_a_next_step(
     ],
 )
 def test_temporary_resource_shortage_blocks_no_task(error: Exception) -> None:
-    """Retryable MR-4014, which names the error: no operator resumes a task that another process starved."""
+    """Retryable MR-4014 names the error: no operator resumes a task that another process starved."""
     step = after(error, Failures(total=2), PACE)
     assert (step.state, step.error.code, step.failures) == (
         S.DEGRADED,
@@ -126,7 +126,7 @@ def test_temporary_resource_shortage_blocks_no_task(error: Exception) -> None:
 
 
 def test_refused_thread_blocks_no_task() -> None:
-    """Python has no class of its own for it: it is known by the words of the interpreter that runs."""
+    """Python has no separate class for it: the interpreter's own words identify it."""
     with no_thread_left(), pytest.raises(RuntimeError) as caught:
         threading.Thread(target=print).start()
     step = after(caught.value, Failures(), PACE)
@@ -137,18 +137,18 @@ def test_refused_thread_blocks_no_task() -> None:
     "error", [RuntimeError("x"), OSError(errno.EBADF, "x"), OSError("x"), FileNotFoundError(2, "x")]
 )
 def test_permanent_error_blocks_the_task(error: Exception) -> None:
-    """A file that is gone, a descriptor that is closed, a rule of the interpreter: defects, as before."""
+    """A missing file, a closed descriptor and a rule of the interpreter are defects."""
     assert after(error, Failures(), PACE).error.code == "MR-9001"
 
 
 def test_retry_resets_the_count_of_fences() -> None:
-    """Only fences in a row point to a rebuilt ensemble."""
+    """Only consecutive fences point to a rebuilt ensemble."""
     fenced = after(Fenced("MR-4003", "x"), Failures(), PACE).failures
     assert after(Retryable("MR-4001", "x"), fenced, PACE).failures == Failures(total=2, fenced=0)
 
 
 def test_retry_pauses_double_up_to_a_limit() -> None:
-    """0.5, 1, 2, … 16, 30, 30."""
+    """The pauses are 0.5, 1, 2, … 16, 30, 30."""
     assert [wait_s_after(n, PACE) for n in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
 
@@ -158,7 +158,7 @@ def test_retry_pauses_double_up_to_a_limit() -> None:
 def held(
     wanted: AssignedTask, *, alive: bool = True, ending: bool = False, state: TaskState = S.RUNNING
 ) -> SlotState:
-    """A slot."""
+    """Return a slot."""
     return SlotState(task=wanted, is_alive=alive, is_ending=ending, state=state)
 
 
@@ -168,14 +168,14 @@ ANEW = AssignedTask(an_entry(6, created=6), a_set())  # deleted and created agai
 CHANGED = AssignedTask(an_entry(6, task=a_capture(topic="other")), a_set())
 MOVED_SET = AssignedTask(an_entry(), replace(a_set(), members=()))
 PAUSED = AssignedTask(an_entry(6, paused_by="ann"), a_set())
-SETLESS = AssignedTask(an_entry(), None)  # the set's node is gone or garbage
+SETLESS = AssignedTask(an_entry(), None)  # the set's node is missing or garbage
 
 
 @pytest.mark.parametrize(
     ("assigned", "slot", "blocked", "action"),
     [
         (NOW, None, None, Action.START),
-        (NOW, None, 5, Action.LEAVE),  # blocked, also by another worker
+        (NOW, None, 5, Action.LEAVE),  # blocked, possibly by another worker
         (RESUMED, None, 5, Action.START),
         (None, None, None, Action.LEAVE),
         (PAUSED, None, None, Action.LEAVE),
@@ -186,13 +186,13 @@ SETLESS = AssignedTask(an_entry(), None)  # the set's node is gone or garbage
         (CHANGED, held(NOW), None, Action.END),
         (ANEW, held(NOW), None, Action.END),
         (MOVED_SET, held(NOW), None, Action.END),
-        (SETLESS, held(NOW), None, Action.LEAVE),  # nor by a set that can't be read
+        (SETLESS, held(NOW), None, Action.LEAVE),  # nor by an unreadable set
         (replace(CHANGED, set_document=None), held(NOW), None, Action.END),
-        (NOW, held(SETLESS, state=S.DEGRADED), None, Action.END),  # mended: try now
-        (SETLESS, None, None, Action.START),  # it says so itself
+        (NOW, held(SETLESS, state=S.DEGRADED), None, Action.END),  # fixed: try now
+        (SETLESS, None, None, Action.START),  # it reports that itself
         (PAUSED, held(NOW), None, Action.END),
         (None, held(NOW), None, Action.END),
-        (REFUSED, held(NOW), None, Action.LEAVE),  # the last good document stays
+        (REFUSED, held(NOW), None, Action.LEAVE),  # the last valid document stays
         (CHANGED, held(NOW, ending=True), None, Action.LEAVE),  # not before it is joined
         (NOW, held(NOW, alive=False), None, Action.START),
         (NOW, held(NOW, alive=False, state=S.BLOCKED), 5, Action.LEAVE),
@@ -207,7 +207,7 @@ def test_worker_decides_by_desired_and_running_state(
     blocked: int | None,
     action: Action,
 ) -> None:
-    """Row by row: start, end, drop or leave."""
+    """Each row is start, end, drop or leave."""
     assert decide(assigned, slot, blocked_revision=blocked) is action
 
 
@@ -217,7 +217,7 @@ TREE = Tree("c")
 
 
 def test_plan_moves_whole_units_and_clears_deleted_tasks() -> None:
-    """Tasks of one set in one commit; a deleted task loses assignment and status."""
+    """Tasks of one set move in one commit; a deleted task loses assignment and status."""
     tasks: dict[str, TaskEntry | UnreadableEntry] = {
         name: an_entry(task=a_capture(name, of=of))
         for name, of in (("a", "s"), ("b", "s"), ("c", "t"))
@@ -245,7 +245,7 @@ def test_plan_moves_whole_units_and_clears_deleted_tasks() -> None:
 
 
 def test_workers_list_the_sets_in_their_relay_logs() -> None:
-    """A node of an older Millrace, or one that can't be read, names none."""
+    """A node of an older Millrace, or an unreadable one, lists none."""
     nodes = {
         "w1": a_node(encode({"kind": "capture", "relays": ["shop", "crm"]})),
         "w2": a_node(encode({"kind": "capture", "relays": ["shop"]})),
@@ -257,7 +257,7 @@ def test_workers_list_the_sets_in_their_relay_logs() -> None:
 
 
 def test_older_of_two_writers_of_a_topic_runs() -> None:
-    """And a document that can't be read is not placed."""
+    """A task with an unreadable document is not placed."""
     tasks: dict[str, TaskEntry | UnreadableEntry] = {
         "a": an_entry(task=a_capture("a", topic="shop"), created=9),
         "b": an_entry(task=a_capture("b", topic="shop"), created=8),
@@ -278,12 +278,12 @@ def test_older_of_two_writers_of_a_topic_runs() -> None:
     ],
 )
 def test_one_common_broker_address_identifies_a_topic(one: str, other: str, is_same: bool) -> None:
-    """What can be told without asking Kafka; the name of the topic counts, too."""
+    """The decision needs no request to Kafka; the topic's name counts too."""
     assert _at("shop", one).is_same_topic(_at("shop", other)) == is_same
     assert not _at("shop", one).is_same_topic(_at("stock", other))
 
 
-# ---- what status says --------------------------------------------------------------------------
+# ---- status ----------------------------------------------------------------------------------------
 
 RUNS = SavedReport(TaskReport(S.RUNNING, worker="w1", epoch=3, gtid_set="0-1-7"), 5, 1000)
 TRIES = SavedReport(TaskReport(S.DEGRADED, "away", next_try_s=1, worker="w1", epoch=3), 5, 1000)
@@ -344,7 +344,7 @@ READY = Cluster(
 def test_status_always_explains_a_wait(
     entry: TaskEntry | UnreadableEntry, changes: dict[str, object], state: TaskState, why: str
 ) -> None:
-    """The module's table, row by row; progress that was reported once is never hidden."""
+    """Each row of the module's table is tested; reported progress is never hidden."""
     name, parts = "shop-capture", {}
     for plural, single in (
         ("assigned", "assigned"),
@@ -368,7 +368,7 @@ def test_status_always_explains_a_wait(
     [
         (an_entry(9), "capture shop shop-capture", True),  # resumed, or with other rules
         (an_entry(9, paused_by="ann"), "capture shop shop-capture", True),
-        (an_entry(9), "", True),  # written before reports told their work
+        (an_entry(9), "", True),  # written before reports named their work
         (an_entry(9), "capture shop other", False),
         (an_entry(9), "capture crm shop-capture", False),
         (an_entry(9), "apply shop shop-capture", False),
@@ -379,7 +379,7 @@ def test_status_always_explains_a_wait(
 def test_progress_is_shown_only_for_its_own_work(
     entry: TaskEntry, work: str, is_told: bool
 ) -> None:
-    """What a deleted task of this name left, or the task before it had another topic or set, is nobody's progress."""
+    """Progress of a deleted task of this name, or of one with another topic or set, is not shown."""
     name = "shop-capture"
     standing = replace(RUNS, work=work)
     placed = replace(
@@ -394,13 +394,13 @@ def test_progress_is_shown_only_for_its_own_work(
     [
         ("127.0.0.1:9092", True),
         ("k2:9092,127.0.0.1:9092", True),  # in another order, one more
-        ("", True),  # written before reports told them
+        ("", True),  # written before reports named them
         ("127.0.0.1:9093", False),
         ("k2:9092", False),
     ],
 )
 def test_progress_on_other_brokers_is_hidden(brokers: str, is_told: bool) -> None:
-    """A topic of the same name elsewhere has none of it; state and reason are told all the same."""
+    """A topic of the same name elsewhere has no such progress; state and reason are shown."""
     name, entry = "shop-capture", an_entry()
     for standing in (replace(RUNS, brokers=brokers), replace(BLOCKS, brokers=brokers)):
         cluster = replace(
@@ -412,7 +412,7 @@ def test_progress_on_other_brokers_is_hidden(brokers: str, is_told: bool) -> Non
 
 
 def test_owner_without_reports_is_shown_as_silent() -> None:
-    """A hung worker looks running in the tree; the age of its report tells."""
+    """A hung worker looks running in the tree; the age of its report shows it."""
     name = "shop-capture"
     cluster = replace(
         READY,
@@ -426,7 +426,7 @@ def test_owner_without_reports_is_shown_as_silent() -> None:
 
 
 def test_task_states_change_only_as_documented() -> None:
-    """Every state can be left; blocked and paused only by an operator's act."""
+    """Every state can be left; blocked and paused only by an operator."""
     for state in TaskState:
         assert ALLOWED[state]
         assert state.to(state) is state
@@ -439,14 +439,14 @@ def test_task_states_change_only_as_documented() -> None:
     "content", [b"", b"[]", b"{}", b'{"format":9}', b'{"format":1,"state":"dancing"}', b"[" * 9999]
 )
 def test_unreadable_report_is_reported_not_guessed(content: bytes) -> None:
-    """Hostile or newer status nodes end in one code."""
+    """Hostile or newer status nodes raise one code."""
     with pytest.raises(Fatal) as caught:
         report_from_json(content, origin="status/x")
     assert caught.value.code == "MR-4011"
 
 
 def test_set_document_is_part_of_the_running_state() -> None:
-    """The type says so: a task restarts when its servers change."""
+    """The type requires it: a task restarts when its servers change."""
     document: SetDocument | None = NOW.set_document
     assert document == a_set()
     assert not NOW.is_same_work(MOVED_SET)

@@ -1,4 +1,4 @@
-"""Every error of the driver becomes one of ours, by class, whoever asked for what."""
+"""Every error of the driver becomes a product error, by class, for any request."""
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -38,7 +38,8 @@ REFUSED = {
     # of a commit's other changes: never its only error
     "RolledBackError",
     "RuntimeInconsistency",
-    # of calls that we do not make: read-only sessions, reconfiguration, removal of watches, recipes, the driver's retry
+    # of calls that Millrace does not make: read-only sessions, reconfiguration, removal of watches, recipes, the
+    # driver's retry
     "CancelledError",
     "ConfigurationError",
     "InterruptedError",
@@ -51,7 +52,7 @@ REFUSED = {
     "ReconfigInProcessError",
     "RetryFailedError",
     "WriterNotClosedException",
-    # never told to a client, or only the name of a range
+    # never sent to a client, or only the name of a range
     "APIError",
     "DataInconsistency",
     "KazooException",
@@ -63,7 +64,7 @@ REFUSED = {
 
 
 def _kinds() -> Iterator[type[zke.KazooException]]:
-    """What the driver has a class for, and what it makes of a number that a server answers."""
+    """Return the driver's classes, and what it makes of a server's error numbers."""
     for known in (*vars(zke).values(), *vars(retry).values(), *zke.EXCEPTIONS.values()):
         if isinstance(known, type) and issubclass(known, zke.KazooException):
             yield known
@@ -86,8 +87,9 @@ CALLS: dict[str, Callable[[Session], object]] = {
 
 @pytest.mark.parametrize("error", ALL, ids=lambda e: e.__name__)
 def test_every_zookeeper_error_has_a_branch(error: type[zke.KazooException]) -> None:
-    """Away is retryable, and for a write its outcome unknown, unless it was turned away; contested is retryable; all
-    else is for a person.
+    """A lost connection is retryable; a write's outcome is then unknown, unless it was rejected.
+
+    Contention is retryable. All other errors need an operator.
     """
     read = translated(error(), "reading /x", is_write=False)
     write = translated(error(), "writing /x", is_write=True)
@@ -105,7 +107,7 @@ def test_every_zookeeper_error_has_a_branch(error: type[zke.KazooException]) -> 
 
 
 def test_every_zookeeper_error_is_in_one_list() -> None:
-    """A new or renamed class would fall to another branch unseen."""
+    """A new or renamed class would silently take another branch."""
     listed = [*AWAY, *TURNED_AWAY, *CONTESTED, *REFUSED]
     assert sorted(listed) == [error.__name__ for error in ALL]
 
@@ -115,14 +117,14 @@ def test_every_zookeeper_error_is_in_one_list() -> None:
 def test_no_call_leaks_an_error_of_kazoo(
     call: Callable[[Session], object], error: type[zke.KazooException]
 ) -> None:
-    """A task that meets one by its own name is blocked by it (MR-9001), whatever it says."""
+    """A task that meets a driver error is blocked by it (MR-9001), whatever it means."""
     session = Session("127.0.0.1:1")
     session._client = Failing(error())
     session._state = SessionState.CONNECTED
     told = ended(lambda: call(session))
     if isinstance(told, MillraceError):
         assert told.context["error"] == error.__name__
-    else:  # there is nothing, or it is gone, or it stands already
+    else:  # the node is missing, was deleted, or already exists
         assert error.__name__ in ("NoNodeError", "NodeExistsError")
         assert not told
 
@@ -131,7 +133,7 @@ def test_no_call_leaks_an_error_of_kazoo(
 def test_session_open_failures_are_mapped_like_other_calls(
     error: type[zke.KazooException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver looks for the folder that the hosts name (/path), and the connection may break before it has it."""
+    """The driver looks for the folder in the hosts string (/path), and the connection may break before that."""
     failing = Failing(error())
     monkeypatch.setattr(zk_session, "KazooClient", lambda **_: failing)
     with pytest.raises(MillraceError) as caught:
@@ -141,7 +143,7 @@ def test_session_open_failures_are_mapped_like_other_calls(
 
 
 def ended(call: Callable[[], object]) -> object:
-    """The answer, or an error of ours."""
+    """Return the answer, or the product error."""
     try:
         return call()
     except MillraceError as ours:
@@ -149,7 +151,7 @@ def ended(call: Callable[[], object]) -> object:
 
 
 class Failing:
-    """A client whose every question ends with this error."""
+    """A client whose every request ends with this error."""
 
     def __init__(self, error: zke.KazooException) -> None:
         self._error = error
@@ -159,13 +161,13 @@ class Failing:
         raise self._error
 
     def stop(self) -> None:
-        """As the driver's."""
+        """Act as the driver's."""
 
     def close(self) -> None:
         self.is_closed = True
 
     def add_listener(self, _listener: object) -> None:
-        """Nothing is heard of."""
+        """Ignore the listener."""
 
     def transaction(self) -> "Failing":
         return self

@@ -1,4 +1,4 @@
-"""A mirror of a folder over a driver that keeps watches as kazoo does, and a clock that only the test moves."""
+"""A mirror of a folder over a driver that keeps watches like kazoo, and a clock that only the test moves."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -20,21 +20,21 @@ Watcher = Callable[[object], None]
 
 @dataclass
 class ModelKazoo:
-    """Nodes and their watchers; a watcher that is asked for twice is kept once if both are equal."""
+    """Nodes and their watchers; equal watchers of a node are kept once."""
 
     nodes: dict[str, bytes] = field(default_factory=dict)
     watchers: dict[str, set[Watcher]] = field(default_factory=lambda: defaultdict(set))
     reads: int = 0
 
     def add_listener(self, heard: Callable[[str], None]) -> None:
-        """Connected at once."""
+        """Report a connection at once."""
         heard(KazooState.CONNECTED)
 
     def start(self, timeout: float) -> None:
-        """As the driver's."""
+        """Act as the driver's."""
 
     def get_async(self, path: str, watch: Watcher | None) -> Any:
-        """A node."""
+        """Return a node."""
         self.reads += 1
         if path not in self.nodes:
             return self._answered(zke.NoNodeError())
@@ -43,18 +43,18 @@ class ModelKazoo:
         return self._answered((self.nodes[path], stat))
 
     def get_children_async(self, path: str, watch: Watcher | None) -> Any:
-        """The names in the folder."""
+        """Return the names in the folder."""
         self.reads += 1
         self._watch(path, watch)
         return self._answered([name.rpartition("/")[2] for name in self.nodes])
 
     def exists_async(self, path: str, watch: Watcher | None) -> Any:
-        """Only a watch is left."""
+        """Leave only a watch."""
         self._watch(path, watch)
         return self._answered(None)
 
     def fire(self, path: str) -> None:
-        """The node changed."""
+        """Report a change of the node."""
         for watcher in self.watchers.pop(path, set()):
             watcher(None)
 
@@ -81,13 +81,13 @@ class Rig:
     wakes: int = 0
 
     def contents(self) -> dict[str, bytes]:
-        """As the mirror says."""
+        """Return the mirror's contents."""
         return {name: node.content for name, node in self.mirror.snapshot().items()}
 
 
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
-    """See the module."""
+    """Return a mirror over the model."""
     kazoo = ModelKazoo({f"{FOLDER}/a": b"1", f"{FOLDER}/b": b"1"})
     monkeypatch.setattr(zk_session, "KazooClient", lambda **_: kazoo)
     session = Session.open("h:1")
@@ -100,7 +100,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
 
 
 def test_lost_watch_is_repaired_while_the_mirror_is_busy(rig: Rig) -> None:
-    """A full read comes every ``REFRESH_S``, not that long after the last question."""
+    """A full read comes every ``REFRESH_S``, not that long after the last request."""
     assert rig.contents() == {"a": b"1", "b": b"1"}
     rig.kazoo.nodes[f"{FOLDER}/a"] = b"2"  # and the watch does not fire
     rig.kazoo.nodes[f"{FOLDER}/c"] = b"1"
@@ -113,7 +113,7 @@ def test_lost_watch_is_repaired_while_the_mirror_is_busy(rig: Rig) -> None:
 
 
 def test_full_reads_leave_one_watch_per_node(rig: Rig) -> None:
-    """A worker reads for months; the driver keeps each watch that did not fire."""
+    """A worker reads for months, and the driver keeps each watch that did not fire."""
     for round_ in range(100):
         rig.now_s = round_ * (REFRESH_S + 1)
         rig.contents()
@@ -125,7 +125,7 @@ def test_full_reads_leave_one_watch_per_node(rig: Rig) -> None:
 
 
 def test_watch_event_reads_only_its_node(rig: Rig) -> None:
-    """Nothing else is asked for between two full reads."""
+    """Nothing else is read between two full reads."""
     rig.contents()
     before = rig.kazoo.reads
     rig.contents()

@@ -1,4 +1,4 @@
-"""What a process says when its surroundings are not as they must be: the ensemble's name, its own name."""
+"""A process reports problems of its surroundings: the ensemble's name and its own name."""
 
 import socket
 import threading
@@ -36,7 +36,7 @@ from zk.tree.reports import StatusWriter
     ],
 )
 def test_invalid_ensemble_address_is_refused(hosts: str) -> None:
-    """MR-4205 with what was found, where the driver would raise a ValueError."""
+    """MR-4205 shows the value found, where the driver would raise a ValueError."""
     with pytest.raises(Fatal) as caught:
         Ensemble.from_environment({"MILLRACE_ZOOKEEPER": hosts})
     assert caught.value.code == "MR-4205"
@@ -51,7 +51,7 @@ def test_valid_ensemble_address_is_accepted(hosts: str) -> None:
 
 
 def test_unresolvable_host_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No answer can come, so none is waited for; one name with an address is enough to try."""
+    """No answer can come, so the process does not wait; one name with an address is enough to try."""
     opened: list[str] = []
     monkeypatch.setattr(Session, "open", lambda hosts, **_: opened.append(hosts))
 
@@ -75,7 +75,7 @@ def test_unresolvable_host_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) 
 def test_name_in_use_is_reported_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not ZooKeeper that is away; a line a second would hide everything else."""
+    """ZooKeeper is reachable, and one line per second would hide everything else."""
     log.configure(json=False, level="info")
     supervisor = object.__new__(Supervisor)  # without a session
     supervisor._is_name_taken = False
@@ -100,7 +100,7 @@ def test_name_in_use_is_reported_once(
 
 
 def test_worker_that_cannot_write_statuses_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would seem to stand still for ever: whoever starts it again gives it another thread."""
+    """It would appear to stop forever; the process that restarts it gives it another thread."""
     stop = threading.Event()
     looks = count(1)
 
