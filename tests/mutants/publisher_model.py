@@ -131,19 +131,19 @@ MUTANTS = [
         "2 a foreign tail stops the start",
         foreign_records_passed_over,
         _FILE,
-        {"test_foreign_tail_is_not_progress": "opened behind a foreign record"},
+        {"test_foreign_tail_is_not_progress": "opened after a foreign record"},
     ),
     Mutant(
         "2 the fence is read back",
         fences_not_read_back,
         _FILE,
-        {"test_aborted_fence_opens_nothing": "whose fence does not stand"},
+        {"test_aborted_fence_opens_nothing": "although its fence was aborted"},
     ),
     Mutant(
         "3 an error says nothing (it stood)",
         sent_again_unasked,
         _FILE,
-        {"test_no_row_is_lost_or_doubled[lost after]": "rows stand twice"},
+        {"test_no_row_is_lost_or_doubled[lost after]": "rows are in the topic twice"},
     ),
     Mutant(
         "3 an error says nothing (it did not)",
@@ -156,26 +156,28 @@ MUTANTS = [
         records_not_audited,
         _FILE,
         {
-            "test_abort_acknowledged_as_commit_stops_the_task": "nobody was told that committed rows are gone"
+            "test_abort_acknowledged_as_commit_stops_the_task": "missing committed rows were not reported"
         },
     ),
     Mutant(
         "4 the end is behind the marker",
         ends_not_audited,
         _FILE,
-        {"test_foreign_record_at_the_end_stops_the_task": "nobody was told of a foreign record"},
+        {"test_foreign_record_at_the_end_stops_the_task": "a foreign record was not reported"},
     ),
     Mutant(
         "4 what an open transaction hides is missed",
         commits_not_read_back,
         _FILE,
-        {"test_foreign_transaction_opened_at_runtime_blocks_the_task": "nobody was told"},
+        {
+            "test_foreign_transaction_opened_at_runtime_blocks_the_task": "a foreign transaction was not reported"
+        },
     ),
     Mutant(
         "a row over the limit stops",
         refusals_ignored,
         _FILE,
-        {"test_oversized_row_is_not_skipped": "rows stand that must not: \\[1, 2, 5, 6\\]"},
+        {"test_oversized_row_is_not_skipped": "forbidden rows are in the topic: \\[1, 2, 5, 6\\]"},
     ),
     Mutant(
         "6 a hint stood once",

@@ -33,7 +33,7 @@ WANTED = [(number, code) for code, numbers in ERRORS.items() for number in numbe
 @pytest.mark.parametrize(("number", "code"), WANTED)
 def test_each_target_error_has_its_branch_and_code(number: int, code: str) -> None:
     """Temporary errors are retried; errors that continuing would worsen stop the task; the number is kept."""
-    found = translated(pymysql.err.OperationalError(number, "told"))
+    found = translated(pymysql.err.OperationalError(number, "message"))
     branch: type[MillraceError] = Retryable if code in TRIED_AGAIN else Fatal
     assert type(found) is branch
     assert found.code == code
@@ -42,7 +42,7 @@ def test_each_target_error_has_its_branch_and_code(number: int, code: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "Incorrect integer value: 'it's' for column 'n' at row 1",
@@ -52,9 +52,9 @@ def test_each_target_error_has_its_branch_and_code(number: int, code: str) -> No
         ("Data too long for column 'n' at row 1", "Data too long for column 'n' at row 1"),
     ],
 )
-def test_error_never_shows_the_refused_value(text: str, told: str) -> None:
+def test_error_never_shows_the_refused_value(text: str, message: str) -> None:
     """Logs and status name the column, never its value."""
-    assert translated(pymysql.err.DataError(1366, text)).message == told
+    assert translated(pymysql.err.DataError(1366, text)).message == message
 
 
 FULL = (

@@ -127,7 +127,7 @@ def test_row_of_a_table_unlike_its_schema_stops_the_task(
 
 
 @pytest.mark.parametrize("length", [1, 31, 32, 64, 400])
-def test_tables_are_told_apart_by_their_whole_name(length: int) -> None:
+def test_tables_are_distinguished_by_their_whole_name(length: int) -> None:
     """Names have a length of one or two bytes in the record and differ only in their last letter."""
     table = replace(accounts("d" * length), table="t" * length)
     stream = RecordStream()

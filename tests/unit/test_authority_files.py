@@ -81,7 +81,7 @@ def test_only_a_permanently_unreadable_ca_file_stops_the_task(
     """Permissions stay as they are; a machine without free descriptors, or with a failing disk, may recover."""
 
     def refuse(**_: object) -> None:
-        raise OSError(number, "told")
+        raise OSError(number, "text")
 
     monkeypatch.setattr(ssl, "create_default_context", refuse)
     with pytest.raises(Fatal if stops else Retryable) as caught:

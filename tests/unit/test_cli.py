@@ -156,7 +156,7 @@ def test_local_registry_serves_only_topics_of_the_local_stack(
 
 
 def test_unwritable_output_is_reported_in_one_line() -> None:
-    """A full disk behind a redirection gives exit code 1, no traceback, and no message of Python's shutdown."""
+    """A redirection to a full disk gives exit code 1, no traceback, and no message of Python's shutdown."""
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "millrace", "explain"],

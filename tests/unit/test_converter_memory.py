@@ -1,4 +1,4 @@
-"""Who owns a batch's buffer, and what a large record or payload leaves in memory."""
+"""A batch owns its buffer until it is released, and large records leave no large memory."""
 
 import sys
 import tracemalloc

@@ -69,7 +69,7 @@ STATUS = (
     + b"\x0d\1\2\3"
     + b"\x10\1"
     + b"\x12\xff\0"
-    + b"\x7e whatever comes behind an unknown code"
+    + b"\x7e any bytes after an unknown code"
 )  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def test_split_transaction_still_flags_its_last_row() -> None:
 
 
 class SlowReader(FileReader):
-    """Each window takes one second of the clock, which stands still otherwise."""
+    """Each window takes one second of the clock, which does not move otherwise."""
 
     now_s = 0.0
     reads = 0

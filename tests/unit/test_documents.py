@@ -100,7 +100,7 @@ def test_apply_task_document_is_read() -> None:
 
 def test_all_problems_of_a_document_are_reported_together() -> None:
     """One error names each field with path, found value and expected value."""
-    told = _problems(
+    message = _problems(
         """
         set: ../shop
         members: [{host: "a b", port: 99999, prot: 1}, {host: x}, {host: x}]
@@ -108,14 +108,14 @@ def test_all_problems_of_a_document_are_reported_together() -> None:
         user: ""
         """
     )
-    assert "members[0].port: found 99999, wanted a whole number from 1 to 65535" in told
-    assert "members[0].prot: found an unknown field, wanted 'port' (nearest)" in told
-    assert "members[0].host: found 'a b'" in told
-    assert "members[2]: found x:3306, wanted each server once" in told
-    assert "passwrod: found an unknown field, wanted 'password' (nearest)" in told
-    assert "password: found nothing, wanted a reference: env:" in told
-    assert "set: found '../shop'" in told
-    assert "8 problems" in told
+    assert "members[0].port: found 99999, wanted a whole number from 1 to 65535" in message
+    assert "members[0].prot: found an unknown field, wanted 'port' (nearest)" in message
+    assert "members[0].host: found 'a b'" in message
+    assert "members[2]: found x:3306, wanted each server once" in message
+    assert "passwrod: found an unknown field, wanted 'password' (nearest)" in message
+    assert "password: found nothing, wanted a reference: env:" in message
+    assert "set: found '../shop'" in message
+    assert "8 problems" in message
 
 
 LONG = "a" * 64  # a label has at most 63 characters
@@ -124,12 +124,12 @@ LONG = "a" * 64  # a label has at most 63 characters
 @pytest.mark.parametrize("host", ["a..b", ".a", LONG, f"{LONG}.b", f"a.{LONG}"])
 def test_host_that_no_socket_accepts_is_refused(host: str) -> None:
     """The host is of a member, a broker or a registry; a lookup of the name would raise UnicodeError."""
-    told = _problems(SHOP.replace("db2.example.org", host))
-    assert f"members[1].host: found '{host[:40]}" in told
-    assert "wanted a host name or address" in told
-    told = _problems(CAPTURE.replace("127.0.0.1", host))
-    assert f"kafka.bootstrap: found '{host[:40]}" in told
-    assert f"registry: found 'http://{host[:40]}" in told
+    message = _problems(SHOP.replace("db2.example.org", host))
+    assert f"members[1].host: found '{host[:40]}" in message
+    assert "wanted a host name or address" in message
+    message = _problems(CAPTURE.replace("127.0.0.1", host))
+    assert f"kafka.bootstrap: found '{host[:40]}" in message
+    assert f"registry: found 'http://{host[:40]}" in message
 
 
 @pytest.mark.parametrize(
@@ -143,13 +143,13 @@ def test_host_that_a_socket_accepts_is_accepted(host: str) -> None:
 
 def test_password_in_a_document_is_refused_and_not_repeated() -> None:
     """The error shows how to refer to a password and does not show the value."""
-    told = _problems(SHOP.replace("env:MILLRACE_SHOP_PASSWORD", "hunter2:canary"))
-    assert "env:NAME" in told
-    assert "canary" not in told
+    message = _problems(SHOP.replace("env:MILLRACE_SHOP_PASSWORD", "hunter2:canary"))
+    assert "env:NAME" in message
+    assert "canary" not in message
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ("kind: kapture", "kind: found 'kapture', wanted capture | apply"),
         ("start: yesterday", "start: found 'yesterday', wanted first, or a GTID set"),
@@ -171,20 +171,20 @@ def test_password_in_a_document_is_refused_and_not_repeated() -> None:
         ("topic: ..", "topic: found '..'"),
     ],
 )
-def test_invalid_field_is_named_with_the_expected_value(changed: str, told: str) -> None:
+def test_invalid_field_is_named_with_the_expected_value(changed: str, message: str) -> None:
     """The error has path, found value and expected value for each kind of field."""
     field = changed.partition(":")[0]
     kept = [line for line in APPLY.splitlines() if not line.startswith(f"{field}:")]
-    assert told in _problems("\n".join([*kept, changed]))
+    assert message in _problems("\n".join([*kept, changed]))
 
 
 def test_one_error_lists_unsupported_and_malformed_fields() -> None:
     """The error includes unsupported features and a member that is not a mapping."""
-    told = _problems(
+    message = _problems(
         APPLY.replace("consistency: causal", "") + "consistency: transactional\nlanes: 0\n"
     )
-    assert "consistency: found 'transactional'" in told
-    assert "lanes: found 0" in told
+    assert "consistency: found 'transactional'" in message
+    assert "lanes: found 0" in message
     assert "members[0]: found 'db1:3306', wanted a mapping: {host: db1, port: 3306}" in _problems(
         "set: shop\nmembers: ['db1:3306']\nuser: u\npassword: env:X\n"
     )
@@ -207,7 +207,7 @@ def test_document_must_be_a_mapping(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("set: a\nset: b", "line 2, column 1: a key is given twice"),
         ("a: &x [1]\nb: *x", "an alias (*name) is not allowed"),
@@ -219,24 +219,24 @@ def test_document_must_be_a_mapping(text: str) -> None:
         ("a: \x07", "is not YAML"),
     ],
 )
-def test_text_beyond_plain_yaml_is_refused(text: str, told: str) -> None:
+def test_text_beyond_plain_yaml_is_refused(text: str, message: str) -> None:
     """Alias bombs, objects and duplicate keys are refused with their place."""
     with pytest.raises(Fatal) as caught:
         plain_from_yaml(text)
     assert caught.value.code == "MR-4102"
-    assert told in caught.value.message
+    assert message in caught.value.message
 
 
 def test_oversized_document_and_second_document_are_reported_as_such() -> None:
     """The fix is not to correct a line; the second document is found wherever it begins."""
-    for text, told, fix in (
+    for text, message, fix in (
         ("a: '" + "x" * 300_000 + "'", "is larger than 262144 bytes", "Make it shorter"),
         ("a: 1\n---\nb: 2\n", "more than one document: another begins at line 2", "of its own"),
     ):
         with pytest.raises(Fatal) as caught:
             plain_from_yaml(text)
         assert caught.value.code == "MR-4102"
-        assert told in caught.value.message
+        assert message in caught.value.message
         assert fix in caught.value.fix
 
 

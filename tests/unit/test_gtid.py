@@ -163,7 +163,7 @@ def test_positions_of_two_flavours_are_never_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "reached", "state", "brought", "lacks"),
+    ("wanted", "reached", "state", "brought", "gap"),
     [
         # one server
         ("0-1-7", "0-1-7", "0-1-7", "", ""),
@@ -171,7 +171,7 @@ def test_positions_of_two_flavours_are_never_compared() -> None:
         ("0-1-7", "0-1-6", "0-1-9", "", "0-1-7"),
         ("0-1-7", "", "0-1-9", "", "0-1-7"),
         ("", "", "", "", ""),
-        # a transaction that only a replica has: its number says nothing about the primary's
+        # a transaction that only a replica has: its number is unrelated to the primary's
         ("0-1-35889", "0-2-35890", "0-1-35889", "", "0-1-35889"),
         ("0-1-35889", "0-2-35889", "0-1-35889", "", "0-1-35889"),
         ("0-1-35889", "0-2-35890", "0-1-35891", "", "0-1-35889"),
@@ -198,21 +198,21 @@ def test_positions_of_two_flavours_are_never_compared() -> None:
     ],
 )
 def test_position_counts_as_reached_when_the_primary_proves_it(
-    wanted: str, reached: str, state: str, brought: str, lacks: str
+    wanted: str, reached: str, state: str, brought: str, gap: str
 ) -> None:
     """Numbers are not enough: the primary logged the wanted GTID and, after it, the last one reached."""
     positions = [MariadbGtidSet.parse(text) for text in (wanted, reached, brought)]
     history = History(positions[0], parse_binlog_state(state), positions[2])
-    assert missing(positions[0], positions[1], history) == lacks
+    assert missing(positions[0], positions[1], history) == gap
 
 
 def test_mysql_gtid_sets_need_no_proof_by_the_server() -> None:
     """They name each transaction, so the server need not be asked."""
     wanted = parse_gtid_set(Flavour.MYSQL, f"{UUID}:1-7")
-    for reached, lacks in (
+    for reached, gap in (
         (f"{UUID}:1-9", ""),
         (f"{UUID}:1-5:7-9", f"{UUID}:6"),
         ("", f"{UUID}:1-7"),
     ):
         found = missing(wanted, parse_gtid_set(Flavour.MYSQL, reached), History(wanted))
-        assert found == lacks
+        assert found == gap

@@ -54,8 +54,8 @@ def assert_whole(topic: ModelTopic, last_seq: int) -> None:
     """Assert that the topic has every row up to ``last_seq`` exactly once."""
     found, wanted = topic.seqs(), list(range(1, last_seq + 1))
     assert sorted(set(wanted) - set(found)) == [], f"rows are lost: {found}"
-    assert sorted(set(found) - set(wanted)) == [], f"rows stand that must not: {found}"
-    assert found == wanted, f"rows stand twice or out of order: {found}"
+    assert sorted(set(found) - set(wanted)) == [], f"forbidden rows are in the topic: {found}"
+    assert found == wanted, f"rows are in the topic twice or out of order: {found}"
 
 
 def _is_stopped(act: Callable[[], object]) -> bool:
@@ -102,7 +102,7 @@ def test_aborted_fence_opens_nothing() -> None:
     stopped = True
     with suppress(Fatal), spent(opened(topic)):
         stopped = False
-    assert stopped, "a run was opened whose fence does not stand"
+    assert stopped, "a run was opened although its fence was aborted"
 
 
 @pytest.mark.parametrize("outcome", [Outcome.LOST_AFTER, Outcome.LOST_BEFORE])
@@ -123,7 +123,7 @@ def test_abort_acknowledged_as_commit_stops_the_task() -> None:
     with spent(opened(topic)) as publisher:
         topic.outcomes = [Outcome.ABORTED_OK]
         assert _is_stopped(lambda: publish_and_close(publisher, 3)), (
-            "nobody was told that committed rows are gone"
+            "missing committed rows were not reported"
         )
 
 
@@ -133,7 +133,7 @@ def test_foreign_record_at_the_end_stops_the_task() -> None:
     with spent(opened(topic)) as publisher:
         topic.outcomes = [Outcome.FOREIGN]
         assert _is_stopped(lambda: publish_and_close(publisher, 3)), (
-            "nobody was told of a foreign record"
+            "a foreign record was not reported"
         )
 
 
@@ -142,7 +142,9 @@ def test_foreign_transaction_opened_at_runtime_blocks_the_task() -> None:
     topic = ModelTopic()
     with spent(opened(topic)) as publisher:
         topic.entries.append(Entry(b"{}", KafkaTransaction("foreign")))
-        assert _is_stopped(lambda: publish_and_close(publisher, 3)), "nobody was told"
+        assert _is_stopped(lambda: publish_and_close(publisher, 3)), (
+            "a foreign transaction was not reported"
+        )
 
 
 def test_owner_that_loses_its_lease_later_writes_nothing() -> None:
@@ -184,7 +186,7 @@ def test_foreign_tail_is_not_progress() -> None:
     opened(topic).close()
     topic.entries.append(Entry(b"junk", None))
     is_stopped = _is_stopped(lambda: opened(topic, epoch=8).close())
-    assert is_stopped, "a run was opened behind a foreign record"
+    assert is_stopped, "a run was opened after a foreign record"
 
 
 def test_hint_was_once_the_true_end() -> None:

@@ -65,7 +65,7 @@ def test_flipped_bit_in_a_closed_file_stops_its_reader(flavour: Flavour, memory_
         root = memory_path / str(at)
         lay(root, {**files, NAMES[0]: bytes(damaged)})
         error = error_of_reading(root, flavour)
-        assert isinstance(error, Fatal), f"byte {at} was changed and nobody noticed"
+        assert isinstance(error, Fatal), f"byte {at} was changed unnoticed"
         assert error.code == "MR-2004", at
 
 
@@ -144,9 +144,7 @@ def test_missing_file_in_the_middle_is_not_skipped(tmp_path: Path) -> None:
     relay = open_log(tmp_path)
     with RelayReader(relay) as reader:
         begin = reader.first()
-        assert begin == Coordinates(SUBDIR, NAMES[2], 4), (
-            "somebody begins in front of a missing file"
-        )
+        assert begin == Coordinates(SUBDIR, NAMES[2], 4), "a reader began before a missing file"
         assert reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1")) is None
         assert reader.seek(parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1-3")) is None
         end = len(FILES[Flavour.MYSQL][NAMES[0]])

@@ -83,7 +83,7 @@ def test_tail_torn_at_any_byte_is_cut(flavour: Flavour, memory_path: Path) -> No
         relay.close()
         assert end is not None
         wanted = max(end for end in file.ends if end <= length)
-        assert (end.pos, path.stat().st_size) == (wanted, wanted), "a torn tail stands"
+        assert (end.pos, path.stat().st_size) == (wanted, wanted), "a torn tail remains"
         count = file.ends.index(wanted)
         text = f"{SERVER}:1-{count}" if flavour is Flavour.MYSQL else f"0-1-{count}"
         assert position == parse_gtid_set(flavour, text)
@@ -107,8 +107,8 @@ def test_zeros_from_any_byte_of_the_tail_are_cut(flavour: Flavour, memory_path: 
             end, position = relay.end(), relay.position()
             relay.close()
             assert end is not None
-            assert end.pos == wanted, "zeros stand"
-            assert path.read_bytes() == data[:wanted], "zeros stand"
+            assert end.pos == wanted, "zeros remain"
+            assert path.read_bytes() == data[:wanted], "zeros remain"
             count = file.ends.index(wanted)
             text = f"{SERVER}:1-{count}" if flavour is Flavour.MYSQL else f"0-1-{count}"
             assert position == parse_gtid_set(flavour, text)
@@ -513,7 +513,7 @@ def test_file_head_names_the_earlier_transactions() -> None:
 
 
 def test_file_continues_after_the_newest_gtid_of_a_domain() -> None:
-    """Of two servers in a GTID_LIST the last is the newest, even if its sequence is smaller (no strict mode)."""
+    """In a GTID_LIST with two servers the last is the newest, even if its sequence is smaller (no strict mode)."""
     entries = struct.pack("<IIQIIQ", 0, 1, 9, 0, 2, 7)
     head = MAGIC + event(163, struct.pack("<I", 2) + entries, pos=4)
     assert str(read_file_head(head, Flavour.MARIADB)) == "0-2-7"

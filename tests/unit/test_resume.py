@@ -93,7 +93,7 @@ def test_equal_rows_at_other_coordinates_resume_the_transaction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ([(T, 2), (T, 1), (AUDIT, 3), (T, 4), (T, 5)], "row 1 of"),
         ([(T, 1), (AUDIT, 3), (T, 2), (T, 4), (T, 5)], "row 2 of"),
@@ -103,12 +103,12 @@ def test_equal_rows_at_other_coordinates_resume_the_transaction() -> None:
     ],
     ids=["order", "order before a filter", "order at the end", "another row", "fewer"],
 )
-def test_different_rows_or_order_are_refused(rows: Rows, said: str) -> None:
+def test_different_rows_or_order_are_refused(rows: Rows, message: str) -> None:
     """The error names the row and none of its values."""
     with pytest.raises(Retryable) as refused:
         resumed(published(member(LOGGED), 3), 4, member(rows))
     assert refused.value.code == "MR-6508"
-    assert said in refused.value.message
+    assert message in refused.value.message
 
 
 def test_row_filtered_there_but_wanted_here_is_refused() -> None:

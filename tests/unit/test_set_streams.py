@@ -38,7 +38,7 @@ class _ModelStream:
     def _wait(self) -> None:
         if self.name == "black-hole":
             self.waiting.release()
-            assert self.through.acquire(timeout=DEADLINE_S), "nobody let it through"
+            assert self.through.acquire(timeout=DEADLINE_S), "it was never released"
 
     def reaches(self, wanted: object) -> bool:
         return True

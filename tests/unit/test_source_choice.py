@@ -86,7 +86,7 @@ WANTED = gtids(f"{UUID}:1-10")
         "the replica that misses least",
         "seconds break a tie",
         "unknown seconds are worst",
-        "a replica a little behind rather than the primary",
+        "a replica with a small lag rather than the primary",
         "the primary when replicas are far behind",
         "the best replica while the primary is away",
         "not a member with errant transactions",

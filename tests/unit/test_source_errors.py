@@ -178,24 +178,24 @@ def test_printed_gtid_list_is_parsed() -> None:
 def test_temporary_source_error_is_retried(number: int) -> None:
     """A server without memory, threads, space or time, or one that shuts down, has not answered the question."""
     with pytest.raises(Retryable) as caught, _driver_errors(HERE):
-        raise pymysql.OperationalError(number, "told")
+        raise pymysql.OperationalError(number, "text")
     assert caught.value.code == "MR-1001"
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("message", "code"),
     [
         ("Could not find target log", "MR-1040"),
         ("Could not open log file", "MR-1040"),
         ("Wrong offset or I/O error", "MR-1044"),
     ],
 )
-def test_binlog_file_purged_between_queries_is_retried(said: str, code: str) -> None:
+def test_binlog_file_purged_between_queries_is_retried(message: str, code: str) -> None:
     """Error 1220 has the dump's words: a file was purged between two queries, or an event exceeds the limit."""
     with pytest.raises(Retryable) as caught, _driver_errors(HERE):
         raise pymysql.OperationalError(
-            1220, f"Error when executing command SHOW BINLOG EVENTS: {said}"
+            1220, f"Error when executing command SHOW BINLOG EVENTS: {message}"
         )
     assert caught.value.code == code
     assert ("max_allowed_packet" in caught.value.fix) == (code == "MR-1044")
-    assert said in caught.value.message
+    assert message in caught.value.message

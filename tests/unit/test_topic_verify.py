@@ -173,5 +173,5 @@ def test_every_topic_violation_is_named(
     """Each message of the verifier has a broken topic that triggers it."""
     text = whole()
     harm(text)
-    said = [found for found in text.found() if found.check is check and words in found.what]
-    assert said, f"nobody says {words!r}"
+    found = [found for found in text.found() if found.check is check and words in found.what]
+    assert found, f"no violation has {words!r}"

@@ -117,7 +117,7 @@ def test_every_zookeeper_error_is_in_one_list() -> None:
 def test_no_call_leaks_an_error_of_kazoo(
     call: Callable[[Session], object], error: type[zke.KazooException]
 ) -> None:
-    """A task that meets a driver error is blocked by it (MR-9001), whatever it means."""
+    """A task that meets a driver error is blocked by it (MR-9001), regardless of its meaning."""
     session = Session("127.0.0.1:1")
     session._client = Failing(error())
     session._state = SessionState.CONNECTED
