@@ -1,16 +1,16 @@
-"""Which member to read from: the admissible one with the lowest lag; a replica rather than the primary.
+"""Chooses the member to read from: the admissible one with the lowest lag, and a replica rather than the primary.
 
-| a member is not admissible when                                                            | code            |
+| a member is not admissible if                                                              | code            |
 |--------------------------------------------------------------------------------------------|-----------------|
-| it can't be reached or asked                                                               | MR-1001 … 1008  |
-| its settings hide or cut changes                                                           | MR-1010 … 1023  |
-| it purged what is wanted, or (start: first) its binlog begins later than another member's  | MR-1031         |
-| it holds transactions that the primary lacks                                               | MR-1032         |
-| it logged another transaction in the place of one that is done (MariaDB)                   | MR-1033         |
+| it can't be reached or queried                                                             | MR-1001 … 1008  |
+| its settings hide or truncate changes                                                      | MR-1010 … 1023  |
+| it purged wanted transactions, or (start: first) another member's binlog starts earlier    | MR-1031         |
+| it has transactions that the primary does not have                                         | MR-1032         |
+| it logged another transaction in place of one that is already processed (MariaDB)          | MR-1033         |
 
-Lag is counted in transactions that the primary has and the member lacks. Asking takes milliseconds in which a busy
-primary goes on, so replicas up to ``LAG_TRANSACTIONS_MAX`` behind count as caught up, and only when none is, the
-primary is read. ``Seconds_Behind_Source`` breaks ties alone.
+Lag is the number of transactions that the primary has and the member does not. The queries take milliseconds, in which
+a busy primary commits more. So a replica counts as caught up if it misses at most ``LAG_TRANSACTIONS_MAX``
+transactions. The primary is read only if no replica is caught up. ``Seconds_Behind_Source`` only breaks ties.
 
 Pure and without a clock: the same answers give the same choice. Not done here: switching while a stream runs.
 """
@@ -38,7 +38,7 @@ LAG_TRANSACTIONS_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found about a member; admissible when there are no ``reasons``."""
+    """The findings about a member, which is admissible if there are no ``reasons``."""
 
     member: Member
     role: str  # primary, replica, unknown
@@ -49,7 +49,7 @@ class Verdict:
 
     @property
     def is_admissible(self) -> bool:
-        """It may be read."""
+        """Whether the member may be read."""
         return not self.reasons
 
     def __str__(self) -> str:
@@ -60,15 +60,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Whom to read from, and what was found about everybody."""
+    """The member to read from, and the findings about every member."""
 
     member: Member
     flavour: Flavour
     verdicts: tuple[Verdict, ...]
-    folds_names: bool = False  # lower_case_table_names 1 or 2: capital letters are small ones
+    folds_names: bool = False  # lower_case_table_names is 1 or 2: names ignore letter case
 
     def reasons(self) -> dict[str, str]:
-        """For the status: one line a member, the chosen one first."""
+        """One line per member for the status, the chosen member first."""
         ordered = sorted(self.verdicts, key=lambda verdict: verdict.member != self.member)
         return {
             str(verdict.member): f"chosen: {verdict}"
@@ -84,9 +84,9 @@ def choose(
     wanted: GtidPosition | None,
     avoided: Collection[Member] = (),
 ) -> Choice:
-    """The member to read from; one that is ``avoided`` only if there is no other.
+    """Choose the member to read from. An ``avoided`` member is chosen only if no other is admissible.
 
-    Fatal MR-1020, MR-1030, MR-1033; Retryable MR-1030 when waiting can help, as for one primary in a switchover.
+    Fatal MR-1020, MR-1030, MR-1033; Retryable MR-1030 if waiting can help, for example during a switchover.
     """
     flavour = _common_flavour(facts)
     reference = _reference(facts)
@@ -129,14 +129,15 @@ def _judge(
                 fix = (
                     "rebuild the member, or commit empty transactions of these GTIDs on the primary"
                 )
-                reasons.append(Finding("MR-1032", f"it has {errant}, which the primary lacks", fix))
+                message = f"it has {errant}, which the primary does not have"
+                reasons.append(Finding("MR-1032", message, fix))
     seconds = fact.replication.seconds_behind if fact.replication is not None else 0.0
     role = "primary" if fact.is_primary else "replica"
     return Verdict(fact.member, role, tuple(reasons), missing, seconds)
 
 
 def _check_reach(binlog: MemberBinlog, others: Sequence[MemberFacts]) -> list[Finding]:
-    """``others``: all members when the start is the first binlog there is, else nobody."""
+    """``others`` is all members if the start is the oldest available binlog, else empty."""
     if binlog.wanted_error is not None:
         return [_finding(binlog.wanted_error)]
     for other in others:
@@ -144,7 +145,7 @@ def _check_reach(binlog: MemberBinlog, others: Sequence[MemberFacts]) -> list[Fi
             binlog.oldest_before
         ):
             message = (
-                f"its binlog begins later than that of {other.member}: after {binlog.oldest_before}"
+                f"its binlog starts later than that of {other.member}: after {binlog.oldest_before}"
             )
             return [Finding("MR-1031", message, "read from the other member")]
     return []
@@ -155,7 +156,7 @@ def _finding(error: MillraceError) -> Finding:
 
 
 def count_missing(reference: GtidPosition, position: GtidPosition) -> int:
-    """How many transactions of ``reference`` are not in ``position`` (MariaDB: sequences, which may have gaps)."""
+    """Count the transactions of ``reference`` missing in ``position`` (MariaDB: sequences, which may have gaps)."""
     if isinstance(reference, GtidSet) and isinstance(position, GtidSet):
         return (reference - position).count
     assert isinstance(reference, MariadbGtidSet)
@@ -168,9 +169,9 @@ def count_missing(reference: GtidPosition, position: GtidPosition) -> int:
 
 
 def find_errant(position: GtidPosition, reference: MemberBinlog) -> str:
-    """What ``position`` has and ``reference``, asked later, lacks; "" when there is nothing.
+    """The GTIDs of ``position`` that are missing in ``reference``, which was queried later; "" if there are none.
 
-    Of a MariaDB only the last GTID of each domain is known, and looked for.
+    For MariaDB, only the last GTID of each domain is known and checked.
     """
     known = reference.position
     if isinstance(position, GtidSet) and isinstance(known, GtidSet):
@@ -200,13 +201,13 @@ def _common_flavour(facts: Sequence[MemberFacts]) -> Flavour | None:
 
 
 def _reference(facts: Sequence[MemberFacts]) -> MemberBinlog | None:
-    """What the primary has; without one, everything that any member has."""
+    """The transactions of the primary; without a primary, those of all members together."""
     primaries = [fact for fact in facts if fact.is_primary]
     if len(primaries) > 1:
         names = ", ".join(str(fact.member) for fact in primaries)
         raise Retryable(
             "MR-1030",
-            f"more than one member replicates from nobody: {names}",
+            f"more than one member is a primary: {names}",
             fix="wait until the switchover has ended, or name only members of one replication set",
         )
     if primaries and primaries[0].binlog is not None:
@@ -215,7 +216,7 @@ def _reference(facts: Sequence[MemberFacts]) -> MemberBinlog | None:
     if not held:
         return None
     united = reduce(unite, (binlog.position for binlog in held))
-    return replace(held[0], position=united, state=())  # nobody's state has it all
+    return replace(held[0], position=united, state=())  # no single member's state covers all
 
 
 def _check_lost_tail(facts: Sequence[MemberFacts], wanted: GtidPosition | None) -> None:
@@ -228,13 +229,13 @@ def _check_lost_tail(facts: Sequence[MemberFacts], wanted: GtidPosition | None) 
         if not fact.binlog.position.includes(wanted):
             raise Fatal(
                 "MR-1033",
-                f"{fact.member} has {fact.binlog.position}, but {wanted} is done already",
+                f"{fact.member} has {fact.binlog.position}, but {wanted} is already processed",
                 member=fact.member,
             )
 
 
 def _none_admissible(verdicts: Sequence[Verdict]) -> MillraceError:
-    """One member: its own error. Several: MR-1030. Retryable if all that is against one of them may pass."""
+    """One member: its own error. Several: MR-1030. Retryable if all findings about some member are transient."""
     text = "; ".join(map(str, verdicts))
     first = verdicts[0].reasons[0]
     kind: type[MillraceError] = Fatal
@@ -248,7 +249,7 @@ def _none_admissible(verdicts: Sequence[Verdict]) -> MillraceError:
 
 
 def _fix_of_all(verdicts: Sequence[Verdict]) -> str:
-    """Every statement that mends a reason, once; with the members that it is for, where it is not for all."""
+    """The statements that fix the reasons, each once, with their members unless they apply to all."""
     members: dict[str, list[str]] = {}
     for verdict in verdicts:
         for reason in verdict.reasons:

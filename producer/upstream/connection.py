@@ -1,14 +1,15 @@
 """One connection to a source server: handshake, authentication and TLS by PyMySQL, then queries or a raw dump stream.
 
-Driver errors become ours here and nowhere else:
+Only this module translates driver errors:
 
-    Retryable MR-1001 not reachable   MR-1006 connection lost
-    Fatal     MR-1002 account refused MR-1003 certificate not verified   MR-1004 no TLS offered
-              MR-1005 privilege lacks MR-1008 authentication needs TLS   MR-1007 any other answer of the server
+    Retryable MR-1001 not reachable     MR-1006 connection lost
+    Fatal     MR-1002 account refused   MR-1003 certificate not verified   MR-1004 no TLS offered
+              MR-1005 missing privilege MR-1008 authentication needs TLS   MR-1007 any other server error
 
-Error 1220, a binlog file that can't be shown, has the words and the codes of a dump that ends (``dump_errors``).
-Guarantees: with a verifying mode no password is sent before the certificate was checked. The password is in no text.
-Not done here: what to ask (``inventory``), what the stream means (``producer.upstream.receiver``).
+Error 1220 (a binlog file can't be shown) has the texts of dump errors and gets their codes (``dump_errors``).
+
+Guarantees: in a verifying mode, no password is sent before the certificate is verified. No text contains the password.
+Not done here: which queries to send (``members``), what the stream means (``producer.upstream.receiver``).
 """
 
 import socket
@@ -33,9 +34,9 @@ QUERY_TIMEOUT_S = 30
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = dict[str, Value]
 
-# Errors of the server that mean "not now": too many connections, shutting down, starting up, blocked host, killed;
-# no memory or threads left; a packet or a statement that took too long, an interrupted one; no room for a temporary
-# file or table; a node that has left its Galera cluster.
+# Transient server errors, one group per line: too many connections, shutdown, startup, blocked host, killed; no memory
+# or threads left; a timed-out packet or statement, an interrupted statement; no space for a temporary file or table,
+# or a node that left its Galera cluster.
 _TRANSIENT = frozenset({1040, 1053, 1129, 1203, 1205, 1226, 1927, 3032, 3168, 3169, 4031})
 _TRANSIENT |= {5, 1037, 1041, 1135, 3015, 3950, 4081, 4082}
 _TRANSIENT |= {1158, 1159, 1160, 1161, 1317, 1969, 3024}
@@ -47,7 +48,7 @@ _NO_PRIVILEGE = frozenset({1044, 1142, 1143, 1227, 3530})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """How we log in on every member of a set; the password is resolved already."""
+    """The account and TLS settings for every member of a set, with the resolved password."""
 
     user: str
     password: str = field(repr=False)
@@ -65,22 +66,21 @@ class SourceConnection:
         user: str = "",
     ) -> None:
         self._connection = connection
-        self._internals: Any = (
-            connection  # its command and packet layer, which PyMySQL does not declare
-        )
+        # The command and packet layer, which PyMySQL's type does not declare.
+        self._internals: Any = connection
         self.member = member
         self._user = user
 
     @classmethod
     def connect(cls, member: Member, login: Login) -> Self:
-        """Log in. Errors: see the module."""
+        """Connect and log in. Errors: see the module."""
         with _driver_errors(member, login):
             return cls(
                 pymysql.connect(
                     host=member.host,
                     port=member.port,
                     user=login.user,
-                    password=login.password.encode(),  # as the mariadb client sends it; a str would go as latin-1
+                    password=login.password.encode(),  # UTF-8, as the mariadb client does; a str is sent as latin-1
                     ssl=cast(dict[str, object], _tls_context(login.tls, member)),
                     ssl_disabled=login.tls.mode is TlsMode.DISABLED,
                     connect_timeout=CONNECT_TIMEOUT_S,
@@ -103,20 +103,20 @@ class SourceConnection:
 
     def close(self) -> None:
         """End the session without waiting for the server."""
-        self._internals._force_close()  # close() says good-bye first; a dump has no ear for it
+        self._internals._force_close()  # close() sends COM_QUIT first, which a dump does not read
 
     @property
     def server_version(self) -> str:
-        """As the handshake names it, like ``11.4.5-MariaDB-log``."""
+        """The version from the handshake, for example ``11.4.5-MariaDB-log``."""
         return str(self._internals.get_server_info())
 
     @property
     def thread_id(self) -> int:
-        """The server's number of this connection, for KILL."""
+        """The server's connection id, for KILL."""
         return int(self._internals.thread_id())
 
     def account(self) -> str:
-        """Who we are to the server, like ``millrace@%``; empty when it does not answer."""
+        """The account that the server matched, for example ``millrace@%``; empty if the query fails."""
         try:
             with self._connection.cursor(pymysql.cursors.Cursor) as cursor:
                 cursor.execute("SELECT CURRENT_USER()")
@@ -126,10 +126,10 @@ class SourceConnection:
         return str(_decode(account))
 
     def query(self, statement: str, arguments: Sequence[Value] = ()) -> list[Row]:
-        """The rows of a statement, by column name.
+        """Execute a statement and return its rows by column name.
 
-        What is no UTF-8 has U+FFFD in its place: where a server shows statements (its binlog, the last error of a
-        replica), they are in whatever bytes somebody's client sent.
+        U+FFFD replaces bytes that are not UTF-8. Servers show statements (from the binlog, or in the last error of a
+        replica) in the encoding of the client that sent them.
         """
         with _driver_errors(self.member, asked=self), self._connection.cursor() as cursor:
             cursor.execute(statement, tuple(arguments) or None)
@@ -138,15 +138,15 @@ class SourceConnection:
             ]
 
     def command(self, number: int, payload: bytes) -> None:
-        """Send a protocol command that is answered by an OK packet."""
+        """Send a protocol command whose answer is an OK packet."""
         with _driver_errors(self.member, asked=self):
             self._internals._execute_command(number, payload)
             self._internals._read_packet()
 
     def start_stream(self, number: int, payload: bytes) -> socket.socket:
-        """Send a command whose answer is an endless stream; from now on only the socket that is returned is read.
+        """Send a command whose answer is an endless stream, and return the socket to read it from.
 
-        Nothing can be left in the driver's buffer: the server sends only after a command. Keep this object alive.
+        The driver's buffer is empty, because the server sends only after a command. Keep this object alive.
         """
         with _driver_errors(self.member, asked=self):
             self._internals._execute_command(number, payload)
@@ -170,7 +170,7 @@ def _tls_context(tls: Tls, member: Member) -> ssl.SSLContext | None:
                 raise Fatal(
                     "MR-1003",
                     f"{member}: {error}",
-                    fix=f"Bring the CA's certificate (PEM) to {tls.ca_path} on each worker's machine, readable to"
+                    fix=f"Copy the CA's certificate (PEM) to {tls.ca_path} on each worker's machine, readable by"
                     " the worker, or name the right file as `tls_ca` in the set document; then resume.",
                     member=member,
                 ) from error

@@ -1,18 +1,19 @@
-"""Asking a server for its binlog: the session variables, the registration, and the dump request.
+"""Requests the binlog from a server: session variables, registration, and the dump request.
 
 COM_REGISTER_SLAVE  0x15  4 server id, 3 times (1 length, text) host, user, password, 2 port, 4 rank, 4 master id
 COM_BINLOG_DUMP     0x12  4 position, 2 flags, 4 server id, file name
 
-A dump goes by file and position, never by GTID: only so the bytes are those of the file. What a server must know
-of us beforehand is in user variables:
+A dump starts from a file and position, never from a GTID set, because only then the bytes are those of the file. User
+variables configure the dump:
 
     MySQL    @source_binlog_checksum, @source_heartbeat_period (ns), @replica_uuid; and their old names
-    MariaDB  @mariadb_slave_capability=4 (we know GTID events, so nothing is rewritten), @master_binlog_checksum,
-             @master_heartbeat_period; flag 2: annotate-rows events too, else they are left out and bytes are missing
+    MariaDB  @mariadb_slave_capability=4 (the client knows GTID events, so the server rewrites nothing),
+             @master_binlog_checksum, @master_heartbeat_period; flag 2 includes annotate-rows events, whose bytes
+             would be missing otherwise
 
-A server keeps one dump for each server id (MySQL: uuid): the newer evicts the older. Both are made from the
-installation and the set's name, so a stale reader of ours is evicted by its successor, which is wanted, and another
-installation's is not. An id that a replica of the server has is left to it, where the account may see the replicas.
+A server allows one dump per server id (MySQL: per uuid); a newer dump evicts the older one. The server id and the uuid
+are derived from the installation and the set's name. So a new reader evicts a stale reader of its own installation and
+no other. A server id that a replica uses is avoided, if the account may list the replicas.
 """
 
 import socket
@@ -31,27 +32,27 @@ COM_BINLOG_DUMP = 0x12
 COM_REGISTER_SLAVE = 0x15
 SEND_ANNOTATE_ROWS = 2
 POSITION_MAX = 2**32 - 1
-SERVER_ID_MIN = 1 << 30  # ours lie above what people usually give to servers
+SERVER_ID_MIN = 1 << 30  # above the ids that operators usually assign
 NANOSECONDS = 1_000_000_000
-HOST = "millrace"  # as a server lists us among its replicas
+HOST = "millrace"  # the host that the server lists among its replicas
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaIdentity:
-    """Who we are to the server: as stable as installation and set, so that a successor evicts us."""
+    """The identity that a reader shows to the server. It is constant for an installation and set: see the module."""
 
     server_id: int
     uuid: str
 
     @classmethod
     def for_set(cls, set_name: str, *, installation: str = "") -> "ReplicaIdentity":
-        """The reader of a set of an installation."""
+        """The identity for a set of an installation."""
         name = f"{installation}/{set_name}"
         server_id = SERVER_ID_MIN | crc32(name.encode()) & (SERVER_ID_MIN - 1)
         return cls(server_id, str(uuid5(NAMESPACE_URL, f"millrace:set:{name}")))
 
     def avoiding(self, taken: Collection[int]) -> "ReplicaIdentity":
-        """This reader, or the same with the next server id that is not ``taken``."""
+        """This identity, with the next free server id if its own is ``taken``."""
         server_id = self.server_id
         while server_id in taken:
             server_id = SERVER_ID_MIN | (server_id + 1) & (SERVER_ID_MIN - 1)
@@ -59,7 +60,7 @@ class ReplicaIdentity:
 
 
 def ask_replica_ids(connection: SourceConnection, server: ServerVersion) -> frozenset[int]:
-    """The server ids of the server's replicas, ours left out; empty where the account may not ask (MariaDB)."""
+    """The server ids of the replicas other than Millrace; empty if the privilege is missing (MariaDB)."""
     try:
         rows = connection.query(server.replicas)
     except Fatal as error:
@@ -79,7 +80,7 @@ def start_dump(
     pos: int,
     heartbeat_s: float,
 ) -> socket.socket:
-    """Ask for ``file`` from ``pos`` on, then every file after it, for ever. ``pos`` at most 2^32-1."""
+    """Request ``file`` from ``pos`` (at most 2^32-1) on, then every later file, as an endless stream."""
     period = int(heartbeat_s * NANOSECONDS)
     if flavour is Flavour.MYSQL:
         connection.query(
@@ -99,7 +100,7 @@ def start_dump(
 
 
 def register_payload(server_id: int) -> bytes:
-    """Body of COM_REGISTER_SLAVE; what it is for is that SHOW REPLICAS names us."""
+    """Body of COM_REGISTER_SLAVE, which makes SHOW REPLICAS list the reader."""
     host = HOST.encode()
     return struct.pack(f"<IB{len(host)}sBBHII", server_id, len(host), host, 0, 0, 0, 0, 0)
 

@@ -1,7 +1,7 @@
-"""What a server says when it ends a dump, classified by text: error 1236 alone has at least eight causes.
+"""Classifies the errors with which a server ends a dump, by text: error 1236 alone has at least eight causes.
 
-The texts are those of MySQL 8.0 to 9.7 and MariaDB 10.6 to 11.8; words that changed over versions (master, source;
-slave, replica) are not compared. A text that is not known is Retryable MR-1045 with the server's words.
+The texts are those of MySQL 8.0 to 9.7 and MariaDB 10.6 to 11.8. Words that changed between versions (master, source;
+slave, replica) are not compared. An unknown text is Retryable MR-1045 with the server's text.
 """
 
 import struct
@@ -15,7 +15,7 @@ _KILLED = frozenset(
     {1053, 1077, 1078, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 3169, 4031}
 )
 
-# (what the text contains, class, code), the first that is found counts
+# (part of the text, class, code); the first match counts
 _TEXTS: tuple[tuple[str, type[MillraceError], str], ...] = (
     ("same server_uuid/server_id", Fenced, "MR-1042"),
     ("could not find first log file name", Retryable, "MR-1040"),
@@ -25,7 +25,7 @@ _TEXTS: tuple[tuple[str, type[MillraceError], str], ...] = (
     ("> file size", Retryable, "MR-1041"),
     ("position < 4", Retryable, "MR-1041"),
     ("max_allowed_packet", Fatal, "MR-1044"),
-    # SHOW BINLOG EVENTS, of an event over the limit, or of a file in trouble that may pass
+    # SHOW BINLOG EVENTS on an event over the limit, or on a file with a transient problem
     ("wrong offset or i/o error", Retryable, "MR-1044"),
     ("purged", Fatal, "MR-1031"),
     ("can not handle replication events with the checksum", Fatal, "MR-1019"),
@@ -39,9 +39,9 @@ _TEXTS: tuple[tuple[str, type[MillraceError], str], ...] = (
 
 
 def decode_error_packet(payload: bytes, member: Member) -> MillraceError:
-    """The error that a packet of type 0xFF or 0xFE means.
+    """Decode a packet of type 0xFF or 0xFE into an error.
 
-    0xFF, 2 number, ``#``, 5 SQL state, text; or 0xFE and at most 8 bytes: the end of the stream.
+    0xFF is an error: 2 number, ``#``, 5 SQL state, text. 0xFE with at most 8 bytes is the end of the stream.
     """
     if payload[:1] == b"\xfe":
         return Retryable("MR-1006", f"{member} ended the dump", member=member)
@@ -55,7 +55,7 @@ def decode_error_packet(payload: bytes, member: Member) -> MillraceError:
 
 
 def explain_dump_error(number: int, text: str, member: Member) -> MillraceError:
-    """The error for a number and text of a server that was asked for a dump, or to show a binlog file."""
+    """Classify a server's error number and text for a dump or SHOW BINLOG EVENTS."""
     message = f"{member} answers {number}: {text}"
     if number in {1227, 1045, 1044}:
         return Fatal("MR-1005", message, fix=privilege_fix("MR-1005", text), member=member)

@@ -1,11 +1,11 @@
-"""A dump stream in progress: receive, strip and check (compiled), append to the relay log; artificial events by hand.
+"""A dump stream in progress: receives bytes, strips and checks them (compiled), and appends them to the relay log.
 
-One pass of the loop: ``recv_into`` a large buffer, one call of ``strip_packets``, one ``write``. What the server makes
-up rather than reads from its file is never written: the artificial ROTATE that names the file which follows, the
-artificial FORMAT_DESCRIPTION of a dump that starts inside a file, heartbeats.
+One pass of the loop is ``recv_into`` a large buffer, one call of ``strip_packets`` and one ``write``. Events that the
+server generates instead of reading them from its file are never written: the artificial ROTATE that names the next
+file, the artificial FORMAT_DESCRIPTION of a dump that starts inside a file, and heartbeats.
 
-At the start of a resumed dump the server sends again what we have (``start`` to ``known_end``): it is compared with the
-relay file; a difference is Retryable MR-1041, on which the receiver begins a new sub-directory.
+At the start of a resumed dump, the server sends bytes again that the relay file has (``start`` to ``known_end``). They
+are compared. A difference raises Retryable MR-1041, and the receiver starts a new sub-directory.
 
 Guarantees: see ``producer.upstream.receiver``. Not done here: connecting, deciding where to start.
 """
@@ -32,9 +32,9 @@ from schemas.documents.model import Member
 from schemas.gtid import Flavour
 from schemas.place import FIRST_POS
 
-WIRE_BYTES = 4 << 20  # the receive buffer, and another of the same size for what is written
-POLL_S = 0.2  # how often ``stop`` and silence are looked at while nothing comes
-TLS_RECORD_BYTES = 16_384  # the greatest; after one of this size more is likely to be there
+WIRE_BYTES = 4 << 20  # the size of the receive buffer, and of the output buffer
+POLL_S = 0.2  # how often ``stop`` and silence are checked while no bytes arrive
+TLS_RECORD_BYTES = 16_384  # the maximum; after a full record, more are likely to be available
 TLS_BATCH_BYTES = 512 << 10
 NO_STOP = -1
 
@@ -42,19 +42,19 @@ _STREAM_ERRORS: dict[int, tuple[type[MillraceError], str, str]] = {
     packets.BAD_SEQUENCE: (Retryable, "MR-2005", "a packet is out of sequence"),
     transactions.BAD_LENGTH: (Retryable, "MR-2005", "a packet or event has an impossible length"),
     transactions.BAD_CHECKSUM: (Retryable, "MR-2006", "an event has a wrong checksum"),
-    transactions.BAD_POSITION: (Fatal, "MR-2007", "an event names another position than it has"),
+    transactions.BAD_POSITION: (Fatal, "MR-2007", "an event names a wrong position"),
     transactions.GROUP_NOT_ENDED: (
         Fatal,
         "MR-2008",
-        "a GTID came before the last source transaction ended",
+        "a GTID event came before the last source transaction ended",
     ),
     transactions.ROWS_OUTSIDE: (
         Fatal,
         "MR-2008",
         "rows or a commit came outside a source transaction",
     ),
-    transactions.BAD_BODY: (Fatal, "MR-2008", "a control event has an unknown form"),
-    transactions.NO_CHECKSUM: (Fatal, "MR-2009", "the file was begun without CRC32"),
+    transactions.BAD_BODY: (Fatal, "MR-2008", "a control event is malformed"),
+    transactions.NO_CHECKSUM: (Fatal, "MR-2009", "the file was started without CRC32"),
 }
 
 log = get_logger("producer.upstream.receiver")
@@ -62,7 +62,7 @@ log = get_logger("producer.upstream.receiver")
 
 @dataclass(slots=True)
 class StreamFigures:
-    """Counters since the receiver was made; each is written by its thread alone."""
+    """Counters since the receiver was created. Only the receiver's thread writes them."""
 
     received_bytes: int = 0
     events: int = 0
@@ -97,7 +97,7 @@ class DumpStream:
         self._at = 0  # first byte of the buffer not consumed
         self._fill = 0
         self._file = ""
-        self._compare_to = 0  # up to here the relay file has the bytes already
+        self._compare_to = 0  # the relay file has the bytes up to here
         self._compared_at = 0
         self._is_resumed = False
 
@@ -117,7 +117,7 @@ class DumpStream:
                 self._consume()
 
     def _receive(self) -> bool:
-        """Fill the buffer with what is there; False after ``POLL_S`` of nothing."""
+        """Fill the buffer with the available bytes; False if none arrive within ``POLL_S``."""
         if self._at:
             left = self._fill - self._at
             self._wire[:left] = self._wire[self._at : self._fill].copy()
@@ -146,7 +146,7 @@ class DumpStream:
         return True
 
     def _receive_records(self) -> int:
-        """TLS gives one record a call: take what more is there already, so that a pass is worth its while."""
+        """Receive further available records: TLS returns one record per call, too little for an efficient pass."""
         begin = self._fill
         self._socket.settimeout(0)
         try:
@@ -164,7 +164,7 @@ class DumpStream:
         return self._fill - begin
 
     def _consume(self) -> None:
-        """Strip what is in the buffer until more bytes are needed."""
+        """Process the buffer until more bytes are needed."""
         is_mariadb = self._relay.flavour is Flavour.MARIADB
         while True:
             stop_pos = self._compare_to if self._compared_at < self._compare_to else NO_STOP
@@ -190,11 +190,11 @@ class DumpStream:
         state, runs = self._state, self._runs
         payload = self._out[:written]
         if self._compared_at < self._compare_to:
-            ours = self._relay.read_back(
+            known = self._relay.read_back(
                 self._compared_at, min(self._compared_at + written, self._compare_to)
             )
-            if ours != payload.tobytes():
-                raise self._doubt("what the server sends again differs from the relay log")
+            if known != payload.tobytes():
+                raise self._doubt("the server's binlog differs from the relay log")
             self._compared_at += written
             self._set_verified_if_compared()
         else:
@@ -215,7 +215,7 @@ class DumpStream:
             self._verified.set()
 
     def _take_artificial(self) -> None:
-        """Look at the artificial event at ``_at`` and step over its packet."""
+        """Handle the artificial event at ``_at`` and skip its packet."""
         event = self._packet()[1:]
         kind = event[4]
         if kind == t.ROTATE:
@@ -227,19 +227,19 @@ class DumpStream:
             if event[-t.CHECKSUM_BYTES - 1] != t.CHECKSUM_ALGORITHM_CRC32:
                 raise self._explain(transactions.NO_CHECKSUM)
         elif kind not in (t.MARIADB_GTID_LIST, t.MARIADB_START_ENCRYPTION):
-            raise Fatal("MR-2008", f"an artificial event of type {kind}", file=self._file)
+            raise Fatal("MR-2008", f"artificial event of unexpected type {kind}", file=self._file)
         self._at += packets.PACKET_HEAD_BYTES + 1 + len(event)
         self._state[packets.PACKET_SEQUENCE] = (self._state[packets.PACKET_SEQUENCE] + 1) & 255
 
     def _rotate(self, name: str, pos: int) -> None:
-        """The server says which file, and which place in it, the next event is from."""
+        """Handle a ROTATE: the file and position of the next event."""
         state = self._state
         if name == self._file:
             if pos != state[transactions.POS] & 0xFFFFFFFF and pos != state[transactions.POS]:
-                raise self._doubt(f"the server goes on at {pos}")
+                raise self._doubt(f"the server continues at {pos}")
             return
         if self._compared_at < self._compare_to:
-            raise self._doubt(f"the server's file ends before ours; {name} follows")
+            raise self._doubt(f"the server's file is shorter than the relay file; {name} follows")
         if layout.file_number(name) != layout.file_number(self._file) + 1 or pos != FIRST_POS:
             raise self._doubt(f"{name}:{pos} follows")
         if state[transactions.GROUP] != transactions.OUTSIDE:
@@ -253,7 +253,7 @@ class DumpStream:
         state[packets.PACKET_SEQUENCE] = sequence
 
     def _packet(self) -> bytes:
-        """The payload of the packet at ``_at``, which is in the buffer whole."""
+        """The payload of the packet at ``_at``, which is completely in the buffer."""
         length = int.from_bytes(self._wire[self._at : self._at + 3].tobytes(), "little")
         begin = self._at + packets.PACKET_HEAD_BYTES
         return self._wire[begin : begin + length].tobytes()
@@ -265,7 +265,7 @@ class DumpStream:
         return kind(code, message, member=self._member, **self._place())
 
     def _relay_is_untouched(self) -> bool:
-        """True while nothing new came since the dump was resumed: an error then speaks against the overlap."""
+        """True until the resumed dump delivers new bytes. An error until then puts the overlap in doubt."""
         return bool(self._state[transactions.POS] <= self._compare_to)
 
     def _doubt(self, message: str) -> Retryable:

@@ -1,20 +1,20 @@
-"""Which of a server's binlog files to begin with, so that nothing wanted is missed and little is read in vain.
+"""Finds the binlog file of a server to start from, so that no wanted transaction is missed and few others are read.
 
-A file's first events say what was logged before it. The newest file whose "before" holds nothing that we still want
-is the one that holds the first wanted transaction: everything in older files is behind us.
+The first events of a file list the GTIDs logged before it. The first wanted transaction is in the newest file whose
+list contains no wanted transaction. The transactions in older files are all published.
 
-What a server was given without its binlog (a dump, xtrabackup, a clone) no file of it tells:
+Transactions that a server received without their binlog (from a dump, xtrabackup or a clone) are in none of its files:
 
-| flavour | what came with it                 | where it is asked                                                      |
+| flavour | how they are registered           | where they are found                                                   |
 |---------|-----------------------------------|------------------------------------------------------------------------|
-| MySQL   | ``SET GLOBAL gtid_purged``        | the same variable                                                      |
-| MariaDB | ``SET GLOBAL gtid_slave_pos``     | a domain that the file's list lacks: what precedes its first GTID that |
-|         |                                   | is logged; one that is not logged at all: the same variable            |
+| MySQL   | ``SET GLOBAL gtid_purged``        | in the same variable                                                   |
+| MariaDB | ``SET GLOBAL gtid_slave_pos``     | a domain missing from the file's list: everything before the first     |
+|         |                                   | logged GTID of it; a domain never logged: in the same variable         |
 
-Guarantees: never a file that begins later than what is wanted; Fatal MR-1031 names what is not there instead, Fatal
-MR-1033 a last transaction of what is wanted in whose place a MariaDB logged another.
-Not done here: reading the file; a MariaDB that was given a later position over a binlog that it kept.
-Asking needs REPLICATION SLAVE (MariaDB: and BINLOG MONITOR), some milliseconds a file.
+Guarantees: the file never starts after the first wanted transaction. Otherwise Fatal MR-1031 names the missing
+transactions. Fatal MR-1033: MariaDB logged another transaction with the sequence of a published one.
+Not done here: reading the file; a MariaDB that kept its binlog and was given a later position.
+The queries need REPLICATION SLAVE (MariaDB: also BINLOG MONITOR) and take some milliseconds per file.
 """
 
 import re
@@ -36,8 +36,12 @@ from schemas.gtid import (
     unite,
 )
 
-HEAD_EVENTS_MAX = 4  # format description, previous GTIDs; MariaDB may log its encryption between
-PAGE_EVENTS = 1000  # asked for at a time: MariaDB commits nothing meanwhile, for a millisecond
+HEAD_EVENTS_MAX = (
+    4  # format description and previous GTIDs; MariaDB may log START_ENCRYPTION between them
+)
+PAGE_EVENTS = (
+    1000  # requested at a time: MariaDB blocks commits during the query, about a millisecond
+)
 
 _MARIADB_GTID = re.compile(r"[0-9]+-[0-9]+-[0-9]+", re.ASCII)
 _MARIADB_BEGIN = re.compile(r"\bGTID ([0-9]+-[0-9]+-[0-9]+)", re.ASCII)
@@ -45,14 +49,14 @@ _MARIADB_BEGIN = re.compile(r"\bGTID ([0-9]+-[0-9]+-[0-9]+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StartFile:
-    """A file to begin with. ``before``: what was executed before, none of which is in it or behind it."""
+    """The file to start from. ``before``: the GTIDs executed earlier, none of which is in it or in a later file."""
 
     file: str
     before: GtidPosition
 
 
 def list_binlog_files(connection: SourceConnection) -> dict[str, int]:
-    """Name -> bytes, oldest first; empty when the server writes none."""
+    """The size in bytes by file name, oldest file first; empty if the server writes no binlog."""
     return {
         str(row["Log_name"]): int(row["File_size"] or 0)
         for row in connection.query("SHOW BINARY LOGS")
@@ -66,7 +70,7 @@ def find_start_file(
     wanted: GtidPosition | None,
     page_events: int = PAGE_EVENTS,
 ) -> StartFile:
-    """Where to begin so that everything behind ``wanted`` is read (None: everything there is)."""
+    """The file to start from to read everything after ``wanted`` (None: everything in the binlog)."""
     files = list(list_binlog_files(connection))
     if not files:
         raise Fatal("MR-1010", f"{connection.member} has no binlog files", member=connection.member)
@@ -85,20 +89,21 @@ def find_start_file(
     if wanted is not None and not wanted.includes(before):
         raise Fatal(
             "MR-1031",
-            f"{connection.member} lacks {_describe_missing(wanted, before)} in its binlog,"
-            " which comes after what is done",
+            f"the binlog of {connection.member} is missing {_describe_missing(wanted, before)},"
+            " which is not yet processed",
             member=connection.member,
             oldest_file=files[0],
         )
     if isinstance(wanted, MariadbGtidSet):
         _check_history(connection, wanted, from_backup)
-        if has_same_sequence_from_other_server(listed, wanted):  # which its state has forgotten
+        # The server's binlog state may have dropped the GTID; the file's list still has it.
+        if has_same_sequence_from_other_server(listed, wanted):
             raise _history_error(connection, wanted)
     return StartFile(files[index], before)
 
 
 def previous_gtids(connection: SourceConnection, *, flavour: Flavour, file: str) -> GtidPosition:
-    """What was logged before ``file`` was begun, as the file itself says."""
+    """The GTIDs logged before ``file``, from the head of the file."""
     kind = "Previous_gtids" if flavour is Flavour.MYSQL else "Gtid_list"
     for row in connection.query(f"SHOW BINLOG EVENTS IN {_quoted(file)} LIMIT {HEAD_EVENTS_MAX}"):
         if row["Event_type"] == kind:
@@ -106,13 +111,13 @@ def previous_gtids(connection: SourceConnection, *, flavour: Flavour, file: str)
             return GtidSet.parse(text) if flavour is Flavour.MYSQL else parse_gtid_list(text)
     raise Retryable(
         "MR-1040",
-        f"{connection.member}: {file} does not say what came before it",
+        f"{connection.member}: {file} does not list its previous GTIDs",
         member=connection.member,
     )
 
 
 def parse_gtid_list(text: str) -> MariadbGtidSet:
-    """``[0-1-5,\\n0-2-7,…]`` as SHOW BINLOG EVENTS prints it; the last GTID of each domain counts."""
+    """Parse ``[0-1-5,\\n0-2-7,…]`` as printed by SHOW BINLOG EVENTS; the last GTID of each domain counts."""
     found = (MariadbGtid.parse(item) for item in _MARIADB_GTID.findall(text))
     return MariadbGtidSet.of({gtid.domain: gtid for gtid in found}.values())
 
@@ -120,8 +125,10 @@ def parse_gtid_list(text: str) -> MariadbGtidSet:
 def _with_unlogged(
     connection: SourceConnection, files: Sequence[str], before: MariadbGtidSet, page_events: int
 ) -> MariadbGtidSet:
-    """``before`` and what precedes the first GTID of each domain that it lacks; ``files``: from the first one on."""
-    executed = _variable(connection, Flavour.MARIADB, "gtid_slave_pos")  # may grow: asked first
+    """``before`` plus everything before the first GTID of each domain missing in it. ``files`` begins with its file."""
+    executed = _variable(
+        connection, Flavour.MARIADB, "gtid_slave_pos"
+    )  # it may grow: queried first
     logged = _variable(connection, Flavour.MARIADB, "gtid_binlog_pos")
     found: GtidPosition = before
     open_domains = _domains(logged) - _domains(before)
@@ -147,9 +154,10 @@ def _with_unlogged(
 def _check_history(
     connection: SourceConnection, wanted: MariadbGtidSet, from_backup: MariadbGtidSet
 ) -> None:
-    """A server that is behind ``wanted`` may still get there; one that logged another transaction in its place may not.
+    """Refuse a server that logged another transaction in place of a published one; Fatal MR-1033.
 
-    ``from_backup``: what came with a backup, in domains of which the file to begin with says nothing.
+    A server that has not reached ``wanted`` is accepted: it may still get there. ``from_backup``: the transactions of a
+    backup, in domains that are missing from the list of the start file.
     """
     state = ask_binlog_state(connection)
     for gtid in wanted.gtids():
@@ -163,13 +171,13 @@ def _check_history(
 def _history_error(connection: SourceConnection, done: object) -> Fatal:
     return Fatal(
         "MR-1033",
-        f"{connection.member} logged another transaction in the place of {done}, which is done already",
+        f"{connection.member} logged another transaction in place of {done}, which is already processed",
         member=connection.member,
     )
 
 
 def ask_binlog_state(connection: SourceConnection) -> tuple[MariadbGtid, ...]:
-    """A MariaDB's last GTID of each domain and server."""
+    """MariaDB's last GTID of each domain and server."""
     (row,) = connection.query("SELECT @@GLOBAL.gtid_binlog_state AS gtids")
     return parse_binlog_state(str(row["gtids"] or ""))
 
@@ -177,7 +185,7 @@ def ask_binlog_state(connection: SourceConnection) -> tuple[MariadbGtid, ...]:
 def _first_gtids(
     connection: SourceConnection, file: str, domains: frozenset[int], page_events: int
 ) -> Iterator[MariadbGtid]:
-    """The first GTID of each of these domains in ``file``."""
+    """The first GTID of each of ``domains`` in ``file``."""
     pos = 4
     while domains:
         rows = connection.query(
@@ -190,7 +198,9 @@ def _first_gtids(
                 yield gtid
         if len(rows) < page_events:
             return
-        pos = int(rows[-1]["Pos"] or 0)  # once more: where it ends, events in a group don't say
+        pos = int(
+            rows[-1]["Pos"] or 0
+        )  # the last event again: events in a group don't name their end
 
 
 def _domains(position: GtidPosition) -> frozenset[int]:

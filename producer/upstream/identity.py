@@ -1,4 +1,4 @@
-"""Who a server is: its flavour and the name its files stand under in the relay directory."""
+"""The identity of a server: its flavour, and its name in the relay directory."""
 
 from dataclasses import dataclass
 
@@ -14,16 +14,16 @@ class Identity:
 
     flavour: Flavour
     server: str
-    version: str  # as VERSION() says it
+    version: str  # the result of VERSION()
 
     @property
     def dialect(self) -> ServerVersion:
-        """The statements that this server knows."""
+        """The statements that this version supports."""
         return ServerVersion.parse(self.version)
 
 
 def ask_identity(connection: SourceConnection) -> Identity:
-    """Fatal MR-1020 when it is neither MySQL nor MariaDB."""
+    """Query a server's identity. Fatal MR-1020 if it is neither MySQL nor MariaDB."""
     version = str(connection.query("SELECT VERSION() AS version")[0]["version"])
     if "mariadb" in version.lower():
         row = connection.query("SELECT @@gtid_domain_id AS domain, @@server_id AS server")[0]

@@ -1,10 +1,10 @@
-"""What the members of a set say about themselves: roles, positions, binlog files, settings. Asked, not judged.
+"""Queries the members of a set for roles, positions, binlog files and settings, without judging them.
 
-The primary's position is asked again after everybody else's: a replica's transactions that are not in it then did not
-come from it (and a replica's lag is never measured too small).
+The primary's position is queried again after all others. A replica's transactions that are missing from it then did not
+come from the primary, and a replica's lag is never underestimated.
 
-Guarantees: a member that can't be asked is in the result with its error; only the account's refusal of all is raised by
-``choose``. Not done here: judging (``preflight``, ``choice``). Needs REPLICATION CLIENT; a few queries a member.
+Guarantees: a member that can't be queried is in the result, with its error. Not done here: judging (``preflight``,
+``choice``). Needs REPLICATION CLIENT and sends a few queries per member.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """A replica's own view of itself; a primary has none."""
+    """The replication status of a replica; a primary has none."""
 
     seconds_behind: float | None
     filters: tuple[str, ...]  # "Replicate_Do_DB=shop"
@@ -48,20 +48,18 @@ class Replication:
 
 @dataclass(frozen=True, slots=True)
 class MemberBinlog:
-    """What a member has: executed transactions, binlog files, and what was executed before and is in none of them."""
+    """The binlog of a member: executed GTIDs, files, and the GTIDs executed before the oldest file."""
 
     position: GtidPosition
     files: Mapping[str, int]
     oldest_before: GtidPosition
-    wanted_error: MillraceError | None  # why what is wanted can't be had here (now)
-    state: tuple[
-        MariadbGtid, ...
-    ] = ()  # MariaDB: the last GTID of each domain and server in its binlog
+    wanted_error: MillraceError | None  # why the wanted transactions can't be read here (now)
+    state: tuple[MariadbGtid, ...] = ()  # MariaDB: the last GTID of each domain and server
 
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """Everything a member said. ``error`` and the rest exclude each other."""
+    """The answers of a member. Either ``error`` or the other fields are set."""
 
     member: Member
     error: MillraceError | None = None
@@ -72,20 +70,20 @@ class MemberFacts:
 
     @property
     def is_primary(self) -> bool:
-        """It answered and replicates from nobody."""
+        """Whether the member answered and is not a replica."""
         return self.error is None and self.replication is None
 
 
 def ask_members(
     members: Iterable[Member], login: Login, *, wanted: GtidPosition | None
 ) -> tuple[MemberFacts, ...]:
-    """Ask each member; in the order given."""
+    """Query each member; the result has the same order."""
     facts = [_ask_or_error(member, login, wanted) for member in members]
     return tuple(_ask_position_again(fact, login) if fact.is_primary else fact for fact in facts)
 
 
 def ask_flavour(members: Iterable[Member], login: Login) -> Flavour:
-    """The flavour of the first member that answers; else an error, of one that may come back if there is any."""
+    """The flavour of the first member that answers; if none does, raise an error, preferably a retryable one."""
     errors: list[MillraceError] = []
     for member in members:
         try:
@@ -99,7 +97,7 @@ def ask_flavour(members: Iterable[Member], login: Login) -> Flavour:
 
 
 def ask_member(connection: SourceConnection, *, wanted: GtidPosition | None) -> MemberFacts:
-    """Ask one member. Errors: see ``connection``."""
+    """Query one member. Errors: see ``connection``."""
     identity = ask_identity(connection)
     variables = _ask_variables(connection)
     binlog = None
@@ -135,7 +133,7 @@ def _ask_position_again(fact: MemberFacts, login: Login) -> MemberFacts:
 
 
 def ask_position(connection: SourceConnection, flavour: Flavour) -> GtidPosition:
-    """The transactions in the server's binlog, and what it had before it wrote one."""
+    """The GTIDs in the server's binlog, plus those it executed before it wrote one."""
     if flavour is Flavour.MYSQL:
         (row,) = connection.query("SELECT @@GLOBAL.gtid_executed AS position")
         return parse_gtid_set(flavour, _text(row["position"]))
@@ -144,8 +142,9 @@ def ask_position(connection: SourceConnection, flavour: Flavour) -> GtidPosition
     )
     logged = MariadbGtidSet.parse(_text(row["position"]))
     executed = MariadbGtidSet.parse(_text(row["executed"])).gtids()
-    quiet = (gtid for gtid in executed if logged.last(gtid.domain) is None)  # since it was rebuilt
-    return MariadbGtidSet.of([*logged.gtids(), *quiet])
+    # A rebuilt server has logged nothing yet in some domains.
+    unlogged = (gtid for gtid in executed if logged.last(gtid.domain) is None)
+    return MariadbGtidSet.of([*logged.gtids(), *unlogged])
 
 
 def _ask_state(connection: SourceConnection, flavour: Flavour) -> tuple[MariadbGtid, ...]:
@@ -161,7 +160,7 @@ def _ask_variables(connection: SourceConnection) -> dict[str, str]:
 def ask_binlog(
     connection: SourceConnection, flavour: Flavour, *, wanted: GtidPosition | None = None
 ) -> MemberBinlog:
-    """What a member has in its binlog files and had before. Errors: see ``connection``, but for ``wanted``'s own."""
+    """Query a member's binlog. Errors: see ``connection``; errors about ``wanted`` go into the result."""
     files = list_binlog_files(connection)
     oldest = find_start_file(connection, flavour=flavour, wanted=None)
     wanted_error: MillraceError | None = None

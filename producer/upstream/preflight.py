@@ -1,7 +1,6 @@
-"""Can a member's binlog be read without losing anything? Each reason why not: a code and the statement that fixes it.
+"""Checks whether a member's binlog can be read without loss. Each finding has a code and the SQL that fixes it.
 
-Pure: it judges what ``inventory`` asked. A setting that a server does not know (older or newer versions drop some)
-counts as its only remaining value.
+Pure: it judges the answers that ``members`` queried. A setting that a server's version does not have counts as correct.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +16,7 @@ PERSIST = " (and in the server's configuration; sessions that are open keep the 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that keeps a member from being read. ``fix`` holds the statement; ``is_transient``: waiting may do."""
+    """A reason why a member can't be read. ``fix`` is the SQL statement; ``is_transient``: waiting may help."""
 
     code: str
     message: str
@@ -29,7 +28,7 @@ class Finding:
 
 
 def check_settings(facts: MemberFacts) -> tuple[Finding, ...]:
-    """Everything that is wrong with the settings of a member that answered."""
+    """All findings about the settings of a member that answered."""
     checks: tuple[Callable[[MemberFacts], Iterable[Finding]], ...] = (
         _check_version,
         _check_binlog,
@@ -95,11 +94,11 @@ def _check_filters(facts: MemberFacts) -> Iterable[Finding]:
     if facts.replication is None or not facts.replication.filters:
         return
     found = ", ".join(facts.replication.filters)
-    yield _finding("MR-1018", f"it replicates only a part: {found}", CATALOGUE["MR-1018"].fix)
+    yield _finding("MR-1018", found, CATALOGUE["MR-1018"].fix)
 
 
 def _check_commit_order(facts: MemberFacts) -> Iterable[Finding]:
-    """A MySQL replica with several workers; MariaDB's keep the order within a domain in every parallel mode."""
+    """Check MySQL replicas with several workers. MariaDB keeps the order within a domain in every parallel mode."""
     if facts.replication is None or _flavour(facts) is not Flavour.MYSQL:
         return
     variables, server = facts.variables, _dialect(facts)
@@ -120,9 +119,8 @@ def _setting_finding(facts: MemberFacts, code: str, name: str, wanted: str) -> F
     fix = f"SET GLOBAL {name} = {value};"
     if name == "binlog_format" and facts.replication and _flavour(facts) is Flavour.MYSQL:
         replica = _dialect(facts).replica
-        fix = (
-            f"STOP {replica} SQL_THREAD; {fix} START {replica} SQL_THREAD;"  # MySQL refuses it else
-        )
+        # MySQL refuses the SET while the SQL thread runs.
+        fix = f"STOP {replica} SQL_THREAD; {fix} START {replica} SQL_THREAD;"
     return _finding(code, f"{name}={facts.variables[name]}", f"{fix}{PERSIST}")
 
 

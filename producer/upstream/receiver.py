@@ -1,24 +1,24 @@
-"""The receiver: one connection per set, from which the server's binlog files flow into the relay log as they are.
+"""The receiver: one connection per set that copies the server's binlog files unchanged into the relay log.
 
-Where it begins:
+Where the dump starts:
 
 | the relay log                                       | the dump                                                       |
 |-----------------------------------------------------|----------------------------------------------------------------|
-| ends in a file of this server                       | from the last whole transaction of that file: it is compared   |
-|                                                     | byte for byte with ours, then what follows is appended         |
-| is empty, of another server, or does not reach back | a new sub-directory, from the start of the file that holds the |
-| to what is wanted; or is longer than the server's   | first wanted GTID                                              |
-| file; or the comparison failed                      |                                                                |
-| ends in what this server lacks, as after a failover | the same, and nobody reads the one in front of it any more     |
+| ends in a file of this server                       | starts at the last whole transaction of that file, which is    |
+|                                                     | compared byte for byte; then new bytes are appended            |
+| is empty, from another server, starts too late, is  | starts at the file with the first wanted GTID, in a new        |
+| longer than the server's file, or differs from it   | sub-directory                                                  |
+| ends with transactions that this server is missing, | the same, and no reader continues from the preceding           |
+| as after a failover                                 | sub-directory any more                                         |
 
-A lost connection is taken up again at once, a few times; then the supervisor decides. Silence is a lost connection:
-an idle server sends heartbeats, and three periods without a byte end it.
+The receiver reconnects a few times after a lost connection; then the supervisor decides. A silent connection counts as
+lost: an idle server sends heartbeats, and three periods without a byte end the dump.
 
-A sub-directory is begun only right behind ``choose``, which saw that the member has what is done. Later any doubt ends
-the stream: a server that was reset, or lost its tail, uses numbers again that count as done.
+A sub-directory is started only directly after ``choose``, which verified that the member has the published
+transactions. Later, any doubt ends the stream: a server that was reset or lost its tail reuses published GTIDs.
 
-Guarantees: what is appended are whole events with a right CRC-32 at their right file offsets, one file after the other
-without a gap in numbers. Not done here: choosing the member (``producer.upstream.choice``), switching to another.
+Guarantees: only whole events with a correct CRC-32 are appended, at their file offsets, and file numbers have no gaps.
+Not done here: choosing the member (``producer.upstream.choice``), switching to another member.
 """
 
 import threading
@@ -42,8 +42,10 @@ from schemas.gtid import Flavour, GtidPosition
 from schemas.place import FIRST_POS
 
 HEARTBEAT_S = 2.0
-OVERLAP_BYTES_MAX = 64 << 20  # a last transaction beyond this is not read again for comparison
-CATCH_UP_S = 5.0  # for a member to get what another one sent us; later it is all read from this one
+OVERLAP_BYTES_MAX = 64 << 20  # a larger last transaction is not read again for comparison
+CATCH_UP_S = (
+    5.0  # time for a member to catch up with the relay log before its binlog is read in full
+)
 POLL_S = 0.1
 RECONNECT_DELAYS_S = (0.0, 0.2, 1.0, 2.0)  # then the supervisor's backoff takes over
 
@@ -56,7 +58,7 @@ log = get_logger("producer.upstream.receiver")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverSource:
-    """Whom to read from, and as whom."""
+    """The member to read from, the login, and the identity of the reader."""
 
     member: Member
     login: Login
@@ -75,7 +77,7 @@ class ReceiverStatus:
 
 
 class Receiver:
-    """Runs in a thread of its own; ``status`` may be read from others."""
+    """Receives the binlog. ``run`` occupies one thread; other threads may call ``status``."""
 
     def __init__(
         self,
@@ -85,9 +87,9 @@ class Receiver:
         wanted: GtidPosition | None,
         is_single_member: bool = False,
     ) -> None:
-        """``wanted``: everything behind it is needed (None: everything that the source has).
+        """``wanted``: everything after it is needed (None: everything in the source's binlog).
 
-        ``is_single_member``: all of it from this member, also what another's sub-directory holds.
+        ``is_single_member``: read all of it from this member, even if another member's sub-directory has it.
         """
         self._source = source
         self._relay = relay
@@ -97,16 +99,16 @@ class Receiver:
         self._server = ""
         self._connects = 0
         self._is_continuous = True
-        self._is_choice_current = True  # nothing was lost since ``choose`` asked the member
-        # What the relay log ends with is what the server has, or is not read any more: who starts to read waits for it.
+        self._is_choice_current = True  # no connection was lost since ``choose`` queried the member
+        # Set once the end of the relay log matches the server. New readers wait for it.
         self.verified = threading.Event()
 
     def set_wanted(self, wanted: GtidPosition) -> None:
-        """From now on everything behind ``wanted`` is needed, and no more."""
+        """Set the position after which everything is needed."""
         self._wanted = wanted
 
     def status(self) -> ReceiverStatus:
-        """As of now."""
+        """The current figures."""
         return ReceiverStatus(
             member=str(self._source.member),
             server=self._server,
@@ -115,20 +117,20 @@ class Receiver:
         )
 
     def run(self, stop: threading.Event) -> None:
-        """Receive until ``stop``; raises what a reconnect can't mend."""
+        """Receive until ``stop``. Raises the errors that a reconnect can't fix."""
         failures = 0
         while not stop.is_set():
             received_before = self._figures.received_bytes
             try:
                 self._connect_and_receive(stop)
             except Retryable as error:
-                is_fed = self._figures.received_bytes > received_before
-                if is_fed and error.code not in _DAMAGE_CODES:
-                    failures = 0  # damage that comes again and again is no progress
+                has_received = self._figures.received_bytes > received_before
+                if has_received and error.code not in _DAMAGE_CODES:
+                    failures = 0  # repeated damage is not progress
                 if error.code in _CONTINUITY_CODES and self._may_start_subdir():
                     self._is_continuous = False
                     log.warning(
-                        "continuity in doubt: a new relay sub-directory is begun", error=error
+                        "continuity in doubt: starting a new relay sub-directory", error=error
                     )
                 elif error.code not in _RECONNECT_CODES or failures == len(RECONNECT_DELAYS_S):
                     raise
@@ -139,7 +141,7 @@ class Receiver:
                 failures += 1
 
     def _may_start_subdir(self) -> bool:
-        """Once, and while nobody reads yet what is in doubt."""
+        """Whether a new sub-directory may be started: once, and before any reader uses the doubtful bytes."""
         return self._is_choice_current and self._is_continuous and not self.verified.is_set()
 
     def _connect_and_receive(self, stop: threading.Event) -> None:
@@ -153,12 +155,12 @@ class Receiver:
                 self._receive(connection, identity, resume, stop)
                 return
             if not self._is_choice_current:
-                raise self._doubt("the server does not go on where the relay log ends")
+                raise self._doubt("the server does not continue where the relay log ends")
             missing = self._find_missing(connection, identity, stop)
             begin = self._find_start(connection, identity.flavour, missing=missing)
             subdir = self._relay.begin_subdir(identity.server, before=begin.before, missing=missing)
             log.info(
-                "relay sub-directory begun",
+                "relay sub-directory started",
                 subdir=str(subdir),
                 file=begin.file,
                 wanted=str(self._wanted),
@@ -167,26 +169,25 @@ class Receiver:
             self._relay.begin_file(begin.file)
             self._is_continuous = True
             point = self._relay.resume_point()
-            assert point is not None  # a file was begun just now
+            assert point is not None  # begin_file has just created a file
             self._receive(connection, identity, point, stop)
 
     def _resume_point(self, connection: SourceConnection, identity: Identity) -> ResumePoint | None:
-        """Where to go on in the relay log, if that is possible at all."""
+        """Where to resume in the relay log; None if that is not possible."""
         resume = self._relay.resume_point()
         if not self._is_continuous or resume is None or resume.server != identity.server:
             return None
         size = list_binlog_files(connection).get(resume.at.file)
         if size is None:
             raise self._doubt(f"{resume.at.file} is gone")
-        if size < resume.at.pos:  # MariaDB would wait until it has grown beyond that place
-            raise self._doubt(f"{resume.at.file} ends at {size}, ours at {resume.at.pos}")
+        if size < resume.at.pos:  # MariaDB would wait until the file has grown to that position
+            raise self._doubt(f"{resume.at.file} ends at {size}, the relay file at {resume.at.pos}")
         with RelayReader(self._relay) as reader:
             if self._wanted is not None:
                 at = reader.seek(self._wanted)
-                is_ours = at is not None and at.subdir == resume.at.subdir
-                return (
-                    resume if is_ours or (at is not None and not self._is_single_member) else None
-                )
+                if at is None or (self._is_single_member and at.subdir != resume.at.subdir):
+                    return None
+                return resume
             begin = reader.first()
         oldest = find_start_file(connection, flavour=identity.flavour, wanted=None)
         relay_before = self._relay.position_before(begin) if begin is not None else None
@@ -196,9 +197,10 @@ class Receiver:
     def _find_missing(
         self, connection: SourceConnection, identity: Identity, stop: threading.Event
     ) -> str:
-        """What the relay log has and the member lacks: lost in a failover, or late by more than ``CATCH_UP_S``."""
+        """The GTIDs of the relay log that the member is missing after at most ``CATCH_UP_S``; "" if none."""
         resume = self._relay.resume_point()
-        if resume is None or resume.server == identity.server:  # of one server two are never joined
+        # Two sub-directories of one server are never continuous, so a gap need not be recorded.
+        if resume is None or resume.server == identity.server:
             return ""
         end = resume.position
         late_at_s = time.monotonic() + CATCH_UP_S
@@ -210,22 +212,22 @@ class Receiver:
     def _find_start(
         self, connection: SourceConnection, flavour: Flavour, *, missing: str
     ) -> StartFile:
-        """Where the new sub-directory begins: where the relay log ends, if the source has that, else at ``wanted``."""
+        """The first file of a new sub-directory: where the relay log ends if the source has it, else at ``wanted``."""
         wanted = self._wanted if missing else self._wanted_from_source()
         try:
             return find_start_file(connection, flavour=flavour, wanted=wanted)
         except Fatal as error:
             if error.code != "MR-1031" or wanted == self._wanted:
                 raise
-            log.info("the relay log ends too early for the source", end=str(wanted))
+            log.info("the source's binlog starts after the end of the relay log", end=str(wanted))
         return find_start_file(connection, flavour=flavour, wanted=self._wanted)
 
     def _wanted_from_source(self) -> GtidPosition | None:
-        """What the new sub-directory must begin with: what the relay log has already need not come again."""
+        """The start of a new sub-directory: the end of the relay log if it covers ``wanted``, else ``wanted``."""
         if self._wanted is None or self._relay.end() is None or self._is_single_member:
             return self._wanted
         if not self._is_continuous and not self.verified.is_set():
-            return self._wanted  # nobody has read of it yet, and nobody shall
+            return self._wanted  # the doubtful bytes have no reader and must not get one
         with RelayReader(self._relay) as reader:
             return self._relay.position() if reader.seek(self._wanted) is not None else self._wanted
 
@@ -245,7 +247,7 @@ class Receiver:
             start = resume.at.pos
         if (
             start > POSITION_MAX
-        ):  # a dump request has 32 bits for it: read the file again, comparing
+        ):  # a dump request has 32 bits: read the whole file again and compare
             start = FIRST_POS
         socket = start_dump(
             connection,

@@ -1,15 +1,18 @@
-"""The one upstream of a set on this worker: its relay log and its receiver, shared by the set's capture tasks.
+"""The stream of a source set on this worker: its relay log and receiver, shared by the set's capture tasks.
 
     with streams.attach("shop-capture", document, wanted=progress.gtid_set) as stream:
         reader = stream.reader()
 
-The first task that attaches chooses the member, opens the relay log and starts the receiver's thread; the last one
-that detaches joins the thread and closes the log. An upstream that failed is not mended under its tasks: each sees
-the error at its next ``check``, lets go, and comes again; a new attach is refused with that error until all have. So it
-is where a task needs an earlier place: its own progress, or the XA PREPARE of what was committed now (MR-6511).
+The first task that attaches chooses the member, opens the relay log and starts the receiver's thread. The last task
+that detaches joins the thread and closes the log.
 
-Guarantees: one connection and one writer of the relay directory per set, however many tasks read it; what any attached
-task still needs is asked of the source. Not done here: publishing, choosing another member while the stream runs.
+A failed stream is not repaired while tasks use it. Each task gets the error at its next ``check``, detaches, and
+attaches again. A new attach is refused with the same error until all tasks have detached. The same happens if a task
+needs an earlier position: for its own progress, or for the XA PREPARE of an XA COMMIT that was logged now (MR-6511).
+
+Guarantees: a set has one connection and one writer of the relay directory, however many tasks read it; the receiver
+requests everything that any attached task still needs. Not done here: publishing, choosing another member while the
+stream runs.
 """
 
 import threading
@@ -34,24 +37,24 @@ from schemas.documents import Member, SetDocument, resolve_secret
 from schemas.gtid import GtidPosition
 from schemas.place import FIRST_POS, Coordinates
 
-PURGE_INTERVAL_S = 600.0  # a disk that fills in ten minutes with 15 GiB left fills at 25 MB/s
+PURGE_INTERVAL_S = 600.0  # 15 GiB of free space last ten minutes at 25 MB/s
 
-REQUEST_INTERVAL_S = 0.5  # how often is looked for a request to purge
+REQUEST_INTERVAL_S = 0.5  # how often to check for a purge request
 
-# A file is gone: the log must be opened anew. An open source transaction has other rows: another member is tried.
+# MR-2011, a file is missing: the log must be opened again. MR-6508, other rows: another member must be tried.
 _STREAM_ENDING_CODES = frozenset({"MR-2011", "MR-6508"})
 
 log = get_logger("producer.upstream.upstream")
 
 
 def resolve_login(document: SetDocument) -> Login:
-    """How we log in on the set's members; the secret is read now. Fatal MR-4106."""
+    """The login for the set's members; reads the secret now. Fatal MR-4106."""
     password = resolve_secret(document.account.password)
     return Login(user=document.account.user, password=password, tls=document.tls)
 
 
 class Upstream:
-    """A running upstream; made by ``Upstreams``."""
+    """A running stream, created by ``Upstreams``."""
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class Upstream:
             ask_members(document.members, login, wanted=wanted), wanted=wanted, avoided=avoided
         )
         self.wanted = wanted
-        self.is_from_first = wanted is None  # `wanted` moves with what is purged
+        self.is_from_first = wanted is None  # `wanted` itself advances with each purge
         self._is_single_member = bool(avoided)
         identity = ReplicaIdentity.for_set(document.name, installation=installation)
         source = ReceiverSource(member=self.choice.member, login=login, replica=identity)
@@ -92,7 +95,7 @@ class Upstream:
         return self._relay
 
     def reader(self) -> RelayReader:
-        """A reader of the relay log; close it before detaching. Nothing is purged before it has found its place."""
+        """A reader of the relay log; close it before detaching. It holds all files until it has found its start."""
         reader = RelayReader(self._relay)
         if files := self._relay.list_files():
             subdir, name = files[0]
@@ -100,7 +103,7 @@ class Upstream:
         return reader
 
     def first(self, reader: RelayReader) -> Coordinates | None:
-        """The first binlog there is, once ``is_verified``; None until the head of the newest file is here."""
+        """The first available file, once ``is_verified``; None until the head of the newest file has arrived."""
         end = self._relay.end()
         if end is None or self._relay.position_before(end) is None:
             return None
@@ -112,31 +115,31 @@ class Upstream:
 
     @property
     def is_verified(self) -> bool:
-        """Whether the relay log was compared with its server: before, it may hold what the server has no more."""
+        """Whether the end of the relay log was compared with the server. It may hold lost transactions until then."""
         return self._receiver.verified.is_set()
 
     def may_start_at(self, at: Coordinates) -> bool:
-        """Whether a task may begin at ``at``; not if that is another member's, and this one's are asked for."""
+        """Whether a task may start at ``at``. After a change of member, only this member's files are allowed."""
         end = self._relay.end()
         return not self._is_single_member or (end is not None and end.subdir == at.subdir)
 
     def reaches(self, wanted: GtidPosition | None) -> bool:
-        """Whether a task that begins at ``wanted`` finds it here, now or as soon as it is received."""
+        """Whether a task that starts at ``wanted`` can read from this stream, now or after it is received."""
         if self.wanted is None or (wanted is not None and wanted.includes(self.wanted)):
             return True
         with self.reader() as reader:
             return wanted is not None and reader.seek(wanted) is not None
 
     def check(self) -> None:
-        """Raise what the receiver ended with, if it did."""
+        """Raise the error that ended the receiver, if any."""
         if self._failure is not None:
             raise self._failure
 
     def purge_if_due(self, needed: Callable[[], Positions | None]) -> None:
-        """Delete relay files that are due or asked for, at most twice a second; called from the tasks' loops.
+        """Delete relay files that are due or requested, at most twice a second; the tasks' loops call it.
 
-        ``needed`` gives the positions of the set's tasks, running or not. None while they are unknown: no file is
-        deleted then.
+        ``needed`` returns the positions of the set's tasks, running or not. It returns None while they are unknown, and
+        then no file is deleted.
         """
         now_s = time.monotonic()
         if now_s < self._next_check_s or not self._purge_lock.acquire(blocking=False):
@@ -154,7 +157,7 @@ class Upstream:
             self._purge_lock.release()
 
     def _skip_purged(self) -> None:
-        """What was purged is published: a receiver that connects again must not fetch it once more."""
+        """Advance ``wanted`` past the purged files, so that a reconnect does not fetch them again."""
         subdir, name = self._relay.list_files()[0]
         before = self._relay.position_before(Coordinates(str(subdir), name, FIRST_POS))
         if before is not None and (self.wanted is None or before.includes(self.wanted)):
@@ -163,16 +166,16 @@ class Upstream:
 
     @property
     def has_other_rows(self) -> bool:
-        """Whether it was ended because its member's rows were not those of a task's open source transaction."""
+        """Whether the stream ended because its member logged other rows of a task's open source transaction."""
         return isinstance(self._failure, Retryable) and self._failure.code == "MR-6508"
 
     def fail(self, error: BaseException) -> None:
-        """Make every task let go with ``error``."""
+        """End the stream: every task gets ``error`` from ``check``."""
         self._failure = self._failure or error
         self._stop.set()
 
     def close(self) -> None:
-        """Join the receiver, close the relay log."""
+        """Join the receiver and close the relay log."""
         self._stop.set()
         self._thread.join()
         self._relay.close()
@@ -180,14 +183,14 @@ class Upstream:
     def _receive(self) -> None:
         try:
             self._receiver.run(self._stop)
-        except BaseException as error:  # noqa: BLE001 - comes out of `check`, in threads that the supervisor watches
+        except BaseException as error:  # noqa: BLE001 - raised by `check`, in threads that the supervisor watches
             self._failure = self._failure or error
 
 
 class Upstreams:
-    """Every upstream of this worker, by set. ``root`` has one relay directory a set.
+    """The streams of this worker by set. ``root`` has one relay directory per set.
 
-    ``installation`` names the installation that the sets belong to; two may have sets of one name.
+    ``installation`` names the installation of the sets. Two installations may have sets with the same name.
     """
 
     def __init__(
@@ -197,21 +200,19 @@ class Upstreams:
         self._installation = installation
         self._disk = disk
         self._lock = threading.Lock()
-        # One a set: its members are asked, and its receiver is joined, under it; no other set waits for that.
+        # One lock per set, held while members are queried and while the receiver is joined. Other sets don't wait.
         self._locks: dict[str, threading.Lock] = {}
         self._streams: dict[str, Upstream] = {}
         self._tasks: dict[str, set[str]] = {}
         self._earlier_starts: dict[str, GtidPosition | None] = {}
-        self._avoided: dict[str, set[Member]] = {}  # whose rows were not those of an open one
-        self._retried_xa: dict[
-            str, str
-        ] = {}  # by task: the XA COMMIT for whose rows all began again
+        self._avoided: dict[str, set[Member]] = {}  # members with other rows of an open transaction
+        self._retried_xa: dict[str, str] = {}  # by task: the XA COMMIT that caused a restart
 
     @contextmanager
     def attach(
         self, task: str, document: SetDocument, *, wanted: GtidPosition | None
     ) -> Iterator[Upstream]:
-        """The set's stream from ``wanted`` on (None: from the first binlog there is), until the block ends."""
+        """The set's stream from ``wanted`` on (None: from the first available file), until the block ends."""
         stream = self._attach(task, document, wanted)
         try:
             yield stream
@@ -234,7 +235,7 @@ class Upstreams:
             self._detach(task, document.name)
 
     def _may_restart_from_first(self, task: str, stream: Upstream, error: Fatal) -> bool:
-        """Whether the source may have the XA PREPARE that the relay log lacks: it is asked once for an XA COMMIT."""
+        """Whether to look for a missing XA PREPARE in the source's whole binlog: once for each XA COMMIT."""
         missed = error.context.get("gtid", "")
         if stream.wanted is None or (stream.is_from_first and self._retried_xa.get(task) == missed):
             return False
@@ -261,13 +262,15 @@ class Upstreams:
                 self._earlier_starts[name] = _earliest([stream.wanted, wanted])
                 stream.fail(
                     Retryable(
-                        "MR-1034", f"task {task} needs {name} from an earlier place", task=task
+                        "MR-1034",
+                        f"task {task} needs set {name} from an earlier position",
+                        task=task,
                     )
                 )
             try:
                 stream.check()
             except BaseException:
-                self._close_if_unused(name)  # it may have failed before anybody had it
+                self._close_if_unused(name)  # the stream may have failed before any task used it
                 raise
             self._tasks[name].add(task)
             return stream
@@ -290,7 +293,7 @@ class Upstreams:
 
 
 def _earliest(wanted: Sequence[GtidPosition | None]) -> GtidPosition | None:
-    """The place from which all of these are reached: None, the first binlog, when there is doubt."""
+    """The position from which all of ``wanted`` can be reached; None, the first available file, if in doubt."""
     for candidate in wanted:
         if candidate is None:
             return None
