@@ -1,1 +1,1 @@
-"""Capture: source set → relay log → records → Kafka. Never imports ``consumer``: they meet in the record."""
+"""Capture: source set → relay log → records → Kafka. It never imports ``consumer``: both share only the record."""

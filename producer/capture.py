@@ -1,20 +1,21 @@
-"""One capture task at work: the set's relay log becomes records of its topic.
+"""Runs one capture task: converts the set's relay log to records and publishes them to the task's topic.
 
     receiver's thread     source → relay log            one per set, shared by its tasks (producer.upstream.upstream)
     converter's thread    relay log → batches           (producer.pipeline)
     this thread           batches → Kafka transactions  (producer.publish)
 
-Every start is a full start: the lease is verified, the topic's tail says where to go on, the member is chosen anew.
+Every start is a full start: it verifies the lease, reads the position from the topic's tail, and chooses the member
+again.
 
-    step                           a crash behind it leaves
-    1 open the publisher           a fence record of our epoch; the former owner can't write any more
+    step                           a crash after it leaves
+    1 open the publisher           a fence record of this epoch; the former owner can no longer write
     2 attach to the set's stream   relay files, which may be deleted
-      (inside a source transaction: only where its rows are those of the topic, see ``producer.resume``)
-    3 publish a batch              the batch whole or not at all; the next start reads the tail
-    4 report                       a status that is older than the topic; nothing is resumed from it
+      (to resume inside a source transaction, its rows must match those in the topic, see ``producer.resume``)
+    3 publish a batch              the whole batch or nothing; the next start reads the tail
+    4 report                       a status older than the topic; no start resumes from it
 
-Guarantees: those of the publisher; when ``run`` returns or raises, every thread of this task is joined and its
-Kafka instance closed. Not done here: retries, leases, states (``zk.run.supervisor``).
+Guarantees: those of the publisher. When ``run`` returns or raises, every thread of this task is joined and its Kafka
+instance is closed. Not done here: retries, leases, states (``zk.run.supervisor``).
 """
 
 import threading
@@ -47,12 +48,12 @@ from schemas.progress import Progress
 from schemas.status import Figure, TaskReport, TaskState
 from zk.run.runner import HeldLease, Report, SetSource
 
-# One Kafka transaction while catching up: more amortises the commit (2 to 25 ms) no further.
+# The limits of one Kafka transaction while catching up. Larger ones reduce the cost of commits (2 to 25 ms) no further.
 BATCH_ROWS_MAX = 50_000
 BATCH_BYTES_MAX = 16 << 20
-TAKE_S = 0.1  # how long the loop waits for a batch before the publisher may write a resolved
-POLL_S = 0.05  # how often the first file of the relay log is looked for
-REPORT_S = 0.25  # the supervisor writes at most two a second
+TAKE_S = 0.1  # time the loop waits for a batch before the publisher may write a resolved record
+POLL_S = 0.05  # interval of the check for the first file of the relay log
+REPORT_S = 0.25  # the supervisor writes at most two reports per second
 
 AFTER_ATTACH = register("capture.after_attach")
 
@@ -60,7 +61,7 @@ log = get_logger("producer.capture")
 
 
 class CaptureRunner:
-    """Runs the capture tasks of one worker, which every fence record names; see ``zk.run.runner.TaskRunner``."""
+    """Runs the capture tasks of one worker (``zk.run.runner.TaskRunner``). Every fence record names the worker."""
 
     def __init__(self, sets: SetSource, streams: Upstreams, worker: str) -> None:
         self._sets = sets
@@ -70,7 +71,7 @@ class CaptureRunner:
     def run(
         self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
     ) -> None:
-        """Publish until ``stop``; see the module."""
+        """Publish until ``stop`` is set; see the module."""
         if not isinstance(task, CaptureTask):
             raise Fatal("MR-9001", f"{task.name} is not a capture task")
         document = self._sets.set_document(task.set_name)
@@ -84,7 +85,7 @@ class CaptureRunner:
             verify_lease=lease.verify,
             register=schemas.register,
             start=start,
-            hint=hint_of(self._sets.last_report(task), task.output.topic, flavour=flavour),
+            hint=tail_hint(self._sets.last_report(task), task.output.topic, flavour=flavour),
         )
         with closing(publisher):
             progress = publisher.progress
@@ -93,7 +94,7 @@ class CaptureRunner:
             with self._streams.attach(task.name, document, wanted=wanted) as stream:
                 fault_point(AFTER_ATTACH)
                 with stream.reader() as reader:
-                    at = first_coordinates(stream, reader, progress=progress, stop=stop)
+                    at = wait_for_start(stream, reader, progress=progress, stop=stop)
                     if at is None:
                         return
                     if is_first:
@@ -108,11 +109,9 @@ class CaptureRunner:
                     )
                     needed = partial(self._needed, task.set_name, flavour)
                     loop = PublishLoop(stream, reader, publisher, report, needed)
-                    convert = converting(source, reader, schemas.register)
+                    convert = converter_factory(source, reader, schemas.register)
                     if progress.open is not None:
-                        loop.report(
-                            why=f"compares the rows of {progress.open.gtid} with the topic's"
-                        )
+                        loop.report(why=f"compares the rows of {progress.open.gtid} with the topic")
                         resumed = resume_open_transaction(
                             publisher, stream, reader, convert=convert, stop=stop
                         )
@@ -122,12 +121,12 @@ class CaptureRunner:
                     loop.run(convert(progress, at), stop)
 
     def _needed(self, set_name: str, flavour: Flavour) -> Positions | None:
-        """What the set's tasks have published; None while ZooKeeper does not tell. Nobody needs what is before all."""
+        """The published positions of the set's tasks, whose minimum limits the purge; None while unknown."""
         try:
             texts = self._sets.positions_of(set_name)
             return [parse_gtid_set(flavour, text) for text in texts if text]
         except MillraceError as error:
-            log.warning("no relay file is purged now: tasks are not known", error=str(error))
+            log.warning("purge skipped: the set's tasks are unknown", error=str(error))
             return None
 
     def _publisher_config(self, task: CaptureTask, flavour: Flavour, epoch: int) -> PublisherConfig:
@@ -145,7 +144,7 @@ class CaptureRunner:
 
 
 class PublishLoop:
-    """Takes batches, publishes them, reports. A stream that failed ends it, also while there is more to publish."""
+    """Takes batches, publishes them and reports. A failed stream ends the loop, even if more batches are available."""
 
     def __init__(
         self,
@@ -165,13 +164,13 @@ class PublishLoop:
         self._at: Coordinates | None = None
 
     def run(self, converter: BatchSource, stop: threading.Event) -> None:
-        """Publish until ``stop``. Raises what the stream, the converter or the publisher ends with."""
+        """Publish until ``stop`` is set. Raises the errors of the stream, the converter and the publisher."""
         with Pipeline(converter, rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX) as pipeline:
-            self.report(why="begins")
+            self.report(why="starts")
             try:
                 self._publish_all(pipeline, stop)
             finally:
-                # where the topic ends now is what a start after retention took everything has to know
+                # If retention empties the topic, the next start needs the end of the topic from this report.
                 self.report(why="ends")
 
     def _publish_all(self, pipeline: Pipeline, stop: threading.Event) -> None:
@@ -196,7 +195,7 @@ class PublishLoop:
             self.report(why=why)
 
     def report(self, *, why: str) -> None:
-        """Report progress and figures now."""
+        """Report progress and figures immediately."""
         self._reported_at_s = time.monotonic()
         hint = self._publisher.hint
         progress = hint.progress
@@ -230,18 +229,18 @@ class PublishLoop:
         }
 
 
-def hint_of(report: TaskReport | None, topic: str, *, flavour: Flavour) -> TailHint | None:
-    """What the status remembers of this topic, for one that is empty or gone; see the publisher's rule 6."""
+def tail_hint(report: TaskReport | None, topic: str, *, flavour: Flavour) -> TailHint | None:
+    """The last reported progress and end of this topic, in case it is empty or deleted; see the publisher's rule 6."""
     if report is None or report.topic not in ("", topic) or not (report.topic_end or report.seq):
         return None
     progress = Progress(parse_gtid_set(flavour, report.gtid_set), None, report.seq)
     return TailHint(progress, report.topic_end or NO_END)
 
 
-def first_coordinates(
+def wait_for_start(
     stream: Upstream, reader: RelayReader, *, progress: Progress, stop: threading.Event
 ) -> Coordinates | None:
-    """Where in the relay log the first wanted source transaction is, once it is there; None when stopped."""
+    """Wait for the first wanted source transaction and return its place in the relay log; None when stopped."""
     is_first = stream.wanted is None and progress.gtid_set.is_empty
     while not stop.is_set():
         stream.check()
@@ -257,10 +256,10 @@ def first_coordinates(
     return None
 
 
-def converting(
+def converter_factory(
     source: ConverterSource, reader: RelayReader, register: Callable[[str, str], int]
 ) -> Callable[[Progress, Coordinates], Converter]:
-    """Makes converters: behind this progress, from this place of the relay log."""
+    """Returns a function that creates a converter for a progress and a place in the relay log."""
 
     def convert(progress: Progress, at: Coordinates) -> Converter:
         return Converter(source=source, reader=reader, register=register, progress=progress, at=at)
@@ -294,5 +293,5 @@ def resume_open_transaction(
 def start_at_first_file(stream: Upstream, at: Coordinates, progress: Progress) -> Progress:
     """Progress that counts everything before the first available binlog file as done: no server has it any more."""
     before = stream.relay.position_before(at)
-    assert before is not None, "waited for in first_coordinates"
+    assert before is not None, "wait_for_start has waited for it"
     return replace(progress, gtid_set=before)

@@ -1,8 +1,8 @@
-"""Batches from the converter's thread to the publisher's: conversion of the next goes on while one is committed.
+"""Passes batches from the converter's thread to the publisher's: the next batch is converted while one is committed.
 
-Guarantees: at most ``BATCHES_MAX`` batches wait (one is published, one waits, one is made: three times the
-bound on bytes); what the converter raised comes out of ``take``, behind what it had finished; the end of the
-``with`` block joins the thread.
+Guarantees: at most ``BATCHES_MAX`` batches wait. One is published, one waits and one is converted, so the memory limit
+is three times the limit of a batch. ``take`` raises the converter's error after it has returned all finished batches.
+The end of the ``with`` block joins the thread.
 """
 
 import queue
@@ -13,18 +13,18 @@ from typing import Protocol, Self
 from producer.convert.batch import RecordBatch
 
 BATCHES_MAX = 1
-POLL_S = 0.2  # how often the converter's thread looks whether it should end
+POLL_S = 0.2  # interval at which the converter's thread checks for a stop
 
 
 class BatchSource(Protocol):
-    """The converter as seen from here."""
+    """The interface of the converter."""
 
     def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
-        """The next batch, None when nothing came in time."""
+        """The next batch; None after ``timeout_s``."""
 
 
 class Pipeline:
-    """Runs ``source`` in a thread of its own inside the ``with`` block."""
+    """Runs ``source`` in another thread inside the ``with`` block."""
 
     def __init__(self, source: BatchSource, *, rows_max: int, bytes_max: int) -> None:
         self._source = source
@@ -49,7 +49,7 @@ class Pipeline:
         self._thread.join()
 
     def take(self, *, timeout_s: float) -> RecordBatch | None:
-        """The next batch; None when none came in time. Raises what the converter ended with."""
+        """The next batch; None after ``timeout_s``. Raises the error that ended the converter."""
         try:
             return self._queue.get(timeout=timeout_s)
         except queue.Empty:
@@ -65,7 +65,7 @@ class Pipeline:
                 )
                 if batch is not None:
                     self._put(batch)
-        except BaseException as error:  # noqa: BLE001 - comes out of `take`, in the thread that the supervisor watches
+        except BaseException as error:  # noqa: BLE001 - raised by `take`, in the thread that the supervisor watches
             self._failure = error
 
     def _put(self, batch: RecordBatch) -> None:

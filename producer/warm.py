@@ -1,10 +1,10 @@
-"""Compile the kernels before they are needed: receiver, relay log and converter once over a file without rows.
+"""Compiles the kernels in advance: runs receiver, relay log and converter once over a binlog file without rows.
 
-Machine code is kept in ``$MILLRACE_HOME`` and beside the sources, so this costs a minute once an installation and a
-second later; without it, the first worker would compile while its tasks wait. ``make setup`` calls it.
+The machine code is cached in ``$MILLRACE_HOME`` and next to the sources. So this takes a minute once per installation
+and a second afterwards. Without it, the first worker would compile while its tasks wait. ``make setup`` calls it.
 
-The file has what a MySQL file begins with: a FORMAT_DESCRIPTION (version 4, server version in 50 bytes, created, header
-length 19, post-header lengths, checksum algorithm 1) and the empty PREVIOUS_GTIDS.
+The file has the two events of an empty MySQL file: a FORMAT_DESCRIPTION (version 4, server version in 50 bytes,
+created, header length 19, post-header lengths, checksum algorithm 1) and an empty PREVIOUS_GTIDS.
 """
 
 import socket
@@ -30,7 +30,7 @@ from schemas.progress import Progress
 
 _FILE = "mysql-bin.000001"
 _SERVER = "00000000-0000-0000-0000-000000000001"
-_LONGEST_TYPE = 42  # post-header lengths, one byte for each type of event
+_EVENT_TYPES = 42  # the number of post-header lengths, one byte for each event type
 
 
 def warm() -> None:
@@ -50,13 +50,13 @@ def warm() -> None:
 
 
 def _receive_nothing(relay: RelayLog) -> None:
-    """Half a packet head, then the end of the connection."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.send(b"\0")
-        theirs.shutdown(socket.SHUT_WR)
+    """Receive a part of a packet head, then the end of the connection."""
+    client, server = socket.socketpair()
+    with client, server:
+        server.send(b"\0")
+        server.shutdown(socket.SHUT_WR)
         stream = DumpStream(
-            ours,
+            client,
             relay,
             member=Member("warm", 0),
             silence_s=1.0,
@@ -83,7 +83,7 @@ def _convert(relay: RelayLog, at: Coordinates) -> None:
 
 def _head() -> bytes:
     """The two events that a MySQL file begins with."""
-    description = struct.pack("<H50sIB", 4, b"9.7.0-warm", 0, 19) + bytes(_LONGEST_TYPE) + b"\1"
+    description = struct.pack("<H50sIB", 4, b"9.7.0-warm", 0, 19) + bytes(_EVENT_TYPES) + b"\1"
     first = _event(FORMAT_DESCRIPTION, description, at=FIRST_POS)
     return first + _event(PREVIOUS_GTIDS, bytes(8), at=FIRST_POS + len(first))
 

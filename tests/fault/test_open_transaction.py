@@ -165,7 +165,7 @@ def test_partly_published_transaction_resumes_only_with_identical_rows(
 
     # the rule matters: without the comparison rows are lost, others doubled, and nothing says so
     with (
-        mock.patch.object(resume, "is_same", return_value=True),
+        mock.patch.object(resume, "is_same_change", return_value=True),
         pair.capture([pair.replica], "third", before) as capture,
     ):
         found = _finish(capture)

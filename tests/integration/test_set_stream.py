@@ -11,7 +11,7 @@ import pytest
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions
 from millrace import cli
 from millrace.errors import Fatal, MillraceError, Retryable
-from producer.capture import first_coordinates
+from producer.capture import wait_for_start
 from producer.convert.xa import XaGroups
 from producer.upstream import upstream
 from producer.upstream.receiver import ReceiverSource
@@ -361,7 +361,7 @@ def test_task_of_a_reset_source_reads_only_new_binlogs(
     server.execute("CREATE DATABASE here")
     nothing = Progress(parse_gtid_set(flavour, ""), None, 0)
     with streams.attach("b", document, wanted=None) as stream, stream.reader() as reader:
-        begin = first_coordinates(stream, reader, progress=nothing, stop=threading.Event())
+        begin = wait_for_start(stream, reader, progress=nothing, stop=threading.Event())
         assert begin is not None
         assert begin.subdir.endswith(".000002")
         eventually(lambda: stream.relay.position().includes(position_of(server)))

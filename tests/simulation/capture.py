@@ -13,10 +13,10 @@ from typing import cast
 from unittest import mock
 
 from producer.capture import (
-    converting,
-    first_coordinates,
+    converter_factory,
     resume_open_transaction,
     start_at_first_file,
+    wait_for_start,
 )
 from producer.convert.converter import Converter, ConverterSource
 from producer.publish.codec import RecordMarks
@@ -197,7 +197,7 @@ class CaptureProcess:
         assert self._reader is not None
         progress = self._publisher.progress
         stream = cast(Upstream, _Stream(self._wanted, self._relay, self._is_verified))
-        at = first_coordinates(stream, self._reader, progress=progress, stop=_Once())
+        at = wait_for_start(stream, self._reader, progress=progress, stop=_Once())
         if at is None:
             return None
         if progress.gtid_set.is_empty and progress.open is None:
@@ -205,7 +205,7 @@ class CaptureProcess:
         source = ConverterSource(
             SET, TASK, self._world.flavour, TOPIC, TableFilter(exclude=("shop.hidden",))
         )
-        convert = converting(source, self._reader, self._world.registry)
+        convert = converter_factory(source, self._reader, self._world.registry)
         if progress.open is None:
             return convert(progress, at)
         resumed = resume_open_transaction(

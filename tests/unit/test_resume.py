@@ -56,7 +56,7 @@ class Part:
     values: list[bytes]
 
     def units(self) -> Iterator[bytes]:
-        """Act as ``producer.resume.Part``."""
+        """Act as ``producer.resume.PublishedRows``."""
         return iter(self.values)
 
 

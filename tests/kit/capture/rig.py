@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from millrace.errors import MillraceError, Retryable
-from producer.capture import converting, first_coordinates
+from producer.capture import converter_factory, wait_for_start
 from producer.convert.converter import ConverterSource
 from producer.relay.reader import RelayReader
 from producer.resume import resume_inside
@@ -77,7 +77,7 @@ class MemoryCapture:
             stream.reader() as reader,
         ):
             self.members.append(str(stream.choice.member))
-            at = first_coordinates(stream, reader, progress=self.progress, stop=self._stop)
+            at = wait_for_start(stream, reader, progress=self.progress, stop=self._stop)
             if at is not None:
                 self._convert(stream, reader, at)
 
@@ -87,7 +87,7 @@ class MemoryCapture:
         source = ConverterSource(
             name, "capture", choice.flavour, name, self.filter, choice.folds_names
         )
-        convert = converting(source, reader, self._registry)
+        convert = converter_factory(source, reader, self._registry)
         progress = self.progress
         if progress.open is not None:
 
