@@ -64,7 +64,10 @@ _RULES = tuple(
         (r"\bsay(?:s|ing)? (?:what|who|nothing)\b", "reports, names, shows"),
         (r"\bas it were\b", "delete it"),
         (r"\bthere(?:of|by|in|upon)\b", "of it, by it"),
-        (r"\bof (?:its|their) own\b", "its own, separate"),
+        (
+            r"\bof (?:its|their) own(?= ?(?:[.,:;)]|$|(?:and|or|in|on|at|to|for|from|with|that|which|is|are|was)\b))",
+            "its own, separate",
+        ),
         (r"\bof ours\b", "our"),
         (r"\bsuch one\b", "one, this one"),
         (r"[.:;] (?-i:Who) [^.?]*\.", "name the actor: a worker that …"),

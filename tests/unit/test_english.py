@@ -53,6 +53,7 @@ def test_phrase_is_found_in_comment_literal_and_page(sentence: str, phrase: str)
         "For lack of memory.",
         "The worker is told to stop.",
         "Tell the operator to wait.",
+        "The bitmaps of its own run.",
         "It gives up after three attempts.",
         "Read `what_stands` and ``lacking(it)``.",
         "The server is about to stop.",
