@@ -29,7 +29,7 @@ _ALLOWED = re.compile(
     r"\b(?:lag(?:s|ging)?|falls?|fell|far|seconds|bytes) behind\b"
     r"|\bbehind (?:an? |the )?(?:\w+ )?(?:proxy|firewall|partition|balancer|primary|source)\b"
     r"|\black of\b|\bfor good (?:reason|cause)\b|\bgives? up after\b|\bstands? for\b|\bas (?:it|they) stands?\b"
-    r"|\bstand-\w+|\b(?:told|tells?|telling) (?:\w+ ){0,3}to\b|\bof (?:its|their) own accord\b",
+    r"|\bwhatever is killed\b|\bstand-\w+|\b(?:told|tells?|telling) (?:\w+ ){0,3}to\b|\bof (?:its|their) own accord\b",
     re.IGNORECASE,
 )
 
