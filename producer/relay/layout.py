@@ -13,10 +13,10 @@
 Names are ordered by their numbers, not as text, because seq and file numbers outgrow their padding
 (``mysql-bin.999999``, ``….1000000``).
 
-The index and relay.meta can be derived from the files. People read them, and ``recovery`` reads from relay.meta what is
-durable. If they are missing or wrong, the start rewrites them. relay.before and relay.apart can't be derived. The files
-of a server that was rebuilt from a backup don't name all the transactions that it has executed. After a failover, a
-server may reuse the GTIDs of lost transactions, so the loss can't be detected later.
+The index and relay.meta can be derived from the files. They are for people; ``recovery`` also reads relay.meta, for the
+durable end. If they are missing or wrong, the start rewrites them. relay.before and relay.apart can't be derived. The
+files of a server that was rebuilt from a backup don't name all the transactions that it has executed. After a failover,
+a server may reuse the GTIDs of lost transactions, so the loss can't be detected later.
 
 Guarantees: after a process crash, a replaced file has its old or its new content. After a power cut this holds for
 durable replacements; other files may be unusable. Not done here: binlog contents.

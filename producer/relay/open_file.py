@@ -1,6 +1,6 @@
 """The relay file being written, and the position from which a dump resumes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from producer.binlog.events import MAGIC
@@ -14,15 +14,20 @@ WRITE_FAILED = -1  # the size of a file after a failed write
 
 @dataclass(slots=True)
 class OpenFile:
-    """The file being written."""
+    """The file being written. ``size`` and ``synced_end`` start at ``end``."""
 
     subdir: Subdir
     name: str
     fd: int
-    size: int  # bytes written, or WRITE_FAILED
     end: int  # end of the last whole source transaction, the limit for readers
-    last_group_at: int  # start of the last whole source transaction, 0 if unknown
-    synced_end: int  # the value of ``end`` that the last successful fsync covered
+    last_group_at: int = 0  # start of the last whole source transaction, 0 if unknown
+    size: int = field(init=False)  # bytes written, or WRITE_FAILED
+    synced_end: int = field(
+        init=False
+    )  # the value of ``end`` that the last successful fsync covered
+
+    def __post_init__(self) -> None:
+        self.size = self.synced_end = self.end
 
 
 @dataclass(frozen=True, slots=True)

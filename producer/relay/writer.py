@@ -274,7 +274,7 @@ class RelayLog:
         with self.condition:
             if name not in self.files[subdir]:
                 self.files[subdir].append(name)
-            self._file = OpenFile(subdir, name, fd, FIRST_POS, FIRST_POS, 0, FIRST_POS)
+            self._file = OpenFile(subdir, name, fd, end=FIRST_POS)
             self.condition.notify_all()
 
     def append(self, payload: Bytes, *, end: int, last_group_at: int, runs: Words) -> None:
@@ -344,9 +344,8 @@ class RelayLog:
         walked = recover_file(path, self.flavour, self.disk)
         if walked is None:
             return False
-        end = walked.end
         fd = self.disk.open(path)
-        self._file = OpenFile(subdir, name, fd, end, end, walked.last_group_at, end)
+        self._file = OpenFile(subdir, name, fd, walked.end, walked.last_group_at)
         self._subdir, self._position = subdir, self.with_before(str(subdir), walked.position)
         return True
 

@@ -221,8 +221,8 @@ def _describe_missing(wanted: GtidPosition, before: GtidPosition) -> str:
     if isinstance(wanted, GtidSet) and isinstance(before, GtidSet):
         return str(before - wanted)
     if isinstance(wanted, MariadbGtidSet) and isinstance(before, MariadbGtidSet):
-        behind = [gtid for gtid in before.gtids() if not wanted.covers(gtid)]
+        uncovered = [gtid for gtid in before.gtids() if not wanted.covers(gtid)]
         return ", ".join(
-            f"{wanted.last(gtid.domain) or 'the beginning'} to {gtid}" for gtid in behind
+            f"{wanted.last(gtid.domain) or 'the start'} to {gtid}" for gtid in uncovered
         )
-    return "what is wanted"
+    return "wanted transactions"

@@ -157,16 +157,16 @@ class Receiver:
             if not self._is_choice_current:
                 raise self._doubt("the server does not continue where the relay log ends")
             missing = self._find_missing(connection, identity, stop)
-            begin = self._find_start(connection, identity.flavour, missing=missing)
-            subdir = self._relay.begin_subdir(identity.server, before=begin.before, missing=missing)
+            start = self._find_start(connection, identity.flavour, missing=missing)
+            subdir = self._relay.begin_subdir(identity.server, before=start.before, missing=missing)
             log.info(
                 "relay sub-directory started",
                 subdir=str(subdir),
-                file=begin.file,
+                file=start.file,
                 wanted=str(self._wanted),
                 missing=missing,
             )
-            self._relay.begin_file(begin.file)
+            self._relay.begin_file(start.file)
             self._is_continuous = True
             point = self._relay.resume_point()
             assert point is not None  # begin_file has just created a file
@@ -188,9 +188,9 @@ class Receiver:
                 if at is None or (self._is_single_member and at.subdir != resume.at.subdir):
                     return None
                 return resume
-            begin = reader.first()
+            first = reader.first()
         oldest = find_start_file(connection, flavour=identity.flavour, wanted=None)
-        relay_before = self._relay.position_before(begin) if begin is not None else None
+        relay_before = self._relay.position_before(first) if first is not None else None
         is_older = relay_before is not None and oldest.before.includes(relay_before)
         return resume if is_older else None
 
