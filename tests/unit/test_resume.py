@@ -99,7 +99,7 @@ def test_equal_rows_at_other_coordinates_resume_the_transaction() -> None:
         ([(T, 1), (AUDIT, 3), (T, 2), (T, 4), (T, 5)], "row 2 of"),
         ([(T, 1), (T, 2), (AUDIT, 3), (T, 5), (T, 4)], "row 4 of"),
         ([(T, 1), (T, 2), (AUDIT, 3), (T, 9), (T, 5)], "row 4 of"),
-        ([(T, 1), (T, 2)], "it has 2 of"),
+        ([(T, 1), (T, 2)], "it has only 2 of"),
     ],
     ids=["order", "order before a filter", "order at the end", "another row", "fewer"],
 )
