@@ -105,16 +105,6 @@ class SourceConnection:
         """End the session without waiting for the server."""
         self._internals._force_close()  # close() sends COM_QUIT first, which a dump does not read
 
-    @property
-    def server_version(self) -> str:
-        """The version from the handshake, for example ``11.4.5-MariaDB-log``."""
-        return str(self._internals.get_server_info())
-
-    @property
-    def thread_id(self) -> int:
-        """The server's connection id, for KILL."""
-        return int(self._internals.thread_id())
-
     def account(self) -> str:
         """The account that the server matched, for example ``millrace@%``; empty if the query fails."""
         try:

@@ -12,8 +12,8 @@ variables configure the dump:
              would be missing otherwise
 
 A server allows one dump per server id (MySQL: per uuid); a newer dump evicts the older one. The server id and the uuid
-are derived from the installation and the set's name. So a new reader evicts a stale reader of its own installation and
-no other. A server id that a replica uses is avoided, if the account may list the replicas.
+are derived from the installation and the set's name. So a new reader evicts a stale reader of the same installation
+and set, and no other. A server id that a replica uses is avoided, if the account may list the replicas.
 """
 
 import socket

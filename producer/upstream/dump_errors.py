@@ -10,7 +10,6 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.grant_fix import privilege_fix
 from schemas.documents.model import Member
 
-FATAL_READING_BINLOG = 1236
 _KILLED = frozenset(
     {1053, 1077, 1078, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 3169, 4031}
 )
