@@ -1,19 +1,18 @@
 """A relay log writer killed at every fault point of its own: nothing torn, nothing lost, the same bytes in the end."""
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import producer.relay.purge
 import producer.relay.recovery  # noqa: F401
-from millrace.faults import ENVIRONMENT, registered
+from millrace.faults import registered
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
 from tests.kit.binlog.plain_files import BinlogFile
+from tests.kit.forked import exit_status
+from tests.kit.relay.process import main
 from tests.kit.relay.relay import read_everything
 
 POINTS = [name for name in registered() if name.startswith("relay.")]
@@ -36,12 +35,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def run_writer(root: Path, files: list[Path], fault: str = "") -> int:
-    """The exit status; 0 when it came to its end."""
-    command = [sys.executable, "-m", "tests.kit.relay.process", str(root), *map(str, files)]
-    environment = {**os.environ, ENVIRONMENT: fault}
-    done = subprocess.run(command, env=environment, capture_output=True, timeout=120, check=False)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
-    return done.returncode
+    """Return the exit status: 0 when the writer came to its end, -SIGKILL when the fault killed it."""
+    status = exit_status(main, root, files, fault=fault)
+    assert status in (0, -signal.SIGKILL)
+    return status
 
 
 @pytest.mark.parametrize("point", POINTS)

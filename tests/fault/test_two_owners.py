@@ -54,7 +54,7 @@ def source(cluster: CaptureCluster, single_server: DatabaseServer) -> Source:
 
 # a slow commit would end it too: a new instance needs the lease
 @pytest.mark.usefixtures("trusting")
-@pytest.mark.parametrize("how", ["cut", "swallowed"])
+@pytest.mark.parametrize("how", ["cut", pytest.param("swallowed", marks=pytest.mark.chaos)])
 def test_kafka_fences_a_worker_cut_off_from_zookeeper(
     cluster: CaptureCluster, session: Session, source: Source, how: str
 ) -> None:
@@ -194,6 +194,7 @@ def test_killed_session_restarts_capture_under_a_new_epoch(
     assert source.fences() == [Fence(epoch, "only") for epoch in epochs]
 
 
+@pytest.mark.chaos
 @pytest.mark.usefixtures("trusting")
 def test_older_epoch_never_wins_after_ensemble_data_loss(
     cluster: CaptureCluster, session: Session, source: Source, new_zookeeper: ZooKeeperServer

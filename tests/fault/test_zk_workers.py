@@ -68,7 +68,7 @@ def _workers(session: Session, ensemble: Ensemble) -> int:
 def test_only_tasks_of_a_killed_worker_move(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
-    """After kill -9 the tasks run elsewhere under greater epochs within the session timeout and a little."""
+    """After kill -9 and the end of its session the tasks run elsewhere under greater epochs."""
     workers = [launch("worker", name) for name in ("w1", "w2", "w3")]
     eventually(lambda: _workers(session, ensemble) == 3)
     _tasks(session, ensemble, 6)
@@ -78,6 +78,7 @@ def test_only_tasks_of_a_killed_worker_move(
         assert [len(lines) for lines in before] == [2, 2, 2]
         lost = {line.split()[1]: int(line.split()[2]) for line in before[0]}
         workers[0].send(signal.SIGKILL)
+        end_session_at(ensemble, session, ensemble.tree.worker("w1"))
         eventually(lambda: all(len(worker.lines()) == 3 for worker in workers[1:]))
         eventually(_run(session, ensemble, 6))
     for worker, lines in zip(workers[1:], before[1:], strict=True):

@@ -1,12 +1,9 @@
-"""A relay log writer as a process of its own: goes on where the relay log ends, from files laid ready.
+"""A relay log writer to be killed (``tests/kit/forked.py``): it resumes where the relay log ends, from given files.
 
-    python -m tests.kit.relay.process ROOT FILE …
-
-It appends each file in small pieces, the last one in a sub-directory of its own, then purges all but the last, as the
-receiver and a task would, and prints "done".
+It appends each file in small pieces, the last one in a new sub-directory, then purges all but the last, as the receiver
+and a task would.
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -63,8 +60,3 @@ def append_file(relay: RelayLog, content: bytes) -> None:
         )
         state[transactions.RUN_COUNT] = 0
         at = following
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]])
-    print("done", flush=True)

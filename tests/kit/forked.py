@@ -1,0 +1,31 @@
+"""Processes that are to be killed, without the second that the imports of each would take.
+
+A server process imports the modules once; each process is its fork and runs one function.
+"""
+
+import multiprocessing
+from collections.abc import Callable
+from typing import Any
+
+from millrace import faults
+
+PRELOADED = ("tests.kit.relay.process",)
+END_S = 120.0
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(list(PRELOADED))
+
+
+def exit_status(main: Callable[..., object], *arguments: Any, fault: str = "") -> int:
+    """Run ``main`` in a new process with ``MILLRACE_FAULT`` armed as given; a signal's number is negative."""
+    process = _CONTEXT.Process(target=_run, args=(main, arguments, fault))
+    process.start()
+    process.join(END_S)
+    status = process.exitcode
+    assert status is not None, f"not ended within {END_S:.0f} s"
+    return status
+
+
+def _run(main: Callable[..., object], arguments: tuple[object, ...], fault: str) -> None:
+    faults.arm(fault)
+    main(*arguments)
