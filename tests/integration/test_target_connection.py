@@ -12,23 +12,35 @@ from consumer.target.connection import Endpoint, connect
 from deploy.servers import DatabaseServer
 from millrace.errors import Retryable
 from tests.kit.apply.local import endpoint_of
+from tests.kit.sockets import connections_to, duplicate
+from tests.kit.waiting import answered
 
 
 def test_vanished_target_is_noticed_after_a_minute(target_server: DatabaseServer) -> None:
     """The system default probes an idle connection after two hours and drops a dead one after a quarter of an hour."""
+    before = connections_to(target_server.port)
     session = connect(endpoint_of(target_server))
-    wire = session._connection._sock  # type: ignore[attr-defined]
-    asked = {
-        name: wire.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
-        for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
-    }
-    assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-    assert session.query("SELECT 1") == [(1,)]
-    assert wire.gettimeout() == connections.READ_S  # a statement may take longer than a login
+    (descriptor,) = connections_to(target_server.port) - before
+    with duplicate(descriptor) as wire:
+        options = {
+            name: wire.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+            for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+        }
+        assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     session.close()
-    idle_s, dead_ms = asked["TCP_KEEPIDLE"], asked["TCP_USER_TIMEOUT"]
-    assert idle_s + asked["TCP_KEEPINTVL"] * asked["TCP_KEEPCNT"] == 60
+    idle_s, dead_ms = options["TCP_KEEPIDLE"], options["TCP_USER_TIMEOUT"]
+    assert idle_s + options["TCP_KEEPINTVL"] * options["TCP_KEEPCNT"] == 60
     assert dead_ms == 60_000
+
+
+def test_statement_may_take_longer_than_a_login(
+    target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time limit of the login does not apply to later statements."""
+    monkeypatch.setattr(connections, "LOGIN_S", 1.0)
+    session = answered(lambda: connect(endpoint_of(target_server)), Retryable)
+    assert session.query("SELECT SLEEP(1.5)") == [(0,)]
+    session.close()
 
 
 def test_silent_target_times_out_soon(

@@ -1,6 +1,5 @@
 """Session, store, lease, election and mirror against a real ZooKeeper."""
 
-import errno
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +12,9 @@ from schemas.documents import CaptureTask, TaskDocument, TaskKind
 from schemas.status import TaskReport, TaskState
 from tests.kit.control.control import a_capture, a_set, an_apply
 from tests.kit.control.line import Line
-from tests.kit.waiting import eventually
+from tests.kit.faults.starved import no_descriptor_left
+from tests.kit.sockets import connections_to, duplicate
+from tests.kit.waiting import answered, eventually
 from zk.client.mirror import Mirror
 from zk.client.session import Check, Create, Delete, Put, Session, SessionState
 from zk.ensemble import Ensemble
@@ -25,6 +26,10 @@ from zk.tree.entries import TaskEntry, UnreadableEntry
 from zk.tree.paths import Tree, create_tree
 from zk.tree.reports import StatusWriter, read_status
 from zk.tree.store import Outcome, Store
+
+REQUEST_TIMEOUT_S = (
+    2.0  # also asked for as session timeout, but the ensemble grants a longer session
+)
 
 
 @pytest.fixture
@@ -41,31 +46,21 @@ def other(ensemble: Ensemble) -> Iterator[Session]:
         yield session
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_session_is_reopened_after_the_driver_thread_died(
-    session: Session, ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
+    ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a free descriptor it cannot resolve a name, and dies; the worker must reconnect later."""
-    connection, incarnation = session._client._connection, session.incarnation
-    thread = connection._connection_routine
-
-    def starved() -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(connection, "_expand_client_hosts", starved)
-        connection._socket.shutdown(socket.SHUT_RDWR)
-        eventually(lambda: not thread.is_alive())
-    assert session.state is SessionState.LOST
-
-    def is_back() -> bool:
-        try:
-            return bool(session.children(ensemble.tree.root))
-        except Retryable:
-            return False
-
-    eventually(is_back)
-    assert session.incarnation > incarnation
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)  # pytest's opens files
+    port = int(ensemble.hosts.rpartition(":")[2])
+    before = connections_to(port)
+    with replace(ensemble, hosts=f"localhost:{port}").session() as session:
+        incarnation = session.incarnation
+        (descriptor,) = connections_to(port) - before
+        with duplicate(descriptor) as wire, no_descriptor_left():
+            wire.shutdown(socket.SHUT_RDWR)
+            eventually(lambda: session.state is SessionState.LOST)
+        assert answered(lambda: session.children(ensemble.tree.root), Retryable)
+        assert session.incarnation > incarnation
 
 
 def test_node_is_created_read_written_and_deleted(session: Session, ensemble: Ensemble) -> None:
@@ -128,11 +123,10 @@ def test_write_without_an_answer_has_an_unknown_outcome(ensemble: Ensemble) -> N
     with (
         ensemble.session() as near,
         Line(int(ensemble.hosts.rpartition(":")[2])) as line,
-        replace(ensemble, hosts=line.hosts).session() as far,
+        replace(ensemble, hosts=line.hosts, session_timeout_s=REQUEST_TIMEOUT_S).session() as far,
     ):
         near.create(path, b"1")
         assert far.get(path) is not None
-        far._timeout_s = 0.5  # the request timeout; the session itself lives longer
         line.swallow_answers()
         with pytest.raises(Retryable) as caught:
             far.put(path, b"2", version=0)
