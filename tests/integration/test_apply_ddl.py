@@ -1,7 +1,9 @@
 """DDL on real targets: ordered with the rows, executed once despite kills, blocked where an operator must decide."""
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import pytest
@@ -23,6 +25,7 @@ from tests.kit.apply.local import (
 )
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
+from tests.kit.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.both_flavours
 
@@ -368,16 +371,31 @@ def test_half_done_drop_of_tables_waits_for_an_operator(
     mariadb_server.execute(f"DROP DATABASE {name}")
 
 
+@pytest.mark.parametrize("is_own", [True, False], ids=["own", "other tasks"])
 def test_start_kills_only_ddl_of_its_own_earlier_run(
-    name: str, target_server: DatabaseServer
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch, *, is_own: bool
 ) -> None:
     """Task names of 63 characters that differ only in the last character or in case have separate locks."""
-    mine = f"{name:x<62}a"
-    earlier = connect(endpoint_of(target_server))
-    ddl._lock(earlier, mine)
-    for other in (f"{mine[:-1]}b", mine.upper()):
-        started(target_server, apply_task(other)).close()
-    assert earlier.query("SELECT 1") == [(1,)]
-    started(target_server, apply_task(mine)).close()
-    with pytest.raises(Retryable):
-        earlier.query("SELECT 1")
+    task = f"{name:x<62}a"
+    started_tasks = [task] if is_own else [f"{task[:-1]}b", task.upper()]
+    reached, may_continue = threading.Event(), threading.Event()
+
+    def hold(point: str) -> None:
+        if point == ddl.AFTER_INTENT:
+            reached.set()
+            assert may_continue.wait(PATIENCE_S)
+
+    monkeypatch.setattr(ddl, "fault_point", hold)
+    stream = RecordStream()
+    stream.ddl(f"CREATE DATABASE {name}")
+    with ThreadPoolExecutor(1) as pool:
+        earlier = pool.submit(run_once, target_server, apply_task(task), stream)
+        try:
+            assert reached.wait(PATIENCE_S)
+            for each in started_tasks:
+                started(target_server, apply_task(each)).close()
+        finally:
+            may_continue.set()
+        failure = earlier.exception(PATIENCE_S)
+    assert isinstance(failure, Retryable) if is_own else failure is None
+    assert bool(target_server.execute(f"SHOW DATABASES LIKE '{name}'")) is not is_own

@@ -8,7 +8,7 @@ from consumer import apply
 from consumer.batch import SERIAL_OFFSETS_MAX
 from consumer.spark import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark
-from consumer.topic.kafka import TopicIdentity, TopicReader
+from consumer.topic.kafka import TopicIdentity, TopicReader, first_offset
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fatal, Retryable
 from schemas.documents import TopicAddress
@@ -96,13 +96,12 @@ def test_topic_that_ends_before_the_mark_is_refused(kafka: KafkaServer) -> None:
     writer = TopicWriter(kafka.bootstrap, stream)
     stream.commit()
     writer.publish()
-    address = TopicAddress(topic=writer.topic, bootstrap=writer.bootstrap)
     reader = TopicReader(writer.bootstrap, writer.topic)
     eventually(lambda: reader.ends().stable > 0, what="the marker is written")
     reader.close()
-    assert apply._begin(address, 1) == 1
+    assert first_offset(writer.bootstrap, writer.topic, 1) == 1
     with pytest.raises(Fatal, match="has read to 9") as caught:
-        apply._begin(address, 9)
+        first_offset(writer.bootstrap, writer.topic, 9)
     assert caught.value.code == "MR-5035"
 
 

@@ -18,7 +18,7 @@ from consumer.executor import Order, Outcome
 from consumer.row_schemas import Ints
 from consumer.sessions import open_session
 from consumer.table_plans import Catalogue
-from consumer.target import progress
+from consumer.target import fence
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import Owner, SavedProgress, read_saved_progress
 from deploy.servers import DatabaseServer
@@ -260,11 +260,11 @@ def test_later_of_two_concurrent_first_starts_owns_the_mark(
     _check(target_server, name)
 
 
-def test_without_the_fence_lock_a_stale_lane_commits(
+def test_lane_cannot_commit_after_its_successor_read_progress(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stale lane reads the fence before it is raised and commits later; the successor never sees these rows."""
-    monkeypatch.setattr(progress, "_share", lambda _: "")
+    """The lane holds a shared lock on the fence until its commit; a successor that kills it finds no row."""
+    monkeypatch.setattr(fence, "HUNG_S", 0.3)
     successors: list[BatchApplier] = []
 
     def be_succeeded(point: str) -> None:
@@ -277,8 +277,8 @@ def test_without_the_fence_lock_a_stale_lane_commits(
         stale.process(LocalRecords(_bag_only(name).values), ignore)
     (successor,) = successors
     stale.close()
-    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.bag") == [(ROWS,)]
     assert (successor.mark.seq, len(successor.applied)) == (0, 0)
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.bag") == [(0,)]
     successor.close()
 
 

@@ -10,7 +10,7 @@ from consumer import batch, compare, ddl, executor, table_plans, templates, writ
 from consumer.batch import BatchApplier
 from consumer.table_plan import TablePlan, plan_table, quoted
 from consumer.target import connection as connections
-from consumer.target import fence
+from consumer.target import fence, progress
 from consumer.target.connection import TargetConnection
 from consumer.target.inventory import Inventory
 from consumer.writer import RowWriter
@@ -450,5 +450,25 @@ MUTANTS = [
         lambda patch: patch.setattr(executor, "check_fence", lambda *_: None),
         "tests/integration/test_apply_twice.py",
         {"test_lane_of_an_earlier_run_writes_nothing[mariadb]": NOT_TOLD},
+    ),
+    Mutant(
+        "a lane locks the fence that it reads",
+        lambda patch: patch.setattr(progress, "_share", lambda _: ""),
+        "tests/integration/test_apply_twice.py",
+        {
+            "test_lane_cannot_commit_after_its_successor_read_progress[mariadb]": r"\[\(40,\)\] == \[\(0,\)\]"
+        },
+    ),
+    Mutant(
+        "long values are updated row by row",
+        lambda patch: patch.setattr(writer, "DERIVED_ROW_BYTES_MAX", 1 << 30),
+        "tests/integration/test_apply_types.py",
+        {"test_updates_keep_long_values_whole_on_mariadb": "65536"},
+    ),
+    Mutant(
+        "JSON decimals are written as decimals",
+        lambda patch: patch.setattr(TablePlan, "documents", ()),
+        "tests/integration/test_apply_types.py",
+        {"test_json_decimals_keep_their_digits_on_mysql": r"1\.50"},
     ),
 ]
