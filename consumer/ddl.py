@@ -127,7 +127,7 @@ def _once(
         f"SELECT state_text, decision FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
         (owner.task, seq),
     )
-    now = read_state(session, statement)
+    now = _state(session, statement)
     told = str(found[0][1]) if found else ""
     if not found or told == REFUSED:
         fault_point(BEFORE_INTENT)
@@ -170,7 +170,7 @@ def _refuse(
     session = open_session(endpoint, owner)
     try:
         check_fence(session, owner)
-        if read_state(session, statement) == before:
+        if _state(session, statement) == before:
             session.query(
                 f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
                 (REFUSED, owner.task, record.source.seq),
@@ -178,6 +178,15 @@ def _refuse(
         session.commit()
     finally:
         session.close()
+
+
+def _state(session: TargetConnection, statement: Statement) -> dict[str, str]:
+    """The state of what the statement changes; empty if only an operator decides about the statement.
+
+    A statement that is not understood may name tables that the target's account has no privilege on. Reading them would
+    hide the reason why the statement is blocked (MR-5042) behind a missing privilege (MR-5007).
+    """
+    return read_state(session, statement) if _is_understood(statement) else {}
 
 
 def _is_understood(statement: Statement) -> bool:

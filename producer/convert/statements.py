@@ -158,33 +158,38 @@ class EventHandler:
             return Outcome(ends_group=is_alone)
         if st[s.ALTER_PHASE]:
             raise Fatal("MR-6513", f"a phase of {query.text[:200]}", coordinates=at)
-        wanted = self._wanted(statement, query)
-        if wanted is None or st[s.ROWS] < st[s.ROWS_TO_SKIP]:
+        recorded = self._filtered(statement, query)
+        if recorded is None or st[s.ROWS] < st[s.ROWS_TO_SKIP]:
             return Outcome(counts=True, ends_group=is_alone)
-        return Outcome(statement=self._record(wanted, query, event, at), ends_group=is_alone)
+        return Outcome(statement=self._record(statement, recorded, event, at), ends_group=is_alone)
 
-    def _wanted(self, statement: Statement, query: Query) -> Statement | None:
-        """The statement, or None when the filter has nothing of it.
+    def _filtered(self, statement: Statement, query: Query) -> Query | None:
+        """The query to record, or None if the filter excludes the statement.
 
-        One that is about tables of others, too, is unknown: a target may keep those as they are.
+        A statement that names included and excluded tables is in doubt: a target may have those excluded tables, and
+        then only an operator knows whether the statement may change them.
         """
         names = [*statement.databases, *(t.database + t.table for t in statement.tables)]
-        if "in_doubt" in query.session and "\\" in "".join(names):  # not as they were
-            return replace(statement, kind=Kind.UNKNOWN)
+        if "in_doubt" in query.session and "\\" in "".join(names):
+            return query  # the names were not decoded exactly, so the filter cannot judge them
         if statement.tables:
-            admitted = [self._filter.admits(t.database, t.table) for t in statement.tables]
-            if any(admitted) and not all(admitted):
-                return replace(statement, kind=Kind.UNKNOWN)
-            return statement if any(admitted) else None
+            excluded = [
+                f"{t.database}.{t.table}"
+                for t in statement.tables
+                if not self._filter.admits(t.database, t.table)
+            ]
+            if len(excluded) == len(statement.tables):
+                return None
+            return _in_doubt(query, _left_out(excluded)) if excluded else query
         if statement.databases:
-            is_wanted = any(map(self._filter.admits_database, statement.databases))
+            is_included = any(map(self._filter.admits_database, statement.databases))
         elif statement.kind in RECORDED_KINDS:
-            is_wanted = not query.database or self._filter.admits_database(query.database)
-        else:  # nobody can say what an unknown one is about
-            is_wanted = statement.kind is Kind.UNKNOWN or self._filter.admits_database(
+            is_included = not query.database or self._filter.admits_database(query.database)
+        else:  # what an unknown statement changes is not known, so it is always recorded
+            is_included = statement.kind is Kind.UNKNOWN or self._filter.admits_database(
                 query.database
             )
-        return statement if is_wanted else None
+        return query if is_included else None
 
     def _record(
         self, statement: Statement, query: Query, event: memoryview, at: Coordinates
@@ -301,6 +306,16 @@ class EventHandler:
 def _recorded_kind(statement: Statement, query: Query) -> Kind:
     is_in_doubt = "in_doubt" in query.session and statement.kind in APPLIED_KINDS
     return Kind.UNKNOWN if is_in_doubt else statement.kind
+
+
+def _in_doubt(query: Query, reason: str) -> Query:
+    """The query with one more reason why apply must not execute it."""
+    reasons = [doubt for doubt in (query.session.get("in_doubt"), reason) if doubt]
+    return replace(query, session={**query.session, "in_doubt": "; ".join(reasons)})
+
+
+def _left_out(excluded: list[str]) -> str:
+    return f"names {', '.join(dict.fromkeys(excluded))}, which the capture task leaves out"
 
 
 def _sql_mode(query: Query) -> SqlMode:

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.both_flavours
 
 README = ROOT / "README.md"
 DATABASE = "granted"
+EXCLUDED = "not_granted"
 USER, PASSWORD = "granted", "granted-secret"
 TASK = "granted-task"
 
@@ -77,9 +78,10 @@ def _stream(flavour: Flavour) -> RecordStream:
 
 @pytest.fixture
 def server(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
-    """Removes the account and its database after the test."""
+    """Drops the account and its databases after the test."""
     yield target_server
-    target_server.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
+    for database in (DATABASE, EXCLUDED):
+        target_server.execute(f"DROP DATABASE IF EXISTS {database}")
     target_server.execute(f"DROP USER IF EXISTS {USER}")
 
 
@@ -110,3 +112,27 @@ def test_readme_grants_are_exactly_what_apply_needs(
         session.query("SHOW REPLICA STATUS")  # no refusal named this grant
     finally:
         session.close()
+
+
+def test_a_statement_about_an_excluded_table_is_blocked_for_that_reason(
+    server: DatabaseServer,
+) -> None:
+    """The account has no privilege on the excluded table, and needs none to report it."""
+    for statement in _statements(server.flavour):
+        server.execute(statement)
+    server.execute(f"CREATE DATABASE {EXCLUDED}")
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)", db=EXCLUDED)
+    reason = f"names {EXCLUDED}.t, which the capture task leaves out"
+    stream = RecordStream(flavour=server.flavour)
+    stream.ddl(
+        f"RENAME TABLE {EXCLUDED}.t TO t",
+        database=DATABASE,
+        session={"in_doubt": reason},
+        kind="unknown",
+    )
+    endpoint = replace(endpoint_of(server), user=USER, password=PASSWORD)
+    task = Supervised(endpoint, apply_task(f"{TASK}-excluded"), stream, cuts=())
+    for _ in range(2):
+        with pytest.raises(Fatal, match=reason) as caught:
+            task.run_once()
+        assert caught.value.code == "MR-5042"

@@ -308,6 +308,24 @@ def test_statement_about_unpublished_tables_too_is_kept_as_unknown() -> None:
     assert found == {sql: kind for sql, kind in wanted.items() if kind is not None}
 
 
+def test_a_statement_about_an_excluded_table_names_it() -> None:
+    """The record of a RENAME from an excluded to an included table says why apply must not execute it."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("RENAME TABLE legacy.t TO t")
+    builder.gtid(2)
+    builder.query("DROP TABLE t, legacy.a, legacy.b, legacy.a", status=b"\x7e\0")
+    run = conversion(builder, filter=TableFilter(include=("shop.*",)))
+    rename, drop = run.statements()
+    assert rename.statement.kind == drop.statement.kind == "unknown"
+    assert (
+        rename.statement.session["in_doubt"] == "names legacy.t, which the capture task leaves out"
+    )
+    assert drop.statement.session["in_doubt"].endswith(
+        "; names legacy.a, legacy.b, which the capture task leaves out"
+    )
+
+
 def test_system_tables_are_never_published() -> None:
     """They are not published even if an include names them."""
     builder = BinlogBuilder()
