@@ -162,24 +162,28 @@ class PublishLoop:
         self._reported_at_s = 0.0
         self._rows = 0
         self._at: Coordinates | None = None
+        self._filter_warning = ""
 
     def run(self, converter: BatchSource, stop: threading.Event) -> None:
         """Publish until ``stop`` is set. Raises the errors of the stream, the converter and the publisher."""
         with Pipeline(converter, rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX) as pipeline:
             self.report(why="starts")
             try:
-                self._publish_all(pipeline, stop)
+                self._publish_all(pipeline, converter, stop)
             finally:
                 # If retention empties the topic, the next start needs the end of the topic from this report.
                 self.report(why="ends")
 
-    def _publish_all(self, pipeline: Pipeline, stop: threading.Event) -> None:
+    def _publish_all(
+        self, pipeline: Pipeline, converter: BatchSource, stop: threading.Event
+    ) -> None:
         while not stop.is_set():
             self._stream.check()
             self._stream.purge_if_due(self._needed)
             batch = pipeline.take(timeout_s=TAKE_S)
             if batch is None:
                 self._publisher.idle()
+                self._note_filter_warning(converter.filter_warning)
                 member = self._stream.status().member
                 self._report_if_due(why=f"caught up with {member}: waits for changes")
                 continue
@@ -189,6 +193,11 @@ class PublishLoop:
             self._reader.release(batch.coordinates)
             batch.release()
             self._report_if_due(why="publishes")
+
+    def _note_filter_warning(self, warning: str) -> None:
+        if warning and not self._filter_warning:
+            log.warning("the task publishes no table", why=warning)
+        self._filter_warning = warning
 
     def _report_if_due(self, *, why: str) -> None:
         if time.monotonic() - self._reported_at_s >= REPORT_S:
@@ -225,6 +234,7 @@ class PublishLoop:
             "kafka_commit_ms": round(self._publisher.commit_s * 1000, 1),
             "instances_renewed": self._publisher.renewed_count,
             **({"topic_warning": lossy} if (lossy := self._publisher.topic_warning) else {}),
+            **({"filter_warning": self._filter_warning} if self._filter_warning else {}),
             **({"slow_path": slow} if (slow := self._publisher.slow_path) else {}),
         }
 

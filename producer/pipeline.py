@@ -19,6 +19,10 @@ POLL_S = 0.2  # interval at which the converter's thread checks for a stop
 class BatchSource(Protocol):
     """The interface of the converter."""
 
+    @property
+    def filter_warning(self) -> str:
+        """See ``Converter.filter_warning``."""
+
     def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
         """The next batch; None after ``timeout_s``."""
 

@@ -95,6 +95,7 @@ class Converter:
         self._relay = RelayEvents(reader, at)
         self._sources: list[EventSource] = [self._relay]
         self._progress = progress
+        self._is_new_topic = progress.seq == 0
         self._explained_at_s = time.monotonic()
         self._bytes_since = 0
         self._handler = EventHandler(self._arrays, origin=origin, filter_=wanted, reader=reader)
@@ -143,6 +144,18 @@ class Converter:
                     return None
             else:
                 self._serve(status)
+
+    @property
+    def filter_warning(self) -> str:
+        """A note for the operator while a new topic gets no row because the task's filter excludes every table.
+
+        Empty otherwise. Tables are those with rows in the binlog: the account has no privilege to list all tables. Any
+        thread may read it.
+        """
+        excluded = self._tables.only_excluded
+        if not excluded or not self._is_new_topic:
+            return ""
+        return f"`include` and `exclude` leave out every table that has changed so far, such as {excluded}"
 
     # ---- the kernel ----------------------------------------------------------------------------------
 

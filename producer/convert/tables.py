@@ -19,6 +19,7 @@ from producer.convert.kernel import program as p
 from producer.convert.kernel import state as s
 from producer.convert.kernel.walk import find_table
 from producer.convert.table_filter import NameFilter
+from schemas.documents.model import SYSTEM_DATABASES
 from schemas.record.avro_schema import SOURCE_VERSION, AvroSchema, envelope_schema, key_schema
 from schemas.record.control import Origin, RegisteredSchema, SchemaRecord
 from schemas.table.structure import TableSchema
@@ -50,6 +51,13 @@ class KnownTables:
         self._schemas: dict[int, SchemaRecord] = {}  # by slot
         self._announced: set[int] = set()
         self.due: list[SchemaRecord] = []
+        self._has_included = False
+        self._excluded = ""  # the first table that the filter excluded
+
+    @property
+    def only_excluded(self) -> str:
+        """An excluded table, while no table that was learned is included; "" otherwise."""
+        return "" if self._has_included else self._excluded
 
     @property
     def codes(self) -> "np.ndarray[tuple[int], np.dtype[np.uint16]]":
@@ -107,7 +115,10 @@ class KnownTables:
         schema: SchemaRecord | None = None
         if self._destination.filter.admits(database, table):
             schema = self._fill_included(row, body, seq)
+            self._has_included = True
         else:
+            if database.lower() not in SYSTEM_DATABASES:
+                self._excluded = self._excluded or f"{database}.{table}"
             columns = sizes_only(body, flavour=self._origin.connector)
             row[p.IS_UNMEASURED] = (columns[:, p.SIZE] < 0).any()
             row[p.FIRST_COLUMN], row[p.COLUMN_COUNT] = arrays.add_columns(columns), len(columns)

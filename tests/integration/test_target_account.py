@@ -114,7 +114,7 @@ def test_readme_grants_are_exactly_what_apply_needs(
         session.close()
 
 
-def test_a_statement_about_an_excluded_table_is_blocked_for_that_reason(
+def test_excluded_table_is_named_without_a_privilege(
     server: DatabaseServer,
 ) -> None:
     """The account has no privilege on the excluded table, and needs none to report it."""

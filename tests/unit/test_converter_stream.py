@@ -308,7 +308,7 @@ def test_statement_about_unpublished_tables_too_is_kept_as_unknown() -> None:
     assert found == {sql: kind for sql, kind in wanted.items() if kind is not None}
 
 
-def test_a_statement_about_an_excluded_table_names_it() -> None:
+def test_record_of_mixed_statement_names_excluded_table() -> None:
     """The record of a RENAME from an excluded to an included table says why apply must not execute it."""
     builder = BinlogBuilder()
     builder.gtid(1)
@@ -324,6 +324,34 @@ def test_a_statement_about_an_excluded_table_names_it() -> None:
     assert drop.statement.session["in_doubt"].endswith(
         "; names legacy.a, legacy.b, which the capture task leaves out"
     )
+
+
+@pytest.mark.parametrize(
+    ("include", "database", "seq", "is_warned"),
+    [
+        ("shpo.*", "shop", 0, True),
+        ("shpo.*", "mysql", 0, False),
+        ("shop.*", "shop", 0, False),
+        ("shpo.*", "shop", 5, False),
+    ],
+    ids=["no match", "the server's own table", "match", "a topic with rows"],
+)
+def test_filter_without_match_is_reported(
+    include: str, database: str, seq: int, *, is_warned: bool
+) -> None:
+    """The warning names an excluded table; it comes only while the topic has never had a row."""
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.map_shop_table("t", table_id=7, database=database)
+    builder.insert(7, [(1, "a")])
+    builder.xid()
+    converter = conversion(
+        builder, filter=TableFilter(include=(include,)), progress=progress("", seq=seq)
+    ).converter()
+    assert converter.filter_warning == ""
+    converter.next_batch(rows_max=100, bytes_max=1 << 20, timeout_s=600)
+    assert ("such as shop.t" in converter.filter_warning) is is_warned
 
 
 def test_system_tables_are_never_published() -> None:

@@ -1,6 +1,7 @@
 """The loop of a capture task: what ends it, and what it reports."""
 
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,8 @@ PUBLISHED_MAX = 20  # batches after which a loop that should have ended is stopp
 
 class _Backlog:
     """A converter that always has another batch."""
+
+    filter_warning = ""
 
     def next_batch(self, **_: object) -> Any:
         return SimpleNamespace(
@@ -90,3 +93,23 @@ def test_slow_path_is_in_the_status() -> None:
         _loop(_Stream(), _Publisher(stop.set, slow_path=reason), reports).run(_Backlog(), stop)
         assert all(report.figures.get("slow_path", "") == reason for report in reports)
         assert reports
+
+
+def test_filter_without_match_is_in_status() -> None:
+    """The note goes once a table is published."""
+
+    class Idle(_Backlog):
+        """A converter without batches, whose task publishes no table."""
+
+        filter_warning = "`include` and `exclude` leave out every table"
+
+        def next_batch(self, **_: object) -> Any:
+            time.sleep(0.01)
+
+    for source, figures in ((Idle(), True), (_Backlog(), False)):
+        stop = threading.Event()
+        reports: list[TaskReport] = []
+        publisher = _Publisher(stop.set)
+        publisher.idle = stop.set  # type: ignore[method-assign]
+        _loop(_Stream(), publisher, reports).run(source, stop)
+        assert ("filter_warning" in reports[-1].figures) is figures
