@@ -1,11 +1,11 @@
-"""The relay log as records: chunks of events go through the kernel, Python does the rest, once a table or a statement.
+"""Converts the relay log into records: the kernel handles chunks of events, Python handles tables and statements.
 
     converter       ``Converter.next_batch``: the loop around the kernel
-    statements, xa  what the kernel hands to Python: statements, file heads, payloads, XA
+    statements, xa  events that the kernel leaves to Python: statements, file heads, payloads, XA
     event_sources   where events come from
     output, batch   where records go
     tables, column_program, charset_tables, table_filter    table maps to column programs
     arrays, position, query, errors                    one noun each
 
-Guarantees and limits stand in ``converter``.
+``converter`` lists the guarantees and limits.
 """

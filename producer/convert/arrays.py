@@ -1,12 +1,12 @@
-"""The kernel's arrays: made once, grown when something does not fit.
+"""The kernel's arrays: allocated once, grown when something does not fit.
 
-Bounds (all of them ours; reaching one is an error with a code or a fresh start of the array, never more memory):
+Our limits. At a limit the converter raises an error with a code or clears the array; it never takes more memory.
     RECORD_BYTES_MAX    one record, and so the output buffer: 1 GiB, the servers' largest max_allowed_packet
-    SCRATCH_BYTES_MAX   one inflated value or event: the same; more than SCRATCH_BYTES_KEPT is dropped with the batch
-    TABLES_MAX          table structures known when a source transaction begins; then all are forgotten and learned
-                        again. What one source transaction maps is never forgotten while it is open.
-    TABLE_IDS           places for table ids; when half of them are taken, the ids that the open source transaction
-                        does not use are forgotten. More only where it uses a quarter of them itself.
+    SCRATCH_BYTES_MAX   one inflated value or event: the same; more than SCRATCH_BYTES_KEPT is freed with the batch
+    TABLES_MAX          table structures known when a source transaction begins. At the limit all are forgotten and
+                        learned again. Tables of the open source transaction are never forgotten.
+    TABLE_IDS           places for table IDs. When half of them are taken, the IDs that the open source transaction
+                        does not use are forgotten. The array grows only if that transaction uses more than a quarter.
 """
 
 from collections.abc import Collection
@@ -35,7 +35,7 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 
 class KernelArrays:
-    """Everything that ``kernel.walk.walk`` takes beside the span and the output."""
+    """All arguments of ``kernel.walk.walk`` except the span and the output."""
 
     def __init__(self) -> None:
         self.state: Numbers = np.zeros(s.STATE_SIZE, np.int64)
@@ -50,13 +50,13 @@ class KernelArrays:
         self.forget_tables()
 
     def drop_scratch(self) -> None:
-        """Give back what a large value took; between two calls of the kernel nothing of it is needed."""
+        """Free the memory of a large value. Between two calls of the kernel no byte of it is needed."""
         if self.scratch.size > SCRATCH_BYTES_KEPT:
             self.scratch = np.zeros(_SCRATCH_BYTES, np.uint8)
             self.inflated = np.zeros(_SCRATCH_BYTES, np.uint8)
 
     def forget_tables(self) -> None:
-        """No table, no column, no id is known any more."""
+        """Forget all tables, columns and table IDs."""
         self.tables: Numbers = np.zeros((64, p.TABLE_WIDTH), np.int64)
         self.columns: Numbers = np.zeros((512, p.COLUMN_WIDTH), np.int64)
         self.labels: Numbers = np.zeros((64, 2), np.int64)
@@ -65,18 +65,18 @@ class KernelArrays:
         self.forget_ids()
 
     def forget_ids(self) -> None:
-        """The structures stay, their table ids are learned again."""
+        """Forget all table IDs but keep the structures."""
         self.ids: Numbers = np.zeros((TABLE_IDS, 2), np.int64)
         self.id_count = 0
 
     def is_full_of_ids(self) -> bool:
-        """Whether another id would make finding one slow."""
+        """Whether finding an ID becomes slow if one more is added."""
         return self.id_count >= len(self.ids) // 2
 
-    def forget_ids_but(self, slots: Collection[int]) -> None:
-        """The same, but for the ids of these slots: they fill at most a quarter of the places then."""
-        wanted = frozenset(slots)
-        kept = [pair for pair in self.ids[self.ids[:, 0] != 0].tolist() if pair[1] in wanted]
+    def forget_other_ids(self, slots: Collection[int]) -> None:
+        """Forget the table IDs of all other slots. The kept ones then fill at most a quarter of the places."""
+        kept_slots = frozenset(slots)
+        kept = [pair for pair in self.ids[self.ids[:, 0] != 0].tolist() if pair[1] in kept_slots]
         self.forget_ids()
         while len(kept) > len(self.ids) // 4:
             self.ids = np.zeros((2 * len(self.ids), 2), np.int64)
@@ -85,35 +85,35 @@ class KernelArrays:
         self.id_count = len(kept)
 
     def add_blob(self, content: bytes) -> int:
-        """Where `content` stands in ``blob`` from now on."""
+        """Append `content` to ``blob`` and return its offset."""
         start, self.blob_size = self.blob_size, self.blob_size + len(content)
         self.blob = grown(self.blob, self.blob_size)
         self.blob[start : self.blob_size] = np.frombuffer(content, np.uint8)
         return start
 
     def add_label(self, start: int, end: int) -> int:
-        """The index of a new label."""
+        """Add a label and return its index."""
         self.labels = grown(self.labels, self.label_count + 1)
         self.labels[self.label_count] = start, end
         self.label_count += 1
         return self.label_count - 1
 
     def add_columns(self, rows: Numbers) -> int:
-        """The index of the first of these columns."""
+        """Add columns and return the index of the first."""
         first, self.column_count = self.column_count, self.column_count + len(rows)
         self.columns = grown(self.columns, self.column_count)
         self.columns[first : self.column_count] = rows
         return first
 
     def add_table(self) -> int:
-        """The slot of a new table."""
+        """Add a table and return its slot."""
         self.tables = grown(self.tables, self.table_count + 1)
         self.table_count += 1
         return self.table_count - 1
 
 
 def grown(array: NDArray[A], rows: int) -> NDArray[A]:
-    """`array`, or a copy of it with at least `rows` rows."""
+    """`array`, or a larger copy with at least `rows` rows."""
     if rows <= array.shape[0]:
         return array
     size = array.shape[0]

@@ -1,4 +1,4 @@
-"""What the converter gives to the publisher: finished records in one buffer, and how far they reach."""
+"""A batch from the converter for the publisher: finished records in one buffer, and the progress they reach."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +10,16 @@ from schemas.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """``bounds``: (n, 4) key start, key end, value start, value end in ``buffer``; key start -1: no key.
+    """Records of a batch. ``bounds``: (n, 4) key start, key end, value start, value end in ``buffer``; key start -1:
+    no key.
 
-    ``progress`` is what is delivered with this batch; its ``open`` is set when the batch ends inside a source
-    transaction. ``rows``: how many records are rows. ``coordinates``: once it is published, nothing before them is read
-    again (the relay position after the batch, or the oldest prepared XA transaction). ``release`` once it is published:
-    the buffer is filled again, so neither it nor a view of it may be read any more. A batch that is never released
-    costs memory, no more."""
+    ``progress`` is delivered with this batch; its ``open`` is set if the batch ends inside a source transaction.
+    ``rows`` counts the records that are rows. Once the batch is published, no event before ``coordinates`` is read
+    again: they are the relay position after the batch, or the oldest prepared XA transaction.
+
+    Call ``release`` once the batch is published. The buffer is then filled again, so do not read it or a view of it
+    afterwards. A batch that is never released only costs memory.
+    """
 
     buffer: Bytes
     bounds: Numbers

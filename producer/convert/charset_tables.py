@@ -1,6 +1,6 @@
-"""The charsets of the columns as the kernel knows them: a kind, and two places in one array of code points.
+"""The charsets of columns in the kernel's form: a kind, and two places in one array of code points.
 
-Made from ``schemas.table.charset`` (which says what the servers convert), the first time a column has that charset.
+Built from ``schemas.table.charset`` (which lists the servers' conversions) when a column first uses the charset.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,8 @@ _PLANE = 65536
 
 @dataclass(frozen=True, slots=True)
 class CharsetEntry:
-    """``kind`` of the kernel; ``bytes_max`` of a checked charset; where its tables begin; are bytes below 128 ASCII?"""
+    """``kind`` of the kernel; ``bytes_max`` of a checked charset; where its tables begin; whether bytes below 128 are
+    ASCII."""
 
     kind: int
     bytes_max: int = 0
@@ -34,14 +35,14 @@ class CharsetEntry:
 
 
 class CharsetTables:
-    """``codes`` grows with each new charset that needs a table (256 to 131,328 numbers of 2 bytes)."""
+    """All charsets in use. ``codes`` grows with each charset that needs a table (256 to 131,328 numbers of 2 bytes)."""
 
     def __init__(self) -> None:
         self.codes: NDArray[np.uint16] = np.full(1, kind.NO_CODE, np.uint16)
         self._entries: dict[str, CharsetEntry] = {}
 
     def entry(self, charset: str) -> CharsetEntry:
-        """Fatal MR-6006 for an unknown one."""
+        """The entry of a charset. Fatal MR-6006 for an unknown one."""
         found = self._entries.get(charset)
         if found is None:
             found = self._entries[charset] = self._make(charset)

@@ -1,9 +1,8 @@
-"""The columns of a table as the kernel's rows of numbers (``kernel.program``), from its structure; or their sizes
-alone.
+"""The columns of a table as the kernel's rows of numbers (``kernel.program``), or only their sizes.
 
-A table that is not published needs no names, labels or charsets: only what the values measure, so that its rows can
-be counted. Where not even that is told (MariaDB's times of before 10.1 have a fraction in the row that is not in the
-table map; a type that nobody knows has any size) its rows can't be counted either, and need not be.
+A table that is not published needs only the sizes of its values, so that its rows can be counted. It needs no names,
+labels or charsets. Some sizes are unknown: the fraction of MariaDB's times from before 10.1 is in the row but not in
+the table map, and an unknown type can have any size. The rows of these tables cannot be counted, and need not be.
 """
 
 import numpy as np
@@ -43,7 +42,7 @@ _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4)
 
 
 class ColumnProgram:
-    """``columns`` (kernel.program), ``reserve_bytes``; labels go to the arrays."""
+    """``columns`` (kernel.program) and ``reserve_bytes``; the labels are added to the arrays."""
 
     def __init__(self, schema: TableSchema, arrays: KernelArrays, tables: CharsetTables) -> None:
         self._arrays = arrays
@@ -104,7 +103,7 @@ class ColumnProgram:
         row[p.B], row[p.C], row[p.D] = entry.first, entry.second, entry.has_ascii
 
     def _fill_compressed(self, row: Numbers, column: Column) -> None:
-        # the prefix is that of the declared type; the header byte counts in it
+        # the prefix is that of the declared type; its length includes the header byte
         row[p.OP], row[p.A] = p.COMPRESSED, -1
         if column.type.is_text:
             assert column.type.text is not None
@@ -127,15 +126,15 @@ class ColumnProgram:
             self._arrays.add_label(start, start + len(content))
             longest = max(longest, len(content))
             total += len(content) + 1
-        # an empty label stands alone or is one of several: the text could not say which
+        # a text could not show whether an empty label is the only one or one of several
         row[p.C] = not is_enum and "" not in column.type.labels
         self.reserve_bytes += longest if is_enum else total
 
 
-def sizes_only(body: bytes, *, flavour: Flavour) -> Numbers:
-    """SIZE and IS_PREFIXED of every column of a TABLE_MAP event's body. Fatal MR-6003 for a damaged body.
+def column_sizes(body: bytes, *, flavour: Flavour) -> Numbers:
+    """SIZE and IS_PREFIXED of each column in the body of a TABLE_MAP event. Fatal MR-6003 for a damaged body.
 
-    SIZE is -1 from the first column on that can't be measured.
+    SIZE is -1 from the first column on whose size is unknown.
     """
     count, types = read_real_types(body, flavour=flavour)
     rows: Numbers = np.zeros((count, p.COLUMN_WIDTH), np.int64)
@@ -188,7 +187,7 @@ _LENGTH_IN_METADATA = frozenset(
 
 
 def avro_string(text: str) -> bytes:
-    """An Avro string."""
+    """The text as an Avro string."""
     content = text.encode()
     rest = 2 * len(content)
     size = b""

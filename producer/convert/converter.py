@@ -1,4 +1,4 @@
-"""The relay log as records, batch by batch: the loop around the kernel.
+"""Converts the relay log into records, batch by batch: the loop around the kernel.
 
     converter = Converter(source=…, reader=relay_reader, register=registry.register, progress=published, at=coordinates)
     while True:
@@ -6,13 +6,13 @@
         if batch is not None:
             publish(batch)
 
-Guarantees: what is in ``progress`` is passed over, in an open source transaction by counting its rows (that they are
-the same rows has been shown by ``producer.resume``); every other
-row comes exactly once, in binlog order, and ``seq`` goes on without a gap. A batch ends between source transactions
-wherever it can. Deterministic: the same relay gives the same row records, but for schema ids. One thread.
+Guarantees: source transactions in ``progress`` are skipped. In an open source transaction the published rows are
+skipped by count (``producer.resume`` has shown that they are the same rows). Every other row comes exactly once, in
+binlog order, and ``seq`` has no gap. A batch ends between source transactions wherever possible. The same relay log
+gives the same row records, except for schema IDs. Used by one thread.
 
-Not done here: publishing, and asking when: an exception ends the converter for good; the next one starts at what is
-published.
+Not done here: publishing, and deciding when. A converter cannot be used after an exception; the next one starts at the
+published progress.
 """
 
 import time
@@ -48,16 +48,17 @@ from schemas.progress import OpenTransaction, Progress
 from schemas.record.control import CONTROL_SCHEMAS, Origin, RecordKind, SchemaRecord
 from schemas.record.record import encode_control
 
-# Schemas are explained again at the first use behind so much time, or so many bytes of records: Kafka's retention is
-# days or gigabytes as a rule, and never less than a segment. 2 KB a table and ten minutes; with 1,000 tables under
-# load, 1% of the bytes.
-EXPLAIN_EVERY_S = 600.0
-EXPLAIN_EVERY_BYTES = 256 << 20
+# A schema record is repeated at the schema's first use after this time, or after this many bytes of records. Kafka's
+# retention is usually days or gigabytes, and never less than a segment. A schema record takes 2 KB per table: with
+# 1,000 tables under load, 1% of the bytes.
+SCHEMA_REPEAT_S = 600.0
+SCHEMA_REPEAT_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ConverterSource:
-    """Whose relay log it is, what the records say of it, which tables are wanted, and how the source takes names."""
+    """The relay log's set and flavour, the names in the records, the table filter, and the source's case rule for
+    names."""
 
     set_name: str
     task_name: str
@@ -65,12 +66,12 @@ class ConverterSource:
     topic: str
     filter: TableFilter = field(default_factory=TableFilter)
     folds_names: bool = (
-        False  # a statement may name in capitals what its rows name in small letters
+        False  # a statement may use capital letters where its rows use small letters
     )
 
 
 class Converter:
-    """See the module. `at`: the start of a file or of a source transaction in it."""
+    """See the module. `at` is the start of a file, or of a source transaction in it."""
 
     def __init__(
         self,
@@ -96,19 +97,20 @@ class Converter:
         self._sources: list[EventSource] = [self._relay]
         self._progress = progress
         self._is_new_topic = progress.seq == 0
-        self._explained_at_s = time.monotonic()
-        self._bytes_since = 0
+        self._schemas_repeated_at_s = time.monotonic()
+        self._bytes_since_schemas = 0
         self._handler = EventHandler(self._arrays, origin=origin, filter_=wanted, reader=reader)
-        self._begin(progress)
+        self._start(progress)
 
     def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
-        """The next records, as many as have arrived, up to the soft bounds; None when nothing came in time.
+        """The next records, as many as have arrived, up to the soft bounds; None if there are none in time.
 
-        Behind `timeout_s` no further window is read, however much the relay log has and however little of it is wanted:
-        what is whole is delivered, and with it the progress over what was passed over. One window is always read.
+        After `timeout_s` the converter reads no further window, even if the relay log has more and the filter excludes
+        most of it. It then returns the complete source transactions, with the progress over those that were skipped. It
+        always reads at least one window.
 
-        Every Fatal names the coordinates of its event, and the GTID of the source transaction that it stands in, unless
-        that is passed over: its head is not written then.
+        Every Fatal has the coordinates of its event. It also has the GTID of the source transaction, except in a
+        skipped one, whose GTID text is not written.
         """
         try:
             return self._next_batch(rows_max=rows_max, bytes_max=bytes_max, timeout_s=timeout_s)
@@ -123,7 +125,7 @@ class Converter:
     def _next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
         self._output.prepare(rows_max=rows_max, bytes_max=bytes_max)
         self._arrays.drop_scratch()
-        self._explain_again_if_due()
+        self._repeat_schemas_if_due()
         deadline = time.monotonic() + timeout_s
         windows = 0
         while True:
@@ -143,14 +145,14 @@ class Converter:
                 if left_s <= 0 or not self._reader.wait(self._relay.here, left_s):
                     return None
             else:
-                self._serve(status)
+                self._handle_status(status)
 
     @property
     def filter_warning(self) -> str:
-        """A note for the operator while a new topic gets no row because the task's filter excludes every table.
+        """A note for the operator while a new topic has no row because the filter excludes every table; "" otherwise.
 
-        Empty otherwise. Tables are those with rows in the binlog: the account has no privilege to list all tables. Any
-        thread may read it.
+        It considers tables with rows in the binlog, because the account has no privilege to list all tables. Any thread
+        may read it.
         """
         excluded = self._tables.only_excluded
         if not excluded or not self._is_new_topic:
@@ -159,7 +161,7 @@ class Converter:
 
     # ---- the kernel ----------------------------------------------------------------------------------
 
-    def _begin(self, progress: Progress) -> None:
+    def _start(self, progress: Progress) -> None:
         st = self._arrays.state
         st[s.FLAVOUR] = flavour_number(progress.gtid_set.flavour)
         st[s.SEQ] = progress.seq
@@ -177,7 +179,7 @@ class Converter:
             self._handler.handle(first.data, events=self._relay, at=self._relay.at.at(FIRST_POS))
 
     def _walk(self) -> int:
-        """One call of the kernel on the innermost source of events."""
+        """Run the kernel once on the innermost source of events."""
         arrays, events, output = self._arrays, self._sources[-1], self._output
         st = arrays.state
         st[s.POS], st[s.FILE_POS] = events.offset, events.file_pos
@@ -206,14 +208,14 @@ class Converter:
         events.offset = int(st[s.POS])
         return status
 
-    def _serve(self, status: int) -> None:
-        """What the kernel can't do itself."""
+    def _handle_status(self, status: int) -> None:
+        """Do what the kernel cannot do itself."""
         arrays, events = self._arrays, self._sources[-1]
         if status == s.TABLE_MAP_UNSEEN:
             self._tables.learn(self._body(events), seq=int(arrays.state[s.SEQ]))
             self._append_due()
         elif status == s.EVENT_FOR_PYTHON:
-            self._serve_event(events)
+            self._handle_event(events)
         elif status == s.POSITION_FULL:
             self._progress = Progress(
                 read_position(arrays, self._progress.gtid_set),
@@ -241,7 +243,7 @@ class Converter:
         pos = events.fixed_pos if events.fixed_pos >= 0 else events.file_pos + events.offset
         return self._relay.at.at(pos)
 
-    def _serve_event(self, events: EventSource) -> None:
+    def _handle_event(self, events: EventSource) -> None:
         st = self._arrays.state
         event = events.window[events.offset : events.offset + int(st[s.EVENT_SIZE])].data
         outcome = self._handler.handle(event, events=events, at=self._event_at(events))
@@ -257,10 +259,11 @@ class Converter:
             self._handler.end_group(self._output.out, self._output.bounds)
 
     def _next_window(self) -> bool:
-        """The next events of the innermost source, or the one around it; False: the relay has no more for now."""
+        """Load the next events of the innermost source, or resume the outer one; False if the relay log has no more
+        for now."""
         events = self._sources[-1]
         before = self._relay.at
-        if events.more():
+        if events.load_next():
             if events is self._relay and (before.subdir, before.file) != (
                 events.at.subdir,
                 events.at.file,
@@ -273,18 +276,18 @@ class Converter:
         if events is self._relay:
             return False
         self._sources.pop()
-        self._handler.leave(events, self._output.out, self._output.bounds)
+        self._handler.end_source(events, self._output.out, self._output.bounds)
         return True
 
     # ---- batches -------------------------------------------------------------------------------------
 
-    def _explain_again_if_due(self) -> None:
-        """Retention must not take the last explanation of a schema that is still used."""
-        is_late = time.monotonic() - self._explained_at_s >= EXPLAIN_EVERY_S
-        if is_late or self._bytes_since >= EXPLAIN_EVERY_BYTES:
-            self._tables.explain_again(seq=int(self._arrays.state[s.SEQ]))
+    def _repeat_schemas_if_due(self) -> None:
+        """Repeat schema records, so that retention never removes the last one of a schema in use."""
+        is_late = time.monotonic() - self._schemas_repeated_at_s >= SCHEMA_REPEAT_S
+        if is_late or self._bytes_since_schemas >= SCHEMA_REPEAT_BYTES:
+            self._tables.repeat_schemas(seq=int(self._arrays.state[s.SEQ]))
             self._append_due()
-            self._explained_at_s, self._bytes_since = time.monotonic(), 0
+            self._schemas_repeated_at_s, self._bytes_since_schemas = time.monotonic(), 0
 
     def _append_due(self) -> None:
         while self._tables.due:
@@ -295,12 +298,12 @@ class Converter:
         self._output.append(value, is_unit=False)
 
     def _has_boundary(self) -> bool:
-        """True if there is something whole to deliver."""
+        """Whether there is a complete source transaction to deliver."""
         st = self._arrays.state
         return bool(st[s.OPEN_RECORDS] > 0 or st[s.TRANSACTIONS_DONE] > 0)
 
     def _cut_full(self) -> RecordBatch | None:
-        """The buffer is full inside a source transaction: cut in front of it, else inside it, else make room."""
+        """Make room inside a source transaction: cut before it, else inside it, else enlarge the buffer."""
         st = self._arrays.state
         if st[s.OPEN_RECORDS] > 0:
             return self._cut()
@@ -312,7 +315,7 @@ class Converter:
     def _cut(self) -> RecordBatch:
         st = self._arrays.state
         seq = int(st[s.SEQ] if st[s.GROUP] == OUTSIDE else st[s.OPEN_SEQ])
-        # behind a start inside a source transaction: it stays open until it is done, and it is the first to be
+        # after a start inside a source transaction, that transaction stays open until it is done; it is the first one
         opened = None if st[s.TRANSACTIONS_DONE] else self._progress.open
         return self._batch(int(st[s.OPEN_RECORDS]), opened, seq)
 
@@ -321,7 +324,7 @@ class Converter:
         end = s.HEAD_TRANSACTION + int(st[s.TRANSACTION_HEAD_SIZE])
         start = end - int(st[s.GTID_SIZE]) + (1 if st[s.GTID_SIZE] <= 64 else 2)
         gtid = arrays.heads[start:end].tobytes().decode("ascii")
-        rows = int(st[s.LAST_UNIT_ROWS])  # none: only schemas stand in front of the first row
+        rows = int(st[s.LAST_UNIT_ROWS])  # 0: only schema records precede the first row
         opened = OpenTransaction(gtid, rows) if rows else None
         return self._batch(int(st[s.LAST_UNIT]), opened, int(st[s.SEQ]) - 1)
 
@@ -330,17 +333,17 @@ class Converter:
         gtid_set = read_position(self._arrays, self._progress.gtid_set)
         self._progress = Progress(gtid_set, opened, seq)
         buffer, bounds = self._output.cut(records)
-        self._bytes_since += int(bounds[-1, 3] - bounds[0, 2]) if len(bounds) else 0
+        self._bytes_since_schemas += int(bounds[-1, 3] - bounds[0, 2]) if len(bounds) else 0
         st[s.OPEN_SEQ] = seq
         rows = int(st[s.ROWS_WRITTEN])
         st[s.ROWS_WRITTEN] = st[s.TRANSACTIONS_DONE] = 0
         needed = self._handler.needed_from(self._relay.here)
-        release = partial(_release, self._output, buffer, self._handler.take_over())
+        release = partial(_release, self._output, buffer, self._handler.take_releases())
         return RecordBatch(buffer, bounds, self._progress, rows, needed, release)
 
 
 def _release(output: Output, buffer: Bytes, holds: list[Release]) -> None:
-    """The batch is published: its buffer is free, and so are files that its rows were read from."""
-    output.take_back(buffer)
+    """Called when the batch is published: free its buffer and the files that its rows were read from."""
+    output.recycle(buffer)
     while holds:
         holds.pop()()

@@ -1,4 +1,4 @@
-"""What the kernel's verdicts mean to an operator: code, sentence, coordinates."""
+"""The kernel's error codes as errors for an operator: code, message, coordinates."""
 
 from millrace.errors import Fatal
 from producer.binlog import events as t
@@ -10,41 +10,41 @@ _PLAIN = {
     s.TRUNCATED: ("MR-6003", "a length reaches beyond the end of the event"),
     s.ANONYMOUS: ("MR-6503", "an anonymous transaction"),
     s.OUT_OF_GROUP: ("MR-6506", "rows, a statement or a commit outside of a source transaction"),
-    s.GROUP_UNFINISHED: ("MR-6506", "a source transaction begins inside of another"),
+    s.GROUP_UNFINISHED: ("MR-6506", "a source transaction begins inside another"),
     s.PARTIAL_IMAGE: ("MR-6504", "row images without all columns"),
     s.TABLE_UNMAPPED: (
         "MR-6506",
-        "rows of a table that was not mapped in their source transaction",
+        "rows of a table without a table map in their source transaction",
     ),
-    s.VALUE_BROKEN: ("MR-6003", "a column's value does not have the form of its type"),
-    s.COLUMNS_DIFFER: ("MR-6003", "rows with another number of columns than their table map"),
-    s.ROLLED_BACK: ("MR-6507", "rows that are rolled back in the binlog"),
-    s.NOT_EXPECTED: ("MR-6508", "the source transaction to go on with is not the next one"),
+    s.VALUE_BROKEN: ("MR-6003", "a column's value does not have the format of its type"),
+    s.COLUMNS_DIFFER: ("MR-6003", "rows and their table map have different numbers of columns"),
+    s.ROLLED_BACK: ("MR-6507", "rows that the binlog rolls back"),
+    s.NOT_EXPECTED: ("MR-6508", "the source transaction to resume is not the next one"),
     s.BACKWARDS: ("MR-6002", "a GTID sequence went backwards in its domain"),
     s.ENCRYPTED: ("MR-6509", "an encrypted binlog"),
-    s.COMPRESSED_BROKEN: ("MR-6003", "compressed rows that can't be inflated"),
-    s.GTID_BROKEN: ("MR-6003", "a GTID that can't be read"),
+    s.COMPRESSED_BROKEN: ("MR-6003", "compressed rows cannot be inflated"),
+    s.GTID_BROKEN: ("MR-6003", "a GTID cannot be read"),
     s.OTHER_HISTORY: (
         "MR-1033",
-        "another server's transaction has the number of the last one that is done",
+        "the last processed sequence number belongs to a transaction of another server",
     ),
 }
 
 
 def kernel_error(state: Numbers, at: Coordinates) -> Fatal:
-    """The error for status ERROR; `at` is the event's."""
+    """The error for status ERROR; `at` is the event's position."""
     code, kind = int(state[s.ERROR_CODE]), int(state[s.EVENT_TYPE])
     if code == s.TYPE_UNKNOWN:
-        return Fatal("MR-6502", f"event type {kind} is not known", coordinates=at)
+        return Fatal("MR-6502", f"unknown event type {kind}", coordinates=at)
     if code == s.TYPE_REFUSED:
         if kind == t.PARTIAL_UPDATE_ROWS:
-            return Fatal("MR-6505", "JSON values logged in parts", coordinates=at)
+            return Fatal("MR-6505", "partial JSON values", coordinates=at)
         if kind in (t.START_V3, *t.LOADED_ROWS):
             return Fatal(
                 "MR-6501", f"event type {kind} loads rows that were not logged", coordinates=at
             )
         if kind == t.INCIDENT:
-            return Fatal("MR-6510", "the source says that it lost events here", coordinates=at)
+            return Fatal("MR-6510", "the source reports that it lost events here", coordinates=at)
         return Fatal("MR-6502", f"event type {kind} is not supported", coordinates=at)
     found, sentence = _PLAIN[code]
     return Fatal(

@@ -1,13 +1,13 @@
-"""Where events come from: the relay log, in it a compressed payload or the rows of a prepared XA transaction.
+"""Where events come from: the relay log, a compressed payload in it, or the rows of a prepared XA transaction.
 
-A source holds a window of bytes and an offset in it. The kernel walks the window; ``more`` moves it on.
+A source holds a window of bytes and an offset in it. The kernel walks the window; ``load_next`` moves it forward.
 
     RelayEvents      spans of the relay log, file after file
-    PayloadEvents    TRANSACTION_PAYLOAD: its events, inflated piece by piece, all at the payload's coordinates
+    PayloadEvents    TRANSACTION_PAYLOAD: its events, inflated piece by piece, all with the payload's coordinates
     XaEvents         the events between XA START and XA PREPARE, read again at XA COMMIT
 
-Payload body (libs/mysql/binlog/event/control_events.h): (field packed, length packed, value)* 0, then the data.
-Fields: 1 size of the data, 2 compression (0 zstd, 255 none), 3 size when inflated.
+Payload body (libs/mysql/binlog/event/control_events.h): (field packed, length packed, value)* 0, then the data. Fields:
+1 size of the data, 2 compression (0 zstd, 255 none), 3 size when inflated.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,32 +35,32 @@ class Span(Protocol):
 
     @property
     def at(self) -> Coordinates:
-        """Of the first byte."""
+        """The position of the first byte."""
         ...
 
     @property
     def payload(self) -> memoryview:
-        """The bytes."""
+        """The bytes of the events."""
         ...
 
 
 class Reader(Protocol):
-    """What the converter needs of a relay log (``producer.relay``); a directory of binlog files will do in tests."""
+    """The relay log as the converter uses it (``producer.relay``). Tests use a directory of binlog files."""
 
     def read(self, at: Coordinates, *, bytes_max: int) -> Span:
-        """Whole events from `at` on; empty at the end of a file or of what may be read."""
+        """Whole events from `at` on; empty at the end of a file or of the readable part."""
         ...
 
     def wait(self, at: Coordinates, timeout_s: float) -> bool:
-        """True when there is something behind `at`."""
+        """Wait for data after `at`; whether there is any."""
         ...
 
     def after_file(self, at: Coordinates) -> Coordinates | None:
-        """The start of the next file, when `at` is the end of a closed one."""
+        """The start of the next file if `at` is the end of a closed one."""
         ...
 
     def files_until(self, at: Coordinates) -> Sequence[Coordinates]:
-        """The starts of the files up to that of `at`, oldest first, from the first on from which nothing is missing."""
+        """The starts of the files up to that of `at`, oldest first, beginning after the last gap."""
         ...
 
     def hold(self, at: Coordinates) -> Callable[[], None]:
@@ -69,8 +69,8 @@ class Reader(Protocol):
 
 
 class EventSource:
-    """A window and a place in it. ``file_pos``: file offset of the window's start; ``fixed_pos``: -1, or the
-    coordinates of all its events; ``checksum_bytes`` behind each event."""
+    """A window and an offset in it. ``file_pos``: file offset of the window's start; ``fixed_pos``: -1, or the
+    coordinates of all its events; ``checksum_bytes``: size of the checksum after each event."""
 
     def __init__(self, *, file_pos: int, fixed_pos: int, checksum_bytes: int) -> None:
         self.window: Bytes = np.zeros(0, np.uint8)
@@ -80,24 +80,24 @@ class EventSource:
         self.checksum_bytes = checksum_bytes
 
     def end_pos(self, at: Coordinates, size: int) -> int:
-        """The file offset behind the event at `at` with `size` bytes (behind the payload that it is in)."""
+        """The file offset after the event at `at` with `size` bytes, or after the payload that contains it."""
         return at.pos + size
 
-    def more(self) -> bool:
-        """Move the window on to the next events, behind ``offset``; False at the end (or, for the relay, for now)."""
+    def load_next(self) -> bool:
+        """Load the next events after ``offset``; False at the end (for the relay log: at its end for now)."""
         raise NotImplementedError
 
 
 class RelayEvents(EventSource):
-    """``at``: coordinates of the window's start. ``is_new_file`` after a step to another file."""
+    """The relay log. ``at``: coordinates of the window's start."""
 
     def __init__(self, reader: Reader, at: Coordinates) -> None:
         super().__init__(file_pos=at.pos, fixed_pos=-1, checksum_bytes=0)
         self._reader = reader
         self.at = at
 
-    def more(self) -> bool:
-        """The next span, of the next file where one is at its end."""
+    def load_next(self) -> bool:
+        """Load the next span; at the end of a file, the first of the next file."""
         here = self.here
         self.at, self.file_pos, self.offset = here, here.pos, 0
         self.window = (
@@ -116,7 +116,7 @@ class RelayEvents(EventSource):
 
     @property
     def here(self) -> Coordinates:
-        """The next event."""
+        """The coordinates of the next event."""
         return self.at.at(self.at.pos + self.offset)
 
     def read_first_event(self) -> Bytes:
@@ -126,7 +126,7 @@ class RelayEvents(EventSource):
 
 
 class PayloadEvents(EventSource):
-    """The events inside of a TRANSACTION_PAYLOAD event's body."""
+    """The events inside the body of a TRANSACTION_PAYLOAD event."""
 
     def __init__(self, body: bytes | memoryview, at: Coordinates, *, end_pos: int) -> None:
         super().__init__(file_pos=0, fixed_pos=at.pos, checksum_bytes=0)
@@ -143,23 +143,29 @@ class PayloadEvents(EventSource):
         elif method == _STORED:
             self._stream = data
         else:
-            raise Fatal("MR-6502", f"a payload compressed by method {method}", coordinates=at)
+            raise Fatal(
+                "MR-6502",
+                f"a payload is compressed with the unknown method {method}",
+                coordinates=at,
+            )
         self._coordinates = at
         self._end_pos = end_pos
 
     def end_pos(self, at: Coordinates, size: int) -> int:  # noqa: ARG002 (the payload's own)
-        """The payload's."""
+        """The end of the payload."""
         return self._end_pos
 
-    def more(self) -> bool:
-        """The next piece, after what is left of the last one."""
+    def load_next(self) -> bool:
+        """Inflate the next piece and append it to the rest of the last one."""
         rest = self.window[self.offset :]
         wanted = WINDOW_BYTES
         if len(rest) >= HEADER_BYTES:  # the rest of one event may be larger than a window
             wanted = max(wanted, int.from_bytes(rest[9:13].tobytes(), "little") - len(rest))
         if wanted > RECORD_BYTES_MAX:
             raise Fatal(
-                "MR-6512", f"an event of {wanted} bytes in a payload", coordinates=self._coordinates
+                "MR-6512",
+                f"a payload contains an event of {wanted} bytes",
+                coordinates=self._coordinates,
             )
         window = np.empty(len(rest) + wanted, np.uint8)
         window[: len(rest)] = rest
@@ -168,14 +174,14 @@ class PayloadEvents(EventSource):
         except (OSError, pa.ArrowException) as error:
             raise shortage_of(error) or Fatal(
                 "MR-6003",
-                f"a payload that can't be inflated: {error}",
+                f"a payload cannot be inflated: {error}",
                 coordinates=self._coordinates,
             ) from error
         if not count:
             if len(rest):
                 raise Fatal(
                     "MR-6003",
-                    f"{len(rest)} bytes too many in a payload",
+                    f"a payload ends with {len(rest)} bytes of an incomplete event",
                     coordinates=self._coordinates,
                 )
             return False
@@ -189,17 +195,17 @@ class EventRange(Protocol):
 
     @property
     def start(self) -> Coordinates:
-        """The first."""
+        """Coordinates of the first event."""
         ...
 
     @property
     def end_pos(self) -> int:
-        """Behind the last."""
+        """File offset after the last event."""
         ...
 
     @property
     def checksum_bytes(self) -> int:
-        """Behind each event."""
+        """Size of the checksum after each event."""
         ...
 
 
@@ -214,8 +220,8 @@ class XaEvents(EventSource):
         self._next = group.start
         self._end_pos = group.end_pos
 
-    def more(self) -> bool:
-        """The next span, no further than the range."""
+    def load_next(self) -> bool:
+        """Load the next span, up to the end of the range."""
         here = self._next
         if here.pos >= self._end_pos:
             return False
@@ -223,7 +229,9 @@ class XaEvents(EventSource):
         length = min(len(span.payload), self._end_pos - here.pos)
         if not length:
             raise Fatal(
-                "MR-6511", "the events of a prepared XA transaction are gone", coordinates=here
+                "MR-6511",
+                "the events of a prepared XA transaction are no longer in the relay log",
+                coordinates=here,
             )
         self.window = writable(span.payload)[:length]
         self.offset = 0
@@ -233,12 +241,12 @@ class XaEvents(EventSource):
 
 
 def checksum_bytes_of(format_description: bytes | memoryview) -> int:
-    """Behind each event of a file: the byte in front of the event's own CRC is the method."""
+    """Size of the checksum after each event of a file. The byte before the event's own CRC is the algorithm."""
     is_whole = len(format_description) > HEADER_BYTES + 5
     return CHECKSUM_BYTES if is_whole and format_description[-5] == CHECKSUM_ALGORITHM_CRC32 else 0
 
 
 def writable(content: memoryview | bytearray) -> Bytes:
-    """An array of these bytes, of the one type that the kernel is compiled for (it never writes to it)."""
+    """An array of these bytes with the one type that the kernel is compiled for (the kernel never writes to it)."""
     window = np.frombuffer(content, np.uint8)
     return window if window.flags.writeable else window.copy()

@@ -2,11 +2,11 @@
 
     |-- whole source transactions --|-- the open one ----------------|
     0                               OPEN_OUT_AT                      OUT_AT
-    cut at the boundary: the batch is the left part, the right part moves to the front of the next buffer
-    cut inside (nothing left of it): the batch is everything in front of the last row or statement, which is held back,
-    because it may turn out to be the last of its transaction
+    cut at the boundary: the batch is the left part; the right part moves to the start of the next buffer
+    cut inside (no left part): the batch ends before the last row or statement, which is held back, because it may be
+    the last of its transaction
 
-Buffers rotate: one is filled while older ones are being published, and used again once their batch is released. A
+Buffers rotate: one is filled while older ones are published. A buffer is used again once its batch is released. A
 buffer that a large record made larger than ``prepare`` asked for is not kept.
 """
 
@@ -26,18 +26,18 @@ BUFFERS_KEPT = 4
 
 
 class Output:
-    """``out`` and ``bounds`` are what the kernel writes to."""
+    """``out`` and ``bounds``: the arrays that the kernel writes to."""
 
     def __init__(self, state: Numbers) -> None:
         self._state = state
-        self._lock = threading.Lock()  # guards what is free: batches are released by another thread
+        self._lock = threading.Lock()  # guards the free buffers: another thread releases batches
         self._free: list[Bytes] = []
         self._capacity = 0
         self.out: Bytes = np.zeros(0, np.uint8)
         self.bounds: Numbers = np.zeros((1024, 4), np.int64)
 
     def prepare(self, *, rows_max: int, bytes_max: int) -> None:
-        """Room for a batch of this size; what is in the buffer stays."""
+        """Make room for a batch of this size; the content of the buffer is kept."""
         st = self._state
         st[s.RECORDS_MAX], st[s.BYTES_MAX] = rows_max, bytes_max
         self.bounds = grown(self.bounds, 2 * rows_max + 16)
@@ -48,7 +48,7 @@ class Output:
             self._replace(self._capacity)
 
     def make_room(self) -> None:
-        """After OUT_FULL with nothing to cut; Fatal MR-6512."""
+        """Enlarge the buffer after OUT_FULL, when there is nothing to cut. Fatal MR-6512."""
         need = int(self._state[s.OUT_AT] + self._state[s.NEED_BYTES])
         if self.out.size >= RECORD_BYTES_MAX:
             raise Fatal("MR-6512", f"a record needs more than {RECORD_BYTES_MAX} bytes")
@@ -56,7 +56,7 @@ class Output:
         self.bounds = grown(self.bounds, int(self._state[s.RECORDS]) + 16)
 
     def append(self, value: bytes, *, is_unit: bool) -> None:
-        """A record made by Python, without a key. A unit counts in its transaction and in ``seq``."""
+        """Append a record without a key. A unit counts in its transaction and in ``seq``."""
         st = self._state
         at, record = int(st[s.OUT_AT]), int(st[s.RECORDS])
         if at + len(value) > self.out.size:
@@ -73,9 +73,10 @@ class Output:
             st[s.OPEN_RECORDS], st[s.OPEN_OUT_AT] = st[s.RECORDS], st[s.OUT_AT]
 
     def cut(self, record: int) -> tuple[Bytes, Numbers]:
-        """The records before `record` as buffer and bounds; the others move to another buffer.
+        """Cut off the records before `record` and return their buffer and bounds. The others move to another buffer.
 
-        The buffer is the caller's until `take_back`."""
+        The caller owns the returned buffer until `recycle`.
+        """
         st = self._state
         end, records = int(st[s.OUT_AT]), int(st[s.RECORDS])
         start = int(self.bounds[record, 2]) if record < records else end
@@ -94,8 +95,8 @@ class Output:
             st[s.OPEN_RECORDS], st[s.OPEN_OUT_AT] = len(rest), end - start
         return cut_out, cut_bounds
 
-    def take_back(self, buffer: Bytes) -> None:
-        """A buffer of `cut` whose batch needs it no more. From any thread; once more changes nothing."""
+    def recycle(self, buffer: Bytes) -> None:
+        """Take back a buffer of `cut` when its batch is published. Thread-safe; repeated calls do nothing."""
         with self._lock:
             is_free = any(free is buffer for free in self._free)
             is_usual = buffer.size == self._capacity and len(self._free) < BUFFERS_KEPT

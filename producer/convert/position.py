@@ -1,7 +1,7 @@
-"""The kernel's position as a ``GtidPosition`` and back.
+"""Converts between the kernel's position and a ``GtidPosition``.
 
-The kernel moves rows of numbers; a batch tells Python only the rows that changed. MySQL's intervals may lie in pieces
-after transactions came out of order: when the pieces are many, they are laid down afresh from the exact set.
+The kernel updates rows of numbers; Python reads only the rows that changed with a batch. MySQL's intervals can be
+fragmented after transactions that came out of order. If there are many fragments, they are rebuilt from the exact set.
 """
 
 from uuid import UUID
@@ -15,11 +15,11 @@ from schemas.gtid import Flavour, GtidPosition
 from schemas.mariadb_gtid import MariadbGtid, MariadbGtidSet
 from schemas.mysql_gtid import GtidSet
 
-_PIECES_MAX = 64  # more than the set itself has
+_FRAGMENTS_MAX = 64  # fragments more than the set itself has
 
 
 def load_position(arrays: KernelArrays, position: GtidPosition) -> None:
-    """The kernel's rows for `position`; what the kernel knew is forgotten, but for the order within a sub-directory."""
+    """Write the kernel's rows for `position`. It forgets all else, except MariaDB's order within a sub-directory."""
     if isinstance(position, MariadbGtidSet):
         _load_domains(arrays, position)
     elif isinstance(position, GtidSet):
@@ -27,7 +27,7 @@ def load_position(arrays: KernelArrays, position: GtidPosition) -> None:
 
 
 def read_position(arrays: KernelArrays, before: GtidPosition) -> GtidPosition:
-    """`before` and everything that the kernel added since the last call."""
+    """`before` and all transactions that the kernel added since the last call."""
     st, rows = arrays.state, arrays.intervals
     changed = np.flatnonzero(rows[: st[s.INTERVAL_COUNT], s.I_CHANGED])
     if not changed.size:
@@ -43,25 +43,25 @@ def read_position(arrays: KernelArrays, before: GtidPosition) -> GtidPosition:
         (_source(arrays.sids, sid), (first, end)) for sid, first, end in rows[changed, :3].tolist()
     ]
     after = GtidSet.of_intervals([*before.intervals(), *added])
-    if st[s.INTERVAL_COUNT] > _PIECES_MAX + 2 * sum(1 for _ in after.intervals()):
+    if st[s.INTERVAL_COUNT] > _FRAGMENTS_MAX + 2 * sum(1 for _ in after.intervals()):
         _load_intervals(arrays, after)
     return after
 
 
 def make_room(arrays: KernelArrays) -> None:
-    """After POSITION_FULL: twice as many rows and uuids as before."""
+    """Double the room for rows and UUIDs, after POSITION_FULL."""
     arrays.intervals = grown(arrays.intervals, len(arrays.intervals) + 1)
     arrays.sids = grown(arrays.sids, arrays.sids.size + 1)
 
 
 def forget_order(arrays: KernelArrays) -> None:
-    """MariaDB: another sub-directory may begin with transactions that were seen before."""
+    """Forget the order of MariaDB's transactions: another sub-directory may begin with earlier ones."""
     if arrays.state[s.FLAVOUR] == s.MARIADB:
         arrays.intervals[:, s.I_SEEN] = 0
 
 
 def flavour_number(flavour: Flavour) -> int:
-    """MYSQL or MARIADB of the kernel."""
+    """The kernel's number of a flavour: MYSQL or MARIADB."""
     return s.MARIADB if flavour is Flavour.MARIADB else s.MYSQL
 
 
@@ -84,7 +84,7 @@ def _load_domains(arrays: KernelArrays, position: MariadbGtidSet) -> None:
 def _load_intervals(arrays: KernelArrays, position: GtidSet) -> None:
     st = arrays.state
     found = list(position.intervals())
-    arrays.intervals = grown(arrays.intervals, 2 * len(found) + 2 * _PIECES_MAX)
+    arrays.intervals = grown(arrays.intervals, 2 * len(found) + 2 * _FRAGMENTS_MAX)
     arrays.intervals[:] = 0
     sids: dict[tuple[UUID, str], int] = {}
     for sid in range(int(st[s.SID_COUNT])):

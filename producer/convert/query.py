@@ -1,9 +1,10 @@
-"""A QUERY event: the statement, its default database, and the session variables that its meaning depends on.
+"""Parses a QUERY event: the statement, its default database, and the session variables that affect its meaning.
 
 thread id 4 | seconds 4 | n database 1 | error 2 | m status 2 | status (m) | database (n) | 0 | text
 
-status, each led by its code (Query_event of mysql-server and MariaDB; in no order: MariaDB writes 131 before 4).
-Behind an unknown code nothing can be read, so a statement with one is in doubt:
+Each status variable begins with its code (Query_event of mysql-server and MariaDB). The order is not fixed: MariaDB
+writes 131 before 4. The length of an unknown code is not known, so nothing after it can be read, and the statement is
+in doubt.
     0 flags2 4                1 sql_mode 8               2 catalog 1 + n + 1        3 auto-increment 2 + 2
     4 charset 2 + 2 + 2       5 time zone 1 + n          6 catalog 1 + n            7 lc_time_names 2
     8 database collation 2    9 8        10 4            11 invoker 1 + n, 1 + n    12 databases: count 1, names
@@ -33,7 +34,7 @@ _ALTER_IS_DECIDED = 4 | 8
 _UTF8 = frozenset({"utf8mb4", "utf8mb3", "binary"})
 _INTRODUCER = re.compile(
     r"(?<![\w$\\])(_[a-z0-9]+\s*|n)['\"]", re.IGNORECASE
-)  # takes bytes as they are
+)  # takes bytes unchanged
 
 _SQL_MODES = [
     "REAL_AS_FLOAT",
@@ -81,11 +82,14 @@ _MYSQL_MODES = {32: "TIME_TRUNCATE_FRACTIONAL"}
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """``session``: sql_mode (names), charset_client (name), collation_connection, collation_server,
-    collation_database (ids), time_zone, foreign_key_checks, unique_checks, explicit_defaults_for_timestamp,
-    default_collation_for_utf8mb4 (id), character_set_collations (MariaDB: name=id,…),
-    microseconds (of the event's second), default_database, as far as the event has them; in_doubt: why its
-    meaning is not known exactly."""
+    """A statement with its session.
+
+    ``session`` has these keys, as far as the event has them: sql_mode (names), charset_client (name),
+    collation_connection, collation_server, collation_database (ids), time_zone, foreign_key_checks, unique_checks,
+    explicit_defaults_for_timestamp, default_collation_for_utf8mb4 (id), character_set_collations (MariaDB: name=id,…),
+    microseconds (of the event's second), default_database. in_doubt is set if the meaning is not known exactly, and is
+    the reason.
+    """
 
     database: str
     text: str
@@ -93,7 +97,7 @@ class Query:
 
 
 def parse_query(body: bytes, *, flavour: Flavour) -> Query:
-    """The event without header and checksum; Fatal MR-6003."""
+    """Parse an event without header and checksum. Fatal MR-6003."""
     reader = ByteReader(body, "query event")
     reader.take(8)
     database_bytes = reader.uint(1)
@@ -106,7 +110,7 @@ def parse_query(body: bytes, *, flavour: Flavour) -> Query:
     text = _text(content, charset)
     if text is None:
         text = content.decode("utf-8", "backslashreplace")
-        session["in_doubt"] = f"not exactly the text that it was in {charset}"
+        session["in_doubt"] = f"the statement cannot be converted exactly from {charset}"
     if database:
         session["default_database"] = database
     return Query(database, text, session)
@@ -138,7 +142,7 @@ def _session(reader: ByteReader, flavour: Flavour) -> dict[str, str]:
             reader.take(reader.uint(1))
             reader.take(reader.uint(1))
         elif code == 12:
-            _pass_databases(reader)
+            _skip_databases(reader)
         elif code == 130:
             reader.take(8 if reader.uint(1) & _ALTER_IS_DECIDED else 0)
         elif code == 131:
@@ -147,7 +151,7 @@ def _session(reader: ByteReader, flavour: Flavour) -> dict[str, str]:
         elif code in _FIXED_BYTES:
             _note_number(found, code, reader.uint(_FIXED_BYTES[code]))
         else:
-            found["in_doubt"] = f"the binlog's session variable {code} is not known"
+            found["in_doubt"] = f"unknown session variable {code} in the binlog"
             break
     return found
 
@@ -164,7 +168,7 @@ def _note_number(found: dict[str, str], code: int, value: int) -> None:
         found[name] = str(value)
 
 
-def _pass_databases(reader: ByteReader) -> None:
+def _skip_databases(reader: ByteReader) -> None:
     count = reader.uint(1)
     if count == _UPDATED_DATABASES_NONE:
         return
@@ -174,14 +178,14 @@ def _pass_databases(reader: ByteReader) -> None:
 
 
 def sql_mode_text(bits: int, flavour: Flavour) -> str:
-    """The modes by name, as ``SET sql_mode`` takes them; combinations are spelled out."""
+    """The modes by name, in the format of ``SET sql_mode``; combinations are written as single modes."""
     own = _MARIADB_MODES if flavour is Flavour.MARIADB else _MYSQL_MODES
     names = dict(enumerate(_SQL_MODES)) | own
     return ",".join(name for bit, name in sorted(names.items()) if bits >> bit & 1 and name != "-")
 
 
 def _text(content: bytes, charset: str) -> str | None:
-    """None where the text in UTF-8 would mean something else, or there is none."""
+    """The text; None if it has no equivalent in UTF-8, or one with another meaning."""
     try:
         text = decode_text(charset, content)
     except Fatal:
@@ -193,5 +197,6 @@ def _text(content: bytes, charset: str) -> str | None:
 
 
 def _is_other_ascii(content: bytes, text: str, charset: str) -> bool:
-    """swe7 has letters in ASCII's places; sjis has a backslash that is no backslash to the server that reads it."""
+    """Whether ASCII bytes are not ASCII text: swe7 uses some for letters; sjis's backslash is not the server's
+    backslash."""
     return content.isascii() or (charset == "sjis" and "\\" in text)

@@ -1,11 +1,12 @@
-"""What the kernel hands to Python: statements, file heads, payloads, XA. One event in, one ``Outcome`` out.
+"""Events that the kernel leaves to Python: statements, file heads, payloads, XA. Each event gives one ``Outcome``.
 
     FORMAT_DESCRIPTION   the file's checksum           TRANSACTION_PAYLOAD   a source of its events
     QUERY                transaction words, XA, DDL    QUERY_COMPRESSED      the same, inflated
     XA_PREPARE           the group is remembered by its xid
 
-The kernel says what an event does to its source transaction (STEP). Rows of a prepared XA transaction come out at its
-XA COMMIT, with that GTID: its events are passed over until then, and read again from the relay log.
+The kernel determines how an event changes its source transaction (STEP). The rows of a prepared XA transaction are
+written at its XA COMMIT, with the GTID of that. Until then its events are skipped; they are then read again from the
+relay log.
 """
 
 import zlib
@@ -47,14 +48,14 @@ from schemas.sql.statement import (
 )
 from schemas.sql.tokens import SqlMode
 
-_PREPARED, _PREPARED_BEHIND_US = 1, 2  # IS_XA
+_PREPARED, _PREPARED_AND_DONE = 1, 2  # IS_XA
 _INFLATED_BYTES_MAX = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``statement``: a record to write. ``counts``: a unit of its transaction that is not written. ``events``: read
-    this first. ``ends_group``: the source transaction is over."""
+    """The result of one event. ``statement``: a record to write. ``counts``: a unit of the transaction that is not
+    written. ``events``: read these events first. ``ends_group``: the source transaction ends here."""
 
     statement: DdlRecord | None = None
     counts: bool = False
@@ -66,7 +67,7 @@ NOTHING = Outcome()
 
 
 class EventHandler:
-    """Handles the events that the kernel does not."""
+    """Handles the events that the kernel does not handle."""
 
     def __init__(
         self, arrays: KernelArrays, *, origin: Origin, filter_: NameFilter, reader: Reader
@@ -78,13 +79,13 @@ class EventHandler:
         self._xa = XaGroups(reader)
         self._file = self._outer_file = ""
         self._checksum_bytes = 0
-        self._is_replaying = False  # an XA transaction's rows, at its XA COMMIT
+        self._is_replaying = False  # reading an XA transaction's rows, at its XA COMMIT
         self._replayed = ""  # its xid
 
     # ---- the file --------------------------------------------------------------------------------------
 
     def set_file(self, name: str) -> None:
-        """``source.file`` of all records from now on."""
+        """Set ``source.file`` of all records from now on."""
         content = name.encode()
         head = _length(len(content)) + content
         self._file = name
@@ -95,13 +96,13 @@ class EventHandler:
     # ---- events ----------------------------------------------------------------------------------------
 
     def handle(self, event: memoryview, *, events: EventSource, at: Coordinates) -> Outcome:
-        """`event` whole, from `events`; its coordinates for errors and records."""
+        """Handle a whole event of `events`. `at` is its position, for errors and records."""
         kind = event[4]
         if kind == t.FORMAT_DESCRIPTION:
             events.checksum_bytes = self._checksum_bytes = checksum_bytes_of(event)
             return NOTHING
         body = event[t.HEADER_BYTES : len(event) - events.checksum_bytes]
-        if kind == t.TRANSACTION_PAYLOAD:  # it may be large: no copy is made
+        if kind == t.TRANSACTION_PAYLOAD:  # it may be large, so it is not copied
             return Outcome(events=PayloadEvents(body, at, end_pos=at.pos + len(event)))
         if kind == t.XA_PREPARE:
             return self._prepare(bytes(body), events, at)
@@ -112,21 +113,22 @@ class EventHandler:
         return self._query(query, event, at)
 
     def needed_from(self, here: Coordinates) -> Coordinates:
-        """`here`, or the oldest prepared XA transaction that waits."""
+        """The oldest position that is still needed: `here`, or that of the oldest prepared XA transaction."""
         return min(here, self._xa.oldest() or here)
 
-    def take_over(self) -> list[Release]:
-        """What is due when the records up to here are published: holds of files that were searched for."""
-        return self._xa.take_over()
+    def take_releases(self) -> list[Release]:
+        """Releases of files that were searched for XA transactions: due when the records up to here are published."""
+        return self._xa.take_releases()
 
     def end_group(self, out: Bytes, bounds: Numbers) -> None:
-        """The kernel's own end of a source transaction; the position has room for it."""
+        """End the source transaction as the kernel does. The position has room for it."""
         arrays = self._arrays
         while end_transaction(arrays.state, arrays.intervals, out, bounds) == s.POSITION_FULL:
             make_room(arrays)
 
-    def leave(self, events: EventSource, out: Bytes, bounds: Numbers) -> None:
-        """A source of events is at its end: an XA transaction is committed with it, a payload has committed itself."""
+    def end_source(self, events: EventSource, out: Bytes, bounds: Numbers) -> None:
+        """Handle the end of a source of events: the source commits an XA transaction; a payload contains its own
+        commit."""
         st = self._arrays.state
         if isinstance(events, XaEvents):
             self.set_file(self._outer_file)
@@ -141,7 +143,7 @@ class EventHandler:
         mode = _sql_mode(query)
         statement = classify(query.text, query.database, mode)
         if statement.kind is Kind.TRANSACTION:
-            return self._transaction_word(statement, query, at)
+            return self._handle_transaction(statement, query, at)
         is_alone = st[s.STEP] == ENDS
         if st[s.IS_COVERED]:
             return Outcome(ends_group=is_alone)
@@ -225,7 +227,7 @@ class EventHandler:
         )
 
     def gtid(self) -> str:
-        """The text of the open transaction's GTID."""
+        """The GTID of the open transaction as text."""
         st = self._arrays.state
         end = s.HEAD_TRANSACTION + int(st[s.TRANSACTION_HEAD_SIZE])
         start = end - int(st[s.GTID_SIZE]) + (1 if st[s.GTID_SIZE] <= 64 else 2)
@@ -233,30 +235,30 @@ class EventHandler:
 
     # ---- transactions and XA ---------------------------------------------------------------------------
 
-    def _transaction_word(self, statement: Statement, query: Query, at: Coordinates) -> Outcome:
+    def _handle_transaction(self, statement: Statement, query: Query, at: Coordinates) -> Outcome:
         st = self._arrays.state
         words = query.text.upper().split()
         if statement.verb == "XA":
-            return self._xa_word(words[1] if len(words) > 1 else "", query, at)
+            return self._handle_xa(words[1] if len(words) > 1 else "", query, at)
         if st[s.GROUP] != INSIDE:
             raise Fatal(
                 "MR-6506", f"{statement.verb} outside of a source transaction", coordinates=at
             )
         if statement.verb == "ROLLBACK" and st[s.ROWS] > 0 and not st[s.IS_COVERED]:
-            raise Fatal("MR-6507", "rows, then a rollback to a savepoint", coordinates=at)
+            raise Fatal("MR-6507", "a rollback to a savepoint after rows", coordinates=at)
         if statement.verb in ("COMMIT", "BEGIN", "START TRANSACTION"):
             raise Fatal(
-                "MR-6506", f"{query.text[:40]!r} inside of a source transaction", coordinates=at
+                "MR-6506", f"{query.text[:40]!r} inside a source transaction", coordinates=at
             )
         return NOTHING
 
-    def _xa_word(self, word: str, query: Query, at: Coordinates) -> Outcome:
+    def _handle_xa(self, word: str, query: Query, at: Coordinates) -> Outcome:
         st = self._arrays.state
         if word in ("START", "BEGIN"):
             if st[s.STEP] == OPENS_XA:
                 st[s.GROUP] = INSIDE
             if not self._is_replaying:
-                st[s.IS_XA] = _PREPARED_BEHIND_US if st[s.IS_COVERED] else _PREPARED
+                st[s.IS_XA] = _PREPARED_AND_DONE if st[s.IS_COVERED] else _PREPARED
                 st[s.IS_COVERED] = 1
             return NOTHING
         if word == "END":
@@ -267,7 +269,11 @@ class EventHandler:
             return Outcome(ends_group=True)
         group = self._xa.committed(xid, at)
         if group is None:
-            raise Fatal("MR-6511", f"XA COMMIT of {xid}: not prepared here", coordinates=at)
+            raise Fatal(
+                "MR-6511",
+                f"XA COMMIT of {xid}, whose XA PREPARE is not in the relay log",
+                coordinates=at,
+            )
         self._replayed = xid
         return self._replay(group)
 
@@ -294,7 +300,7 @@ class EventHandler:
         return Outcome(ends_group=True)
 
     def _replay(self, group: XaGroup) -> Outcome:
-        """Its events, as if they stood here, from the one after its GTID on."""
+        """Read the group's events here, from the event after its GTID."""
         st = self._arrays.state
         st[s.GROUP] = INSIDE if st[s.FLAVOUR] == s.MARIADB else AFTER_GTID
         self._is_replaying = True
@@ -324,9 +330,9 @@ def _sql_mode(query: Query) -> SqlMode:
 
 
 def _inflated_query(body: bytes, at: Coordinates) -> bytes:
-    """MariaDB's QUERY_COMPRESSED: the text alone is compressed: 128 | n, its length (n bytes, big-endian), zlib."""
+    """MariaDB's QUERY_COMPRESSED. Only the text is compressed: 128 | n, its length (n bytes, big-endian), zlib."""
     if len(body) < 13:
-        raise Fatal("MR-6003", "a compressed query event is cut short", coordinates=at)
+        raise Fatal("MR-6003", "a compressed query event is too short", coordinates=at)
     start = 13 + int.from_bytes(body[11:13], "little") + body[8] + 1
     width = body[start] & 7 if start < len(body) else 0
     size = int.from_bytes(body[start + 1 : start + 1 + width], "big")
@@ -336,7 +342,9 @@ def _inflated_query(body: bytes, at: Coordinates) -> bytes:
     try:
         text = inflater.decompress(body[start + 1 + width :], size + 1)
     except zlib.error as error:
-        raise Fatal("MR-6003", f"a compressed query event: {error}", coordinates=at) from error
+        raise Fatal(
+            "MR-6003", f"a compressed query event cannot be inflated: {error}", coordinates=at
+        ) from error
     if len(text) != size:
         raise Fatal("MR-6003", "a compressed query event has a wrong length", coordinates=at)
     return body[:start] + text

@@ -1,12 +1,12 @@
-"""Which names are wanted, as the source takes names.
+"""The table filter of a task, with the source's rules for the case of names.
 
     lower_case_table_names   rows are logged as        a statement is logged as     compared
-    0                        the table was created     it was written               as they are
-    1                        small letters             it was written               in small letters
-    2 (macOS)                the table was created     it was written               in small letters
+    0                        the table was created     it was written               unchanged
+    1                        lower case                it was written               in lower case
+    2 (macOS)                the table was created     it was written               in lower case
 
-So `TRUNCATE TABLE Shop.T` is about the rows of `shop.t` where the source folds names, and about others where it does
-not. Not done here: names in records, which stay as they are logged.
+So `TRUNCATE TABLE Shop.T` changes `shop.t` if the source folds names, and another table if it does not. Names in
+records are not changed here.
 """
 
 from dataclasses import dataclass
@@ -27,22 +27,22 @@ class NameFilter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FoldedFilter:
-    """For a source to which capital letters are small ones; ``small``: the task's patterns in small letters."""
+    """The filter for a source that ignores the case of names. ``lower_case``: the task's patterns in lower case."""
 
-    small: TableFilter
+    lower_case: TableFilter
 
     @classmethod
-    def of(cls, wanted: TableFilter) -> "FoldedFilter":
-        """What a task wants of such a source."""
+    def of(cls, filter_: TableFilter) -> "FoldedFilter":
+        """The task's filter with its patterns in lower case."""
         include, exclude = (
-            tuple(map(str.lower, patterns)) for patterns in (wanted.include, wanted.exclude)
+            tuple(map(str.lower, patterns)) for patterns in (filter_.include, filter_.exclude)
         )
         return cls(TableFilter(include, exclude))
 
     def admits(self, database: str, table: str) -> bool:
         """See ``NameFilter``."""
-        return self.small.admits(database.lower(), table.lower())
+        return self.lower_case.admits(database.lower(), table.lower())
 
     def admits_database(self, database: str) -> bool:
         """See ``NameFilter``."""
-        return self.small.admits_database(database.lower())
+        return self.lower_case.admits_database(database.lower())

@@ -1,9 +1,9 @@
-"""Tables as the kernel knows them: from a TABLE_MAP event's body to a column program, and the schemas of its records.
+"""The kernel's tables: the column program and the record schemas of each TABLE_MAP event's body.
 
-A structure is known by the bytes of its table map behind the table id: the same bytes under another id are the same
-slot. The schemas are registered, and a ``schema`` record is due, before the first row of a run that uses them, and
-before the next row that does after ``explain_again``.
-Not done here: deciding when (the kernel asks when it meets bytes it does not know).
+A structure is identified by the bytes of its table map after the table ID: the same bytes under another ID have the
+same slot. Schemas are registered, and their ``schema`` record is due, before the first row of a run that uses them, and
+before the next row after ``repeat_schemas``. Not done here: deciding when. The kernel returns to Python at bytes that
+it does not know.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import numpy as np
 from producer.binlog.transactions import OUTSIDE
 from producer.convert.arrays import TABLES_MAX, KernelArrays, Numbers
 from producer.convert.charset_tables import CharsetTables
-from producer.convert.column_program import ColumnProgram, avro_string, sizes_only
+from producer.convert.column_program import ColumnProgram, avro_string, column_sizes
 from producer.convert.kernel import program as p
 from producer.convert.kernel import state as s
 from producer.convert.kernel.walk import find_table
@@ -32,7 +32,7 @@ _TABLE_ID_BYTES = 6
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where the records go: the topic, its registry, which tables."""
+    """Where records go: the topic, its registry, and the table filter."""
 
     topic: str
     register: Register
@@ -40,7 +40,7 @@ class Destination:
 
 
 class KnownTables:
-    """The kernel's tables. ``due`` collects the schema records that must stand before the next row."""
+    """The kernel's tables. ``due`` collects the schema records that must precede the next row."""
 
     def __init__(self, arrays: KernelArrays, *, origin: Origin, destination: Destination) -> None:
         self._arrays = arrays
@@ -52,11 +52,11 @@ class KnownTables:
         self._announced: set[int] = set()
         self.due: list[SchemaRecord] = []
         self._has_included = False
-        self._excluded = ""  # the first table that the filter excluded
+        self._excluded = ""  # the first table that the filter excludes
 
     @property
     def only_excluded(self) -> str:
-        """An excluded table, while no table that was learned is included; "" otherwise."""
+        """The first excluded table while no included one has been seen; "" otherwise."""
         return "" if self._has_included else self._excluded
 
     @property
@@ -65,7 +65,7 @@ class KnownTables:
         return self._charsets.codes
 
     def learn(self, body: bytes, *, seq: int) -> None:
-        """A table map that the kernel does not know; errors of ``parse_table_map`` and of the registry."""
+        """Add a table map that is new to the kernel. Raises errors of ``parse_table_map`` and of the registry."""
         arrays = self._arrays
         structure = body[_TABLE_ID_BYTES:]
         slot = self._slots.get(structure)
@@ -75,25 +75,25 @@ class KnownTables:
                 self._slots.clear()
                 self._schemas.clear()
             slot = self._slots[structure] = self._add(body, seq)
-        self._explain(slot, seq)
+        self._announce(slot, seq)
         if arrays.is_full_of_ids():
-            arrays.forget_ids_but(self._in_use())
+            arrays.forget_other_ids(self._in_use())
         table_id = int.from_bytes(body[:_TABLE_ID_BYTES], "little")
         place = find_table(arrays.ids, table_id)
         if arrays.ids[place, 0] == 0:
             arrays.id_count += 1
         arrays.ids[place] = table_id + 1, slot
 
-    def explain_again(self, *, seq: int) -> None:
-        """What was explained no more counts: what is used from here on is due again, what is in use at once."""
+    def repeat_schemas(self, *, seq: int) -> None:
+        """Repeat schema records: those of tables in use at once, all others at the table's next row."""
         in_use = self._in_use()
-        self._arrays.forget_ids_but(in_use)
+        self._arrays.forget_other_ids(in_use)
         self._announced.clear()
         for slot in in_use:
-            self._explain(slot, seq)
+            self._announce(slot, seq)
 
     def _in_use(self) -> list[int]:
-        """Slots that the open source transaction has mapped: its rows may still come."""
+        """Slots that the open source transaction has mapped: more of their rows may follow."""
         arrays, st = self._arrays, self._arrays.state
         if st[s.GROUP] == OUTSIDE:
             return []
@@ -101,7 +101,7 @@ class KnownTables:
         found: list[int] = np.flatnonzero(mapped).tolist()
         return found
 
-    def _explain(self, slot: int, seq: int) -> None:
+    def _announce(self, slot: int, seq: int) -> None:
         record = self._schemas.get(slot)
         if record is not None and record.value.id not in self._announced:
             self._announced.add(record.value.id)
@@ -119,7 +119,7 @@ class KnownTables:
         else:
             if database.lower() not in SYSTEM_DATABASES:
                 self._excluded = self._excluded or f"{database}.{table}"
-            columns = sizes_only(body, flavour=self._origin.connector)
+            columns = column_sizes(body, flavour=self._origin.connector)
             row[p.IS_UNMEASURED] = (columns[:, p.SIZE] < 0).any()
             row[p.FIRST_COLUMN], row[p.COLUMN_COUNT] = arrays.add_columns(columns), len(columns)
         structure = body[_TABLE_ID_BYTES:]
@@ -149,12 +149,12 @@ class KnownTables:
         return SchemaRecord(value, key, schema.database, schema.table, seq)
 
     def registered(self, schema: AvroSchema) -> RegisteredSchema:
-        """The schema with the id that the registry gives it."""
+        """The schema with its ID in the registry."""
         subject = schema.subject(self._destination.topic)
         return RegisteredSchema(subject, self._destination.register(subject, schema.text), schema)
 
     def _source_head(self, table: TableSchema) -> bytes:
-        """version, connector, name, snapshot, db, table, set: as Avro strings."""
+        """The fields version, connector, name, snapshot, db, table, set as Avro strings."""
         fields = (
             SOURCE_VERSION,
             self._origin.connector.value,
@@ -168,7 +168,7 @@ class KnownTables:
 
 
 def _names(body: bytes) -> tuple[str, str]:
-    """Database and table of a table map, before anything else of it is looked at."""
+    """Database and table of a table map; the rest of it is not read."""
     at = _TABLE_ID_BYTES + 2
     names = []
     for _ in range(2):

@@ -1,16 +1,16 @@
-"""Prepared XA transactions: where their events lie, by xid, from XA PREPARE to XA COMMIT or XA ROLLBACK.
+"""Prepared XA transactions: the position of their events, by xid, from XA PREPARE to XA COMMIT or XA ROLLBACK.
 
     MySQL     GTID, XA START, rows, XA END, XA_PREPARE          … GTID, XA COMMIT
     MariaDB   GTID (flag 64), rows, XA END, XA_PREPARE          … GTID, XA COMMIT
 
-XA_PREPARE event: one phase 1 | format id 4 | gtrid length 4 | bqual length 4 | gtrid, bqual. Statements name the same
-as ``X'gtrid',X'bqual',format``; both become the text ``gtrid.bqual.format`` in hex.
+XA_PREPARE event: one phase 1 | format id 4 | gtrid length 4 | bqual length 4 | gtrid, bqual. Statements write the same
+as ``X'gtrid',X'bqual',format``. Here both are the text ``gtrid.bqual.format`` in hex.
 
-What is prepared is remembered while the relay log is read, until its rows have come out. A converter that begins after
-an XA PREPARE looks for it file by file, the newest first: nothing has to be stored, but the relay log must reach back
-that far. While it looks, and until the batch with the last of the rows is published, it holds what it found against
-purge: batches that were made before do not know of it. Where the file is gone, ``producer.upstream.upstream`` starts
-the relay log again at the first binlog there is.
+The converter remembers prepared transactions while it reads the relay log, until their rows are written. A converter
+that begins after an XA PREPARE searches for it file by file, newest first. So nothing is stored, but the relay log must
+reach back that far. During the search, and until the batch with the last of the rows is published, it holds the files
+against purge: earlier batches do not know that they are needed. If the file no longer exists,
+``producer.upstream.upstream`` restarts the relay log at the oldest binlog.
 """
 
 import re
@@ -37,8 +37,7 @@ _FORMAT = re.compile(r",\s*(\d+)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class XaGroup:
-    """The events from ``start`` (behind the GTID) up to ``end_pos`` (behind XA_PREPARE or the payload) in the same
-    file."""
+    """The events from ``start`` (after the GTID) to ``end_pos`` (after XA_PREPARE or the payload), in one file."""
 
     start: Coordinates
     end_pos: int
@@ -46,42 +45,43 @@ class XaGroup:
 
 
 class XaGroups:
-    """What is prepared and not yet decided."""
+    """Transactions that are prepared and not yet committed or rolled back."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._groups: dict[str, XaGroup] = {}
-        self._holds: dict[str, Release] = {}  # of what was searched for
+        self._holds: dict[str, Release] = {}  # of transactions found by a search
         self._over: list[Release] = []
 
     def prepare(self, xid: str, group: XaGroup) -> None:
-        """Prepared: its rows wait."""
+        """Remember a prepared transaction."""
         self._groups[xid] = group
 
     def forget(self, xid: str) -> None:
-        """Rolled back, or committed and its rows converted."""
+        """Forget a transaction that is rolled back, or committed and converted."""
         self._groups.pop(xid, None)
         if xid in self._holds:
             self._over.append(self._holds.pop(xid))
 
     def oldest(self) -> Coordinates | None:
-        """Where the first one that waits begins: the relay log is needed from there on."""
+        """The start of the oldest prepared transaction: the relay log is needed from there on."""
         return min((group.start for group in self._groups.values()), default=None)
 
-    def take_over(self) -> list[Release]:
-        """Releases of what is forgotten since the last call: due once the rows up to here are published."""
+    def take_releases(self) -> list[Release]:
+        """Releases for the transactions forgotten since the last call, due once the records up to here are
+        published."""
         taken, self._over = self._over, []
         return taken
 
     def committed(self, xid: str, until: Coordinates) -> XaGroup | None:
-        """Where its rows are, before `until`; they are held until it is forgotten. None: not in the relay log."""
+        """The transaction's rows before `until`, held until it is forgotten. None: not in the relay log."""
         group = self._groups.get(xid) or self._search(xid, until)
         if group is not None:
             self._groups[xid] = group
         return group
 
     def _search(self, xid: str, until: Coordinates) -> XaGroup | None:
-        """The last one of this xid."""
+        """The last prepared transaction with this xid in the relay log."""
         files = self._reader.files_until(until)
         release = self._reader.hold(files[0]) if files else _nothing
         try:
@@ -124,11 +124,11 @@ class XaGroups:
 
 
 def _nothing() -> None:
-    """Nothing is held."""
+    """The release when nothing is held."""
 
 
 def xid_of_prepare(body: bytes) -> tuple[str, bool]:
-    """The xid, and whether it is committed in one phase."""
+    """The xid, and whether XA_PREPARE also commits (one phase)."""
     reader = ByteReader(body, "XA prepare event")
     one_phase = reader.uint(1) != 0
     format_id, gtrid, bqual = reader.uint(4), reader.uint(4), reader.uint(4)
@@ -136,14 +136,14 @@ def xid_of_prepare(body: bytes) -> tuple[str, bool]:
 
 
 def xid_of_statement(text: str) -> str:
-    """From ``XA COMMIT X'…',X'…',1``."""
+    """The xid in ``XA COMMIT X'…',X'…',1``."""
     parts = [*(found.lower() for found in _HEX.findall(text)), "", ""]
     format_id = found[1] if (found := _FORMAT.search(text)) else "1"
     return f"{parts[0]}.{parts[1]}.{format_id}"
 
 
 def _prepared(event: memoryview, checksum_bytes: int, at: Coordinates) -> list[str]:
-    """The xids that an event prepares, also inside of a payload."""
+    """The xids that an event prepares; the event may be a payload."""
     body = event[t.HEADER_BYTES : len(event) - checksum_bytes]
     if event[4] == t.XA_PREPARE:
         return [xid_of_prepare(bytes(body))[0]]
@@ -151,7 +151,7 @@ def _prepared(event: memoryview, checksum_bytes: int, at: Coordinates) -> list[s
         return []
     found: list[str] = []
     payload = PayloadEvents(body, at, end_pos=at.pos + len(event))
-    while payload.more():
+    while payload.load_next():
         is_found = True
         while is_found:
             window = payload.window

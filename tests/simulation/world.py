@@ -52,7 +52,7 @@ EVERYTHING = Portion(1 << 30, 1 << 20, 100)
 LAST_CUT = Cut(1 << 30, True, 1000, 0)
 EVERYTHING_AGAIN = replace(LAST_CUT, again=1 << 30)
 LEFT_LANES_MAX = 8
-EXPLAIN_EVERY_BYTES = 1500  # some ten rows
+SCHEMA_REPEAT_BYTES = 1500  # some ten rows
 HUNG_S = 0.02  # a lock is free at once here, or its holder is stopped
 
 
@@ -102,7 +102,7 @@ class World:
             mock.patch.object(sessions, "kept_sessions", KeptSessions()),
             mock.patch.object(fence, "HUNG_S", HUNG_S),
             mock.patch.object(receiver, "RECONNECT_DELAYS_S", (0.0,)),
-            mock.patch.object(converter, "EXPLAIN_EVERY_BYTES", EXPLAIN_EVERY_BYTES),
+            mock.patch.object(converter, "SCHEMA_REPEAT_BYTES", SCHEMA_REPEAT_BYTES),
             mock.patch.object(output, "ROOM_BYTES", 0),  # large source transactions are cut inside
         ):
             yield

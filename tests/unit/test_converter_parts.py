@@ -9,7 +9,7 @@ import pytest
 from millrace.errors import Fatal, Retryable
 from producer.convert.arrays import KernelArrays
 from producer.convert.charset_tables import CharsetTables
-from producer.convert.column_program import ColumnProgram, sizes_only
+from producer.convert.column_program import ColumnProgram, column_sizes
 from producer.convert.event_sources import PayloadEvents
 from producer.convert.kernel import program as p
 from producer.convert.kernel import state as s
@@ -209,7 +209,7 @@ def test_column_sizes_do_not_depend_on_names(body: bytes, flavour: Flavour) -> N
     """A table that is not published is measured like one that is."""
     arrays = KernelArrays()
     program = ColumnProgram(parse_table_map(body, flavour=flavour)[1], arrays, CharsetTables())
-    alone = sizes_only(body, flavour=flavour)
+    alone = column_sizes(body, flavour=flavour)
     for which in (p.SIZE, p.IS_PREFIXED):
         assert np.array_equal(program.columns[:, which], alone[:, which])
 
@@ -226,7 +226,7 @@ def test_size_missing_from_the_table_map_is_none(
     flavour: Flavour, code: int, is_told: bool
 ) -> None:
     """Unknown types and MariaDB's fractional times have no size, nor do the columns after them."""
-    sizes = sizes_only(_a_table(code), flavour=flavour)[:, p.SIZE].tolist()
+    sizes = column_sizes(_a_table(code), flavour=flavour)[:, p.SIZE].tolist()
     assert (sizes[0], len(sizes)) == (4, 3)
     assert (min(sizes[1:]) > 0) == is_told
     assert is_told or sizes[1:] == [-1, -1]
@@ -237,7 +237,7 @@ def test_long_char_has_two_length_bytes(length_bytes: int, prefix_bytes: int) ->
     """CHAR(255) of utf8mb4 has 1020 bytes."""
     metadata = bytes([0xFE ^ (length_bytes >> 8 << 4), length_bytes & 0xFF])
     body = bytes(8) + b"\1d\0\1t\0" + bytes([1, 0xFE, 2]) + metadata + b"\0"
-    (sizes,) = sizes_only(body, flavour=Flavour.MYSQL)
+    (sizes,) = column_sizes(body, flavour=Flavour.MYSQL)
     assert (sizes[p.SIZE], sizes[p.IS_PREFIXED]) == (prefix_bytes, 1)
 
 
@@ -258,5 +258,5 @@ def test_payload_that_exceeds_free_memory_is_retried(
     events = PayloadEvents(b"\0", Coordinates("a.000001", "b.000001", 4), end_pos=99)
     monkeypatch.setattr(events, "_stream", Starved())
     with pytest.raises(Retryable) as caught:
-        events.more()
+        events.load_next()
     assert caught.value.code == "MR-4014"

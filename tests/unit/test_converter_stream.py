@@ -749,9 +749,9 @@ def test_schema_is_repeated_within_a_bounded_number_of_records(
     every, batch_bytes = 20_000, 4096
     slack = 2 * batch_bytes + ROOM_BYTES  # the bound is checked between batches
     if cause == "bytes":
-        monkeypatch.setattr(converting, "EXPLAIN_EVERY_BYTES", every)
+        monkeypatch.setattr(converting, "SCHEMA_REPEAT_BYTES", every)
     else:
-        monkeypatch.setattr(converting, "EXPLAIN_EVERY_S", 0.0)
+        monkeypatch.setattr(converting, "SCHEMA_REPEAT_S", 0.0)
     explained: dict[str, int] = {}
     at = furthest = count = 0
     known, last_seq = KnownSchemas(), 0

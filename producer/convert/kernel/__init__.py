@@ -1,4 +1,4 @@
-"""The compiled kernel: binlog bytes in, finished record bytes out, without the interpreter.
+"""The compiled kernel: turns binlog bytes into finished record bytes without the interpreter.
 
     compiled    the decorator, its cache, its checked modes
     memory      loads, stores, copies
@@ -9,9 +9,9 @@
     charsets    bytes of a charset as UTF-8
     json_binary MySQL's binary JSON as text
     inflate     zlib streams (MariaDB's compressed columns and events)
-    program     the column program of a table: what the kernel knows of it, as numbers
+    program     the column program of a table: the kernel's knowledge of it, as numbers
     rows        one row image, one rows event
     walk        one chunk of events
 
-Everything here is a function of its arguments: no I/O, no clock, no state but the arrays that are passed in.
+Each function depends only on its arguments: no I/O, no clock, no state except the arrays that are passed in.
 """

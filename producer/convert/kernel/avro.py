@@ -1,7 +1,8 @@
-"""Avro's primitive encodings (specification 1.12, "Binary encoding"): writers at an offset, giving the offset behind.
+"""Avro's primitive encodings (specification 1.12, "Binary encoding"): writers at an offset that return the offset
+after.
 
-long, int   zigzag, then 7 bits a byte, low bits first, high bit: more follow (1 to 10 bytes)
-bytes       long length, then the bytes; a string is the same with UTF-8 in it
+long, int   zigzag, then 7 bits per byte, low bits first, high bit: more bytes follow (1 to 10 bytes) bytes       length
+as long, then the bytes; a string has the same encoding, in UTF-8
 """
 
 import numpy as np
@@ -12,7 +13,7 @@ from producer.convert.kernel.memory import Bytes, copy, signed, store_u8
 
 @compiled
 def write_long(out: Bytes, at: int, value: int) -> int:
-    """An Avro int or long (|value| < 2**63); the offset behind it."""
+    """Write an Avro int or long (|value| < 2**63) and return the offset after it."""
     if -64 <= value < 64:
         store_u8(out, at, (value << 1) ^ (value >> 63))
         return at + 1
@@ -28,7 +29,7 @@ def write_long(out: Bytes, at: int, value: int) -> int:
 
 @compiled
 def long_size(value: int) -> int:
-    """Bytes that `write_long` writes for a value from 0 up."""
+    """The number of bytes that `write_long` writes for a value >= 0."""
     size = 1
     value >>= 6
     while value > 0:
@@ -39,7 +40,7 @@ def long_size(value: int) -> int:
 
 @compiled
 def write_bytes(out: Bytes, at: int, origin: Bytes, start: int, length: int) -> int:
-    """`length` bytes of `origin` from `start` as Avro bytes or string; the offset behind them."""
+    """Write `length` bytes of `origin` from `start` as Avro bytes or string and return the offset after them."""
     at = write_long(out, at, length)
     copy(out, at, origin, start, length)
     return at + length

@@ -1,16 +1,16 @@
-"""Text of a column as UTF-8, or the verdict that it is not valid in its charset.
+"""Converts the text of a column to UTF-8, or finds that it is not valid in its charset.
 
-A charset is a kind and, for those that need tables, two places in one array of code points (``codes``, uint16,
-NO_CODE where there is none); ``producer.convert.charset_tables`` makes it:
+A charset is a kind and, if it needs tables, two places in one array of code points (``codes``, uint16, NO_CODE for an
+unused code). ``producer.convert.charset_tables`` builds the array:
 
     ASCII, UTF8MB3, UTF8MB4          checked, then copied
-    SINGLE   codes[first + byte]     one byte a character
+    SINGLE   codes[first + byte]     one byte per character
     DOUBLE   the same, else codes[second + (byte << 8 | next)]
-    EUC3     DOUBLE, and behind 0x8F codes[second + 65536 + (next << 8 | last)]
+    EUC3     DOUBLE, and after 0x8F codes[second + 65536 + (next << 8 | last)]
     GB18030  DOUBLE, and four bytes: codes[second + 65536 + linear], above it arithmetic
     UCS2, UTF16, UTF16LE, UTF32      arithmetic
 
-Guarantees: what is written is valid UTF-8 (no surrogates, nothing above U+10FFFF). At most EXPANSION_MAX bytes for one.
+Guarantees: the output is valid UTF-8 (no surrogates, nothing above U+10FFFF). One byte becomes at most EXPANSION_MAX.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ Codes = NDArray[np.uint16]
 
 @compiled
 def ascii_length(buf: Bytes, start: int, end: int) -> int:
-    """How many bytes from `start` are below 0x80."""
+    """The number of bytes from `start` that are below 0x80."""
     at = start
     while at + 32 <= end:
         both = load_i64(buf, at) | load_i64(buf, at + 8)
@@ -56,7 +56,7 @@ def ascii_length(buf: Bytes, start: int, end: int) -> int:
 
 @compiled
 def is_utf8(buf: Bytes, start: int, end: int, bytes_max: int) -> bool:
-    """Valid UTF-8 with at most `bytes_max` (1, 3 or 4) bytes a character."""
+    """Whether the text is valid UTF-8 with at most `bytes_max` (1, 3 or 4) bytes per character."""
     at = start + ascii_length(buf, start, end)
     while at < end:
         first = load_u8(buf, at)
@@ -94,7 +94,7 @@ def is_utf8(buf: Bytes, start: int, end: int, bytes_max: int) -> bool:
 
 @compiled
 def put_code(out: Bytes, at: int, code: int) -> int:
-    """One code point as UTF-8; the offset behind it."""
+    """Write one code point as UTF-8 and return the offset after it."""
     if code < 0x80:
         store_u8(out, at, code)
         return at + 1
@@ -126,7 +126,8 @@ def convert_text(
     second: int,
     codes: Codes,
 ) -> int:
-    """The text as UTF-8 at `at`; the offset behind it, -1 when it is not valid. Not for ASCII and UTF8*."""
+    """Write the text as UTF-8 at `at` and return the offset after it; -1 if it is not valid. Not for ASCII and
+    UTF8*."""
     if kind in (UCS2, UTF16, UTF16LE):
         return _convert_utf16(out, at, buf, start, end, kind)
     if kind == UTF32:

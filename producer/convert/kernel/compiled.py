@@ -1,8 +1,8 @@
-"""How the converter's kernel is compiled; see ``millrace.compiled``.
+"""Compiles the converter's kernel; see ``millrace.compiled``.
 
 Modes (environment):
     (nothing)                    machine code, memory access unchecked: the code checks lengths against the event
-    MILLRACE_KERNEL_CHECKED=1    machine code in which every load, store and copy checks its array: for fuzzing
+    MILLRACE_KERNEL_CHECKED=1    machine code in which each load, store and copy checks its array: for fuzzing
     NUMBA_DISABLE_JIT=1          plain Python, checked as well: slow, for a debugger
 """
 

@@ -1,12 +1,13 @@
-"""NEWDECIMAL, the servers' packed decimal, as the unscaled number of Avro's ``decimal``: big-endian two's complement.
+"""Converts NEWDECIMAL, the servers' packed decimal, to the unscaled number of Avro's ``decimal``.
 
-Layout (``decimal2bin`` of strings/decimal.cc; precision p, scale s, i = p - s digits in front of the point):
+Layout (``decimal2bin`` of strings/decimal.cc; precision p, scale s, i = p - s digits before the point):
 
     i % 9 digits in 0 1 1 2 2 3 3 4 4 bytes | i / 9 groups of 9 digits, 4 bytes each |
     s / 9 groups of 4 bytes | s % 9 digits in 0 1 1 2 2 3 3 4 4 bytes
 
-All big-endian. The first bit is flipped; of a negative number all bits are inverted besides. Digits of the last, short
-group stand alone: .5 with s = 2 is the number 50. Output: as few bytes as hold the sign, at least one.
+All groups are big-endian. The first bit is inverted; in a negative number all bits are inverted as well. The last,
+short group holds only its own digits: .5 with s = 2 is the number 50. Output: big-endian two's complement, in as few
+bytes as hold the sign, at least one.
 """
 
 import numpy as np
@@ -26,7 +27,7 @@ POWERS_OF_TEN = np.array([10**n for n in range(19)], np.int64)
 
 @compiled
 def packed_size(precision: int, scale: int) -> int:
-    """Bytes of a value in the row image."""
+    """The size of a value in the row image, in bytes."""
     front = precision - scale
     size: int = (
         (front // 9) * 4 + GROUP_BYTES[front % 9] + (scale // 9) * 4 + GROUP_BYTES[scale % 9]
@@ -36,7 +37,7 @@ def packed_size(precision: int, scale: int) -> int:
 
 @compiled
 def write_integer_bytes(out: Bytes, at: int, value: int) -> int:
-    """A signed 64-bit number as Avro decimal bytes; the offset behind it."""
+    """Write a signed 64-bit number as Avro decimal bytes and return the offset after it."""
     size = 1
     while size < 8 and (value >> (8 * size - 1)) != 0 and (value >> (8 * size - 1)) != -1:
         size += 1
@@ -48,7 +49,8 @@ def write_integer_bytes(out: Bytes, at: int, value: int) -> int:
 
 @compiled
 def write_unsigned_bytes(out: Bytes, at: int, bits: int) -> int:
-    """An unsigned 64-bit number, given as the same bits signed, as Avro decimal bytes; the offset behind it."""
+    """Write an unsigned 64-bit number, passed as a signed one with the same bits, as Avro decimal bytes. Returns
+    the offset after it."""
     if bits >= 0:
         return write_integer_bytes(out, at, bits)
     at = write_long(out, at, 9)
@@ -60,7 +62,7 @@ def write_unsigned_bytes(out: Bytes, at: int, bits: int) -> int:
 
 @compiled
 def _group(buf: Bytes, at: int, size: int, first: int, inverted: int) -> int:
-    """One big-endian group; the sign bit of the group at offset `first` of the value is flipped back."""
+    """One big-endian group. The sign bit is inverted back if the group is the value's first, at offset `first`."""
     value = 0
     for place in range(size):
         byte = load_u8(buf, at + place) ^ inverted
@@ -80,7 +82,8 @@ def write_decimal(
     scale: int,
     limbs: NDArray[np.int64],
 ) -> int:
-    """The packed decimal at `pos` as Avro decimal bytes; the offset behind it, -1 when a group is not digits.
+    """Write the packed decimal at `pos` as Avro decimal bytes. Returns the offset after it; -1 if a group is not
+    digits.
 
     `limbs`: scratch, LIMBS numbers. Writes at most BYTES_MAX bytes.
     """
@@ -130,7 +133,7 @@ def _write_limbs(out: Bytes, at: int, limbs: NDArray[np.int64], negative: bool) 
             carry += limbs[place] ^ 0xFFFFFFFF
             limbs[place] = carry & 0xFFFFFFFF
             carry >>= 32
-    # as the sign is in the top bit of limb 7, drop leading bytes that only repeat it
+    # the sign is in the top bit of limb 7: drop leading bytes that only repeat it
     size = 4 * LIMBS
     sign = (limbs[LIMBS - 1] >> 31) & 1
     fill = 255 if sign else 0

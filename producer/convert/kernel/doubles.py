@@ -1,11 +1,11 @@
-"""The shortest decimal digits that give a double back, and the text MySQL makes of them in JSON.
+"""The shortest decimal digits that give a double back, and MySQL's text of a double in JSON.
 
-``shortest`` is Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2021): the nearest of the shortest.
-Its table of powers of ten, 617 numbers of 126 bits, is made here from Python's integers.
+``shortest`` is Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2021): the nearest of the shortest. Its
+table of powers of ten, 617 numbers of 126 bits, is computed here with Python's integers.
 
-Text in JSON (seen on MySQL 9.7; 0.d1d2… x 10**e):  -15 < e <= 15, or digits on both sides of the point: plain, with
-``.0`` when nothing stands behind the point;
-otherwise ``d.ddde[-]n`` without a leading zero or plus in the exponent.
+Text in JSON (observed on MySQL 9.7), for 0.d1d2… x 10**e: plain if -15 < e <= 15 or if digits are on both sides of the
+point, with ``.0`` if there is no digit after the point; otherwise ``d.ddde[-]n`` without a leading zero or plus in the
+exponent.
 """
 
 import numpy as np
@@ -121,7 +121,7 @@ def shortest(bits: int, result: NDArray[np.int64]) -> None:
 
 @compiled
 def write_json_double(out: Bytes, at: int, bits: int, scratch: NDArray[np.int64]) -> int:
-    """The text of the finite double with these bits as MySQL prints it in JSON; the offset behind it.
+    """Write the text of the finite double with these bits as MySQL does in JSON. Returns the offset after it.
 
     `scratch`: 2 numbers. Writes at most TEXT_BYTES_MAX bytes.
     """
@@ -144,7 +144,7 @@ def write_json_double(out: Bytes, at: int, bits: int, scratch: NDArray[np.int64]
     point = scratch[1] + length
     if -15 < point <= 15 or 0 < point < length:
         return _write_plain(out, at, digits, length, point)
-    for place in range(length):  # digits behind a gap for the point
+    for place in range(length):  # leaves a gap for the point
         gap = 1 if length > 1 and length - 1 - place > 0 else 0
         store_u8(out, at + length - 1 - place + gap, 48 + digits % 10)
         digits //= 10

@@ -1,7 +1,8 @@
-"""The converter's position: which source a GTID names, whether it is done already, and how the position moves on.
+"""The converter's position: the source of a GTID, whether the transaction is done already, and how the position
+advances.
 
-A position is rows of numbers (``state``): for MySQL intervals of a uuid with tag, for MariaDB the last sequence of a
-domain. The events themselves are decoded by ``producer.binlog.gtid_events``.
+A position is rows of numbers (``state``): for MySQL intervals of a UUID with its tag, for MariaDB the last sequence
+number of a domain. ``producer.binlog.gtid_events`` decodes the events.
 """
 
 import numpy as np
@@ -38,7 +39,8 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 
 @compiled
 def read_gtid(buf: Bytes, pos: int, end: int, st: Numbers, sids: Bytes, intervals: Table) -> int:
-    """The GTID event ``buf[pos:end]``: GTID, SID and COMMIT_MS of the state, and IS_XA. A new source gets a row.
+    """Read the GTID event ``buf[pos:end]`` into GTID, SID, COMMIT_MS and IS_XA of the state. A new source gets a
+    row.
 
     NEED_EVENTS, POSITION_FULL or ERROR.
     """
@@ -64,7 +66,7 @@ def _same_sid(sids: Bytes, base: int, st: Numbers) -> bool:
 
 @compiled
 def _find_sid(st: Numbers, sids: Bytes) -> int:
-    """SID of the uuid and tag just read; a new one gets the next index and its text."""
+    """Set SID to the UUID and tag just read. A new one gets the next index, and its text is written."""
     count = st[s.SID_COUNT]
     last = st[s.SID]
     if 0 <= last < count and _same_sid(sids, last * s.SID_STRIDE, st):
@@ -106,7 +108,7 @@ def _find_sid(st: Numbers, sids: Bytes) -> int:
 
 @compiled
 def _find_domain(st: Numbers, intervals: Table) -> int:
-    """SID of the domain just read; a new one gets the next row."""
+    """Set SID to the domain just read. A new one gets the next row."""
     count = st[s.INTERVAL_COUNT]
     for row in range(count):
         if intervals[row, s.I_DOMAIN] == st[s.DOMAIN]:
@@ -126,10 +128,10 @@ def _find_domain(st: Numbers, intervals: Table) -> int:
 
 @compiled
 def is_covered(st: Numbers, intervals: Table) -> bool:
-    """True if the transaction just named is behind us."""
+    """Whether the transaction just read is done."""
     if st[s.FLAVOUR] == s.MARIADB:
-        behind: bool = st[s.NUMBER] <= intervals[st[s.SID], s.I_SEQUENCE]
-        return behind
+        is_done: bool = st[s.NUMBER] <= intervals[st[s.SID], s.I_SEQUENCE]
+        return is_done
     sid, number = st[s.SID], st[s.NUMBER]
     for row in range(st[s.INTERVAL_COUNT]):
         if (
@@ -142,10 +144,10 @@ def is_covered(st: Numbers, intervals: Table) -> bool:
 
 @compiled
 def write_transaction_head(st: Numbers, intervals: Table, sids: Bytes, heads: Bytes) -> None:
-    """``ts_ms`` and ``id`` of the transaction just named, encoded, at HEAD_TRANSACTION."""
+    """Write ``ts_ms`` and ``id`` of the transaction just read, encoded, at HEAD_TRANSACTION."""
     at = write_long(heads, s.HEAD_TRANSACTION, st[s.COMMIT_MS])
     begin = at
-    at += 1  # the text's length: one byte below 64, two from there on
+    at += 1  # the text's length: one byte below 64, otherwise two
     if st[s.FLAVOUR] == s.MARIADB:
         at = write_integer(heads, at, intervals[st[s.SID], s.I_DOMAIN])
         store_u8(heads, at, 45)
@@ -158,10 +160,10 @@ def write_transaction_head(st: Numbers, intervals: Table, sids: Bytes, heads: By
         at += load_u8(sids, base)
     at = write_integer(heads, at, st[s.NUMBER])
     size = at - begin - 1
-    behind = write_long(heads, HEAD_WORK, size) - HEAD_WORK
-    if behind > 1:
-        move(heads, begin + behind, begin + 1, size)
-        at += behind - 1
+    length_size = write_long(heads, HEAD_WORK, size) - HEAD_WORK
+    if length_size > 1:
+        move(heads, begin + length_size, begin + 1, size)
+        at += length_size - 1
     write_long(heads, begin, size)
     st[s.GTID_SIZE] = at - begin
     st[s.TRANSACTION_HEAD_SIZE] = at - s.HEAD_TRANSACTION
@@ -172,7 +174,7 @@ HEAD_WORK = s.HEAD_FILE - 16
 
 @compiled
 def is_expected(st: Numbers, heads: Bytes, expected: Bytes) -> bool:
-    """True if the id just written is the text in `expected`."""
+    """Whether the ID just written is the text in `expected`."""
     size = st[s.EXPECTED_SIZE]
     end = s.HEAD_TRANSACTION + st[s.TRANSACTION_HEAD_SIZE]
     if st[s.GTID_SIZE] != size + (1 if size < 64 else 2):
@@ -185,7 +187,7 @@ def is_expected(st: Numbers, heads: Bytes, expected: Bytes) -> bool:
 
 @compiled
 def advance(st: Numbers, intervals: Table) -> bool:
-    """The transaction is behind us now; False when there is no room to note it."""
+    """Add the transaction to the position; False if there is no room for it."""
     if st[s.FLAVOUR] == s.MARIADB:
         row = st[s.SID]
         intervals[row, s.I_SERVER] = st[s.SERVER]

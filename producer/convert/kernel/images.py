@@ -1,10 +1,10 @@
-"""One row image to an Avro ``Row``: one column after the other, by its operation (``program``).
+"""Converts one row image to an Avro ``Row``, column by column, by its operation (``program``).
 
-    null bits, a bit a column | the values of the columns that are not NULL
+    null bits, one per column | the values of the columns that are not NULL
 
-Guarantees: every length is compared with the end of the event before it is read; every write has room: RESERVE_BYTES of
-the table for all values of bounded size, three times its length for any other, JSON and inflated values compare
-themselves. Not done here: images with columns left out (``walk`` refuses them).
+Guarantees: each length is compared with the end of the event before it is read. Each write has room: RESERVE_BYTES of
+the table for all values of bounded size, three times its length for any other value; JSON and inflated values compare
+themselves. Not done here: images without some columns (``walk`` refuses them).
 """
 
 import numpy as np
@@ -48,7 +48,7 @@ BROKEN, FULL, SCRATCH = -1, -2, -3
 
 @compiled
 def load_prefix(buf: Bytes, pos: int, size: int) -> int:
-    """The length in front of a value: 1 to 4 bytes, little-endian."""
+    """The length before a value: 1 to 4 bytes, little-endian."""
     if size == 1:
         return load_u8(buf, pos)
     if size == 2:
@@ -76,8 +76,8 @@ def convert_image(
     numbers: Numbers,
     key_spans: Numbers,
 ) -> tuple[int, int]:
-    """One row image at `pos` as an Avro ``Row`` at `at`: the offsets behind both; (BROKEN|FULL|SCRATCH, column)
-    otherwise."""
+    """Convert the row image at `pos` to an Avro ``Row`` at `at`. Returns the offsets after both, or
+    (BROKEN|FULL|SCRATCH, column)."""
     nulls = pos
     pos += (column_count + 7) >> 3
     if pos > end:
@@ -226,7 +226,7 @@ def convert_image(
 
 @compiled
 def _end_text(out: Bytes, at: int, end: int) -> int:
-    """The length (below 64) of a text that stands behind its byte."""
+    """Write the length (below 64) of a text into the byte before the text."""
     if end >= 0:
         store_u8(out, at, (end - at - 1) << 1)
     return end
@@ -234,7 +234,7 @@ def _end_text(out: Bytes, at: int, end: int) -> int:
 
 @compiled
 def _shift_text(out: Bytes, at: int, body: int, end: int) -> int:
-    """A text that stands from `body` to `end` moved to behind its length at `at`."""
+    """Write the length of the text from `body` to `end` at `at`, and move the text after it."""
     length = end - body
     after = write_long(out, at, length)
     move(out, after, body, length)
@@ -336,7 +336,7 @@ def _write_compressed(
     codes: Codes,
     scratch: Bytes,
 ) -> int:
-    """MariaDB's compressed column: nothing for an empty value, else a header byte: 0 plain; 8 | raw << 3 …, see below.
+    """Convert MariaDB's compressed column: an empty value has no byte, any other begins with a header byte.
 
     header: bits 4-7 the method (0 stored, 8 zlib), bit 3 raw deflate, bits 0-2 bytes of the length, which follows
     big-endian.
@@ -392,7 +392,7 @@ def _write_compressed(
 def skip_image(
     buf: Bytes, pos: int, end: int, columns: Table, first_column: int, column_count: int
 ) -> int:
-    """The offset behind a row image, -1 when it reaches beyond `end`."""
+    """The offset after a row image; -1 if it reaches beyond `end`."""
     nulls = pos
     pos += (column_count + 7) >> 3
     if pos > end:

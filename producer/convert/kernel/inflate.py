@@ -1,12 +1,12 @@
-"""Inflate (RFC 1950 and 1951) for what MariaDB compresses itself, columns and events; bounded by its output.
+"""Inflates (RFC 1950 and 1951) columns and events that MariaDB compressed; the output is bounded.
 
     zlib    CMF FLG | deflate blocks | adler32, big-endian
-    raw     deflate blocks alone (a compressed column without its zlib header)
+    raw     only deflate blocks (a compressed column without its zlib header)
     block   1 bit last, 2 bits kind: 0 stored, 1 fixed codes, 2 dynamic codes
 
-Guarantees: reads inside ``buf[pos:end]`` and writes inside ``out[at:limit]``; the Adler-32 of a zlib stream is
-checked. Canonical codes are decoded by counting (as zlib's puff does): slower than tables, small, and its loops are
-bounded by 15 bits.
+Guarantees: it reads inside ``buf[pos:end]``, writes inside ``out[at:limit]``, and checks the Adler-32 of a zlib stream.
+It decodes canonical codes by counting (as zlib's puff does): slower than tables but small, with loops of at most 15
+bits.
 """
 
 import numpy as np
@@ -51,7 +51,7 @@ def _build(
     start: int,
     size: int,
 ) -> bool:
-    """counts[n]: codes of n bits; symbols ordered by code. False when more codes are given than fit."""
+    """Fill `counts` (codes of n bits) and `symbols` (ordered by code). False if there are more codes than fit."""
     offsets = np.zeros(17, np.int64)
     for bits in range(16):
         counts[bits] = 0
@@ -99,8 +99,8 @@ def _read_dynamic(
     counts: NDArray[np.int64],
     symbols: NDArray[np.int64],
 ) -> int:
-    """The code lengths of a dynamic block into `lengths` (distances from 288 on): number of literal codes, -1 when
-    broken."""
+    """Read the code lengths of a dynamic block into `lengths` (distances from 288 on) and return the number of
+    literal codes; -1 if they are broken."""
     head = _bits(reader, buf, 14)
     if head < 0:
         return -1
@@ -149,7 +149,8 @@ def _read_dynamic(
 
 @compiled
 def inflate(out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: int, is_raw: bool) -> int:
-    """The stream in ``buf[pos:end]`` inflated to ``out[at:limit]``: offset behind it, -1 broken, -2 more than fits."""
+    """Inflate the stream in ``buf[pos:end]`` to ``out[at:limit]`` and return the offset after it; -1: broken, -2:
+    too long."""
     start = at
     if not is_raw:
         if (

@@ -1,20 +1,20 @@
-r"""MySQL's binary JSON as the text that the server's ``CAST(x AS CHAR)`` prints.
+r"""Converts MySQL's binary JSON to the text of the server's ``CAST(x AS CHAR)``.
 
 Layout (sql-common/json_binary.h): type 1 byte, value. Offsets are from the value's first byte: 2 bytes, large: 4.
 
     0, 1 object   count | bytes | count x (key offset, key length 2) | count x (type 1, offset or value) | keys | values
     2, 3 array    count | bytes | count x (type 1, offset or value) | values           (odd types are large)
     4 literal 0 null 1 true 2 false   5, 6 (u)int16   7, 8 (u)int32   9, 10 (u)int64   11 double   12 string
-    15 opaque     column type 1 | length | bytes      length: 7 bits a byte, low bits first
+    15 opaque     column type 1 | length | bytes      length: 7 bits per byte, low bits first
     in the entry itself: literal, int16, uint16; in large ones int32 and uint32 too
 
-Text: ``", "`` and ``": "`` between; strings escape ``" \ \b \f \n \r \t`` and other control characters as ``\u00xx``;
-opaque decimals are numbers, dates and times strings with six digits of fraction, the rest ``"base64:typeN:…"`` with
-the ``\n`` that the server breaks base64 with every 76 characters. No value at all is ``null``.
+Text: the separators are ``", "`` and ``": "``. Strings escape ``" \ \b \f \n \r \t`` and other control characters as
+``\u00xx``. Opaque decimals are numbers; dates and times are strings with six digits of fraction; all other opaque
+values are ``"base64:typeN:…"`` with the ``\n`` that the server writes into base64 after every 76 characters. An empty
+value is ``null``.
 
-Guarantees: every offset and length is checked against the value it is in; depth at most DEPTH_MAX (the server's limit
-is 100); nothing is written at or beyond ``limit``. Overlapping values of a forged document are bounded by the output
-alone.
+Guarantees: each offset and length is checked against its value. The depth is at most DEPTH_MAX (the server's limit is
+100). Nothing is written at or beyond ``limit``. Only the output bounds a forged document with overlapping values.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ from producer.convert.kernel.temporal import write_clock_parts, write_date_parts
 
 BROKEN, FULL = -1, -2
 DEPTH_MAX = 101
-FRAME = 6  # numbers a level: base, end, count, next index, large, object
+FRAME = 6  # numbers per level: base, end, count, next index, large, object
 STACK = FRAME * DEPTH_MAX + 2  # and two for the digits of a double
 
 _ESCAPE = np.zeros(32, np.uint8)
@@ -60,7 +60,7 @@ _BASE64_TYPE = np.frombuffer(b"base64:type", np.uint8).copy()
 def write_json(
     out: Bytes, at: int, limit: int, buf: Bytes, pos: int, end: int, stack: NDArray[np.int64]
 ) -> int:
-    """The document in ``buf[pos:end]`` as text at `at`: the offset behind it, BROKEN or FULL. `stack`: STACK
+    """Write the document in ``buf[pos:end]`` as text at `at`: the offset after it, BROKEN or FULL. `stack`: STACK
     numbers."""
     if pos == end:
         if at + 4 > limit:
@@ -142,7 +142,7 @@ def _open(
     stack: NDArray[np.int64],
     depth: int,
 ) -> int:
-    """A frame for the object or array at `base`, and its bracket; the entries lie inside it."""
+    """Push a frame for the object or array at `base` and write its bracket; its entries are inside it."""
     large = kind & 1
     width = 4 if large else 2
     if base + 2 * width > end:
@@ -226,7 +226,7 @@ def _write_scalar(
 
 @compiled
 def _length(buf: Bytes, pos: int, end: int) -> int:
-    """length << 3 | its bytes, -1 when it or what it measures reaches beyond `end`."""
+    """length << 3 | its size in bytes; -1 if it or its content reaches beyond `end`."""
     value = 0
     for place in range(5):
         if pos + place >= end:
@@ -240,7 +240,7 @@ def _length(buf: Bytes, pos: int, end: int) -> int:
 
 @compiled
 def write_unsigned(out: Bytes, at: int, bits: int) -> int:
-    """An unsigned 64-bit number, given as the same bits signed, in decimal."""
+    """Write an unsigned 64-bit number, passed as a signed one with the same bits, in decimal."""
     if bits >= 0:
         return write_integer(out, at, bits)
     half = ((bits >> 1) & 0x7FFFFFFFFFFFFFFF) // 5
@@ -251,12 +251,12 @@ def write_unsigned(out: Bytes, at: int, bits: int) -> int:
 
 @compiled
 def write_integer(out: Bytes, at: int, value: int) -> int:
-    """A signed 64-bit number in decimal (20 bytes at most)."""
+    """Write a signed 64-bit number in decimal (20 bytes at most)."""
     last = -1
     if value < 0:
         store_u8(out, at, 45)
         at += 1
-        if value == -value:  # the least of all has no positive twin
+        if value == -value:  # the smallest number has no positive counterpart
             last = 8
             value = 922337203685477580
         else:
@@ -365,8 +365,8 @@ def _write_opaque(
 
 @compiled
 def _write_packed_time(out: Bytes, at: int, packed: int, kind: int) -> int:
-    """DATE (10), TIME (11), DATETIME (12), TIMESTAMP (7) as the server packs them into 8 bytes: bits << 24 |
-    microseconds."""
+    """Write a DATE (10), TIME (11), DATETIME (12) or TIMESTAMP (7), which the server packs into 8 bytes: bits <<
+    24 | microseconds."""
     store_u8(out, at, 34)
     at += 1
     if packed < 0:
@@ -391,8 +391,8 @@ def _write_packed_time(out: Bytes, at: int, packed: int, kind: int) -> int:
 
 @compiled
 def _write_decimal_text(out: Bytes, at: int, buf: Bytes, pos: int, size: int) -> int:
-    """precision 1 | scale 1 | packed decimal, as text: digits without leading zeros, exactly `scale` behind the
-    point."""
+    """Write a decimal (precision 1 | scale 1 | packed decimal) as text, without leading zeros, with exactly
+    `scale` digits after the point."""
     if size < 2:
         return BROKEN
     precision, scale = load_u8(buf, pos), load_u8(buf, pos + 1)

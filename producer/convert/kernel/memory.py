@@ -1,12 +1,12 @@
 """Loads, stores and copies of bytes at any offset of a uint8 array, as single machine instructions.
 
-Offsets are never negative and never wrap around; nothing is checked here unless a checked mode of ``compiled`` is on:
-callers compare lengths with the end of the event (reads) or with the room of the output (writes) beforehand.
-All loads give int64: unsigned widths below 64 are zero-extended, ``load_i64`` gives the 64 bits as they are.
+Offsets are never negative and never wrap around. Nothing is checked here unless a checked mode of ``compiled`` is on:
+before the call, the caller compares lengths with the end of the event (reads) or with the room of the output (writes).
+All loads return int64: widths below 64 bits are zero-extended, ``load_i64`` returns the 64 bits unchanged.
 
     memory_machine    LLVM instructions
-    memory_checked    the same behind a comparison with the array's size
-    memory_plain      Python, checked: what the others mean
+    memory_checked    the same after a comparison with the array's size
+    memory_plain      plain Python, checked: the reference for the others
 """
 
 import sys

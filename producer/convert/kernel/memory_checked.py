@@ -1,4 +1,6 @@
-"""``memory`` as machine code that compares every access with the array's size: IndexError, not harm. See there."""
+"""``memory`` as machine code that first compares each access with the array's size, and raises IndexError. See
+there.
+"""
 
 from typing import Any
 
@@ -17,7 +19,7 @@ signed: Any = memory_machine.signed
 @compiled
 def _check(array: Bytes, offset: int, length: int) -> None:
     if offset < 0 or length < 0 or offset + length > array.size:
-        raise IndexError("kernel: bytes outside of the array")
+        raise IndexError("kernel: bytes outside the array")
 
 
 @compiled
@@ -78,7 +80,7 @@ def store_i64(array: Bytes, offset: int, value: int) -> None:
 
 @compiled
 def copy(target: Bytes, to: int, origin: Bytes, start: int, length: int) -> None:
-    """`length` bytes between arrays (or places that do not overlap)."""
+    """Copy `length` bytes between arrays (or between places that do not overlap)."""
     _check(target, to, length)
     _check(origin, start, length)
     machine.copy(target, to, origin, start, length)
@@ -86,7 +88,7 @@ def copy(target: Bytes, to: int, origin: Bytes, start: int, length: int) -> None
 
 @compiled
 def move(target: Bytes, to: int, start: int, length: int) -> None:
-    """`length` bytes within an array; the places may overlap."""
+    """Move `length` bytes within an array; the places may overlap."""
     _check(target, to, length)
     _check(target, start, length)
     machine.move(target, to, start, length)

@@ -1,6 +1,6 @@
-"""``memory`` as LLVM instructions: unaligned loads and stores, memcpy and memmove; nothing is checked. See there."""
+"""``memory`` as LLVM instructions: unaligned loads and stores, memcpy and memmove, all unchecked. See there."""
 
-# numba calls these with its own arguments, used or not:
+# numba passes all its arguments, used or not:
 # ruff: noqa: ARG001
 
 from typing import Any

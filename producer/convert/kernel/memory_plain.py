@@ -1,4 +1,4 @@
-"""``memory`` in plain Python: every access is compared with the array's size. See there."""
+"""``memory`` in plain Python: each access is compared with the array's size. See there."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
-Whole = int | np.integer[Any]
+Integer = int | np.integer[Any]
 
 
 def _span(array: Bytes, offset: int, length: int) -> Bytes:
@@ -45,7 +45,7 @@ def load_u32be(array: Bytes, offset: int) -> int:
     return int.from_bytes(_span(array, offset, 4).tobytes(), "big")
 
 
-def store_u8(array: Bytes, offset: int, value: Whole) -> None:
+def store_u8(array: Bytes, offset: int, value: Integer) -> None:
     """The low byte of `value`."""
     _span(array, offset, 1)[0] = int(value) & 0xFF
 
@@ -58,15 +58,15 @@ def store_i64(array: Bytes, offset: int, value: int) -> None:
 
 
 def copy(target: Bytes, to: int, origin: Bytes, start: int, length: int) -> None:
-    """`length` bytes between arrays (or places that do not overlap)."""
+    """Copy `length` bytes between arrays (or between places that do not overlap)."""
     _span(target, to, length)[:] = _span(origin, start, length)
 
 
 def move(target: Bytes, to: int, start: int, length: int) -> None:
-    """`length` bytes within an array; the places may overlap."""
+    """Move `length` bytes within an array; the places may overlap."""
     _span(target, to, length)[:] = _span(target, start, length).copy()
 
 
-def signed(value: Whole) -> int:
-    """The number as a signed one of 64 bits."""
+def signed(value: Integer) -> int:
+    """The number as a signed 64-bit number."""
     return int(np.int64(value))

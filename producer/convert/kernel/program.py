@@ -1,26 +1,26 @@
-"""What the kernel knows of tables, as rows of numbers: made by ``producer.convert.tables``, read by ``rows`` and
+"""The kernel's knowledge of tables, as rows of numbers: made by ``producer.convert.tables``, read by ``rows`` and
 ``walk``.
 
-``columns[c]``, one row a column:
+``columns[c]``, one row per column:
     OP          what to write (below)              NULLABLE  1: a union with null first
     BRANCH      byte of the value's union branch, -1: not a union
-    OTHER       byte of the second branch (bytes of invalid text, number of a label that is not there), -1: none
-    SIZE        bytes of the value in the row image, or of the length in front of it when IS_PREFIXED is 1
+    OTHER       byte of the second branch (bytes of invalid text, number of a missing label), -1: none
+    SIZE        bytes of the value in the row image, or of the length before it when IS_PREFIXED is 1
     KEY         place of the column in the record key, -1: not in it
     A, B, C, D  by operation:
         DECIMAL precision, scale | TIME2 DATETIME2 TIMESTAMP2 digits | BYTES_PADDED length
-        TEXT bytes a character at most (1, 3, 4) | TEXT_CONVERTED kind of charset, ``first``, ``second``, 1: ASCII
-        below 128 ENUM SET first label, labels, 1: text is never ambiguous
-        COMPRESSED  kind of charset or -1: bytes, ``first``, ``second``, bytes a character at most
+        TEXT bytes per character at most (1, 3, 4) | TEXT_CONVERTED kind of charset, ``first``, ``second``, 1: ASCII
+        below 128 | ENUM SET first label, labels, 1: text is never ambiguous
+        COMPRESSED  kind of charset or -1: bytes, ``first``, ``second``, bytes per character at most
 
-``tables[t]``, one row a structure:
+``tables[t]``, one row per structure:
     FIRST_COLUMN, COLUMN_COUNT      its rows of ``columns``
     RESERVE_BYTES                   room that all values of fixed or bounded size need together
     HEAD_START, HEAD_SIZE           the ``Source`` fields from ``version`` to ``set``, encoded, in ``blob``
-    BODY_START, BODY_SIZE           the table map behind its table id, in ``blob``
+    BODY_START, BODY_SIZE           the table map after its table ID, in ``blob``
     SCHEMA_ID, KEY_SCHEMA_ID        KEY_COUNT columns, -1 and 0: no key
     IS_INCLUDED                     0: rows are counted, not written
-    IS_UNMEASURED                   1: no table map tells where a row of it ends: its rows are not even counted
+    IS_UNMEASURED                   1: the table map does not determine the size of a row: rows are not even counted
     MAPPED_IN                       the source transaction (by count) that mapped it last
 
 ``labels[l]`` = start and end in ``blob``: for ENUM the encoded value with its branch, for SET the label's text.

@@ -1,15 +1,15 @@
-"""A rows event to records.
+"""Converts a rows event to records.
 
-Layout (libs/mysql/binlog/event/rows_event.h), behind the 19-byte header:
+Layout (libs/mysql/binlog/event/rows_event.h), after the 19-byte header:
 
     table id 6 | flags 2 | version 2: n 2, n - 2 bytes of extra data | packed column count | present columns, a bit each
     update: the same for the after image | rows: their images, one after the other
 
 A record is: 00 schema id | before | after | head of the event | row | flags | seq | op | head of the transaction |
-total_order | last. The heads are encoded once an event and once a transaction.
+total_order | last. The head of an event and that of a transaction are encoded once each.
 
-Guarantees: nothing half-written counts: OUT_AT only moves with a whole record. Everything beside the images takes at
-most META_BYTES_MAX.
+Guarantees: OUT_AT only advances over whole records, so a partly written record never counts. All fields except the
+images take at most META_BYTES_MAX.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ _OP_LETTERS = np.frombuffer(b"cud", np.uint8).copy()
 def write_event_head(
     heads: Bytes, blob: Bytes, tables: Table, slot: int, st: Numbers, server_id: int, pos: int
 ) -> int:
-    """The ``Source`` fields from ``version`` to ``pos`` at HEAD_EVENT: their size."""
+    """Write the ``Source`` fields from ``version`` to ``pos`` at HEAD_EVENT and return their size."""
     at = s.HEAD_EVENT
     copy(heads, at, blob, tables[slot, p.HEAD_START], tables[slot, p.HEAD_SIZE])
     at += tables[slot, p.HEAD_SIZE]
@@ -78,9 +78,10 @@ def convert_rows(
     numbers: Numbers,
     key_spans: Numbers,
 ) -> int:
-    """The rows in ``buf[pos:end]`` from row ROW_INDEX on, as records: NEED_EVENTS when done, else a status.
+    """Convert the rows in ``buf[pos:end]`` from row ROW_INDEX on to records. Returns NEED_EVENTS when done, else a
+    status.
 
-    On OUT_FULL, ROW_POS (as an offset in `buf`) and ROW_INDEX say where to go on.
+    On OUT_FULL, ROW_POS (as an offset in `buf`) and ROW_INDEX are the row to resume with.
     """
     if tables[slot, p.IS_UNMEASURED] != 0:
         return s.NEED_EVENTS
@@ -193,7 +194,7 @@ def convert_rows(
 
 @compiled
 def _write_framing(out: Bytes, at: int, schema_id: int) -> None:
-    """Confluent's: a zero byte and the schema id, 4 bytes big-endian."""
+    """Write Confluent's framing: a zero byte and the schema ID, 4 bytes big-endian."""
     store_u8(out, at, 0)
     store_u8(out, at + 1, schema_id >> 24)
     store_u8(out, at + 2, schema_id >> 16)

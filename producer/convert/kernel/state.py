@@ -1,7 +1,7 @@
-"""The kernel's state between calls: numbers in one int64 array, and the statuses it comes back with.
+"""The kernel's state between calls: numbers in one int64 array, and the statuses it returns.
 
-The walker is a function that stops whenever Python has to do something, and goes on where it stopped. Everything it
-must remember stands here, so that a chunk boundary, a full buffer and an event for Python are the same thing to it.
+The walker is a function that returns when Python has work to do, and resumes where it stopped. All that it must
+remember is in this state. So it handles a chunk boundary, a full buffer and an event for Python in the same way.
 """
 
 from producer.binlog import gtid_events
@@ -10,14 +10,14 @@ from producer.binlog import gtid_events
     POS,  # offset in the span of the next event
     FILE_POS,  # file offset of the span's first byte
     FIXED_POS,  # coordinates of all rows while inside a payload event, -1 outside
-    CHECKSUM_BYTES,  # 4 behind every event, or 0
+    CHECKSUM_BYTES,  # 4 (after each event) or 0
     FLAVOUR,  # MYSQL or MARIADB
     GROUP,  # OUTSIDE, AFTER_GTID, INSIDE of producer.binlog.transactions
-    STEP,  # what the event for Python does to the source transaction (producer.binlog.transactions)
-    IS_COVERED,  # 1: the transaction is behind us, its events are passed over
-    TRANSACTIONS,  # source transactions begun, as a stamp for table maps
+    STEP,  # effect of the event for Python on the source transaction (producer.binlog.transactions)
+    IS_COVERED,  # 1: the transaction is done, its events are skipped
+    TRANSACTIONS,  # source transactions begun; stamps table maps
     ROWS,  # rows and statements of the open transaction so far, before any filter
-    ROWS_TO_SKIP,  # how many of them are behind us
+    ROWS_TO_SKIP,  # how many of them are done already
     SEQ,  # of the last record written
     OUT_AT,  # bytes written
     RECORDS,  # records written
@@ -25,12 +25,12 @@ from producer.binlog import gtid_events
     OPEN_RECORDS,  # RECORDS, OUT_AT, SEQ where the open transaction began
     OPEN_OUT_AT,
     OPEN_SEQ,
-    RECORDS_MAX,  # soft bounds, looked at behind each transaction
+    RECORDS_MAX,  # soft bounds, compared after each transaction
     BYTES_MAX,
-    ROW_POS,  # inside a rows event that did not fit: offset in the event, row number; 0 otherwise
+    ROW_POS,  # inside a rows event that did not fit: offset in the event, row number; else 0
     ROW_INDEX,
-    NEED_BYTES,  # with OUT_FULL: room that would do, as far as known; with SCRATCH_FULL too
-    ERROR_CODE,  # with ERROR: what (below)
+    NEED_BYTES,  # with OUT_FULL and SCRATCH_FULL: the room needed, as far as known
+    ERROR_CODE,  # with ERROR: the error (below)
     ERROR_DETAIL,
     SID,  # MySQL: index of the uuid; MariaDB: index of the domain
     COMMIT_MS,
@@ -45,12 +45,12 @@ from producer.binlog import gtid_events
     EVENT_TIME_S,
     EVENT_SIZE,
     EVENT_TYPE,
-    EXPECTED_SIZE,  # text of the GTID we must find open, in `expected`; 0: none
-    EXPECTED_ROWS,  # how many of its rows are behind us
-    LAST_UNIT_ROWS,  # ROWS in front of LAST_UNIT
-    IS_XA,  # 1: a prepared XA group, passed over like a covered one until its XA COMMIT; 2: it is behind us too
-    GROUP_POS,  # file offset behind the GTID event (XA: behind XA START)
-    GTID,  # of the open transaction: the words of producer.binlog.gtid_events from here on
+    EXPECTED_SIZE,  # text of the GTID that must be open, in `expected`; 0: none
+    EXPECTED_ROWS,  # how many of its rows are done
+    LAST_UNIT_ROWS,  # ROWS before LAST_UNIT
+    IS_XA,  # 1: a prepared XA group, skipped until its XA COMMIT; 2: a prepared XA group that is done
+    GROUP_POS,  # file offset after the GTID event (XA: after XA START)
+    GTID,  # of the open transaction: the words of producer.binlog.gtid_events, from here on
 ) = range(44)
 NUMBER = GTID + gtid_events.NUMBER
 DOMAIN = GTID + gtid_events.SOURCE_LOW  # MariaDB
@@ -64,7 +64,7 @@ MYSQL, MARIADB = 0, 1
 (
     NEED_EVENTS,  # every whole event of the span is done
     OUT_FULL,
-    BATCH_FULL,  # behind a transaction, with the soft bounds reached
+    BATCH_FULL,  # after a transaction, with the soft bounds reached
     TABLE_MAP_UNSEEN,
     EVENT_FOR_PYTHON,  # QUERY, FORMAT_DESCRIPTION, PAYLOAD, XA_PREPARE, compressed QUERY …
     POSITION_FULL,  # no room for another interval, uuid or domain
@@ -78,19 +78,19 @@ MYSQL, MARIADB = 0, 1
     TYPE_UNKNOWN,
     TYPE_REFUSED,
     ANONYMOUS,
-    OUT_OF_GROUP,  # rows or a commit where none may stand
-    GROUP_UNFINISHED,  # a GTID inside of a transaction
+    OUT_OF_GROUP,  # rows or a commit outside a transaction
+    GROUP_UNFINISHED,  # a GTID inside a transaction
     PARTIAL_IMAGE,
     TABLE_UNMAPPED,
     VALUE_BROKEN,
     COLUMNS_DIFFER,
     ROLLED_BACK,  # rows, then ROLLBACK
-    NOT_EXPECTED,  # the transaction to go on with is not the next one
+    NOT_EXPECTED,  # the transaction to resume is not the next one
     BACKWARDS,  # MariaDB: a sequence number that goes backwards
     ENCRYPTED,
     COMPRESSED_BROKEN,
     GTID_BROKEN,
-    OTHER_HISTORY,  # MariaDB: another server's transaction in the place of the last one that is behind us
+    OTHER_HISTORY,  # MariaDB: another server's transaction has the number of the last one that is done
 ) = range(17)
 
 # ---- places in the small byte arrays

@@ -1,20 +1,19 @@
-"""Dates and times, from their packed bits to text. Zero and invalid parts come out as they are stored.
+"""Converts dates and times from packed bits to text. Zero and invalid parts are written as stored.
 
 Layouts (sql-common/my_time.cc; MariaDB's are the same):
 
     DATE        3 bytes LE    year << 9 | month << 5 | day
     TIME2       3 bytes BE    value + 0x800000; then the fraction: ceil(f / 2) bytes BE. The value, fraction included,
-    is one
-                              signed number: sign 1 bit, unused 1, hour 10, minute 6, second 6
+                              is one signed number: sign 1 bit, unused 1, hour 10, minute 6, second 6
     DATETIME2   5 bytes BE    sign 1 (always set), year * 13 + month 17, day 5, hour 5, minute 6, second 6; fraction
-    as above
+                              as above
     TIMESTAMP2  4 bytes BE    seconds since 1970 UTC; fraction. 0 without a fraction is the zero timestamp
     TIME        3 bytes LE    signed HHMMSS              DATETIME  8 bytes LE  YYYYMMDDHHMMSS
     TIMESTAMP   4 bytes LE    seconds since 1970 UTC
     fraction    f digits rounded up to an even number, as a number of 1, 2 or 3 bytes
 
-Text: ``YYYY-MM-DD``, ``[-]HH:MM:SS[.f]`` (hours 2 or 3 digits), ``YYYY-MM-DD HH:MM:SS[.f]``, exactly f digits;
-TIMESTAMP is UTC. All writers give the offset behind the text and write at most TEXT_BYTES_MAX.
+Text: ``YYYY-MM-DD``, ``[-]HH:MM:SS[.f]`` (hours 2 or 3 digits), ``YYYY-MM-DD HH:MM:SS[.f]``, exactly f digits.
+TIMESTAMP is UTC. All writers return the offset after the text and write at most TEXT_BYTES_MAX.
 """
 
 from producer.convert.kernel.compiled import compiled
@@ -61,7 +60,7 @@ def write_date_parts(out: Bytes, at: int, year: int, month: int, day: int) -> in
 
 @compiled
 def write_clock_parts(out: Bytes, at: int, hour: int, minute: int, second: int) -> int:
-    """``HH:MM:SS``, three or four digits of hours when they are needed."""
+    """``HH:MM:SS``, with three or four digits of hours if needed."""
     if hour >= 100:
         if hour >= 1000:
             store_u8(out, at, 48 + hour // 1000)
@@ -81,7 +80,7 @@ def write_fraction(out: Bytes, at: int, micros: int, digits: int) -> int:
     if digits == 0:
         return at
     store_u8(out, at, 46)
-    _two(out, at + 1, micros // 10000 % 100)  # all six, whatever is wanted: constants divide faster
+    _two(out, at + 1, micros // 10000 % 100)  # always all six, because constants divide faster
     _two(out, at + 3, micros // 100 % 100)
     _two(out, at + 5, micros % 100)
     return at + 1 + digits
@@ -89,7 +88,7 @@ def write_fraction(out: Bytes, at: int, micros: int, digits: int) -> int:
 
 @compiled
 def fraction_size(digits: int) -> int:
-    """Bytes of the fraction in the row image."""
+    """The size of the fraction in the row image, in bytes."""
     return (digits + 1) // 2
 
 
@@ -194,7 +193,7 @@ def write_old_time(out: Bytes, at: int, buf: Bytes, pos: int) -> int:
 
 @compiled
 def write_old_datetime(out: Bytes, at: int, buf: Bytes, pos: int) -> int:
-    """DATETIME of servers before 5.6; -1 when the number is no YYYYMMDDHHMMSS."""
+    """DATETIME of servers before 5.6; -1 if the number is not a YYYYMMDDHHMMSS."""
     value = load_i64(buf, pos)
     if value < 0 or value > 99991231235959 * 10:
         return -1

@@ -1,11 +1,11 @@
-"""One chunk of events: the closed switch, the source transactions, and what Python is asked for.
+"""Walks one chunk of events: handles each event type and the source transactions, and returns when Python is
+needed.
 
-The layout of events is in ``producer.binlog.events``, where source transactions begin and end is decided by
-``producer.binlog.transactions``. The checksum after the body, if the file has one, was checked when the event was
-received.
+``producer.binlog.events`` has the layout of events. ``producer.binlog.transactions`` determines where source
+transactions begin and end. If the file has checksums after the body, they were checked when the event was received.
 
-Every type is written, passed over by name, handed to Python, or an error. Passed over: they hold no rows and no
-structure. A covered transaction is walked by headers and group ends alone.
+Each type is written, skipped, handed to Python, or an error. The skipped types are listed: they hold no rows and no
+structure. In a covered transaction only headers and group ends are read.
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ from producer.convert.kernel.rows import CREATE, DELETE, UPDATE, convert_rows, w
 Numbers = NDArray[np.int64]
 Table = NDArray[np.int64]
 
-# what to do with a type
+# the action for a type
 (
     REFUSED,
     PASSED,
@@ -100,11 +100,11 @@ def _actions() -> NDArray[np.int64]:
 
 
 ACTIONS = _actions()
-_DUMMY_TABLE_ID = 0xFFFFFF  # rows of no table, which only end a statement
+_DUMMY_TABLE_ID = 0xFFFFFF  # rows of no table; the event only ends a statement
 
 
 def _operations() -> NDArray[np.int64]:
-    """What the rows of a type do."""
+    """The operation of the rows of each type."""
     table = np.zeros(256, np.int64)
     for types in (t.ROWS_V1, t.ROWS_V2, t.ROWS_COMPRESSED_V1, t.ROWS_COMPRESSED_V2):
         table[list(types)] = CREATE, UPDATE, DELETE
@@ -118,7 +118,7 @@ _HAS_EXTRA, _IS_COMPRESSED = 1, 2
 
 
 def _row_forms() -> NDArray[np.int64]:
-    """Of a type with rows: 1 with extra data (version 2), 2 compressed, 3 both."""
+    """The form of each type with rows: 1 with extra data (version 2), 2 compressed, 3 both."""
     table = np.zeros(256, np.int64)
     table[list(t.ROWS_V2)] = _HAS_EXTRA
     table[list(t.ROWS_COMPRESSED_V1)] = _IS_COMPRESSED
@@ -138,7 +138,7 @@ def _fail(st: Numbers, code: int, detail: int) -> int:
 
 @compiled
 def _refuse(st: Numbers, step: int, kind: int) -> int:
-    """ERROR for what ``transaction_step`` refuses."""
+    """The ERROR for a step that ``transaction_step`` refuses."""
     if step == GROUP_NOT_ENDED:
         return _fail(st, s.GROUP_UNFINISHED, 0)
     return _fail(st, s.TRUNCATED if step == BAD_BODY else s.OUT_OF_GROUP, kind)
@@ -148,7 +148,7 @@ def _refuse(st: Numbers, step: int, kind: int) -> int:
 def begin_transaction(
     st: Numbers, intervals: Table, sids: Bytes, heads: Bytes, expected: Bytes
 ) -> int:
-    """After a GTID event was read: is it done already, is it the expected one; the state of a new group."""
+    """Begin a group after its GTID event: whether it is done already, whether it is the expected one."""
     st[s.TRANSACTIONS] += 1
     st[s.GROUP] = state_after_gtid(st, s.GTID, st[s.FLAVOUR] == s.MARIADB)
     st[s.ROWS] = st[s.ROWS_TO_SKIP] = 0
@@ -164,7 +164,7 @@ def begin_transaction(
         if is_last and st[s.SERVER] != intervals[row, s.I_SERVER]:
             return _fail(st, s.OTHER_HISTORY, intervals[row, s.I_SERVER])
         intervals[row, s.I_SEEN] = st[s.NUMBER]
-        if st[s.IS_XA] != 0:  # passed over until its XA COMMIT
+        if st[s.IS_XA] != 0:  # skipped until its XA COMMIT
             st[s.IS_XA] = 2 if covered else 1
             st[s.IS_COVERED] = 1
     if covered:
@@ -180,7 +180,7 @@ def begin_transaction(
 
 @compiled
 def end_transaction(st: Numbers, intervals: Table, out: Bytes, bounds: Table) -> int:
-    """At the end of a group: `last` of its last record, the position, the counts. NEED_EVENTS, BATCH_FULL or
+    """End a group: set `last` of its last record, advance the position and the counts. NEED_EVENTS, BATCH_FULL or
     POSITION_FULL."""
     if st[s.IS_COVERED] != 0:
         st[s.GROUP] = OUTSIDE
@@ -201,8 +201,8 @@ def end_transaction(st: Numbers, intervals: Table, out: Bytes, bounds: Table) ->
 
 @compiled
 def find_table(ids: Table, table_id: int) -> int:
-    """The place of a table id in `ids` (id + 1, slot; open addressing, a power of two of rows); the free one if it
-    isn't in."""
+    """The place of a table ID in `ids` (ID + 1, slot; open addressing, a power of two of rows); the free place for
+    a new one."""
     mask = ids.shape[0] - 1
     place: int = (table_id * 0x9E3779B1) & mask
     while ids[place, 0] != 0 and ids[place, 0] != table_id + 1:
@@ -239,7 +239,7 @@ def _map_table(
 
 @compiled
 def _packed(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
-    """A packed integer below 2**24 and the offset behind it, -1 when it is cut or greater."""
+    """A packed integer below 2**24 and the offset after it; -1 if it is cut or greater."""
     if pos >= end:
         return 0, -1
     first = load_u8(buf, pos)
@@ -261,8 +261,8 @@ def _all_present(buf: Bytes, pos: int, count: int) -> bool:
 
 @compiled
 def _inflate_rows(buf: Bytes, pos: int, end: int, st: Numbers, scratch: Bytes) -> int:
-    """MariaDB's compressed rows: 128 | method << 4 | n, length of n bytes big-endian, zlib. Their size, in
-    `scratch`."""
+    """Inflate MariaDB's compressed rows into `scratch` and return their size: 128 | method << 4 | n, length of n
+    bytes big-endian, zlib."""
     if pos >= end:
         st[s.ERROR_CODE] = s.COMPRESSED_BROKEN
         return -1
@@ -305,7 +305,8 @@ def walk(
     numbers: Numbers,
     key_spans: Numbers,
 ) -> int:
-    """Walks the events of ``buf[st[POS]:end]``; a status of ``state``. POS is the first event that is not done."""
+    """Walk the events of ``buf[st[POS]:end]`` and return a status of ``state``. POS is then the first unfinished
+    event."""
     while True:
         pos = st[s.POS]
         if pos + t.HEADER_BYTES > end:
@@ -373,7 +374,7 @@ def walk(
                     load_u32(buf, pos + 5),
                     fixed if fixed >= 0 else st[s.FILE_POS] + pos,
                 )
-                # ROW_POS counts from the event (or from the inflated rows), so that it holds when the span moves
+                # ROW_POS is relative to the event (or to the inflated rows), so it stays valid when the span moves
                 source, base, rows_end = buf, pos, body_end
                 if form & _IS_COMPRESSED:
                     rows_end = _inflate_rows(buf, at, body_end, st, inflated)
@@ -437,7 +438,7 @@ def walk(
             status = begin_transaction(st, intervals, sids, heads, expected)
             if status != s.NEED_EVENTS:
                 return status
-        elif action == PAYLOAD and covered and st[s.IS_XA] == 0:  # the whole group
+        elif action == PAYLOAD and covered and st[s.IS_XA] == 0:  # it contains the whole group
             status = end_transaction(st, intervals, out, bounds)
         elif action in (PAYLOAD, TO_PYTHON):
             st[s.STEP] = step
