@@ -1,35 +1,30 @@
-"""Records into the set topic, exactly once: one Kafka transaction per batch, the topic's own tail as the truth.
+"""Writes records into the set topic exactly once: one Kafka transaction per batch; the topic's own tail is the
+truth.
 
-librdkafka speaks no transaction version 2 (KIP-890): a request to end a transaction that arrives late can end the next
-one. The rules that keep this harmless, by the numbers that code and tests name them by:
+librdkafka does not implement transaction version 2 (KIP-890): a late request to end a transaction can end the next one.
+These rules keep that harmless. Code and tests refer to them by number:
 
-1  The topic has one partition, and the task a transactional id of its own: Kafka transactions never span two.
-2  The truth is the partition's own tail. A start verifies the lease, fences the instance before it, wants the stable
-   end at the high watermark (else another writer's open transaction hides our records; one of ours that lost its marker
-   is aborted first), reads the tail, stops at a greater epoch, commits a ``fence`` with its own, and goes on exactly
-   behind what stands.
-3  An instance that saw an abort, an error or a slow commit is thrown away and made anew. One that is fenced is not,
-   before the lease has been verified again.
-4  Each commit is audited behind the stream: marker and stable end where they should be, the last record readable.
-5  A GTID is done only when its last row is in.
-6  Where the tail holds nothing to go on from, a hint of the task's status is believed only while the partition still
-   ends where the hint says. Never "latest".
+1  The topic has one partition, and its task a separate transactional ID: Kafka transactions never span two partitions.
+2  The partition's own tail is the truth. A start verifies the lease and fences the previous instance. It requires the
+   stable end to be the high watermark: otherwise another writer's open transaction hides our records. (If one of our
+   own lost its marker, the start aborts it first.) Then it reads the tail, stops at a greater epoch, commits a
+   ``fence`` with its own epoch, and resumes exactly after the tail.
+3  An instance that saw an abort, an error or a slow commit is discarded and replaced. A fenced instance is replaced
+   only after the lease was verified again.
+4  Each commit is audited after it returned: marker and stable end are in the expected place, the last record is
+   readable.
+5  A GTID is done only when its last row is committed.
+6  If the tail holds no position, a hint of the task's status is used, but only while the partition still ends where the
+   hint says. Never "latest".
 
-config          where a publisher writes, under which names, and its limits
-driver          the seam: what is asked of a Kafka client, as Protocols
-errors          every error a client can report, and the branch it belongs to
-kafka           the clients of one set topic; its transactional producer
-kafka_topic     reads the partition, asks for and creates the topic
-bulk            its way of queueing a whole batch in one call
-open_transactions  whose Kafka transaction is open, asked of the broker directly
-codec           our own records in their real form
-positions       what those records say, and where a row stands
-tail            what stands at the end of the partition
-opening         the start sequence: fence the predecessor, read the tail, write the fence
-topic_check     whether the topic can carry a set, and is as the task document says
-topic_schemas   schema ids that the topic tells while the registry is away
-published_part  what stands of a source transaction that is published in part
-publisher       one Kafka transaction per batch, and what to do when its outcome is unknown
-oversize        which row is too large
-audit           every commit is read back, behind the stream
+config          where a publisher writes, under which names, and its limits driver          the interface to a Kafka
+client, as Protocols errors          each error that a client can report, and its branch kafka           the clients of
+one set topic; its transactional producer kafka_topic     reads the partition, inspects and creates the topic bulk
+queues a whole batch in one call open_transactions  asks the broker whose Kafka transaction is open codec
+encodes and decodes our own records positions       the positions in those records tail            the end of the
+partition opening         the start sequence: fence the previous owner, read the tail, write the fence topic_check
+whether the topic can carry a set and matches the task document topic_schemas   reads schema IDs from the topic while
+the registry is unavailable published_part  the committed records of a source transaction that is published in part
+publisher       one Kafka transaction per batch, and recovery when its outcome is unknown oversize        finds the row
+that is too large audit           reads each commit back, after it returned
 """

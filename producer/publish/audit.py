@@ -1,23 +1,23 @@
-"""Every commit is read back, behind the stream and not in its way.
+"""Reads each commit back after it returned, without delaying the next one.
 
-    commit n returns OK ──► submit ──► [queue] ──► the record at the place where its last one must stand is read with
-    read_committed and compared byte for byte; when nothing follows, the stable end must be exactly behind its marker
+    commit n returns OK ──► submit ──► [queue] ──► the record at the offset of its last record is read with
+    read_committed and compared byte for byte; if nothing follows, the stable end must be exactly after its marker
 
-A commit of k records (its resolved included) that began at offset e ends at e + k + 1: the records and the marker. So
-the resolved stands at e + k − 1, and reading exactly it there proves that no record is missing, repeated or foreign up
-to there, and that the transaction is committed to every reader. A late abort has the same offsets, but no readable
-record.
+A commit of k records (its resolved record included) that began at offset e ends at e + k + 1: the records and the
+marker. So the resolved record is at e + k − 1. Exactly this record at that offset proves that no record is missing,
+repeated or foreign before it, and that the transaction is committed for all readers. After a late abort the offsets are
+the same, but no record is readable.
 
-Markers may come twice: a new transaction coordinator sends again what the one before did not note as sent. So a place
-that is off is no disagreement yet; then what readers see since the last commit that was found must be those k records
-and no other, the resolved last, and from there on all places are counted anew (``shift``).
+Markers may be written twice: a new transaction coordinator sends those again that the previous one did not note as
+sent. So a wrong offset alone is no failure. Then the records that readers see since the last audited commit must be
+exactly those k records, the resolved record last. All later offsets are shifted by the difference (``shift``).
 
-Guarantees: the first disagreement is raised by ``check`` in the stream's thread (MR-3014, MR-3015; MR-3013 where
-another writer's open transaction hides our records), and so is whatever else ends the audit; nothing is audited behind
-it. Records of a newer owner are no disagreement: that is Fenced. Records that were removed before they could be read
-(retention, an operator) are no disagreement either. At most ``audit_commits_max`` commits are outstanding, then
-``submit`` waits. While the broker is away nothing is concluded: that is Retryable.
-Not done here: records before the last of a transaction are not compared (`millrace topic verify` reads all).
+Guarantees: ``check`` raises the first failure in the publisher's thread (MR-3014, MR-3015; MR-3013 if another writer's
+open transaction hides our records), and any other error that ends the audit. No commit after it is audited. Records of
+a newer owner are no failure: that is Fenced. Records that were removed before they could be read (by retention or an
+operator) are no failure either. At most ``audit_commits_max`` commits wait, then ``submit`` blocks. While the broker is
+unavailable there is no verdict: that is Retryable. Not done here: records before the last of a transaction are not
+compared (`millrace topic verify` reads all).
 """
 
 import threading
@@ -34,16 +34,16 @@ from producer.publish.driver import Partition
 
 log = get_logger("producer.publish")
 
-_LOOK_AGAIN_S = 0.005  # between two looks at a stable end that lags behind its record
-_MARKERS_MAX = 64  # that came again since the last commit: one for each change of the coordinator
-_LOOK_S = 0.5  # one wait for a record, after which is asked whether it is still kept
-# How long after its timeout a commit is judged: one look, and the question whose transaction is open (3 s a broker).
-JUDGEMENT_S = 5.0
+_LOOK_AGAIN_S = 0.005  # between two reads of a stable end that has not reached the expected one
+_MARKERS_MAX = 64  # repeated markers since the last commit: one for each change of the coordinator
+_LOOK_S = 0.5  # one wait for a record; then it is checked that the record is still kept
+# How long after its timeout a commit is judged: one wait, and the search for an open transaction (3 s per broker).
+VERDICT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit that returned OK: the stable end behind it, its last record, and how many it has."""
+    """A commit that returned OK: the stable end after it, its last record, and its number of records."""
 
     end: int
     mark: bytes
@@ -56,10 +56,11 @@ class Commit:
 
 
 class Audit:
-    """One thread over one partition reader, which it owns until ``stop`` returns.
+    """One thread with one partition reader, which it owns until ``stop`` returns.
 
-    ``find_successor`` reads the tail with the same reader and gives the error if a newer owner wrote it, ``find_hider``
-    that of another writer whose open transaction begins at a stable end, if the broker says so.
+    ``find_successor`` reads the tail with the same reader and returns the error if a newer owner wrote it.
+    ``find_blocking_writer`` returns the error if the broker names another writer whose transaction is open since that
+    stable end.
     """
 
     def __init__(
@@ -69,17 +70,15 @@ class Audit:
         end: int,
         limits: PublisherLimits,
         find_successor: Callable[[], MillraceError | None],
-        find_hider: Callable[[int], MillraceError | None],
+        find_blocking_writer: Callable[[int], MillraceError | None],
     ) -> None:
         self._partition = partition
         self._limits = limits
         self._find_successor = find_successor
-        self._find_hider = find_hider
-        self._planned_end = (
-            end  # behind the Kafka transaction under way; the last commit's when there is none
-        )
-        self._shift = 0  # markers more than expected, so far
-        self._found_end: int | None = end  # what readers see was found up to here; None: not known
+        self._find_blocking_writer = find_blocking_writer
+        self._planned_end = end  # after the Kafka transaction under way, else after the last commit
+        self._shift = 0  # extra markers so far
+        self._found_end: int | None = end  # the end of the audited records; None: not known
         self._commits: deque[Commit] = deque()
         self._is_reading = False
         self._is_stopped = False
@@ -90,20 +89,21 @@ class Audit:
 
     @property
     def shift(self) -> int:
-        """By how much the partition is known to end further than records and markers of ours say."""
+        """The number of extra markers: the partition ends this much after the offset that our records and markers
+        add up to."""
         return self._shift
 
     def check(self) -> None:
-        """Raise the first disagreement found so far, or what else ended the audit."""
+        """Raise the first failure so far, or the error that ended the audit."""
         if self._failure is not None:
             raise self._failure
 
     def plan(self, end: int) -> None:
-        """A Kafka transaction begins that will end at ``end``: the stable end is not judged meanwhile."""
+        """Announce a Kafka transaction that will end at ``end``: the stable end is not judged meanwhile."""
         self._planned_end = end
 
     def submit(self, commit: Commit) -> None:
-        """Audit ``commit``; waits while too many are outstanding."""
+        """Audit ``commit``; blocks while too many commits wait."""
         with self._changed:
             self._changed.wait_for(
                 lambda: (
@@ -115,7 +115,7 @@ class Audit:
         self.check()
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until everything submitted is audited; False in vain. Raises the first disagreement."""
+        """Wait until all submitted commits are audited; False if that takes too long. Raises the first failure."""
         with self._changed:
             idle = self._changed.wait_for(
                 lambda: self._failure is not None or not (self._commits or self._is_reading),
@@ -125,7 +125,7 @@ class Audit:
         return idle
 
     def stop(self) -> None:
-        """End the thread; what is outstanding stays unaudited. The partition reader is free again."""
+        """End the thread. Waiting commits are not audited. The partition reader is free again."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
@@ -156,7 +156,7 @@ class Audit:
         deadline = time.monotonic() + self._limits.audit_timeout_s
         record = None
         while record is None and not self._is_stopped:
-            is_late = time.monotonic() > deadline  # this process may have been stopped meanwhile
+            is_late = time.monotonic() > deadline  # this process may have been suspended meanwhile
             expected = commit.mark_offset + self._shift
             record = self._partition.next_record(expected, timeout_s=_LOOK_S)
             if (record is None or record.offset > expected) and self._is_removed(expected):
@@ -168,13 +168,14 @@ class Audit:
         if record is None:
             return
         if record.offset != expected or record.value != commit.mark:
-            self._look_further(commit)
-        # somebody else's record may stand in front of the marker, which lands after the commit returned
+            self._search_last_record(commit)
+        # another writer's record may precede the marker, which is written after the commit returned
         self._found_end = commit.mark_offset + self._shift + 1
         self._compare_end(commit, deadline)
 
-    def _look_further(self, commit: Commit) -> None:
-        """The mark is not in its place: it must be the last of so many records that readers see; or MR-3014."""
+    def _search_last_record(self, commit: Commit) -> None:
+        """The last record is not at its offset: it must be the last of the commit's records that readers see, else
+        MR-3014."""
         expected = commit.mark_offset + self._shift
         stop = min(expected + _MARKERS_MAX + 1, self._partition.stable_end())
         start = expected if self._found_end is None else self._found_end
@@ -183,17 +184,17 @@ class Audit:
         if at is None or (self._found_end is not None and at + 1 != commit.count):
             raise Fatal(
                 "MR-3014",
-                f"another record than the one committed stands at offset {expected}",
+                f"offset {expected} has another record than the committed one",
                 expected_offset=expected,
             )
-        self._move(seen[at].offset - expected)
+        self._add_shift(seen[at].offset - expected)
 
-    def _move(self, offsets: int) -> None:
+    def _add_shift(self, offsets: int) -> None:
         self._shift += offsets
-        log.info("a marker came once more", offsets=offsets)
+        log.info("a marker was written again", offsets=offsets)
 
     def _is_removed(self, offset: int) -> bool:
-        """Whether this offset is no longer kept; False while the broker can't be asked."""
+        """Whether this offset is no longer kept; False while the broker is unavailable."""
         with suppress(Retryable):
             low = self._partition.low_end()
             if low > offset:
@@ -202,7 +203,7 @@ class Audit:
         return False
 
     def _compare_end(self, commit: Commit, deadline: float) -> None:
-        """When nothing follows: the stable end is exactly behind the marker."""
+        """Check that the stable end is exactly after the marker, unless another commit follows."""
         while self._planned_end == commit.end and not self._is_stopped:
             is_late = time.monotonic() > deadline
             stable = self._partition.stable_end()
@@ -210,13 +211,16 @@ class Audit:
             if stable == expected or self._planned_end != commit.end:
                 return
             if stable > expected and not self._partition.read(expected - 1, stable):
-                self._move(stable - expected)
+                self._add_shift(stable - expected)
                 return
             if stable > expected or is_late:
                 if (fenced := self._find_successor()) is not None:
                     raise fenced
-                if stable < expected and (hidden := self._find_hider(stable)) is not None:
-                    raise hidden
+                if (
+                    stable < expected
+                    and (blocked := self._find_blocking_writer(stable)) is not None
+                ):
+                    raise blocked
                 raise Fatal(
                     "MR-3015",
                     f"the stable end is {stable} and must be {expected}",
@@ -226,19 +230,19 @@ class Audit:
             time.sleep(_LOOK_AGAIN_S)
 
     def _explain_absence(self, commit: Commit) -> None:
-        stable = self._partition.stable_end()  # Retryable when the broker is away
+        stable = self._partition.stable_end()  # Retryable if the broker is unavailable
         end = commit.end + self._shift
         if stable < end:
-            if (hidden := self._find_hider(stable)) is not None:
-                raise hidden
+            if (blocked := self._find_blocking_writer(stable)) is not None:
+                raise blocked
             raise Fatal(
                 "MR-3015",
-                f"the stable end stays at {stable}, before the end {end} of a commit that returned OK",
+                f"the stable end remains at {stable}, before the end {end} of a commit that returned OK",
                 expected=end,
                 found=stable,
             )
         raise Fatal(
             "MR-3014",
-            f"the record committed at offset {end - 2} can't be read with read_committed",
+            f"the record committed at offset {end - 2} cannot be read with read_committed",
             expected_offset=end - 2,
         )

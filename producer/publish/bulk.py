@@ -1,10 +1,11 @@
-"""librdkafka's own bulk call, beside its Python binding: a batch of slices is queued in one call, without the GIL.
+"""Queues a batch of slices in one call of librdkafka's own bulk function, without the GIL and without its Python
+binding.
 
-Through the binding's ``produce`` the Python loop takes most of the time and holds the GIL that the converter needs:
-0.5 million records of 200 B a second on two cores with the broker beside; 1.1 to 2.3 million through
-``rd_kafka_produce_batch``. What else was tried is in docs/decisions/publisher.md.
+With the binding's ``produce``, the Python loop takes most of the time and holds the GIL that the converter needs: 0.5
+million records of 200 B per second on two cores with the broker on the same machine, against 1.1 to 2.3 million with
+``rd_kafka_produce_batch``. docs/decisions/publisher.md lists the other options that were tried.
 
-    rd_kafka_message_t, 72 bytes, 64-bit                    what is filled in
+    rd_kafka_message_t, 72 bytes, 64-bit                    value
          0  int32   err         the outcome per record      0
          8  void *  rkt
         16  int32   partition
@@ -15,13 +16,13 @@ Through the binding's ``produce`` the Python loop takes most of the time and hol
         56  int64   offset
         64  void *  _private    the binding's callback      0: none
 
-The binding keeps its ``rd_kafka_t *`` as the first field behind the object header. That is not part of its interface: a
-``BatchSender`` is only made for versions in which it was tried (``TRIED``), on a CPython with the usual object header,
-and when the client at that address answers with its own name. Otherwise the caller uses the binding's ``produce``, and
-the reason is reported as ``Unavailable``.
+The binding keeps its ``rd_kafka_t *`` as the first field after the object header. That is not part of its interface. So
+a ``BatchSender`` is only made for tested versions (``TESTED``), on a CPython with the usual object header, and if the
+client at that address reports its own name. Otherwise the caller uses the binding's ``produce``, and ``Unavailable``
+reports the reason.
 
-Guarantees: pointers are only made of slices that lie inside the buffer (else Fatal MR-9001); librdkafka copies before
-the call returns. Not done here: waiting for room in the queue.
+Guarantees: pointers are only made of slices inside the buffer (else Fatal MR-9001); librdkafka copies before the call
+returns. Not done here: waiting for room in the queue.
 """
 
 import ctypes
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 from millrace.errors import Fatal
 from producer.publish.driver import PARTITION, Bounds, Octets
 
-TRIED = frozenset({"2.16.1"})  # versions of the binding
+TESTED = frozenset({"2.16.1"})  # versions of the binding
 
 _MESSAGE = np.dtype(
     {
@@ -61,7 +62,7 @@ _OBJECT_HEADER_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The first record that was not queued; ``code`` is librdkafka's."""
+    """The first record that was not queued, with librdkafka's error code."""
 
     index: int
     code: int
@@ -69,7 +70,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """Why the bulk call can not be used here; records go one by one."""
+    """Why the bulk call cannot be used here; records are then queued one by one."""
 
     reason: str
 
@@ -85,23 +86,25 @@ class BatchSender:
     def of(
         cls, binding: object, *, package: Path, version: str, topic: str, name: str
     ) -> "BatchSender | Unavailable":
-        """For the binding's producer object. ``name``: the client's name begins so."""
-        if version not in TRIED:
-            tried = ", ".join(sorted(TRIED))
-            return Unavailable(f"confluent-kafka {version} was not tried with it, {tried} was")
+        """Make a sender for the binding's producer object. ``name``: the beginning of the client's name."""
+        if version not in TESTED:
+            tested = ", ".join(sorted(TESTED))
+            return Unavailable(
+                f"confluent-kafka {version} is not tested with the bulk call; tested: {tested}"
+            )
         if (library := _library(package)) is None:
-            return Unavailable(f"{package} does not bring librdkafka along")
+            return Unavailable(f"{package} does not contain librdkafka")
         if not _has_usual_objects():
             return Unavailable(
-                f"{sys.implementation.name} {sys.version.split()[0]} lays out objects differently"
+                f"{sys.implementation.name} {sys.version.split()[0]} has another object layout"
             )
         handle = ctypes.c_void_p.from_address(id(binding) + _OBJECT_HEADER_BYTES).value
         if not handle or not library.rd_kafka_name(handle).startswith(name.encode()):
-            return Unavailable("the client was not found inside its Python object")
+            return Unavailable("the client was not found in its Python object")
         return cls(library, handle, topic)
 
     def queue(self, buffer: Octets, bounds: Bounds) -> Refusal | None:
-        """Queue every slice, in order; the first refusal (records behind it may be queued: discard the instance)."""
+        """Queue all slices in order; the first refusal. Later records may be queued: discard the instance."""
         messages = _messages(buffer, bounds)
         queued = self._library.rd_kafka_produce_batch(
             self._topic, PARTITION, _COPY, messages.ctypes.data, len(messages)
@@ -147,7 +150,7 @@ def _has_usual_objects() -> bool:
 
 
 def _library(package: Path) -> ctypes.CDLL | None:
-    """The librdkafka that the binding's package brings along; it is loaded already, so this is the same one."""
+    """The librdkafka of the binding's package. It is loaded already, so this is the same library."""
     found = sorted((package.parent / f"{package.name}.libs").glob("librdkafka-*.so*"))
     if len(found) != 1:
         return None

@@ -1,7 +1,7 @@
-"""The publisher's own records in their real form: encodes marks and run openings, recognises what stands in a tail.
+"""Encodes the publisher's own records and decodes the records of a tail.
 
-A run opens with the schema records of the control schemas, the layout of schema records itself first, then the fence.
-Rows of a torn tail are read by their suffix, so no schema is needed at the start.
+A run begins with the schema records of the control schemas, that of schema records first, and then the fence. A row of
+a torn tail is decoded by its suffix, so a start needs no table schemas.
 """
 
 import time
@@ -38,7 +38,7 @@ class RecordMarks:
     def registered(
         cls, config: PublisherConfig, register: Callable[[str, str], int]
     ) -> "RecordMarks":
-        """Registers the control schemas."""
+        """Register the control schemas."""
         ids = {
             kind: register(schema.subject(config.topic), schema.text)
             for kind, schema in CONTROL_SCHEMAS.items()
@@ -46,7 +46,7 @@ class RecordMarks:
         return cls(config, ids)
 
     def run_start(self, progress: Progress) -> Sequence[bytes]:
-        """Schema records, then the fence."""
+        """The schema records, then the fence."""
         first = RecordKind.SCHEMA
         kinds = [first, *(kind for kind in CONTROL_SCHEMAS if kind is not first)]
         fence = FenceRecord(
@@ -58,18 +58,18 @@ class RecordMarks:
         ]
 
     def resolved(self, progress: Progress) -> bytes:
-        """The end of a Kafka transaction."""
+        """The last record of a Kafka transaction."""
         return self._encode(ResolvedRecord(progress, self.config.set, self.config.epoch, _now_ms()))
 
     def opens_run(self, value: bytes) -> bool:
-        """The schema record that describes schema records, itself among them."""
+        """Whether this is the schema record that describes schema records, including itself."""
         if peek_kind(value) is not RecordKind.SCHEMA:
             return False
         record = decode_control(value)
         return isinstance(record, SchemaRecord) and record.value.id == unframe(value)[0]
 
     def read(self, value: bytes) -> Mark | Step | None:
-        """What a committed record says of progress."""
+        """The position in a committed record."""
         if peek_kind(value) is RecordKind.ROW:
             row = read_row_end(value)
             return Step(row.gtid, row.total_order, row.last, row.seq)

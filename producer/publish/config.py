@@ -9,26 +9,26 @@ from schemas.gtid import Flavour
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherLimits:
-    """Every timeout and bound of a publisher; the defaults are arithmetic on measurements, not taste."""
+    """All timeouts and bounds of a publisher. The defaults are derived from measurements."""
 
-    # An idle topic still says every so often how far it is, so that its tail is found in one small read.
+    # An idle topic still gets a resolved record at this interval, so that one small read finds its tail.
     resolved_interval_s: float = 5.0
-    # Progress without records (filtered transactions) is written at most this often: 5 small commits a second.
+    # Progress without records (filtered transactions) is written at most this often: 5 small commits per second.
     progress_interval_s: float = 0.2
     # librdkafka's retry back-off. A hidden retry takes at least 0.8 of it (its jitter is 20 %): see ``suspicious_s``.
     retry_backoff_ms: int = 1000
-    # The coordinator aborts what its owner left open after this long.
+    # After this time the coordinator aborts a transaction that its owner left open.
     transaction_timeout_ms: int = 60_000
-    # A broker that is away is reported after this long; a clean restart takes 5 to 10 s.
+    # An unavailable broker is reported after this time; a clean restart takes 5 to 10 s.
     publish_timeout_s: float = 20.0
-    # After init_transactions the abort marker of the predecessor is awaited, milliseconds as a rule.
+    # The time to wait, after init_transactions, for the abort marker of the previous owner: usually milliseconds.
     stable_timeout_s: float = 10.0
-    # A marker lands milliseconds after its commit returned; a broker that restarts meanwhile takes 5 to 10 s.
+    # A marker is written milliseconds after its commit returned; a broker that restarts meanwhile takes 5 to 10 s.
     audit_timeout_s: float = 30.0
-    # Commits whose audit is outstanding; the stream waits when there are more (memory: one resolved record each).
+    # Commits that wait for their audit. At the limit the publisher waits (memory: one resolved record each).
     audit_commits_max: int = 256
-    # max.message.bytes of a topic that we create. Two images of a 24 MiB row, with room; the broker's
-    # socket.request.max.bytes (100 MiB) is the ceiling.
+    # max.message.bytes of a topic that we create: two images of a 24 MiB row, with room. The broker's
+    # socket.request.max.bytes (100 MiB) is the upper limit.
     record_bytes_max: int = 64 * 1024 * 1024
 
     @property
@@ -38,21 +38,22 @@ class PublisherLimits:
 
 
 def transactional_id(topic: str, partition: int = 0) -> str:
-    """The one name under which a partition is written, whatever task, cluster or worker writes it.
+    """The one transactional ID of a partition, for any task, cluster or worker that writes it.
 
-    Kafka fences by it. A name that held the task's would let two tasks write side by side where nobody can know before
-    that they meet: in two clusters, or under two addresses of one broker.
+    Kafka fences by it. With the task's name in it, two tasks could write at the same time where no check finds the
+    conflict in advance: in two clusters, or with two addresses of one broker.
     """
     return f"millrace/{topic}/{partition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherConfig:
-    """One set topic and its one owner. ``client`` holds further librdkafka settings (security)."""
+    """The configuration for one set topic and its one owner. ``client`` holds further librdkafka settings
+    (security)."""
 
     bootstrap: str
     topic: str
-    transactional_id: str  # as the function of this name makes it
+    transactional_id: str  # made by the function of this name
     epoch: int  # the lease's
     worker: str
     set: str
@@ -63,5 +64,5 @@ class PublisherConfig:
 
     @property
     def connection(self) -> Mapping[str, str]:
-        """How to reach the cluster, in librdkafka's settings: for every connection of this publisher."""
+        """The librdkafka settings for each connection of this publisher to the cluster."""
         return {**self.client, "bootstrap.servers": self.bootstrap}

@@ -1,8 +1,8 @@
-"""The seam between the publisher's decisions and a Kafka client: what is asked of it, in values.
+"""The interface between the publisher's decisions and a Kafka client, in values.
 
-The real side is ``producer.publish.kafka``; tests have a model of a partition. Whatever a side raises is an error of
-``millrace.errors``: Retryable (the outcome of what was asked is unknown), Fenced (a newer instance of the same
-transactional id exists), Fatal. No side retries by making a new instance: that is the publisher's decision.
+``producer.publish.kafka`` implements it; tests use a model of a partition. Each implementation raises only errors of
+``millrace.errors``: Retryable (the outcome is unknown), Fenced (a newer instance of the same transactional ID exists),
+Fatal. No implementation retries with a new instance: the publisher decides that.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-PARTITION = 0  # the set topic has one
+PARTITION = 0  # the set topic has one partition
 
 Octets = NDArray[np.uint8]
 Bounds = NDArray[
@@ -22,7 +22,7 @@ Bounds = NDArray[
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """What the checks of rule 2 look at."""
+    """The topic settings that rule 2 checks."""
 
     partition_count: int
     cleanup_policy: str
@@ -34,7 +34,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Offsets of partition 0: first kept, end of what read_committed may see, end of the log."""
+    """Offsets of partition 0: the first kept record, the end for read_committed readers, the end of the log."""
 
     low: int
     stable: int
@@ -43,7 +43,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """One committed record as it stands in the partition."""
+    """One committed record of the partition."""
 
     offset: int
     key: bytes | None
@@ -51,30 +51,31 @@ class TopicRecord:
 
 
 class TopicAdmin(Protocol):
-    """The topic as a thing of its own."""
+    """Inspects and creates the topic."""
 
     def settings(self) -> TopicSettings | None:
-        """None when there is no such topic."""
+        """The topic's settings; None if there is no topic."""
         ...
 
     def create(self, record_bytes_max: int) -> None:
-        """One partition, cleanup.policy=delete; returns too when somebody else was faster."""
+        """Create the topic with one partition and cleanup.policy=delete. Also returns if another client created it
+        first."""
         ...
 
 
 class Partition(Protocol):
-    """Reading partition 0 with read_committed; used by one thread at a time."""
+    """Reads partition 0 with read_committed; used by one thread at a time."""
 
     def ends(self) -> Ends:
-        """All three ends, asked of the broker."""
+        """Ask the broker for all three ends."""
         ...
 
     def stable_end(self) -> int:
-        """The end of what read_committed may see, asked of the broker."""
+        """Ask the broker for the end of what read_committed readers see."""
         ...
 
     def low_end(self) -> int:
-        """The first offset that is kept, asked of the broker."""
+        """Ask the broker for the first offset that is kept."""
         ...
 
     def read(self, start: int, stop: int) -> list[TopicRecord]:
@@ -82,7 +83,7 @@ class Partition(Protocol):
         ...
 
     def next_record(self, offset: int, *, timeout_s: float) -> TopicRecord | None:
-        """The first committed record at or behind ``offset``; None when none comes in time."""
+        """The first committed record at or after ``offset``; None if there is none in time."""
         ...
 
     def close(self) -> None:
@@ -95,11 +96,11 @@ class Transactions(Protocol):
 
     @property
     def slow_path(self) -> str:
-        """Why records are queued one by one and not a batch at a time; empty when they are not."""
+        """Why records are queued one by one instead of in batches; empty if they are in batches."""
         ...
 
     def init(self) -> None:
-        """Fence older instances of the transactional id and end what they left open."""
+        """Fence older instances of the transactional ID and end their open transactions."""
         ...
 
     def begin(self) -> None:
@@ -111,31 +112,31 @@ class Transactions(Protocol):
         ...
 
     def add_slices(self, buffer: Octets, bounds: Bounds) -> int | None:
-        """The same for slices of a buffer."""
+        """Queue slices of a buffer; the index of the first that is over the limit, else None."""
         ...
 
     def flush(self) -> None:
-        """Wait until the broker has answered for every queued record."""
+        """Wait until the broker has answered for each queued record."""
         ...
 
     def commit(self) -> float:
-        """Commit; the seconds it took."""
+        """Commit and return the seconds it took."""
         ...
 
     def abort(self) -> None:
-        """Abort, and with it whatever stands open of the transactional id: for ``opening`` alone."""
+        """Abort all open transactions of the transactional ID. Only ``opening`` uses it."""
         ...
 
     def discard(self) -> None:
-        """Throw the instance away as it is: nothing is aborted, nothing waited for."""
+        """Discard the instance without an abort and without waiting."""
         ...
 
 
 class Driver(Protocol):
-    """Makes the three for one topic."""
+    """Makes the three clients of one topic."""
 
     def admin(self) -> TopicAdmin:
-        """The topic."""
+        """The topic's admin client."""
         ...
 
     def partition(self) -> Partition:
@@ -143,5 +144,5 @@ class Driver(Protocol):
         ...
 
     def transactions(self, record_bytes_max: int) -> Transactions:
-        """A new instance; nothing is sent before ``init``."""
+        """A new producer instance; it sends nothing before ``init``."""
         ...

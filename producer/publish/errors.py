@@ -1,17 +1,17 @@
-"""Every error that librdkafka or a broker can report, and what the publisher does about it.
+"""All errors that librdkafka or a broker can report, and the publisher's reaction.
 
     branch     code      when
-    Retryable  MR-3001   the broker, or what it needs, can't be reached or isn't ready
-    Retryable  MR-3002   the instance is spoiled or the outcome unknown: a new instance and the tail decide
-    Fenced     MR-3003   a newer instance of the same transactional id exists
+    Retryable  MR-3001   the broker, or something that it needs, is unavailable
+    Retryable  MR-3002   the instance is unusable or the outcome unknown: a new instance and the tail decide
+    Fenced     MR-3003   a newer instance of the same transactional ID exists
     Fatal      MR-3004   a record is over the limit
     Fatal      MR-3005   authentication, rights, TLS
-    Fatal      MR-3006   the broker or the client refuses a setting or lacks a feature
-    Retryable  MR-3007   the topic isn't there (the next start decides what that means)
-    Fatal      MR-3008   an error that a producer should never see
+    Fatal      MR-3006   the broker or the client refuses a setting or has no such feature
+    Retryable  MR-3007   the topic does not exist (the next start decides about it)
+    Fatal      MR-3008   an error that a producer should never get
 
-Guarantees: a name stands in one row only, and every name of the driver in use stands in one (a test compares). A name
-that is not known here is MR-3008: new errors stop the task instead of being taken for harmless.
+Guarantees: each name is in one row only, and all names of the driver in use are in the table (a test compares). An
+unknown name is MR-3008: new errors stop the task instead of being treated as harmless.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from millrace.kafka import ask_kafka
 
 T = TypeVar("T")
 
-# _NOENT is what an admin client says of a partition that has no leader; INVALID_REPLICATION_FACTOR what a broker says
-# while fewer are up than a new topic wants
+# An admin client reports _NOENT for a partition without a leader. A broker reports INVALID_REPLICATION_FACTOR while
+# fewer brokers are up than a new topic needs.
 _AWAY = """
 _TRANSPORT _RESOLVE _ALL_BROKERS_DOWN _TIMED_OUT _TIMED_OUT_QUEUE _WAIT_COORD _WAIT_CACHE _NODE_UPDATE _ISR_INSUFF
 _UNKNOWN_BROKER _DESTROY_BROKER _CRIT_SYS_RESOURCE _MSG_TIMED_OUT _RETRY _INTR _OUTDATED
@@ -68,8 +68,8 @@ _TOPIC_AWAY = (
     "_UNKNOWN_TOPIC _UNKNOWN_PARTITION UNKNOWN_TOPIC_OR_PART UNKNOWN_TOPIC_ID INCONSISTENT_TOPIC_ID"
 )
 
-# Consumer groups, share groups, quorum voters, serialisers: a transactional producer and a reader by offset never
-# ask for what these answer.
+# Consumer groups, share groups, quorum voters, serializers: a transactional producer and a reader by offset never send
+# the requests that these answer.
 _FOREIGN = """
 NO_ERROR _PARTITION_EOF _FS _UNKNOWN_GROUP _EXISTING_SUBSCRIPTION _ASSIGN_PARTITIONS _REVOKE_PARTITIONS _NO_OFFSET
 _KEY_SERIALIZATION _VALUE_SERIALIZATION _KEY_DESERIALIZATION _VALUE_DESERIALIZATION _READ_ONLY
@@ -101,15 +101,15 @@ _ROWS: tuple[tuple[str, type[MillraceError], str], ...] = (
 BRANCHES = MappingProxyType(
     {name: (code, branch) for code, branch, names in _ROWS for name in names.split()}
 )
-assert len(BRANCHES) == sum(len(names.split()) for _, _, names in _ROWS), "a name stands twice"
+assert len(BRANCHES) == sum(len(names.split()) for _, _, names in _ROWS), "a name is in two rows"
 
 
 def error_of(name: str, detail: str, *, doing: str) -> MillraceError:
-    """The error to raise for the driver's ``name`` met while ``doing`` something."""
+    """The error to raise for the driver's error ``name`` while ``doing`` something."""
     code, branch = BRANCHES.get(name, (UNEXPECTED_CODE, Fatal))
-    return branch(code, f"Kafka answered {name} while {doing}: {detail}")
+    return branch(code, f"Kafka reported {name} while {doing}: {detail}")
 
 
 def kafka_call(doing: str, ask: Callable[[], T]) -> T:
-    """The result of ``ask``; an error of the driver, or silence, is raised as ours."""
+    """Call ``ask`` and return its result. An error of the driver, or a timeout, is raised as a Millrace error."""
     return ask_kafka(ask, explain=lambda name, detail: error_of(name, detail, doing=doing))

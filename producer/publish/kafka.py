@@ -1,9 +1,9 @@
-"""The clients of one set topic, and its transactional producer. Reading the topic: ``kafka_topic``.
+"""The clients of one set topic, and its transactional producer. ``kafka_topic`` reads the topic.
 
-Guarantees: what leaves here is a value or an error of ours; every wait is bounded by the limits of the config; a
-discarded instance sends nothing any more. Records are counted as delivered by the broker's answer to the commit, not
-by per-record callbacks: librdkafka refuses to commit a transaction in which a record failed.
-Not done here: no second attempt of anything, no new instances, no decision about progress.
+Guarantees: each call returns a value or raises a Millrace error; the limits of the config bound each wait; a discarded
+instance sends nothing more. The broker's answer to the commit confirms delivery, not per-record callbacks: librdkafka
+refuses to commit a transaction in which a record failed. Not done here: retries, new instances, decisions about
+progress.
 """
 
 import time
@@ -25,18 +25,18 @@ from producer.publish.errors import error_of, kafka_call
 from producer.publish.kafka_topic import KafkaPartition, KafkaTopicAdmin
 
 _CHUNK_RECORDS = (
-    8192  # queued at a time: at 200 B, 1.6 MB are copied before the sender threads see them
+    8192  # queued per call: at 200 B, 1.6 MB are copied before the sender threads see them
 )
 _CHUNK_BYTES = 32 * 1024 * 1024
 _BACK_PRESSURE_S = 0.05  # one wait while the client's queue is full
-_FATAL_WAIT_S = 5.0  # for the error behind "fatal", which is on its way when that is answered
-# librdkafka's own queue: it is emptied when half of its bytes are used, so that no call finds it full.
+_FATAL_WAIT_S = 5.0  # for the cause of librdkafka's "fatal", which a callback reports soon after
+# librdkafka's own queue. It is flushed when half of its bytes are used, so that no call finds it full.
 _QUEUE_RECORDS_MAX = 1_000_000
 _QUEUE_KBYTES_MAX = 512 * 1024
 
 
 class KafkaDriver:
-    """Makes clients for one topic of one cluster."""
+    """Makes the clients of one topic of one cluster."""
 
     def __init__(self, config: PublisherConfig) -> None:
         self._config = config
@@ -50,7 +50,7 @@ class KafkaDriver:
         }
 
     def admin(self) -> KafkaTopicAdmin:
-        """The topic."""
+        """The topic's admin client."""
         return KafkaTopicAdmin(self._common(), self._config.topic, self._config.options)
 
     def partition(self) -> KafkaPartition:
@@ -70,7 +70,7 @@ class KafkaDriver:
                 "retry.backoff.ms": limits.retry_backoff_ms,
                 "retry.backoff.max.ms": limits.retry_backoff_ms,
                 "message.max.bytes": record_bytes_max,
-                "linger.ms": 20,  # `flush` ends it; measured: 5 ms cuts bulk batches small and costs a quarter
+                "linger.ms": 20,  # `flush` ends it; measured: 5 ms makes bulk batches small and costs a quarter
                 "batch.size": 1024 * 1024,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": _QUEUE_RECORDS_MAX,
@@ -91,11 +91,11 @@ class KafkaTransactions:
     ) -> None:
         self._topic = topic
         self._timeout_s = timeout_s
-        self._heard = ""  # what the client last said about its connections, for messages only
+        self._last_error = ""  # the client's last error about its connections, for messages only
         self._producer: confluent_kafka.Producer | None = kafka_call(
             "making a producer",
             lambda: confluent_kafka.Producer(
-                {**settings, "error_cb": self._hear}, logger=driver_log
+                {**settings, "error_cb": self._note_error}, logger=driver_log
             ),
         )
         self._queued_bytes = 0  # since the queue was last seen empty
@@ -103,9 +103,9 @@ class KafkaTransactions:
         self._sender = found if isinstance(found, BatchSender) else None
         self.slow_path = found.reason if isinstance(found, Unavailable) else ""
 
-    def _hear(self, reported: KafkaError) -> None:
-        """The error is also the outcome of what was asked; here it only explains."""
-        self._heard = f"{reported.name()} {reported.str()}"
+    def _note_error(self, reported: KafkaError) -> None:
+        """Note the client's error, for messages only: the call that failed also returns it."""
+        self._last_error = f"{reported.name()} {reported.str()}"
 
     def _find_sender(self, name: str) -> BatchSender | Unavailable:
         return BatchSender.of(
@@ -119,7 +119,7 @@ class KafkaTransactions:
     @property
     def _live(self) -> confluent_kafka.Producer:
         if self._producer is None:
-            raise Retryable("MR-3002", "the producer instance has been thrown away")
+            raise Retryable("MR-3002", "the producer instance has been discarded")
         return self._producer
 
     def init(self) -> None:
@@ -132,14 +132,14 @@ class KafkaTransactions:
         kafka_call("beginning a Kafka transaction", self._live.begin_transaction)
 
     def add(self, records: Iterable[tuple[bytes | None, bytes]]) -> int | None:
-        """Queue records; the index of one over the limit."""
+        """Queue records; the index of the first over the limit."""
         for index, (key, value) in enumerate(records):
             if not self._queue(value, key):
                 return index
         return None
 
     def add_slices(self, buffer: Octets, bounds: Bounds) -> int | None:
-        """Queue slices; the index of one over the limit."""
+        """Queue slices; the index of the first over the limit."""
         first = 0
         for stop in _chunk_stops(bounds):
             rows = bounds[first:stop]
@@ -150,7 +150,7 @@ class KafkaTransactions:
         return None
 
     def _add_bulk(self, buffer: Octets, rows: Bounds) -> int | None:
-        """One call for all; the queue never fills in the middle of it."""
+        """Queue all rows in one call. The queue has room for them."""
         assert self._sender is not None
         chunk_bytes = int(_sizes(rows).sum())
         is_full = self._queued_bytes + chunk_bytes > _QUEUE_KBYTES_MAX * 1024 // 2
@@ -165,13 +165,13 @@ class KafkaTransactions:
         raise self._not_queued(KafkaError(refusal.code))
 
     def _add_rows(self, buffer: Octets, rows: Bounds) -> int | None:
-        """One call each, through the binding."""
+        """Queue each row in its own call, through the binding."""
         start = int(np.where(rows[:, 0] < 0, rows[:, 2], np.minimum(rows[:, 0], rows[:, 2])).min())
         octets = buffer[start : int(rows[:, 1::2].max())].tobytes()
         return self._add_octets(octets, (rows - start).tolist())
 
     def _add_octets(self, octets: bytes, rows: list[list[int]]) -> int | None:
-        """The hot loop. A key start below 0 is -1 moved down by the chunk's start: no key."""
+        """The hot loop. A key start below 0 is -1 minus the chunk's start: no key."""
         produce, topic = self._live.produce, self._topic
         index = 0
         try:
@@ -184,7 +184,7 @@ class KafkaTransactions:
                 )
                 index += 1
         except (BufferError, KafkaException):
-            pass  # the slow path below meets the same record again and sorts it out
+            pass  # the slow path below meets the same record again and handles it
         for key_start, key_end, value_start, value_end in rows[index:]:
             key = None if key_start < 0 else octets[key_start:key_end]
             if not self._queue(octets[value_start:value_end], key):
@@ -193,7 +193,7 @@ class KafkaTransactions:
         return None
 
     def _queue(self, value: bytes, key: bytes | None) -> bool:
-        """Queue one record, waiting while the client's queue is full; False when it is over the limit."""
+        """Queue one record, waiting while the client's queue is full; False if it is over the limit."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -203,7 +203,7 @@ class KafkaTransactions:
                 kafka_call("sending records", lambda: producer.poll(_BACK_PRESSURE_S))  # noqa: B023
                 if time.monotonic() > deadline:
                     raise Retryable(
-                        "MR-3001", "the broker takes no records: the queue stays full"
+                        "MR-3001", "the broker accepts no records: the queue stays full"
                     ) from full
             except KafkaException as failure:
                 reported = failure.args[0]
@@ -214,7 +214,8 @@ class KafkaTransactions:
                 return True
 
     def _not_queued(self, reported: KafkaError) -> MillraceError:
-        """Ours for a refusal. "Fatal" is none: the error behind it (fenced, perhaps) comes with the callbacks."""
+        """The error for a refused record. For librdkafka's "fatal" it is the cause (such as fenced), which a
+        callback reports."""
         producer, doing = self._live, "queueing records"
         deadline = time.monotonic() + _FATAL_WAIT_S
         while reported.code() == KafkaError._FATAL and time.monotonic() < deadline:
@@ -231,13 +232,13 @@ class KafkaTransactions:
         if outstanding:
             raise Retryable(
                 "MR-3001",
-                f"the broker has not taken {outstanding} records in {self._timeout_s:g} s: "
-                + (self._heard or "it is silent"),
+                f"the broker has not accepted {outstanding} records in {self._timeout_s:g} s: "
+                + (self._last_error or "it does not answer"),
             )
         self._queued_bytes = 0
 
     def commit(self) -> float:
-        """Commit; the seconds it took."""
+        """Commit and return the seconds it took."""
         producer = self._live
         began = time.monotonic()
         kafka_call("committing", lambda: producer.commit_transaction(self._timeout_s))
@@ -249,24 +250,25 @@ class KafkaTransactions:
         kafka_call("aborting", lambda: producer.abort_transaction(self._timeout_s))
 
     def discard(self) -> None:
-        """Purge and destroy. Not ``close``: that would abort, and an abort is one more request that can be late."""
+        """Purge and destroy the instance. Not ``close``: that would abort, and an abort is one more request that
+        can be late."""
         producer, self._producer = self._producer, None
         if self._sender is not None:
             self._sender.close()
         if producer is not None:
-            with suppress(KafkaException):  # a fatal error it was thrown away for
+            with suppress(KafkaException):  # the fatal error for which it was discarded
                 producer.purge()
 
 
 def _sizes(bounds: Bounds) -> Bounds:
-    """Bytes of key and value."""
+    """The size of each record: key and value, in bytes."""
     keys = np.where(bounds[:, 0] < 0, 0, bounds[:, 1] - bounds[:, 0])
     sizes: Bounds = bounds[:, 3] - bounds[:, 2] + keys
     return sizes
 
 
 def _chunk_stops(bounds: Bounds) -> Iterator[int]:
-    """Where chunks end: bounded in records and bytes, at least one record each."""
+    """The ends of the chunks: bounded in records and bytes, at least one record each."""
     ends = np.cumsum(_sizes(bounds))
     first = 0
     while first < len(bounds):

@@ -1,7 +1,7 @@
-"""The set topic on a real broker: reads its partition, asks for its settings, creates it.
+"""The set topic on a real broker: reads its partition, reads its settings, creates it.
 
-Guarantees: a call returns a value or raises an error of ours; every wait has a limit.
-Not done here: retries, decisions about progress.
+Guarantees: each call returns a value or raises a Millrace error; each wait has a limit. Not done here: retries,
+decisions about progress.
 """
 
 import time
@@ -26,13 +26,13 @@ from schemas.documents import TopicOptions
 
 _NO_TOPIC_CODE = "MR-3007"
 CONTACT_S = 5.0  # for the first answer of a broker: a wrong address is reported soon
-ASK_TIMEOUT_S = 10.0  # one question to a broker that answers in a millisecond
+ASK_TIMEOUT_S = 10.0  # one request to a broker that usually answers in a millisecond
 _FORWARD_RECORDS_MAX = (
-    500  # a reader skips so many records by reading on; further ones by a new fetch
+    500  # the reader skips up to this many records by reading on; beyond that by a new fetch
 )
 
 _READER_SETTINGS: Settings = {
-    "group.id": "millrace-publisher",  # the client wants one; no group is joined, no offset committed
+    "group.id": "millrace-publisher",  # the client requires one; no group is joined, no offset committed
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -41,7 +41,7 @@ _READER_SETTINGS: Settings = {
     "check.crcs": True,
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 5,
-    # It reads behind a busy stream and must not prefetch all of it. One batch comes at least, whatever its size.
+    # The audit follows a busy writer and must not prefetch all of it. At least one batch arrives, whatever its size.
     "queued.min.messages": 1,
     "queued.max.messages.kbytes": 1024,
     "max.partition.fetch.bytes": 64 * 1024,
@@ -50,7 +50,7 @@ _READER_SETTINGS: Settings = {
 
 
 class _RemovedError(Retryable):
-    """What should be read next has been removed from the partition (retention, an operator), or was never there."""
+    """The next record to read was removed from the partition (by retention or an operator), or never existed."""
 
 
 class KafkaPartition:
@@ -63,13 +63,15 @@ class KafkaPartition:
         self._consumer = kafka_call(
             "making a consumer", lambda: confluent_kafka.Consumer(settings, logger=driver_log)
         )
-        self._admin: AdminClient | None = None  # for what a consumer can't ask
-        self._position = -1  # the next offset that poll gives; -1: not assigned
+        self._admin: AdminClient | None = None  # for requests that a consumer cannot make
+        self._position = -1  # the next offset that poll returns; -1: not assigned
 
     def ends(self) -> Ends:
-        """All three ends."""
+        """All three ends of the partition."""
         low, stable = self._watermarks()
-        if self._admin is None:  # kept: now and then a new one needs seconds for its first question
+        if (
+            self._admin is None
+        ):  # kept, because a new one sometimes needs seconds for its first request
             self._admin = AdminClient(dict(self._common), logger=driver_log)
         admin, partition = self._admin, TopicPartition(self._topic, PARTITION)
         asked = kafka_call(
@@ -97,12 +99,12 @@ class KafkaPartition:
             lambda: self._consumer.get_watermark_offsets(partition, ASK_TIMEOUT_S),
         )
         if found is None:
-            raise Retryable("MR-3001", "the broker did not say where the partition ends")
+            raise Retryable("MR-3001", "the broker did not return the end of the partition")
         low, stable = found
         return low, stable
 
     def read(self, start: int, stop: int) -> list[TopicRecord]:
-        """Committed records of a range."""
+        """The committed records of a range."""
         records: list[TopicRecord] = []
         if start >= stop:
             return records
@@ -122,7 +124,7 @@ class KafkaPartition:
         return records
 
     def next_record(self, offset: int, *, timeout_s: float) -> TopicRecord | None:
-        """The first record at or behind ``offset``; what was removed on the way there is passed over."""
+        """The first record at or after ``offset``; it skips offsets that were removed meanwhile."""
         ahead = offset - self._position
         if self._position < 0 or not 0 <= ahead <= _FORWARD_RECORDS_MAX:
             self._seek(offset)
@@ -134,7 +136,7 @@ class KafkaPartition:
                 low, stable = self._watermarks()
                 if self._position > stable:
                     raise
-                # also where it does stand in the partition: what was said then is of an earlier place
+                # also if the offset is in the partition: then the error was about an earlier position
                 self._seek(max(offset, low))
                 continue
             if record is not None and record.offset >= offset:
@@ -142,7 +144,7 @@ class KafkaPartition:
         return None
 
     def _poll(self, wait_s: float, *, end: int | None) -> TopicRecord | None:
-        """One record; None in vain, or once the reader has come to ``end``."""
+        """One record; None after the time, or once the reader has reached ``end``."""
         deadline = time.monotonic() + wait_s
         while (left_s := deadline - time.monotonic()) > 0:
             message = kafka_call("reading", lambda: self._consumer.poll(left_s))
@@ -155,7 +157,7 @@ class KafkaPartition:
                 return TopicRecord(offset, message.key(), message.value() or b"")
             if reported.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise _RemovedError(
-                    "MR-3016", f"offset {self._position} is not there: {reported.str()}"
+                    "MR-3016", f"offset {self._position} is not in the partition: {reported.str()}"
                 )
             if reported.code() != KafkaError._PARTITION_EOF:
                 raise error_of(reported.name(), reported.str(), doing="reading")
@@ -180,7 +182,7 @@ class KafkaPartition:
 
 
 class KafkaTopicAdmin:
-    """Asks and creates; see ``driver.TopicAdmin``."""
+    """Inspects and creates the topic; see ``driver.TopicAdmin``."""
 
     def __init__(
         self, common: Mapping[str, str | int | float], topic: str, options: TopicOptions
@@ -189,19 +191,19 @@ class KafkaTopicAdmin:
         self._options = options
         self._bootstrap = str(common["bootstrap.servers"])
         self._is_reached = False
-        self._heard = ""  # what the client last said about its connections
-        settings: dict[str, Any] = {**common, "error_cb": self._hear}
+        self._last_error = ""  # the client's last error about its connections
+        settings: dict[str, Any] = {**common, "error_cb": self._note_error}
         self._client = kafka_call(
             "making an admin client", lambda: AdminClient(settings, logger=driver_log)
         )
 
-    def _hear(self, reported: KafkaError) -> None:
-        """Of several, the one that names an address."""
-        if reported.code() != KafkaError._ALL_BROKERS_DOWN or not self._heard:
-            self._heard = reported.str()
+    def _note_error(self, reported: KafkaError) -> None:
+        """Note the client's error; of several, the one that names an address."""
+        if reported.code() != KafkaError._ALL_BROKERS_DOWN or not self._last_error:
+            self._last_error = reported.str()
 
     def settings(self) -> TopicSettings | None:
-        """What is checked at a start; None when there is no such topic."""
+        """The settings that a start checks; None if there is no topic."""
         found = self._metadata().topics[self._topic]
         if found.error is not None:
             if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -214,7 +216,7 @@ class KafkaTopicAdmin:
                 "asking for the topic's settings", lambda: asked.result(ASK_TIMEOUT_S)
             )
         except Retryable as missing:
-            if missing.code == _NO_TOPIC_CODE:  # just made: not every broker knows it yet
+            if missing.code == _NO_TOPIC_CODE:  # just created: not all brokers know it yet
                 return None
             raise
         return TopicSettings(
@@ -237,8 +239,8 @@ class KafkaTopicAdmin:
         except Retryable as away:
             if self._is_reached or away.code != "MR-3001":
                 raise
-            self._client.poll(0)  # serves the errors of its connections
-            why = f": {self._heard}" if self._heard else ""
+            self._client.poll(0)  # calls ``_note_error`` with the errors of its connections
+            why = f": {self._last_error}" if self._last_error else ""
             raise Retryable(
                 "MR-3001", f"no broker answers at {self._bootstrap} within {wait_s:g} s{why}"
             ) from away
@@ -246,7 +248,8 @@ class KafkaTopicAdmin:
         return metadata
 
     def create(self, record_bytes_max: int) -> None:
-        """One partition; what the task document does not name is the broker's default."""
+        """Create the topic with one partition. Settings that the task document does not have are the broker's
+        defaults."""
         options = self._options
         config = {"cleanup.policy": "delete", "max.message.bytes": str(record_bytes_max)}
         if options.min_insync_replicas is not None:

@@ -1,16 +1,15 @@
-"""Whose Kafka transaction is open in a partition: asked of the broker directly, because the client library can't.
+"""Finds the owner of an open Kafka transaction. It asks the broker directly, because the client library cannot.
 
 Two requests of the Kafka protocol, version 0 of each (KIP-664), compact encoding (a length is an unsigned varint of
-length + 1; every struct ends with a count of tagged fields, 0):
+length + 1; each struct ends with a count of tagged fields, 0):
 
     61 DescribeProducers   [topic [partition]]            → producers: id, epoch, …, start offset of their transaction
     66 ListTransactions    [state filter] [producer id]   → transactional ids
 
-Whatever goes wrong, the answer is "" (not found out). A writer that is named goes into the message of an error and
-spares an abort that would end nothing; no recovery needs the answer (``opening``).
-The connection is made by librdkafka's own settings, like all others. Not done here: SASL (nothing is sent then), keys
-of a client certificate that are not in PEM files, and brokers other than the first that answers (the leader of the
-partition is the one that knows).
+After any error the result is "" (unknown). The owner's name is for the message of an error, and it saves an abort that
+would end nothing. No recovery depends on it (``opening``). The connection has librdkafka's settings, like all others.
+Not done here: SASL (no request is then sent), keys of a client certificate that are not in PEM files, and brokers other
+than the first that answers (the leader of the partition is the one that knows).
 """
 
 import socket
@@ -28,7 +27,7 @@ _ANSWER_BYTES_MAX = 1 << 20
 
 
 def open_writer(settings: Mapping[str, str], topic: str, *, offset: int) -> str:
-    """The transactional id whose transaction begins at ``offset`` of partition 0; "" if it can't be found out."""
+    """The transactional ID whose transaction begins at ``offset`` of partition 0; "" if it is unknown."""
     if settings.get("security.protocol", "plaintext").lower() not in ("plaintext", "ssl"):
         return ""
     for address in settings["bootstrap.servers"].split(","):
@@ -62,7 +61,7 @@ def _connected(settings: Mapping[str, str], host: str, port: int) -> socket.sock
 
 
 def _producers(connection: socket.socket, topic: str) -> list[tuple[int, int]]:
-    """Producer ids of partition 0, with the start offset of their open transaction (-1: none)."""
+    """Producer IDs of partition 0, each with the start offset of its open transaction (-1: none)."""
     body = b"\2" + _compact(topic.encode()) + b"\2" + struct.pack(">i", 0) + b"\0\0"
     answer = _Answer(_ask(connection, _DESCRIBE_PRODUCERS, body))
     answer.skip(4)  # throttle time
@@ -109,7 +108,7 @@ def _transactional_id(connection: socket.socket, producer_id: int) -> str:
 
 
 def _ask(connection: socket.socket, api: int, body: bytes) -> bytes:
-    """The body of the answer. Request header version 2, answer header version 1."""
+    """Send a request and return the body of the answer. Request header version 2, answer header version 1."""
     client = b"millrace"
     header = struct.pack(">hhih", api, 0, 1, len(client)) + client + b"\0"
     connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
@@ -137,24 +136,24 @@ class _Answer:
         self._at = 0
 
     def skip(self, count: int) -> None:
-        """Over fields that don't matter."""
+        """Skip fields that are not needed."""
         self._at += count
 
     def unpack(self, layout: str) -> tuple[int, ...]:
-        """Fixed fields."""
+        """Read fields of fixed size."""
         found: tuple[int, ...] = struct.unpack_from(layout, self._octets, self._at)
         self._at += struct.calcsize(layout)
         return found
 
     def text(self) -> str:
-        """A compact, nullable string; null is ""."""
+        """Read a compact, nullable string; null is ""."""
         length = max(self._varint() - 1, 0)
         found = self._octets[self._at : self._at + length]
         self._at += length
         return found.decode()
 
     def array(self, element: Callable[[], T]) -> Iterator[T]:
-        """Elements of a compact array."""
+        """Read the elements of a compact array."""
         for _ in range(self._varint() - 1):
             yield element()
 

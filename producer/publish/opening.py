@@ -1,18 +1,18 @@
-"""The start of a publisher: fence whoever was before, find out what stands, say that it is ours now.
+"""The start of a publisher: fences the previous owner, reads the topic's progress, writes its own fence.
 
-    step                        a crash behind it leaves
+    step                        a crash after it leaves
     1 lease verified            nothing
-    2 topic made, checked       an empty topic
-    3 init_transactions         the predecessor fenced; what it left open is aborted
-    4 stable end = high end     —   (else another writer's open transaction would hide our records: MR-3013; one of ours
-                                    lost its marker, and is given another: MR-3001)
+    2 topic created, checked    an empty topic
+    3 init_transactions         the previous owner fenced; its open transaction is aborted
+    4 stable end = high end     —   (otherwise another writer's open transaction would hide our records: MR-3013. One of
+                                    our own that lost its marker is aborted: MR-3001)
     5 tail read                 —   (a greater epoch in it: Fenced)
     6 schema records + fence    a fence of our epoch; its owner is gone, the next start reads it as its tail
     7 read back                 the same
 
-Steps 3 to 5 in this order are what safety rests on: after 3 no older instance can write, so what 5 reads stays true.
-The lease (1) only avoids needless fencing: a stale owner that passes it by bad luck fences its successor, reads the
-tail, and finds the successor's fence there or is fenced by it when it starts again.
+Steps 3 to 5 in this order make it safe: after 3 no older instance can write, so the result of 5 stays true. The lease
+(1) only avoids needless fencing. A stale owner that passes it by bad luck fences its successor, and reads the tail. It
+finds the successor's fence there, or is fenced by the successor's next start.
 
 Not done here: any retry; publishing (``publisher``).
 """
@@ -53,9 +53,9 @@ _LOOK_AGAIN_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class TailHint:
-    """Progress kept elsewhere (the task's status), true only while the partition still ends at ``end_offset``.
+    """Progress from the task's status, valid only while the partition still ends at ``end_offset``.
 
-    ``end_offset`` is NO_END where it isn't known: then the hint only says that the topic held records.
+    ``end_offset`` is NO_END if it is not known: then the hint only shows that the topic had records.
     """
 
     progress: Progress
@@ -63,7 +63,7 @@ class TailHint:
 
 
 class _StillOpenError(Retryable):
-    """A Kafka transaction stays open: another writer's, or one of ours that lost its marker."""
+    """A Kafka transaction stays open: another writer's, or one of our own that lost its marker."""
 
     def __init__(self, stable_end: int) -> None:
         super().__init__("MR-3013", f"a Kafka transaction is open since offset {stable_end}")
@@ -72,19 +72,19 @@ class _StillOpenError(Retryable):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A live instance, a reader, what stands in the topic, and where the partition ends."""
+    """A live instance, a reader, the topic's progress, and the end of the partition."""
 
     transactions: Transactions
     partition: Partition
     progress: Progress
     end: int
     settings: TopicSettings
-    commit_s: float  # how long the fence's commit took: rule 3 is for it, too
+    commit_s: float  # how long the fence's commit took: rule 3 applies to it, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opener:
-    """Everything the start sequence needs, so that it can run again when an instance is thrown away."""
+    """The inputs of the start sequence, so that it can run again after an instance is discarded."""
 
     config: PublisherConfig
     driver: Driver
@@ -92,7 +92,7 @@ class Opener:
     verify_lease: Callable[[], None]
 
     def open(self, start: Progress, hint: TailHint | None) -> Opened:
-        """Steps 1 to 7. ``start`` is believed only for a topic that never held a record."""
+        """Steps 1 to 7. ``start`` is used only for a topic that never had a record."""
         self.verify_lease()
         settings = ensured_topic(self.driver.admin(), self.config, hint)
         with ExitStack() as undo:
@@ -100,7 +100,7 @@ class Opener:
             undo.callback(partition.close)
             transactions = self.driver.transactions(settings.record_bytes_max)
             undo.callback(transactions.discard)
-            ends, tail = self._taken_over(transactions, partition)
+            ends, tail = self._take_over(transactions, partition)
             progress = tail.progress if tail is not None else without_tail(ends, start, hint)
             warn_of_lost_tail(tail, hint)
             end, commit_s = self._fence(transactions, partition, progress, ends.stable)
@@ -108,21 +108,22 @@ class Opener:
         return Opened(transactions, partition, progress, end, settings, commit_s)
 
     def renew(self, partition: Partition, record_bytes_max: int) -> tuple[Transactions, Tail, int]:
-        """Steps 1 and 3 to 5 with a new instance; the tail and the stable end. No new fence: the run goes on."""
+        """Steps 1 and 3 to 5 with a new instance: the tail and the stable end. No new fence, because the run
+        continues."""
         self.verify_lease()
         transactions = self.driver.transactions(record_bytes_max)
         try:
-            ends, tail = self._taken_over(transactions, partition)
+            ends, tail = self._take_over(transactions, partition)
             if tail is None:
                 raise Fatal(
-                    "MR-3017", "the topic holds no record any more", low=ends.low, end=ends.stable
+                    "MR-3017", "the topic has no records left", low=ends.low, end=ends.stable
                 )
         except BaseException:
             transactions.discard()
             raise
         return transactions, tail, ends.stable
 
-    def _taken_over(
+    def _take_over(
         self, transactions: Transactions, partition: Partition
     ) -> tuple[Ends, Tail | None]:
         transactions.init()
@@ -130,7 +131,9 @@ class Opener:
         try:
             ends = settled_ends(partition, self.config)
         except _StillOpenError as still_open:
-            raise self._end_if_ours(transactions, partition, still_open.stable_end) from still_open
+            raise self._abort_if_ours(
+                transactions, partition, still_open.stable_end
+            ) from still_open
         tail = read_tail(partition, ends, self.marks)
         fault_point(AFTER_TAIL_READ)
         if (fenced := self._fenced_by(tail)) is not None:
@@ -139,45 +142,45 @@ class Opener:
             self._check_beginning(partition)
         if tail is not None and tail.is_torn:
             log.warning(
-                "a torn Kafka transaction stands in the tail",
+                "the tail has a torn Kafka transaction",
                 offset=tail.offset,
                 seq=tail.progress.seq,
             )
         return ends, tail
 
-    def _end_if_ours(
+    def _abort_if_ours(
         self, transactions: Transactions, partition: Partition, stable_end: int
     ) -> MillraceError:
-        """End what may be ours since ``stable_end``; the error to raise then.
+        """Abort the transaction open since ``stable_end`` if it may be our own. Returns the error to raise.
 
-        A broker that names another writer spares the try. One that does not say is judged by what it does: an abort
-        of ours moves the stable end only where the open transaction was ours.
+        No abort is needed if the broker names another writer. If it names none, its behavior decides: our abort moves
+        the stable end only if the open transaction was our own.
         """
         writer = open_writer(self.config.connection, self.config.topic, offset=stable_end)
         ours = self.config.transactional_id
         if writer not in ("", ours):
-            return _hidden_by(writer, stable_end)
+            return _blocked_by(writer, stable_end)
         end_left_open(transactions)
         deadline = time.monotonic() + self.config.limits.stable_timeout_s
         while writer != ours and partition.stable_end() == stable_end:
             if time.monotonic() > deadline:
-                return _hidden_by("not found out", stable_end)
+                return _blocked_by("unknown", stable_end)
             time.sleep(_LOOK_AGAIN_S)
         return Retryable(
             "MR-3001",
-            f"the broker has lost the marker of what we left open at offset {stable_end}",
-            fix="Nothing to do: it is given another, and what no reader could see is sent again.",
+            f"the broker lost the end marker of our transaction at offset {stable_end}",
+            fix="Nothing to do: the transaction is aborted, and its records, which no reader saw, are sent again.",
         )
 
     def _check_beginning(self, partition: Partition) -> None:
-        """A topic that still has its first record begins with a run; else it was made anew under its owner."""
+        """Check that a topic with its first record begins with a run; otherwise it was recreated under its owner."""
         first = partition.next_record(0, timeout_s=self.config.limits.stable_timeout_s)
         if first is None:
-            raise Retryable("MR-3016", "the first record of the topic can't be read")
+            raise Retryable("MR-3016", "the first record of the topic cannot be read")
         if not self.marks.opens_run(first.value):
             raise Fatal(
                 "MR-3017",
-                "the topic was deleted and made anew while records were sent: it begins in their middle",
+                "the topic was deleted and created again during a run: it does not begin with a run",
                 offset=first.offset,
             )
 
@@ -185,19 +188,19 @@ class Opener:
         """The error to raise if a newer owner has written to the topic."""
         return self._fenced_by(read_tail(partition, partition.ends(), self.marks))
 
-    def find_hider(self, stable_end: int) -> Fatal | None:
-        """The error to raise if another writer's open transaction keeps the stable end where it is."""
+    def find_blocking_writer(self, stable_end: int) -> Fatal | None:
+        """The error to raise if another writer's open transaction holds the stable end."""
         writer = open_writer(self.config.connection, self.config.topic, offset=stable_end)
         if writer in ("", self.config.transactional_id):
             return None
-        return _hidden_by(writer, stable_end)
+        return _blocked_by(writer, stable_end)
 
     def _fenced_by(self, tail: Tail | None) -> Fenced | None:
         if tail is None or tail.epoch <= self.config.epoch:
             return None
         return Fenced(
             "MR-3010",
-            f"epoch {tail.epoch} has written to {self.config.topic}; ours is {self.config.epoch}",
+            f"epoch {tail.epoch} has written to {self.config.topic}; this owner has epoch {self.config.epoch}",
             epoch=self.config.epoch,
             found=tail.epoch,
         )
@@ -205,13 +208,13 @@ class Opener:
     def _fence(
         self, transactions: Transactions, partition: Partition, progress: Progress, end: int
     ) -> tuple[int, float]:
-        """Steps 6 and 7; the stable end behind the fence, and the seconds that its commit took."""
+        """Steps 6 and 7. Returns the stable end after the fence, and the seconds that its commit took."""
         values = self.marks.run_start(progress)
         transactions.begin()
         if transactions.add((None, value) for value in values) is not None:
             raise Fatal(
                 "MR-3009",
-                "the topic's max.message.bytes doesn't even hold the records that open a run",
+                "the topic's max.message.bytes is too small for the records that begin a run",
             )
         transactions.flush()
         fault_point(BEFORE_FENCE)
@@ -220,9 +223,9 @@ class Opener:
         return self._read_back(partition, values, end), commit_s
 
     def _read_back(self, partition: Partition, values: Sequence[bytes], start: int) -> int:
-        """Step 7: readers see these values behind ``start``, and no other; the stable end behind them.
+        """Step 7: check that readers see only these values after ``start``; the stable end after them.
 
-        The marker lands milliseconds after the commit returned. More than one may: see ``audit``.
+        The marker is written milliseconds after the commit returned. There may be more than one: see ``audit``.
         """
         deadline = time.monotonic() + self.config.limits.stable_timeout_s
         end = start + len(values) + 1
@@ -230,12 +233,12 @@ class Opener:
             time.sleep(_LOOK_AGAIN_S)
         found = partition.read(start, stable)
         kept = list(values)
-        if partition.low_end() > start:  # retention took some meanwhile
+        if partition.low_end() > start:  # retention removed some meanwhile
             kept = kept[len(kept) - len(found) :]
         if [record.value for record in found] != kept:
             raise Fatal(
                 "MR-3014",
-                f"the fence does not stand at offset {end - 2}",
+                f"the fence is not at offset {end - 2}",
                 found=found[-1].offset if found else "nothing",
                 stable_end=stable,
             )
@@ -245,7 +248,7 @@ class Opener:
 def ensured_topic(
     admin: TopicAdmin, config: PublisherConfig, hint: TailHint | None
 ) -> TopicSettings:
-    """Step 2; what the topic is like. A topic that held records once is not created again."""
+    """Step 2: the topic's settings. A topic that once had records is not created again."""
     settings = admin.settings()
     if settings is None:
         if hint is None:
@@ -255,19 +258,19 @@ def ensured_topic(
             if time.monotonic() > deadline and hint is not None:
                 raise Fatal(
                     "MR-3017",
-                    f"the topic {config.topic} is gone",
+                    f"the topic {config.topic} no longer exists",
                     remembered_end=hint.end_offset,
                     remembered_gtid_set=hint.progress.gtid_set,
                 )
             if time.monotonic() > deadline:
-                raise Fatal("MR-3009", f"the topic {config.topic} was created and does not appear")
+                raise Fatal("MR-3009", f"the topic {config.topic} was created but does not appear")
             time.sleep(_LOOK_AGAIN_S)
     check_topic(settings, config)
     return settings
 
 
 def settled_ends(partition: Partition, config: PublisherConfig) -> Ends:
-    """Step 4: the ends once nothing is open; the abort of what the predecessor left takes milliseconds."""
+    """Step 4: the ends once no transaction is open. The abort for the previous owner takes milliseconds."""
     deadline = time.monotonic() + config.limits.stable_timeout_s
     while (ends := partition.ends()).stable != ends.high:
         if time.monotonic() > deadline:
@@ -277,10 +280,11 @@ def settled_ends(partition: Partition, config: PublisherConfig) -> Ends:
 
 
 def end_left_open(transactions: Transactions) -> None:
-    """For Kafka the next transaction of our transactional id goes on with what lost its marker, and ends it, too.
+    """Abort a transaction of our transactional ID that lost its marker, by beginning and aborting another.
 
-    Aborted, for nobody could read it; the instance is thrown away behind that (rule 3). A broker that was only slow
-    has ended it before it takes a record of a greater producer epoch: then the abort is of that record alone.
+    The broker adds the new one to the open one, and the abort ends both; no reader could see either. The instance is
+    then discarded (rule 3). A broker that was only slow ends the old transaction before it accepts a record with a
+    greater producer epoch: then only the new record is aborted.
     """
     transactions.begin()
     transactions.add([(None, b"")])
@@ -288,7 +292,7 @@ def end_left_open(transactions: Transactions) -> None:
     transactions.abort()
 
 
-def _hidden_by(writer: str, stable_end: int) -> Fatal:
+def _blocked_by(writer: str, stable_end: int) -> Fatal:
     return Fatal(
         "MR-3013",
         f"another writer holds a Kafka transaction open since offset {stable_end}",
@@ -300,25 +304,25 @@ def _hidden_by(writer: str, stable_end: int) -> Fatal:
 def without_tail(ends: Ends, start: Progress, hint: TailHint | None) -> Progress:
     """Rule 6: progress when the partition holds no committed record; never "latest".
 
-    Nothing removed (low 0) and nothing committed: only a first start that died before its fence stood.
+    If nothing was removed (low 0) and nothing committed, the first start died before its fence was committed.
     """
     if hint is not None:
         if hint.end_offset == ends.stable:
             return hint.progress
         raise Fatal(
             "MR-3017",
-            "the topic holds no record any more, and it ended elsewhere when it last did",
+            "the topic has no records left, and it ended at another offset when it last had some",
             end=ends.stable,
             remembered_end=hint.end_offset,
             remembered_gtid_set=hint.progress.gtid_set,
         )
     if ends.low > 0:
-        raise Fatal("MR-3017", "the topic held records and holds none any more", end=ends.stable)
+        raise Fatal("MR-3017", "the topic had records and has none left", end=ends.stable)
     return start
 
 
 def warn_of_lost_tail(tail: Tail | None, hint: TailHint | None) -> None:
-    """The topic is the truth also when it lost what was once there; the loss is said."""
+    """Warn if the topic lost records. It remains the truth: they are published again."""
     if tail is not None and hint is not None and hint.progress.seq > tail.progress.seq:
         log.warning(
             "the topic lost committed records; they are published again",

@@ -1,8 +1,8 @@
-"""Which row is too large for the topic, said so that somebody can act.
+"""Names the row that is too large for the topic, so that an operator can find it.
 
-The record is refused before anything of its Kafka transaction stands, so nothing is lost: the batch comes again when
-the setting is raised. The table is read out of the record without its schema: ``source`` is found by its constant
-strings.
+The record is refused before any record of its Kafka transaction is committed, so no row is lost: the batch comes again
+when the setting is raised. The table is read from the record without its schema: the constant strings in ``source``
+show where it is.
 """
 
 from millrace.errors import Fatal
@@ -35,7 +35,7 @@ def _gtid_of(value: bytes) -> str:
 
 
 def _table_of(value: bytes) -> str:
-    """``database.table`` from ``source``; "unknown" when the bytes are not a row record's."""
+    """``database.table`` from ``source``; "unknown" if the bytes are not a row record's."""
     found = value.rfind(_SNAPSHOT)
     if found < 0:
         return "unknown"
@@ -45,7 +45,7 @@ def _table_of(value: bytes) -> str:
         if at >= len(value):
             return "unknown"
         length, at = value[at], at + 1
-        if length & 0x80:  # a name of 64 bytes or more: two bytes of varint
+        if length & 0x80:  # a name of 64 bytes or more has two bytes of varint
             length, at = length & 0x7F | value[at] << 7, at + 1
         length >>= 1
         names.append(value[at : at + length].decode("utf-8", "replace"))

@@ -1,8 +1,8 @@
-"""What the publisher writes and recognises itself: ``resolved`` and ``fence`` records, and where a row stands.
+"""The positions in records: ``resolved`` and ``fence`` records, and rows.
 
-A *mark* is a ``resolved`` or ``fence`` record: it carries the whole progress, so that the last one is the state of
-the partition. A *step* is a row or DDL record: progress after it is the progress before it and its own position. All
-else of ours (schema records) leaves progress as it is.
+A ``ProgressRecord`` is a ``resolved`` or ``fence`` record: it contains the whole progress, so the last one is the state
+of the partition. A ``ChangeRecord`` is a row or DDL record: progress after it is the progress before it plus its own
+position. Schema records leave progress unchanged.
 
 Not done here: finding them in a partition (``tail``), writing them (``publisher``).
 """
@@ -17,7 +17,7 @@ from schemas.progress import OpenTransaction, Progress
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A ``resolved`` or ``fence`` record: what stands before it, and who says so."""
+    """A ``resolved`` or ``fence`` record: the progress before it, and its writer."""
 
     progress: Progress
     epoch: int
@@ -26,7 +26,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A row or DDL record: row ``rows`` of the source transaction ``gtid``; ``last`` published one of it."""
+    """A row or DDL record: row ``rows`` of the source transaction ``gtid``; ``last``: the last published one of it."""
 
     gtid: str
     rows: int
@@ -35,10 +35,10 @@ class Step:
 
 
 class Marks(Protocol):
-    """Encodes and recognises records for one task; the real side is ``producer.publish.codec``."""
+    """Encodes and decodes records for one task. ``producer.publish.codec`` implements it."""
 
     def run_start(self, progress: Progress) -> Sequence[bytes]:
-        """Values that open a run: the schema records of the control schemas, then the fence, which is last."""
+        """The values that begin a run: the schema records of the control schemas, then the fence, which is last."""
         ...
 
     def resolved(self, progress: Progress) -> bytes:
@@ -50,12 +50,12 @@ class Marks(Protocol):
         ...
 
     def read(self, value: bytes) -> Mark | Step | None:
-        """What a committed record says; None for a schema record; Fatal MR-6007 for what is not ours."""
+        """The position in a committed record; None for a schema record; Fatal MR-6007 for a foreign record."""
         ...
 
 
 def stepped(progress: Progress, step: Step) -> Progress:
-    """Progress once the record of ``step`` stands behind ``progress``."""
+    """Progress after ``change``, which follows ``progress``."""
     if not step.last:
         return Progress(progress.gtid_set, OpenTransaction(step.gtid, step.rows), step.seq)
     gtid_set = progress.gtid_set

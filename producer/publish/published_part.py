@@ -1,12 +1,12 @@
-"""What stands in the topic of the source transaction that is published in part: its records, read back in order.
+"""The published part of a source transaction: its records in the topic, read back in order.
 
     … resolved │ schema row row resolved │ fence │ row row resolved │ fence      ← the tail; ``progress.open`` is set
-      ^ in front of it      the part: rows and statements, in one or more Kafka transactions, under one or more owners
+      ^ before it           the part: rows and statements, in one or more Kafka transactions, of one or more owners
 
-The front is looked for backwards in steps that double, then everything is read on from there, one record at a time.
+The start is searched backwards in steps that double. From there the records are read forward, one at a time.
 
-Guarantees: all of the part, or an error: Fatal MR-3019 when retention took its beginning. Nobody else writes to the
-partition meanwhile (the publisher is open). Not done here: comparing it with anything (``producer.resume``).
+Guarantees: the whole part, or an error: Fatal MR-3019 if retention removed its beginning. No other writer changes the
+partition meanwhile (the publisher is open). Not done here: comparing the part (``producer.resume``).
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _OFFSETS_AT_FIRST = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedPart:
-    """Between the offsets ``start`` (in front of it) and ``stop`` (behind it)."""
+    """The records between the offsets ``start`` (before the part) and ``stop`` (after it)."""
 
     partition: Partition
     marks: Marks
@@ -53,7 +53,7 @@ class PublishedPart:
 def find_part(
     partition: Partition, marks: Marks, opened: OpenTransaction, *, timeout_s: float
 ) -> PublishedPart:
-    """The part of ``opened`` that stands there. Fatal MR-3019; Retryable MR-3016."""
+    """Find the published part of ``opened``. Fatal MR-3019; Retryable MR-3016."""
     ends = partition.ends()
     tail = read_tail(partition, ends, marks)
     if tail is None or tail.progress.open != opened:
@@ -66,7 +66,7 @@ def find_part(
         if start == ends.low:
             raise Fatal(
                 "MR-3019",
-                f"the first rows of {opened.gtid} have gone from the topic",
+                f"the first rows of {opened.gtid} are no longer in the topic",
                 low=ends.low,
                 gtid=opened.gtid,
                 rows=opened.rows,
@@ -90,7 +90,7 @@ def _is_inside(
     stop: int,
     timeout_s: float,
 ) -> bool:
-    """Whether what follows ``start`` belongs to the part, so that its front lies before."""
+    """Whether the first record after ``start`` belongs to the part, so that the part begins earlier."""
     for record in _records(partition, start, stop + 1, timeout_s):
         match marks.read(record.value):
             case Mark(progress):
@@ -103,12 +103,12 @@ def _is_inside(
 def _records(
     partition: Partition, start: int, stop: int, timeout_s: float
 ) -> Iterator[TopicRecord]:
-    """Committed records from ``start`` on, those before ``stop``; one stands at or behind ``stop - 1``."""
+    """Committed records from ``start`` to before ``stop``. There is one at or after ``stop - 1``."""
     offset = start
     while offset < stop:
         record = partition.next_record(offset, timeout_s=timeout_s)
         if record is None:
-            raise Retryable("MR-3016", f"no record came from offset {offset} on", offset=offset)
+            raise Retryable("MR-3016", f"no record arrived from offset {offset} on", offset=offset)
         if record.offset >= stop:
             return
         yield record

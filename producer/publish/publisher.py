@@ -1,20 +1,21 @@
-"""One Kafka transaction per batch into the set topic, and what to do when its outcome is unknown.
+"""Commits one Kafka transaction per batch into the set topic, and recovers when the outcome is unknown.
 
     outcome of a batch            what is known           what happens
-    commit OK, fast               it stands               audited behind the stream
-    commit OK, slow (≥ 0.8 s)     it stands; a late       the instance is thrown away before the next begin: the new
-                                  EndTxn may be about     one's producer epoch makes the late request be refused
-    an error, not "away"          nothing                 new instance, tail read: stands all of it → done, none → sent
-                                                          once more, a part → Retryable (start again behind the part)
-    broker away, second error     nothing                 Retryable; the next open reads the tail
-    fenced                        a newer instance is     Fenced; a new instance is made only after the lease was
-                                                          verified by whoever opens again
-    a record over the limit       nothing was committed   Fatal, naming the row; the whole batch comes again later
+    commit OK, fast               it is committed         it is audited later
+    commit OK, slow (≥ 0.8 s)     it is committed; a      the instance is discarded before the next begin: the broker
+                                  late EndTxn may follow  then rejects the late request by its producer epoch
+    an error, but not             nothing                 new instance, tail read: all of the batch is there → done,
+    "unavailable"                                         none → sent once more, a part → Retryable (resume after it)
+    broker unavailable,           nothing                 Retryable; the next open reads the tail
+    second error
+    fenced                        a newer instance        Fenced; the next owner verifies the lease before it makes a
+                                  exists                  new instance
+    a record over the limit       nothing was committed   Fatal with the row's table; the whole batch comes again later
 
-Guarantees: records stand in the topic in the order given, each exactly once, whatever dies where; ``progress`` is
-what stands there; a batch is committed with its ``resolved`` or not at all (or healed as above). After an error was
-raised the publisher is spent: close it and open another. One thread uses it.
-Not done here: conversion, the choice of batches, waiting between retries.
+Guarantees: records are in the topic in the given order, each exactly once, regardless of crashes. ``progress`` is the
+topic's. A batch is committed with its ``resolved`` or not at all (or recovered as above). A publisher that raised an
+error cannot be used again: close it and open another. One thread uses it. Not done here: conversion, the choice of
+batches, waiting between retries.
 """
 
 import time
@@ -26,7 +27,7 @@ import numpy as np
 from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from producer.publish.audit import JUDGEMENT_S, Audit, Commit
+from producer.publish.audit import VERDICT_S, Audit, Commit
 from producer.publish.codec import RecordMarks
 from producer.publish.config import PublisherConfig
 from producer.publish.driver import Bounds, Driver, Octets, Transactions
@@ -55,11 +56,11 @@ _NO_BOUNDS: Bounds = np.empty((0, 4), np.int64)
 
 
 class RecordBatchLike(Protocol):
-    """What the converter hands over; ``progress`` is progress once the batch stands."""
+    """A batch from the converter. ``progress`` is the topic's progress once the batch is committed."""
 
     @property
     def buffer(self) -> Octets:
-        """Record bytes."""
+        """The bytes of the records."""
         ...
 
     @property
@@ -69,12 +70,12 @@ class RecordBatchLike(Protocol):
 
     @property
     def progress(self) -> Progress:
-        """Behind the last record."""
+        """Progress after the last record."""
         ...
 
 
 class Publisher:
-    """The one writer of a set topic; see the module's docstring."""
+    """The one writer of a set topic; see the module."""
 
     def __init__(self, opener: Opener, opened: Opened) -> None:
         self._opener = opener
@@ -88,7 +89,7 @@ class Publisher:
         self._progress = self._wanted = opened.progress
         self._end = opened.end
         self._hint = TailHint(opened.progress, opened.end)
-        self._audit = self._audited()
+        self._audit = self._new_audit()
         self._marked_at_s = time.monotonic()
         self._commit_s = opened.commit_s
         self._is_suspicious = self._commit_s >= self._limits.suspicious_s
@@ -107,9 +108,9 @@ class Publisher:
         start: Progress,
         hint: TailHint | None = None,
     ) -> Self:
-        """Rules 1 and 2: become the one writer. ``register(subject, schema_json)`` gives a schema's id.
+        """Become the one writer, by rules 1 and 2. ``register(subject, schema_json)`` returns a schema's ID.
 
-        ``start`` is where an empty topic begins; ``hint`` is what the task's status remembers.
+        ``start`` is the progress of an empty topic; ``hint`` is the position in the task's status.
         """
         marks = RecordMarks.registered(config, register)
         return cls.open_with(
@@ -132,7 +133,7 @@ class Publisher:
         start: Progress,
         hint: TailHint | None = None,
     ) -> Self:
-        """``open`` over any side of the seam."""
+        """``open`` with any implementation of ``Driver``."""
         opener = Opener(config=config, driver=driver, marks=marks, verify_lease=verify_lease)
         opened = opener.open(start, hint)
         try:
@@ -144,45 +145,45 @@ class Publisher:
 
     @property
     def progress(self) -> Progress:
-        """What stands in the topic."""
+        """The progress that is committed to the topic."""
         return self._progress
 
     @property
     def hint(self) -> TailHint:
-        """What the task's status may keep for a start after retention took everything (rule 6).
+        """The hint to keep in the task's status, for a start after retention removed all records (rule 6).
 
-        Progress and end that stood together; also once the publisher is spent.
+        It is progress and end offset of the same moment. It stays readable after an error.
         """
         return self._hint
 
     @property
     def topic(self) -> str:
-        """Where it writes."""
+        """The topic's name."""
         return self._opener.config.topic
 
     @property
     def renewed_count(self) -> int:
-        """Instances thrown away since the start."""
+        """The number of instances discarded since the start."""
         return self._renewed_count
 
     @property
     def topic_warning(self) -> str:
-        """MR-3021 where the topic can lose acknowledged records; empty where it can not, or the document says so."""
+        """MR-3021 if the topic can lose acknowledged records and the task document does not accept that; else empty."""
         warning = self._topic_warning
         return "" if warning is None else f"{warning}. {warning.fix}"
 
     @property
     def slow_path(self) -> str:
-        """Why records are sent one by one, much slower than a batch at a time; empty when they are not."""
+        """Why records are sent one by one, much slower than in batches; empty if they are in batches."""
         return self._slow_path
 
     @property
     def commit_s(self) -> float:
-        """Seconds the last commit took."""
+        """The seconds that the last commit took."""
         return self._commit_s
 
     def published_part(self) -> PublishedPart:
-        """What stands of ``progress.open``; before anything is published. Fatal MR-3019. Close it."""
+        """The published part of ``progress.open``, before more is published. The caller closes it. Fatal MR-3019."""
         assert self._progress.open is not None
         partition = self._opener.driver.partition()
         try:
@@ -197,9 +198,9 @@ class Publisher:
             raise
 
     def publish(self, batch: RecordBatchLike) -> None:
-        """Commit the records of ``batch`` and a resolved of its progress; returns when they stand.
+        """Commit the records of ``batch`` with a resolved record of its progress; returns when they are committed.
 
-        A batch without records only moves progress, which is written with the next resolved.
+        A batch without records only advances progress, which the next resolved record contains.
         """
         self._wanted = batch.progress
         if len(batch.bounds) == 0:
@@ -208,7 +209,7 @@ class Publisher:
         self._send(batch.buffer, batch.bounds)
 
     def idle(self) -> None:
-        """A resolved if one is due; call it at least every ``progress_interval_s`` while there is nothing to send."""
+        """Write a resolved record if one is due. Call it every ``progress_interval_s`` while there are no batches."""
         self._audit.check()
         idle_s = time.monotonic() - self._marked_at_s
         moved = self._wanted != self._progress
@@ -218,7 +219,7 @@ class Publisher:
             self._send(_NO_OCTETS, _NO_BOUNDS)
 
     def close(self) -> None:
-        """Wait for the audit, then let go. Raises what the audit found; repeated calls do nothing."""
+        """Wait for the audit, then release all clients. Raises the audit's error; repeated calls do nothing."""
         if self._transactions is None:
             return
         try:
@@ -227,22 +228,23 @@ class Publisher:
             self.discard()
 
     def drain(self) -> None:
-        """Wait until every commit so far is audited. Raises what the audit found; Retryable MR-3016 after its time."""
-        timeout_s = self._limits.audit_timeout_s + JUDGEMENT_S
+        """Wait until all commits are audited. Raises the audit's error; Retryable MR-3016 after its timeout."""
+        timeout_s = self._limits.audit_timeout_s + VERDICT_S
         if not self._audit.drain(timeout_s):
-            raise Retryable("MR-3016", f"commits could not be read back in {timeout_s:g} s")
+            raise Retryable("MR-3016", f"reading commits back took more than {timeout_s:g} s")
 
-    def _audited(self) -> Audit:
+    def _new_audit(self) -> Audit:
         return Audit(
             self._partition,
             end=self._end,
             limits=self._limits,
             find_successor=lambda: self._opener.find_successor(self._partition),
-            find_hider=self._opener.find_hider,
+            find_blocking_writer=self._opener.find_blocking_writer,
         )
 
     def discard(self) -> None:
-        """Release everything at once: nothing is aborted and no audit is awaited. Repeated calls do nothing."""
+        """Release all clients at once, without an abort and without waiting for the audit. Repeated calls do
+        nothing."""
         transactions, self._transactions = self._transactions, None
         if transactions is not None:
             transactions.discard()
@@ -253,7 +255,7 @@ class Publisher:
         try:
             self._audit.check()
             if self._is_suspicious:
-                self._renew_between()
+                self._renew_idle()
             try:
                 self._transact(buffer, bounds)
             except Retryable as unknown:
@@ -266,7 +268,8 @@ class Publisher:
             raise
 
     def _transact(self, buffer: Octets, bounds: Bounds) -> None:
-        """One Kafka transaction. Crash table: before the commit is received nothing stands; then all of it does."""
+        """One Kafka transaction. Crash table: until the broker receives the commit, none of it is committed; then
+        all is."""
         transactions = self._live
         mark = self._opener.marks.resolved(self._wanted)
         end = self._end + len(bounds) + 2  # the records, their resolved, the marker
@@ -314,9 +317,10 @@ class Publisher:
         self._marked_at_s = time.monotonic()
 
     def _is_committed_after(self, unknown: Retryable) -> bool:
-        """Ask the tail what became of the Kafka transaction under way: True if it stands, False if nothing does."""
+        """Read the tail to find the outcome of the Kafka transaction: whether it is committed."""
         log.warning(
-            "the outcome of a Kafka transaction is unknown; its topic is asked", why=str(unknown)
+            "the outcome of a Kafka transaction is unknown; reading the topic's tail",
+            why=str(unknown),
         )
         found = self._renew()
         if found == self._wanted:
@@ -328,33 +332,33 @@ class Publisher:
         if found.seq < self._progress.seq:
             raise Fatal(
                 "MR-3018",
-                "records that were committed have gone from the topic",
+                "committed records are missing from the topic",
                 committed_seq=self._progress.seq,
                 seq=found.seq,
             ) from unknown
         raise Retryable(
-            "MR-3002", f"a part of a batch stands in the topic, up to seq {found.seq}"
+            "MR-3002", f"the topic has a part of a batch, up to seq {found.seq}"
         ) from unknown
 
-    def _renew_between(self) -> None:
-        """A new instance while no Kafka transaction is open: the tail must be what we know."""
+    def _renew_idle(self) -> None:
+        """Replace the instance while no Kafka transaction is open: the tail must be the known one."""
         if self._renew() != self._progress:
             raise Retryable("MR-3002", "the tail changed while no Kafka transaction was open")
         self._hint = TailHint(self._progress, self._end)
 
     def _renew(self) -> Progress:
-        """Rule 3: throw the instance away, make one anew, and read where the topic stands."""
+        """Rule 3: discard the instance, make a new one, and read the topic's progress."""
         fault_point(BEFORE_RENEW)
         self.drain()
         self._live.discard()
         self._audit.stop()
         transactions, tail, self._end = self._opener.renew(self._partition, self._record_bytes_max)
         self._transactions = transactions
-        self._audit = self._audited()
+        self._audit = self._new_audit()
         self._is_suspicious = False
         self._renewed_count += 1
         fault_point(AFTER_RENEW)
         log.info(
-            "producer instance made anew", seq=tail.progress.seq, epoch=self._opener.config.epoch
+            "replaced the producer instance", seq=tail.progress.seq, epoch=self._opener.config.epoch
         )
         return tail.progress

@@ -1,16 +1,16 @@
-"""What stands at the end of the partition: the truth of what capture has done.
+"""The end of the partition: the authoritative progress of capture.
 
-The last committed record is a mark as a rule, because every Kafka transaction ends with one:
+The last committed record usually has the progress, because each Kafka transaction ends with a ``resolved`` record:
 
     … row row row resolved ⟨marker⟩ │ row row ⟨abort marker⟩ │ stable end
-                  ^ the mark          aborted: read_committed skips them
+                  ^ the progress      aborted: read_committed skips them
 
-Aborted records and markers have offsets too, so the tail is looked for in windows that double, backwards from the
-stable end. A late end of a Kafka transaction can have made the first part of one visible (rows behind the last mark):
-every record carries its exact position, so progress is taken exactly up to the last of them.
+Aborted records and markers have offsets too. So the tail is searched backwards from the stable end, in windows that
+double. A late end of a Kafka transaction can have made its first part visible (rows after the last ``resolved``). Each
+record has its exact position, so progress then reaches exactly to the last of them.
 
-Guarantees: None only when no committed record is left at all. MR-3012 when records are left but no mark, or when
-the records behind the mark don't follow each other. Not done here: deciding what progress means (``opening``).
+Guarantees: None only if no committed record is left. MR-3012 if records are left but none with progress, or if the
+records after it have gaps. Not done here: decisions about progress (``opening``).
 """
 
 from dataclasses import dataclass
@@ -21,22 +21,24 @@ from producer.publish.positions import Mark, Marks, Step, stepped
 from schemas.progress import Progress
 
 _WINDOW_OFFSETS_MIN = 64
-_WINDOW_OFFSETS_MAX = 65_536  # bounds one read in time; a longer aborted stretch takes several
+_WINDOW_OFFSETS_MAX = (
+    65_536  # bounds the time of one read; a longer run of aborted records takes several reads
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Progress behind the last committed record, which stands at ``offset``; ``epoch`` of the last mark."""
+    """Progress after the last committed record, which is at ``offset``; ``epoch`` of the last record with progress."""
 
     progress: Progress
     epoch: int
     offset: int
-    is_torn: bool  # rows stand behind the last mark
+    is_torn: bool  # rows follow the last record with progress
 
 
 def read_tail(partition: Partition, ends: Ends, marks: Marks) -> Tail | None:
-    """The tail of a partition that is read up to ``ends.stable``; None when it holds no committed record."""
-    behind: list[tuple[int, Step]] = []  # steps behind the last mark, newest first
+    """The tail of a partition that is read up to ``ends.stable``; None if it holds no committed record."""
+    behind: list[tuple[int, Step]] = []  # changes after the last record with progress, newest first
     found_any = False
     stop, window = ends.stable, _WINDOW_OFFSETS_MIN
     while stop > ends.low:
@@ -54,7 +56,7 @@ def read_tail(partition: Partition, ends: Ends, marks: Marks) -> Tail | None:
     if found_any:
         raise Fatal(
             "MR-3012",
-            "the topic holds records but no resolved or fence record",
+            "the topic has records but no resolved or fence record",
             low=ends.low,
             end=ends.stable,
         )
@@ -76,7 +78,7 @@ def _tail(mark: Mark, offset: int, behind: list[tuple[int, Step]]) -> Tail:
     progress = mark.progress
     for at, step in reversed(behind):
         if step.seq != progress.seq + 1:
-            raise Fatal("MR-3012", f"seq {step.seq} stands behind seq {progress.seq}", offset=at)
+            raise Fatal("MR-3012", f"seq {step.seq} follows seq {progress.seq}", offset=at)
         try:
             progress = stepped(progress, step)
         except MillraceError as refused:

@@ -1,9 +1,10 @@
-"""Can this topic carry a set, is it as the task document says, and can it lose what was acknowledged?
+"""Checks that a topic can carry a set and matches the task document, and warns if it can lose acknowledged
+records.
 
 | finding                                                                      | code    | what happens    |
 |------------------------------------------------------------------------------|---------|-----------------|
 | several partitions, cleanup.policy other than delete, records too small,     | MR-3009 | the task stops  |
-| more in-sync replicas wanted than there are replicas                         |         |                 |
+| min.insync.replicas above the number of replicas                             |         |                 |
 | another value than the document's ``topic_settings``                         | MR-3020 | the task stops  |
 | one replica, or min.insync.replicas 1, and the document does not ask for it  | MR-3021 | a warning       |
 
@@ -14,12 +15,12 @@ from millrace.errors import Fatal
 from producer.publish.config import PublisherConfig
 from producer.publish.driver import TopicSettings
 
-# Below this not even a table map's worth of columns fits; Kafka's own default is 1,048,588.
+# Below this, not even the columns of one table map fit; Kafka's own default is 1,048,588.
 RECORD_BYTES_MIN = 512 * 1024
 
 
 def check_topic(settings: TopicSettings, config: PublisherConfig) -> None:
-    """Fatal MR-3009, MR-3020."""
+    """Raise Fatal MR-3009 or MR-3020 if the topic does not fit."""
     replicas, in_sync = settings.replication_factor, settings.min_insync_replicas
     faults = {
         f"it has {settings.partition_count} partitions and must have 1": settings.partition_count
@@ -49,7 +50,7 @@ def check_topic(settings: TopicSettings, config: PublisherConfig) -> None:
 
 
 def durability_warning(settings: TopicSettings, config: PublisherConfig) -> Fatal | None:
-    """MR-3021, to be shown and not raised: whether that is good enough is the operator's choice."""
+    """MR-3021 to show, not to raise: the operator decides whether the topic is safe enough."""
     options = config.options
     weak = []
     if settings.replication_factor < 2 and options.replication_factor is None:

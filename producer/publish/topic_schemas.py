@@ -1,14 +1,14 @@
-"""Schema ids that the topic tells, for a start while the registry is away.
+"""Reads schema IDs from the topic, for a start while the registry is unavailable.
 
-Every run opens with the schema records of the control schemas, and explains each table's schemas before their first
-use. So from the stable end back to the last opening, everything that the last run used is explained:
+Each run begins with the schema records of the control schemas, and writes the schema record of a table before its first
+row. So the part between the last beginning of a run and the stable end has all schemas that the last run used:
 
     … │ schema schema schema schema fence │ schema row row resolved │ … stable end
-        ^ the last opening                  ^ a table's
+        ^ the last beginning of a run       ^ a table's
 
-Guarantees: the newest explanation of a schema counts. At most ``OFFSETS_MAX`` offsets are read, then the beginning of
-the topic, where its first run opens; what is not found there, the registry must give.
-Not done here: asking the registry (``registry.client``).
+Guarantees: the newest record of a schema counts. It reads at most ``OFFSETS_MAX`` offsets, then the beginning of the
+topic, where its first run begins. Any other schema must come from the registry. Not done here: asking the registry
+(``registry.client``).
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from schemas.record.record import decode_control
 
 OFFSETS_MAX = 1_000_000  # two core-seconds
 _WINDOW_OFFSETS = 65_536
-_OPENING_OFFSETS = 64  # of the first run: its schema records are the first of all
+_OPENING_OFFSETS = 64  # of the first run, which begins with its schema records
 _AWAY_CODE = "MR-6020"
 
 log = get_logger("producer.publish")
@@ -34,16 +34,16 @@ class Registry(Protocol):
     """``registry.client.RegistryClient``."""
 
     def register(self, subject: str, schema_text: str) -> int:
-        """The id; Retryable MR-6020 while the registry is away."""
+        """The schema's ID; Retryable MR-6020 while the registry is unavailable."""
         ...
 
     def remember(self, subject: str, schema_text: str, schema_id: int) -> None:
-        """Answer so from now on, without asking."""
+        """Return this ID from now on without asking the registry."""
         ...
 
 
 class SchemaIds:
-    """Asks the registry for ids; while it is away, the topic, once."""
+    """Asks the registry for IDs; while it is unavailable, reads the topic once."""
 
     def __init__(self, registry: Registry, partition: Callable[[], Partition]) -> None:
         self._registry = registry
@@ -51,13 +51,15 @@ class SchemaIds:
         self._has_read_topic = False
 
     def register(self, subject: str, schema_text: str) -> int:
-        """The id of a schema. Retryable MR-6020 where neither registry nor topic can say."""
+        """The ID of a schema. Retryable MR-6020 if neither the registry nor the topic has it."""
         try:
             return self._registry.register(subject, schema_text)
         except Retryable as away:
             if away.code != _AWAY_CODE or self._has_read_topic:
                 raise
-            log.warning("the registry is away: the topic's own schema records are read", error=away)
+            log.warning(
+                "the registry is unavailable; schema records are read from the topic", error=away
+            )
         self._has_read_topic = True
         with suppress(Retryable), closing(self._partition()) as partition:  # no topic, no broker
             for (known, text), schema_id in find_schemas(partition).items():
@@ -66,7 +68,7 @@ class SchemaIds:
 
 
 def find_schemas(partition: Partition) -> dict[tuple[str, str], int]:
-    """By subject and text, the ids in the schema records that are read; see the module."""
+    """The IDs of the schema records that are read, by subject and text; see the module."""
     ends = partition.ends()
     found: dict[tuple[str, str], int] = {}
     stop, limit = ends.stable, max(ends.low, ends.stable - OFFSETS_MAX)

@@ -334,7 +334,7 @@ def test_batch_with_lost_commit_marker_is_sent_again(
     owner = crashed["a marker"]
     rig = owner.rig
     rig.limits = replace(PATIENT, stable_timeout_s=1.0)
-    with pytest.raises(Retryable, match="has lost the marker") as raised:
+    with pytest.raises(Retryable, match="lost the end marker") as raised:
         rig.open(8, hint=owner.hint)
     assert raised.value.code == "MR-3001"
     rig.wait_ended()

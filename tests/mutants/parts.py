@@ -160,7 +160,7 @@ def no_marker_comes_again(patch: Patch) -> None:
     def refuse(_self: Audit, offsets: int) -> None:
         raise Fatal("MR-3014", f"moved by {offsets}")
 
-    patch.setattr(Audit, "_move", refuse)
+    patch.setattr(Audit, "_add_shift", refuse)
 
 
 def numbers_of_any_length(patch: Patch) -> None:

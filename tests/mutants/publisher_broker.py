@@ -67,7 +67,7 @@ def instance_kept_after_an_error(patch: Patch) -> None:
         found = tail.read_tail(self._partition, ends, self._opener.marks)
         assert found is not None
         self._end, self._is_suspicious = ends.stable, False
-        self._audit = self._audited()
+        self._audit = self._new_audit()
         return found.progress
 
     patch.setattr(Publisher, "_renew", ask_only)

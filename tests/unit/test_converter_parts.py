@@ -90,7 +90,7 @@ def test_query_event_gives_its_session_settings() -> None:
         "explicit_defaults_for_timestamp": "1",
         "default_collation_for_utf8mb4": "255",
         "default_database": "shop",
-        "in_doubt": "the binlog's session variable 126 is not known",
+        "in_doubt": "unknown session variable 126 in the binlog",
     }
 
 

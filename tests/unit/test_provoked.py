@@ -138,7 +138,7 @@ def test_commits_that_cannot_be_read_back_end_the_publisher(
     """Commits that the audit cannot confirm in time, because a reader hangs, are not trusted."""
     topic, answered = ModelTopic(), threading.Event()
     publisher = _opened(topic)
-    monkeypatch.setattr("producer.publish.publisher.JUDGEMENT_S", 0.0)
+    monkeypatch.setattr("producer.publish.publisher.VERDICT_S", 0.0)
     monkeypatch.setattr(ModelPartition, "next_record", lambda *_, **__: answered.wait(60) and None)
     publisher.publish(batch_after(publisher.progress, 3))
     with pytest.raises(Retryable) as caught:

@@ -184,7 +184,7 @@ def test_untested_version_of_the_kafka_binding_is_reported(monkeypatch: pytest.M
     """Its records are sent one by one, much slower: the reason names the version found and the tested ones."""
     with _client() as (transactions, _):
         assert transactions.slow_path == ""
-    monkeypatch.setattr(bulk, "TRIED", frozenset({"0.0.1"}))
+    monkeypatch.setattr(bulk, "TESTED", frozenset({"0.0.1"}))
     with _client() as (transactions, _):
         assert metadata.version("confluent-kafka") in transactions.slow_path
         assert "0.0.1" in transactions.slow_path
