@@ -1,10 +1,10 @@
-"""What is registered: schemas by id, and for each subject its versions in order. Pure; durability is the store's.
+"""The registered schemas: texts by ID, and each subject's versions in order. Pure; the store makes it durable.
 
-    identity   the JSON of a schema without blanks, properties and order included: same identity, same id, everywhere
-    id         from 1, never given again
-    version    from 1 in each subject, never given again; the same schema again is the version it was
+    identity   a schema's JSON without white space; properties and order count. Equal identities have the same ID.
+    id         from 1, never reused
+    version    from 1 in each subject, never reused; registering the same schema again returns its version
 
-Compatibility is never checked: DDL of a source must not stop capture (mode NONE).
+Compatibility is never checked (mode NONE), because DDL of a source must not stop capture.
 """
 
 import json
@@ -25,7 +25,7 @@ class Entry:
 
 
 class Catalog:
-    """Grows by ``add`` only. Not for several threads at once."""
+    """Only ``add`` changes it. Not for several threads."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._texts: dict[int, str] = {}
@@ -35,7 +35,7 @@ class Catalog:
             self.add(entry)
 
     def next_entry(self, subject: str, schema: str) -> tuple[Entry, bool]:
-        """(the entry that registering gives, True if it is not in the catalog yet). Nothing is added."""
+        """(the entry for this schema, True if it is new). Does not add it."""
         found = self.find(subject, schema)
         if found is not None:
             return found, False
@@ -45,7 +45,7 @@ class Catalog:
         return Entry(subject, version, schema_id, self._texts.get(schema_id, schema)), True
 
     def add(self, entry: Entry) -> None:
-        """Take a stored entry in; a version that is already there is left as it is."""
+        """Add a stored entry; a version that exists is not changed."""
         versions = self._versions.setdefault(entry.subject, [])
         if any(known.version == entry.version for known in versions):
             return
@@ -60,7 +60,7 @@ class Catalog:
         return next((entry for entry in self.versions(subject) if entry.id == wanted), None)
 
     def subjects(self) -> list[str]:
-        """All, sorted."""
+        """All names, sorted."""
         return sorted(self._versions)
 
     def versions(self, subject: str) -> tuple[Entry, ...]:
@@ -72,7 +72,7 @@ class Catalog:
         return self._texts.get(schema_id)
 
     def uses(self, schema_id: int) -> list[Entry]:
-        """Where an id stands, by subject and version."""
+        """The entries that use an ID, by subject and version."""
         return [
             entry
             for subject in self.subjects()
@@ -82,5 +82,5 @@ class Catalog:
 
 
 def identity(schema: str) -> str:
-    """Equal for schemas that differ in blanks alone. ``schema`` is valid JSON."""
+    """Equal for schemas that differ only in white space. ``schema`` is valid JSON."""
     return canonical_text(json.loads(schema))

@@ -1,16 +1,16 @@
-"""The registry as capture and apply see it: register a schema, get one by id. For any registry with Confluent's REST
-API.
+"""The registry client of capture and apply: registers schemas and gets them by ID, with Confluent's REST API.
 
     register(subject, schema_text) -> id      known pairs are answered from memory
-    schema_by_id(id) -> schema_text           the same
+    schema_by_id(id) -> schema_text           known IDs are answered from memory
 
-Errors: Retryable MR-6020 where asking again may help (no connection, time-out, an answer that is cut, a proxy's page in
-its place, 408, 429, 5xx), Fatal MR-6021 where it won't, Fatal MR-6009 for an id that nobody registered, Retryable
-MR-6024 when one id was given to two schemas: the registry lost what it knew, and this client, who remembers, is of no
-more use.
-One request is tried once: the caller has the back-off. Connections are kept between requests.
-Blocking, for several threads. A user and password in the address become basic authentication; they are never part of
-an error. Not done here: TLS with own certificates, proxies.
+    Retryable MR-6020   no connection, a timeout, a truncated answer, a proxy's page, HTTP 408, 425, 429 or 5xx
+    Retryable MR-6024   one ID was assigned to two schemas: the registry lost its data, and this client must be replaced
+    Fatal MR-6009       the ID is not registered
+    Fatal MR-6021       any other refusal
+
+Each request is tried once; the caller retries. Connections are kept between requests. Calls block. Several threads may
+use one client. User and password in the address become basic authentication and never appear in an error.
+Not done here: TLS with own certificates, proxies.
 """
 
 import json
@@ -57,7 +57,7 @@ class RegistryClient:
         return f"{self._parts.scheme}://{self._parts.hostname}{port}{self._parts.path}"
 
     def register(self, subject: str, schema_text: str) -> int:
-        """The id of this schema under this subject, registering it if need be."""
+        """The ID of this schema under this subject; registers it if needed."""
         known = self._ids.get((subject, schema_text))
         if known is not None:
             return known
@@ -70,12 +70,12 @@ class RegistryClient:
         if not isinstance(schema_id, int):
             self._refuse(f"its answer to a registration has no id: {answer!r}")
         if self._registered.setdefault(schema_id, schema_text) != schema_text:
-            raise Retryable("MR-6024", f"{self.address} gave id {schema_id} to a second schema")
+            raise Retryable("MR-6024", f"{self.address} assigned id {schema_id} to a second schema")
         self._ids[subject, schema_text] = schema_id
         return schema_id
 
     def remember(self, subject: str, schema_text: str, schema_id: int) -> None:
-        """Take it as registered, as a record of the topic says; what the registry said before counts more."""
+        """Store a registration that a record of the topic shows. It never replaces an answer of the registry."""
         if self._registered.setdefault(schema_id, schema_text) == schema_text:
             self._ids.setdefault((subject, schema_text), schema_id)
 
@@ -110,7 +110,7 @@ class RegistryClient:
             try:
                 answer = response.read(_ANSWER_BYTES_MAX + 1)
             except HTTPError:
-                response.close()  # what is left of the answer would be taken for the next one's
+                response.close()  # the rest of this answer would be read as the next one
                 raise
             finally:
                 response.release_conn()
@@ -129,7 +129,9 @@ class RegistryClient:
             if len(answer) > _ANSWER_BYTES_MAX:
                 self._refuse(f"its answer has more than {_ANSWER_BYTES_MAX} bytes")
             if not is_json:
-                raise Retryable("MR-6020", f"{self.address} answered {status}, no JSON: {content}")
+                raise Retryable(
+                    "MR-6020", f"{self.address} answered {status} without JSON: {content}"
+                )
             return content
         if status >= 500 or status in _ASK_AGAIN:
             raise Retryable("MR-6020", f"{self.address} answered {status}: {_message(content)}")

@@ -1,9 +1,9 @@
 """The registry's REST API over HTTP.
 
-Paths are mapped to the service's functions here; answers are ``application/vnd.schemaregistry.v1+json``. When the
-store is fenced (another registry has started on the same topic) the server answers 503 and ends with that error.
+Maps paths to the service's functions. Answers have the type ``application/vnd.schemaregistry.v1+json``. When the store
+is fenced, because another registry has taken over its topic, the server answers 503 and ends with that error.
 
-Not done here: TLS and authentication: it is for loopback or behind a proxy that has them.
+Not done here: TLS and authentication. Use it on loopback, or behind a proxy that provides them.
 """
 
 import json
@@ -43,30 +43,20 @@ log = get_logger("registry")
 
 @dataclass(frozen=True, slots=True)
 class RegistryServer:
-    """Listens from construction by ``listen`` on; ``run`` answers until the process is asked to end."""
+    """Answers on a socket from ``listen``."""
 
     listening: socket.socket
     store: SchemaStore
 
-    @classmethod
-    def listen(cls, store: SchemaStore, *, host: str, port: int) -> "RegistryServer":
-        """``port`` 0 takes a free one; Fatal MR-8009 where nobody may listen or somebody does."""
-        try:
-            listening = socket.create_server((host, port))
-        except OSError as exc:
-            raise Fatal("MR-8009", f"{host}:{port}: {exc.strerror}") from exc
-        return cls(listening, store)
-
     @property
     def address(self) -> str:
         """For clients: http://host:port."""
-        host, port = self.listening.getsockname()[:2]
-        return f"http://{host}:{port}"
+        return f"http://{address_text(self.listening)}"
 
     def run(self, *, ready: Callable[[], None] = lambda: None) -> None:
-        """Load the store, call ``ready`` and answer, until SIGTERM or SIGINT.
+        """Load the store, call ``ready`` and answer until SIGTERM or SIGINT.
 
-        Raises Fenced when another registry took over, and what the store can't be loaded for, before ``ready``.
+        Raises Fenced when another registry takes over. Errors of loading are raised before ``ready``.
         """
         fenced: list[Fenced] = []
 
@@ -74,13 +64,13 @@ class RegistryServer:
             fenced.append(error)
             server.should_exit = True
 
-        app = application(RegistryService(self.store), on_fenced=end)
-        ready()
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_S
-        )
-        server = uvicorn.Server(config)
         try:
+            app = application(RegistryService(self.store), on_fenced=end)
+            ready()
+            config = uvicorn.Config(
+                app, log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_S
+            )
+            server = uvicorn.Server(config)
             server.run(sockets=[self.listening])
         finally:
             self.store.close()
@@ -88,8 +78,22 @@ class RegistryServer:
             raise fenced[0]
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; ``port`` 0 takes a free one. Fatal MR-8009 if the address is taken or not permitted."""
+    try:
+        return socket.create_server((host, port))
+    except OSError as exc:
+        raise Fatal("MR-8009", f"{host}:{port}: {exc.strerror}") from exc
+
+
+def address_text(listening: socket.socket) -> str:
+    """host:port of a listening socket."""
+    host, port = listening.getsockname()[:2]
+    return f"{host}:{port}"
+
+
 def application(service: RegistryService, *, on_fenced: Callable[[Fenced], None]) -> Starlette:
-    """The ASGI application; ``on_fenced`` is told once the store is lost."""
+    """The ASGI application. It calls ``on_fenced`` when the store is fenced."""
 
     def endpoint(function: _Function) -> _Endpoint:
         async def answer(request: Request) -> Response:
@@ -196,7 +200,7 @@ async def _not_changed(_request: Request, _cause: Exception) -> Response:
     return _error(
         405,
         _NOT_CHANGED_HERE,
-        "This registry only registers and reads: nothing is deleted or configured.",
+        "This registry does not delete schemas or change its configuration.",
     )
 
 

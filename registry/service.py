@@ -1,33 +1,34 @@
-"""The Confluent REST API of a registry, as far as clients of a topic need it: from request to answer, without HTTP.
+"""The part of Confluent's REST API that clients of a topic need, as functions from request to answer, without HTTP.
 
     POST /subjects/{s}/versions               register: {"id": …}
-    POST /subjects/{s}                        is it registered: subject, version, id, schema
+    POST /subjects/{s}                        look up a schema: subject, version, id, schema
     GET  /subjects                            names
     GET  /subjects/{s}/versions               numbers
     GET  /subjects/{s}/versions/{v}[/schema]  v is a number, "latest" or -1
     GET  /schemas/ids/{id}[/schema|/subjects|/versions]
     GET  /schemas/types                       ["AVRO"]
-    GET  /config[/{s}], /mode[/{s}]           NONE, READWRITE; they can't be changed
+    GET  /config[/{s}], /mode[/{s}]           NONE, READWRITE; they can not be changed
     POST /compatibility/subjects/{s}/versions/{v}   always true: compatibility is NONE
 
     error    HTTP  when
-    40401     404  the subject is not known
-    40402     404  the version is not known
-    40403     404  the schema or its id is not known
-    42201     422  not an Avro schema
-    42202     422  not a version
-    40501     405  deleting and changing the configuration
+    40401     404  unknown subject
+    40402     404  unknown version
+    40403     404  unknown schema or ID
+    42201     422  invalid Avro schema
+    42202     422  invalid version
+    40501     405  deleting, or changing the configuration
 
-Guarantees: an answer to a registration is given after the store has it; registrations go one after the other. When the
-store failed and may or may not have an entry, everything is read again before the next id is given.
-Not done here: deleting, references between schemas, other kinds than Avro, compatibility rules, authentication.
+Guarantees: a registration is answered after the store has it. Registrations run one after the other. After an append
+with an unknown outcome, the store is read again before the next ID is assigned. After Fenced the store is not used
+again.
+Not done here: deleting, references between schemas, other formats than Avro, compatibility rules, authentication.
 """
 
 import threading
 from collections.abc import Mapping
 from typing import NoReturn
 
-from millrace.errors import Fatal
+from millrace.errors import Fatal, Fenced
 from registry.catalog import Catalog, Entry
 from registry.store import SchemaStore
 from schemas.record.avro_codec import check_schema
@@ -43,7 +44,7 @@ _DIGITS_MAX = 19  # of 64 bits
 
 
 class Refusal(Exception):
-    """An answer that is an error: ``code`` starts with the HTTP status."""
+    """An error answer. ``code`` begins with the HTTP status."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(code, message)
@@ -64,19 +65,26 @@ class RegistryService:
         self._catalog = Catalog(store.load())
         self._lock = threading.Lock()
         self._is_stale = False
+        self._fenced: Fenced | None = None
 
     def register(self, subject: str, request: Mapping[str, Json]) -> Json:
-        """The id, new or known."""
+        """The ID, new or known."""
         schema = _schema_of(request)
         with self._lock:
+            if self._fenced is not None:  # loading the store again would fence the successor
+                raise self._fenced
             if self._is_stale:
                 self._catalog = Catalog(self._store.load())
                 self._is_stale = False
             entry, is_new = self._catalog.next_entry(subject, schema)
             if is_new:
-                # Until it is known whether the store has it: its id may be taken.
+                # Stale until the outcome is known: the store may have the entry, and its ID would be taken.
                 self._is_stale = True
-                self._store.append(entry)
+                try:
+                    self._store.append(entry)
+                except Fenced as error:
+                    self._fenced = error
+                    raise
                 self._catalog.add(entry)
                 self._is_stale = False
         return {"id": entry.id}
@@ -122,7 +130,7 @@ class RegistryService:
         return text
 
     def uses(self, schema_id: str) -> list[Entry]:
-        """Where an id stands."""
+        """The entries that use an ID."""
         self.schema_text(schema_id)
         return self._catalog.uses(int(schema_id))
 
@@ -154,10 +162,10 @@ def _schema_of(request: Mapping[str, Json]) -> str:
     if request.get("schemaType", "AVRO") != "AVRO":
         _refuse(
             SCHEMA_INVALID,
-            f"Invalid schema type {request['schemaType']}: this registry keeps AVRO only",
+            f"Invalid schema type {request['schemaType']}: this registry stores only AVRO",
         )
     if request.get("references"):
-        _refuse(SCHEMA_INVALID, "Invalid schema: this registry keeps no references")
+        _refuse(SCHEMA_INVALID, "Invalid schema: this registry does not support references")
     if not isinstance(schema, str):
         _refuse(SCHEMA_INVALID, "Invalid schema: the field 'schema' is not a string")
     try:

@@ -1,4 +1,4 @@
-"""What makes registered schemas survive: an append-only sequence of entries with one writer."""
+"""The durable store of registered schemas: an append-only sequence of entries with one writer."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -7,34 +7,34 @@ from registry.catalog import Entry
 
 
 class SchemaStore(Protocol):
-    """Errors are those of ``millrace.errors``; after Fenced the process must end, another one serves now."""
+    """Raises errors of ``millrace.errors``. After Fenced the process must end, because another one serves."""
 
     def load(self) -> Iterable[Entry]:
-        """Become the writer, then everything stored so far, in order."""
+        """Become the writer, then return all stored entries in order."""
         ...
 
     def append(self, entry: Entry) -> None:
-        """Durable when it returns."""
+        """Store the entry durably before returning."""
         ...
 
     def close(self) -> None:
-        """Give up what it holds."""
+        """Release all resources."""
         ...
 
 
 class MemoryStore:
-    """Forgets at the end of the process: for tests."""
+    """Keeps entries in memory, for tests."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._entries = list(entries)
 
     def load(self) -> tuple[Entry, ...]:
-        """What was appended."""
+        """All appended entries."""
         return tuple(self._entries)
 
     def append(self, entry: Entry) -> None:
-        """Remember it."""
+        """Keep the entry in memory."""
         self._entries.append(entry)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""

@@ -1,10 +1,12 @@
 """``millrace registry --kafka HOST:PORT [--port N]``: the built-in schema registry.
 
 Prints one line of JSON, ``{"registry": "http://127.0.0.1:8081"}``, when it has read its topic and accepts requests.
-Runs until SIGTERM or Ctrl-C. Ends with MR-6020 after some seconds if no broker answers.
+Runs until SIGTERM or Ctrl-C. Ends with MR-6020 after some seconds if no broker answers, and with MR-6025 if another
+registry serves the topic.
 """
 
 import json
+import socket
 from typing import Annotated
 
 import typer
@@ -19,10 +21,20 @@ def registry(
     topic: Annotated[
         str, typer.Option(help="The compacted topic that stores the schemas.")
     ] = "_millrace_schemas",
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over", help="Start even if another registry serves the topic; that one ends."
+        ),
+    ] = False,
 ) -> None:
     """Run the built-in schema registry: Confluent's REST API. It has no authentication; the default is loopback."""
     from registry.kafka import KafkaSchemaStore
-    from registry.server import RegistryServer
+    from registry.ownership import Ownership
+    from registry.server import RegistryServer, address_text, listen
 
-    server = RegistryServer.listen(KafkaSchemaStore(kafka, topic=topic), host=host, port=port)
+    listening = listen(host, port)
+    name = f"{socket.gethostname()}/{address_text(listening)}"
+    ownership = Ownership(kafka, topic, name=name, takes_over=take_over)
+    server = RegistryServer(listening, KafkaSchemaStore(kafka, topic=topic, ownership=ownership))
     server.run(ready=lambda: print(json.dumps({"registry": server.address}), flush=True))

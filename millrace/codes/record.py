@@ -99,7 +99,7 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-6023",
         "another registry has taken over",
-        "A second built-in registry was started on the same topic, so this one may no longer write.",
+        "Another built-in registry has taken over the topic, so this one may no longer write.",
         "Stop one of the two, or give one its own `--topic`. Clients need only the address of the registry that runs.",
         Branch.FENCED,
     ),
@@ -111,5 +111,13 @@ CODES: tuple[Code, ...] = (
         "Nothing to do for the topic: the task restarts and publishes its schemas again. Readers that look up ids of older"
         " records need the former registry.",
         Branch.RETRIES,
+    ),
+    Code(
+        "MR-6025",
+        "another registry serves the topic",
+        "A built-in registry is running on the same topic, and only one can serve it.",
+        "Use the registry that the message names, stop it, or give one of the two its own `--topic`. With `--take-over`"
+        " this registry replaces the other, which then ends with MR-6023.",
+        Branch.OPERATOR,
     ),
 )

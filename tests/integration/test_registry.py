@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import subprocess
 import sys
 import uuid
@@ -42,28 +43,34 @@ def asking(address: str) -> Ask:
     return ask
 
 
+def command(kafka: KafkaServer, topic: str, *options: str) -> tuple[str, ...]:
+    """``millrace registry`` on a free port."""
+    program = (sys.executable, "-m", "millrace", "registry", "--kafka", kafka.bootstrap)
+    return (*program, "--port", "0", "--topic", topic, *options)
+
+
 @contextmanager
-def running(kafka: KafkaServer, topic: str) -> Iterator[str]:
-    """Run ``millrace registry`` as a process; yield its address."""
-    command = [
-        sys.executable,
-        "-m",
-        "millrace",
-        "registry",
-        "--kafka",
-        kafka.bootstrap,
-        "--port",
-        "0",
-    ]
+def started(
+    kafka: KafkaServer, topic: str, *options: str
+) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """A registry process that accepts requests: its address and the process."""
+    pipe = subprocess.PIPE
     with subprocess.Popen(
-        [*command, "--topic", topic], stdout=subprocess.PIPE, text=True
+        command(kafka, topic, *options), stdout=pipe, stderr=pipe, text=True
     ) as process:
         assert process.stdout is not None
         try:
-            yield json.loads(process.stdout.readline())["registry"]
+            yield json.loads(process.stdout.readline())["registry"], process
         finally:
             process.terminate()
             process.wait(60)
+
+
+@contextmanager
+def running(kafka: KafkaServer, topic: str) -> Iterator[str]:
+    """The address of a registry process."""
+    with started(kafka, topic) as (address, _):
+        yield address
 
 
 @pytest.fixture
@@ -180,6 +187,42 @@ def test_starting_registry_fences_its_predecessor(kafka: KafkaServer, topic: str
         DDL_SCHEMA.text,
         RESOLVED_SCHEMA.text,
     ]
+
+
+def test_second_registry_on_a_topic_is_refused(kafka: KafkaServer, topic: str) -> None:
+    """The error names the first one, which keeps serving; two supervised registries would end each other in turn."""
+    with running(kafka, topic) as address:
+        client = RegistryClient(address)
+        assert client.register("a", DDL_SCHEMA.text) == 1
+        refused = subprocess.run(
+            command(kafka, topic), capture_output=True, text=True, timeout=180, check=False
+        )
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "MR-6025" in refused.stderr
+        assert f"{socket.gethostname()}/{urlsplit(address).netloc}" in refused.stderr
+        assert client.register("b", FENCE_SCHEMA.text) == 2
+
+
+def test_take_over_replaces_the_registry_that_serves(kafka: KafkaServer, topic: str) -> None:
+    """The former registry ends with MR-6023 at its next registration."""
+    with started(kafka, topic) as (former_address, former):
+        former_client = RegistryClient(former_address)
+        assert former_client.register("a", DDL_SCHEMA.text) == 1
+        with started(kafka, topic, "--take-over") as (address, _):
+            with pytest.raises(Retryable, match="MR-6023"):
+                former_client.register("b", FENCE_SCHEMA.text)
+            _, errors = former.communicate(timeout=60)
+            assert (former.returncode, "MR-6023" in errors) == (1, True)
+            assert RegistryClient(address).register("c", RESOLVED_SCHEMA.text) == 2
+
+
+def test_registry_replaces_a_killed_one(kafka: KafkaServer, topic: str) -> None:
+    """It starts without an operator's help as soon as the broker has expired the killed one's session."""
+    with started(kafka, topic) as (address, killed):
+        assert RegistryClient(address).register("a", DDL_SCHEMA.text) == 1
+        killed.kill()
+        with running(kafka, topic) as successor:
+            assert RegistryClient(successor).register("b", FENCE_SCHEMA.text) == 2
 
 
 def test_registry_topic_with_other_settings_is_refused(kafka: KafkaServer, topic: str) -> None:

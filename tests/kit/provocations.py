@@ -165,6 +165,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-6022": "test_registry_topic_with_other_settings_is_refused",
     "MR-6023": "test_starting_registry_fences_its_predecessor",
     "MR-6024": "test_run_ends_when_the_registry_lost_its_store",
+    "MR-6025": "test_live_owner_refuses_the_start_by_name",
     "MR-6501": "test_statement_based_logging_stops_with_its_code",
     "MR-6502": "test_event_that_could_lose_a_row_stops_with_its_code",
     "MR-6503": "test_event_that_could_lose_a_row_stops_with_its_code",

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from millrace.errors import Fatal, Fenced, Retryable
 from registry.catalog import Catalog, Entry
 from registry.kafka import KafkaSchemaStore
-from registry.server import RegistryServer
+from registry.server import listen
 from registry.service import Refusal, RegistryService
 from registry.store import MemoryStore
 from schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
@@ -31,6 +31,29 @@ class UncertainStore(MemoryStore):
         if not self._has_failed:
             self._has_failed = True
             raise Retryable("MR-6020", "no answer to the commit")
+
+
+class FencedStore(MemoryStore):
+    """Another registry has taken over its topic. ``loads`` counts the calls that would fence that registry."""
+
+    loads = 0
+
+    def load(self) -> tuple[Entry, ...]:
+        self.loads += 1
+        return super().load()
+
+    def append(self, entry: Entry) -> None:
+        raise Fenced("MR-6023", "another registry has started on the same topic")
+
+
+def test_fenced_registry_never_loads_its_store_again() -> None:
+    """Loading would fence the registry that has taken over."""
+    store = FencedStore()
+    service = RegistryService(store)
+    for _ in range(2):
+        with pytest.raises(Fenced, match="MR-6023"):
+            service.register("a", {"schema": DDL_SCHEMA.text})
+    assert store.loads == 1
 
 
 def test_schema_has_one_id_in_every_subject() -> None:
@@ -110,7 +133,7 @@ def test_invalid_avro_schema_is_refused(request_: dict[str, object], code: int) 
 def test_registry_reports_a_port_in_use() -> None:
     """The code is reported before any other action."""
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Fatal, match="MR-8009"):
-        RegistryServer.listen(MemoryStore(), host="127.0.0.1", port=taken.getsockname()[1])
+        listen("127.0.0.1", taken.getsockname()[1])
 
 
 def test_fenced_registry_ends_despite_a_log_line_after_it() -> None:

@@ -1,0 +1,133 @@
+"""Decides which registry may start on a topic: at most one member of the Kafka consumer group ``registry/<topic>``.
+
+Each start takes the topic's transactional ID, so it fences the registry before it. Two supervised registries on one
+topic would end each other in turn. Therefore a registry joins the group before it takes the ID. The group coordinator
+assigns the topic's only partition to one member. The sticky assignor leaves it there while that member lives.
+Confluent's registry elects its leader in the same way.
+
+    the partition belongs to …     this process
+    itself                         starts
+    a live registry                is refused: Fatal MR-6025 names the other
+    a registry that has died       waits until the broker expires that member (``SESSION_S``), then starts
+    a registry of the same name    starts: this process listens on that address, so the other has ended
+
+Names are ``host/address:port``. Two hosts with the same host name are not told apart; then the later start wins.
+The group decides who may start. Only the transactional ID decides who may write (``registry.kafka``), so a process
+that was suspended for longer than its session still cannot write after its successor has started.
+"""
+
+import threading
+import time
+from contextlib import suppress
+
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from millrace.errors import Fatal, Retryable
+from millrace.kafka import Settings
+from registry.broker import call_kafka, driver_log
+
+SESSION_S = 6.0  # the broker's default minimum
+HEARTBEAT_S = 1.0  # also how soon a live owner joins the rebalance of a start
+CLAIM_S = 120.0  # a broker that has just started loads its coordinator first
+LOOK_S = 0.2
+ANSWER_S = 10.0
+LEAVE_S = 5.0
+
+
+class Ownership:
+    """One registry's membership, as ``name``. ``claim`` may be called again. Not for several threads.
+
+    ``takes_over``: this process starts in any case. The registry that serves the topic then ends with MR-6023.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, *, name: str, takes_over: bool = False) -> None:
+        self._topic = topic
+        self._takes_over = takes_over
+        self._name = name
+        self._group = f"registry/{topic}"
+        self._common: Settings = {"bootstrap.servers": bootstrap, "client.id": name}
+        self._is_owner = threading.Event()
+        self._leaves = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def claim(self) -> None:
+        """Join the group and return when this process may start. Fatal MR-6025, Retryable MR-6020."""
+        self._join()
+        if self._takes_over:
+            return
+        admin = call_kafka("no Kafka client", lambda: AdminClient(self._common, logger=driver_log))
+        deadline_s = time.monotonic() + CLAIM_S
+        while not self._is_owner.wait(LOOK_S):
+            try:
+                owner, is_stable = self._owner(admin)
+            except Retryable:
+                if time.monotonic() > deadline_s:
+                    raise
+                continue
+            if owner == self._name:
+                return
+            if owner and is_stable:
+                self.release()
+                raise Fatal(
+                    "MR-6025",
+                    f"registry {owner} serves topic {self._topic}",
+                    topic=self._topic,
+                    owner=owner,
+                )
+            if time.monotonic() > deadline_s:
+                raise Retryable(
+                    "MR-6020", f"Kafka did not assign topic {self._topic} within {CLAIM_S:g} s"
+                )
+
+    def release(self) -> None:
+        """Leave the group, so that another registry can start at once."""
+        self._leaves.set()
+        if self._thread is not None:
+            self._thread.join(LEAVE_S)
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            return
+        settings: Settings = {
+            **self._common,
+            "group.id": self._group,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": int(SESSION_S * 1000),
+            "heartbeat.interval.ms": int(HEARTBEAT_S * 1000),
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+        }
+        what = "the registry's group can't be joined"
+        consumer = call_kafka(what, lambda: Consumer(settings, logger=driver_log))
+        call_kafka(what, lambda: consumer.subscribe([self._topic]))
+        self._thread = threading.Thread(
+            target=self._stay, args=(consumer,), name="ownership", daemon=True
+        )
+        self._thread.start()
+
+    def _stay(self, consumer: Consumer) -> None:
+        """Poll until ``release``: the client sends heartbeats and rebalances only while it is polled."""
+        while not self._leaves.is_set():
+            with suppress(KafkaException):
+                consumer.poll(LOOK_S)  # records of the topic are not needed here
+                if consumer.assignment():
+                    self._is_owner.set()
+                else:
+                    self._is_owner.clear()
+        with suppress(KafkaException):
+            consumer.close()
+
+    def _owner(self, admin: AdminClient) -> tuple[str, bool]:
+        """(name of the member with the partition or "", True if a rebalance with this member has ended)."""
+        what = "the registry's group can't be described"
+        described = call_kafka(
+            what,
+            lambda: admin.describe_consumer_groups([self._group], request_timeout=ANSWER_S)[
+                self._group
+            ].result(ANSWER_S),
+        )
+        owners = [m.client_id for m in described.members if m.assignment.topic_partitions]
+        has_joined = self._name in [m.client_id for m in described.members]
+        is_stable = described.state is ConsumerGroupState.STABLE and has_joined
+        return next(iter(owners), ""), is_stable

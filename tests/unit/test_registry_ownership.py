@@ -1,0 +1,123 @@
+"""Which registry may start on a topic, with a model of Kafka's consumer group."""
+
+import itertools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
+
+from millrace.errors import Fatal, Retryable
+from registry import ownership
+from registry.ownership import Ownership
+
+OWN, OTHER = "here/127.0.0.1:8081", "there/127.0.0.1:8081"
+REBALANCING = ConsumerGroupState.PREPARING_REBALANCING
+STABLE = ConsumerGroupState.STABLE
+
+
+class Group:
+    """One consumer group. ``looks`` are the owners and states that each look returns, the last one from then on."""
+
+    def __init__(self, *looks: tuple[str, ConsumerGroupState]) -> None:
+        self._looks = itertools.chain(looks, itertools.repeat(looks[-1]))
+        self._owner, self._state = "", REBALANCING
+        self.has_left = False
+
+    def describe_consumer_groups(self, names: list[str], **_: object) -> Any:
+        """The next look."""
+        self._owner, self._state = next(self._looks)
+        members = [_member(OWN, owns=self._owner == OWN), _member(OTHER, owns=self._owner == OTHER)]
+        described = SimpleNamespace(members=members, state=self._state)
+        return {names[0]: SimpleNamespace(result=lambda _: described)}
+
+    def subscribe(self, _: list[str]) -> None:
+        """Join."""
+
+    def poll(self, _: float) -> None:
+        """Nothing is read."""
+
+    def assignment(self) -> list[object]:
+        """The partition, if this process owns it."""
+        return [object()] if (self._owner, self._state) == (OWN, STABLE) else []
+
+    def close(self) -> None:
+        """Leave."""
+        self.has_left = True
+
+
+def _member(name: str, *, owns: bool) -> Any:
+    return SimpleNamespace(
+        client_id=name, assignment=SimpleNamespace(topic_partitions=[object()] * owns)
+    )
+
+
+def _claim(group: Any, monkeypatch: pytest.MonkeyPatch, *, takes_over: bool = False) -> None:
+    for client in ("AdminClient", "Consumer"):
+        monkeypatch.setattr(ownership, client, lambda *_, **__: group)
+    monkeypatch.setattr(ownership, "LOOK_S", 0.001)
+    owned = Ownership("127.0.0.1:1", "schemas", name=OWN, takes_over=takes_over)
+    try:
+        owned.claim()
+    finally:
+        owned.release()
+
+
+def test_live_owner_refuses_the_start_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is alive when it has joined the rebalance that this start caused."""
+    group = Group((OTHER, REBALANCING), (OTHER, STABLE))
+    with pytest.raises(Fatal, match=OTHER) as caught:
+        _claim(group, monkeypatch)
+    assert caught.value.code == "MR-6025"
+    assert group.has_left
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [(OWN, STABLE)],
+        [("", REBALANCING), (OWN, STABLE)],
+        [(OTHER, REBALANCING), (OTHER, REBALANCING), (OWN, STABLE)],
+        [(OWN, REBALANCING)],
+    ],
+    ids=["alone", "first", "after a dead owner", "after a dead owner at this address"],
+)
+def test_start_without_a_live_owner_is_permitted(
+    looks: list[tuple[str, ConsumerGroupState]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead owner does not join the rebalance; one at this address has ended, because this process listens there."""
+    _claim(Group(*looks), monkeypatch)
+
+
+def test_take_over_asks_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator has decided; the process joins the group only to be seen by later starts."""
+    _claim(Group((OTHER, STABLE)), monkeypatch, takes_over=True)
+
+
+@pytest.mark.parametrize("is_over", [False, True], ids=["for a moment", "for longer"])
+def test_coordinator_that_does_not_answer_is_asked_again(
+    is_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that has just started has no coordinator yet; at the end of ``CLAIM_S`` it is Retryable."""
+    failures: list[Callable[[], None]] = [_unavailable] * 3
+    group = Group((OWN, STABLE))
+    described = group.describe_consumer_groups
+
+    def describe(names: list[str], **_: object) -> Any:
+        if failures:
+            failures.pop()()
+        return described(names)
+
+    monkeypatch.setattr(group, "describe_consumer_groups", describe)
+    monkeypatch.setattr(ownership, "CLAIM_S", 0.0 if is_over else 60.0)
+    if not is_over:
+        _claim(group, monkeypatch)
+        assert not failures
+        return
+    with pytest.raises(Retryable, match="MR-6020"):
+        _claim(group, monkeypatch)
+
+
+def _unavailable() -> None:
+    raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE))
