@@ -63,9 +63,7 @@ OPENS_XA = 3  # XA START: rows may come
 COMMITS = 4  # COMMIT as a statement: the source transaction ends
 ROLLS_BACK = 5  # ROLLBACK as a statement: it ends without its rows
 ENDS = 6  # it ends with any other event: XID, XA_PREPARE, a payload, its only statement
-STARTS_FILE = (
-    7  # a format description: a transaction open in the previous file died with its server
-)
+STARTS_FILE = 7  # a format description: a transaction open before it died with its server
 
 # Statuses of the kernels. The first two are not errors.
 OK = 0

@@ -26,9 +26,7 @@ from producer.relay.writer import RelayLog
 from schemas.place import FIRST_POS, Coordinates
 
 REQUEST_NAME, ANSWER_NAME = "purge.request", "purge.answer"
-ASK_TIMEOUT_S = (
-    30.0  # a worker checks for requests twice a second, except while it waits for a broker
-)
+ASK_TIMEOUT_S = 30.0  # a worker checks twice a second, except while it waits for a broker
 POLL_S = 0.05
 
 log = get_logger("producer.relay")

@@ -22,9 +22,7 @@ class OpenFile:
     end: int  # end of the last whole source transaction, the limit for readers
     last_group_at: int = 0  # start of the last whole source transaction, 0 if unknown
     size: int = field(init=False)  # bytes written, or WRITE_FAILED
-    synced_end: int = field(
-        init=False
-    )  # the value of ``end`` that the last successful fsync covered
+    synced_end: int = field(init=False)  # value of ``end`` that the last successful fsync covered
 
     def __post_init__(self) -> None:
         self.size = self.synced_end = self.end

@@ -51,9 +51,7 @@ AFTER_ROTATE = register("relay.after_rotate")
 BEFORE_META = register("relay.before_meta")
 AFTER_SUBDIR = register("relay.after_subdir")
 
-META_INTERVAL_S = (
-    1.0  # the minimum interval between replacements of relay.meta, except when a file ends
-)
+META_INTERVAL_S = 1.0  # the minimum between replacements of relay.meta, except at the end of a file
 PENDING_RUNS_MAX = 256  # arrays of runs kept before they are added to the position
 
 log = get_logger("producer.relay")

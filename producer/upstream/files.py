@@ -36,12 +36,8 @@ from schemas.gtid import (
     unite,
 )
 
-HEAD_EVENTS_MAX = (
-    4  # format description and previous GTIDs; MariaDB may log START_ENCRYPTION between them
-)
-PAGE_EVENTS = (
-    1000  # requested at a time: MariaDB blocks commits during the query, about a millisecond
-)
+HEAD_EVENTS_MAX = 4  # format description, MariaDB's START_ENCRYPTION if any, previous GTIDs
+PAGE_EVENTS = 1000  # per query: MariaDB blocks commits meanwhile, about a millisecond
 
 _MARIADB_GTID = re.compile(r"[0-9]+-[0-9]+-[0-9]+", re.ASCII)
 _MARIADB_BEGIN = re.compile(r"\bGTID ([0-9]+-[0-9]+-[0-9]+)", re.ASCII)

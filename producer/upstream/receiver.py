@@ -43,9 +43,8 @@ from schemas.place import FIRST_POS
 
 HEARTBEAT_S = 2.0
 OVERLAP_BYTES_MAX = 64 << 20  # a larger last transaction is not read again for comparison
-CATCH_UP_S = (
-    5.0  # time for a member to catch up with the relay log before its binlog is read in full
-)
+# Time for a member to catch up with the relay log. After that, all that is wanted is read from this member.
+CATCH_UP_S = 5.0
 POLL_S = 0.1
 RECONNECT_DELAYS_S = (0.0, 0.2, 1.0, 2.0)  # then the supervisor's backoff takes over
 
