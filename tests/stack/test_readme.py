@@ -1,0 +1,185 @@
+"""The README's commands, documents, grants and Python work as printed, with other addresses.
+
+kcat is not run: it is no Python package, and Debian's may not be on this machine.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from deploy.servers import DatabaseServer, DatabaseSet, KafkaServer, ZooKeeperServer
+from deploy.servers.process import ProcessSpec, ServerProcess, free_port
+from millrace.home_folder import home, local_stack_folder
+from schemas.gtid import Flavour
+from tests.fixtures.servers import NewServer, NewSet
+from tests.kit.paths import ROOT
+
+README = (ROOT / "README.md").read_text()
+SERVICES = ("registry", "scheduler", "worker", "apply")
+PASSWORD = "of-the-readme"
+STEP_S = 600
+PROGRAM = f"{sys.executable} -m millrace"
+
+
+def section(title: str) -> str:
+    """Return the text under a heading."""
+    return README.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Return the fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def replaced(text: str, words: Mapping[str, str]) -> str:
+    """Replace the README's addresses and paths; each must be there."""
+    for word, own in words.items():
+        assert word in text, f"the README no longer says {word}"
+        text = text.replace(word, own)
+    return text
+
+
+def shell(script: str, environment: Mapping[str, str]) -> str:
+    """Run a block as a user would paste it; return its output."""
+    done = subprocess.run(
+        ["bash", "-e", "-u", "-c", script],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=STEP_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout}"
+    return done.stdout
+
+
+# ---- the local stack ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other_home(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A home folder with the downloaded servers, and no stack of the user."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    for path in home().iterdir():
+        if path.name not in ("run", "failed", "soak"):
+            (folder / path.name).symlink_to(path)
+    environment = {"MILLRACE_HOME": str(folder)}
+    yield environment
+    shell(f"{PROGRAM} down", environment)
+
+
+def test_readme_commands_show_a_row_on_the_target(other_home: dict[str, str]) -> None:
+    """The block with `millrace up` creates a row, shows it on the target and in the topic, and ends the stack."""
+    (script,) = [block for block in blocks(section("Try it"), "sh") if "millrace up" in block]
+    output = shell(replaced(script, {".venv/bin/millrace": PROGRAM}), other_home)
+    assert output.count("hello") == 2, output  # on the target, and in the topic
+    assert "shop-to-warehouse" in output
+    stack = local_stack_folder().relative_to(home())
+    assert not (Path(other_home["MILLRACE_HOME"]) / stack).exists()
+
+
+# ---- servers of the user ---------------------------------------------------------------------------
+
+
+def grants(flavour: Flavour) -> list[list[str]]:
+    """Return the SQL for the source, then for the target."""
+    found = re.findall(r"(?:^    \S.*;.*\n)+", section("Your own servers"), re.MULTILINE)
+    statements = [block.replace("'…'", f"'{PASSWORD}'").splitlines() for block in found]
+    return [[_statement(line, flavour) for line in lines] for lines in statements]
+
+
+def _statement(line: str, flavour: Flavour) -> str:
+    statement, _, comment = line.strip().partition(";")
+    also = re.search(r"MariaDB also: (.*)", comment)
+    if also and flavour is Flavour.MARIADB:
+        statement = statement.replace(" ON *.* ", f", {also[1]} ON *.* ")
+    return statement
+
+
+def create_accounts(source: DatabaseSet, target: DatabaseServer) -> None:
+    """Replace the fixtures' accounts by the README's, which have no other privileges."""
+    for server, statements in zip((source.primary, target), grants(source.flavour), strict=True):
+        server.execute("DROP USER millrace")
+        for statement in statements:
+            server.execute(statement)
+    source.wait_for_replicas()
+
+
+def test_readme_setup_replicates_between_servers_of_the_user(
+    new_set: NewSet,
+    new_server: NewServer,
+    kafka: KafkaServer,
+    new_zookeeper: ZooKeeperServer,
+    tmp_path: Path,
+) -> None:
+    """Grants, documents, services and commands of "Your own servers", then the subscriber in Python."""
+    source, target = new_set(Flavour.MARIADB), new_server(Flavour.MARIADB)
+    create_accounts(source, target)
+    source.execute("CREATE DATABASE shop")
+    source.execute("CREATE TABLE shop.t (id INT PRIMARY KEY, v TEXT)")
+    source.execute("INSERT INTO shop.t VALUES (1, 'hello')")
+    (tmp_path / "password").write_text(PASSWORD)
+    db1, db2 = source.members
+    registry_port = free_port()
+    text = replaced(
+        section("Your own servers"),
+        {
+            "zk1:2181,zk2:2181,zk3:2181": f"127.0.0.1:{new_zookeeper.port}",
+            "kafka1:9092": kafka.bootstrap,
+            "--host registry1": f"--port {registry_port} --topic readme_schemas",
+            "registry1:8081": f"127.0.0.1:{registry_port}",
+            "{host: db1, port: 3306}": f"{{host: 127.0.0.1, port: {db1.port}}}",
+            "{host: db2, port: 3306}": f"{{host: 127.0.0.1, port: {db2.port}}}",
+            "{host: wh1, port: 3306}": f"{{host: 127.0.0.1, port: {target.port}}}",
+            "/run/secrets/millrace": str(tmp_path / "password"),
+            "tls: verify-identity": "tls: disabled",
+            "topic: shop": "topic: readme",
+            "/var/lib/millrace/relay": str(tmp_path / "relay"),
+        },
+    )
+    names = re.findall(r"`(\w+\.yaml)`, ", text)
+    for name, document in zip(names, blocks(text, "yaml"), strict=True):
+        (tmp_path / name).write_text(document)
+    lines = [line for block in blocks(text, "sh") for line in block.splitlines()]
+    exports = dict(line.split(" ")[1].split("=") for line in lines if line.startswith("export "))
+    with ExitStack() as running:
+        for service in SERVICES:
+            (line,) = {line for line in lines if line.startswith(f"millrace {service}")}
+            command = (sys.executable, "-m", *shlex.split(line, comments=True))
+            spec = ProcessSpec(service, command, tmp_path / service / "log", exports)
+            process = ServerProcess(spec)
+            process.launch()
+            running.callback(process.stop)
+        commands = [
+            line
+            for line in lines
+            if line.startswith("millrace ") and line.split()[1] not in (*SERVICES, "apply-ddl")
+        ]
+        script = f'cd {tmp_path}\nmillrace() {{ PYTHONPATH={ROOT} {PROGRAM} "$@"; }}\n'
+        output = shell(script + "\n".join(commands), exports)
+        assert target.execute("SELECT * FROM shop.t") == [(1, "hello")]
+        assert "1 table" in output
+        (program,) = blocks(README, "python")
+        addresses = {"127.0.0.1:9092": kafka.bootstrap, '"shop"': '"readme"'}
+        assert first_line(replaced(program, addresses)).endswith(" c t {'id': 1, 'v': 'hello'}")
+
+
+def first_line(program: str) -> str:
+    """Return what a program that runs forever prints first."""
+    command = (sys.executable, "-u", "-c", program)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.kill()
+    return line.strip()
