@@ -84,7 +84,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-4003": "test_lease_excludes_others_and_reports_its_loss",
     "MR-4004": "test_lease_excludes_others_and_reports_its_loss",
     "MR-4005": "test_epoch_overflow_is_refused_not_truncated",
-    "MR-4006": "test_older_epoch_never_wins_after_ensemble_data_loss",
+    "MR-4006": "test_task_fenced_repeatedly_under_its_lease_is_blocked",
     "MR-4007": "test_zookeeper_commit_is_all_or_nothing",
     "MR-4008": "test_one_scheduler_leads_and_an_older_one_cannot_write",
     "MR-4009": "test_worker_name_belongs_to_one_session",
