@@ -65,9 +65,8 @@ class ConverterSource:
     flavour: Flavour
     topic: str
     filter: TableFilter = field(default_factory=TableFilter)
-    folds_names: bool = (
-        False  # a statement may use capital letters where its rows use small letters
-    )
+    # a statement may use capital letters where its rows use small letters
+    folds_names: bool = False
 
 
 class Converter:

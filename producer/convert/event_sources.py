@@ -100,9 +100,8 @@ class RelayEvents(EventSource):
         """Load the next span; at the end of a file, the first of the next file."""
         here = self.here
         self.at, self.file_pos, self.offset = here, here.pos, 0
-        self.window = (
-            _NO_EVENTS  # a large event is not kept while the next one is read or waited for
-        )
+        # a large event is not kept while the next one is read or waited for
+        self.window = _NO_EVENTS
         span = self._reader.read(here, bytes_max=WINDOW_BYTES)
         if not len(span.payload):
             following = self._reader.after_file(here)

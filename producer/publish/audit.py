@@ -46,11 +46,11 @@ class Commit:
     """A commit that returned OK: the stable end after it, its last record, and its number of records."""
 
     end: int
-    mark: bytes
+    last_record: bytes
     count: int
 
     @property
-    def mark_offset(self) -> int:
+    def last_offset(self) -> int:
         """The last offset before the marker."""
         return self.end - 2
 
@@ -157,7 +157,7 @@ class Audit:
         record = None
         while record is None and not self._is_stopped:
             is_late = time.monotonic() > deadline  # this process may have been suspended meanwhile
-            expected = commit.mark_offset + self._shift
+            expected = commit.last_offset + self._shift
             record = self._partition.next_record(expected, timeout_s=_LOOK_S)
             if (record is None or record.offset > expected) and self._is_removed(expected):
                 self._found_end = None
@@ -167,20 +167,22 @@ class Audit:
                 self._explain_absence(commit)
         if record is None:
             return
-        if record.offset != expected or record.value != commit.mark:
+        if record.offset != expected or record.value != commit.last_record:
             self._search_last_record(commit)
         # another writer's record may precede the marker, which is written after the commit returned
-        self._found_end = commit.mark_offset + self._shift + 1
+        self._found_end = commit.last_offset + self._shift + 1
         self._compare_end(commit, deadline)
 
     def _search_last_record(self, commit: Commit) -> None:
         """The last record is not at its offset: it must be the last of the commit's records that readers see, else
         MR-3014."""
-        expected = commit.mark_offset + self._shift
+        expected = commit.last_offset + self._shift
         stop = min(expected + _MARKERS_MAX + 1, self._partition.stable_end())
         start = expected if self._found_end is None else self._found_end
         seen = self._partition.read(start, stop)
-        at = next((at for at, record in enumerate(seen) if record.value == commit.mark), None)
+        at = next(
+            (at for at, record in enumerate(seen) if record.value == commit.last_record), None
+        )
         if at is None or (self._found_end is not None and at + 1 != commit.count):
             raise Fatal(
                 "MR-3014",

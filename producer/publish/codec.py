@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from producer.publish.config import PublisherConfig
-from producer.publish.positions import Mark, Step
+from producer.publish.positions import ChangeRecord, ProgressRecord
 from schemas.progress import Progress
 from schemas.record.control import (
     CONTROL_SCHEMAS,
@@ -28,8 +28,8 @@ from schemas.record.row_end import read_row_end
 
 
 @dataclass(frozen=True, slots=True)
-class RecordMarks:
-    """``marks.Marks`` with schemas of a registry; ``ids`` are those of the control schemas."""
+class RecordCodec:
+    """``positions.Codec`` with schema IDs of a registry; ``ids`` are those of the control schemas."""
 
     config: PublisherConfig
     ids: Mapping[RecordKind, int]
@@ -37,7 +37,7 @@ class RecordMarks:
     @classmethod
     def registered(
         cls, config: PublisherConfig, register: Callable[[str, str], int]
-    ) -> "RecordMarks":
+    ) -> "RecordCodec":
         """Register the control schemas."""
         ids = {
             kind: register(schema.subject(config.topic), schema.text)
@@ -68,18 +68,18 @@ class RecordMarks:
         record = decode_control(value)
         return isinstance(record, SchemaRecord) and record.value.id == unframe(value)[0]
 
-    def read(self, value: bytes) -> Mark | Step | None:
+    def read(self, value: bytes) -> ProgressRecord | ChangeRecord | None:
         """The position in a committed record."""
         if peek_kind(value) is RecordKind.ROW:
             row = read_row_end(value)
-            return Step(row.gtid, row.total_order, row.last, row.seq)
+            return ChangeRecord(row.gtid, row.total_order, row.last, row.seq)
         match decode_control(value):
             case ResolvedRecord(progress, _, epoch):
-                return Mark(progress, epoch, "")
+                return ProgressRecord(progress, epoch, "")
             case FenceRecord(progress, _, epoch, _, worker):
-                return Mark(progress, epoch, worker)
+                return ProgressRecord(progress, epoch, worker)
             case DdlRecord(source, _, _, transaction):
-                return Step(
+                return ChangeRecord(
                     transaction.gtid, transaction.total_order, transaction.is_last, source.seq
                 )
             case SchemaRecord():

@@ -24,9 +24,8 @@ from producer.publish.driver import PARTITION, Bounds, Octets
 from producer.publish.errors import error_of, kafka_call
 from producer.publish.kafka_topic import KafkaPartition, KafkaTopicAdmin
 
-_CHUNK_RECORDS = (
-    8192  # queued per call: at 200 B, 1.6 MB are copied before the sender threads see them
-)
+# queued per call: at 200 B, 1.6 MB are copied before the sender threads see them
+_CHUNK_RECORDS = 8192
 _CHUNK_BYTES = 32 * 1024 * 1024
 _BACK_PRESSURE_S = 0.05  # one wait while the client's queue is full
 _FATAL_WAIT_S = 5.0  # for the cause of librdkafka's "fatal", which a callback reports soon after

@@ -27,9 +27,8 @@ from schemas.documents import TopicOptions
 _NO_TOPIC_CODE = "MR-3007"
 CONTACT_S = 5.0  # for the first answer of a broker: a wrong address is reported soon
 ASK_TIMEOUT_S = 10.0  # one request to a broker that usually answers in a millisecond
-_FORWARD_RECORDS_MAX = (
-    500  # the reader skips up to this many records by reading on; beyond that by a new fetch
-)
+# the reader skips up to this many records by reading on; beyond that by a new fetch
+_FORWARD_RECORDS_MAX = 500
 
 _READER_SETTINGS: Settings = {
     "group.id": "millrace-publisher",  # the client requires one; no group is joined, no offset committed

@@ -35,7 +35,7 @@ from producer.publish.driver import (
     Transactions,
 )
 from producer.publish.open_transactions import open_writer
-from producer.publish.positions import Marks
+from producer.publish.positions import Codec
 from producer.publish.tail import Tail, read_tail
 from producer.publish.topic_check import check_topic
 from schemas.progress import Progress
@@ -88,7 +88,7 @@ class Opener:
 
     config: PublisherConfig
     driver: Driver
-    marks: Marks
+    codec: Codec
     verify_lease: Callable[[], None]
 
     def open(self, start: Progress, hint: TailHint | None) -> Opened:
@@ -134,7 +134,7 @@ class Opener:
             raise self._abort_if_ours(
                 transactions, partition, still_open.stable_end
             ) from still_open
-        tail = read_tail(partition, ends, self.marks)
+        tail = read_tail(partition, ends, self.codec)
         fault_point(AFTER_TAIL_READ)
         if (fenced := self._fenced_by(tail)) is not None:
             raise fenced
@@ -177,7 +177,7 @@ class Opener:
         first = partition.next_record(0, timeout_s=self.config.limits.stable_timeout_s)
         if first is None:
             raise Retryable("MR-3016", "the first record of the topic cannot be read")
-        if not self.marks.opens_run(first.value):
+        if not self.codec.opens_run(first.value):
             raise Fatal(
                 "MR-3017",
                 "the topic was deleted and created again during a run: it does not begin with a run",
@@ -186,7 +186,7 @@ class Opener:
 
     def find_successor(self, partition: Partition) -> Fenced | None:
         """The error to raise if a newer owner has written to the topic."""
-        return self._fenced_by(read_tail(partition, partition.ends(), self.marks))
+        return self._fenced_by(read_tail(partition, partition.ends(), self.codec))
 
     def find_blocking_writer(self, stable_end: int) -> Fatal | None:
         """The error to raise if another writer's open transaction holds the stable end."""
@@ -209,7 +209,7 @@ class Opener:
         self, transactions: Transactions, partition: Partition, progress: Progress, end: int
     ) -> tuple[int, float]:
         """Steps 6 and 7. Returns the stable end after the fence, and the seconds that its commit took."""
-        values = self.marks.run_start(progress)
+        values = self.codec.run_start(progress)
         transactions.begin()
         if transactions.add((None, value) for value in values) is not None:
             raise Fatal(

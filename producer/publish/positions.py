@@ -16,7 +16,7 @@ from schemas.progress import OpenTransaction, Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ProgressRecord:
     """A ``resolved`` or ``fence`` record: the progress before it, and its writer."""
 
     progress: Progress
@@ -25,7 +25,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ChangeRecord:
     """A row or DDL record: row ``rows`` of the source transaction ``gtid``; ``last``: the last published one of it."""
 
     gtid: str
@@ -34,7 +34,7 @@ class Step:
     seq: int
 
 
-class Marks(Protocol):
+class Codec(Protocol):
     """Encodes and decodes records for one task. ``producer.publish.codec`` implements it."""
 
     def run_start(self, progress: Progress) -> Sequence[bytes]:
@@ -49,14 +49,14 @@ class Marks(Protocol):
         """Whether this is the first value of ``run_start``."""
         ...
 
-    def read(self, value: bytes) -> Mark | Step | None:
+    def read(self, value: bytes) -> ProgressRecord | ChangeRecord | None:
         """The position in a committed record; None for a schema record; Fatal MR-6007 for a foreign record."""
         ...
 
 
-def stepped(progress: Progress, step: Step) -> Progress:
+def progress_after(progress: Progress, change: ChangeRecord) -> Progress:
     """Progress after ``change``, which follows ``progress``."""
-    if not step.last:
-        return Progress(progress.gtid_set, OpenTransaction(step.gtid, step.rows), step.seq)
+    if not change.last:
+        return Progress(progress.gtid_set, OpenTransaction(change.gtid, change.rows), change.seq)
     gtid_set = progress.gtid_set
-    return Progress(gtid_set.advanced(parse_gtid(gtid_set.flavour, step.gtid)), None, step.seq)
+    return Progress(gtid_set.advanced(parse_gtid(gtid_set.flavour, change.gtid)), None, change.seq)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from millrace.errors import Fatal, Retryable
 from producer.publish.driver import Partition, TopicRecord
-from producer.publish.positions import Mark, Marks, Step
+from producer.publish.positions import ChangeRecord, Codec, ProgressRecord
 from producer.publish.tail import read_tail
 from schemas.progress import OpenTransaction
 from schemas.record.control import RecordKind
@@ -28,7 +28,7 @@ class PublishedPart:
     """The records between the offsets ``start`` (before the part) and ``stop`` (after it)."""
 
     partition: Partition
-    marks: Marks
+    codec: Codec
     opened: OpenTransaction
     start: int
     stop: int
@@ -39,8 +39,8 @@ class PublishedPart:
         is_inside = False
         for record in _records(self.partition, self.start, self.stop, self.timeout_s):
             if not is_inside or peek_kind(record.value) is not RecordKind.ROW:
-                found = self.marks.read(record.value)
-                if not isinstance(found, Step) or found.gtid != self.opened.gtid:
+                found = self.codec.read(record.value)
+                if not isinstance(found, ChangeRecord) or found.gtid != self.opened.gtid:
                     continue
             is_inside = True
             yield record.value
@@ -51,17 +51,17 @@ class PublishedPart:
 
 
 def find_part(
-    partition: Partition, marks: Marks, opened: OpenTransaction, *, timeout_s: float
+    partition: Partition, codec: Codec, opened: OpenTransaction, *, timeout_s: float
 ) -> PublishedPart:
     """Find the published part of ``opened``. Fatal MR-3019; Retryable MR-3016."""
     ends = partition.ends()
-    tail = read_tail(partition, ends, marks)
+    tail = read_tail(partition, ends, codec)
     if tail is None or tail.progress.open != opened:
         raise Retryable("MR-3002", "the tail changed while no Kafka transaction was open")
     width = _OFFSETS_AT_FIRST
     while True:
         start = max(ends.low, tail.offset - width)
-        if not _is_inside(partition, marks, opened, start, tail.offset, timeout_s):
+        if not _is_inside(partition, codec, opened, start, tail.offset, timeout_s):
             break
         if start == ends.low:
             raise Fatal(
@@ -74,7 +74,7 @@ def find_part(
         width *= 2
     return PublishedPart(
         partition=partition,
-        marks=marks,
+        codec=codec,
         opened=opened,
         start=start,
         stop=tail.offset,
@@ -84,7 +84,7 @@ def find_part(
 
 def _is_inside(
     partition: Partition,
-    marks: Marks,
+    codec: Codec,
     opened: OpenTransaction,
     start: int,
     stop: int,
@@ -92,10 +92,10 @@ def _is_inside(
 ) -> bool:
     """Whether the first record after ``start`` belongs to the part, so that the part begins earlier."""
     for record in _records(partition, start, stop + 1, timeout_s):
-        match marks.read(record.value):
-            case Mark(progress):
+        match codec.read(record.value):
+            case ProgressRecord(progress):
                 return progress.open is not None and progress.open.gtid == opened.gtid
-            case Step(gtid):
+            case ChangeRecord(gtid):
                 return gtid == opened.gtid
     return True
 

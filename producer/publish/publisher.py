@@ -28,13 +28,13 @@ from millrace.errors import Fatal, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.publish.audit import VERDICT_S, Audit, Commit
-from producer.publish.codec import RecordMarks
+from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig
 from producer.publish.driver import Bounds, Driver, Octets, Transactions
 from producer.publish.kafka import KafkaDriver
 from producer.publish.opening import Opened, Opener, TailHint
 from producer.publish.oversize import oversize_error
-from producer.publish.positions import Marks
+from producer.publish.positions import Codec
 from producer.publish.published_part import PublishedPart, find_part
 from producer.publish.topic_check import durability_warning
 from schemas.progress import Progress
@@ -86,11 +86,11 @@ class Publisher:
         if self._topic_warning is not None:
             log.warning("the topic can lose records", error=self._topic_warning)
         self._transactions: Transactions | None = opened.transactions
-        self._progress = self._wanted = opened.progress
+        self._progress = self._next_progress = opened.progress
         self._end = opened.end
         self._hint = TailHint(opened.progress, opened.end)
         self._audit = self._new_audit()
-        self._marked_at_s = time.monotonic()
+        self._resolved_at_s = time.monotonic()
         self._commit_s = opened.commit_s
         self._is_suspicious = self._commit_s >= self._limits.suspicious_s
         self._renewed_count = 0
@@ -112,11 +112,11 @@ class Publisher:
 
         ``start`` is the progress of an empty topic; ``hint`` is the position in the task's status.
         """
-        marks = RecordMarks.registered(config, register)
+        codec = RecordCodec.registered(config, register)
         return cls.open_with(
             KafkaDriver(config),
             config,
-            marks=marks,
+            codec=codec,
             verify_lease=verify_lease,
             start=start,
             hint=hint,
@@ -128,13 +128,13 @@ class Publisher:
         driver: Driver,
         config: PublisherConfig,
         *,
-        marks: Marks,
+        codec: Codec,
         verify_lease: Callable[[], None],
         start: Progress,
         hint: TailHint | None = None,
     ) -> Self:
         """``open`` with any implementation of ``Driver``."""
-        opener = Opener(config=config, driver=driver, marks=marks, verify_lease=verify_lease)
+        opener = Opener(config=config, driver=driver, codec=codec, verify_lease=verify_lease)
         opened = opener.open(start, hint)
         try:
             return cls(opener, opened)
@@ -189,7 +189,7 @@ class Publisher:
         try:
             return find_part(
                 partition,
-                self._opener.marks,
+                self._opener.codec,
                 self._progress.open,
                 timeout_s=self._limits.audit_timeout_s,
             )
@@ -202,7 +202,7 @@ class Publisher:
 
         A batch without records only advances progress, which the next resolved record contains.
         """
-        self._wanted = batch.progress
+        self._next_progress = batch.progress
         if len(batch.bounds) == 0:
             self.idle()
             return
@@ -211,8 +211,8 @@ class Publisher:
     def idle(self) -> None:
         """Write a resolved record if one is due. Call it every ``progress_interval_s`` while there are no batches."""
         self._audit.check()
-        idle_s = time.monotonic() - self._marked_at_s
-        moved = self._wanted != self._progress
+        idle_s = time.monotonic() - self._resolved_at_s
+        moved = self._next_progress != self._progress
         if idle_s >= self._limits.resolved_interval_s or (
             moved and idle_s >= self._limits.progress_interval_s
         ):
@@ -271,7 +271,7 @@ class Publisher:
         """One Kafka transaction. Crash table: until the broker receives the commit, none of it is committed; then
         all is."""
         transactions = self._live
-        mark = self._opener.marks.resolved(self._wanted)
+        resolved = self._opener.codec.resolved(self._next_progress)
         end = self._end + len(bounds) + 2  # the records, their resolved, the marker
         self._audit.plan(end)
         fault_point(BEFORE_BEGIN)
@@ -281,7 +281,7 @@ class Publisher:
         self._add(transactions, buffer, bounds[:half])
         fault_point(MID_PRODUCE)
         self._add(transactions, buffer, bounds[half:])
-        transactions.add(((None, mark),))
+        transactions.add(((None, resolved),))
         try:
             transactions.flush()
             fault_point(BEFORE_COMMIT)
@@ -295,7 +295,7 @@ class Publisher:
         fault_point(AFTER_COMMIT)
         self._note_commit(end)
         self._is_suspicious = self._commit_s >= self._limits.suspicious_s
-        self._audit.submit(Commit(end, mark, len(bounds) + 1))
+        self._audit.submit(Commit(end, resolved, len(bounds) + 1))
 
     @property
     def _live(self) -> Transactions:
@@ -312,9 +312,9 @@ class Publisher:
 
     def _note_commit(self, end: int) -> None:
         self._end = end
-        self._progress = self._wanted
+        self._progress = self._next_progress
         self._hint = TailHint(self._progress, end + self._audit.shift)
-        self._marked_at_s = time.monotonic()
+        self._resolved_at_s = time.monotonic()
 
     def _is_committed_after(self, unknown: Retryable) -> bool:
         """Read the tail to find the outcome of the Kafka transaction: whether it is committed."""
@@ -323,7 +323,7 @@ class Publisher:
             why=str(unknown),
         )
         found = self._renew()
-        if found == self._wanted:
+        if found == self._next_progress:
             self._note_commit(self._end)
             return True
         if found == self._progress:

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 
 from millrace.errors import Fatal, MillraceError
 from producer.publish.driver import Ends, Partition, TopicRecord
-from producer.publish.positions import Mark, Marks, Step, stepped
+from producer.publish.positions import ChangeRecord, Codec, ProgressRecord, progress_after
 from schemas.progress import Progress
 
 _WINDOW_OFFSETS_MIN = 64
-_WINDOW_OFFSETS_MAX = (
-    65_536  # bounds the time of one read; a longer run of aborted records takes several reads
-)
+# bounds the time of one read; a longer run of aborted records takes several reads
+_WINDOW_OFFSETS_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +35,20 @@ class Tail:
     is_torn: bool  # rows follow the last record with progress
 
 
-def read_tail(partition: Partition, ends: Ends, marks: Marks) -> Tail | None:
+def read_tail(partition: Partition, ends: Ends, codec: Codec) -> Tail | None:
     """The tail of a partition that is read up to ``ends.stable``; None if it holds no committed record."""
-    behind: list[tuple[int, Step]] = []  # changes after the last record with progress, newest first
+    later: list[tuple[int, ChangeRecord]] = []  # after the last progress record, newest first
     found_any = False
     stop, window = ends.stable, _WINDOW_OFFSETS_MIN
     while stop > ends.low:
         start = max(ends.low, stop - window)
         for record in reversed(partition.read(start, stop)):
             found_any = True
-            match _meaning(record, marks):
-                case Mark() as mark:
-                    return _tail(mark, record.offset, behind)
-                case Step() as step:
-                    behind.append((record.offset, step))
+            match _decode(record, codec):
+                case ProgressRecord() as found:
+                    return _tail(found, record.offset, later)
+                case ChangeRecord() as change:
+                    later.append((record.offset, change))
                 case None:
                     pass
         stop, window = start, min(window * 2, _WINDOW_OFFSETS_MAX)
@@ -63,9 +62,9 @@ def read_tail(partition: Partition, ends: Ends, marks: Marks) -> Tail | None:
     return None
 
 
-def _meaning(record: TopicRecord, marks: Marks) -> Mark | Step | None:
+def _decode(record: TopicRecord, codec: Codec) -> ProgressRecord | ChangeRecord | None:
     try:
-        return marks.read(record.value)
+        return codec.read(record.value)
     except Fatal as unreadable:
         raise Fatal(
             "MR-3011",
@@ -74,14 +73,14 @@ def _meaning(record: TopicRecord, marks: Marks) -> Mark | Step | None:
         ) from unreadable
 
 
-def _tail(mark: Mark, offset: int, behind: list[tuple[int, Step]]) -> Tail:
-    progress = mark.progress
-    for at, step in reversed(behind):
-        if step.seq != progress.seq + 1:
-            raise Fatal("MR-3012", f"seq {step.seq} follows seq {progress.seq}", offset=at)
+def _tail(last: ProgressRecord, offset: int, later: list[tuple[int, ChangeRecord]]) -> Tail:
+    progress = last.progress
+    for at, change in reversed(later):
+        if change.seq != progress.seq + 1:
+            raise Fatal("MR-3012", f"seq {change.seq} follows seq {progress.seq}", offset=at)
         try:
-            progress = stepped(progress, step)
+            progress = progress_after(progress, change)
         except MillraceError as refused:
             raise Fatal("MR-3012", refused.message, offset=at) from refused
-    last = behind[0][0] if behind else offset
-    return Tail(progress, mark.epoch, last, is_torn=bool(behind))
+    end = later[0][0] if later else offset
+    return Tail(progress, last.epoch, end, is_torn=bool(later))

@@ -16,7 +16,7 @@ import zk.run.slot
 from deploy.servers import DatabaseServer, KafkaServer, ZooKeeperServer
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.capture import CaptureRunner
-from producer.publish.positions import Step, stepped
+from producer.publish.positions import ChangeRecord, progress_after
 from producer.publish.publisher import Publisher, RecordBatchLike
 from producer.upstream.upstream import Upstreams
 from schemas.documents import (
@@ -242,9 +242,9 @@ def test_topic_emptied_mid_transaction_is_not_restarted(
             return
         second = rows[1]
         row = read_row_end(values[second])
-        step = Step(row.gtid, row.total_order, row.last, row.seq)
+        step = ChangeRecord(row.gtid, row.total_order, row.last, row.seq)
         part = batch.bounds[: second + 1]
-        publish(publisher, Batch(batch.buffer, part, stepped(publisher.progress, step)))
+        publish(publisher, Batch(batch.buffer, part, progress_after(publisher.progress, step)))
         raise Fatal("MR-3009", "enough of it")
 
     monkeypatch.setattr(Publisher, "publish", publish_a_part)

@@ -9,7 +9,7 @@ from producer.publish.config import PublisherLimits
 from producer.publish.driver import Bounds, Octets, TopicSettings, Transactions
 from producer.publish.kafka_topic import KafkaTopicAdmin
 from producer.publish.opening import Opener
-from producer.publish.positions import Step, stepped
+from producer.publish.positions import ChangeRecord, progress_after
 from producer.publish.publisher import Publisher
 from schemas.progress import Progress
 from tests.kit.publisher.rig import Rig
@@ -64,7 +64,7 @@ def instance_kept_after_an_error(patch: Patch) -> None:
         self.drain()
         self._audit.stop()
         ends = opening.settled_ends(self._partition, self._opener.config)
-        found = tail.read_tail(self._partition, ends, self._opener.marks)
+        found = tail.read_tail(self._partition, ends, self._opener.codec)
         assert found is not None
         self._end, self._is_suspicious = ends.stable, False
         self._audit = self._new_audit()
@@ -111,10 +111,10 @@ def commits_not_read_back(patch: Patch) -> None:
 def any_row_finishes_its_gtid(patch: Patch) -> None:
     """Rule 5 off: a GTID counts as done after its first row."""
 
-    def hasty(progress: Progress, step: Step) -> Progress:
-        return stepped(progress, replace(step, last=True))
+    def hasty(progress: Progress, step: ChangeRecord) -> Progress:
+        return progress_after(progress, replace(step, last=True))
 
-    patch.setattr(tail, "stepped", hasty)
+    patch.setattr(tail, "progress_after", hasty)
 
 
 def hints_believed(patch: Patch) -> None:

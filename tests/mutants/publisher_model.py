@@ -8,7 +8,7 @@ from producer.publish import opening, tail
 from producer.publish.audit import Audit
 from producer.publish.driver import TopicRecord
 from producer.publish.opening import Opener, TailHint
-from producer.publish.positions import Marks
+from producer.publish.positions import Codec
 from producer.publish.publisher import Publisher
 from tests.mutants.mutant import Mutant, Patch
 
@@ -91,14 +91,14 @@ def refusals_ignored(patch: Patch) -> None:
 
 def foreign_records_passed_over(patch: Patch) -> None:
     """What can't be read is taken for nothing."""
-    meaning = tail._meaning
+    decode = tail._decode
 
-    def careless(record: TopicRecord, marks: Marks) -> object:
+    def careless(record: TopicRecord, codec: Codec) -> object:
         with suppress(Fatal):
-            return meaning(record, marks)
+            return decode(record, codec)
         return None
 
-    patch.setattr(tail, "_meaning", careless)
+    patch.setattr(tail, "_decode", careless)
 
 
 def hints_of_the_moment(patch: Patch) -> None:

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from millrace.errors import Fenced, Retryable
-from producer.publish.positions import Mark
+from producer.publish.positions import ProgressRecord
 from producer.publish.publisher import Publisher
 from tests.kit.publisher.model import (
     START,
+    ModelCodec,
     ModelDriver,
-    ModelMarks,
     ModelTopic,
     Outcome,
     batch_after,
@@ -82,7 +82,7 @@ class Owners(RuleBasedStateMachine):
             publisher = Publisher.open_with(
                 ModelDriver(self.topic),
                 model_config(epoch),
-                marks=ModelMarks(epoch),
+                codec=ModelCodec(epoch),
                 verify_lease=lambda: None,
                 start=START,
             )
@@ -101,8 +101,8 @@ class Owners(RuleBasedStateMachine):
     def epochs_never_go_down(self) -> None:
         """I4: no mark of an older owner follows one of a newer owner."""
         if hasattr(self, "topic"):
-            marks = [ModelMarks(0).read(record.value) for record in self.topic.committed()]
-            epochs = [mark.epoch for mark in marks if isinstance(mark, Mark)]
+            marks = [ModelCodec(0).read(record.value) for record in self.topic.committed()]
+            epochs = [mark.epoch for mark in marks if isinstance(mark, ProgressRecord)]
             assert epochs == sorted(epochs)
 
     def teardown(self) -> None:

@@ -19,7 +19,7 @@ from producer.capture import (
     wait_for_start,
 )
 from producer.convert.converter import Converter, ConverterSource
-from producer.publish.codec import RecordMarks
+from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.opening import TailHint
 from producer.publish.publisher import Publisher
@@ -146,7 +146,7 @@ class CaptureProcess:
         self._publisher = Publisher.open_with(
             ModelDriver(world.topic, self.process),
             config,
-            marks=RecordMarks(config, ids),
+            codec=RecordCodec(config, ids),
             verify_lease=self.lease.verify,
             start=Progress(parse_gtid_set(world.flavour, ""), None, 0),
             hint=world.hint,

@@ -38,8 +38,8 @@ from tests.kit.capture.converter import Conversion, FileReader
 from tests.kit.publisher.model import (
     START,
     Entry,
+    ModelCodec,
     ModelDriver,
-    ModelMarks,
     ModelPartition,
     ModelTopic,
     Outcome,
@@ -103,7 +103,7 @@ def _opened(topic: ModelTopic) -> Publisher:
     return Publisher.open_with(
         ModelDriver(topic),
         model_config(),
-        marks=ModelMarks(7),
+        codec=ModelCodec(7),
         verify_lease=lambda: None,
         start=START,
     )

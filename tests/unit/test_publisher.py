@@ -18,8 +18,8 @@ from tests.kit.publisher.model import (
     START,
     Entry,
     KafkaTransaction,
+    ModelCodec,
     ModelDriver,
-    ModelMarks,
     ModelPartition,
     ModelTopic,
     ModelTransactions,
@@ -36,7 +36,7 @@ def opened(topic: ModelTopic, *, epoch: int = 7, hint: TailHint | None = None) -
     return Publisher.open_with(
         ModelDriver(topic),
         model_config(epoch),
-        marks=ModelMarks(epoch),
+        codec=ModelCodec(epoch),
         verify_lease=lambda: None,
         start=START,
         hint=hint,
@@ -141,7 +141,7 @@ def test_commit_is_looked_up_once_more_after_a_pause() -> None:
     publisher = Publisher.open_with(
         ModelDriver(topic := ModelTopic()),
         config,
-        marks=ModelMarks(7),
+        codec=ModelCodec(7),
         verify_lease=lambda: None,
         start=START,
     )
@@ -284,7 +284,7 @@ def test_producer_is_replaced_only_with_a_verified_lease() -> None:
             raise Fenced("MR-4003", "lost")
 
     publisher = Publisher.open_with(
-        ModelDriver(topic), model_config(), marks=ModelMarks(7), verify_lease=verify, start=START
+        ModelDriver(topic), model_config(), codec=ModelCodec(7), verify_lease=verify, start=START
     )
     topic.outcomes = [Outcome.SLOW]
     publisher.publish(batch_after(publisher.progress, 3))
@@ -384,9 +384,9 @@ def test_unsuitable_topic_is_refused(changed: dict[str, object]) -> None:
 
 def _opened_as(topic: ModelTopic, options: TopicOptions) -> Publisher:
     config = replace(model_config(), options=options)
-    marks = ModelMarks(7)
+    codec = ModelCodec(7)
     return Publisher.open_with(
-        ModelDriver(topic), config, marks=marks, verify_lease=lambda: None, start=START
+        ModelDriver(topic), config, codec=codec, verify_lease=lambda: None, start=START
     )
 
 
@@ -442,7 +442,7 @@ def test_idle_writes_progress_without_records() -> None:
     with running(topic) as publisher:
         moved = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-150"), None, 0)
         batch = batch_after(publisher.progress, 0)
-        publisher._marked_at_s -= 1.0
+        publisher._resolved_at_s -= 1.0
         publisher.publish(type(batch)(batch.buffer, batch.bounds, moved))
         assert publisher.progress == moved
         publisher.idle()

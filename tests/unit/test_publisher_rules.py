@@ -15,8 +15,8 @@ from tests.kit.publisher.model import (
     START,
     Entry,
     KafkaTransaction,
+    ModelCodec,
     ModelDriver,
-    ModelMarks,
     ModelTopic,
     Outcome,
     batch_after,
@@ -36,7 +36,7 @@ def opened(
     return Publisher.open_with(
         ModelDriver(topic),
         model_config(epoch),
-        marks=ModelMarks(epoch),
+        codec=ModelCodec(epoch),
         verify_lease=verify_lease,
         start=START,
         hint=hint,

@@ -6,7 +6,7 @@ import pytest
 
 from millrace.errors import Retryable
 from producer.publish import topic_schemas
-from producer.publish.codec import RecordMarks
+from producer.publish.codec import RecordCodec
 from producer.publish.driver import Ends, TopicRecord
 from producer.publish.topic_schemas import SchemaIds, find_schemas
 from registry.client import RegistryClient
@@ -20,7 +20,7 @@ from tests.kit.publisher.model import model_config
 NOWHERE = "http://127.0.0.1:1"
 CONFIG = model_config()
 IDS = {kind: number for number, kind in enumerate(CONTROL_SCHEMAS, 11)}
-MARKS = RecordMarks(CONFIG, IDS)
+CODEC = RecordCodec(CONFIG, IDS)
 ORDERS = AvroSchema.of({"type": "record", "namespace": "shop", "name": "orders", "fields": []})
 PROGRESS = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-1"), None, 0)
 
@@ -58,9 +58,9 @@ def _table(schema_id: int) -> bytes:
 
 def test_start_with_schemas_in_the_topic_needs_no_registry() -> None:
     """The topic has the control schemas and a table's; the registry is asked for a missing one."""
-    values = [*MARKS.run_start(PROGRESS), _table(21), MARKS.resolved(PROGRESS)]
+    values = [*CODEC.run_start(PROGRESS), _table(21), CODEC.resolved(PROGRESS)]
     schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values))
-    assert RecordMarks.registered(CONFIG, schemas.register) == MARKS
+    assert RecordCodec.registered(CONFIG, schemas.register) == CODEC
     assert schemas.register("shop.orders-value", ORDERS.text) == 21
     with pytest.raises(Retryable) as caught:
         schemas.register("shop.orders-value", '"string"')
@@ -69,7 +69,7 @@ def test_start_with_schemas_in_the_topic_needs_no_registry() -> None:
 
 def test_newest_schema_record_wins() -> None:
     """A rebuilt registry gave the schema another id."""
-    opening = MARKS.run_start(PROGRESS)
+    opening = CODEC.run_start(PROGRESS)
     values = [*opening, _table(21), *opening, _table(31)]
     assert find_schemas(_Partition(values))["shop.orders-value", ORDERS.text] == 31
 
@@ -77,6 +77,6 @@ def test_newest_schema_record_wins() -> None:
 def test_control_schemas_are_found_before_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the last start of a run is too far away, the first one is read."""
     monkeypatch.setattr(topic_schemas, "OFFSETS_MAX", 10)
-    values = [*MARKS.run_start(PROGRESS), *[MARKS.resolved(PROGRESS)] * 100]
+    values = [*CODEC.run_start(PROGRESS), *[CODEC.resolved(PROGRESS)] * 100]
     schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values))
-    assert RecordMarks.registered(CONFIG, schemas.register) == MARKS
+    assert RecordCodec.registered(CONFIG, schemas.register) == CODEC

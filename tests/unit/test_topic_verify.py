@@ -118,7 +118,7 @@ def _seq_ahead(text: TopicText) -> None:
 
 
 def _another_set(text: TopicText) -> None:
-    text.records.append((None, text.marks(9, "other").resolved(text.stream.progress)))
+    text.records.append((None, text.codec(9, "other").resolved(text.stream.progress)))
 
 
 def _finished_and_not_said(text: TopicText) -> None:

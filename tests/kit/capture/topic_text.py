@@ -1,7 +1,7 @@
 """The records of a set topic in memory, written as a publisher would write them."""
 
 from consumer.topic.verify import TopicVerifier, Violation
-from producer.publish.codec import RecordMarks
+from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig
 from schemas.gtid import Flavour
 from schemas.progress import Progress
@@ -19,7 +19,7 @@ class TopicText:
         self.flavour = flavour
         self.records: list[Record] = []
 
-    def marks(self, epoch: int, set_name: str = "shop") -> RecordMarks:
+    def codec(self, epoch: int, set_name: str = "shop") -> RecordCodec:
         """Of one owner."""
         config = PublisherConfig(
             bootstrap="",
@@ -30,12 +30,12 @@ class TopicText:
             set=set_name,
             flavour=self.flavour,
         )
-        return RecordMarks.registered(config, self.ids)
+        return RecordCodec.registered(config, self.ids)
 
     def fence(self, epoch: int) -> None:
         """A run begins."""
         self.records += [
-            (None, value) for value in self.marks(epoch).run_start(self.stream.progress)
+            (None, value) for value in self.codec(epoch).run_start(self.stream.progress)
         ]
         self.stream.is_introduced = False
 
@@ -50,7 +50,7 @@ class TopicText:
 
     def resolved(self, epoch: int, progress: Progress) -> None:
         """A mark."""
-        self.records.append((None, self.marks(epoch).resolved(progress)))
+        self.records.append((None, self.codec(epoch).resolved(progress)))
 
     def found(self, *, from_beginning: bool = True) -> list[Violation]:
         """What the verifier says."""

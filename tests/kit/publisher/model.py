@@ -15,7 +15,7 @@ import numpy as np
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.driver import Bounds, Ends, Octets, TopicRecord, TopicSettings
-from producer.publish.positions import Mark, Step
+from producer.publish.positions import ChangeRecord, ProgressRecord
 from producer.publish.publisher import Publisher
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
@@ -278,7 +278,7 @@ class ModelDriver:
         return ModelTransactions(self._topic, self._owner, record_bytes_max)
 
 
-class ModelMarks:
+class ModelCodec:
     """Records as JSON, so that a failing test can be read."""
 
     def __init__(self, epoch: int) -> None:
@@ -298,7 +298,7 @@ class ModelMarks:
         value = {"kind": kind, "set": str(progress.gtid_set), "open": opened, "seq": progress.seq}
         return json.dumps(value | {"epoch": self._epoch}).encode()
 
-    def read(self, value: bytes) -> Mark | Step | None:
+    def read(self, value: bytes) -> ProgressRecord | ChangeRecord | None:
         try:
             found = json.loads(value)
         except ValueError as wrong:
@@ -306,10 +306,10 @@ class ModelMarks:
         if found["kind"] == "schema":
             return None
         if found["kind"] == "row":
-            return Step(found["gtid"], found["rows"], found["last"], found["seq"])
+            return ChangeRecord(found["gtid"], found["rows"], found["last"], found["seq"])
         opened = None if found["open"] is None else OpenTransaction(*found["open"])
         gtid_set = parse_gtid_set(Flavour.MARIADB, found["set"])
-        return Mark(Progress(gtid_set, opened, found["seq"]), found["epoch"], "")
+        return ProgressRecord(Progress(gtid_set, opened, found["seq"]), found["epoch"], "")
 
 
 @dataclass(frozen=True)

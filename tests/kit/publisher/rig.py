@@ -16,7 +16,7 @@ import producer.publish.publisher as publishing
 from consumer.topic.kafka import TopicEnds, TopicReader
 from consumer.topic.verify import Summary, TopicVerifier
 from millrace.errors import Retryable
-from producer.publish.codec import RecordMarks
+from producer.publish.codec import RecordCodec
 from producer.publish.config import PublisherConfig, PublisherLimits, transactional_id
 from producer.publish.kafka import KafkaDriver, KafkaTransactions
 from producer.publish.opening import TailHint
@@ -100,7 +100,7 @@ class Rig:
         return Publisher.open_with(
             self._driver,
             config,
-            marks=RecordMarks.registered(config, self.ids),
+            codec=RecordCodec.registered(config, self.ids),
             verify_lease=verify_lease,
             start=start_of(Flavour.MYSQL),
             hint=hint,
