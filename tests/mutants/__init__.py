@@ -2,5 +2,5 @@
 
 `make mutants` runs them (``plugin.py``). A mutant names its test by node id; no test is imported. This is the only
 place where tests replace private parts of the product. Guards that the simulation judges are in
-``tests/simulation/guards.py``.
+``tests/mutants/simulation_guards.py``.
 """

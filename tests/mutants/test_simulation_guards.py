@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from schemas.gtid import Flavour
-from tests.simulation.guards import GUARDS, Guard
+from tests.mutants.simulation_guards import GUARDS, Guard
 from tests.simulation.judges import ViolationError
 from tests.simulation.machine import (
     AnswersMachine,

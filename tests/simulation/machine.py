@@ -371,14 +371,23 @@ class DriversMachine(_PublishRules):
         with self.world() as world:
             world.step_apply(name, Cut(1 << 20, is_large, 1000, seed))
 
-    @rule(at=st.integers(20, 50), after=st.booleans(), seed=_SEEDS, is_serial=_RARELY)
+    @rule(at=st.integers(1, 50), after=st.booleans(), seed=_SEEDS, is_serial=_RARELY)
     def overtake(self, at: int, after: bool, seed: int, is_serial: bool) -> None:
+        """The successor applies what the stopped driver had before it, and later changes of the same rows."""
         with self.world() as world:
             cut = Cut(1 << 20, not is_serial, 1000, seed)
             name = self.owner(apply.TASK, APPLY_WORKERS, is_other=False)
+            world.step_apply(name, cut)
+            self._update(world, seed)
             world.step_apply(name, cut, Plan(Fate.STOP, at, after))
             world.lose_session(name)
-            world.step_apply(self.owner(apply.TASK, APPLY_WORKERS, is_other=False), cut)
+            for _ in range(2):
+                world.step_apply(self.owner(apply.TASK, APPLY_WORKERS, is_other=False), cut)
+                self._update(world, seed)
+
+    def _update(self, world: World, seed: int) -> None:
+        world.emit(["give code", "swap codes", "give code"], seed)
+        world.step_capture(CAPTURE_WORKERS[0], EVERYTHING)
 
     @rule(name=st.sampled_from(APPLY_WORKERS))
     def wake(self, name: str) -> None:
