@@ -1,9 +1,10 @@
-"""The runner of `make test`: two lanes, the longest file first, a line for each file, failures at once and at the end.
+"""The runner of `make test`: two lanes, the longest file first. It prints a line per file, and failures twice.
 
     python -m tests.kit.run [--lanes 2] [--store] PATH... [-- OPTION OF PYTEST...]
 
-The last line is ``N passed, N failed``; the exit code is 0 only if nothing failed and something passed. A lane that
-dies (a crash, a test over its time) fails the test that it was at and the rest of its file; another lane is started.
+Failures are printed at once and again at the end. The last line is ``N passed, N failed``. The exit code is 0 only if
+no test failed and at least one passed. If a lane dies (a crash, a test over its time limit), its current test and the
+rest of its file fail, and another lane is started.
 """
 
 import argparse
@@ -23,26 +24,26 @@ from tests.kit.paths import ROOT
 from tests.kit.run.messages import Begun, Collected, Ended, FileDone, Message
 from tests.kit.run.plan import Plan, TestFile, store_durations, stored_durations
 
-END_S = 60.0  # a lane stops its servers in this time
-LOG_BYTES = 20_000  # of a lane that died
+END_S = 60.0  # for a lane to stop its servers
+LOG_BYTES = 20_000  # shown of a dead lane's log
 DIED = "its lane ended"
 
 
 @dataclass(slots=True)
 class Tally:
-    """What has happened so far; times are of the monotonic clock."""
+    """The results so far; times are of the monotonic clock."""
 
     begun_s: float = field(default_factory=time.monotonic)
     passed: int = 0
     skipped: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
-    expected_s: float = 0.0  # of the files that are done
+    expected_s: float = 0.0  # of the finished files
 
 
 @dataclass(slots=True)
-class Turn:
-    """A lane at a file."""
+class FileRun:
+    """A file that a lane is running."""
 
     file: TestFile
     begun_s: float = field(default_factory=time.monotonic)
@@ -58,7 +59,7 @@ class LaneProcess:
     def __init__(self, number: int, folder: Path, options: Sequence[str]) -> None:
         self.number = number
         self.log = folder / f"lane-{number}-{time.monotonic_ns()}"
-        self.turn: Turn | None = None
+        self.file_run: FileRun | None = None
         self.line: Connection[str | None, Message]
         self.line, theirs = Pipe()
         plugin = ("-p", "tests.kit.run.lane", "--lane-fd", str(theirs.fileno()))
@@ -76,13 +77,13 @@ class LaneProcess:
             )
         theirs.close()
 
-    def give(self, file: TestFile | None) -> None:
-        """The next file; None ends the lane."""
-        self.turn = Turn(file) if file else None
+    def assign(self, file: TestFile | None) -> None:
+        """Send the next file; None ends the lane."""
+        self.file_run = FileRun(file) if file else None
         self.line.send(file.path if file else None)
 
     def end(self, number: signal.Signals | None = None) -> int:
-        """Its exit status, when it has ended; killed if it does not."""
+        """Wait for the lane's exit status; kills the lane after ``END_S``."""
         if number is not None and self.process.poll() is None:
             self.process.send_signal(number)
         try:
@@ -91,13 +92,13 @@ class LaneProcess:
             os.killpg(self.process.pid, signal.SIGKILL)
             return self.process.wait()
 
-    def last_words(self) -> str:
-        """The end of its log."""
+    def log_tail(self) -> str:
+        """The end of the lane's log."""
         return self.log.read_bytes()[-LOG_BYTES:].decode(errors="replace")
 
 
 class Runner:
-    """Gives files to lanes until none is left."""
+    """Assigns files to lanes until none is left."""
 
     def __init__(self, plan: Plan, folder: Path, options: Sequence[str]) -> None:
         self._plan, self._folder, self._options = plan, folder, options
@@ -112,7 +113,7 @@ class Runner:
         try:
             while self._lanes:
                 for line in wait(list(self._lanes)):
-                    self._hear(self._lanes[line])  # type: ignore[index]
+                    self._handle_message(self._lanes[line])  # type: ignore[index]
             for file in self._plan.waiting:  # no lane could be started
                 self.tally.failed[file.path] = "not run: there is no lane"
         finally:
@@ -125,75 +126,81 @@ class Runner:
         lane = LaneProcess(number, self._folder, self._options)
         self._lanes[lane.line] = lane
 
-    def _hear(self, lane: LaneProcess) -> None:
+    def _handle_message(self, lane: LaneProcess) -> None:
         try:
             message = lane.line.recv()
         except (EOFError, ConnectionResetError):
-            self._bury(lane)
+            self._handle_exit(lane)
             return
-        turn = lane.turn
+        file_run = lane.file_run
         match message:
             case FileDone():
-                self._finish(turn)
-                lane.give(self._plan.take(lane.number))
-            case Collected(count) if turn:
-                turn.left = count
-            case Begun(test) if turn:
-                turn.test = test
-            case Ended() if turn:
-                turn.left -= 1
-                self._count_test(turn, message)
+                self._finish(file_run)
+                lane.assign(self._plan.take(lane.number))
+            case Collected(count) if file_run:
+                file_run.left = count
+            case Begun(test) if file_run:
+                file_run.test = test
+            case Ended() if file_run:
+                file_run.left -= 1
+                self._count_test(file_run, message)
 
-    def _count_test(self, turn: Turn, ended: Ended) -> None:
+    def _count_test(self, file_run: FileRun, ended: Ended) -> None:
         if ended.failures:
-            self._fail(turn, ended.test, "\n".join(ended.failures))
+            self._fail(file_run, ended.test, "\n".join(ended.failures))
         elif ended.skipped:
             self.tally.skipped.append(f"{ended.test}: {ended.skipped}")
         else:
-            turn.passed += 1
+            file_run.passed += 1
             self.tally.passed += 1
 
-    def _fail(self, turn: Turn, test: str, report: str) -> None:
-        turn.failed += 1
+    def _fail(self, file_run: FileRun, test: str, report: str) -> None:
+        file_run.failed += 1
         self.tally.failed[test] = report
         print(_report(test, report), flush=True)
 
-    def _finish(self, turn: Turn | None) -> None:
-        if turn is None:
+    def _finish(self, file_run: FileRun | None) -> None:
+        if file_run is None:
             return
-        tally, took_s = self.tally, time.monotonic() - turn.begun_s
-        tally.measured[turn.file.path] = took_s
-        tally.expected_s += turn.file.expected_s
-        failed = f", {turn.failed} FAILED" if turn.failed else ""
+        tally, took_s = self.tally, time.monotonic() - file_run.begun_s
+        tally.measured[file_run.file.path] = took_s
+        tally.expected_s += file_run.file.expected_s
+        failed = f", {file_run.failed} FAILED" if file_run.failed else ""
         done, passed_s = len(tally.measured), time.monotonic() - tally.begun_s
         print(
             f"[{done}/{self._count} {_minutes(passed_s)}, {_minutes(self._left_s())} left] "
-            f"{turn.file.path}: {turn.passed} passed{failed}, {took_s:.1f} s",
+            f"{file_run.file.path}: {file_run.passed} passed{failed}, {took_s:.1f} s",
             flush=True,
         )
 
     def _left_s(self) -> float:
-        """By stored durations, and by how they fit so far."""
+        """Estimated from stored durations, and from how well they fit so far."""
         tally, now = self.tally, time.monotonic()
-        turns = [lane.turn for lane in self._lanes.values() if lane.turn]
-        running_s = [turn.file.expected_s - (now - turn.begun_s) for turn in turns]
+        file_runs = [lane.file_run for lane in self._lanes.values() if lane.file_run]
+        running_s = [file_run.file.expected_s - (now - file_run.begun_s) for file_run in file_runs]
         left_s = self._plan.left_s() + sum(max(s, 0.0) for s in running_s)
         fit = sum(tally.measured.values()) / max(tally.expected_s, 1.0)
         return left_s * fit / max(len(self._lanes), 1)
 
-    def _bury(self, lane: LaneProcess) -> None:
-        """A lane that ended as it should, or died: what it was at, and the rest of its file, has failed."""
+    def _handle_exit(self, lane: LaneProcess) -> None:
+        """Remove a lane that ended; if it died, its current test and the rest of its file fail."""
         del self._lanes[lane.line]
-        status, turn = lane.end(), lane.turn
-        if turn is not None:
-            words = f"{DIED} with status {status}; its output ends:\n{lane.last_words()}"
-            self._fail(turn, turn.test or turn.file.path, words)
-            for number in range(1, turn.left):
-                self._fail(turn, f"{turn.file.path} ({number} of its rest)", f"not run: {DIED}")
-            self._finish(turn)
+        status, file_run = lane.end(), lane.file_run
+        if file_run is not None:
+            report = f"{DIED} with status {status}; its output ends:\n{lane.log_tail()}"
+            self._fail(file_run, file_run.test or file_run.file.path, report)
+            for number in range(1, file_run.left):
+                self._fail(
+                    file_run, f"{file_run.file.path} ({number} of the rest)", f"not run: {DIED}"
+                )
+            self._finish(file_run)
             self._start(lane.number)
-        elif status not in (0, 1, 5):  # what failed is known; 5: the last file had no test
-            self.tally.failed[f"the end of lane {lane.number}"] = lane.last_words()
+        elif status not in (
+            0,
+            1,
+            5,
+        ):  # 1: failures are reported already; 5: the last file had no test
+            self.tally.failed[f"the end of lane {lane.number}"] = lane.log_tail()
 
 
 def _report(test: str, report: str) -> str:
@@ -205,13 +212,13 @@ def _minutes(seconds: float) -> str:
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Ours, and what stands after ``--``."""
+    """The runner's own arguments, and those after ``--``."""
     at = words.index("--") if "--" in words else len(words)
     return words[:at], words[at + 1 :]
 
 
 def main() -> int:
-    """Run, then print what failed again, and how many."""
+    """Run, then print the failures again and the totals."""
     parser = argparse.ArgumentParser(prog="python -m tests.kit.run", description=__doc__)
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--lanes", type=int, default=2)
@@ -227,7 +234,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="millrace-test-") as folder:
         plan = Plan.of(TestFile.of(path, durations) for path in found)
         runner = Runner(plan, Path(folder), options)
-        # a shell lets what runs in its background ignore Ctrl-C
+        # a shell starts background processes with Ctrl-C ignored
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
         try:

@@ -1,9 +1,9 @@
-"""One lane of the runner: a pytest process that is given one test file after another and keeps its servers between.
+"""One lane of the runner: a pytest process that runs one assigned test file after another and keeps its servers.
 
     python -m pytest -p tests.kit.run.lane --lane-fd N
 
-A file is collected when it is its turn, so that only one lane imports it. After a file everything of it is torn down;
-what has session scope stays until the lane ends.
+A file is collected only when it is assigned, so only one lane imports it. After each file its fixtures are torn down;
+session fixtures live until the lane ends.
 """
 
 from itertools import pairwise
@@ -20,19 +20,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Talk to the runner."""
+    """Connect to the runner."""
     config.pluginmanager.register(Lane(Connection(config.option.lane_fd)))
 
 
 class Between(pytest.Item):
-    """Stands after each file's last test: pytest keeps for it what the session has, and nothing else."""
+    """Follows each file's last test: for it, pytest keeps only session fixtures."""
 
     def runtest(self) -> None:
-        raise AssertionError("it is no test")
+        raise AssertionError("not a test")
 
 
 class Lane:
-    """Runs files as they come; reports each test when it has ended."""
+    """Runs the assigned files; reports each test when it ends."""
 
     def __init__(self, line: "Connection[Message, str | None]") -> None:
         self._line = line
@@ -40,34 +40,34 @@ class Lane:
         self._skipped = ""
 
     def pytest_collection(self, session: pytest.Session) -> bool:
-        """Nothing yet."""
+        """Collect nothing at the start."""
         session.items = []
         return True
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Until there is no file left."""
+        """Run files until the runner sends None."""
         between = Between.from_parent(session, name="between files")
         self._line.send(FileDone())
         while (path := self._line.recv()) is not None:
             items = list(session.perform_collect([path]))
             self._line.send(Collected(len(items)))
-            self._end_test(path)  # what failed of the collection
+            self._end_test(path)  # reports a failed collection
             for item, following in pairwise([*items, between]):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._line.send(FileDone())
         return True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file that can't be imported is one failure."""
+        """A file that can't be imported counts as one failure."""
         if report.failed:
             self._failures.append(report.longreprtext)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """So that the runner knows what a lane was at when it died."""
+        """Tells the runner the current test, in case the lane dies."""
         self._line.send(Begun(nodeid))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep what failed with what it printed."""
+        """Keep failures with their output."""
         if report.failed:
             sections = [f"---- {title} ----\n{text}" for title, text in report.sections]
             self._failures.append("\n".join([f"in {report.when}", report.longreprtext, *sections]))
@@ -75,7 +75,7 @@ class Lane:
             self._skipped = report.longreprtext
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """All phases are over."""
+        """Report the test after all its phases."""
         self._line.send(Ended(nodeid, tuple(self._failures), self._skipped))
         self._failures, self._skipped = [], ""
 

@@ -1,11 +1,11 @@
-"""What a lane tells the runner, over a pipe."""
+"""The messages from a lane to the runner, over a pipe."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A lane begins a file of so many tests."""
+    """A lane begins a file with ``test_count`` tests."""
 
     test_count: int
 
@@ -19,7 +19,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A test has ended. ``failures``: the report of each phase that failed; ``skipped``: why it did not run."""
+    """A test has ended. ``failures``: the report of each failed phase; ``skipped``: the reason of a skip."""
 
     test: str
     failures: tuple[str, ...]
@@ -28,7 +28,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class FileDone:
-    """The lane wants another file (at first: it has started)."""
+    """The lane is ready for a file; the first message after its start."""
 
 
 Message = Collected | Begun | Ended | FileDone
