@@ -10,8 +10,7 @@ from schemas.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """Records of a batch. ``bounds``: (n, 4) key start, key end, value start, value end in ``buffer``; key start -1:
-    no key.
+    """Records of a batch. ``bounds``: (n, 4) key start, key end, value start, value end in ``buffer``; -1: no key.
 
     ``progress`` is delivered with this batch; its ``open`` is set if the batch ends inside a source transaction.
     ``rows`` counts the records that are rows. Once the batch is published, no event before ``coordinates`` is read

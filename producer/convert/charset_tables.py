@@ -24,8 +24,10 @@ _PLANE = 65536
 
 @dataclass(frozen=True, slots=True)
 class CharsetEntry:
-    """``kind`` of the kernel; ``bytes_max`` of a checked charset; where its tables begin; whether bytes below 128 are
-    ASCII."""
+    """A charset. ``kind`` is the kernel's; ``first`` and ``second`` are the places of its tables in ``codes``.
+
+    ``bytes_max``: of one character, in a checked charset. ``has_ascii``: bytes below 128 are ASCII.
+    """
 
     kind: int
     bytes_max: int = 0

@@ -57,8 +57,7 @@ SCHEMA_REPEAT_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class ConverterSource:
-    """The relay log's set and flavour, the names in the records, the table filter, and the source's case rule for
-    names."""
+    """What to convert: the set and its flavour, the names in the records, the table filter and its case rule."""
 
     set_name: str
     task_name: str
@@ -258,8 +257,8 @@ class Converter:
             self._handler.end_group(self._output.out, self._output.bounds)
 
     def _next_window(self) -> bool:
-        """Load the next events of the innermost source, or resume the outer one; False if the relay log has no more
-        for now."""
+        """Load the next events, or resume the outer source at the end of an inner one; False if the relay log has
+        none."""
         events = self._sources[-1]
         before = self._relay.at
         if events.load_next():

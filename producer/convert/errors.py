@@ -9,7 +9,7 @@ from schemas.place import Coordinates
 _PLAIN = {
     s.TRUNCATED: ("MR-6003", "a length reaches beyond the end of the event"),
     s.ANONYMOUS: ("MR-6503", "an anonymous transaction"),
-    s.OUT_OF_GROUP: ("MR-6506", "rows, a statement or a commit outside of a source transaction"),
+    s.OUT_OF_GROUP: ("MR-6506", "rows, a statement or a commit outside a source transaction"),
     s.GROUP_UNFINISHED: ("MR-6506", "a source transaction begins inside another"),
     s.PARTIAL_IMAGE: ("MR-6504", "row images without all columns"),
     s.TABLE_UNMAPPED: (

@@ -69,8 +69,11 @@ class Reader(Protocol):
 
 
 class EventSource:
-    """A window and an offset in it. ``file_pos``: file offset of the window's start; ``fixed_pos``: -1, or the
-    coordinates of all its events; ``checksum_bytes``: size of the checksum after each event."""
+    """A window of bytes and an offset in it.
+
+    ``file_pos`` is the file offset of the window's start. ``fixed_pos`` is -1, or the coordinates of all its events.
+    ``checksum_bytes`` is the size of the checksum after each event.
+    """
 
     def __init__(self, *, file_pos: int, fixed_pos: int, checksum_bytes: int) -> None:
         self.window: Bytes = np.zeros(0, np.uint8)

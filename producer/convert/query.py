@@ -197,6 +197,5 @@ def _text(content: bytes, charset: str) -> str | None:
 
 
 def _is_other_ascii(content: bytes, text: str, charset: str) -> bool:
-    """Whether ASCII bytes are not ASCII text: swe7 uses some for letters; sjis's backslash is not the server's
-    backslash."""
+    """Whether ASCII bytes are other characters: swe7 has letters in their places, and sjis has another backslash."""
     return content.isascii() or (charset == "sjis" and "\\" in text)

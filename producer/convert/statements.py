@@ -54,8 +54,11 @@ _INFLATED_BYTES_MAX = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one event. ``statement``: a record to write. ``counts``: a unit of the transaction that is not
-    written. ``events``: read these events first. ``ends_group``: the source transaction ends here."""
+    """The result of one event.
+
+    ``statement``: a record to write. ``counts``: a unit of the transaction that is not written. ``events``: read these
+    events first. ``ends_group``: the source transaction ends here.
+    """
 
     statement: DdlRecord | None = None
     counts: bool = False
@@ -127,8 +130,7 @@ class EventHandler:
             make_room(arrays)
 
     def end_source(self, events: EventSource, out: Bytes, bounds: Numbers) -> None:
-        """Handle the end of a source of events: the source commits an XA transaction; a payload contains its own
-        commit."""
+        """Handle the end of an event source: commit its XA transaction, or check that its payload had a commit."""
         st = self._arrays.state
         if isinstance(events, XaEvents):
             self.set_file(self._outer_file)
@@ -159,7 +161,9 @@ class EventHandler:
         if statement.kind is Kind.TEMPORARY:
             return Outcome(ends_group=is_alone)
         if st[s.ALTER_PHASE]:
-            raise Fatal("MR-6513", f"a phase of {query.text[:200]}", coordinates=at)
+            raise Fatal(
+                "MR-6513", f"one phase of a two-phase statement: {query.text[:200]}", coordinates=at
+            )
         recorded = self._filtered(statement, query)
         if recorded is None or st[s.ROWS] < st[s.ROWS_TO_SKIP]:
             return Outcome(counts=True, ends_group=is_alone)
@@ -241,9 +245,7 @@ class EventHandler:
         if statement.verb == "XA":
             return self._handle_xa(words[1] if len(words) > 1 else "", query, at)
         if st[s.GROUP] != INSIDE:
-            raise Fatal(
-                "MR-6506", f"{statement.verb} outside of a source transaction", coordinates=at
-            )
+            raise Fatal("MR-6506", f"{statement.verb} outside a source transaction", coordinates=at)
         if statement.verb == "ROLLBACK" and st[s.ROWS] > 0 and not st[s.IS_COVERED]:
             raise Fatal("MR-6507", "a rollback to a savepoint after rows", coordinates=at)
         if statement.verb in ("COMMIT", "BEGIN", "START TRANSACTION"):

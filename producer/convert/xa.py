@@ -68,8 +68,7 @@ class XaGroups:
         return min((group.start for group in self._groups.values()), default=None)
 
     def take_releases(self) -> list[Release]:
-        """Releases for the transactions forgotten since the last call, due once the records up to here are
-        published."""
+        """Releases for transactions forgotten since the last call, due once the records up to here are published."""
         taken, self._over = self._over, []
         return taken
 

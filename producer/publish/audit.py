@@ -89,8 +89,7 @@ class Audit:
 
     @property
     def shift(self) -> int:
-        """The number of extra markers: the partition ends this much after the offset that our records and markers
-        add up to."""
+        """How far the partition ends after the offset that our records and markers add up to: the extra markers."""
         return self._shift
 
     def check(self) -> None:
@@ -174,7 +173,7 @@ class Audit:
         self._compare_end(commit, deadline)
 
     def _search_last_record(self, commit: Commit) -> None:
-        """The last record is not at its offset: it must be the last of the commit's records that readers see, else
+        """Search for a last record that is not at its offset: readers must see exactly the commit's records, else
         MR-3014."""
         expected = commit.last_offset + self._shift
         stop = min(expected + _MARKERS_MAX + 1, self._partition.stable_end())

@@ -83,7 +83,7 @@ class BatchSender:
         self._topic = library.rd_kafka_topic_new(handle, topic.encode(), None)
 
     @classmethod
-    def of(
+    def create(
         cls, binding: object, *, package: Path, version: str, topic: str, name: str
     ) -> "BatchSender | Unavailable":
         """Make a sender for the binding's producer object. ``name``: the beginning of the client's name."""
@@ -123,14 +123,14 @@ class BatchSender:
 
 def _messages(buffer: Octets, bounds: Bounds) -> NDArray[np.void]:
     if not buffer.flags.c_contiguous or buffer.dtype != np.uint8:
-        raise Fatal("MR-9001", "a batch's buffer is not a run of bytes")
+        raise Fatal("MR-9001", "a batch's buffer is not contiguous bytes")
     has_key = bounds[:, 0] >= 0
     key_start = np.where(has_key, bounds[:, 0], 0)
     key_end = np.where(has_key, bounds[:, 1], 0)
     starts = np.concatenate((key_start, bounds[:, 2]))
     ends = np.concatenate((key_end, bounds[:, 3]))
     if starts.min() < 0 or (ends < starts).any() or ends.max() > len(buffer):
-        raise Fatal("MR-9001", "a batch's bounds lie outside its buffer")
+        raise Fatal("MR-9001", "a batch's bounds are outside its buffer")
     base = buffer.ctypes.data
     messages = np.zeros(len(bounds), _MESSAGE)
     messages["payload"] = base + bounds[:, 2]

@@ -48,8 +48,7 @@ def transactional_id(topic: str, partition: int = 0) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherConfig:
-    """The configuration for one set topic and its one owner. ``client`` holds further librdkafka settings
-    (security)."""
+    """One set topic and its one owner. ``client`` holds further librdkafka settings (security)."""
 
     bootstrap: str
     topic: str

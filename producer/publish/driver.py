@@ -29,7 +29,7 @@ class TopicSettings:
     record_bytes_max: int  # max.message.bytes
     replication_factor: int
     min_insync_replicas: int
-    retention_ms: int  # -1: records are kept for ever
+    retention_ms: int  # -1: records are kept forever
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,7 @@ class TopicAdmin(Protocol):
         ...
 
     def create(self, record_bytes_max: int) -> None:
-        """Create the topic with one partition and cleanup.policy=delete. Also returns if another client created it
-        first."""
+        """Create the topic with one partition and cleanup.policy=delete, unless another client creates it first."""
         ...
 
 

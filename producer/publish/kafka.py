@@ -107,7 +107,7 @@ class KafkaTransactions:
         self._last_error = f"{reported.name()} {reported.str()}"
 
     def _find_sender(self, name: str) -> BatchSender | Unavailable:
-        return BatchSender.of(
+        return BatchSender.create(
             self._producer,
             package=Path(confluent_kafka.__file__).parent,
             version=metadata.version("confluent-kafka"),

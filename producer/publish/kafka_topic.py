@@ -247,8 +247,8 @@ class KafkaTopicAdmin:
         return metadata
 
     def create(self, record_bytes_max: int) -> None:
-        """Create the topic with one partition. Settings that the task document does not have are the broker's
-        defaults."""
+        """Create the topic with one partition; the broker's defaults hold for settings that the document does not
+        have."""
         options = self._options
         config = {"cleanup.policy": "delete", "max.message.bytes": str(record_bytes_max)}
         if options.min_insync_replicas is not None:

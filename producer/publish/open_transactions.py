@@ -26,7 +26,7 @@ ANSWER_TIMEOUT_S = 3.0
 _ANSWER_BYTES_MAX = 1 << 20
 
 
-def open_writer(settings: Mapping[str, str], topic: str, *, offset: int) -> str:
+def find_open_writer(settings: Mapping[str, str], topic: str, *, offset: int) -> str:
     """The transactional ID whose transaction begins at ``offset`` of partition 0; "" if it is unknown."""
     if settings.get("security.protocol", "plaintext").lower() not in ("plaintext", "ssl"):
         return ""

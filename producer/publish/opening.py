@@ -34,7 +34,7 @@ from producer.publish.driver import (
     TopicSettings,
     Transactions,
 )
-from producer.publish.open_transactions import open_writer
+from producer.publish.open_transactions import find_open_writer
 from producer.publish.positions import Codec
 from producer.publish.tail import Tail, read_tail
 from producer.publish.topic_check import check_topic
@@ -94,22 +94,24 @@ class Opener:
     def open(self, start: Progress, hint: TailHint | None) -> Opened:
         """Steps 1 to 7. ``start`` is used only for a topic that never had a record."""
         self.verify_lease()
-        settings = ensured_topic(self.driver.admin(), self.config, hint)
+        settings = ensure_topic(self.driver.admin(), self.config, hint)
         with ExitStack() as undo:
             partition = self.driver.partition()
             undo.callback(partition.close)
             transactions = self.driver.transactions(settings.record_bytes_max)
             undo.callback(transactions.discard)
             ends, tail = self._take_over(transactions, partition)
-            progress = tail.progress if tail is not None else without_tail(ends, start, hint)
+            progress = (
+                tail.progress if tail is not None else progress_without_tail(ends, start, hint)
+            )
             warn_of_lost_tail(tail, hint)
             end, commit_s = self._fence(transactions, partition, progress, ends.stable)
             undo.pop_all()
         return Opened(transactions, partition, progress, end, settings, commit_s)
 
     def renew(self, partition: Partition, record_bytes_max: int) -> tuple[Transactions, Tail, int]:
-        """Steps 1 and 3 to 5 with a new instance: the tail and the stable end. No new fence, because the run
-        continues."""
+        """Steps 1 and 3 to 5 with a new instance: the tail and the stable end. The run continues, so no fence is
+        written."""
         self.verify_lease()
         transactions = self.driver.transactions(record_bytes_max)
         try:
@@ -129,7 +131,7 @@ class Opener:
         transactions.init()
         fault_point(AFTER_INIT)
         try:
-            ends = settled_ends(partition, self.config)
+            ends = wait_until_stable(partition, self.config)
         except _StillOpenError as still_open:
             raise self._abort_if_ours(
                 transactions, partition, still_open.stable_end
@@ -156,11 +158,11 @@ class Opener:
         No abort is needed if the broker names another writer. If it names none, its behavior decides: our abort moves
         the stable end only if the open transaction was our own.
         """
-        writer = open_writer(self.config.connection, self.config.topic, offset=stable_end)
+        writer = find_open_writer(self.config.connection, self.config.topic, offset=stable_end)
         ours = self.config.transactional_id
         if writer not in ("", ours):
             return _blocked_by(writer, stable_end)
-        end_left_open(transactions)
+        abort_left_open(transactions)
         deadline = time.monotonic() + self.config.limits.stable_timeout_s
         while writer != ours and partition.stable_end() == stable_end:
             if time.monotonic() > deadline:
@@ -190,7 +192,7 @@ class Opener:
 
     def find_blocking_writer(self, stable_end: int) -> Fatal | None:
         """The error to raise if another writer's open transaction holds the stable end."""
-        writer = open_writer(self.config.connection, self.config.topic, offset=stable_end)
+        writer = find_open_writer(self.config.connection, self.config.topic, offset=stable_end)
         if writer in ("", self.config.transactional_id):
             return None
         return _blocked_by(writer, stable_end)
@@ -245,7 +247,7 @@ class Opener:
         return stable
 
 
-def ensured_topic(
+def ensure_topic(
     admin: TopicAdmin, config: PublisherConfig, hint: TailHint | None
 ) -> TopicSettings:
     """Step 2: the topic's settings. A topic that once had records is not created again."""
@@ -269,7 +271,7 @@ def ensured_topic(
     return settings
 
 
-def settled_ends(partition: Partition, config: PublisherConfig) -> Ends:
+def wait_until_stable(partition: Partition, config: PublisherConfig) -> Ends:
     """Step 4: the ends once no transaction is open. The abort for the previous owner takes milliseconds."""
     deadline = time.monotonic() + config.limits.stable_timeout_s
     while (ends := partition.ends()).stable != ends.high:
@@ -279,7 +281,7 @@ def settled_ends(partition: Partition, config: PublisherConfig) -> Ends:
     return ends
 
 
-def end_left_open(transactions: Transactions) -> None:
+def abort_left_open(transactions: Transactions) -> None:
     """Abort a transaction of our transactional ID that lost its marker, by beginning and aborting another.
 
     The broker adds the new one to the open one, and the abort ends both; no reader could see either. The instance is
@@ -301,7 +303,7 @@ def _blocked_by(writer: str, stable_end: int) -> Fatal:
     )
 
 
-def without_tail(ends: Ends, start: Progress, hint: TailHint | None) -> Progress:
+def progress_without_tail(ends: Ends, start: Progress, hint: TailHint | None) -> Progress:
     """Rule 6: progress when the partition holds no committed record; never "latest".
 
     If nothing was removed (low 0) and nothing committed, the first start died before its fence was committed.

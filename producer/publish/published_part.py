@@ -50,7 +50,7 @@ class PublishedPart:
         self.partition.close()
 
 
-def find_part(
+def find_published_part(
     partition: Partition, codec: Codec, opened: OpenTransaction, *, timeout_s: float
 ) -> PublishedPart:
     """Find the published part of ``opened``. Fatal MR-3019; Retryable MR-3016."""

@@ -35,7 +35,7 @@ from producer.publish.kafka import KafkaDriver
 from producer.publish.opening import Opened, Opener, TailHint
 from producer.publish.oversize import oversize_error
 from producer.publish.positions import Codec
-from producer.publish.published_part import PublishedPart, find_part
+from producer.publish.published_part import PublishedPart, find_published_part
 from producer.publish.topic_check import durability_warning
 from schemas.progress import Progress
 
@@ -187,7 +187,7 @@ class Publisher:
         assert self._progress.open is not None
         partition = self._opener.driver.partition()
         try:
-            return find_part(
+            return find_published_part(
                 partition,
                 self._opener.codec,
                 self._progress.open,
@@ -243,8 +243,7 @@ class Publisher:
         )
 
     def discard(self) -> None:
-        """Release all clients at once, without an abort and without waiting for the audit. Repeated calls do
-        nothing."""
+        """Release all clients at once, without an abort and without the audit. Repeated calls do nothing."""
         transactions, self._transactions = self._transactions, None
         if transactions is not None:
             transactions.discard()
@@ -268,8 +267,7 @@ class Publisher:
             raise
 
     def _transact(self, buffer: Octets, bounds: Bounds) -> None:
-        """One Kafka transaction. Crash table: until the broker receives the commit, none of it is committed; then
-        all is."""
+        """One Kafka transaction. After a crash, all of it is committed if the broker received the commit, else none."""
         transactions = self._live
         resolved = self._opener.codec.resolved(self._next_progress)
         end = self._end + len(bounds) + 2  # the records, their resolved, the marker

@@ -42,7 +42,7 @@ def check_topic(settings: TopicSettings, config: PublisherConfig) -> None:
         ("retention_ms", settings.retention_ms, options.retention_ms),
     )
     if others := [
-        f"{name} is {found} and topic_settings say {wanted}"
+        f"{name} is {found}, but topic_settings require {wanted}"
         for name, found, wanted in compared
         if wanted not in (None, found)
     ]:

@@ -215,7 +215,7 @@ def test_own_unfinished_transaction_is_aborted_again(
         publisher.publish(rig.stream(publisher).next_batch(3))
     rig.limits = replace(rig.limits, stable_timeout_s=0.3)
     own_id = transactional_id(rig.topic)
-    monkeypatch.setattr(opening, "open_writer", lambda *_, **__: own_id)
+    monkeypatch.setattr(opening, "find_open_writer", lambda *_, **__: own_id)
     with rig.foreign_transaction(), pytest.raises(Retryable, match="lost the end marker") as raised:
         rig.open(8)
     assert raised.value.code == "MR-3001"

@@ -63,7 +63,7 @@ def instance_kept_after_an_error(patch: Patch) -> None:
     def ask_only(self: Publisher) -> Progress:
         self.drain()
         self._audit.stop()
-        ends = opening.settled_ends(self._partition, self._opener.config)
+        ends = opening.wait_until_stable(self._partition, self._opener.config)
         found = tail.read_tail(self._partition, ends, self._opener.codec)
         assert found is not None
         self._end, self._is_suspicious = ends.stable, False
@@ -91,7 +91,7 @@ def fences_answered_with_a_new_instance(patch: Patch) -> None:
 
 def ends_not_compared(patch: Patch) -> None:
     """Rule 2 off: the stable end is taken as the end."""
-    patch.setattr(opening, "settled_ends", lambda partition, _: partition.ends())
+    patch.setattr(opening, "wait_until_stable", lambda partition, _: partition.ends())
 
 
 def refusals_ignored(patch: Patch) -> None:
@@ -121,14 +121,14 @@ def hints_believed(patch: Patch) -> None:
     """Rule 6 off: the status is believed without comparison."""
     patch.setattr(
         opening,
-        "without_tail",
+        "progress_without_tail",
         lambda _, start, hint: start if hint is None else hint.progress,
     )
 
 
 def empty_topics_begun_at_the_start(patch: Patch) -> None:
     """Rule 6 off: an empty topic begins at the task's start."""
-    patch.setattr(opening, "without_tail", lambda *given: given[1])
+    patch.setattr(opening, "progress_without_tail", lambda *given: given[1])
 
 
 def hints_forgotten(patch: Patch) -> None:

@@ -16,7 +16,7 @@ from tests.mutants.mutant import Mutant, Patch
 def ends_not_compared(patch: Patch) -> None:
     """Rule 2 off: the stable end is taken as the end."""
 
-    patch.setattr(opening, "settled_ends", lambda partition, _: partition.ends())
+    patch.setattr(opening, "wait_until_stable", lambda partition, _: partition.ends())
 
 
 def leases_not_verified(patch: Patch) -> None:

@@ -199,7 +199,7 @@ GUARDS: tuple[Guard, ...] = (
         "owners",
         "I4",
         (opening, "read_tail", _nothing),
-        (opening, "without_tail", _believed),
+        (opening, "progress_without_tail", _believed),
     ),
     _of(
         "a slow commit's instance is thrown away",
