@@ -184,8 +184,7 @@ class PublishLoop:
             if batch is None:
                 self._publisher.idle()
                 self._note_filter_warning(converter.filter_warning)
-                member = self._stream.status().member
-                self._report_if_due(why=f"caught up with {member}: waits for changes")
+                self._report_if_due(why=self._idle_reason(converter))
                 continue
             self._publisher.publish(batch)
             self._rows += batch.rows
@@ -193,6 +192,11 @@ class PublishLoop:
             self._reader.release(batch.coordinates)
             batch.release()
             self._report_if_due(why="publishes")
+
+    def _idle_reason(self, converter: BatchSource) -> str:
+        if not converter.is_caught_up:
+            return "reads the relay log"
+        return f"caught up with {self._stream.status().member}: waits for changes"
 
     def _note_filter_warning(self, warning: str) -> None:
         if warning and not self._filter_warning:

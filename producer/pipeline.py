@@ -23,6 +23,10 @@ class BatchSource(Protocol):
     def filter_warning(self) -> str:
         """See ``Converter.filter_warning``."""
 
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the relay log had nothing more to read."""
+
     def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
         """The next batch; None after ``timeout_s``."""
 

@@ -186,7 +186,7 @@ class _Commands(TyperGroup):
         extra = COMMANDS[name].extra
         if extra is not None and not (ctx.resilient_parsing or set(_HELP) & set(rest)):
             check_extra(extra, user=f"millrace {name}")
-        return name, _loaded(name), rest
+        return name, load_command(name), rest
 
 
 def _run_commands(arguments: list[str]) -> None:
@@ -220,8 +220,8 @@ def _options(
     pass
 
 
-def _loaded(name: str) -> Any:
-    """The Typer command of one module, with plain help and without its own completion options."""
+def load_command(name: str) -> Any:
+    """Import a command of ``COMMANDS`` and return its click command, with plain help and without completion options."""
     module = importlib.import_module(COMMANDS[name].module)
     function = getattr(module, name, None)
     if callable(function) and not isinstance(function, typer.Typer):

@@ -147,10 +147,9 @@ class Upstream:
         try:
             self._next_check_s = now_s + REQUEST_INTERVAL_S
             deleted = answer_purge_request(self._relay, needed=needed)
-            if now_s >= self._next_purge_s:
+            if now_s >= self._next_purge_s and (positions := needed()) is not None:
                 self._next_purge_s = now_s + PURGE_INTERVAL_S
-                if (positions := needed()) is not None:
-                    deleted += purge_due(self._relay, PurgePolicy(), needed=positions)
+                deleted += purge_due(self._relay, PurgePolicy(), needed=positions)
             if deleted:
                 self._skip_purged()
         finally:

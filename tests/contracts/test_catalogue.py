@@ -2,11 +2,14 @@
 
 import ast
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from millrace.cli import COMMANDS, load_command
 from millrace.codes import CATALOGUE, Branch
 from millrace.codes.page import markdown
 from tests.fixtures.provocations import missed
@@ -84,12 +87,40 @@ def test_errors_page_matches_the_catalogue() -> None:
     assert (ROOT / "docs/errors.md").read_text() == markdown()
 
 
-def test_fixes_name_only_existing_commands() -> None:
-    """An operator can type every command that a fix names."""
-    from millrace.cli import COMMANDS
+def test_commands_in_fixes_and_documents_parse() -> None:
+    """An operator can type every command that a fix or a document shows; a bare name is only a mention."""
+    texts = [f"{code.cause} {code.fix}" for code in CATALOGUE.values()]
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    shown = {part for text in texts for part in text.split("`")[1::2]}
+    for page in pages:
+        text = page.read_text()
+        shown |= set(re.findall(r"`(millrace [^`\n]+)`", text))
+        shown |= set(re.findall(r"^(?:\.venv/bin/)?(millrace .*)$", text, re.MULTILINE))
+    commands = [command for command in shown if command.startswith("millrace ")]
+    assert len(commands) > 30
+    assert {command: _problem(command) for command in commands if _problem(command)} == {}
 
-    for code in CATALOGUE.values():
-        for part in f"{code.cause} {code.fix}".split("`")[1::2]:
-            words = part.split()
-            if words[0] == "millrace" and len(words) > 1:
-                assert words[1] in COMMANDS, code
+
+def _problem(command: str) -> str:
+    """Return what the parser has against a command; "" if nothing."""
+    words = shlex.split(command.replace(" N", " 1"), comments=True)[1:]
+    if words[0].startswith("-"):
+        return ""
+    if words[0] not in COMMANDS:
+        return "no such command"
+    if re.search(r"[|…\[]", command):  # a synopsis
+        return ""
+    return _parse(load_command(words[0]), words[1:])
+
+
+def _parse(command: Any, words: list[str]) -> str:
+    if hasattr(command, "commands"):
+        if words and words[0] not in command.commands:
+            return f"no such command: {words[0]}"
+        return _parse(command.commands[words[0]], words[1:]) if words else ""
+    try:
+        if words:
+            command.make_context("millrace", words)
+    except Exception as error:  # noqa: BLE001 - the parser has its own classes
+        return str(error)
+    return ""

@@ -22,6 +22,7 @@ class _Backlog:
     """A converter that always has another batch."""
 
     filter_warning = ""
+    is_caught_up = False
 
     def next_batch(self, **_: object) -> Any:
         return SimpleNamespace(
@@ -113,3 +114,25 @@ def test_filter_without_match_is_in_status() -> None:
         publisher.idle = stop.set  # type: ignore[method-assign]
         _loop(_Stream(), publisher, reports).run(source, stop)
         assert ("filter_warning" in reports[-1].figures) is figures
+
+
+@pytest.mark.parametrize("is_caught_up", [False, True])
+def test_status_claims_caught_up_only_at_the_relay_logs_end(
+    is_caught_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long stretch of excluded events yields no batch, and the task is not caught up."""
+
+    class Silent(_Backlog):
+        """A converter without batches."""
+
+        def next_batch(self, **_: object) -> Any:
+            time.sleep(0.01)
+
+    source = Silent()
+    source.is_caught_up = is_caught_up
+    monkeypatch.setattr("producer.capture.REPORT_S", 0.0)
+    stop, reports = threading.Event(), list[TaskReport]()
+    publisher = _Publisher(stop.set)
+    publisher.idle = stop.set  # type: ignore[method-assign]
+    _loop(_Stream(), publisher, reports).run(source, stop)
+    assert any("caught up" in report.why for report in reports) is is_caught_up
