@@ -94,9 +94,7 @@ class Converter:
         self._relay = RelayEvents(reader, at)
         self._sources: list[EventSource] = [self._relay]
         self._progress = progress
-        self.is_caught_up = (
-            False  # whether the relay log had nothing more to read; any thread may read it
-        )
+        self._is_caught_up = False
         self._is_new_topic = progress.seq == 0
         self._schemas_repeated_at_s = time.monotonic()
         self._bytes_since_schemas = 0
@@ -138,7 +136,7 @@ class Converter:
                     return batch
             elif status == s.NEED_EVENTS:
                 has_more, left_s = self._next_window(), deadline - time.monotonic()
-                self.is_caught_up = not has_more
+                self._is_caught_up = not has_more
                 windows += has_more
                 if has_more and (windows == 1 or left_s > 0):
                     continue
@@ -148,6 +146,11 @@ class Converter:
                     return None
             else:
                 self._handle_status(status)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the relay log had nothing more to read. Any thread may read it."""
+        return self._is_caught_up
 
     @property
     def filter_warning(self) -> str:
