@@ -492,7 +492,8 @@ def test_command_reports_an_unreachable_ensemble(
 ) -> None:
     """Exit code 1, the error code, and what to check."""
     monkeypatch.setenv("MILLRACE_ZOOKEEPER", "127.0.0.1:1")
-    monkeypatch.setattr(Ensemble.open, "__kwdefaults__", {"connect_timeout_s": 0.3})
+    impatient = partialmethod(Ensemble.open, connect_timeout_s=0.3)
+    monkeypatch.setattr(Ensemble, "open", impatient)
     assert run(["status", "--json"]) == 1
     output = capsys.readouterr().err
     assert "MR-4001" in output

@@ -7,17 +7,22 @@ import ctypes
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from millrace.errors import MillraceError, Retryable
+from producer.publish import kafka_topic
 from producer.publish.config import PublisherConfig, PublisherLimits
 from producer.publish.driver import Transactions
+from producer.publish.errors import kafka_call
 from producer.publish.kafka import KafkaDriver
 from schemas.gtid import Flavour
+from tests.kit.waiting import eventually
 
 PRODUCE, INIT, ADD_PARTITIONS, END = 0, 22, 24, 26
 NAMES = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
@@ -99,15 +104,17 @@ class MockCluster:
             {"bootstrap.servers": self.bootstrap, "group.id": "g", "enable.partition.eof": True}
         )
         reader.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
-        count = 0
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
+        records: list[confluent_kafka.Message] = []
+
+        def is_at_end() -> bool:
             message = reader.poll(1.0)
-            if message is not None and message.error() is not None:
-                reader.close()
-                return count
-            count += message is not None
-        raise AssertionError("the mock's partition has no end")
+            if message is not None and message.error() is None:
+                records.append(message)
+            return message is not None and message.error() is not None
+
+        eventually(is_at_end, what="the end of the mock's partition")
+        reader.close()
+        return len(records)
 
     def close(self) -> None:
         """Destroy the cluster."""
@@ -324,11 +331,18 @@ def test_record_reported_as_duplicate_counts_as_delivered() -> None:
 def test_partition_without_a_leader_is_retryable(
     cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As while a broker restarts: the admin client reports _NOENT for the end of the partition."""
-    partition = driver_on(cluster, LIMITS).partition()
-    monkeypatch.setattr(partition, "_watermarks", lambda: (0, 0))  # asked before, in another way
+    """As while a broker restarts: a consumer times out, and an admin client reports _NOENT."""
+    monkeypatch.setattr(kafka_topic, "ASK_TIMEOUT_S", 2.0)
     cluster.lose_leader()
+    with closing(driver_on(cluster, LIMITS).partition()) as partition:
+        with pytest.raises(Retryable) as raised:
+            partition.ends()
+        assert raised.value.code == "MR-3001"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    end = {confluent_kafka.TopicPartition(TOPIC, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
     with pytest.raises(Retryable, match="_NOENT while asking for the end") as raised:
-        partition.ends()
+        kafka_call(
+            "asking for the end",
+            lambda: [each.result(60) for each in admin.list_offsets(end).values()],
+        )
     assert raised.value.code == "MR-3001"
-    partition.close()

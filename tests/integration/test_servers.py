@@ -14,9 +14,10 @@ from deploy.servers import (
     ZooKeeperServer,
     sql,
 )
-from deploy.servers import kafka as broker
 from deploy.servers.process import session_members
 from millrace.errors import Fatal
+from millrace.home_folder import ENVIRONMENT as HOME_VARIABLE
+from millrace.home_folder import home
 from schemas.gtid import Flavour
 from tests.fixtures.servers import NewServer
 from tests.kit.waiting import eventually
@@ -155,13 +156,15 @@ def test_java_servers_start_in_a_folder_with_any_name(
     """The home folder may have a name in any script. Nothing is written to a misread name."""
     monkeypatch.setenv("LC_ALL", "C.UTF-8")  # Java names files as the user's locale does
     folder = tmp_path / "zo\u00eb \u0159\\u0041"
-    formatted = folder / "formatted"
-    formatted.mkdir(parents=True)
-    broker._format(formatted)
-    assert (formatted / "meta.properties").is_file()
+    folder.mkdir()
+    (folder / "jars").symlink_to(home() / "jars")
+    monkeypatch.setenv(
+        HOME_VARIABLE, str(folder)
+    )  # without templates, so Kafka's storage is formatted here
     for server in (ZooKeeperServer(folder / "zookeeper"), KafkaServer(folder / "kafka")):
         server.start()
         server.kill()
     assert list(tmp_path.iterdir()) == [folder]
+    assert list((folder / "templates").glob("kafka-*/meta.properties"))
     assert any((folder / "zookeeper" / "data").glob("version-*"))
     assert any((folder / "kafka" / "data").glob("__cluster_metadata-*"))
