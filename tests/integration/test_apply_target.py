@@ -1,4 +1,4 @@
-"""Apply on real targets of both flavors, without Spark: rows, keys, replays.
+"""Apply on real targets of both flavors, without Spark: batches, lanes, replays, the fence.
 
 The oracle is the content of the server's tables.
 """
@@ -11,7 +11,6 @@ from threading import Event
 
 import pytest
 
-from consumer.batch import BatchApplier
 from consumer.executor import Order, Outcome
 from consumer.row_schemas import Ints
 from consumer.sessions import session_for
@@ -21,8 +20,7 @@ from consumer.target.connection import TargetConnection, connect
 from consumer.target.fence import raise_fence
 from consumer.target.progress import delete_progress
 from deploy.servers import DatabaseServer
-from millrace.errors import Fatal, Fenced, Retryable
-from schemas.table.structure import Column, ColumnType, TypeCode
+from millrace.errors import Fenced, Retryable
 from tests.kit.apply.history import SQL, make_history
 from tests.kit.apply.local import (
     LaneOrder,
@@ -34,9 +32,8 @@ from tests.kit.apply.local import (
     run_once,
     started,
 )
-from tests.kit.apply.tables import ACCOUNTS_SQL, account, accounts, integer, table, text
-from tests.kit.apply.topic import UUID, RecordStream
-from tests.kit.binlog.session import session
+from tests.kit.apply.tables import ACCOUNTS_SQL, account, accounts
+from tests.kit.apply.topic import RecordStream
 
 LANES_MAX = 8
 
@@ -282,131 +279,6 @@ def test_raising_the_fence_kills_a_hung_predecessor(
         each.close()
 
 
-def test_table_without_a_key_is_a_multiset(name: str, target_server: DatabaseServer) -> None:
-    """Each update or deletion takes one of several equal rows; NULLs and case compare exactly."""
-    target_server.execute(
-        "CREATE TABLE notes (n INT, body VARCHAR(20), weight FLOAT) DEFAULT CHARSET=utf8mb4",
-        db=name,
-    )
-    notes = table(
-        name,
-        "notes",
-        integer("n", nullable=True),
-        text("body"),
-        Column("weight", ColumnType(TypeCode.FLOAT, 4), nullable=True),
-        key=(),
-    )
-    stream = RecordStream()
-    row = {"n": None, "body": "a", "weight": 0.1}
-    for _ in range(4):
-        stream.insert(notes, row)
-    stream.insert(notes, row | {"body": "A"})
-    stream.update(notes, row, row | {"n": 5, "body": None})
-    stream.delete(notes, row)
-    stream.delete(notes, {"n": 5, "body": None, "weight": 0.1})
-    stream.commit()
-    run_once(target_server, apply_task(name), stream)
-    rows = target_server.execute(f"SELECT n, HEX(body) FROM {name}.notes ORDER BY 2")
-    assert rows == [(None, "41"), (None, "61"), (None, "61")]
-
-
-def test_number_never_matches_a_row_by_text_key(name: str, target_server: DatabaseServer) -> None:
-    """Servers say that 05 and 5a equal 5, so such a row is found by all its columns, and one row is deleted."""
-    target_server.execute("CREATE TABLE t (k VARCHAR(9) PRIMARY KEY, n INT)", db=name)
-    target_server.execute("INSERT INTO t VALUES ('5', 1), ('05', 1), ('5a', 1), ('7', 1)", db=name)
-    made, stream = table(name, "t", integer("k"), integer("n")), RecordStream()
-    stream.delete(made, {"k": 5, "n": 1})
-    stream.update(made, {"k": 7, "n": 1}, {"k": 7, "n": 2})
-    stream.commit()
-    run_once(target_server, apply_task(name), stream)
-    rows = target_server.execute(f"SELECT k, n FROM {name}.t ORDER BY k")
-    assert rows == [("05", 1), ("5a", 1), ("7", 2)]
-
-
-def test_generated_invisible_primary_key_is_found(
-    mysql_server: DatabaseServer,
-) -> None:
-    """MySQL adds `my_row_id` to a table without a key and may hide it from sessions."""
-    database = "hidden_key"
-    mysql_server.execute(f"CREATE DATABASE {database}")
-    with session(mysql_server) as cursor:
-        cursor.execute("SET sql_generate_invisible_primary_key = 1")
-        cursor.execute(f"CREATE TABLE {database}.t (a INT)")
-    made = table(database, "t", integer("my_row_id"), integer("a"))
-    stream = RecordStream()
-    for number in (1, 2, 3):
-        stream.insert(made, {"my_row_id": number, "a": 0})
-    stream.update(made, {"my_row_id": 2, "a": 0}, {"my_row_id": 2, "a": 5})
-    stream.delete(made, {"my_row_id": 3, "a": 0})
-    stream.commit()
-    mysql_server.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = 0")
-    try:
-        run_once(mysql_server, apply_task(database), stream)
-    finally:
-        mysql_server.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = 1")
-    assert mysql_server.execute(f"SELECT my_row_id, a FROM {database}.t") == [(1, 0), (2, 5)]
-    mysql_server.execute(f"DROP DATABASE {database}")
-
-
-@pytest.mark.parametrize("kind", ["PRIMARY KEY", "UNIQUE KEY `by``p` "])
-def test_periods_without_overlaps_keep_their_order(
-    mariadb_server: DatabaseServer, kind: str
-) -> None:
-    """Two periods of one id overlap without being equal: the first is deleted before the second is inserted."""
-    database = "periods"
-    mariadb_server.execute(f"CREATE DATABASE {database}")
-    columns = "id INT, s DATE, e DATE, PERIOD FOR `p``q` (s, e)"
-    mariadb_server.execute(
-        f"CREATE TABLE t ({columns}, {kind} (id, `p``q` WITHOUT OVERLAPS))", db=database
-    )
-    days = [Column(name, ColumnType(TypeCode.DATE), nullable=False) for name in "se"]
-    made, stream = table(database, "t", integer("id"), *days, key=(0, 1, 2)), RecordStream()
-    for number in range(40):
-        row = {"id": number, "s": "2020-01-01", "e": "2020-03-01"}
-        stream.insert(made, row)
-        stream.update(made, row, row | {"s": "2020-02-01", "e": "2020-04-01"})
-        stream.insert(made, row | {"e": "2020-02-01"})
-        stream.delete(made, row | {"s": "2020-02-01", "e": "2020-04-01"})
-        stream.insert(made, row | {"s": "2020-02-01", "e": "2020-05-01"})
-    stream.commit()
-    task = f"periods{len(kind)}"
-    applier = started(mariadb_server, apply_task(task, lanes=4))
-    applier.process(LocalRecords(stream.values, lane_order=backwards), ignore)
-    applier.close()
-    question = "SELECT CAST(s AS CHAR), CAST(e AS CHAR), COUNT(*) FROM t GROUP BY s, e ORDER BY s"
-    assert mariadb_server.execute(question, db=database) == [
-        ("2020-01-01", "2020-02-01", 40),
-        ("2020-02-01", "2020-05-01", 40),
-    ]
-    mariadb_server.execute(f"DROP DATABASE {database}")
-
-
-def test_status_names_triggers_on_target_tables(name: str, target_server: DatabaseServer) -> None:
-    """A few triggers are named, only those on tables that receive rows."""
-    for which in ("t", "other"):
-        target_server.execute(f"CREATE TABLE {which} (id INT PRIMARY KEY, n INT)", db=name)
-        for number in range(4):
-            target_server.execute(
-                f"CREATE TRIGGER {which}{number} BEFORE INSERT ON {which} FOR EACH ROW SET NEW.n = 1",
-                db=name,
-            )
-    stream = RecordStream()
-    applier = started(target_server, apply_task(name))
-    stream.commit()
-    applier.process(LocalRecords(stream.values), ignore)
-    assert applier.warning() is None
-    stream.insert(table(name, "t", integer("id"), integer("n")), {"id": 1, "n": 0})
-    stream.commit()
-    applier.process(LocalRecords(stream.values[1:], 1), ignore)
-    applier.close()
-    warning = applier.warning()
-    assert warning is not None
-    assert warning.code == "MR-5018"
-    assert warning.message == (
-        f"triggers on the target: {name}.t.t0, {name}.t.t1, {name}.t.t2 and 1 more"
-    )
-
-
 def test_session_closed_by_the_target_is_reopened(name: str, target_server: DatabaseServer) -> None:
     """A lane whose idle connection the server closed does not fail its task."""
     target_server.execute(ACCOUNTS_SQL, db=name)
@@ -421,113 +293,3 @@ def test_session_closed_by_the_target_is_reopened(name: str, target_server: Data
         applier.process(LocalRecords(stream.values[first:], first, is_large=False), ignore)
     applier.close()
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(2,)]
-
-
-def test_seq_gap_before_a_statement_blocks_the_task(
-    name: str, target_server: DatabaseServer
-) -> None:
-    """A DDL statement has its own seq and never executes after missing rows."""
-    target_server.execute(ACCOUNTS_SQL, db=name)
-    stream = RecordStream()
-    stream.insert(accounts(name), account(1))
-    stream.ddl("DROP TABLE accounts", database=name)
-    applier = started(target_server, apply_task(name))
-    with pytest.raises(Fatal) as caught:
-        applier.process(LocalRecords([stream.values[0], *stream.values[2:]]), ignore)
-    applier.close()
-    assert caught.value.code == "MR-5031"
-    assert target_server.execute("SHOW TABLES LIKE 'accounts'", db=name)
-
-
-def test_statement_past_another_topics_mark_blocks_the_task(
-    name: str, target_server: DatabaseServer
-) -> None:
-    """It is neither executed nor skipped as a replay."""
-    target_server.execute(ACCOUNTS_SQL, db=name)
-    stream = RecordStream()
-    for number in range(3):
-        stream.insert(accounts(name), account(number))
-    stream.commit()
-    mark = run_once(target_server, apply_task(name), stream).mark
-    other = RecordStream(seq=1)
-    other.ddl("DROP TABLE accounts", database=name)
-    applier = started(target_server, apply_task(name))
-    with pytest.raises(Fatal) as caught:
-        applier.process(LocalRecords(other.values, mark.next_offset), ignore)
-    applier.close()
-    assert (caught.value.code, applier.mark) == ("MR-5035", mark)
-    assert target_server.execute("SHOW TABLES LIKE 'accounts'", db=name)
-
-
-def test_seq_gap_in_the_topic_blocks_the_task(name: str, target_server: DatabaseServer) -> None:
-    """seq has no gaps: a missing record at the start or in the middle blocks the task."""
-    target_server.execute(ACCOUNTS_SQL, db=name)
-    stream = _history(name, changes=20)
-    rows = [number for number, value in enumerate(stream.values) if value[5] in (0, 2)]
-    for missing, code in ((rows[0], "MR-5031"), (rows[5], "MR-5030")):
-        values = stream.values[:missing] + stream.values[missing + 1 :]
-        applier = started(target_server, apply_task(name))
-        with pytest.raises(Fatal) as caught:
-            applier.process(LocalRecords(values), ignore)
-        applier.close()
-        assert caught.value.code == code
-
-
-def test_records_of_a_stale_capture_owner_block_the_task(
-    name: str, target_server: DatabaseServer
-) -> None:
-    """The epoch in a topic never decreases."""
-    target_server.execute(ACCOUNTS_SQL, db=name)
-    stream = RecordStream(epoch=5)
-    stream.insert(accounts(name), account(1))
-    stream.commit()
-    stream.epoch = 4
-    stream.commit()
-    with pytest.raises(Fatal) as caught:
-        run_once(target_server, apply_task(name), stream)
-    assert caught.value.code == "MR-5034"
-
-
-def test_rows_before_the_start_are_skipped(name: str, target_server: DatabaseServer) -> None:
-    """A task that starts at a GTID set applies the rows and statements after it and none before it."""
-    target_server.execute(ACCOUNTS_SQL, db=name)
-    made, stream = accounts(name), RecordStream()
-    stream.fence()
-    stream.ddl("DROP TABLE accounts", database=name)
-    for number in range(2, 6):
-        stream.insert(made, account(number))
-        stream.commit()
-    run_once(target_server, apply_task(name, start=f"{UUID}:1-3"), stream)
-    rows = target_server.execute(f"SELECT id FROM {name}.accounts ORDER BY id")
-    assert rows == [(4,), (5,)]
-
-
-def test_restart_knows_schemas_from_before_the_mark(
-    name: str, target_server: DatabaseServer
-) -> None:
-    """A restart past the schema record needs neither the topic's beginning nor a registry."""
-    target_server.execute(ACCOUNTS_SQL, db=name)
-    made, stream = accounts(name), RecordStream()
-    stream.insert(made, account(1))
-    stream.commit()
-    for is_large in (True, False):
-        first = len(stream.values)
-        run_once(target_server, apply_task(name), stream, is_large=is_large)
-        stream.insert(made, account(stream.seq + 1))
-        stream.commit()
-        applier = started(target_server, apply_task(name))
-        applier.process(LocalRecords(stream.values[first:], first, is_large=is_large), ignore)
-        applier.close()
-    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(3,)]
-
-
-def test_resolved_records_advance_the_mark_without_rows(
-    name: str, target_server: DatabaseServer
-) -> None:
-    """The applied GTID set follows source transactions without rows."""
-    stream = RecordStream()
-    for _ in range(3):
-        stream.commit()
-    applier: BatchApplier = run_once(target_server, apply_task(name), stream)
-    assert applier.mark.gtid_set == f"{UUID}:1-3"
-    assert started(target_server, apply_task(name)).mark == applier.mark

@@ -1,35 +1,19 @@
-"""Commands about sets, tasks and status on a real ZooKeeper, and on servers for `wait`."""
+"""Commands about sets, tasks and status on a real ZooKeeper, and on servers for `compare`."""
 
 import json
-import os
-import pty
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import partialmethod
 
 import pytest
 import yaml
 
-from deploy.servers import DatabaseServer, DatabaseSet
+from deploy.servers import DatabaseServer
 from millrace.cli import run
-from millrace.cli.primary import primary_history
-from millrace.errors import Fatal
-from schemas.documents import TaskDocument, TaskKind, parse_set
-from schemas.gtid import Flavour, missing
-from schemas.status import TaskReport, TaskState
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
-from tests.kit.control.control import ScriptedRunner, scheduled, supervised
-from tests.kit.faults.proxy import Proxy
+from tests.kit.control.control import ScriptedRunner
 from tests.kit.waiting import eventually
 from zk.client.session import Session
 from zk.ensemble import Ensemble
-from zk.run.runner import HeldLease, Report
-
-ALTERNATE_SCREEN, NORMAL_SCREEN, SHOWN_CURSOR = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
 
 
 def test_set_is_created_listed_and_shown(shell: Shell) -> None:
@@ -97,7 +81,7 @@ def test_task_commands_work_from_create_to_delete(shell: Shell) -> None:
     assert shell("task", "create", "-f", shell.file(CAPTURE)) == "task shop-capture created\n"
     assert "no capture worker is running" in shell("status")
     assert "pending" in shell("task", "list")
-    with _running(shell, ScriptedRunner()):
+    with shell.running(ScriptedRunner()):
         eventually(lambda: _state(shell) == "running")
         assert shell("task", "pause", "shop-capture") == "task shop-capture paused\n"
         assert _state(shell) == "paused"
@@ -126,7 +110,7 @@ def test_changed_start_without_effect_is_reported(shell: Shell) -> None:
         return shell("task", "create", "-f", shell.file(text), "--replace", stream="err")
 
     assert replaced(later) == ""  # nothing is published yet
-    with _running(shell, ScriptedRunner()):
+    with shell.running(ScriptedRunner()):
         eventually(lambda: _state(shell) == "running")
         output = replaced(CAPTURE)
         assert "`start` changed from 0-1-3 to first and has no effect" in output
@@ -139,7 +123,7 @@ def test_status_json_is_one_complete_object(shell: Shell) -> None:
     """The fields that scripts rely on."""
     shell("set", "create", "-f", shell.file(SHOP))
     shell("task", "create", "-f", shell.file(CAPTURE))
-    with _running(shell, ScriptedRunner()):
+    with shell.running(ScriptedRunner()):
         eventually(lambda: _state(shell) == "running")
         plain = json.loads(shell("status", "--json"))
     assert plain["cluster"] == shell.ensemble.tree.cluster
@@ -167,88 +151,6 @@ def test_status_json_is_one_complete_object(shell: Shell) -> None:
     }
 
 
-@pytest.mark.parametrize("way", ["terminal", "pipe", "json"])
-def test_watch_prints_changed_status_until_ctrl_c(shell: Shell, way: str) -> None:
-    """Changes appear without a new command; Ctrl-C ends it with 130 and restores the terminal."""
-    shell("set", "create", "-f", shell.file(SHOP))
-    shell("task", "create", "-f", shell.file(CAPTURE))
-    options = ["--json"] if way == "json" else []
-    with _watched([*options, "-w"], on_terminal=way == "terminal") as (process, seen):
-        eventually(lambda: b"no capture worker is running" in seen)
-        assert b"running: " not in seen
-        with _running(shell, ScriptedRunner()):
-            eventually(lambda: b"rows=1" in seen or b'"figures": {"rows": 1}' in seen)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=120) == 130
-    if way == "terminal":
-        assert seen.count(ALTERNATE_SCREEN) == 1
-        assert seen.partition(ALTERNATE_SCREEN)[2].count(NORMAL_SCREEN) == 1
-        assert seen.endswith(SHOWN_CURSOR + NORMAL_SCREEN)
-    if way == "json":
-        states = [json.loads(line)["tasks"][0]["state"] for line in seen.splitlines()]
-        assert states[0] == "pending"
-        assert "running" in states
-
-
-class Door(Proxy):
-    """Refuses connections while it is closed."""
-
-    is_open = True
-
-    def takes(self) -> bool:
-        return self.is_open
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("options", [["-w"], ["-w", "--json"]], ids=["pipe", "json"])
-def test_watch_resumes_after_a_lost_connection(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, options: list[str]
-) -> None:
-    """It reports the lost connection meanwhile."""
-    host, _, port = shell.ensemble.hosts.partition(":")
-    with Door(host, int(port)) as door:
-        monkeypatch.setenv("MILLRACE_ZOOKEEPER", f"127.0.0.1:{door.port}")
-        with _watched(options, on_terminal=False, stderr=subprocess.STDOUT) as (process, seen):
-            eventually(lambda: b"cluster" in seen)
-            door.is_open = False
-            door.cut()
-            eventually(lambda: b"MR-4001" in seen)
-            door.is_open = True
-            eventually(lambda: b"cluster" in seen.rpartition(b"MR-4001")[2])
-            process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=120) == 130
-
-
-@contextmanager
-def _watched(
-    options: list[str], *, on_terminal: bool, stderr: int | None = None
-) -> Iterator[tuple["subprocess.Popen[bytes]", bytearray]]:
-    """Run `millrace status` as a process and collect its output; the process ends with the block."""
-    terminal, its = pty.openpty() if on_terminal else os.pipe()
-    command = (sys.executable, "-m", "millrace", "status", *options)
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "40"}
-    process = subprocess.Popen(
-        command, stdout=its, stderr=stderr, stdin=subprocess.DEVNULL, env=environment
-    )
-    os.close(its)
-    seen = bytearray()
-
-    def read() -> None:
-        with suppress(OSError):  # EIO: the other side closed the terminal
-            while found := os.read(terminal, 1 << 16):
-                seen.extend(found)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        yield process, seen
-    finally:
-        process.kill()
-        process.wait()
-        reader.join()
-        os.close(terminal)
-
-
 def test_commands_without_an_ensemble_name_the_setting(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,103 +175,6 @@ def test_every_code_can_be_explained(shell: Shell) -> None:
     assert shell("explain", "4006") == shell("explain", "mr-4006")
     assert "MR-4101" in shell("explain")
     assert shell("explain", "MR-0", exit_code=1).startswith("MR-4207 ")
-
-
-def test_waiting_for_a_blocked_task_fails_at_once(
-    shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The command does not wait for a position that cannot be reached."""
-
-    def script(_task: TaskDocument, _lease: HeldLease, _stop: threading.Event) -> None:
-        raise Fatal("MR-4106", "no such file", fix="Put it there.")
-
-    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
-    shell("set", "create", "-f", shell.file(_document_of(source_set)))
-    shell("task", "create", "-f", shell.file(CAPTURE))
-    _commit(source_set)
-    with _running(shell, ScriptedRunner(script, gtid_set="")):
-        output = shell("task", "wait", "shop-capture", "--timeout", "60", exit_code=1)
-    assert output.startswith("MR-4202 ")
-    assert "MR-4106 no such file" in output
-    assert "Put it there." in output
-
-
-def test_wait_returns_once_the_primarys_position_is_reached(
-    shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wait until the reported set contains the primary's position at the time of the command, for capture and apply."""
-    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
-    shell("set", "create", "-f", shell.file(_document_of(source_set)))
-    warehouse = _document_of(source_set).replace("set: shop", "set: warehouse")
-    shell("set", "create", "-f", shell.file(warehouse))
-    shell("task", "create", "-f", shell.file(CAPTURE))
-    shell("task", "create", "-f", shell.file(APPLY.replace("target: shop", "target: warehouse")))
-    _commit(source_set)
-    captures, applies = ReportingRunner(gtid_set=""), ReportingRunner(gtid_set="")
-    captures.gtid_set = source_set.primary.gtid_position()
-    with _running(shell, captures), _running(shell, applies, kind=TaskKind.APPLY):
-        assert "has reached" in shell("task", "wait", "shop-capture", "--timeout", "60")
-        _commit(source_set)
-        behind = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
-        assert behind.startswith("MR-4201 ")
-        assert "shop-capture is running" in behind
-        assert shell("task", "wait", "shop-apply", "--timeout", "1", exit_code=1).startswith(
-            "MR-4201"
-        )
-        applies.gtid_set = source_set.primary.gtid_position()
-        done = json.loads(shell("task", "wait", "shop-apply", "--timeout", "60", "--json"))
-        assert done["task"] == "shop-apply"
-        assert done["gtid_set"]
-
-
-def test_wait_timeout_names_the_stopped_replica_and_missing_gtids(
-    shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its tasks report "caught up"; the timeout error names the member, the thread and the statement that starts it."""
-    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
-    shell("set", "create", "-f", shell.file(_document_of(source_set)))
-    shell("task", "create", "-f", shell.file(CAPTURE))
-    _commit(source_set)
-    source_set.wait_for_replicas()
-    captures, replica = ReportingRunner(), source_set.replicas[0]
-    captures.gtid_set = source_set.primary.gtid_position()
-    is_mariadb = source_set.flavour is Flavour.MARIADB
-    word, start = ("SLAVE", "ALL SLAVES") if is_mariadb else ("REPLICA", "REPLICA")
-    replica.execute(f"STOP {word} SQL_THREAD")
-    try:
-        _commit(source_set)
-        with _running(shell, captures):
-            output = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
-    finally:
-        replica.execute(f"START {word} SQL_THREAD")
-    assert output.startswith("MR-4201 ")
-    assert f"127.0.0.1:{replica.port} does not have " in output
-    assert output.count("its SQL thread is stopped") == 1
-    assert (
-        f"`START {start}` on 127.0.0.1:{replica.port}; or `millrace task pause shop-capture`"
-        in output
-    )
-
-
-def test_wait_needs_a_reachable_primary(
-    shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Dead members do not matter while the primary answers; otherwise the command fails with its code."""
-    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
-    document = parse_set(yaml.safe_load(_document_of(source_set, dead_port=1)))
-    history = primary_history(document)
-    assert not missing(primary_history(document).position, history.position, history)
-    shell("set", "create", "-f", shell.file(_document_of(source_set, only_replicas=True)))
-    shell("task", "create", "-f", shell.file(CAPTURE))
-    output = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
-    assert output.startswith("MR-4204 ")
-    assert "no member is a primary" in output
-    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", "wrong")
-    refused = shell("task", "wait", "shop-capture", "--timeout", "5", exit_code=1)
-    assert refused.startswith("MR-1002 ")
-    shell("task", "delete", "shop-capture")
-    shell("task", "create", "-f", shell.file(APPLY))
-    assert shell("task", "wait", "shop-apply", exit_code=1).startswith("MR-4203 ")
 
 
 def test_compare_exits_with_1_and_names_the_difference(
@@ -423,59 +228,15 @@ def test_compare_exits_with_1_and_names_the_difference(
         server.execute("DROP DATABASE cli_compared")
 
 
-@dataclass
-class ReportingRunner(ScriptedRunner):
-    """Reports the position that the test sets, again and again."""
-
-    def run(
-        self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
-    ) -> None:
-        while not stop.wait(0.02):
-            report(TaskReport(TaskState.RUNNING, gtid_set=self.gtid_set))
-
-
-@contextmanager
-def _running(
-    shell: Shell, runner: ScriptedRunner, *, kind: TaskKind = TaskKind.CAPTURE
-) -> Iterator[None]:
-    """Run a worker and a scheduler around the commands."""
-    ensemble, is_capture = shell.ensemble, kind is TaskKind.CAPTURE
-    with (
-        ensemble.session() as own,
-        ensemble.session() as other,
-        supervised(own, ensemble.tree, runner, name="w1" if is_capture else "a1", kind=kind),
-        scheduled(other, ensemble.tree, name="s1" if is_capture else "s2"),
-    ):
-        yield
-
-
 def _state(shell: Shell) -> str:
     (task,) = json.loads(shell("task", "list", "--json"))
     return str(task["state"])
-
-
-def _document_of(
-    source_set: DatabaseSet, *, dead_port: int = 0, only_replicas: bool = False
-) -> str:
-    servers = source_set.replicas if only_replicas else source_set.members
-    ports = [server.port for server in servers] + ([dead_port] if dead_port else [])
-    members = [{"host": "127.0.0.1", "port": port} for port in ports]
-    tls = source_set.primary.tls
-    verified = {"tls": "verify-identity", "tls_ca": str(tls.authority)} if tls else {}
-    how = verified or {"tls": "require-unverified"}
-    plain = {**yaml.safe_load(SHOP), "members": members, "user": source_set.user, **how}
-    return yaml.safe_dump(plain)
 
 
 def _document_of_one(name: str, server: DatabaseServer) -> str:
     members = [{"host": server.host, "port": server.port}]
     plain = {**yaml.safe_load(SHOP), "set": name, "members": members, "user": server.user}
     return yaml.safe_dump({**plain, "tls": "require-unverified"})
-
-
-def _commit(source_set: DatabaseSet) -> None:
-    source_set.execute("CREATE DATABASE IF NOT EXISTS waited")
-    source_set.execute("DROP DATABASE waited")
 
 
 def test_verify_finds_the_broker_in_the_task_document(shell: Shell) -> None:

@@ -258,7 +258,7 @@ MUTANTS = [
     Mutant(
         "a server shows statements in any bytes",
         what_a_server_shows_is_utf8,
-        "tests/integration/test_source.py",
+        "tests/integration/test_source_history.py",
         {
             "test_non_utf8_statements_do_not_hide_the_start_position[mariadb]": "codec can't decode byte 0xfc"
         },
@@ -266,13 +266,13 @@ MUTANTS = [
     Mutant(
         "a MariaDB's last GTID is its own",
         a_sequence_is_enough,
-        "tests/integration/test_source.py",
+        "tests/integration/test_source_history.py",
         {"test_member_with_a_different_transaction_at_our_position_is_refused": NOT_TOLD},
     ),
     Mutant(
         "a file's head says whose number was the last",
         heads_are_not_asked,
-        "tests/integration/test_source.py",
+        "tests/integration/test_source_history.py",
         {"test_reused_gtid_number_is_detected_from_the_file_head": NOT_TOLD},
     ),
     Mutant(
@@ -364,7 +364,7 @@ MUTANTS = [
     Mutant(
         "a statement follows the mark",
         the_seq_of_a_statement_may_be_any,
-        "tests/integration/test_apply_target.py",
+        "tests/integration/test_apply_progress.py",
         {"test_seq_gap_before_a_statement_blocks_the_task[mariadb]": NOT_TOLD},
     ),
     Mutant(
@@ -410,25 +410,25 @@ MUTANTS = [
     Mutant(
         "gtid_purged is asked",
         _told("gtid_purged"),
-        "tests/integration/test_source.py",
+        "tests/integration/test_source_history.py",
         {REBUILT + "[mysql]": NOT_TOLD},
     ),
     Mutant(
         "gtid_slave_pos is asked",
         _told("gtid_slave_pos"),
-        "tests/integration/test_source.py",
+        "tests/integration/test_source_history.py",
         {REBUILT + "[mariadb]": NOT_TOLD},
     ),
     Mutant(
         "the first GTIDs of domains are asked",
         domains_begin_at_one,
-        "tests/integration/test_source.py",
+        "tests/integration/test_source_history.py",
         {REBUILT + "[mariadb]": NOT_TOLD},
     ),
     Mutant(
         "relay.before is read",
         the_relay_log_forgets,
-        "tests/integration/test_source.py",
+        "tests/integration/test_source_history.py",
         {REBUILT + "[mariadb]": "has forgotten"},
     ),
     Mutant(

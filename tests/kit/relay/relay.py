@@ -10,7 +10,7 @@ from pathlib import Path
 import pymysql
 from pymysql.constants import ER
 
-from deploy.servers import DatabaseServer
+from deploy.servers import DatabaseServer, DatabaseSet
 from millrace.errors import MillraceError
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
@@ -35,6 +35,11 @@ def login_of(server: DatabaseServer, *, tls: Tls = UNVERIFIED) -> Login:
 def member_of(server: DatabaseServer) -> Member:
     """Its address."""
     return Member(server.host, server.port)
+
+
+def members_of(source_set: DatabaseSet) -> tuple[Member, ...]:
+    """The members, as the set document lists them."""
+    return tuple(member_of(server) for server in source_set.members)
 
 
 def dump_threads(server: DatabaseServer) -> set[int]:

@@ -1,0 +1,129 @@
+"""Apply's progress on real targets: gaps, stale owners, starts and restarts."""
+
+import pytest
+
+from consumer.batch import BatchApplier
+from deploy.servers import DatabaseServer
+from millrace.errors import Fatal
+from tests.kit.apply.local import (
+    LocalRecords,
+    apply_task,
+    ignore,
+    run_once,
+    started,
+)
+from tests.kit.apply.tables import ACCOUNTS_SQL, account, accounts
+from tests.kit.apply.topic import UUID, RecordStream
+
+
+def test_seq_gap_before_a_statement_blocks_the_task(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A DDL statement has its own seq and never executes after missing rows."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = RecordStream()
+    stream.insert(accounts(name), account(1))
+    stream.ddl("DROP TABLE accounts", database=name)
+    applier = started(target_server, apply_task(name))
+    with pytest.raises(Fatal) as caught:
+        applier.process(LocalRecords([stream.values[0], *stream.values[2:]]), ignore)
+    applier.close()
+    assert caught.value.code == "MR-5031"
+    assert target_server.execute("SHOW TABLES LIKE 'accounts'", db=name)
+
+
+def test_statement_past_another_topics_mark_blocks_the_task(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """It is neither executed nor skipped as a replay."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = RecordStream()
+    for number in range(3):
+        stream.insert(accounts(name), account(number))
+    stream.commit()
+    mark = run_once(target_server, apply_task(name), stream).mark
+    other = RecordStream(seq=1)
+    other.ddl("DROP TABLE accounts", database=name)
+    applier = started(target_server, apply_task(name))
+    with pytest.raises(Fatal) as caught:
+        applier.process(LocalRecords(other.values, mark.next_offset), ignore)
+    applier.close()
+    assert (caught.value.code, applier.mark) == ("MR-5035", mark)
+    assert target_server.execute("SHOW TABLES LIKE 'accounts'", db=name)
+
+
+def test_seq_gap_in_the_topic_blocks_the_task(name: str, target_server: DatabaseServer) -> None:
+    """seq has no gaps: a missing record at the start or in the middle blocks the task."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = RecordStream()
+    for number in range(10):
+        stream.insert(accounts(name), account(number))
+    stream.commit()
+    rows = [number for number, value in enumerate(stream.values) if value[5] in (0, 2)]
+    for missing, code in ((rows[0], "MR-5031"), (rows[5], "MR-5030")):
+        values = stream.values[:missing] + stream.values[missing + 1 :]
+        applier = started(target_server, apply_task(name))
+        with pytest.raises(Fatal) as caught:
+            applier.process(LocalRecords(values), ignore)
+        applier.close()
+        assert caught.value.code == code
+
+
+def test_records_of_a_stale_capture_owner_block_the_task(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """The epoch in a topic never decreases."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = RecordStream(epoch=5)
+    stream.insert(accounts(name), account(1))
+    stream.commit()
+    stream.epoch = 4
+    stream.commit()
+    with pytest.raises(Fatal) as caught:
+        run_once(target_server, apply_task(name), stream)
+    assert caught.value.code == "MR-5034"
+
+
+def test_rows_before_the_start_are_skipped(name: str, target_server: DatabaseServer) -> None:
+    """A task that starts at a GTID set applies the rows and statements after it and none before it."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    made, stream = accounts(name), RecordStream()
+    stream.fence()
+    stream.ddl("DROP TABLE accounts", database=name)
+    for number in range(2, 6):
+        stream.insert(made, account(number))
+        stream.commit()
+    run_once(target_server, apply_task(name, start=f"{UUID}:1-3"), stream)
+    rows = target_server.execute(f"SELECT id FROM {name}.accounts ORDER BY id")
+    assert rows == [(4,), (5,)]
+
+
+def test_restart_knows_schemas_from_before_the_mark(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A restart past the schema record needs neither the topic's beginning nor a registry."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    made, stream = accounts(name), RecordStream()
+    stream.insert(made, account(1))
+    stream.commit()
+    for is_large in (True, False):
+        first = len(stream.values)
+        run_once(target_server, apply_task(name), stream, is_large=is_large)
+        stream.insert(made, account(stream.seq + 1))
+        stream.commit()
+        applier = started(target_server, apply_task(name))
+        applier.process(LocalRecords(stream.values[first:], first, is_large=is_large), ignore)
+        applier.close()
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(3,)]
+
+
+def test_resolved_records_advance_the_mark_without_rows(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """The applied GTID set follows source transactions without rows."""
+    stream = RecordStream()
+    for _ in range(3):
+        stream.commit()
+    applier: BatchApplier = run_once(target_server, apply_task(name), stream)
+    assert applier.mark.gtid_set == f"{UUID}:1-3"
+    assert started(target_server, apply_task(name)).mark == applier.mark
