@@ -27,7 +27,7 @@ def test_wrong_source_password_is_reported_and_loses_nothing(
         _replace_set(fault_stack, SOURCE_SET, password="wrong")
         _reported(fault_stack, CAPTURE_TASK, "MR-1002")
         _replace_set(fault_stack, SOURCE_SET)
-        _goes_on(fault_stack, CAPTURE_TASK)
+        _runs_again(fault_stack, CAPTURE_TASK)
     fault_stack.settle()
 
 
@@ -40,7 +40,7 @@ def test_wrong_target_password_is_reported_and_loses_nothing(
         _replace_set(fault_stack, TARGET_SET, password="wrong")
         _reported(fault_stack, APPLY_TASK, "MR-5002")
         _replace_set(fault_stack, TARGET_SET)
-        _goes_on(fault_stack, APPLY_TASK)
+        _runs_again(fault_stack, APPLY_TASK)
     fault_stack.settle()
 
 
@@ -53,7 +53,7 @@ def test_source_without_row_format_is_refused_with_a_fix(
         fault_stack.restart("worker")
         report = _reported(fault_stack, CAPTURE_TASK, "MR-1012")
         assert "SET GLOBAL binlog_format = 'ROW'" in report.why + report.fix
-    _goes_on(fault_stack, CAPTURE_TASK)
+    _runs_again(fault_stack, CAPTURE_TASK)
     fault_stack.fill("after_format", rows=10)
     fault_stack.settle()
 
@@ -67,7 +67,7 @@ def test_source_without_full_metadata_is_refused_with_a_fix(
         fault_stack.restart("worker")
         report = _reported(fault_stack, CAPTURE_TASK, "MR-1014")
         assert "SET GLOBAL binlog_row_metadata = 'FULL'" in report.why + report.fix
-    _goes_on(fault_stack, CAPTURE_TASK)
+    _runs_again(fault_stack, CAPTURE_TASK)
     fault_stack.fill("after_metadata", rows=10)
     fault_stack.settle()
 
@@ -86,7 +86,7 @@ def test_replica_that_does_not_log_changes_is_not_read(fault_stack: FaultStack) 
             _replace_set(fault_stack, SOURCE_SET, ports=(replica.port,))
             _reported(fault_stack, CAPTURE_TASK, "MR-1011")
             _replace_set(fault_stack, SOURCE_SET)
-            _goes_on(fault_stack, CAPTURE_TASK)
+            _runs_again(fault_stack, CAPTURE_TASK)
             fault_stack.wait_published()
         fault_stack.settle()
     finally:
@@ -136,7 +136,7 @@ def _reported(fault_stack: FaultStack, task: str, code: str) -> TaskReport:
     return report
 
 
-def _goes_on(fault_stack: FaultStack, task: str) -> None:
+def _runs_again(fault_stack: FaultStack, task: str) -> None:
     fault_stack.stack.run_command("task", "resume", task)
     fault_stack.wait_report(task, TaskState.RUNNING)
 

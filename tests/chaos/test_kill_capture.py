@@ -37,7 +37,7 @@ def _die_inside(stack: FaultStack) -> None:
         stack.wait_dead("worker")
         if _ends_inside(stack):
             return
-    raise AssertionError("no commit ended inside of the large source transaction")
+    raise AssertionError("no commit ended inside the large source transaction")
 
 
 def _ends_inside(stack: FaultStack) -> bool:
@@ -45,7 +45,7 @@ def _ends_inside(stack: FaultStack) -> bool:
     bootstrap = stack.stack.endpoints.kafka
     reader, rig = TopicReader(bootstrap, TOPIC), Rig(bootstrap, TOPIC)
     # a commit returns before its marker is written
-    eventually(lambda: reader.ends().stable == rig.high_end(), every_s=0.1, what="no commit is out")
+    eventually(lambda: reader.ends().stable == rig.high_end(), every_s=0.1, what="no open commit")
     stable = reader.ends().stable
     last = [
         found for chunk in reader.chunks(max(stable - MARKERS_MAX, 0), stable) for found in chunk

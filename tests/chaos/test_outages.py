@@ -64,7 +64,7 @@ def test_rows_flow_while_zookeeper_is_down_and_sessions_expire(
     zookeeper = fault_stack.stack.zookeeper
     with fault_stack.load("ensemble"):
         fault_stack.wait_published()
-        _goes_on_without(
+        _rows_flow_without(
             fault_stack,
             zookeeper.pause,
             zookeeper.resume,
@@ -83,13 +83,13 @@ def test_rows_flow_for_minutes_without_the_ensemble(
     zookeeper = fault_stack.stack.zookeeper
     with fault_stack.load("minutes"):
         fault_stack.wait_published()
-        _goes_on_without(
+        _rows_flow_without(
             fault_stack, zookeeper.kill, zookeeper.start, for_s=180, ends_sessions=False
         )
     fault_stack.settle()
 
 
-def _goes_on_without(
+def _rows_flow_without(
     stack: FaultStack,
     leave: Callable[[], None],
     come_back: Callable[[], None],

@@ -17,7 +17,7 @@ from zk.view import read_cluster
 def test_stale_capture_worker_writes_nothing_to_kafka(fault_stack: FaultStack) -> None:
     """It freezes inside a Kafka transaction before its commit; its successor takes over, and the commit is refused."""
     fault = "publisher.before_commit:stop@9"
-    _succeeded(fault_stack, "worker", task=CAPTURE_TASK, fault=fault)
+    _freeze_and_replace(fault_stack, "worker", task=CAPTURE_TASK, fault=fault)
 
 
 @on(Flavour.MYSQL)
@@ -25,10 +25,10 @@ def test_stale_capture_worker_writes_nothing_to_kafka(fault_stack: FaultStack) -
 def test_stale_apply_driver_writes_nothing_to_the_target(fault_stack: FaultStack) -> None:
     """It freezes inside a target transaction that locks the fence; its successor kills that one and continues."""
     fault = "apply.before_lane_commit:stop@3"
-    _succeeded(fault_stack, "apply", task=APPLY_TASK, fault=fault)
+    _freeze_and_replace(fault_stack, "apply", task=APPLY_TASK, fault=fault)
 
 
-def _succeeded(fault_stack: FaultStack, name: str, *, task: str, fault: str) -> None:
+def _freeze_and_replace(fault_stack: FaultStack, name: str, *, task: str, fault: str) -> None:
     """The frozen owner is replaced, thaws and becomes a worker again; the successor still runs in its epoch."""
     second = f"{name}-second"
     before = fault_stack.epoch(task)
@@ -42,7 +42,7 @@ def _succeeded(fault_stack: FaultStack, name: str, *, task: str, fault: str) -> 
         fault_stack.expire(fault_stack.services[name])
         fault_stack.launch(name, called=second)
         eventually(
-            lambda: _runs_anew(fault_stack.report(session, task), stale),
+            lambda: _runs_in_a_later_epoch(fault_stack.report(session, task), stale),
             every_s=0.1,
             what=f"{second} takes {task} over",
         )
@@ -64,7 +64,7 @@ def _succeeded(fault_stack: FaultStack, name: str, *, task: str, fault: str) -> 
     fault_stack.settle()
 
 
-def _runs_anew(report: TaskReport, stale: TaskReport) -> bool:
+def _runs_in_a_later_epoch(report: TaskReport, stale: TaskReport) -> bool:
     return report.state is TaskState.RUNNING and report.epoch > stale.epoch
 
 

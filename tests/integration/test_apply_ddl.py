@@ -129,10 +129,10 @@ def test_ddl_executes_once_wherever_the_driver_dies(
     point: str,
 ) -> None:
     """After a kill past the intent the next run executes the statement; after a kill past the statement it does not."""
-    _die_and_go_on(name, target_server, case=case, point=point)
+    _kill_and_resume(name, target_server, case=case, point=point)
 
 
-def _die_and_go_on(name: str, target_server: DatabaseServer, *, case: str, point: str) -> None:
+def _kill_and_resume(name: str, target_server: DatabaseServer, *, case: str, point: str) -> None:
     tables, sql, question, wanted = _CRASHES[case]
     target_server.execute(f"CREATE DATABASE {name}")
     for statement in tables:

@@ -251,7 +251,7 @@ def test_raising_the_fence_kills_a_hung_predecessor(
 ) -> None:
     """The predecessor hangs after it locked the fence and before it updates it; the successor kills its session."""
     first = started(target_server, apply_task(name), epoch=1)
-    hung, really_query, goes_on = (
+    hung, really_query, may_continue = (
         connect(endpoint_of(target_server)),
         TargetConnection.query,
         Event(),
@@ -261,7 +261,7 @@ def test_raising_the_fence_kills_a_hung_predecessor(
     def query(self: TargetConnection, sql: str, *arguments: object) -> object:
         if self is hung and sql.startswith("UPDATE millrace.fence"):
             is_there.set()
-            assert goes_on.wait(60)
+            assert may_continue.wait(60)
         return really_query(self, sql, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(TargetConnection, "query", query)
@@ -270,7 +270,7 @@ def test_raising_the_fence_kills_a_hung_predecessor(
         stopped = pool.submit(raise_fence, hung, task=name, epoch=1)
         assert is_there.wait(60)
         successor = started(target_server, apply_task(name), epoch=2)
-        goes_on.set()
+        may_continue.set()
         assert isinstance(stopped.exception(60), Retryable)
     assert successor.assignment.owner.run == first.assignment.owner.run + 1
     row = target_server.execute("SELECT epoch, run FROM millrace.fence WHERE task = %s", (name,))

@@ -100,11 +100,11 @@ class _Gate:
             self.reached.set()
             assert self.opened.wait(120)
             if self._dies:
-                raise Retryable("MR-9002", "it dies here")
+                raise Retryable("MR-9002", "the execution dies")
 
 
 @dataclass
-class _TwiceAtOnce(LocalRecords):
+class _ExecutedTwice(LocalRecords):
     """Executes the first Spark task twice; the second starts when the first is at its commit."""
 
     gate: _Gate = field(default_factory=lambda: _Gate(dies=False))
@@ -113,7 +113,7 @@ class _TwiceAtOnce(LocalRecords):
 
     def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         """Execute the batch twice."""
-        return self._twice(lambda: super(_TwiceAtOnce, self).serial(order, catalogue, applied))
+        return self._twice(lambda: super(_ExecutedTwice, self).serial(order, catalogue, applied))
 
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
@@ -153,7 +153,7 @@ class _TwiceAtOnce(LocalRecords):
         (False, False, ["", "MR-5021"]),
         (False, True, ["MR-9002", ""]),
     ],
-    ids=["lane", "lane, first dies", "one for all", "one for all, first dies"],
+    ids=["lane", "lane, first dies", "serial lane", "serial lane, first dies"],
 )
 def test_concurrent_executions_of_one_spark_task_apply_once(
     name: str,
@@ -169,7 +169,7 @@ def test_concurrent_executions_of_one_spark_task_apply_once(
     gate = _Gate(dies=dies)
     monkeypatch.setattr(executor, "fault_point", gate)
     applier = started(target_server, apply_task(name, lanes=2))
-    records = _TwiceAtOnce(stream.values, is_large=is_large, gate=gate, server=target_server)
+    records = _ExecutedTwice(stream.values, is_large=is_large, gate=gate, server=target_server)
     applier.process(records, ignore)
     applier.close()
     assert records.ends == ends
@@ -217,7 +217,7 @@ def test_second_execution_with_other_cuts_loses_nothing(
     stream = _stream(name)
     applier = started(target_server, apply_task(name, lanes=2))
     with pytest.raises(Retryable) as caught:
-        applier.process(_TwiceCut(stream.values, arrow_rows=30), ignore)
+        applier.process(_CutDifferently(stream.values, arrow_rows=30), ignore)
     applier.close()
     assert caught.value.code == "MR-5021"
     again = started(target_server, apply_task(name, lanes=3))
@@ -227,7 +227,7 @@ def test_second_execution_with_other_cuts_loses_nothing(
     _check(target_server, name)
 
 
-class _TwiceCut(LocalRecords):
+class _CutDifferently(LocalRecords):
     """The first execution of a lane dies after its first part; the second cuts its Arrow batches elsewhere."""
 
     def lanes(
@@ -245,13 +245,13 @@ def test_later_of_two_concurrent_first_starts_owns_the_mark(
     """Both found no mark; the one that raised the fence first writes none and blocks no other run."""
     others: list[BatchApplier] = []
 
-    def read_and_be_overtaken(session: TargetConnection, task: str) -> SavedProgress:
+    def read_then_lose_the_race(session: TargetConnection, task: str) -> SavedProgress:
         found = read_saved_progress(session, task)
         monkeypatch.undo()
         others.append(started(target_server, apply_task(name)))
         return found
 
-    monkeypatch.setattr(apply, "read_saved_progress", read_and_be_overtaken)
+    monkeypatch.setattr(apply, "read_saved_progress", read_then_lose_the_race)
     with pytest.raises(Fenced):
         started(target_server, apply_task(name))
     (other,) = others
@@ -267,11 +267,11 @@ def test_lane_cannot_commit_after_its_successor_read_progress(
     monkeypatch.setattr(fence, "HUNG_S", 0.3)
     successors: list[BatchApplier] = []
 
-    def be_succeeded(point: str) -> None:
+    def start_successor(point: str) -> None:
         if point == executor.BEFORE_LANE_COMMIT and not successors:
             successors.append(started(target_server, apply_task(name)))
 
-    monkeypatch.setattr(executor, "fault_point", be_succeeded)
+    monkeypatch.setattr(executor, "fault_point", start_successor)
     stale = started(target_server, apply_task(name, lanes=1))
     with suppress(Fenced, Retryable):
         stale.process(LocalRecords(_bag_only(name).values), ignore)

@@ -22,7 +22,7 @@ ROUNDS_UNCOMPILED = 15
 JSON_ROUNDS = 4_000  # for each document
 WRITE_ROWS = 30
 MODES = {
-    "every day": {"MILLRACE_KERNEL_CHECKED": ""},
+    "production": {"MILLRACE_KERNEL_CHECKED": ""},
     "checked": {"MILLRACE_KERNEL_CHECKED": "1"},
     "uncompiled": {"NUMBA_DISABLE_JIT": "1"},
 }
@@ -142,12 +142,12 @@ def test_damaged_json_never_reads_out_of_bounds(
     mysql_server: DatabaseServer, tmp_path: Path
 ) -> None:
     """Scalars, small and large objects and arrays, opaque, nested: no access outside document, room or stack."""
-    _json_fuzzed(mysql_server, tmp_path, "every day", JSON_ROUNDS, 9)
+    _json_fuzzed(mysql_server, tmp_path, "production", JSON_ROUNDS, 9)
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize(
-    ("mode", "rounds"), [("every day", 400_000), ("checked", 400_000), ("uncompiled", 4_000)]
+    ("mode", "rounds"), [("production", 400_000), ("checked", 400_000), ("uncompiled", 4_000)]
 )
 def test_damaged_json_never_reads_out_of_bounds_for_minutes(
     mysql_server: DatabaseServer, tmp_path: Path, mode: str, rounds: int

@@ -132,18 +132,18 @@ def test_no_account_name_is_sent_without_required_tls(side: str) -> None:
     assert heard == [b""]
 
 
-def _spoilt_checksum(event: bytes) -> bytes:
+def _wrong_checksum(event: bytes) -> bytes:
     return event[:-1] + bytes([event[-1] ^ 1])
 
 
-def _misplaced(event: bytes) -> bytes:
+def _wrong_position(event: bytes) -> bytes:
     head = event[:13] + struct.pack("<I", 77) + event[17:-4]
     return head + struct.pack("<I", zlib.crc32(head))
 
 
 @pytest.mark.parametrize(
     ("spoil", "kind", "code"),
-    [(_spoilt_checksum, Retryable, "MR-2006"), (_misplaced, Fatal, "MR-2007")],
+    [(_wrong_checksum, Retryable, "MR-2006"), (_wrong_position, Fatal, "MR-2007")],
 )
 def test_damaged_dump_event_is_reported_with_file_and_position(
     dump: Dump, spoil: Callable[[bytes], bytes], kind: type[MillraceError], code: str

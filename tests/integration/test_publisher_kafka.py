@@ -81,11 +81,11 @@ def test_idle_topic_gets_a_resolved_record_after_the_interval(rig: Rig) -> None:
     rig.limits = replace(rig.limits, resolved_interval_s=0.2)
     with rig.running() as publisher:
 
-        def has_said_it() -> bool:
+        def has_three() -> bool:
             publisher.idle()
             return rig.verdict().counts.resolved >= 3
 
-        eventually(has_said_it, what="three resolved records")
+        eventually(has_three, what="three resolved records")
 
 
 @pytest.mark.parametrize("door", ["bulk", "binding"])

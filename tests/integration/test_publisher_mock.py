@@ -81,7 +81,7 @@ class MockCluster:
             ctypes.c_int(error),
             ctypes.c_int(delay_ms),
         )
-        assert not failed, f"the mock takes no answer: {failed}"
+        assert not failed, f"the mock refused the answer: {failed}"
 
     def count_left(self, api: int) -> int:
         """The number of set answers that were not requested yet."""
@@ -89,7 +89,7 @@ class MockCluster:
         failed = self._library.rd_kafka_mock_broker_error_stack_cnt(
             self._cluster, BROKER, api, ctypes.byref(left)
         )
-        assert not failed, f"the mock does not say what is left: {failed}"
+        assert not failed, f"the mock did not report the remaining answers: {failed}"
         return left.value
 
     def lose_leader(self) -> None:
@@ -223,7 +223,7 @@ NEVER_MS = 120_000
 
 
 @dataclass(frozen=True)
-class Tried:
+class Attempt:
     """The outcome of one Kafka transaction with one record."""
 
     outcome: str
@@ -232,7 +232,9 @@ class Tried:
     left: int  # failed answers not requested; if any, the case tested nothing
 
 
-def tried(api: int, disturb: Callable[[MockCluster], None], *, timeout_s: float = 60.0) -> Tried:
+def attempt(
+    api: int, disturb: Callable[[MockCluster], None], *, timeout_s: float = 60.0
+) -> Attempt:
     """Run one Kafka transaction of a new instance; disturb the cluster just before the request ``api``."""
     cluster = MockCluster()
     instance = instance_on(cluster, PublisherLimits(publish_timeout_s=timeout_s))
@@ -251,7 +253,7 @@ def tried(api: int, disturb: Callable[[MockCluster], None], *, timeout_s: float 
     left = cluster.count_left(api)
     count = cluster.count_records() if outcome == OK else 0
     cluster.close()
-    return Tried(outcome, took_s, count, left)
+    return Attempt(outcome, took_s, count, left)
 
 
 @pytest.mark.parametrize(
@@ -260,9 +262,9 @@ def tried(api: int, disturb: Callable[[MockCluster], None], *, timeout_s: float 
 def test_every_error_at_every_request_has_its_outcome(column: int, api: int) -> None:
     """For every failed request the caller gets the next step, or the client recovers without loss or repetition."""
 
-    def of(name: str) -> Tried:
+    def of(name: str) -> Attempt:
         code = getattr(confluent_kafka.KafkaError, name)
-        return tried(api, lambda cluster: cluster.answer(api, code))
+        return attempt(api, lambda cluster: cluster.answer(api, code))
 
     with ThreadPoolExecutor(CASES_AT_ONCE) as pool:
         found = dict(zip(OUTCOMES, pool.map(of, OUTCOMES), strict=True))
@@ -289,11 +291,11 @@ def test_every_error_at_every_request_has_its_outcome(column: int, api: int) -> 
 def test_late_answer_ends_in_a_bounded_timeout() -> None:
     """A request timeout is Retryable in bounded time. A slow answer is accepted, and a slow commit is noticed."""
 
-    def too_late(api: int) -> Tried:
-        return tried(api, lambda cluster: cluster.answer_late(api, NEVER_MS), timeout_s=2.0)
+    def too_late(api: int) -> Attempt:
+        return attempt(api, lambda cluster: cluster.answer_late(api, NEVER_MS), timeout_s=2.0)
 
-    def late(api: int) -> Tried:
-        return tried(api, lambda cluster: cluster.answer_late(api, 1200))
+    def late(api: int) -> Attempt:
+        return attempt(api, lambda cluster: cluster.answer_late(api, 1200))
 
     began = time.monotonic()
     with ThreadPoolExecutor(2 * len(NAMES)) as pool:
@@ -324,7 +326,7 @@ def test_shorter_backoff_would_hide_commit_retries(cluster: MockCluster) -> None
 def test_record_reported_as_duplicate_counts_as_delivered() -> None:
     """librdkafka trusts the broker's answer; the audit detects a record lost by a wrong one."""
     duplicate = confluent_kafka.KafkaError.DUPLICATE_SEQUENCE_NUMBER
-    found = tried(PRODUCE, lambda cluster: cluster.answer(PRODUCE, duplicate))
+    found = attempt(PRODUCE, lambda cluster: cluster.answer(PRODUCE, duplicate))
     assert (found.outcome, found.count, found.left) == (OK, 0, 0)
 
 

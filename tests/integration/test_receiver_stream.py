@@ -100,7 +100,7 @@ def test_resumed_dump_is_compared_before_new_events(dump: Dump) -> None:
             thread = again.start(start=overlap)
             again.send(rotate_to(NAME, pos=overlap), *events)
             server.shutdown(socket.SHUT_WR)
-            assert end_of(again, thread).code == code, "what differs was gone on with"
+            assert end_of(again, thread).code == code, "the stream continued after a difference"
     assert read_everything(dump.relay) == {f"server-a.000001/{NAME}": file.data[4:]}
 
 

@@ -68,7 +68,7 @@ def test_relay_scan_agrees_with_plain_python_on_damaged_events() -> None:
 @pytest.mark.parametrize(
     ("mode", "rounds"),
     [(EVERY_DAY, 60_000), (CHECKED, 60_000), (UNCOMPILED, 2_000)],
-    ids=["every day", "checked", "uncompiled"],
+    ids=["production", "checked", "uncompiled"],
 )
 def test_relay_scan_stays_in_bounds_for_minutes(mode: dict[str, str], rounds: int) -> None:
     """The same for longer with a new seed each time, with bounds checks and as plain Python."""

@@ -110,7 +110,7 @@ def test_killed_dump_is_resumed(source_set: DatabaseSet, tmp_path: Path, databas
     with receiving(server, tmp_path / "relay") as reception:
         for _ in range(4):
             reception.wait_for(server)
-            eventually(lambda: dump_threads(server) - killed - others, what="a dump that lives")
+            eventually(lambda: dump_threads(server) - killed - others, what="a running dump")
             killed.update(kill_dumps(server, but=killed | others))
             for _ in range(20):
                 server.execute(f"INSERT INTO {database}.k (a) VALUES (REPEAT('k', 300))")
@@ -176,7 +176,7 @@ def test_heartbeats_keep_an_idle_connection(source_set: DatabaseSet, tmp_path: P
         )
         eventually(
             lambda: connection.for_s() > 4.5 and connection.received_bytes() >= 3 * 40,
-            what="a connection that outlives three heartbeats, all of which came",
+            what="a connection that received three heartbeats",
         )
         after = sum(
             path.stat().st_size for path in (tmp_path / "relay").rglob("*.0*") if path.is_file()

@@ -108,7 +108,7 @@ def test_task_needing_an_earlier_position_restarts_all_tasks_there(
     with streams.attach("late", document, wanted=late) as stream:
         _wait_for_source(stream, source_set)
         with stream.reader() as reader:
-            eventually(lambda: reader.seek(early) is not None, what="the earlier place")
+            eventually(lambda: reader.seek(early) is not None, what="the earlier position")
 
 
 @pytest.mark.parametrize("is_there", [True, pytest.param(False, marks=pytest.mark.chaos)])
@@ -273,7 +273,7 @@ def test_relay_purge_command_stops_at_unpublished_files(
         kill_dumps(source_set.primary)
         eventually(lambda: stream.status().connects > before_it, what="a second connection")
         source_set.execute("FLUSH BINARY LOGS")
-        eventually(lambda: len(stream.relay.list_files()) > len(names) - 3, what="a file more")
+        eventually(lambda: len(stream.relay.list_files()) > len(names) - 3, what="one more file")
         assert {subdir for subdir, _ in stream.relay.list_files()} == {files[0][0]}
         assert [name for _, name in stream.relay.list_files()][: len(names) - 3] == names[3:]
 
@@ -330,7 +330,7 @@ def test_start_at_first_binlog_ignores_an_old_relay_log(
             found.extend([at] if at is not None else [])
             return at is not None
 
-        eventually(is_found, what="the first place")
+        eventually(is_found, what="the first position")
         (at,) = found
         oldest = str(source_set.primary.execute("SHOW BINARY LOGS")[0][0])
         assert (at.file, at.subdir[-1]) == (oldest, "2")

@@ -106,12 +106,12 @@ def test_changed_document_restarts_the_task_but_resume_does_not(
 
 def test_retryable_error_degrades_with_code_and_next_try(stage: Stage) -> None:
     """The status has the error and the next try; each try has a greater epoch; then the task runs."""
-    is_back, goes_on = threading.Event(), threading.Event()
+    is_back, runs_again = threading.Event(), threading.Event()
 
     def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
         if not is_back.is_set():
             raise Retryable("MR-4001", "the source is away")
-        goes_on.set()
+        runs_again.set()
         stop.wait()
 
     runner = ScriptedRunner(script)
@@ -123,7 +123,7 @@ def test_retryable_error_degrades_with_code_and_next_try(stage: Stage) -> None:
     assert report.gtid_set == "0-1-7"
     eventually(lambda: len(runner.starts) >= 3, what="three tries")
     is_back.set()
-    assert goes_on.wait(60)
+    assert runs_again.wait(60)
     stage.reaches("shop-capture", TaskState.RUNNING)
     epochs = runner.epochs("shop-capture")
     assert epochs == sorted(set(epochs))
@@ -415,7 +415,7 @@ def test_recreated_task_inherits_no_progress_from_its_ending_predecessor(
             assert asked.wait(60)
         finally:
             may_end.set()
-        eventually(lambda: task.name not in supervisor.reports(), what="the former one is dropped")
+        eventually(lambda: task.name not in supervisor.reports(), what="the predecessor is dropped")
         assert stage.store.last_report(task) is None
         assert stage.report(task.name).gtid_set == ""
 

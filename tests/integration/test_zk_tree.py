@@ -342,7 +342,7 @@ def test_apply_task_that_would_harm_its_target_is_refused(
             "",
         ),
     ],
-    ids=["applied twice", "captured twice", "a loop", "no quarrel"],
+    ids=["applied twice", "captured twice", "a loop", "no conflict"],
 )
 def test_one_of_two_conflicting_concurrent_tasks_is_created(
     session: Session,

@@ -243,7 +243,9 @@ MUTANTS = [
         "the overlap is compared",
         the_overlap_is_not_compared,
         "tests/integration/test_receiver_stream.py",
-        {"test_resumed_dump_is_compared_before_new_events": "what differs was gone on with"},
+        {
+            "test_resumed_dump_is_compared_before_new_events": "the stream continued after a difference"
+        },
     ),
     Mutant(
         "a torn tail is cut",

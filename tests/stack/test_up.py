@@ -127,7 +127,7 @@ def test_up_prints_all_addresses_and_down_stops_everything(stack: dict[str, Any]
         assert set(server) == {"set", "role", "host", "port", "user", "password"}
         assert _asked(server, "SELECT @@read_only") == [(int(server["role"] == "replica"),)]
         grants = " ".join(grant for (grant,) in _asked(server, "SHOW GRANTS"))
-        assert "WITH GRANT OPTION" in grants, "a user of the stack creates accounts of his own"
+        assert "WITH GRANT OPTION" in grants, "users of the stack cannot create accounts"
     assert stack["tasks"] == {"capture": ["shop-capture"], "apply": ["shop-to-warehouse"]}
     with closing(TopicReader(stack["kafka"], stack["topic"])) as reader:
         assert reader.ends().stable > 0
