@@ -19,9 +19,7 @@ from zk.tree.paths import Tree
 
 
 @on(Flavour.MYSQL)
-def test_wrong_source_password_is_reported_and_loses_nothing(
-    fault_stack: FaultStack,
-) -> None:
+def test_wrong_source_password_is_reported_and_loses_nothing(fault_stack: FaultStack) -> None:
     """The set document has a wrong password: MR-1002 in the status; the right one and `task resume` fix it."""
     with fault_stack.load("password"):
         _replace_set(fault_stack, SOURCE_SET, password="wrong")
@@ -32,9 +30,7 @@ def test_wrong_source_password_is_reported_and_loses_nothing(
 
 
 @on(Flavour.MYSQL)
-def test_wrong_target_password_is_reported_and_loses_nothing(
-    fault_stack: FaultStack,
-) -> None:
+def test_wrong_target_password_is_reported_and_loses_nothing(fault_stack: FaultStack) -> None:
     """The same for the target set: MR-5002."""
     with fault_stack.load("target_password"):
         _replace_set(fault_stack, TARGET_SET, password="wrong")
@@ -45,9 +41,7 @@ def test_wrong_target_password_is_reported_and_loses_nothing(
 
 
 @on(Flavour.MYSQL)
-def test_source_without_row_format_is_refused_with_a_fix(
-    fault_stack: FaultStack,
-) -> None:
+def test_source_without_row_format_is_refused_with_a_fix(fault_stack: FaultStack) -> None:
     """binlog_format is STATEMENT on every member: no member is read, and the status shows `SET GLOBAL`."""
     with _setting(fault_stack, "binlog_format", "STATEMENT"):
         fault_stack.restart("worker")
@@ -59,9 +53,7 @@ def test_source_without_row_format_is_refused_with_a_fix(
 
 
 @on(Flavour.MYSQL)
-def test_source_without_full_metadata_is_refused_with_a_fix(
-    fault_stack: FaultStack,
-) -> None:
+def test_source_without_full_metadata_is_refused_with_a_fix(fault_stack: FaultStack) -> None:
     """binlog_row_metadata is MINIMAL on every member: the same, before any row is read."""
     with _setting(fault_stack, "binlog_row_metadata", "MINIMAL"):
         fault_stack.restart("worker")
@@ -96,9 +88,7 @@ def test_replica_that_does_not_log_changes_is_not_read(fault_stack: FaultStack) 
 
 
 @on(Flavour.MYSQL)
-def test_broken_task_document_is_refused_and_stops_nothing(
-    fault_stack: FaultStack,
-) -> None:
+def test_broken_task_document_is_refused_and_stops_nothing(fault_stack: FaultStack) -> None:
     """The command names every wrong field; a node damaged in ZooKeeper leaves the last good document in use."""
     broken = fault_stack.stack.folder / "broken.yaml"
     good = fault_stack.stack.folder / f"{CAPTURE_TASK}.yaml"

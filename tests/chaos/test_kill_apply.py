@@ -29,9 +29,7 @@ _CLUSTER = ("--master", "local-cluster[1,2,1024]")
 
 @pytest.mark.chaos  # test_apply_kills has one Spark query under the same kills
 @on(Flavour.MYSQL)
-def test_killed_python_worker_restarts_the_query_and_loses_no_row(
-    fault_stack: FaultStack,
-) -> None:
+def test_killed_python_worker_restarts_the_query_and_loses_no_row(fault_stack: FaultStack) -> None:
     """Killed before and after a lane's commit: the task reports why it restarts, and the target ends equal."""
     with fault_stack.load("python_worker"):
         for point in IN_A_LANE:

@@ -57,9 +57,7 @@ def test_killed_replica_is_replaced_by_another_member(fault_stack: FaultStack) -
 
 
 @on(Flavour.MARIADB)
-def test_rows_flow_while_zookeeper_is_down_and_sessions_expire(
-    fault_stack: FaultStack,
-) -> None:
+def test_rows_flow_while_zookeeper_is_down_and_sessions_expire(fault_stack: FaultStack) -> None:
     """Paused until its sessions expire: rows keep moving, commands and logs report it, then the tasks run again."""
     zookeeper = fault_stack.stack.zookeeper
     with fault_stack.load("ensemble"):
@@ -76,9 +74,7 @@ def test_rows_flow_while_zookeeper_is_down_and_sessions_expire(
 
 @pytest.mark.chaos
 @on(Flavour.MYSQL)
-def test_rows_flow_for_minutes_without_the_ensemble(
-    fault_stack: FaultStack,
-) -> None:
+def test_rows_flow_for_minutes_without_the_ensemble(fault_stack: FaultStack) -> None:
     """ZooKeeper is killed and restarted after three minutes; it restarts session timers, so the sessions survive."""
     zookeeper = fault_stack.stack.zookeeper
     with fault_stack.load("minutes"):
@@ -170,9 +166,7 @@ def test_killed_registry_or_primary_loses_no_row(fault_stack: FaultStack) -> Non
 
 
 @on(Flavour.MARIADB)
-def test_forced_session_expiry_raises_epochs_and_loses_no_row(
-    fault_stack: FaultStack,
-) -> None:
+def test_forced_session_expiry_raises_epochs_and_loses_no_row(fault_stack: FaultStack) -> None:
     """ZooKeeper ends the sessions of the living worker and apply driver; they acquire their tasks again."""
     with fault_stack.load("expired"), fault_stack.control() as session:
         for task in (CAPTURE_TASK, APPLY_TASK):

@@ -57,9 +57,8 @@ def _freeze_and_replace(fault_stack: FaultStack, name: str, *, task: str, fault:
     fault_stack.settle()
     now = fault_stack.wait_report(task, TaskState.RUNNING)
     assert (now.worker, now.epoch) == (successor.worker, successor.epoch)
-    fault_stack.restart(
-        name
-    )  # new processes of the thawed owner would stop at the fault point again
+    # new processes of the thawed owner would stop at the fault point again
+    fault_stack.restart(name)
     fault_stack.services.pop(second).stop()
     fault_stack.settle()
 

@@ -262,9 +262,7 @@ def test_renamed_parent_keeps_its_children_in_order(
         target_server.execute(f"DROP DATABASE {other}")
 
 
-def test_ddl_ignores_case_where_the_server_folds_names(
-    new_server: NewServer,
-) -> None:
+def test_ddl_ignores_case_where_the_server_folds_names(new_server: NewServer) -> None:
     """With `lower_case_table_names=1`, later rows find the structure that the DDL made."""
     name = "folded"
     folds = ServerOptions(extra=("--lower-case-table-names=1",))
@@ -350,9 +348,7 @@ def test_half_done_create_or_replace_is_completed(mariadb_server: DatabaseServer
     mariadb_server.execute(f"DROP DATABASE {name}")
 
 
-def test_half_done_drop_of_tables_waits_for_an_operator(
-    mariadb_server: DatabaseServer,
-) -> None:
+def test_half_done_drop_of_tables_waits_for_an_operator(mariadb_server: DatabaseServer) -> None:
     """MariaDB can crash between two tables of one DROP; the state is neither old nor new, so the task blocks."""
     name = "halfdropped"
     mariadb_server.execute(f"CREATE DATABASE {name}")

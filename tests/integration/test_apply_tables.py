@@ -58,9 +58,7 @@ def test_number_never_matches_a_row_by_text_key(name: str, target_server: Databa
     assert rows == [("05", 1), ("5a", 1), ("7", 2)]
 
 
-def test_generated_invisible_primary_key_is_found(
-    mysql_server: DatabaseServer,
-) -> None:
+def test_generated_invisible_primary_key_is_found(mysql_server: DatabaseServer) -> None:
     """MySQL adds `my_row_id` to a table without a key and may hide it from sessions."""
     database = "hidden_key"
     mysql_server.execute(f"CREATE DATABASE {database}")

@@ -205,9 +205,7 @@ def test_capture_resumes_from_status_after_retention_removed_everything(
     assert (found.violations, found.first_seq, found.last_seq) == ([], 6, 8)
 
 
-def test_deleted_topic_blocks_until_the_task_names_a_new_one(
-    stage: Stage,
-) -> None:
+def test_deleted_topic_blocks_until_the_task_names_a_new_one(stage: Stage) -> None:
     """MR-3017, and no topic is created; with a new topic in its document the task starts there."""
     stage.run_once("w1", 5)
     stage.rig.delete()

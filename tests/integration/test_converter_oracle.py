@@ -51,9 +51,8 @@ def _year(value: int, _: object) -> object:
 
 
 def _time(value: timedelta, ours: object) -> object:
-    if str(ours).startswith("-") and "." in str(
-        ours
-    ):  # the oracle adds the fraction to a negative time
+    # the oracle adds the fraction to a negative time
+    if str(ours).startswith("-") and "." in str(ours):
         raise LostError
     micros = value // timedelta(microseconds=1)
     seconds, micros = divmod(abs(micros), 1_000_000)

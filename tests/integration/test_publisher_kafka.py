@@ -54,9 +54,7 @@ def test_batches_of_two_owners_appear_in_order_exactly_once(rig: Rig) -> None:
     assert [epoch for epoch, _ in rig.verdict().epochs] == [7, 9]
 
 
-def test_open_source_transaction_is_read_back_or_loss_reported(
-    rig: Rig,
-) -> None:
+def test_open_source_transaction_is_read_back_or_loss_reported(rig: Rig) -> None:
     """The read-back spans Kafka transactions and owners, without earlier rows. If retention removed a part: MR-3019."""
     with rig.running(7) as publisher:
         stream = rig.stream(publisher, transaction_rows=5000)
@@ -293,9 +291,7 @@ def test_unsuitable_topic_is_refused(rig: Rig, partitions: int, config: dict[str
     assert raised.value.code == "MR-3009"
 
 
-def test_unreachable_broker_is_retryable_in_bounded_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unreachable_broker_is_retryable_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """MR-3001 within the timeouts instead of a hang."""
     monkeypatch.setattr(kafka_topic, "ASK_TIMEOUT_S", 2.0)
     nowhere = Rig("127.0.0.1:1", "nowhere")

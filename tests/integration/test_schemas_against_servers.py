@@ -156,9 +156,7 @@ def test_every_character_code_converts_as_on_the_server(target_server: DatabaseS
         assert expected == characters(charset), charset
 
 
-def test_long_gb18030_codes_convert_as_on_the_server(
-    mysql_server: DatabaseServer,
-) -> None:
+def test_long_gb18030_codes_convert_as_on_the_server(mysql_server: DatabaseServer) -> None:
     """The basic plane and some other characters, from the server's bytes."""
     points = [*range(0x80, 0xD800), *range(0xE000, 0x10000), *range(0x10000, 0x110000, 9973)]
     fill(mysql_server, "points", [point.to_bytes(4, "big") for point in points])
@@ -195,9 +193,7 @@ def test_gtid_sets_agree_with_the_servers_functions(mysql_server: DatabaseServer
         assert str(left - right) == str(minus).replace("\n", "")
 
 
-def test_gtid_position_in_a_file_head_matches_the_server(
-    target_server: DatabaseServer,
-) -> None:
+def test_gtid_position_in_a_file_head_matches_the_server(target_server: DatabaseServer) -> None:
     """PREVIOUS_GTIDS and GTID_LIST of a new file equal the position before it."""
     server = target_server
     server.execute("CREATE DATABASE IF NOT EXISTS oracle_position")

@@ -158,9 +158,8 @@ def test_java_servers_start_in_a_folder_with_any_name(
     folder = tmp_path / "zo\u00eb \u0159\\u0041"
     folder.mkdir()
     (folder / "jars").symlink_to(home() / "jars")
-    monkeypatch.setenv(
-        HOME_VARIABLE, str(folder)
-    )  # without templates, so Kafka's storage is formatted here
+    # without templates, so Kafka's storage is formatted here
+    monkeypatch.setenv(HOME_VARIABLE, str(folder))
     for server in (ZooKeeperServer(folder / "zookeeper"), KafkaServer(folder / "kafka")):
         server.start()
         server.kill()

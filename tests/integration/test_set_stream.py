@@ -54,9 +54,8 @@ def test_two_tasks_of_a_set_share_one_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The second task attaches to the first one's stream; the last task closes it."""
-    patient = partial(
-        ReceiverSource, heartbeat_s=PATIENT_S
-    )  # a stalling machine loses no connection
+    # a stalling machine loses no connection
+    patient = partial(ReceiverSource, heartbeat_s=PATIENT_S)
     monkeypatch.setattr(upstream, "ReceiverSource", patient)
     streams = Upstreams(tmp_path / "relay")
     with streams.attach("a", document, wanted=None) as first:

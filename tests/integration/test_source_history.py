@@ -269,9 +269,7 @@ def test_member_with_a_different_transaction_at_our_position_is_refused(
         assert f"{domain}-{gone}" in caught.value.message
 
 
-def test_reused_gtid_number_is_detected_from_the_file_head(
-    mariadb_server: DatabaseServer,
-) -> None:
+def test_reused_gtid_number_is_detected_from_the_file_head(mariadb_server: DatabaseServer) -> None:
     """The server came back and continued; the head of the start file names the server of the transaction before."""
     server, login, domain = mariadb_server, login_of(mariadb_server), next(DOMAINS)
     own, lost = server.server_id, server.server_id + 1

@@ -22,9 +22,7 @@ driver.stop()
 
 
 @pytest.mark.chaos
-def test_driver_imports_and_leaves_nothing_in_its_working_directory(
-    tmp_path: Path,
-) -> None:
+def test_driver_imports_and_leaves_nothing_in_its_working_directory(tmp_path: Path) -> None:
     """The working directory has modules with known names; Spark's temporary files are in the driver's folder."""
     place, temporary = tmp_path / "place", tmp_path / "temporary files"
     place.mkdir()

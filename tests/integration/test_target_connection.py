@@ -43,9 +43,7 @@ def test_statement_may_take_longer_than_a_login(
     session.close()
 
 
-def test_silent_target_times_out_soon(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_silent_target_times_out_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped process behaves like this; the search for the primary continues with the next member."""
     monkeypatch.setattr(connections, "LOGIN_S", 0.2)
     monkeypatch.setattr(connections, "READ_S", 120.0)

@@ -81,9 +81,7 @@ def test_pause_joins_the_runner_and_resume_raises_the_epoch(stage: Stage) -> Non
     assert second > first
 
 
-def test_changed_document_restarts_the_task_but_resume_does_not(
-    stage: Stage,
-) -> None:
+def test_changed_document_restarts_the_task_but_resume_does_not(stage: Stage) -> None:
     """The runner gets the new document under a new epoch; runs never overlap."""
     seen: list[TaskDocument] = []
 
@@ -392,9 +390,7 @@ def test_task_ignores_progress_of_other_work(stage: Stage, how: str) -> None:
         assert standing.report.gtid_set == ""
 
 
-def test_recreated_task_inherits_no_progress_from_its_ending_predecessor(
-    stage: Stage,
-) -> None:
+def test_recreated_task_inherits_no_progress_from_its_ending_predecessor(stage: Stage) -> None:
     """The pause is reported by the predecessor's worker, and its report would become the new task's."""
     asked, may_end = threading.Event(), threading.Event()
 

@@ -20,11 +20,8 @@ from tests.kit.waiting import eventually
 
 MID_COMMIT = "publisher.before_commit"
 BEFORE_LANE_COMMIT, _ = IN_A_LANE
-SERVERS = {
-    "kafka": "MR-3001",
-    "zookeeper": "",
-    "replica 1": "",
-}  # with the code that the task reports
+# with the code that the task reports
+SERVERS = {"kafka": "MR-3001", "zookeeper": "", "replica 1": ""}
 
 pytestmark = pytest.mark.timeout(900)
 
