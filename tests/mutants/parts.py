@@ -370,7 +370,7 @@ _CHECKS = {
     "_check_owner": "_stale_owner-owner-epoch 7 writes after epoch 9",
     "_check_delivered": "_resolved_too_early-resolved-before its end",
     "_step": "_drop_row-seq-follows seq",
-    "_resolve": "_resolved_forgets-resolved-lacks some of",
+    "_resolve": "_resolved_forgets-resolved-does not contain all of",
     "finish": "_no_mark_at_the_end-tail-the last record is of kind",
 }
 
