@@ -379,7 +379,7 @@ MUTANTS += [
         f"the verifier's {check}",
         _silent(check),
         "tests/unit/test_topic_verify.py",
-        {f"test_every_topic_violation_is_named[{harm}]": "nobody says"},
+        {f"test_every_topic_violation_is_named[{harm}]": "no violation has"},
     )
     for check, harm in _CHECKS.items()
 ]
