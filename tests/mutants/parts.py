@@ -226,7 +226,7 @@ MUTANTS = [
         "nobody begins in front of a missing file",
         files_are_joined_unasked,
         "tests/unit/test_relay_damage.py",
-        {"test_missing_file_in_the_middle_is_not_skipped": "begins in front of a missing file"},
+        {"test_missing_file_in_the_middle_is_not_skipped": "began before a missing file"},
     ),
     Mutant(
         "nobody goes on behind a missing file",
