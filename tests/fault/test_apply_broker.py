@@ -1,4 +1,4 @@
-"""An apply task whose broker does not answer: Spark goes on asking for minutes, the status says so within seconds."""
+"""An apply task whose broker does not answer: Spark retries for minutes, but the status shows it within seconds."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_silent_broker_degrades_the_task_until_it_answers(
     mariadb_server: DatabaseServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Paused without work to do: the code says what is away; it goes on in the same run, and applies what comes."""
+    """The broker is paused while the task is idle. The same run continues and applies later records."""
     monkeypatch.setattr(apply, "SILENCE_S", 2.0)
     mariadb_server.execute("CREATE DATABASE silent")
     mariadb_server.execute("CREATE TABLE silent.t (id INT PRIMARY KEY)")
@@ -32,7 +32,7 @@ def test_silent_broker_degrades_the_task_until_it_answers(
             stream.commit()
             writer.publish()
             task.wait_until_at(stream.seq)
-            eventually(lambda: _state(task) is TaskState.RUNNING)  # a slow batch is silent, too
+            eventually(lambda: _state(task) is TaskState.RUNNING)  # a slow batch is silent too
             if number == 1:
                 new_kafka.pause()
                 eventually(lambda: _state(task) is TaskState.DEGRADED)

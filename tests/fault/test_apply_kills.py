@@ -31,7 +31,7 @@ def _filled(kafka: KafkaServer, name: str) -> TopicWriter:
 
 
 def _with_tables(kafka: KafkaServer, name: str) -> TopicWriter:
-    """A topic in which two tables are created."""
+    """A topic that creates two tables."""
     stream = RecordStream()
     writer = TopicWriter(kafka.bootstrap, stream)
     stream.ddl(f"CREATE DATABASE {name}")
@@ -42,7 +42,7 @@ def _with_tables(kafka: KafkaServer, name: str) -> TopicWriter:
 
 
 def _fill(writer: TopicWriter, name: str) -> None:
-    """Rows of a table without a key, then of one with, which no repetition would leave as they are."""
+    """Rows of a table without a key, and of one with a key; a repeated change would show in both."""
     bag = table(name, "bag", integer("n"), key=())
     sums = table(name, "sums", integer("id"), integer("n"))
     stream = writer.stream
@@ -73,7 +73,7 @@ def _check(server: DatabaseServer, name: str) -> None:
 def test_killed_python_worker_loses_and_repeats_no_row(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer, point: str
 ) -> None:
-    """Every worker dies at its second passage, under load, until everything is through; each time it is told."""
+    """Under load, every worker dies at its second pass of the point, until all rows are applied."""
     name = f"kill_{target_server.flavour}_{point.rpartition('.')[2]}"
     writer = _filled(kafka, name)
     with (
@@ -88,7 +88,7 @@ def test_killed_python_worker_loses_and_repeats_no_row(
 def test_next_driver_completes_the_work_of_a_killed_one(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer
 ) -> None:
-    """Lanes committed, the mark not moved: the next driver skips by bitmaps, and ends what its predecessor left."""
+    """The lanes have committed, the mark has not moved: the next driver skips their rows by the bitmaps."""
     name = f"driver_{target_server.flavour}"
     writer = _filled(kafka, name)
     arguments = [name, writer.topic, writer.bootstrap, str(target_server.port), target_server.user]
@@ -115,14 +115,14 @@ def _environment(fault: str) -> dict[str, str]:
 def test_killed_target_loses_and_repeats_no_row(
     spark: SparkDriver, kafka: KafkaServer, new_server: NewServer, flavour: str
 ) -> None:
-    """The server dies with our rows in its hands and comes back: retried, nothing lost, nothing twice."""
+    """The server dies in the middle of a target transaction and comes back."""
     server = new_server(flavour)
     writer = _with_tables(kafka, "away")
     with running(spark, server, writer, name="away") as task:
         task.wait_until_at(writer.stream.seq)
         other = connect(endpoint_of(server), database="away")
         other.query("BEGIN")
-        other.query("INSERT INTO sums VALUES (0, 0)")  # apply's own has to wait for it
+        other.query("INSERT INTO sums VALUES (0, 0)")  # apply has to wait for this row
         _fill(writer, "away")
         until_locked_out(server, what="apply waits for a row")
         server.kill()

@@ -1,6 +1,6 @@
-"""The line to the target breaks at every statement, before it is executed or behind: rows and DDL stand once.
+"""The connection to the target breaks at every statement, before or after its execution: rows and DDL apply once.
 
-The run that lost its connection knows nothing; the next one raises the fence and reads what the target says.
+The run that lost its connection does not know the outcome; the next one raises the fence and reads it.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _names = count(1)
 
 
 class _Counted:
-    """Counts what sessions do, and lets the line lose the N-th of a kind."""
+    """Counts the calls of sessions by kind, and makes the proxy lose the N-th of a kind."""
 
     def __init__(self, line: BadLine, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
@@ -51,19 +51,19 @@ class _Counted:
 
 @pytest.fixture
 def line(target_server: DatabaseServer) -> Iterator[BadLine]:
-    """The way to the target."""
+    """The connection to the target."""
     with BadLine(target_server) as made:
         yield made
 
 
 @pytest.fixture
 def counted(line: BadLine, monkeypatch: pytest.MonkeyPatch) -> _Counted:
-    """Statements on it."""
+    """The calls on that connection."""
     return _Counted(line, monkeypatch)
 
 
 def _history(name: str) -> tuple[RecordStream, int]:
-    """Rows for one lane, then, a second micro-batch, rows for two lanes, DDL, rows for one lane."""
+    """One micro-batch for one lane; a second one with rows for two lanes, DDL, and rows for one lane."""
     stream = RecordStream()
     bag, sums = (
         table(name, "bag", integer("n"), key=()),
@@ -123,7 +123,7 @@ def _campaign(
     numbers: slice,
     losses: Sequence[Loss],
 ) -> None:
-    """Lose ``numbers`` of a kind one after the other, of each the next of ``losses`` in turn."""
+    """Lose the calls ``numbers`` of a kind, one per run, with ``losses`` in turn."""
     whole = _task(line, server, f"line{next(_names)}_{server.flavour}")
     counted.counts.clear()
     whole.run()
@@ -145,14 +145,14 @@ def _campaign(
 
 
 def _some(server: DatabaseServer, *, step: int) -> slice:
-    """One in ``step``; each flavour begins at another, so that one run of the tests tries more of them."""
+    """Every ``step``-th call; each flavour begins at another one, so that one test run covers more of them."""
     return slice(step // 2 if server.flavour is Flavour.MYSQL else step // 6, None, step)
 
 
 def test_lost_commit_request_or_answer_loses_no_row(
     line: BadLine, counted: _Counted, target_server: DatabaseServer
 ) -> None:
-    """Commits of a run, fence, lanes, mark, intent and end of DDL: what it did is read, never assumed."""
+    """Commits of fence, lanes, mark, DDL intent and DDL end: the next run reads the outcome and assumes nothing."""
     some = _some(target_server, step=3)
     _campaign(line, counted, target_server, kind="commit", numbers=some, losses=tuple(Loss))
 
@@ -162,14 +162,14 @@ def test_lost_commit_request_or_answer_loses_no_row(
 def test_any_lost_commit_request_or_answer_loses_no_row(
     line: BadLine, counted: _Counted, target_server: DatabaseServer, loss: Loss
 ) -> None:
-    """As above: every commit of a run, and of each both."""
+    """As above, for every commit of a run."""
     _campaign(line, counted, target_server, kind="commit", numbers=slice(None), losses=[loss])
 
 
 def test_connection_lost_in_a_statement_loses_no_row(
     line: BadLine, counted: _Counted, target_server: DatabaseServer
 ) -> None:
-    """Statements of a run: executed or not, its target transaction is gone, and the next run does it anew."""
+    """Whether the statement was executed or not, its target transaction is lost, and the next run repeats it."""
     some = _some(target_server, step=40)
     _campaign(line, counted, target_server, kind="any", numbers=some, losses=tuple(Loss))
 
@@ -179,5 +179,5 @@ def test_connection_lost_in_a_statement_loses_no_row(
 def test_connection_lost_in_any_statement_loses_no_row(
     line: BadLine, counted: _Counted, target_server: DatabaseServer, loss: Loss
 ) -> None:
-    """As above: every statement of a run, and of each both."""
+    """As above, for every statement of a run."""
     _campaign(line, counted, target_server, kind="any", numbers=slice(None), losses=[loss])

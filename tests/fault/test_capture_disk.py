@@ -1,4 +1,4 @@
-"""Capture at work on a disk that fails: receiver, relay log with its real sync thread, reader; told, then mended."""
+"""Capture on a failing disk: receiver, relay log with its real sync thread, reader. Errors are reported and retried."""
 
 import errno
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tests.kit.faults.failing_disk import FailingDisk, Trouble
 from tests.kit.relay.relay import UNVERIFIED, member_of, position_of
 from tests.kit.waiting import eventually
 
-# MR-2002 the disk fails; MR-2003 what was written could not be made durable, which is told first
+# MR-2002: the disk fails. MR-2003: written data could not be made durable; it is reported first.
 SOON = (
     (Trouble("write", errno.ENOSPC, half=True), "MR-2002"),
     (Trouble("sync", errno.EIO), "MR-2003"),
@@ -52,7 +52,7 @@ ALL = (
 
 @dataclass
 class Scene:
-    """A server, its capture from here on, and the disk below it."""
+    """A server, its capture, and the disk of the relay log."""
 
     server: DatabaseServer
     capture: MemoryCapture
@@ -61,7 +61,7 @@ class Scene:
     count: int = 0
 
     def write(self, *, is_flushed: bool = False) -> None:
-        """A source transaction of three rows; ``is_flushed``: the last of its file."""
+        """A source transaction of three rows; ``is_flushed`` makes it the last of its binlog file."""
         values = (f"({self.count + number}, REPEAT('v', 300))" for number in (1, 2, 3))
         self.server.execute(f"INSERT INTO failing_disk.t VALUES {', '.join(values)}")
         self.count += 3
@@ -69,7 +69,7 @@ class Scene:
             self.server.execute("FLUSH BINARY LOGS")
 
     def assert_complete(self) -> None:
-        """Every row is there once and in order."""
+        """Every row is captured once and in order."""
 
         def is_there() -> bool:
             assert self.capture.error is None, self.capture.error
@@ -81,27 +81,27 @@ class Scene:
         assert [row.source.seq for row in self.capture.rows] == ids
 
     def suffer(self, trouble: Trouble, code: str) -> None:
-        """Until it is told (a short write: until it is read over); then the disk is mended."""
-        told, met = len(self.capture.errors), self.disk.met_count
+        """Write until ``code`` is reported, or until a short write without a code has passed; then repair the disk."""
+        known, met = len(self.capture.errors), self.disk.met_count
         self.disk.trouble = trouble
 
-        def is_told() -> bool:
-            # a file that ends is synced by its writer: only while none ends, the sync thread is who meets it
+        def is_reported() -> bool:
+            # the writer syncs a file that ends; the sync thread meets the fault only while no file ends
             self.write(is_flushed=trouble.operation != "sync" and self.count % 2 == 0)
             assert self.capture.error is None, self.capture.error
             if not code:
                 return self.disk.met_count > met + 3
-            is_met = self.disk.met_count > met  # at a start behind the first error
-            return is_met and code in [error.code for error in self.capture.errors[told:]]
+            is_met = self.disk.met_count > met  # at a start: after the first error
+            return is_met and code in [error.code for error in self.capture.errors[known:]]
 
-        eventually(is_told, every_s=0.1, what=f"{trouble}: {code}")
+        eventually(is_reported, every_s=0.1, what=f"{trouble}: {code}")
         self.disk.trouble = None
-        assert all(isinstance(error, Retryable) for error in self.capture.errors[told:])
-        codes = {error.code for error in self.capture.errors[told:]}
+        assert all(isinstance(error, Retryable) for error in self.capture.errors[known:])
+        codes = {error.code for error in self.capture.errors[known:]}
         assert codes <= ({code, "MR-2002"} if code else set()), trouble
 
     def assert_identical(self) -> None:
-        """One sub-directory still, and its closed files are the server's, byte for byte."""
+        """There is one sub-directory, and its closed files equal the server's byte for byte."""
         self.server.execute("FLUSH BINARY LOGS")
         newest = str(self.server.execute("SHOW BINARY LOGS")[-1][0])
         (subdir,) = layout.list_subdirs(self.folder)
@@ -115,7 +115,7 @@ class Scene:
 
 @contextmanager
 def captured(server: DatabaseServer, folder: Path) -> Iterator[Scene]:
-    """From a fresh table on."""
+    """Capture of a new table."""
     server.execute("CREATE DATABASE failing_disk")
     server.execute("CREATE TABLE failing_disk.t (id INT PRIMARY KEY, v VARCHAR(300))")
     secret = folder / "password"
@@ -140,7 +140,7 @@ def captured(server: DatabaseServer, folder: Path) -> Iterator[Scene]:
 def suffered(
     server: DatabaseServer, folder: Path, troubles: tuple[tuple[Trouble, str], ...]
 ) -> None:
-    """One after the other; in the end nothing is missing."""
+    """Try the troubles one after the other; at the end no row is missing."""
     with captured(server, folder) as scene:
         scene.write()
         scene.assert_complete()
@@ -154,7 +154,7 @@ def suffered(
 def test_failing_capture_disk_is_reported_and_loses_no_row(
     mariadb_server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """Full in the midst of a write, then an fsync that fails: MR-2002, MR-2003; mended, it goes on by itself."""
+    """A full disk during a write (MR-2002), then a failing fsync (MR-2003); capture continues after each repair."""
     suffered(mariadb_server, tmp_path, SOON)
 
 
@@ -164,7 +164,7 @@ def test_failing_capture_disk_is_reported_and_loses_no_row(
 def test_any_failing_disk_operation_of_capture_loses_no_row(
     request: pytest.FixtureRequest, flavour: str, trouble: tuple[Trouble, str], tmp_path: Path
 ) -> None:
-    """Each operation, twice in a row."""
+    """Each operation fails twice in a row."""
     server = request.getfixturevalue(f"{flavour}_server")
     assert isinstance(server, DatabaseServer)
     suffered(server, tmp_path, (trouble, trouble))

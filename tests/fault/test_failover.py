@@ -1,4 +1,4 @@
-"""The server that capture reads is restarted, killed, re-pointed, lost: every row once, in order, from who is left."""
+"""The server that capture reads is restarted, killed, re-pointed or lost: every row arrives once and in order."""
 
 import threading
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from tests.kit.waiting import eventually
 
 @dataclass
 class Load:
-    """Rows 1, 2, 3, … in transactions of one to four rows, until ``pause``; ``primary`` may be exchanged meanwhile."""
+    """Writes rows 1, 2, 3, … in transactions of one to four rows until ``pause``; ``primary`` may be replaced then."""
 
     primary: DatabaseServer
     count: int = 0
@@ -32,7 +32,7 @@ class Load:
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """On a thread."""
+        """Run in a thread."""
         while not self._stop.is_set():
             if not self._go.wait(0.05):
                 self._is_idle.set()
@@ -44,23 +44,23 @@ class Load:
             self._stop.wait(0.005)
 
     def resume(self) -> None:
-        """Write."""
+        """Start or continue to write."""
         self._go.set()
 
     def pause(self) -> None:
-        """Returns when nothing is being written any more."""
+        """Returns when no write is in progress."""
         self._is_idle.clear()
         self._go.clear()
         assert self._is_idle.wait(120)
 
     def stop(self) -> None:
-        """For good."""
+        """End the thread."""
         self._stop.set()
 
 
 @contextmanager
 def load_on(servers: DatabaseSet) -> Iterator[Load]:
-    """Its table, and a thread that fills it from ``resume`` on until the block ends."""
+    """A table, and a thread that fills it from ``resume`` until the block ends."""
     servers.execute("CREATE DATABASE f")
     servers.execute("CREATE TABLE f.t (id INT PRIMARY KEY, v VARCHAR(300))")
     servers.wait_for_replicas()
@@ -78,7 +78,7 @@ def load_on(servers: DatabaseSet) -> Iterator[Load]:
 def capturing(
     servers: DatabaseSet, members: tuple[DatabaseServer, ...], folder: Path
 ) -> Iterator[MemoryCapture]:
-    """From here on."""
+    """Capture from the current position."""
     secret = folder / "password"
     secret.write_text(servers.password)
     document = SetDocument(
@@ -95,7 +95,7 @@ def capturing(
 
 
 def assert_complete(capture: MemoryCapture, load: Load) -> None:
-    """Pauses the load; every row of it is there once and in order, and goes on."""
+    """Pause the load, check that every row was captured once and in order, and resume the load."""
     load.pause()
 
     def is_there() -> bool:
@@ -110,7 +110,7 @@ def assert_complete(capture: MemoryCapture, load: Load) -> None:
 
 
 def grown(capture: MemoryCapture, rows: int = 40) -> None:
-    """Until so many more rows have come."""
+    """Wait for ``rows`` more captured rows."""
     wanted = len(capture.rows) + rows
 
     def is_there() -> bool:
@@ -121,7 +121,7 @@ def grown(capture: MemoryCapture, rows: int = 40) -> None:
 
 
 def subdirs(folder: Path) -> list[layout.Subdir]:
-    """Of the set's relay log."""
+    """The sub-directories of the set's relay log."""
     return layout.list_subdirs(folder / "relay" / "f")
 
 
@@ -136,7 +136,7 @@ BOTH = [
 def test_restarted_or_killed_source_loses_no_row(
     flavour: Flavour, new_set: NewSet, tmp_path: Path
 ) -> None:
-    """It is the only member: a clean restart, then kill -9; one relay sub-directory, equal to its files."""
+    """The only member restarts cleanly, then is killed; one relay sub-directory equals its files."""
     servers = new_set(flavour, replica_count=1)
     (replica,) = servers.replicas
     with load_on(servers) as load, capturing(servers, (replica,), tmp_path) as capture:
@@ -159,7 +159,7 @@ def test_restarted_or_killed_source_loses_no_row(
 
 
 def _as_sent(content: bytes) -> bytes:
-    """A file that its server was killed in may keep LOG_EVENT_BINLOG_IN_USE_F (1) in its first header; none is sent."""
+    """The file as the dump sends it: LOG_EVENT_BINLOG_IN_USE_F (1), left by a killed server, is cleared."""
     flags_at = 4 + 17
     return content[:flags_at] + bytes([content[flags_at] & ~1]) + content[flags_at + 1 :]
 
@@ -167,7 +167,7 @@ def _as_sent(content: bytes) -> bytes:
 @pytest.mark.parametrize("flavour", BOTH, ids=str)
 @pytest.mark.guarantee("failover")
 def test_primary_failover_loses_no_row(flavour: Flavour, new_set: NewSet, tmp_path: Path) -> None:
-    """First around the replica that is read; then the one that is read is lost, and another must be chosen."""
+    """First the primary fails over beside the replica that is read; then that replica dies too."""
     servers = new_set(flavour, replica_count=2)
     first, second = servers.replicas
     with load_on(servers) as load, capturing(servers, servers.members, tmp_path) as capture:
@@ -186,7 +186,7 @@ def test_primary_failover_loses_no_row(flavour: Flavour, new_set: NewSet, tmp_pa
         assert_complete(capture, load)
         assert set(capture.members[attached:]) <= {str(member_of(read))}
         assert len(subdirs(tmp_path)) == known
-        read.kill()  # under load: what it had not sent comes from the one that is left
+        read.kill()  # under load: the remaining member sends the rest
         grown(capture)
         assert_complete(capture, load)
         load.stop()

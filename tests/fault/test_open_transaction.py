@@ -1,4 +1,4 @@
-"""A source transaction that is published in part goes on only where its rows are the same: none is lost or doubled."""
+"""A partly published source transaction resumes only on a member with the same rows: none is lost or repeated."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -18,16 +18,16 @@ from tests.kit.capture.rig import MemoryCapture
 from tests.kit.relay.relay import UNVERIFIED, member_of, position_of
 from tests.kit.waiting import eventually
 
-ROWS = 4000  # of 700 bytes: more than a batch of the rig holds
+ROWS = 4000  # of 700 bytes: more than one batch of the rig
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A primary, and a replica whose log holds the last source transaction with its rows in reverse."""
+    """A primary, and a replica that logged the last source transaction with its rows in reverse."""
 
     servers: DatabaseSet
     folder: Path
-    start: Progress  # in front of that transaction
+    start: Progress  # before that transaction
 
     @property
     def primary(self) -> DatabaseServer:
@@ -36,13 +36,13 @@ class Pair:
 
     @property
     def replica(self) -> DatabaseServer:
-        """Logged …, 3, 2, 1. It is preferred, being a replica."""
+        """Logged …, 3, 2, 1. Capture prefers it because it is a replica."""
         return self.servers.replicas[0]
 
     def capture(
         self, members: Iterable[DatabaseServer], relay: str, before: MemoryCapture | None = None
     ) -> MemoryCapture:
-        """From these members, into this relay directory; behind what ``before`` has published."""
+        """Capture from these members into this relay directory, after the progress of ``before``."""
         secret = self.folder / "password"
         secret.write_text(self.servers.password)
         document = SetDocument(
@@ -87,14 +87,14 @@ def pair(request: pytest.FixtureRequest, new_set: NewSet, tmp_path: Path) -> Pai
     if is_mariadb:
         replica.execute(f"SET GLOBAL gtid_slave_pos = '{servers.primary.gtid_position()}'")
     replica.execute("START SLAVE" if is_mariadb else "START REPLICA")
-    servers.execute("FLUSH BINARY LOGS")  # who asks for what follows alone does not get it again
-    servers.execute("INSERT INTO f.t VALUES (0, 'behind')")
+    servers.execute("FLUSH BINARY LOGS")  # a dump of the following events does not repeat it
+    servers.execute("INSERT INTO f.t VALUES (0, 'after')")
     servers.wait_for_replicas()
     return Pair(servers, tmp_path, start)
 
 
 def _as_logged(servers: DatabaseSet) -> tuple[str, ...]:
-    """What gives the next source transaction of a session the GTID of the primary's last."""
+    """The SQL that gives a session's next source transaction the GTID of the primary's last one."""
     position = servers.primary.gtid_position()
     if servers.flavour is Flavour.MARIADB:
         domain, server, number = position.split("-")
@@ -107,7 +107,7 @@ def _as_logged(servers: DatabaseSet) -> tuple[str, ...]:
 
 
 def _published_in_part(pair: Pair, relay: str) -> MemoryCapture:
-    """By a worker that read the primary, and died in the middle."""
+    """The state of a worker that read the primary and died in the middle."""
     with pair.capture([pair.primary], relay) as capture:
         eventually(lambda: not capture.is_alive, what="a batch ends inside")
     assert capture.error is None, capture.error
@@ -121,13 +121,13 @@ def _numbers(capture: MemoryCapture) -> list[int]:
 
 
 def _finish(capture: MemoryCapture) -> list[int]:
-    """Until the row behind the transaction is there; every row's number, in order."""
+    """Wait for the row after the transaction; returns the numbers of all rows, in order."""
 
     def is_there() -> bool:
         assert capture.error is None, capture.error
         return bool(capture.rows) and _numbers(capture)[-1] == 0
 
-    eventually(is_there, what="the row behind")
+    eventually(is_there, what="the row after the transaction")
     return _numbers(capture)
 
 
@@ -139,12 +139,12 @@ def _codes(capture: MemoryCapture) -> list[str]:
 def test_partly_published_transaction_resumes_only_with_identical_rows(
     pair: Pair,
 ) -> None:
-    """Its other half is in another order on the member that is preferred; whoever has the right one is found."""
+    """The preferred member has the rest in another order; capture finds a member with the right order."""
     whole = [*range(1, ROWS + 1), 0]
     before = _published_in_part(pair, "first")
     half = len(before.rows)
 
-    # another worker, an empty relay directory: the replica is chosen, refused, and left for the primary
+    # another worker, an empty relay directory: the replica is chosen and refused, then the primary is read
     with pair.capture(pair.servers.members, "second", before) as capture:
         assert _finish(capture) == whole
     assert _codes(capture) == ["MR-6508"]
@@ -157,13 +157,13 @@ def test_partly_published_transaction_resumes_only_with_identical_rows(
     assert _codes(capture) == []
     assert capture.members == [str(member_of(pair.replica))]
 
-    # only the replica is left: it is asked again and again, and nothing of it is published
+    # only the replica is left: capture retries it and publishes none of its rows
     with pair.capture([pair.replica], "third", before) as capture:
         eventually(lambda: len(capture.errors) >= 2, what="refused twice")
     assert set(_codes(capture)) == {"MR-6508"}
     assert (len(capture.rows), capture.error) == (half, None)
 
-    # the rule matters: without the comparison rows are lost, others doubled, and nothing says so
+    # the rule matters: without the comparison rows are lost and repeated without an error
     with (
         mock.patch.object(resume, "is_same_change", return_value=True),
         pair.capture([pair.replica], "third", before) as capture,
@@ -172,10 +172,10 @@ def test_partly_published_transaction_resumes_only_with_identical_rows(
     assert len(found) == len(whole)
     assert sorted(found) != sorted(whole)
 
-    # the ordinary failover: the same rows in the same order, at other places of another log
+    # an ordinary failover: the same rows in the same order, at other positions of another log
     late = replace(pair, start=Progress(position_of(pair.primary), None, 0))
     pair.servers.execute(_insert(range(ROWS + 1, 2 * ROWS + 1)))
-    pair.servers.execute("INSERT INTO f.t VALUES (0, 'behind')")
+    pair.servers.execute("INSERT INTO f.t VALUES (0, 'after')")
     pair.servers.wait_for_replicas()
     before = _published_in_part(late, "fourth")
     pair.primary.kill()

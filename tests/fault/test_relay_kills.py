@@ -1,4 +1,4 @@
-"""A relay log writer killed at every fault point of its own: nothing torn, nothing lost, the same bytes in the end."""
+"""A relay log writer is killed at each of its fault points: no torn or lost transaction, the same bytes at the end."""
 
 import signal
 from pathlib import Path
@@ -20,7 +20,7 @@ POINTS = [name for name in registered() if name.startswith("relay.")]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Three closed files of a server."""
+    """Three closed binlog files of a server."""
     folder = tmp_path_factory.mktemp("server")
     made = []
     for number in range(3):
@@ -45,7 +45,7 @@ def run_writer(root: Path, files: list[Path], fault: str = "") -> int:
 def test_writer_killed_anywhere_resumes_to_the_same_bytes(
     point: str, files: list[Path], tmp_path: Path
 ) -> None:
-    """After each kill the relay log is a prefix of whole transactions; in the end it equals the server's files."""
+    """After each kill the relay log is a prefix of whole transactions; at the end it equals the server's files."""
     if point in ("relay.before_cut", "relay.after_cut"):  # passed only where a tail is torn
         run_writer(tmp_path, files, "relay.mid_write:kill@9")
     killed = run_writer(tmp_path, files, f"{point}:kill") != 0
@@ -61,7 +61,7 @@ def test_writer_killed_anywhere_resumes_to_the_same_bytes(
 
 
 def visible(root: Path) -> dict[str, bytes]:
-    """What a reader sees after recovery."""
+    """The events that a reader sees after recovery."""
     relay = RelayLog.open(root, flavour=Flavour.MYSQL)
     try:
         return read_everything(relay) if relay.end() is not None else {}
