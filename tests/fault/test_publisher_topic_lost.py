@@ -168,7 +168,7 @@ def test_publisher_resumes_while_the_last_mark_remains(rig: Rig) -> None:
 
 @pytest.mark.parametrize("before_end", [1, 0], ids=["its marker is left", "nothing is left"])
 def test_topic_without_its_tail_is_resumed_only_by_hint(rig: Rig, before_end: int) -> None:
-    """Without the last mark only a hint with the same end tells the progress."""
+    """Without the last mark, only a hint with the same end gives the progress."""
     hint = published(rig, 9)
     rig.remove_before(hint.end_offset - before_end)
     assert_refused(rig, None)

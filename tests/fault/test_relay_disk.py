@@ -1,4 +1,4 @@
-"""A disk that fails at every single operation, and a power cut behind each: the relay log is a prefix, and goes on."""
+"""The disk fails at each operation, or the power fails after it: the relay log is a prefix and can be continued."""
 
 import shutil
 import tempfile
@@ -24,7 +24,7 @@ from tests.kit.relay.writer import NAMES, StepSync, Writer, three_files, whole_e
 
 FILES = three_files()
 ENDS = {name: whole_ends(content) for name, content in FILES.items()}
-# No single crash leaves all of it: whole files, a torn one, one without a head, a sub-directory that has none yet.
+# No single crash leaves all of this: whole files, a torn one, one without a head, an empty sub-directory.
 WHOLE_TO = ENDS[NAMES[1]][-3]  # the first of its two source transactions
 LEFT_BY_CRASHES: Tree = {
     "server-a.000001": None,
@@ -40,13 +40,13 @@ LEFT_BY_CRASHES: Tree = {
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of the same writer make the same operations in the same order."""
+    """No sync thread: each run of a writer makes the same operations in the same order."""
     monkeypatch.setattr(relay_log, "SyncThread", StepSync)
     monkeypatch.setattr(relay_log, "META_INTERVAL_S", 0.0)
 
 
 def visible(root: Path) -> dict[str, bytes]:
-    """What a reader sees, by file, after the log was opened; relay.meta and index agree with it then."""
+    """The contents that a reader sees, by file, after the log was opened; relay.meta and the index must agree."""
     disk = FaultyFiles(root)
     relay = RelayLog.open(root, flavour=Flavour.MYSQL, disk=disk)
     end = relay.end()
@@ -65,7 +65,7 @@ def visible(root: Path) -> dict[str, bytes]:
 
 
 def assert_prefix(seen: dict[str, bytes], *, first: str | None = None) -> None:
-    """Consecutive files of the source, all but the last whole, the last cut at a whole source transaction."""
+    """``seen`` must be consecutive source files; only the last may be cut, after a whole source transaction."""
     names = list(FILES)
     if not seen:
         return
@@ -78,8 +78,8 @@ def assert_prefix(seen: dict[str, bytes], *, first: str | None = None) -> None:
     assert len(payload) + 4 in ENDS[last]
 
 
-def assert_goes_on(root: Path) -> None:
-    """To the same bytes."""
+def assert_resumes(root: Path) -> None:
+    """A writer continues the log to the same bytes."""
     Writer(root, FILES, FaultyFiles(root)).run()
     seen = visible(root)
     assert_prefix(seen)
@@ -88,7 +88,7 @@ def assert_goes_on(root: Path) -> None:
 
 
 def open_files(folder: Path) -> list[str]:
-    """What this process has open below a folder; sockets of other tests come and go."""
+    """The files below a folder that this process has open; sockets of other tests may vanish meanwhile."""
     targets = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
@@ -98,26 +98,26 @@ def open_files(folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Work:
-    """What is done on a disk: from what was ``found`` on; ``kept``: of what was found, nothing may go."""
+    """A writer's work on a disk that first holds ``found``. No contents up to ``kept`` may be lost."""
 
     run: Callable[[FaultyFiles], None]
     found: Tree | None = None
-    kept: tuple[str, int] | None = None  # the file in which it ends, and where
+    kept: tuple[str, int] | None = None  # the last file and its length
 
     def begin(self, root: Path, **fault: Any) -> FaultyFiles:
-        """The disk on which it is done."""
+        """The disk for the work."""
         if self.found is not None:
             lay_tree(root, self.found)
         return FaultyFiles(root, **fault)
 
     def record(self, root: Path) -> FaultyFiles:
-        """A run in which nothing goes wrong."""
+        """A run without a fault."""
         disk = self.begin(root)
         self.run(disk)
         return disk
 
     def opening(self, root: Path) -> int:
-        """How many operations opening the log takes."""
+        """The number of operations that opening the log takes."""
         disk = self.begin(root)
         relay = RelayLog.open(root, flavour=Flavour.MYSQL, disk=disk)
         count = len(disk.ops)
@@ -125,7 +125,7 @@ class Work:
         return count
 
     def assert_kept(self, seen: dict[str, bytes]) -> None:
-        """From the first file on, and as far as the log went."""
+        """``seen`` must begin with the first file and reach ``kept``."""
         if self.kept is not None:
             name, end = self.kept
             assert next(iter(seen)) == next(iter(FILES))
@@ -156,13 +156,13 @@ FOUND = Work(
 def test_any_failing_disk_operation_leaves_whole_transactions(
     memory_path: Path, work: Work, operations: set[str], is_lasting: bool
 ) -> None:
-    """A code of the disk, no descriptor left, whole transactions left; the disk mended: the same bytes.
+    """An error code of the disk, no open file, whole transactions; after the repair, the same bytes.
 
-    Of a log that is written from nothing on and purged, of one whose source transactions come in two attempts, and of
-    one that is opened behind crashes: a torn tail, a file without a head, an empty sub-directory.
+    Tried on a log that is written from the start and purged, on one whose source transactions arrive in two attempts,
+    and on one opened after crashes: a torn tail, a file without a head, an empty sub-directory.
     """
     record, opening = work.record(memory_path / "record"), work.opening(memory_path / "opening")
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     for number, op in enumerate(record.ops):
         for fault in record.applicable(number):
             root = memory_path / f"{number}-{fault.name}"
@@ -175,22 +175,22 @@ def test_any_failing_disk_operation_leaves_whole_transactions(
                 assert error.code in codes_of(
                     op, is_opened=number >= opening, is_lasting=is_lasting
                 ), (op, fault, error)
-                told[op.name] += 1
+                reported[op.name] += 1
             else:
-                assert not must_tell(record.ops, number, fault, opening=opening), (op, fault)
+                assert not must_report(record.ops, number, fault, opening=opening), (op, fault)
             assert not disk.open_fds, (op, fault)
             if root.exists():
                 seen = visible(root)
                 assert_prefix(seen)
                 work.assert_kept(seen)
-            assert_goes_on(root)
+            assert_resumes(root)
             shutil.rmtree(root)
     assert open_files(memory_path) == []
-    assert told.keys() >= operations
+    assert reported.keys() >= operations
 
 
 def test_log_ended_by_bad_content_leaves_no_open_file(memory_path: Path) -> None:
-    """A sequence that goes back ends the sync thread with a Fatal; the file stays as it came."""
+    """A GTID sequence that goes back ends the sync thread with Fatal; the file keeps its bytes."""
     disk = FaultyFiles(memory_path)
     files = {NAMES[0]: three_files(mariadb=True)[NAMES[0]]}
     writer = Writer(memory_path, files, disk, mariadb=True, is_split=False)
@@ -201,7 +201,9 @@ def test_log_ended_by_bad_content_leaves_no_open_file(memory_path: Path) -> None
     goes_back = new_runs()[:1]  # sequence 0 of domain 0
 
     def go_back() -> None:
-        for _ in range(4):  # at every third the sync thread looks, and the next write is told
+        for _ in range(
+            4
+        ):  # the sync thread checks at every third write, and the next write raises its error
             relay.append(np.zeros(1, np.uint8), end=end.pos, last_group_at=0, runs=goes_back)
 
     with pytest.raises(Fatal, match="MR-6002"):
@@ -214,7 +216,7 @@ def test_log_ended_by_bad_content_leaves_no_open_file(memory_path: Path) -> None
 
 
 def error_of(work: Work, disk: FaultyFiles) -> Retryable | None:
-    """What a run ended with; it may be nothing else."""
+    """The error that ended a run; any other error type fails the test."""
     try:
         work.run(disk)
     except Retryable as error:
@@ -223,21 +225,21 @@ def error_of(work: Work, disk: FaultyFiles) -> Retryable | None:
 
 
 def codes_of(op: Op, *, is_opened: bool, is_lasting: bool) -> set[str]:
-    """A failed fsync of the file being written says so, unless it can't be cut back either; all else is the disk's."""
+    """A failed fsync of the current file has its own code, unless truncating fails too; all others have the disk's."""
     if is_opened and op.name == "sync" and is_binlog(op.path):
         return {"MR-2003", "MR-2002"} if is_lasting else {"MR-2003"}
     return {"MR-2002"}
 
 
 def is_binlog(path: str) -> bool:
-    """The path of a binlog file."""
+    """Whether this is the path of a binlog file."""
     return path.rpartition("/")[2] in FILES
 
 
-def must_tell(ops: list[Op], number: int, fault: Fault, *, opening: int) -> bool:
-    """At once, or at the next write; behind the last write the log is only closed.
+def must_report(ops: list[Op], number: int, fault: Fault, *, opening: int) -> bool:
+    """Whether a fault at this operation must raise an error, at once or at the next write.
 
-    But for hints at the start, and for room there: a full disk can be opened.
+    Not after the last write, where the log is only closed; not for hints at the start, nor for a full disk there.
     """
     last = max(at for at, op in enumerate(ops) if op.name == "write" and is_binlog(op.path))
     hints = next(at for at, op in enumerate(ops) if op.path == layout.INDEX_NAME)
@@ -249,15 +251,15 @@ def must_tell(ops: list[Op], number: int, fault: Fault, *, opening: int) -> bool
 
 @pytest.mark.guarantee("relay log")
 def test_power_cut_leaves_a_prefix_that_can_be_resumed(memory_path: Path) -> None:
-    """Behind every operation, with every legal loss: whole transactions, relay.meta claims no more, the same bytes."""
+    """After every operation, with every legal loss: whole transactions, a correct relay.meta, the same bytes later."""
     record = WRITTEN.record(memory_path / "record")
-    count = check_crash_states(memory_path, record.ops, go_on_every=9)
+    count = check_crash_states(memory_path, record.ops, resume_every=9)
     assert count > 200
 
 
 @pytest.mark.parametrize("number", range(3))
 def test_failed_fsync_then_power_cut_leaves_a_prefix(memory_path: Path, number: int) -> None:
-    """What the failed fsync was for is lost for good, however right the file looks: it is written again."""
+    """The data of a failed fsync counts as lost even if the file looks complete: it is written again."""
     record = WRITTEN.record(memory_path / "record")
     syncs = [at for at, op in enumerate(record.ops) if op.name == "sync"]
     root = memory_path / "run"
@@ -265,12 +267,12 @@ def test_failed_fsync_then_power_cut_leaves_a_prefix(memory_path: Path, number: 
     error_of(WRITTEN, disk)
     assert disk.has_failed
     Writer(root, FILES, disk).run()
-    check_crash_states(memory_path / "cut", disk.ops, begin=disk.fail_at or 0, go_on_every=50)
+    check_crash_states(memory_path / "cut", disk.ops, begin=disk.fail_at or 0, resume_every=50)
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_failed_fsync_and_failed_truncate_leave_a_prefix(memory_path: Path, number: int) -> None:
-    """The same where the disk fails on, or the process dies: who opens the file next believes relay.meta alone."""
+    """If the disk continues to fail or the process dies, the next open trusts only relay.meta."""
     ops = WRITTEN.record(memory_path / "record").ops
     syncs = [at for at, op in enumerate(ops) if op.name == "sync" and is_binlog(op.path)]
     root = memory_path / "run"
@@ -280,13 +282,13 @@ def test_failed_fsync_and_failed_truncate_leave_a_prefix(memory_path: Path, numb
     disk.heal()
     begin = len(disk.ops)
     Writer(root, FILES, disk).run()
-    check_crash_states(memory_path / "cut", disk.ops, begin=begin, go_on_every=50)
+    check_crash_states(memory_path / "cut", disk.ops, begin=begin, resume_every=50)
 
 
 def test_failed_fsync_at_start_then_power_cut_leaves_a_prefix(
     memory_path: Path,
 ) -> None:
-    """What a killed process had not made durable yet is lost, however right the file looks: it is written again."""
+    """Data that a killed process had not made durable counts as lost even if the file looks complete."""
     record = killed(memory_path / "record")
     killed_at = len(record.ops)
     RelayLog.open(record.root, flavour=Flavour.MYSQL, disk=record).close()
@@ -299,11 +301,11 @@ def test_failed_fsync_at_start_then_power_cut_leaves_a_prefix(
     disk.heal()
     begin = len(disk.ops)
     Writer(disk.root, FILES, disk).run()
-    check_crash_states(memory_path / "cut", disk.ops, begin=begin, go_on_every=50)
+    check_crash_states(memory_path / "cut", disk.ops, begin=begin, resume_every=50)
 
 
 def test_relay_meta_never_points_past_a_truncated_file(memory_path: Path) -> None:
-    """Whatever fails of opening it: else what comes there next would be taken for durable."""
+    """At any failing operation of the open: otherwise later data at that place would count as durable."""
     path = f"server-a.000001/{layout.META_NAME}"
     claim = f'binlog-name = "{NAMES[1]}"\nbinlog-pos = {WHOLE_TO + 50}\nbinlog-gtid = ""\n'
     work = Work(
@@ -319,7 +321,7 @@ def test_relay_meta_never_points_past_a_truncated_file(memory_path: Path) -> Non
 
 
 def killed(root: Path) -> FaultyFiles:
-    """Behind the last source transaction of the second file, which is not durable yet."""
+    """A writer killed after the last source transaction of the second file, which is not durable yet."""
     disk = FaultyFiles(root)
     files = {NAMES[0]: FILES[NAMES[0]], NAMES[1]: FILES[NAMES[1]][: ENDS[NAMES[1]][-2]]}
     relay = RelayLog.open(root, flavour=Flavour.MYSQL, disk=disk)
@@ -328,8 +330,8 @@ def killed(root: Path) -> FaultyFiles:
     return disk
 
 
-def check_crash_states(folder: Path, ops: list[Op], *, go_on_every: int, begin: int = 0) -> int:
-    """How many were looked at; every ``go_on_every``-th is written on."""
+def check_crash_states(folder: Path, ops: list[Op], *, resume_every: int, begin: int = 0) -> int:
+    """Check each state after a power cut and resume every ``resume_every``-th; returns the number of states."""
     count = 0
     for done, tree in crash_states(ops):
         if done <= begin:
@@ -342,14 +344,14 @@ def check_crash_states(folder: Path, ops: list[Op], *, go_on_every: int, begin: 
             assert_prefix(visible(root))
         except Fatal as error:
             raise AssertionError(f"a power cut made damage: {error}") from error
-        if count % go_on_every == 0:
-            assert_goes_on(root)
+        if count % resume_every == 0:
+            assert_resumes(root)
         shutil.rmtree(root)
     return count
 
 
 def assert_honest(tree: Tree) -> None:
-    """relay.meta where the log ends, if it can be read, names a place up to which the file is there and right."""
+    """A readable relay.meta at the end of the log names a position up to which the file is present and correct."""
     written = [path for path in tree if is_binlog(path)]
     if not written:
         return
@@ -360,4 +362,4 @@ def assert_honest(tree: Tree) -> None:
     if meta is not None:
         file = tree.get(f"{folder}/{meta.binlog_name}") or b""
         is_right = file[: meta.binlog_pos] == FILES[meta.binlog_name][: meta.binlog_pos]
-        assert is_right, f"relay.meta claims what is not there: {meta}"
+        assert is_right, f"relay.meta claims missing data: {meta}"

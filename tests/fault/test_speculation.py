@@ -1,8 +1,8 @@
-"""A lane that Spark itself executes twice, on a real cluster, at once: each row stands on the target once.
+"""Spark executes one lane twice at the same time on a real cluster: each row is applied once.
 
-Millrace tells Spark to speculate on nothing (`test_spark_never_repeats_a_task`). Here it is told otherwise, as an
-operator's setting may: a copy runs beside a Python worker that stands still in its lane. Spark gives no copy to the
-host of the first, so this cluster has two: 127.0.0.1 and 127.0.0.2.
+Millrace disables Spark's speculation (`test_spark_never_repeats_a_task`). Here a setting enables it, as an operator's
+may: a copy runs beside a Python worker that is stopped in its lane. Spark places no copy on the host of the first, so
+this cluster has two hosts: 127.0.0.1 and 127.0.0.2.
 """
 
 import os
@@ -40,7 +40,7 @@ SETTINGS = (
     "spark.speculation=true",
     "spark.speculation.quantile=0.5",
     "spark.speculation.multiplier=1.1",
-    "spark.speculation.minTaskRuntime=30s",  # for the first to come to its point: its Python worker has to start
+    "spark.speculation.minTaskRuntime=30s",  # for the first to reach its point: its Python worker must start
     "spark.cores.max=2",
     "spark.locality.wait=0s",  # the lanes need not be where their records are kept
     "spark.scheduler.minRegisteredResourcesRatio=1.0",
@@ -59,13 +59,13 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A master and two workers with a core each; Python workers of the first stop at their point."""
+    """A master and two workers with one core each; Python workers of the first stop at the fault point."""
 
     master: str
     first: ServerProcess
 
     def has(self, pid: int) -> bool:
-        """A process of the first worker."""
+        """Whether this process belongs to the first worker."""
         return pid in session_members(self.first.identity)
 
 
@@ -116,7 +116,7 @@ def _listens(port: int) -> bool:
 
 @contextmanager
 def _driver(folder: Path, cluster: Cluster, bag: "Bag") -> Iterator[ServerProcess]:
-    """The task's driver; it must live until the end, in its first run."""
+    """The task's driver; it must stay alive until the block ends."""
     given = (
         bag.name,
         bag.writer.topic,
@@ -141,7 +141,7 @@ def _driver(folder: Path, cluster: Cluster, bag: "Bag") -> Iterator[ServerProces
 
 
 class Bag:
-    """A topic of rows of a table without a key, in one micro-batch: a row that is written twice stands there twice."""
+    """A topic of rows of a table without a key, in one micro-batch: a row that is written twice shows."""
 
     def __init__(self, kafka: KafkaServer, target: DatabaseServer, name: str) -> None:
         self.target, self.name = target, name
@@ -154,7 +154,7 @@ class Bag:
         self.writer.publish()
 
     def is_applied(self) -> bool:
-        """The mark is behind all of it, and the task was started once."""
+        """Whether the mark is after all rows, and the task was started once."""
         ask = "SELECT seq, run FROM millrace.progress JOIN millrace.fence USING (task) WHERE task = %s"
         return self.target.execute(ask, (self.name,)) == [(self.stream.seq, 1)]
 
@@ -164,11 +164,11 @@ class Bag:
         assert found == [(ROWS, ROWS)]
 
     def waits(self) -> bool:
-        """A second execution waits for what the first has claimed."""
+        """Whether the second execution waits for the claim of the first."""
         return is_locked_out(self.target)
 
     def end_first(self) -> None:
-        """The server ends the connection that holds what the other waits for."""
+        """End the connection whose lock the second execution waits for."""
         ask = "SELECT trx_mysql_thread_id FROM information_schema.INNODB_TRX WHERE trx_state = 'RUNNING'"
         ((connection,),) = self.target.execute(ask)
         self.target.execute(f"KILL {connection}")
@@ -182,7 +182,7 @@ class Bag:
         ("apply.before_lane_commit", True),
         ("apply.after_lane_commit", False),
     ],
-    ids=["the copy waits", "the copy goes first", "the copy goes on"],
+    ids=["the copy waits", "the copy goes first", "the copy continues"],
 )
 def test_lane_executed_twice_by_spark_is_applied_once(
     kafka: KafkaServer,
@@ -193,11 +193,11 @@ def test_lane_executed_twice_by_spark_is_applied_once(
     point: str,
     is_ended: bool,
 ) -> None:
-    """A Python worker stands before its lane's first commit, or behind it; Spark starts the lane again elsewhere. The
-    copy waits for the first, or applies what is left, and the first wakes up behind it: one run, each row once."""
+    """A Python worker stops before or after its lane's first commit, and Spark starts the lane again on another host.
+    The copy waits for the first or applies the rest; the first resumes later: one run, each row once."""
     bag = Bag(kafka, target_server, name)
     with _cluster(tmp_path, point) as cluster, _driver(tmp_path, cluster, bag) as driver:
-        _wait(lambda: bool(stopped_in(cluster.first)), driver, "a lane stands")
+        _wait(lambda: bool(stopped_in(cluster.first)), driver, "a lane is stopped")
         (first,) = stopped_in(cluster.first)
         if point == "apply.before_lane_commit":
             _wait(bag.waits, driver, "a copy of the lane waits for it")
@@ -205,13 +205,13 @@ def test_lane_executed_twice_by_spark_is_applied_once(
                 bag.end_first()
         is_overtaken = is_ended or point == "apply.after_lane_commit"
         if is_overtaken:
-            _wait(bag.is_applied, driver, "the copy did the lane")
+            _wait(bag.is_applied, driver, "the copy applied the lane")
             assert stopped_in(cluster.first) == (first,)
         os.kill(first, signal.SIGCONT)
         _wait(bag.is_applied, driver, "the lanes are done")
         if is_overtaken:
             _wait(
-                lambda: not cluster.has(first), driver, "the first found that it is late, and ended"
+                lambda: not cluster.has(first), driver, "the first found that it is late and ended"
             )
     bag.check()
 

@@ -1,6 +1,6 @@
-"""Three workers, six real tasks under load: who dies takes only its own along, read from the fences that stand.
+"""Three workers with six real tasks under load: a death moves only the dead worker's tasks.
 
-Capture's stand in the topics, apply's in the target.
+The fences show it: capture's are in the topics, apply's in the target.
 """
 
 import signal
@@ -33,7 +33,7 @@ WRITE_EVERY_S = 0.05  # six sources on one server
 def cluster(
     ensemble: Ensemble, kafka: KafkaServer, registry: str, tmp_path: Path
 ) -> Iterator[CaptureCluster]:
-    """Nothing runs yet."""
+    """No task runs yet."""
     with ExitStack() as ends:
         yield CaptureCluster(ensemble, kafka, registry, folder=tmp_path, ends=ends)
 
@@ -41,8 +41,8 @@ def cluster(
 def test_killed_scheduler_or_worker_moves_no_other_capture_task(
     cluster: CaptureCluster, single_server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """The first leader dies when two of six tasks are assigned; the second completes the plan, two tasks a worker.
-    Then a worker dies: its two go to the others, one each; four tasks have one owner in their whole life."""
+    """The first leader dies after it assigned two of six tasks; the second completes the plan, two tasks per worker.
+    Then a worker dies: its two tasks move to the others, one each; four tasks keep their only owner."""
     ensemble = cluster.ensemble
     for _ in range(6):
         cluster.add_source(single_server, every_s=WRITE_EVERY_S)
@@ -89,8 +89,8 @@ def test_killed_scheduler_or_worker_moves_no_other_capture_task(
 def test_killed_scheduler_or_worker_moves_no_other_apply_task(
     ensemble: Ensemble, kafka: KafkaServer, single_server: DatabaseServer, tmp_path: Path
 ) -> None:
-    """As above. The worker dies with rows on their way: each stands once; the fences of four tasks were raised once in
-    their whole life, those of its two once more."""
+    """As above. The worker dies while it applies rows: each row is applied once. The fences of four tasks are raised
+    once, those of its two tasks once more."""
     tree = ensemble.tree
     with ExitStack() as stack:
         enter = stack.enter_context
@@ -142,7 +142,7 @@ def test_killed_scheduler_or_worker_moves_no_other_apply_task(
 def _planned_by_two(
     ensemble: Ensemble, session: Session, folder: Path, stack: ExitStack
 ) -> dict[str, str]:
-    """Three workers are there; a leader dies when two tasks are assigned, and another leads. What the first said."""
+    """With three workers, a leader dies after two assignments and another leads; returns the first's assignments."""
     tree = ensemble.tree
     eventually(lambda: len(session.children(tree.folder("workers"))) == 3)
     armed = {"MILLRACE_FAULT": "zk.placement.scheduler.between_commits:kill@2"}

@@ -1,6 +1,6 @@
-"""Two owners of one apply task: the target's fence row ends the former, whatever it knows of ZooKeeper.
+"""Two owners of one apply task: the target's fence row stops the former one, even if it can't reach ZooKeeper.
 
-Two workers with a session each, on one Spark driver: it is no part of the fence.
+Both workers have their own ZooKeeper session and share one Spark driver, which is not part of the fence.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("target_password")
 
 @pytest.fixture
 def bag(kafka: KafkaServer, target_server: DatabaseServer) -> Iterator[Bag]:
-    """Gone from the target at the end."""
+    """Removed from the target at the end."""
     with Bag(kafka, target_server) as made:
         yield made
 
@@ -49,8 +49,8 @@ def session(ensemble: Ensemble, bag: Bag) -> Iterator[Session]:
 def test_target_fences_a_driver_cut_off_from_zookeeper(
     ensemble: Ensemble, session: Session, bag: Bag, spark: SparkDriver, how: str
 ) -> None:
-    """Rows go on while nobody else has the task; the first batch after the successor's start ends the former owner,
-    whose lease still seems to be held; when its line heals it does not raise the fence again."""
+    """Rows continue until another worker has the task. The first batch after the successor's start fences the former
+    owner, whose lease still seems valid. When its connection recovers, it does not raise the fence again."""
     with (
         Line(int(ensemble.hosts.rpartition(":")[2])) as line,
         replace(ensemble, hosts=line.hosts).session() as cut_off,
@@ -98,7 +98,7 @@ def test_target_fences_a_driver_cut_off_from_zookeeper(
 
 
 def _running(session: Session, ensemble: Ensemble, bag: Bag, *, by: str) -> TaskReport:
-    """The task's report once it runs there."""
+    """The task's report once it runs on this worker."""
 
     def report() -> TaskReport:
         found = views(read_cluster(session, ensemble.tree))

@@ -1,4 +1,4 @@
-"""The ensemble goes away, comes back, or declares a session over: rows go on, epochs rise, nothing overlaps."""
+"""The ensemble stops, returns, or ends a session: tasks continue, epochs rise, and runs never overlap."""
 
 import signal
 import threading
@@ -47,7 +47,7 @@ def _seen_running(session: Session, ensemble: Ensemble) -> bool:
 def test_tasks_run_degraded_while_the_ensemble_is_down(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:
-    """Killed and started again within the session timeout: not one runner is disturbed; the log says both, by name."""
+    """Killed and restarted within the session timeout: no runner is disturbed, and the log reports both changes."""
     ticking = Ticking()
     runner = ScriptedRunner(ticking)
     with (
@@ -58,7 +58,7 @@ def test_tasks_run_degraded_while_the_ensemble_is_down(
         capture_logs() as logged,
     ):
 
-        def told() -> list[tuple[object, ...]]:
+        def logged_states() -> list[tuple[object, ...]]:
             return [
                 (line["event"], line["task"], line.get("code"), line.get("epoch"))
                 for line in tuple(logged)
@@ -68,7 +68,7 @@ def test_tasks_run_degraded_while_the_ensemble_is_down(
         eventually(lambda: _seen_running(session, ensemble))
         (epoch,) = runner.epochs("shop-capture")
         runs = ("task running", "shop-capture", None, epoch)
-        assert told() == [runs]
+        assert logged_states() == [runs]
         new_zookeeper.kill()
         eventually(lambda: is_in_state(supervisor, TaskState.DEGRADED))
         assert supervisor.reports()["shop-capture"].code == "MR-4001"
@@ -78,13 +78,13 @@ def test_tasks_run_degraded_while_the_ensemble_is_down(
         eventually(lambda: _seen_running(session, ensemble))
         assert len(runner.starts) == 1
         degraded = ("task degraded", "shop-capture", "MR-4001", None)
-        eventually(lambda: told() == [runs, degraded, runs], what="told once each")
+        eventually(lambda: logged_states() == [runs, degraded, runs], what="logged once each")
 
 
 def test_task_failing_while_the_ensemble_is_down_restarts_later(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:
-    """It can't take a lease, says so, and runs under a greater epoch as soon as it can."""
+    """The task reports that it waits for its lease, and runs under a greater epoch when the ensemble is back."""
     fail = threading.Event()
 
     def script(_task: TaskDocument, _lease: HeldLease, stop: threading.Event) -> None:
@@ -116,8 +116,8 @@ def test_task_failing_while_the_ensemble_is_down_restarts_later(
 def test_frozen_ensemble_never_leads_to_two_owners(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:
-    """Frozen for longer than every session: afterwards the task goes on undisturbed, or was ended and begun anew under
-    a greater epoch, as the ensemble decides who came first; never both."""
+    """Frozen for longer than every session timeout: the task then continues, or has ended and restarted under a greater
+    epoch, depending on which request the ensemble handles first; never both."""
     runner = ScriptedRunner()
     brief = replace(ensemble, session_timeout_s=BRIEF_S)
     with (
@@ -135,12 +135,12 @@ def test_frozen_ensemble_never_leads_to_two_owners(
         assert runner.ends == before
         new_zookeeper.resume()
 
-        def all_but_the_last_have_ended() -> bool:
-            """A status of before may still say that it runs when its run is about to end."""
+        def only_the_last_run_is_left() -> bool:
+            """An older status may still report a run that is about to end."""
             ended = [epoch for _, epoch in runner.ends]
             return ended == runner.epochs("shop-capture")[:-1] and _seen_running(session, ensemble)
 
-        eventually(all_but_the_last_have_ended)
+        eventually(only_the_last_run_is_left)
         assert runner.overlaps == []
         epochs = runner.epochs("shop-capture")
         assert epochs == sorted(set(epochs))
@@ -149,8 +149,8 @@ def test_frozen_ensemble_never_leads_to_two_owners(
 def test_workers_and_schedulers_join_a_rebuilt_ensemble(
     session: Session, ensemble: Ensemble, new_zookeeper: ZooKeeperServer
 ) -> None:
-    """All its data lost: workers and schedulers end what nobody asks for any more, and serve the new tree. What it
-    gives are smaller epochs: see `test_older_epoch_never_wins_after_ensemble_data_loss`."""
+    """The ensemble lost all data: workers and schedulers end tasks that no longer exist and serve the new tree. Its
+    epochs are smaller: see `test_older_epoch_never_wins_after_ensemble_data_loss`."""
     runner = ScriptedRunner()
     raise_generation(session, ensemble.tree)
     brief = replace(ensemble, session_timeout_s=BRIEF_S)
@@ -179,7 +179,7 @@ def test_workers_and_schedulers_join_a_rebuilt_ensemble(
 def test_worker_started_without_an_ensemble_waits_for_it(
     ensemble: Ensemble, new_zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
-    """It does not give up, runs when the ensemble is there, and a signal ends it meanwhile."""
+    """The worker retries until the ensemble runs; a signal ends it while it waits."""
     new_zookeeper.kill()
     with (
         launched(ensemble, "worker", name="w1", folder=tmp_path) as worker,

@@ -1,4 +1,4 @@
-"""Sessions that the ensemble declares over: full starts under new epochs, leases known to be lost, another leader."""
+"""Sessions that the ensemble ends: tasks restart under new epochs, lost leases are known, another leader takes over."""
 
 import pytest
 from kazoo.client import KazooClient
@@ -20,7 +20,7 @@ from zk.tree.store import Store
 def test_expired_session_restarts_the_task_under_a_new_epoch(
     session: Session, ensemble: Ensemble
 ) -> None:
-    """The runner is stopped and joined first; then the task is taken anew, here, where it is assigned."""
+    """The runner is stopped and joined first; then its worker, to which the task is assigned, acquires it again."""
     assert session.children(ensemble.tree.folder("tasks")) == ("shop-capture",)
     runner = ScriptedRunner()
     with (
@@ -41,26 +41,26 @@ def test_expired_session_restarts_the_task_under_a_new_epoch(
 def test_session_ends_although_its_owner_reconnects(
     ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who ends it is slow: its connection is taken away before it closes the session."""
+    """The client that ends the session is slow: the owner takes the session back before it is closed."""
     states: list[SessionState] = []
     stop = KazooClient.stop
 
     def slow_at_first(twin: KazooClient) -> None:
         monkeypatch.undo()
-        eventually(lambda: SessionState.CONNECTED in states, what="joined again")
+        eventually(lambda: SessionState.CONNECTED in states, what="the owner is connected again")
         stop(twin)
 
     with ensemble.session() as own:
         own.on_state(states.append)
         monkeypatch.setattr(KazooClient, "stop", slow_at_first)
         end_session(ensemble.hosts, own.id)
-        eventually(lambda: own.incarnation == 1, what="it is over")
+        eventually(lambda: own.incarnation == 1, what="the session is over")
 
 
 def test_lease_is_known_lost_after_its_session_expired(
     session: Session, ensemble: Ensemble
 ) -> None:
-    """Also after the client has a new session and is connected again."""
+    """Even after the client is connected again with a new session."""
     with ensemble.session() as own:
         lease = acquire(own, ensemble.tree, task="t", worker="w1")
         incarnation = own.incarnation
@@ -73,7 +73,7 @@ def test_lease_is_known_lost_after_its_session_expired(
 def test_tasks_are_assigned_after_the_schedulers_session_expired(
     session: Session, ensemble: Ensemble
 ) -> None:
-    """Two candidates; the leader's session is ended: tasks created afterwards are assigned."""
+    """Two candidates; after the leader's session ended, new tasks are still assigned."""
     runner = ScriptedRunner()
     store = Store(session, ensemble.tree)
     with (

@@ -1,4 +1,4 @@
-"""An ensemble of three: any of its servers may go, the leader too; without a majority tasks go on DEGRADED."""
+"""An ensemble of three survives the loss of any server; without a majority tasks continue as DEGRADED."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,12 +27,12 @@ from zk.tree.store import Store
 pytestmark = pytest.mark.chaos
 
 CHANGES = 1000
-PATIENT_S = 60.0  # three JVMs beside everything else
+PATIENT_S = 60.0  # three JVMs on a busy machine
 
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
-    """Servers of this test's own."""
+    """Servers for this test alone."""
     made = ZooKeeperEnsemble(tmp_path)
     try:
         made.start()
@@ -43,12 +43,12 @@ def three(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
 
 @pytest.fixture
 def ensemble(three: ZooKeeperEnsemble) -> Ensemble:
-    """Its sessions outlive an election."""
+    """The ensemble; its sessions outlive an election."""
     return ensemble_of(three.hosts)
 
 
 def _leader(three: ZooKeeperEnsemble) -> ZooKeeperServer:
-    """Once there is one; a server that is busy may not say what it is."""
+    """Wait for a leader; a busy server may not report its mode."""
     found: list[ZooKeeperServer] = []
 
     def is_found() -> bool:
@@ -63,12 +63,12 @@ def _create(session: Session, ensemble: Ensemble, name: str) -> bool:
     try:
         Store(session, ensemble.tree).create_task(a_capture(name))
     except Retryable:
-        return False  # its server went with its leader; creating the same again is fine
+        return False  # its server died; creating the same task again is allowed
     return True
 
 
 def _each_leader_goes(session: Session, ensemble: Ensemble, three: ZooKeeperEnsemble) -> list[int]:
-    """The epoch of a task that runs, then of one that is created after each leader's death; none is disturbed."""
+    """Epochs of a running task and of one task created after each leader's death; no task is disturbed."""
     runner = ScriptedRunner()
     names = ["shop-capture"]
     with (
@@ -95,7 +95,7 @@ def _each_leader_goes(session: Session, ensemble: Ensemble, three: ZooKeeperEnse
 def test_death_of_any_ensemble_leader_disturbs_no_task(
     session: Session, ensemble: Ensemble, three: ZooKeeperEnsemble
 ) -> None:
-    """Each leader is killed in turn: what runs goes on under its epoch, what is new gets a greater one."""
+    """Each leader is killed in turn: running tasks keep their epoch, new tasks get a greater one."""
     epochs = _each_leader_goes(session, ensemble, three)
     assert epochs == sorted(set(epochs))
 
@@ -106,13 +106,13 @@ def test_counter_alone_gives_no_greater_epoch_after_an_election(
     three: ZooKeeperEnsemble,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each leader numbers its changes anew: the counter alone says nothing."""
+    """Each leader restarts the counter of changes, so the counter alone gives no order."""
     counter_max = 2**COUNTER_BITS - 1
 
     def counter_alone(czxid: int, *, generation: int) -> int:
         return epoch_of(czxid & counter_max, generation=generation)
 
-    for number in range(CHANGES):  # the first leader counts far
+    for number in range(CHANGES):  # the first leader reaches a high count
         session.create(f"{ensemble.tree.root}/changes/{number}", b"")
     monkeypatch.setattr(lease, "epoch_of", counter_alone)
     epochs = _each_leader_goes(session, ensemble, three)
@@ -122,7 +122,7 @@ def test_counter_alone_gives_no_greater_epoch_after_an_election(
 def test_tasks_run_degraded_without_a_majority_and_recover(
     session: Session, ensemble: Ensemble, three: ZooKeeperEnsemble
 ) -> None:
-    """Two of three are gone: the third serves nobody. They come back: the task runs under the epoch it has."""
+    """Two of three servers die and the third serves no client. When they return, the task keeps its epoch."""
     ticking = Ticking()
     runner = ScriptedRunner(ticking)
     with (
@@ -138,7 +138,11 @@ def test_tasks_run_degraded_without_a_majority_and_recover(
         eventually(lambda: is_in_state(supervisor, TaskState.DEGRADED), timeout_s=PATIENT_S)
         assert supervisor.reports()["shop-capture"].code == "MR-4001"
         ticking.wait_for_more()
-        eventually(lambda: not three.servers[3].mode(), timeout_s=PATIENT_S, what="it gives up")
+        eventually(
+            lambda: not three.servers[3].mode(),
+            timeout_s=PATIENT_S,
+            what="the third server stops serving",
+        )
         for server in gone:
             server.launch()
         eventually(lambda: is_in_state(supervisor, TaskState.RUNNING), timeout_s=PATIENT_S)

@@ -1,4 +1,4 @@
-"""Workers and schedulers that die, freeze or are ended, on a real ZooKeeper, as processes of their own."""
+"""Workers and schedulers, as separate processes on a real ZooKeeper, that die, freeze or stop."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from zk.ensemble import Ensemble
 from zk.tree.store import Store
 from zk.view import read_cluster, views
 
-SHORT_S = "4"  # of a session that may end at any time: a busy machine does no harm
+SHORT_S = "4"  # for a session that may end at any time, so a busy machine does no harm
 POINTS = [name for name in registered() if name.startswith("zk.")]
 
 Launch = Callable[..., ControlProcess]
@@ -44,7 +44,7 @@ def launch(ensemble: Ensemble, tmp_path: Path) -> Iterator[Launch]:
 
 
 def _tasks(session: Session, ensemble: Ensemble, count: int) -> Store:
-    """Tasks t0, t1, … of a set each, so that each is a unit of its own."""
+    """Tasks t0, t1, …, each with its own set, so that each is placed separately."""
     store = Store(session, ensemble.tree)
     for number in range(count):
         store.create_set(a_set(f"s{number}"))
@@ -91,7 +91,7 @@ def test_only_tasks_of_a_killed_worker_move(
 def test_frozen_worker_is_replaced_and_stops_when_resumed(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
-    """SIGSTOP past the end of its session: the successor's epoch is greater; after SIGCONT the old one joins its
+    """SIGSTOP past the end of its session: the successor has a greater epoch. After SIGCONT the old worker joins its
     runner, does not start it again, and does not disturb the successor."""
     store = _tasks(session, ensemble, 1)
     old = launch("worker", "w1")
@@ -106,7 +106,7 @@ def test_frozen_worker_is_replaced_and_stops_when_resumed(
         assert new.epochs("t0")[0] > old.epochs("t0")[0]
         old.send(signal.SIGCONT)
         eventually(lambda: old.lines()[-1] == f"end t0 {old.epochs('t0')[0]}")
-        # it is a worker again, and gets work again, but not this task's
+        # it is a worker again and gets other tasks, but not this one
         eventually(lambda: _workers(session, ensemble) == 2)
         store.create_set(a_set("s1"))
         store.create_task(a_capture("t1", of="s1"))
@@ -119,8 +119,8 @@ def test_frozen_worker_is_replaced_and_stops_when_resumed(
 def test_worker_frozen_past_its_session_timeout_is_replaced(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
-    """Nobody ends its session by force: the ensemble does, by the clock. After SIGCONT the old one joins its runner,
-    is a worker again in another session, and neither starts the task nor disturbs its successor."""
+    """The ensemble ends its session by timeout. After SIGCONT the old worker joins its runner, registers in a new
+    session, and neither starts the task nor disturbs its successor."""
     tree = ensemble.tree
     _tasks(session, ensemble, 1)
     old = launch("worker", "w1", MILLRACE_ZOOKEEPER_TIMEOUT_S=SHORT_S)
@@ -147,7 +147,7 @@ def test_worker_frozen_past_its_session_timeout_is_replaced(
 def test_stopped_worker_releases_its_tasks_at_once(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
-    """SIGTERM: runners joined, exit 0, and nothing of it stands in the tree when it is gone."""
+    """SIGTERM: the worker joins its runners, exits with 0, and leaves no node in the tree."""
     _tasks(session, ensemble, 2)
     worker = launch("worker", "w1")
     with scheduled(session, ensemble.tree):
@@ -162,7 +162,7 @@ def test_stopped_worker_releases_its_tasks_at_once(
 def test_stuck_task_keeps_its_lease_until_the_process_ends(
     session: Session, ensemble: Ensemble, launch: Launch
 ) -> None:
-    """The process ends hard with a code of its own; the ensemble frees the lease when the session is over."""
+    """The process exits with its own code; the ensemble releases the lease when the session is over."""
     _tasks(session, ensemble, 1)
     worker = launch("worker", "w1", MILLRACE_TEST_STUCK="1")
     with scheduled(session, ensemble.tree):
@@ -177,7 +177,7 @@ def test_stuck_task_keeps_its_lease_until_the_process_ends(
 def test_process_killed_at_a_fault_point_is_replaced(
     session: Session, ensemble: Ensemble, launch: Launch, point: str
 ) -> None:
-    """At every named point of control: after the kill, the next scheduler or worker brings all tasks to run."""
+    """At each fault point of control: after the kill, the next scheduler or worker gets all tasks running."""
     store = _tasks(session, ensemble, 3)
     is_scheduler = point.startswith("zk.placement.scheduler.")
     broken = {"MILLRACE_FAULT": f"{point}:kill"}
@@ -202,7 +202,7 @@ def test_process_killed_at_a_fault_point_is_replaced(
 
 
 def test_every_control_fault_point_is_tried() -> None:
-    """The list above is not empty by a slip of imports."""
+    """The list above is complete: a missing import would shorten it."""
     assert POINTS == [
         "zk.placement.scheduler.after_election",
         "zk.placement.scheduler.between_commits",

@@ -73,7 +73,7 @@ def relay_meta_comes_before_the_sync(patch: Patch, *, is_durable: bool) -> None:
 
 DAMAGE = "a power cut made damage"
 
-LIE = "relay.meta claims what is not there"
+LIE = "relay.meta claims missing data"
 
 
 def nothing_is_written_again(patch: Patch) -> None:
