@@ -1,4 +1,4 @@
-"""What a server has executed, as a value: the GTID sets of both flavours share one Protocol.
+"""The transactions that a server has executed, as a value. The GTID sets of both flavours share one Protocol.
 
     flavour   one transaction               a position, as the server prints it
     mysql     uuid:[tag:]number             3e11fa47-…-9562:1-5:8:blue:1-3   exact intervals, with tags

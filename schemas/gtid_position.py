@@ -1,6 +1,6 @@
-"""What the positions of both flavours have in common.
+"""The common part of the positions of both flavours.
 
-A position says which source transactions are done. Code that reads, converts, publishes or applies holds a
+A position states which source transactions are done. Code that reads, converts, publishes or applies holds a
 ``GtidPosition`` and does not depend on its flavour. Import these names from ``schemas.gtid``.
 """
 

@@ -1,4 +1,4 @@
-"""Which server answers, and the statements that its version knows. Pure.
+"""The version of a server, and the statements that this version supports. Pure.
 
     SHOW REPLICA STATUS      MySQL 8.0.22 and later     before: SHOW SLAVE STATUS
     SHOW BINARY LOG STATUS   MySQL 8.2 and later        before: SHOW MASTER STATUS
@@ -23,16 +23,16 @@ _NUMBERS = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class ServerVersion:
-    """What VERSION() says; ``numbers`` is (0, 0, 0) for a text of another form."""
+    """The result of VERSION(); ``numbers`` is (0, 0, 0) for a text of another form."""
 
     flavour: Flavour
     numbers: tuple[int, int, int]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Of ``8.0.36-0ubuntu0.22.04.1`` or ``10.11.19-MariaDB-0+deb12u1-log``."""
+        """Parse a text like ``8.0.36-0ubuntu0.22.04.1`` or ``10.11.19-MariaDB-0+deb12u1-log``."""
         flavour = Flavour.MARIADB if "mariadb" in text.lower() else Flavour.MYSQL
-        # a handshake puts 5.5.5- in front of a MariaDB's version
+        # a handshake prefixes MariaDB's version with 5.5.5-
         found = _NUMBERS.match(text.removeprefix("5.5.5-"))
         major, minor, patch = found.groups(default="0") if found else ("0", "0", "0")
         return cls(flavour, (int(major), int(minor), int(patch)))

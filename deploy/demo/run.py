@@ -43,7 +43,7 @@ SHOWN_CUSTOMER = 7
 
 @dataclass(frozen=True, slots=True)
 class ShopRun:
-    """What happened, for the summary. The tasks' reports add how many rows and DDL statements passed (``seq``)."""
+    """The figures of the summary. The tasks' reports add the number of rows and DDL statements (``seq``)."""
 
     counts: Counts
     topic: Arrivals

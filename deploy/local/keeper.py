@@ -1,8 +1,8 @@
 """Restarts processes of a local stack that end, as a service manager would: ``python -m deploy.local.keeper FOLDER``.
 
-The ``process.json`` files say what should run. A process that has ended is restarted after a pause, which doubles while
-restarts follow each other. Guarantees: the rest of the old session is ended before the process is restarted. A failed
-start is retried.
+The ``process.json`` files describe the processes. A process that has ended is restarted after a pause, which doubles
+while restarts follow each other. Guarantees: the rest of the old session is ended before the process is restarted. A
+failed start is retried.
 Not done here: health checks. A process that hangs is not restarted.
 """
 

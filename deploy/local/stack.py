@@ -63,7 +63,7 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
-    """What to start. ``dies_with_parent`` is False for a stack in the background."""
+    """The choices for a new stack. ``dies_with_parent`` is False for a stack in the background."""
 
     flavour: Flavour = Flavour.MARIADB
     replica_count: int = 2

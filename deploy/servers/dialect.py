@@ -17,7 +17,7 @@ class Account:
 
 
 class Dialect(Protocol):
-    """What differs between the two servers. It has no state."""
+    """The differences between the two servers. It has no state."""
 
     flavour: Flavour
     source_privileges: str

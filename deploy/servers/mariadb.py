@@ -79,7 +79,7 @@ class MariadbDialect:
         )
 
     def position_query(self) -> str:
-        """What this server has executed: its own transactions and replicated ones."""
+        """The query for the executed GTIDs, of the server's own and of replicated transactions."""
         return "SELECT @@global.gtid_current_pos"
 
     def wait_query(self) -> str:

@@ -9,7 +9,7 @@ leader's pid and start time identify the session, also for another process (``mi
     leader gone, members of the session alive   ours are those with the record's path in MILLRACE_RECORD
     pid alive with another start time           the pid was reused: our session is gone, nothing is signaled
 
-``process.json`` beside the log says what runs and how it was started, without secrets. A later command reads it.
+``process.json`` beside the log records the process and its command, without secrets. A later command reads it.
 
 Guarantees: a process that cannot be recorded is ended. With ``dies_with_parent`` the kernel kills the process when the
 *thread* that started it ends, so start servers from a thread that lives long enough. Otherwise it outlives us.
@@ -47,7 +47,7 @@ _DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What to start. ``environment`` (no secrets) is added to ours. ``log`` is appended to; one process per folder."""
+    """A program to start. ``environment`` (no secrets) extends ours. ``log`` is appended to; one process per folder."""
 
     name: str
     command: tuple[str, ...]
@@ -221,7 +221,7 @@ class ServerProcess:
         signal_session(self.identity, signal.SIGCONT)
 
     def failure(self, what: str) -> Fatal:
-        """A Fatal MR-8004 that says what happened, with the last lines of the log."""
+        """A Fatal MR-8004 with ``what`` as the message and the last lines of the log."""
         lines = last_lines(self.spec.log)
         return Fatal(
             "MR-8004", f"{self.spec.name} {what}; its log ends:\n{lines}", log=self.spec.log

@@ -44,7 +44,7 @@ class Background:
         self._thread = threading.Thread(target=self._run, name=name)
 
     def is_alive(self) -> bool:
-        """True while the work goes on."""
+        """True while the thread runs."""
         return self._thread.is_alive()
 
     def __enter__(self) -> Self:

@@ -10,7 +10,7 @@ from deploy.workload.shop import Counts
 
 @dataclass(slots=True)
 class LedgerCounts(Counts):
-    """What the workload did. ``acknowledged``: for each writer, the last n whose COMMIT was acknowledged."""
+    """The counts of the workload. ``acknowledged``: for each writer, the last n whose COMMIT was acknowledged."""
 
     acknowledged: dict[int, int] = field(default_factory=dict)
     in_savepoints: int = 0

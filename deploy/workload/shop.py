@@ -79,7 +79,7 @@ Connect = Callable[[], Connection]
 
 @dataclass(slots=True)
 class Counts:
-    """What the workload did, over all writers."""
+    """The counts of the workload, over all writers."""
 
     committed: int = 0
     rolled_back: int = 0

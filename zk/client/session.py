@@ -2,8 +2,8 @@
 
 Guarantees
 - Every call ends within the session timeout. While the ensemble is away it fails at once (Retryable MR-4001).
-- A write without an answer has an error of its own (Retryable MR-4002): it may have happened. Read, then decide.
-- An unexpected error can end kazoo's thread for good. The next call starts it again.
+- A write without an answer has a separate error (Retryable MR-4002): it may have happened. Read, then decide.
+- An unexpected error can end kazoo's thread. The next call starts it again.
 - ``incarnation`` grows each time the session turns out to be over. The ephemeral nodes of an older incarnation are
   gone, even when ``state`` is CONNECTED again.
 
@@ -348,7 +348,7 @@ def translated(error: zke.KazooException, doing: str, *, is_write: bool) -> Mill
 
 @dataclass(frozen=True, slots=True)
 class _KazooWatch:
-    """Adapts a watch of ours to kazoo, which passes an event.
+    """Adapts our watch to kazoo, which passes an event.
 
     Equal watches give equal adapters: kazoo keeps a node's watches in a set, so one is kept.
     """

@@ -1,1 +1,1 @@
-"""Who owns what: leases with epochs, live workers, the elected leader."""
+"""Ownership: leases with epochs, live workers, the elected leader."""

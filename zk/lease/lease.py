@@ -4,7 +4,7 @@
     1 read owner              nothing
     2 create owner            the node until the session ends; no other worker can own the task until then
     3 read generation         the same
-    4 (running)               the same; Kafka and the target compare epochs and refuse a late write of ours
+    4 (running)               the same; Kafka and the target compare epochs and refuse our late writes
     5 delete owner            nothing
 
 Guarantees: no two leases have the same epoch; a later lease has a greater one. A lease only decides *placement*. When

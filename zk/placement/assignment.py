@@ -42,7 +42,7 @@ class Placeable:
 
 
 def placeable(task: TaskDocument) -> Placeable:
-    """Capture tasks of one set share a unit; an apply task is a unit of its own."""
+    """Capture tasks of one set share a unit; each apply task is a separate unit."""
     unit = unit_of_set(task.set_name) if isinstance(task, CaptureTask) else f"task {task.name}"
     return Placeable(task.name, task.kind, unit)
 

@@ -47,7 +47,7 @@ class TaskRunner(Protocol):
 
 
 class SetSource(Protocol):
-    """What a runner can read from ZooKeeper besides its task."""
+    """The ZooKeeper data that a runner can read besides its task."""
 
     def set_document(self, name: str) -> SetDocument:
         """The set's current document. Retryable while ZooKeeper is away, or the set is missing or unreadable."""

@@ -49,7 +49,7 @@ log = get_logger("zk.run.slot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContext:
-    """What all slots of a worker have in common."""
+    """The state that all slots of a worker share."""
 
     session: Session
     tree: Tree
@@ -110,7 +110,7 @@ class Slot:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop for good; returns at once. The thread waits for the runner to return, then releases the lease."""
+        """Stop the task; returns immediately. The thread waits for the runner to return, then releases the lease."""
         if not self._ending.is_set():
             self._ending_since_s = time.monotonic()
         self._ending.set()

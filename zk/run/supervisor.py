@@ -48,7 +48,7 @@ log = get_logger("zk.run.supervisor")
 
 
 class Action(Enum):
-    """What to do with one task in one round."""
+    """The action for one task in one round."""
 
     START = "start"
     END = "end"

@@ -53,7 +53,7 @@ class Tree:
 
     @property
     def installation(self) -> str:
-        """What tells this installation from any other, also from one of the same cluster's name elsewhere."""
+        """The installation's id. It differs from all others, even from one with the same cluster name elsewhere."""
         return f"{self.root}/installation"
 
     @property
