@@ -1,10 +1,10 @@
-"""Set and task documents: YAML at the border, frozen values inside, canonical JSON in ZooKeeper.
+"""Set and task documents: YAML for users, frozen values in code, canonical JSON in ZooKeeper.
 
 text.py       YAML text → plain values          MR-4102
-parse.py      plain values → documents          MR-4101, MR-4107 (all problems in one error)
-model.py      the documents                     no secret in them, only references
+parse.py      plain values → documents          MR-4101, MR-4107 (one error lists all problems)
+model.py      the documents                     with references to secrets, never secrets
 canonical.py  documents → canonical JSON
-secret.py     references to secrets, resolved where they are used    MR-4106
+secret.py     references to secrets, resolved by the process that uses them    MR-4106
 """
 
 from schemas.documents.canonical import canonical_json, plain_set, plain_task

@@ -1,7 +1,7 @@
-"""Documents as canonical JSON: what ZooKeeper keeps, byte for byte the same for equal documents.
+"""Documents as canonical JSON, as stored in ZooKeeper: equal documents have equal bytes.
 
-The fields are those of the YAML, all of them written out (defaults too: a later change of a default must not change a
-task that exists), keys sorted, with ``format``. ``parse_*(loads(encode(d))) == d``.
+The fields are those of the YAML plus ``format``, with sorted keys. Defaults are written out, so that a later change of
+a default does not change existing tasks. ``parse_*(loads(encode(d))) == d``.
 """
 
 import json
@@ -32,7 +32,7 @@ def plain_task(document: TaskDocument) -> Plain:
 
 
 def canonical_json(plain: Plain) -> str:
-    """Sorted keys, no blanks, UTF-8 kept."""
+    """Sorted keys, no white space, unescaped UTF-8."""
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -53,7 +53,7 @@ def _plain_capture(task: CaptureTask) -> Plain:
 
 
 def _plain_options(options: TopicOptions) -> Plain:
-    """Only what is asked for: the rest is the broker's to decide, also later."""
+    """Only the given options. The broker decides the others, also later."""
     named: Plain = {name: value for name, value in asdict(options).items() if value is not None}
     return {"topic_settings": named} if named else {}
 

@@ -1,10 +1,11 @@
-"""Reading plain values (what YAML or JSON gives) into typed ones, gathering every problem on the way.
+"""Reads plain values from YAML or JSON into typed values and collects every problem.
 
-A ``Fields`` is one mapping of a document. Each ``take`` names a field and how it is read; what is wrong becomes a
-``Problem`` with path, found and wanted, and reading goes on with a stand-in, so that one look tells all. At the end
-the owner calls ``finish`` (fields nobody took are unknown) and refuses the document if ``problems`` is not empty.
+``Fields`` is one mapping of a document. Each ``take`` names a field and its reader. A wrong value becomes a ``Problem``
+with its path, the value found and the value wanted. Reading continues with a fallback, so that one error lists all
+problems. At the end the caller calls ``finish``, which reports unknown fields, and refuses the document if
+``problems`` is not empty.
 
-Guarantees: never raises on any plain value; what was found is shortened and never shown for a secret.
+Guarantees: no plain value raises an error. Values in messages are shortened, and secrets are never shown.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 FOUND_CHARACTERS_MAX = 60
-PROBLEMS_MAX = 50  # one screen; the rest is counted
+PROBLEMS_MAX = 50  # one screen; the others are only counted
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ class Problem:
 
 
 class Unreadable(Exception):
-    """A reader refuses a value; ``wanted`` says what would do, ``found`` replaces the value's own text."""
+    """Raised by a reader. ``wanted`` describes valid values; ``found`` replaces the value in the message."""
 
     def __init__(self, wanted: str, *, found: str = "") -> None:
         super().__init__(wanted)
@@ -41,7 +42,7 @@ class Unreadable(Exception):
 
 @dataclass(slots=True)
 class Fields:
-    """One mapping under ``path`` ("" is the document). ``problems`` is shared by all parts of a document."""
+    """One mapping at ``path`` ("" is the document). All parts of a document share ``problems``."""
 
     plain: object
     path: str
@@ -56,16 +57,16 @@ class Fields:
             )
 
     def take(
-        self, name: str, read: Callable[[object], T], stand_in: T, *, needed: bool = True
+        self, name: str, read: Callable[[object], T], fallback: T, *, needed: bool = True
     ) -> T:
-        """The field as ``read`` gives it; ``stand_in`` when it is absent or wrong (a problem if ``needed``)."""
+        """The value that ``read`` returns; ``fallback`` if it is absent (a problem if ``needed``) or wrong."""
         self._taken.add(name)
         known = self.plain if isinstance(self.plain, dict) else {}
         if known.get(name) is None:
             if needed and isinstance(self.plain, dict):
                 self.problems.append(Problem(self._at(name), "nothing", _wanted_of(read)))
-            return stand_in
-        return self._read(self._at(name), known[name], read, stand_in)
+            return fallback
+        return self._read(self._at(name), known[name], read, fallback)
 
     def take_each(
         self,
@@ -75,9 +76,9 @@ class Fields:
         default: Sequence[T] | None = None,
         count_max: int,
     ) -> tuple[T, ...]:
-        """A list of values; absent gives ``default`` (a problem when that is ``None``).
+        """A list of values, or ``default`` if it is absent (a problem if that is ``None``).
 
-        An empty list is a problem unless the default is one.
+        An empty list is a problem unless the default is empty.
         """
         count_min = 0 if default == () else 1
         items = self._items(name, needed=default is None, count_min=count_min, count_max=count_max)
@@ -92,14 +93,14 @@ class Fields:
         return tuple(found)
 
     def part(self, name: str, *, example: str, needed: bool = True) -> "Fields":
-        """A mapping inside this one; absent gives an empty one."""
+        """A mapping inside this one; an empty one if it is absent."""
         self._taken.add(name)
         known = self.plain if isinstance(self.plain, dict) else {}
         inner = known.get(name)
         if inner is None:
             if needed and isinstance(self.plain, dict):
                 self.problems.append(Problem(self._at(name), "nothing", _mapping(example)))
-            # its fields would all be missing too: one problem is enough
+            # all its fields are missing too; one problem is enough
             return Fields({}, self._at(name), [])
         return Fields(inner, self._at(name), self.problems, example)
 
@@ -112,11 +113,11 @@ class Fields:
         )
 
     def refuse(self, name: str, found: str, wanted: str) -> None:
-        """Add a problem that concerns more than one value."""
+        """Add a problem that is not about a single value."""
         self.problems.append(Problem(self._at(name), found, wanted))
 
     def finish(self) -> None:
-        """Every field that nobody took is unknown."""
+        """Report all fields that were not taken as unknown."""
         if not isinstance(self.plain, dict):
             return
         for name in self.plain:
@@ -151,19 +152,19 @@ class Fields:
             return None
         return items
 
-    def _read(self, path: str, value: object, read: Callable[[object], T], stand_in: T) -> T:
+    def _read(self, path: str, value: object, read: Callable[[object], T], fallback: T) -> T:
         try:
             return read(value)
         except Unreadable as exc:
             self.problems.append(Problem(path, exc.found or shown(value), exc.wanted))
-            return stand_in
+            return fallback
 
     def _at(self, name: str) -> str:
         return f"{self.path}.{name}" if self.path else name
 
 
 def shown(value: object) -> str:
-    """A value as a person would name it, short and on one line."""
+    """A value for a message, short and on one line."""
     match value:
         case None:
             return "nothing"
@@ -188,15 +189,15 @@ def shortened(text: str) -> str:
     return text if len(text) <= FOUND_CHARACTERS_MAX else text[: FOUND_CHARACTERS_MAX - 1] + "…"
 
 
-def told(problems: Iterable[Problem]) -> str:
-    """All problems, one a line."""
+def listing(problems: Iterable[Problem]) -> str:
+    """All problems, one per line."""
     lines = [f"  {problem}" for problem in problems]
     hidden = len(lines) - PROBLEMS_MAX
     return "\n".join(lines[:PROBLEMS_MAX] + ([f"  … and {hidden} more"] if hidden > 0 else []))
 
 
 def _wanted_of(read: Callable[[object], object]) -> str:
-    """What a reader wants, asked by giving it nothing."""
+    """The description of valid values, from the reader's error for ``None``."""
     try:
         read(None)
     except Unreadable as exc:

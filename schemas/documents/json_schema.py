@@ -1,7 +1,8 @@
 """JSON Schemas of set and task documents, for editors and other tools.
 
-They are recorded from the parser itself: it takes its fields from a ``Fields`` that notes each name, reader, bound and
-default. The parser decides: it also refuses what a schema can't say (a server given twice, a host name too long).
+They are recorded from the parser: it reads its fields from a ``Fields`` that records each name, reader, limit and
+default. The parser is stricter: a schema can not express some of its rules (a server given twice, a host name that is
+too long).
 """
 
 from collections.abc import Callable, Sequence
@@ -23,14 +24,14 @@ def set_schema() -> Schema:
     fields = _Recorder({}, "", [])
     take_format(fields)
     take_set(fields)
-    return {"$schema": _DIALECT, "title": "A set of Millrace"} | fields.schema()
+    return {"$schema": _DIALECT, "title": "A Millrace set"} | fields.schema()
 
 
 def task_schema() -> Schema:
     """The schema of a task document of either kind."""
     return {
         "$schema": _DIALECT,
-        "title": "A task of Millrace",
+        "title": "A Millrace task",
         "oneOf": [_task_schema(kind) for kind in TaskKind],
     }
 
@@ -45,19 +46,19 @@ def _task_schema(kind: TaskKind) -> Schema:
 
 @dataclass(slots=True)
 class _Recorder(Fields):
-    """Notes what is taken; every field is absent and none is a problem."""
+    """Records the fields that are taken. Every field is absent, and none is a problem."""
 
     properties: Schema = field(default_factory=dict)
     needed: list[str] = field(default_factory=list)
 
     def note(self, name: str, schema: Schema, *, needed: bool) -> None:
-        """One field."""
+        """Record one field."""
         self.properties[name] = schema
         if needed:
             self.needed.append(name)
 
     def schema(self) -> Schema:
-        """A mapping with all that was noted, and what will be: a part is listed before its fields are taken."""
+        """The schema of the mapping. Fields that are recorded later appear in it too."""
         return {
             "type": "object",
             "properties": self.properties,
@@ -66,11 +67,11 @@ class _Recorder(Fields):
         }
 
     def take(
-        self, name: str, read: Callable[[object], T], stand_in: T, *, needed: bool = True
+        self, name: str, read: Callable[[object], T], fallback: T, *, needed: bool = True
     ) -> T:
-        default = {} if needed or str(stand_in) == "" else {"default": _plain(stand_in)}
+        default = {} if needed or str(fallback) == "" else {"default": _plain(fallback)}
         self.note(name, schema_of(read) | default, needed=needed)
-        return stand_in
+        return fallback
 
     def take_each(
         self,

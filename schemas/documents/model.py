@@ -1,8 +1,8 @@
-"""What an operator may ask for: sets and tasks, as frozen values.
+"""Sets and tasks as frozen values.
 
-A document is written as YAML (``schemas.documents.text``), kept as canonical JSON in ZooKeeper
-(``schemas.documents.canonical``) and used inside as these types only. Constructing one checks nothing: the border
-(``schemas.documents.parse``) does. No secret is ever in one, only where it is found.
+Users write a document as YAML (``schemas.documents.text``). ZooKeeper stores it as canonical JSON
+(``schemas.documents.canonical``). Code uses only these types. They check nothing; ``schemas.documents.parse`` does.
+A document holds references to secrets, never a secret.
 """
 
 import re
@@ -18,7 +18,7 @@ class TlsMode(StrEnum):
 
     VERIFY_IDENTITY = "verify-identity"  # encrypted, certificate chain and host name checked
     VERIFY_CA = "verify-ca"  # encrypted, certificate chain checked
-    REQUIRE_UNVERIFIED = "require-unverified"  # encrypted towards whoever answers
+    REQUIRE_UNVERIFIED = "require-unverified"  # encrypted, but the server is not authenticated
     DISABLED = "disabled"  # plain text
 
 
@@ -30,14 +30,14 @@ class TaskKind(StrEnum):
 
 
 class Consistency(StrEnum):
-    """What a reader of the target may see while tasks run."""
+    """The guarantee to readers of the target while tasks run."""
 
     CAUSAL = "causal"
     TRANSACTIONAL = "transactional"
 
 
 class ConflictPolicy(StrEnum):
-    """What happens when a target row disagrees."""
+    """The reaction to a target row that differs from the expected one."""
 
     STOP = "stop"
     OVERWRITE = "overwrite"
@@ -49,7 +49,7 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One server of a set. Its role is found by asking it."""
+    """One server of a set. Millrace asks the server for its role."""
 
     host: str
     port: int
@@ -60,7 +60,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The user we are on every member of a set."""
+    """The account that Millrace uses on every member of a set."""
 
     user: str
     password: SecretReference
@@ -86,26 +86,26 @@ class SetDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicAddress:
-    """Where a set's records stand. ``registry`` is a URL, empty when none is used."""
+    """A set's topic. ``registry`` is a URL, or empty if none is used."""
 
     topic: str
     bootstrap: str
     registry: str = ""
 
     def is_same_topic(self, other: "TopicAddress") -> bool:
-        """Whether both surely name one topic: an address in common. Another name of a broker is found out by Kafka."""
+        """True if both name the same topic and share a broker address. Kafka detects other names of a broker."""
         return self.topic == other.topic and not _brokers(self).isdisjoint(_brokers(other))
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a task begins when nothing is done yet: the first binlog there is, or after a GTID set."""
+    """Where a task without progress begins: at the oldest binlog, or after a GTID set."""
 
     gtid_set: str = ""
 
     @property
     def is_first(self) -> bool:
-        """Nothing is named: from the first binlog there is."""
+        """True for a start at the oldest binlog."""
         return not self.gtid_set
 
     def __str__(self) -> str:
@@ -119,18 +119,18 @@ SYSTEM_DATABASES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """Which tables a task publishes: ``database.table`` patterns, ``*`` and ``?`` for any characters. Case counts,
-    but at a source with lower_case_table_names 1 or 2.
+    """The tables that a task publishes: ``database.table`` patterns with ``*`` and ``?``. Case is significant,
+    except for a source with lower_case_table_names 1 or 2.
 
-    A table is admitted when an ``include`` pattern matches and no ``exclude`` pattern does. The servers' own databases,
-    and ours on a target, never are.
+    A table is admitted if an ``include`` pattern matches and no ``exclude`` pattern does. System databases and the
+    database ``millrace`` are never admitted.
     """
 
     include: tuple[str, ...] = ("*.*",)
     exclude: tuple[str, ...] = ()
 
     def admits(self, database: str, table: str) -> bool:
-        """Whether the rows of this table are published."""
+        """True if the rows of this table are published."""
         return (
             database.lower() not in SYSTEM_DATABASES
             and any(_matches_table(p, database, table) for p in self.include)
@@ -138,7 +138,7 @@ class TableFilter:
         )
 
     def admits_database(self, database: str) -> bool:
-        """Whether statements about this database are published: some table of it could be."""
+        """True if statements about this database are published, because a table of it may be."""
         return database.lower() not in SYSTEM_DATABASES and any(
             _matches(p.partition(".")[0], database) for p in self.include
         )
@@ -146,11 +146,11 @@ class TableFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOptions:
-    """What a capture task asks of its topic, which is created so and checked at each start; None: the broker's."""
+    """Settings of a capture task's topic, checked at each start. None: the broker's."""
 
     replication_factor: int | None = None
     min_insync_replicas: int | None = None
-    retention_ms: int | None = None  # -1: records are kept for ever
+    retention_ms: int | None = None  # -1: records are kept forever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ class CaptureTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRules:
-    """How changes reach the target. ``lanes`` is the number of target connections used at once."""
+    """How changes are applied. ``lanes`` is the number of concurrent target connections."""
 
     lanes: int = 4
     consistency: Consistency = Consistency.CAUSAL
@@ -209,7 +209,7 @@ def address_of(task: TaskDocument) -> TopicAddress:
 
 
 def _brokers(address: TopicAddress) -> set[str]:
-    """``host:port`` each, this machine under one name."""
+    """The brokers as ``host:port``, with one name for this machine."""
     found = set()
     for server in address.bootstrap.lower().split(","):
         host, _, port = server.strip().rpartition(":")
@@ -218,12 +218,12 @@ def _brokers(address: TopicAddress) -> set[str]:
 
 
 def _matches_table(pattern: str, database: str, table: str) -> bool:
-    """The first dot of the pattern parts it, so that names with dots match the part they belong to."""
+    """The pattern is split at its first dot; later dots belong to the table."""
     of_database, _, of_table = pattern.partition(".")
     return _matches(of_database, database) and _matches(of_table or "*", table)
 
 
-@lru_cache(maxsize=4096)  # of a few hundred bytes each: a decision is made once a table map
+@lru_cache(maxsize=4096)  # a few hundred bytes each; called once per table map
 def _matches(pattern: str, name: str) -> bool:
     parts = (".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
     return re.fullmatch("".join(parts), name, re.DOTALL) is not None

@@ -1,6 +1,6 @@
-"""The border: plain values (from YAML or JSON) to documents.
+"""Parses plain values from YAML or JSON into documents.
 
-One set document and one task document, flat for people and nested inside:
+Users write flat documents; the values in code are nested:
 
     set: shop                              task: shop-capture            task: shop-to-warehouse
     members: [{host: h, port: 3306}, …]    kind: capture                 kind: apply
@@ -13,13 +13,13 @@ One set document and one task document, flat for people and nested inside:
                                            exclude: []                   consistency: causal
                                            topic_settings: {…}           conflict: stop | overwrite | skip
 
-Guarantees: a document is taken whole or refused whole, with every problem in one error (MR-4101); ``format`` is
-optional and, when given, must be known (MR-4107).
+Guarantees: a document is accepted or refused as a whole, and one error lists every problem (MR-4101). ``format`` is
+optional; an unknown one is refused (MR-4107).
 """
 
 from millrace.errors import Fatal
 from schemas.documents import readers
-from schemas.documents.fields import Fields, Problem, told
+from schemas.documents.fields import Fields, Problem, listing
 from schemas.documents.model import (
     Account,
     ApplyRules,
@@ -52,7 +52,7 @@ _NO_SECRET = SecretReference(SecretPlace.ENVIRONMENT, "UNSET")
 
 
 def parse_set(plain: object, *, origin: str = "set document") -> SetDocument:
-    """A set document, or Fatal MR-4101/MR-4107. ``origin`` names it in the error."""
+    """A set document; Fatal MR-4101, MR-4107. ``origin`` names the document in the error."""
     _check_format(plain, origin)
     if isinstance(plain, dict) and "task" in plain and "members" not in plain:
         raise _misplaced(origin, is_a="task", not_a="set")
@@ -66,7 +66,7 @@ def parse_set(plain: object, *, origin: str = "set document") -> SetDocument:
 
 
 def parse_task(plain: object, *, origin: str = "task document") -> TaskDocument:
-    """A task document of either kind, or Fatal MR-4101/MR-4107."""
+    """A task document of either kind; Fatal MR-4101, MR-4107."""
     _check_format(plain, origin)
     if isinstance(plain, dict) and "members" in plain and "task" not in plain:
         raise _misplaced(origin, is_a="set", not_a="task")
@@ -77,15 +77,15 @@ def parse_task(plain: object, *, origin: str = "task document") -> TaskDocument:
     document: TaskDocument | None = None
     if kind is not None:
         document = take_task(fields, kind)
-    if kind is not None:  # of an unknown kind no field can be judged
+    if kind is not None:  # the fields of an unknown kind are unknown
         fields.finish()
     _refuse_if_any(problems, origin, document.name if document else "")
-    assert document is not None, "without a kind there was a problem"
+    assert document is not None, "a missing kind is a problem"
     return document
 
 
 def take_set(fields: Fields) -> SetDocument:
-    """Every field of a set document, but ``format``."""
+    """Read every field of a set document except ``format``."""
     return SetDocument(
         name=fields.take("set", readers.name, ""),
         members=_members(fields),
@@ -101,7 +101,7 @@ def take_set(fields: Fields) -> SetDocument:
 
 
 def take_task(fields: Fields, kind: TaskKind) -> TaskDocument:
-    """Every field of a task document of this kind, but ``format`` and ``kind``."""
+    """Read every field of a task document of this kind except ``format`` and ``kind``."""
     return _capture(fields) if kind is TaskKind.CAPTURE else _apply(fields)
 
 
@@ -137,7 +137,7 @@ def _apply(fields: Fields) -> ApplyTask:
         target=fields.take("target", readers.name, ""),
         start=fields.take("start", readers.start, Start(), needed=False),
         rules=ApplyRules(
-            lanes=fields.take("lanes", readers.whole(1, LANES_MAX), 4, needed=False),
+            lanes=fields.take("lanes", readers.integer(1, LANES_MAX), 4, needed=False),
             consistency=fields.take(
                 "consistency", readers.consistency, Consistency.CAUSAL, needed=False
             ),
@@ -150,12 +150,12 @@ def _apply(fields: Fields) -> ApplyTask:
 
 def _topic_options(fields: Fields) -> TopicOptions:
     part = fields.part("topic_settings", needed=False, example="{replication_factor: 3}")
-    replicas = readers.whole(1, REPLICAS_MAX)
+    replicas = readers.integer(1, REPLICAS_MAX)
     options = TopicOptions(
         replication_factor=part.take("replication_factor", replicas, None, needed=False),
         min_insync_replicas=part.take("min_insync_replicas", replicas, None, needed=False),
         retention_ms=part.take(
-            "retention_ms", readers.whole(-1, RETENTION_MS_MAX), None, needed=False
+            "retention_ms", readers.integer(-1, RETENTION_MS_MAX), None, needed=False
         ),
     )
     part.finish()
@@ -177,7 +177,7 @@ def _members(fields: Fields) -> tuple[Member, ...]:
     for index, part in enumerate(fields.parts("members", example=_MEMBER, count_max=MEMBERS_MAX)):
         member = Member(
             part.take("host", readers.host, ""),
-            part.take("port", readers.whole(1, 65535), 3306, needed=False),
+            part.take("port", readers.integer(1, 65535), 3306, needed=False),
         )
         part.finish()
         if member.host and member in members:
@@ -191,19 +191,19 @@ def _kind(value: object) -> TaskKind | None:
 
 
 def take_format(fields: Fields) -> None:
-    """The version of the document's format."""
-    fields.take("format", readers.whole(1, FORMAT), FORMAT, needed=False)
+    """Read the version of the document's format."""
+    fields.take("format", readers.integer(1, FORMAT), FORMAT, needed=False)
 
 
 def _check_format(plain: object, origin: str) -> None:
-    """A newer format is its own error: its other fields can't be judged."""
+    """Fatal MR-4107 for a newer format: its other fields are unknown."""
     version = plain.get("format") if isinstance(plain, dict) else None
     if isinstance(version, int) and not isinstance(version, bool) and version > FORMAT:
         raise Fatal("MR-4107", f"{origin} has format {version}, this program knows up to {FORMAT}")
 
 
 def _misplaced(origin: str, *, is_a: str, not_a: str) -> Fatal:
-    """Its fields are right, its place is wrong: to correct them would be in vain."""
+    """The fields may be right, but the document was given to the wrong command."""
     return Fatal(
         "MR-4101",
         f"{origin} is the document of a {is_a}, not of a {not_a}",
@@ -216,4 +216,4 @@ def _refuse_if_any(problems: list[Problem], origin: str, name: str) -> None:
         return
     what = f"{origin} {name!r}" if name else origin
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    raise Fatal("MR-4101", f"{what} is refused: {count}\n{told(problems)}")
+    raise Fatal("MR-4101", f"{what} is refused: {count}\n{listing(problems)}")

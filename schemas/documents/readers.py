@@ -1,7 +1,8 @@
-"""Readers of single values: plain value in, typed value out, ``Unreadable`` with what is wanted.
+"""Readers of single values: each returns a typed value or raises ``Unreadable`` with a description of valid values.
 
-Each takes any plain value and raises nothing else. See ``schemas.documents.fields`` for how they are used. Each has a
-JSON Schema (``described``), for editors: it accepts what the reader accepts, and more where a pattern can't say it.
+A reader takes any plain value and raises no other error. ``schemas.documents.fields`` calls them. Each has a JSON
+Schema for editors (``described``), which accepts every value that the reader accepts, and more if a pattern can not
+express the rule.
 """
 
 import re
@@ -18,7 +19,7 @@ from schemas.documents.secret import SecretReference
 NAME_WANTED = "a name of 1 to 63 letters, digits, '.', '_', '-', beginning with a letter or digit"
 TOPIC_CHARACTERS_MAX = 249  # Kafka's own limit
 TEXT_CHARACTERS_MAX = 1024
-START_CHARACTERS_MAX = 64 * 1024  # a GTID set of a much-travelled server
+START_CHARACTERS_MAX = 64 * 1024  # a GTID set with many servers and gaps
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
@@ -34,7 +35,7 @@ _SCHEMAS: WeakKeyDictionary[Callable[[object], object], dict[str, object]] = Wea
 
 
 def described(**schema: object) -> Callable[[R], R]:
-    """Give a reader its JSON Schema."""
+    """Attach a JSON Schema to a reader."""
 
     def describe(read: R) -> R:
         _SCHEMAS[read] = schema
@@ -49,7 +50,7 @@ def schema_of(read: Callable[[object], object]) -> dict[str, object]:
 
 
 def is_name(text: str) -> bool:
-    """Whether a set, task, cluster or process can be called so: safe as a znode, a file and a part of a Kafka id."""
+    """True if a set, task, cluster or process may have this name: safe as a znode, a file and part of a Kafka ID."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -77,7 +78,7 @@ def topic(value: object) -> str:
 
 
 def text(wanted: str) -> Callable[[object], str]:
-    """Any text that is not empty and has no control characters."""
+    """Any non-empty text without control characters."""
 
     @described(type="string", minLength=1, maxLength=TEXT_CHARACTERS_MAX, description=wanted)
     def read(value: object) -> str:
@@ -100,8 +101,8 @@ def host(value: object) -> str:
     return value
 
 
-def whole(low: int, high: int) -> Callable[[object], int]:
-    """A whole number from ``low`` to ``high``; true and false are none."""
+def integer(low: int, high: int) -> Callable[[object], int]:
+    """An integer from ``low`` to ``high``, not a boolean."""
 
     @described(type="integer", minimum=low, maximum=high)
     def read(value: object) -> int:
@@ -127,19 +128,19 @@ def choice(kind: type[E]) -> Callable[[object], E]:
 
 @described(enum=[Consistency.CAUSAL.value])
 def consistency(value: object) -> Consistency:
-    """What a reader of the target may see: the one that is built."""
+    """The only consistency that is implemented."""
     if value != Consistency.CAUSAL.value:
-        raise Unreadable(f"{Consistency.CAUSAL} (transactional is not built yet)")
+        raise Unreadable(f"{Consistency.CAUSAL} (transactional is not available yet)")
     return Consistency.CAUSAL
 
 
 @described(type="string", pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.*)$")
 def secret(value: object) -> SecretReference:
-    """A reference to a secret. The value found is never repeated: it may be the secret itself."""
+    """A reference to a secret. Errors never show the value, because it may be the secret itself."""
     reference = SecretReference.parse(value) if isinstance(value, str) else None
     if reference is None:
         raise Unreadable(
-            "a reference: env:NAME_OF_A_VARIABLE or file:/path/to/it (the secret itself is kept out of documents)",
+            "a reference: env:NAME_OF_A_VARIABLE or file:/path/to/it (documents never contain the secret itself)",
             found="a value that is not shown",
         )
     return reference
@@ -147,7 +148,7 @@ def secret(value: object) -> SecretReference:
 
 @described(type="string", maxLength=START_CHARACTERS_MAX, description="first, or a GTID set")
 def start(value: object) -> Start:
-    """``first`` or a GTID set of either flavour; blanks and line ends in the set are dropped."""
+    """``first`` or a GTID set of either flavour. White space in the set is dropped."""
     wanted = (
         "first, or a GTID set as text, such as 0-1-23 (MariaDB) or"
         " 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 (MySQL)"
@@ -164,7 +165,7 @@ def start(value: object) -> Start:
 
 @described(type="string", maxLength=TEXT_CHARACTERS_MAX, description="host:port[,host:port]")
 def bootstrap(value: object) -> str:
-    """Kafka's servers as ``host:port[,host:port]``."""
+    """Kafka's bootstrap servers as ``host:port[,host:port]``."""
     wanted = "Kafka servers: host:port[,host:port]"
     if not isinstance(value, str) or len(value) > TEXT_CHARACTERS_MAX:
         raise Unreadable(wanted)
@@ -177,10 +178,10 @@ def bootstrap(value: object) -> str:
 
 @described(type="string", pattern="^https?://[^@]+$", maxLength=TEXT_CHARACTERS_MAX)
 def url(value: object) -> str:
-    """An http(s) URL without user and password in it, which would be readable in ZooKeeper."""
+    """An http(s) URL without user and password, which anybody could read in ZooKeeper."""
     wanted = (
-        "a URL without user and password: http://host:port (Millrace logs in to no registry:"
-        " name a proxy that does)"
+        "a URL without user and password: http://host:port (Millrace does not log in to a"
+        " registry: name a proxy that does)"
     )
     if not isinstance(value, str) or len(value) > TEXT_CHARACTERS_MAX or not value.isprintable():
         raise Unreadable(wanted)
@@ -190,7 +191,7 @@ def url(value: object) -> str:
     except ValueError as exc:
         raise Unreadable(wanted) from exc
     if "@" in parts.netloc:
-        raise Unreadable(wanted, found="a URL with a user in it, not shown")
+        raise Unreadable(wanted, found="a URL with a user, not shown")
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or " " in value:
         raise Unreadable(wanted)
     if not _has_labels(parts.hostname):
@@ -211,7 +212,7 @@ def _is_host(text: str) -> bool:
 
 
 def _has_labels(host: str) -> bool:
-    """As sockets encode a name: none between two dots is empty or longer than 63 characters."""
+    """True if each label of the name has 1 to 63 characters, as sockets require."""
     try:
         host.encode("idna")
     except UnicodeError:

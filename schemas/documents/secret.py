@@ -1,8 +1,8 @@
-"""References to secrets: ``env:NAME`` or ``file:/path``. The value itself is never kept, logged or sent.
+"""References to secrets: ``env:NAME`` or ``file:/path``. The secret itself is never stored, logged or sent.
 
-Guarantees: a reference prints as the reference; ``resolve_secret`` is the only place that reads the value, on the
-machine that uses it, at the time of use, so a rotated secret is taken at the next connection.
-Not done: no encryption, no external vault.
+Guarantees: the text of a reference never contains the secret. Only ``resolve_secret`` reads it, in the process that
+uses it and at the time of use, so a rotated secret takes effect at the next connection.
+Not done here: encryption, external vaults.
 """
 
 import os
@@ -14,13 +14,13 @@ from pathlib import Path
 from millrace.errors import Fatal
 from millrace.shortage import shortage_of
 
-SECRET_BYTES_MAX = 64 * 1024  # a password or key file; more is a wrong path
+SECRET_BYTES_MAX = 64 * 1024  # a password or key file; a larger file is a wrong path
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SecretPlace(StrEnum):
-    """Where secrets may live."""
+    """Where a process finds a secret."""
 
     ENVIRONMENT = "env"
     FILE = "file"
@@ -28,14 +28,14 @@ class SecretPlace(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SecretReference:
-    """Where a secret is found."""
+    """The place of a secret."""
 
     place: SecretPlace
     name: str
 
     @classmethod
     def parse(cls, text: str) -> "SecretReference | None":
-        """``None`` when the text is no reference (it may be a secret: the caller must not repeat it)."""
+        """``None`` if the text is not a reference. It may be a secret, so callers must not show it."""
         prefix, colon, name = text.partition(":")
         if not colon:
             return None
@@ -50,7 +50,7 @@ class SecretReference:
 
 
 def resolve_secret(reference: SecretReference) -> str:
-    """The value, read now. One trailing line end of a file is dropped. Fatal MR-4106, Retryable MR-4014."""
+    """Read the secret. One trailing line end of a file is dropped. Fatal MR-4106, Retryable MR-4014."""
     if reference.place is SecretPlace.ENVIRONMENT:
         value = os.environ.get(reference.name)
         if value is None:
@@ -75,7 +75,7 @@ def _file_text(reference: SecretReference) -> str:
     try:
         return content.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        # `from None`: the driver's error would carry the bytes of the secret
+        # `from None`: the original error contains the bytes of the secret
         raise _unreadable(reference, "it is not UTF-8 text") from None
 
 

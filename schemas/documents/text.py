@@ -1,8 +1,8 @@
-"""YAML text to plain values (``dict``, ``list``, ``str``, ``int``, ``float``, ``bool``, ``None``).
+"""Parses YAML text into plain values (``dict``, ``list``, ``str``, ``int``, ``float``, ``bool``, ``None``).
 
-YAML 1.1 surprises are switched off: ``0-1-5`` and ``2001-12-14`` are text, not dates; ``1:30`` is text, not 90;
-only ``true`` and ``false`` are truth values. A key given twice, aliases (they can grow without bound) and tags are
-refused. Raises Fatal MR-4102 only; never builds an object of any other type.
+Surprises of YAML 1.1 are disabled: ``0-1-5`` and ``2001-12-14`` are text, not dates; ``1:30`` is text, not 90; only
+``true`` and ``false`` are booleans. Duplicate keys, tags and aliases (which can grow without limit) are refused.
+Raises only Fatal MR-4102. Never creates objects of other types.
 """
 
 import json
@@ -12,10 +12,10 @@ import yaml
 
 from millrace.errors import Fatal
 
-TEXT_BYTES_MAX = 256 * 1024  # a quarter of ZooKeeper's default limit of 1 MiB a node
+TEXT_BYTES_MAX = 256 * 1024  # a quarter of ZooKeeper's default limit of 1 MiB per node
 DEPTH_MAX = 20
 
-_ANOTHER_DOCUMENT = "expected a single document in the stream"  # PyYAML's words
+_ANOTHER_DOCUMENT = "expected a single document in the stream"  # text of PyYAML
 
 
 def plain_from_yaml(text: str, *, origin: str = "document") -> object:
@@ -28,35 +28,35 @@ def plain_from_yaml(text: str, *, origin: str = "document") -> object:
         )
     try:
         plain: object = yaml.load(text, Loader=_Loader)  # a SafeLoader, narrowed
-        json.dumps(plain, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        json.dumps(plain, ensure_ascii=False).encode()  # half a surrogate pair is not text
         return plain
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         if mark is not None and getattr(exc, "context", None) == _ANOTHER_DOCUMENT:
             raise Fatal(
                 "MR-4102",
-                f"{origin} holds more than one document: another begins at line {mark.line + 1}",
-                fix="Give each document in a file of its own: one set or one task.",
+                f"{origin} contains more than one document: another begins at line {mark.line + 1}",
+                fix="Put each document into its own file: one set or one task.",
             ) from None
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
         what = getattr(exc, "problem", None) or getattr(exc, "reason", None) or type(exc).__name__
-        # `from None`: the original quotes the text, which may hold a secret
+        # `from None`: the original error quotes the text, which may contain a secret
         raise Fatal("MR-4102", f"{origin} is not YAML{where}: {what}") from None
     except (ValueError, RecursionError) as exc:
         raise Fatal("MR-4102", f"{origin} is not YAML: {type(exc).__name__}") from None
 
 
 def yaml_from_plain(plain: object) -> str:
-    """Plain values as YAML for people, in the order given; ``plain_from_yaml`` reads it back."""
+    """Plain values as YAML, in the given order. ``plain_from_yaml`` is the inverse."""
     text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     return text
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts that an ordinary YAML reader would take for something else are quoted (``SafeDumper`` sees to it)."""
+    """Quotes texts that a YAML reader would take for another type (as ``SafeDumper`` does)."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002  # PyYAML's own signature
-        """Equal values are written out twice: our reader refuses aliases."""
+        """Write equal values twice, because the parser refuses aliases."""
         return True
 
 
