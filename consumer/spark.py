@@ -1,13 +1,12 @@
-"""Spark: the one module that knows pyspark. Sessions, the query over a topic, and running executor functions.
+"""The only module that imports pyspark: the session, the query over a topic, and calls of executor functions.
 
-One ``SparkDriver`` a process; one Structured Streaming query a task, over partition 0 of its topic,
-``read_committed``, from the offset that the *target* says. Its checkpoint is scratch, on a memory file system where
-there is one (what is shuffled and spilled, too, if there is room): with each start it is made anew. What a killed
-driver left, in memory or among the temporary files, goes at the next one's start.
-A Spark task is never repeated by Spark (``spark.task.maxFailures=1``,
-no speculation): a failure ends the query, the runner raises the fence and starts again from the target.
+A process has one ``SparkDriver``. Each task has one Structured Streaming query over partition 0 of its topic. It reads
+``read_committed`` from the offset in the *target*. The checkpoint is scratch, in memory if possible, and each start
+creates it again. Shuffled and spilled data is in memory too if it fits (``consumer.scratch``).
+Spark never repeats a Spark task (``spark.task.maxFailures=1``, no speculation). A failure ends the query; the runner
+raises the fence and starts again from the target.
 
-Not done here: any decision about records (``consumer.batch``).
+Not done here: decisions about records (``consumer.batch``).
 """
 
 import os
@@ -48,6 +47,7 @@ from consumer.executor import (
 from consumer.jvm import Jvm
 from consumer.registry import look_up_at
 from consumer.row_schemas import Ints
+from consumer.scratch import folders_under, memory_folder, new_folder, shuffle_folder, temporary
 from consumer.serial import SerialLane
 from consumer.table_plans import Catalogue
 from consumer.warm import warm
@@ -56,42 +56,40 @@ from millrace.home_folder import home
 from millrace.jvm import CLEAN_EXITS, JvmArchive
 from schemas.documents import TopicAddress
 
-ARROW_ROWS_MAX = 20_000  # measured: of 100,000 a quarter slower
+ARROW_ROWS_MAX = 20_000  # measured: 100,000 is a quarter slower
 OFFSETS_PER_TRIGGER_MAX = (
     1 << 17
-)  # bounds a micro-batch; below, planning its queries costs more than its rows
-ARROW_BYTES_MAX = 32 << 20  # large rows: a Python worker holds a few of these at once
+)  # limits a micro-batch; with fewer, planning its queries costs more than its rows
+ARROW_BYTES_MAX = 32 << 20  # for large rows: a Python worker holds a few batches at once
 LANES_MAX = 64
 LOOK_S = 0.1
 REHEARSAL_S = 120.0
-LOCAL_FREE_MIN_BYTES = 3 << 30  # Docker's memory file system has 64 MB
-FIRST_OFFSET = -2  # Kafka's word for the beginning
+FIRST_OFFSET = -2  # Kafka's number for the beginning
 
 MASTERS = "local[N], spark://HOST:PORT, yarn, k8s://HOST:PORT"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|spark://.+|yarn|k8s://.+")
 
-# what a call into the JVM raises; without a JVM also the socket's own word, without room or folder the file's
+# Raised by calls into the JVM. OSError: the socket without a JVM, or a file without space or folder.
 _FAILURES = (PySparkException, Py4JError, OSError, PickleError)
 
 _CHECKPOINT_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _RESULT = "result binary"
-_SCRATCH = "millrace-apply-"
-_KAFKAS_WORDS = ("org.apache.kafka.common.", "KAFKA_DATA_LOSS", "some data may")
+_KAFKA_TEXTS = ("org.apache.kafka.common.", "KAFKA_DATA_LOSS", "some data may")
 
 Answer = TypeVar("Answer", Outcome, Plan)
 
 
 class SparkDriver:
-    """A Spark session in this process and what belongs to it."""
+    """The Spark session of this process with its scratch folders and JVM."""
 
     def __init__(self, *, master: str, settings: Mapping[str, str] | None = None) -> None:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if master.startswith("local"):
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        self._scratch = _scratch_folder()
-        self._disk = _folder_in(Path(tempfile.gettempdir()))
+        self._scratch = memory_folder()
+        self._disk = new_folder(temporary())
         builder = SparkSession.builder.master(master).appName("millrace-apply")
         given = {**_settings(self._scratch, self._disk, master), **(settings or {})}
         for name, value in given.items():
@@ -99,17 +97,17 @@ class SparkDriver:
         try:
             self.session = builder.getOrCreate()
         except (PySparkException, Py4JError, OSError, RuntimeError) as exc:
-            told = f"Spark does not start with master {master!r}: {_first_line(exc)}"
+            message = f"Spark does not start with master {master!r}: {_first_line(exc)}"
             fix = "" if _MASTER.fullmatch(master) else f"Give one of these masters: {MASTERS}."
-            raise Fatal("MR-5051", told, fix=fix) from exc
-        self._folders = _folders_under(self._scratch, self._disk)
-        # PySpark shows it nowhere else
+            raise Fatal("MR-5051", message, fix=fix) from exc
+        self._folders = folders_under(self._scratch, self._disk)
+        # PySpark has no public attribute for the process
         self.jvm = Jvm(getattr(self.session.sparkContext._gateway, "proc", None))
 
     def stop(self) -> None:
         """End the session and remove the scratch folders."""
         self.jvm.release()
-        with suppress(*_FAILURES):  # the JVM may be gone
+        with suppress(*_FAILURES):  # the JVM may have ended
             self.session.stop()
         for folder in (self._scratch, self._disk):
             shutil.rmtree(folder, ignore_errors=True)
@@ -118,29 +116,29 @@ class SparkDriver:
         self, task: str, address: TopicAddress, *, offset: int, process: Callable[["Records"], None]
     ) -> "TopicQuery":
         """Start reading at ``offset``; ``process`` gets each micro-batch. Retryable MR-5050 without a JVM."""
-        # without one, its watch ends this process, and whoever starts it again gives it another
-        with _told():
+        # the watch on the JVM then ends this process, and the service manager restarts it
+        with _translated_errors():
             return TopicQuery(self, task, address, offset=offset, process=process)
 
     def rehearse(self) -> None:
-        """What a driver does up to its first records, without a topic; then its JVM ends. Fatal MR-5051."""
-        heard = threading.Event()
+        """Start as for a task up to the first records, without a topic, then end the JVM. Fatal MR-5051."""
+        has_records = threading.Event()
 
-        def hear(records: DataFrame, _: int) -> None:
+        def look(records: DataFrame, _: int) -> None:
             records.coalesce(1).mapInArrow(lambda batches: batches, records.schema).collect()
-            heard.set()
+            has_records.set()
 
         rate = self.session.readStream.format("rate").option("rowsPerSecond", 100).load()
-        writer = rate.writeStream.foreachBatch(hear)
+        writer = rate.writeStream.foreachBatch(look)
         query = writer.option("checkpointLocation", str(self.scratch("rehearsal"))).start()
         deadline_s = time.monotonic() + REHEARSAL_S
-        while not heard.wait(LOOK_S) and query.isActive and time.monotonic() < deadline_s:
+        while not has_records.wait(LOOK_S) and query.isActive and time.monotonic() < deadline_s:
             pass
         failure = query.exception()
         query.stop()
         gateway = self.session.sparkContext._gateway
         self.stop()
-        if gateway is None or not heard.is_set():
+        if gateway is None or not has_records.is_set():
             raise Fatal("MR-5051", f"Spark does not work: {failure}")
         gateway.shutdown()
         gateway.proc.stdin.close()
@@ -150,8 +148,7 @@ class SparkDriver:
     def scratch(self, task: str) -> Path:
         """A new folder for a query's checkpoint.
 
-        Whoever cleans shared memory or temporary files takes those around it away, too, and Spark's, which it makes
-        once.
+        Creates its parents and Spark's folders again, because a cleaner of temporary files may have removed them.
         """
         checkpoints = self._scratch / "checkpoints"
         for folder in (*self._folders, checkpoints):
@@ -160,37 +157,8 @@ class SparkDriver:
 
 
 def jvm_archive() -> JvmArchive:
-    """What a driver's JVM loads."""
+    """The archive of the classes that a driver's JVM loads."""
     return JvmArchive("spark", sorted(Path(pyspark.__file__).parent.glob("jars/*.jar")))
-
-
-def _scratch_folder() -> Path:
-    """A folder in memory."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, readable by its owner alone
-    return _folder_in(memory if memory.is_dir() else Path(tempfile.gettempdir()))
-
-
-def _local_folder(scratch: Path, disk: Path) -> Path:
-    """Where Spark shuffles and spills: the scratch folder where there is room."""
-    return scratch if shutil.disk_usage(scratch).free >= LOCAL_FREE_MIN_BYTES else disk
-
-
-def _folders_under(*roots: Path) -> tuple[Path, ...]:
-    """These and all in them, and where Spark will put its blocks; the outer ones first."""
-    found = [
-        folder for root in roots for folder in (root, *sorted(root.rglob("*"))) if folder.is_dir()
-    ]
-    blocks = [folder / "00" for folder in found if folder.name.startswith("blockmgr-")]
-    return (*found, *blocks)
-
-
-def _folder_in(parent: Path) -> Path:
-    """A folder that names this process; what killed drivers left beside it goes."""
-    for left in parent.glob(f"{_SCRATCH}*-*"):
-        process = left.name.removeprefix(_SCRATCH).partition("-")[0]
-        if process.isdigit() and not Path("/proc", process).exists():
-            shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-", dir=parent))
 
 
 def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
@@ -206,26 +174,26 @@ def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "consumer.spark",
-        "spark.executorEnv.PYTHONSAFEPATH": "1",  # not what lies about where a driver was started
+        "spark.executorEnv.PYTHONSAFEPATH": "1",  # no modules of the folder in which the driver was started
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": " ".join(
-            # on disk: libraries that are unpacked there may not be loaded from memory
+            # on disk: libraries that are unpacked there can not always be loaded from memory
             (*jvm_archive().options(), shlex.quote(f"-Djava.io.tmpdir={disk}"))
         ),
-        "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than these plans can gain
+        "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than it saves for these plans
         "spark.sql.shuffle.partitions": "4",
-        "spark.diskStore.subDirectories": "1",  # it is known by its name, to be made anew
-        "spark.shuffle.compress": "false",  # what is written is read at once, from memory
+        "spark.diskStore.subDirectories": "1",  # a fixed name, so that it can be created again
+        "spark.shuffle.compress": "false",  # written data is read at once, from memory
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS_MAX),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "2",
-        # the checkpoint is scratch; written the usual way it costs 300 ms of a micro-batch, so 80
+        # the checkpoint is scratch; Spark's default manager takes 300 ms per micro-batch, this one 80
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.local.dir": str(_local_folder(scratch, disk) / "local"),
+        "spark.local.dir": str(shuffle_folder(scratch, disk) / "local"),
         "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith("local"):
@@ -266,7 +234,7 @@ class TopicQuery:
         )
         try:
             self._query: StreamingQuery = writer.start()
-        except PySparkException as exc:  # it looks for the topic's partition
+        except PySparkException as exc:  # Spark looks up the topic's partition
             shutil.rmtree(self._checkpoint, ignore_errors=True)
             raise Retryable("MR-5052", _first_line(exc)) from exc
 
@@ -278,35 +246,35 @@ class TopicQuery:
 
     def wait(self, timeout_s: float) -> bool:
         """True when the query has ended; Retryable MR-5050 or MR-5052 with the reason when it failed."""
-        with _told():
+        with _translated_errors():
             return bool(self._query.awaitTermination(cast(int, timeout_s)))
 
     def is_asking(self) -> bool:
-        """Whether it waits for the broker to say where the topic ends: between micro-batches, milliseconds as a rule.
+        """True while Spark asks the broker for the end of the topic: between micro-batches, usually for milliseconds.
 
-        Spark asks for minutes before it gives up.
+        Spark asks for minutes before it fails.
         """
-        with _told():
+        with _translated_errors():
             return str(self._query.status["message"]).startswith("Getting offsets")
 
     def stop(self) -> None:
-        """End the query and its Spark jobs; its scratch folder goes."""
+        """End the query and its Spark jobs, and remove its checkpoint."""
         try:
-            with _told():
+            with _translated_errors():
                 self._query.stop()
         finally:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
 
 
 def _end_offset(checkpoint: Path, batch: int) -> int:
-    """Where a micro-batch ends: the last line of its file in the checkpoint, ``{"topic":{"0":offset}}``."""
+    """The end of a micro-batch: the last line of its file in the checkpoint, ``{"topic":{"0":offset}}``."""
     text = (checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1]
     return int(text.rsplit(":", 1)[1].rstrip("}"))
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Whatever Spark raises in it comes out as Retryable MR-5050 or MR-5052."""
+def _translated_errors() -> Iterator[None]:
+    """Raises Spark's errors as Retryable MR-5050 or MR-5052."""
     try:
         yield
     except _FAILURES as exc:
@@ -316,7 +284,7 @@ def _told() -> Iterator[None]:
 class Records:
     """The records of a micro-batch, offsets ``first`` to ``end - 1``.
 
-    What runs on them runs in executors, but for what ``SerialLane`` holds.
+    Executors apply them, except for the read-ahead of ``SerialLane``, which the driver applies.
     """
 
     def __init__(self, driver: SparkDriver, frame: DataFrame, *, first: int, end: int) -> None:
@@ -329,14 +297,14 @@ class Records:
 
     @property
     def span(self) -> int:
-        """How many offsets, records or not."""
+        """The number of offsets, with or without a record."""
         return self._end - self._first
 
     def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        """``executor.apply_serial`` in one Spark task; between barriers here."""
+        """``executor.apply_serial`` in one Spark task, or in the driver for read-ahead records."""
         return self._serial(order, catalogue, applied)
 
-    @_told()
+    @_translated_errors()
     def _apply_serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         shared = _share(self._driver, catalogue)
 
@@ -356,9 +324,9 @@ class Records:
         (found,) = self._run(self._from(order).coalesce(1).mapInArrow(work, _RESULT), Outcome)
         return found
 
-    @_told()
+    @_translated_errors()
     def plan(self, order: Order, catalogue: Catalogue, applied: Ints) -> Plan:
-        """``executor.plan`` in one Spark task; the records are kept for the lanes."""
+        """``executor.plan`` in one Spark task. Spark keeps the records for the lanes."""
         if not self._is_kept:
             self._frame = self._frame.persist(StorageLevel.MEMORY_AND_DISK)
             self._is_kept = True
@@ -380,16 +348,16 @@ class Records:
         (found,) = self._run(self._from(order).coalesce(1).mapInArrow(work, _RESULT), Plan)
         return found
 
-    @_told()
+    @_translated_errors()
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
     ) -> list[Outcome]:
-        """``executor.apply_lane`` once a lane, side by side: record ``offsets[i]`` belongs to ``lanes[i]``."""
+        """``executor.apply_lane`` for all lanes in parallel. Record ``offsets[i]`` belongs to ``lanes[i]``."""
         shared = _share(self._driver, catalogue)
         lane_count = int(lanes.max()) + 1
         laid = (
             self._from(order)
-            .withColumn("lane", _looked_up(offsets, lanes))
+            .withColumn("lane", _lane_column(offsets, lanes))
             .where("lane >= 0")
             .repartitionById(lane_count, "lane")
             .sortWithinPartitions("offset")
@@ -410,15 +378,15 @@ class Records:
 
         return self._run(laid.mapInArrow(work, _RESULT), Outcome, lane_count=lane_count)
 
-    @_told()
+    @_translated_errors()
     def release(self) -> None:
-        """Forget the kept records."""
+        """Release the kept records."""
         if self._is_kept:
             self._frame.unpersist()
             self._is_kept = False
 
     def _from(self, order: Order) -> DataFrame:
-        """The records from the mark on, so far as it spares work: a number in the plan is code to compile each time."""
+        """The records from the mark on. Filters only if needed: Spark compiles code for each number in a plan."""
         if order.mark.next_offset <= self._first:
             return self._frame
         return self._frame.where(F.col("offset") >= order.mark.next_offset)
@@ -426,29 +394,31 @@ class Records:
     def _run(self, frame: DataFrame, kind: type[Answer], *, lane_count: int = 1) -> list[Answer]:
         """The answer of each lane, or the first error among them.
 
-        PySpark takes a result socket that breaks for the end of the results. A lane that is not heard may have applied
+        PySpark treats a broken result socket as the end of the results. A lane without an answer may have applied
         nothing.
         """
         try:
             rows = frame.collect()
-        except Exception as exc:  # its code around the socket: struct.error, UnboundLocalError, …
+        except (
+            Exception
+        ) as exc:  # PySpark's code around the socket: struct.error, UnboundLocalError, …
             raise _failure(exc) from exc
         found = [unpack(bytes(row[0])) for row in rows]
         answers = [answer for answer in found if isinstance(answer, kind)]
-        _check_heard(sorted(answer.lane for answer in answers), lane_count)
+        _check_answers(sorted(answer.lane for answer in answers), lane_count)
         return answers
 
 
-def _check_heard(lanes: list[int], lane_count: int) -> None:
+def _check_answers(lanes: list[int], lane_count: int) -> None:
     if lanes != list(range(lane_count)):
-        raise Retryable("MR-5050", f"of {lane_count} lanes these answered: {lanes}")
+        raise Retryable("MR-5050", f"of {lane_count} lanes only these answered: {lanes}")
 
 
-def _looked_up(offsets: Ints, lanes: Ints) -> Column:
+def _lane_column(offsets: Ints, lanes: Ints) -> Column:
     """The lane of an offset, -1 for none: a byte of a table, at the offset modulo its size.
 
-    The size is that of the largest micro-batch, so the table is all that changes in the plan, and Spark's compiled code
-    holds it by reference.
+    The size is that of the largest micro-batch, so only the table changes in the plan. Spark's compiled code refers to
+    it, so nothing is compiled again.
     """
     size = OFFSETS_PER_TRIGGER_MAX
     while size <= int(offsets[-1]) - int(offsets[0]):
@@ -460,11 +430,11 @@ def _looked_up(offsets: Ints, lanes: Ints) -> Column:
 
 
 _shared: dict[str, Broadcast[Catalogue]] = {}
-_shared_changes = threading.Lock()  # each task has a thread
+_shared_changes = threading.Lock()  # each task runs in its own thread
 
 
 def _share(driver: SparkDriver, catalogue: Catalogue) -> Broadcast[Catalogue]:
-    """The catalogue in every executor, sent once a version."""
+    """The catalogue as a broadcast variable, sent to executors once per version."""
     with _shared_changes:
         if catalogue.version not in _shared:
             while len(_shared) >= 8:
@@ -474,33 +444,31 @@ def _share(driver: SparkDriver, catalogue: Catalogue) -> Broadcast[Catalogue]:
 
 
 def _failure(exc: BaseException) -> Retryable:
-    """Kafka's own words somewhere in Spark's: look at broker and topic, not at Spark."""
-    is_topic = any(words in _story(exc) for words in _KAFKAS_WORDS)
+    """MR-5052 if Kafka's error is part of Spark's, else MR-5050."""
+    is_topic = any(words in _error_text(exc) for words in _KAFKA_TEXTS)
     return Retryable("MR-5052" if is_topic else "MR-5050", _first_line(exc))
 
 
-def _story(exc: BaseException) -> str:
-    """What it says. Spark's own asks the JVM for that, which may be gone; what is none of Spark's needs its name."""
+def _error_text(exc: BaseException) -> str:
+    """The error's text, with its type if Spark did not raise it. Spark's errors ask the JVM, which may have ended."""
     name = type(exc).__name__
     try:
-        told = str(exc)
-    except Exception:  # noqa: BLE001 - whatever a JVM that is gone raises
-        return f"{name}, and the JVM does not say why"
-    return told if isinstance(exc, (PySparkException, Py4JError)) else f"{name}: {told}"
+        text = str(exc)
+    except Exception:  # noqa: BLE001 - any error, if the JVM has ended
+        return f"{name}; the JVM gives no reason"
+    return text if isinstance(exc, (PySparkException, Py4JError)) else f"{name}: {text}"
 
 
 def _first_line(exc: BaseException) -> str:
-    """The head of Spark's long stories, and the line that tells the cause."""
-    lines = [line.strip() for line in _story(exc).splitlines() if line.strip()]
+    """The first line of Spark's long message and the lines with its cause."""
+    lines = [line.strip() for line in _error_text(exc).splitlines() if line.strip()]
     cause = [
         line for line in lines if line.startswith(("Caused by", "pyspark.errors", "Exception:"))
     ]
     return " | ".join([*lines[:1], *cause[:2]])[:600]
 
 
-if (
-    __name__ == "__main__"
-):  # Spark's daemon, which forks the Python workers: they find the kernel loaded
+if __name__ == "__main__":  # Spark's daemon, which forks the Python workers with the kernel loaded
     from pyspark.daemon import manager
 
     warm()

@@ -241,7 +241,7 @@ def test_spark_without_its_connector_names_the_missing_jar(
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
-    monkeypatch.setattr(spark, "_scratch_folder", lambda: tmp_path)
+    monkeypatch.setattr(spark, "memory_folder", lambda: tmp_path)
     with pytest.raises(Fatal) as caught:
         SparkDriver(master="local[1]")
     assert caught.value.code == "MR-5051"
@@ -268,7 +268,7 @@ def test_invalid_spark_master_is_reported_with_the_valid_ones(
     """Spark reports only that its gateway ended; its standard error has the reason, which is not the setup's."""
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
-    monkeypatch.setattr(spark, "_folder_in", lambda _: tmp_path)
+    monkeypatch.setattr(spark, "new_folder", lambda _: tmp_path)
     monkeypatch.setattr(spark, "_settings", lambda *_: {})
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", _fails("gateway exited"))
     with pytest.raises(Fatal) as caught:

@@ -11,7 +11,7 @@ from typing import Self
 
 import pytest
 
-from consumer import spark
+from consumer import scratch, spark
 from consumer.spark import SparkDriver
 
 
@@ -67,7 +67,7 @@ def test_next_driver_removes_folders_of_a_dead_one(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with subprocess.Popen(["/bin/true"]) as ended:
         ended.wait()
-    left = tmp_path / f"{spark._SCRATCH}{ended.pid}-x"
+    left = tmp_path / f"{scratch.PREFIX}{ended.pid}-x"
     (left / "artifacts-y").mkdir(parents=True)
     driver = SparkDriver(master="local[2]")
     assert not left.exists()
@@ -75,7 +75,7 @@ def test_next_driver_removes_folders_of_a_dead_one(
     folder = Path(option.removeprefix("-Djava.io.tmpdir="))
     assert folder.is_dir()
     assert folder.parent == tmp_path
-    assert folder.name.startswith(f"{spark._SCRATCH}{os.getpid()}-")
+    assert folder.name.startswith(f"{scratch.PREFIX}{os.getpid()}-")
     driver.stop()
     assert not folder.exists()
 

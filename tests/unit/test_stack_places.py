@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer import spark
+from consumer import scratch, spark
 from deploy.local import background
 from deploy.local.services import PROGRAM
 from deploy.servers.process import ProcessSpec
@@ -66,7 +66,7 @@ def test_spark_spills_to_memory_only_if_it_fits(
     room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A container's /dev/shm has 64 MB: enough for checkpoints, not for a shuffle."""
-    free = spark.LOCAL_FREE_MIN_BYTES if room else 64 << 20
+    free = scratch.LOCAL_FREE_MIN_BYTES if room else 64 << 20
     memory, usual = tmp_path / "memory", tmp_path / "usual"
     memory.mkdir()
     usual.mkdir()
