@@ -1,8 +1,8 @@
-"""Sets of applied seqs as bitmaps: what a lane transaction commits with its rows, and what a replay skips.
+"""Sets of applied seqs as bitmaps. A lane commits them with its rows; a replay skips them.
 
     bit ``i`` of byte ``j`` (least significant first): ``first_seq + 8 * j + i`` is applied
 
-Pure; the low-water mark is not in here.
+Pure. The low-water mark is not part of a bitmap.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ def to_bitmap(seqs: Ints) -> tuple[int, bytes]:
 
 
 def from_bitmaps(bitmaps: Iterable[tuple[int, bytes]]) -> Ints:
-    """All seqs of some bitmaps, sorted."""
+    """The seqs of all bitmaps, sorted."""
     found = [
         np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")) + first
         for first, bits in bitmaps
@@ -32,7 +32,7 @@ def from_bitmaps(bitmaps: Iterable[tuple[int, bytes]]) -> Ints:
 def not_applied(
     seqs: Ints, *, mark: int, applied: Ints
 ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    """True for each seq above the mark that is not among ``applied`` (sorted)."""
+    """True for each seq above the mark that is not in ``applied`` (sorted)."""
     waiting = seqs > mark
     if len(applied):
         places = np.minimum(np.searchsorted(applied, seqs), len(applied) - 1)

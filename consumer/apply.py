@@ -1,16 +1,21 @@
-"""The runner of apply tasks: from what the target says to what the topic holds, until it is asked to stop.
+"""The runner of apply tasks: applies a topic from the progress on the target until it is asked to stop.
 
-Start, in this order: the writable member of the target set; our tables; the fence (from here on no earlier run
-writes); a statement of an earlier run is ended; progress and inventory are read; the topic's id is compared with that
-of the mark; the query begins at the offset of the mark, or at the first that retention left.
+A start takes these steps in order:
 
-The topic's id is compared again before a micro-batch, when the last comparison is older than ``SAME_TOPIC_S``. A topic
-that is deleted, created again and longer than the mark in less time is found by ``consumer.window``, by seq and GTID
-set.
+    1  find the writable member of the target set
+    2  create the tables of Millrace
+    3  raise the fence: no earlier run writes after this
+    4  end a statement that an earlier run still executes
+    5  read progress and inventory
+    6  compare the topic's ID with that of the mark
+    7  start the query at the offset of the mark, or at the first offset that retention has left
 
-Reports ``gtid_set`` and ``seq`` as of the mark, and figures; DEGRADED while the broker is silent. Ends when ``stop``
-is set, with the query, its Spark jobs and the micro-batch under way ended; raises Retryable, Fenced, Fatal as the
-runner's contract says.
+Before a micro-batch the topic's ID is compared again if the last comparison is older than ``SAME_TOPIC_S``. If a topic
+is deleted, created again and filled beyond the mark in less time, ``consumer.window`` detects it by seq and GTID set.
+
+Reports ``gtid_set`` and ``seq`` of the mark, and figures. Reports DEGRADED while the broker is silent. Ends when
+``stop`` is set, after the query, its Spark jobs and the current micro-batch have ended. Raises Retryable, Fenced and
+Fatal as the contract of runners requires.
 """
 
 import threading
@@ -47,25 +52,25 @@ from schemas.gtid import Flavour, parse_gtid_set
 from schemas.status import TaskReport, TaskState
 from zk.run.runner import HeldLease, Report
 
-LOOK_S = 0.2  # how soon a stop is seen
-# What the driver itself applies may wait for a row that somebody has locked, LOCK_TRIES_MAX times LOCK_WAIT_S. At a
-# stop its connection is cut after this long: fence and mark tell the next run what became of it.
+LOOK_S = 0.2  # delay until a stop is noticed
+# The driver's own target transaction may wait for a locked row, for LOCK_TRIES_MAX times LOCK_WAIT_S. A stop closes its
+# connection after this time. Fence and mark show the next run the outcome.
 CUT_AFTER_S = 2.0
-# A broker that does not say where the topic ends for so long is away. A query without work asks most of the time, and
-# what it does is only sampled: fifty samples in a row don't fall on questions that were answered.
+# A broker that does not report the topic's end for this time is unavailable. An idle query asks most of the time, and
+# its state is only sampled: fifty samples in a row can not all hit requests that were answered.
 SILENCE_S = 10.0
-# The question takes about 6 ms, a small micro-batch 110. Spark asks where the topic ends every few milliseconds and
-# notices an end that moves back; what it does not notice has to grow past the mark between two of its questions.
+# The request takes about 6 ms, a small micro-batch 110. Spark requests the topic's end every few milliseconds and
+# notices an end that moves back. It misses only a new topic that grows past the mark between two requests.
 SAME_TOPIC_S = 1.0
 
 _log = get_logger("apply")
 
 
 class TargetSets(Protocol):
-    """Where the set documents are."""
+    """A source of set documents."""
 
     def set_document(self, name: str) -> SetDocument:
-        """As it stands now."""
+        """The current document."""
 
 
 class ApplyRunner:
@@ -79,7 +84,7 @@ class ApplyRunner:
     def run(
         self, task: TaskDocument, *, lease: HeldLease, stop: threading.Event, report: Report
     ) -> None:
-        """Until ``stop`` is set or an error is raised."""
+        """Run until ``stop`` is set or an error is raised."""
         if not isinstance(task, ApplyTask):
             raise Fatal("MR-4101", f"{task.name} is not an apply task")
         if task.rules.consistency is not Consistency.CAUSAL:
@@ -104,7 +109,7 @@ class ApplyRunner:
 def take_over(
     session: TargetConnection, endpoint: Endpoint, task: ApplyTask, *, epoch: int
 ) -> BatchApplier:
-    """Fence, progress, inventory: everything that a start asks of the target."""
+    """Raise the fence and read progress and inventory: all requests of a start to the target."""
     create_tables(session)
     owner = raise_fence(session, task=task.name, epoch=epoch)
     end_earlier(session, task.name)
@@ -113,11 +118,12 @@ def take_over(
     mark = saved.mark
     if mark is None:
         mark = first_mark(task)
-        check_fence(session, owner)  # two first starts at once: one of them writes it
+        check_fence(session, owner)  # of two concurrent first starts, only one inserts the mark
         insert_mark(session, task.name, mark)
     elif mark.topic.name != task.source.topic:
         raise Fatal(
-            "MR-5022", f"progress is of topic {mark.topic.name}, the task names {task.source.topic}"
+            "MR-5022",
+            f"the progress belongs to topic {mark.topic.name}, the task reads {task.source.topic}",
         )
     inventory = read_inventory(session)
     triggers = read_triggers(session)
@@ -132,7 +138,7 @@ def take_over(
 
 
 def first_mark(task: ApplyTask) -> Mark:
-    """Where a task begins that has no progress; rows that ``start`` covers will be passed over."""
+    """The mark of a task without progress. Rows that ``start`` covers are skipped later."""
     if task.start.is_first:
         return Mark(0, FIRST_OFFSET, topic=MarkTopic(task.source.topic))
     flavour = Flavour.MYSQL if ":" in task.start.gtid_set else Flavour.MARIADB
@@ -142,16 +148,16 @@ def first_mark(task: ApplyTask) -> Mark:
 
 
 class Identity(Protocol):
-    """See ``TopicIdentity``."""
+    """Implemented by ``TopicIdentity``."""
 
     def ask(self) -> str:
-        """The topic's id now."""
+        """The topic's current ID."""
 
 
 def same_topic(identity: Identity, mark: Mark, *, source: TopicAddress) -> Mark:
-    """The mark with its topic's id; Fatal MR-5035 when that was another one.
+    """The mark with the topic's ID; Fatal MR-5035 if the mark has another ID.
 
-    Progress of an earlier version has no id. It gets one when the mark moves, behind the checks of seq and GTID set.
+    Progress of an earlier version has no ID. It gets one when the mark moves, after the checks of seq and GTID set.
     """
     with _waiting_for(source):
         found = identity.ask()
@@ -159,7 +165,7 @@ def same_topic(identity: Identity, mark: Mark, *, source: TopicAddress) -> Mark:
     if known.id and found and known.id != found:
         raise Fatal(
             "MR-5035",
-            f"topic {known.name} has the id {found}; the task has applied topic {known.id}",
+            f"topic {known.name} has the id {found}; the task has applied the topic with the id {known.id}",
         )
     return replace(mark, topic=replace(known, id=found or known.id))
 
@@ -173,7 +179,7 @@ def _begin(source: TopicAddress, offset: int) -> int:
 
 @contextmanager
 def _waiting_for(source: TopicAddress) -> Iterator[None]:
-    """A topic that does not exist yet is waited for, as a broker is: Retryable MR-5054 and MR-5052."""
+    """Makes a missing topic Retryable MR-5054 and an unavailable broker Retryable MR-5052."""
     try:
         yield
     except MillraceError as exc:
@@ -203,7 +209,9 @@ class _Run:
         self._busy = threading.Lock()  # held while a micro-batch is under way
         self._ended = False
         self._failure: BaseException | None = None
-        self._asked_at_s: float | None = None  # since when the broker owes an answer
+        self._asked_at_s: float | None = (
+            None  # when the broker got the request that it has not answered
+        )
         self._is_silent = False
         self._compare_topic()
         self._progressed(applier.mark)
@@ -222,10 +230,10 @@ class _Run:
                 if time.monotonic() - self._compared_s > SAME_TOPIC_S:
                     self._compare_topic()
                 self._applier.process(records, self._moved)
-            except BaseException as exc:  # noqa: BLE001 - comes out of `until`, in the thread that the supervisor watches
+            except BaseException as exc:  # noqa: BLE001 - `until` raises it in the thread that the supervisor watches
                 self._failure = exc
-            # Short and without its causes: Spark runs a regular expression over the text of what is raised here. A
-            # failed Spark job's story overflowed the stack of the query's thread, and the query neither ran nor ended.
+            # A short error without causes: Spark matches a regular expression against its text. The text of a failed
+            # Spark job overflowed the stack of the query's thread, and the query neither ran nor ended.
             if self._failure is not None:
                 raise Retryable("MR-5050", "the micro-batch failed")
 
@@ -235,8 +243,8 @@ class _Run:
 
     def _moved(self, mark: Mark) -> None:
         self._progressed(mark)
-        if self._ended:  # what the driver itself applies, no cancelled job ends
-            raise Retryable("MR-5050", "the run ends")
+        if self._ended:  # cancelling Spark jobs does not end what the driver itself applies
+            raise Retryable("MR-5050", "the run is ending")
 
     def _progressed(self, mark: Mark) -> None:
         self._report(self._running(mark))
@@ -262,7 +270,7 @@ class _Run:
         )
 
     def until(self, stop: threading.Event) -> None:
-        """Wait for the end; raises what a micro-batch raised."""
+        """Wait for the end; raises the error of a micro-batch."""
         try:
             while not stop.is_set() and self._failure is None:
                 if self._query.wait(LOOK_S):
@@ -274,9 +282,9 @@ class _Run:
             raise self._failure
 
     def _look_for_silence(self) -> None:
-        """Report when the broker does not answer Spark, and when it does again. Spark keeps asking.
+        """Report when the broker stops answering Spark and when it answers again. Spark keeps asking.
 
-        A topic that was deleted looks the same to Spark; Fatal MR-5035 when another was created in its place.
+        A deleted topic looks the same to Spark. Fatal MR-5035 if another topic was created in its place.
         """
         now_s = time.monotonic()
         if not self._query.is_asking():
@@ -289,8 +297,8 @@ class _Run:
         elif not self._is_silent and now_s - self._asked_at_s > SILENCE_S:
             self._is_silent = True
             why = self._why_silent()
-            told = replace(self._running(self._applier.mark), state=TaskState.DEGRADED)
-            self._report(replace(told, why=why.message, code=why.code, fix=why.fix))
+            report = replace(self._running(self._applier.mark), state=TaskState.DEGRADED)
+            self._report(replace(report, why=why.message, code=why.code, fix=why.fix))
 
     def _why_silent(self) -> Retryable:
         try:
@@ -301,12 +309,12 @@ class _Run:
         return Retryable("MR-5052", f"{place}: the broker did not answer Spark for {SILENCE_S:g} s")
 
     def end(self) -> None:
-        """No micro-batch runs and none begins after this."""
+        """End the query. Afterwards no micro-batch is running and none begins."""
         self._ended = True
         over = threading.Event()
         cutting = threading.Thread(target=self._cut_until, args=(over,), name="cut", daemon=True)
         try:
-            with suppress(RuntimeError):  # no thread for it: what waits for a row waits
+            with suppress(RuntimeError):  # without a thread, a wait for a locked row takes its time
                 cutting.start()
             self._query.stop()
         finally:
@@ -322,7 +330,7 @@ class _Run:
 
 
 def why_running(offset: int, figures: Figures) -> str:
-    """What a running task does; and where the statements are that it does not execute."""
+    """The status text of a running task, with the place of statements that it did not execute."""
     why = f"applied up to offset {offset}"
     if figures.left_out:
         statements = "1 statement" if figures.left_out == 1 else f"{figures.left_out} statements"
@@ -332,7 +340,7 @@ def why_running(offset: int, figures: Figures) -> str:
 
 
 def _time(unix_ms: int) -> str:
-    """In UTC, to the millisecond; "" for none."""
+    """The time in UTC, to the millisecond; "" for 0."""
     if not unix_ms:
         return ""
     moment = datetime.fromtimestamp(unix_ms / 1000, UTC)

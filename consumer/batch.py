@@ -1,14 +1,13 @@
-"""One micro-batch: windows between barriers, each by one lane or by many, and the mark behind them.
+"""Applies one micro-batch: the windows between barriers, each with one lane or several, and the mark after them.
 
-    few records      one Spark task reads, applies in order, moves the mark in the same target transaction
-    many records     one Spark task finds the causality keys; groups and lanes are made here; one Spark task a lane
-                     applies
-                     and leaves bitmaps; then the mark moves over all of it and the bitmaps go (compaction)
-    a barrier        a DDL statement is applied here, between windows; a schema id that changed its meaning is
-                     learned
+    few records      One Spark task applies them in order and moves the mark in the same target transactions.
+    many records     One Spark task returns the causality keys. The driver makes groups and lanes. One Spark task per
+                     lane applies its rows and inserts bitmaps. Then the driver moves the mark and deletes the bitmaps
+                     (compaction).
+    a barrier        The driver applies a DDL statement, or learns the new meaning of a schema ID.
 
-Rows pass through here only between barriers that stand close together (``consumer.serial``); of others the driver sees
-offsets, weights and keys. Everything that is decided depends on the records, the mark and the target alone.
+The driver sees rows only between barriers that are close together (``consumer.serial``). Of other rows it sees offsets,
+weights and keys. All decisions depend only on the records, the mark and the target.
 """
 
 import time
@@ -48,15 +47,15 @@ AFTER_MARK = register("apply.after_mark")
 _log = get_logger("apply.batch")
 
 TRIGGERS_NAMED = 3  # in a warning
-SERIAL_OFFSETS_MAX = 4096  # below, a second Spark job costs more than a second connection gains
+SERIAL_OFFSETS_MAX = 4096  # with fewer, a second Spark job costs more than parallel lanes save
 
 
 class RecordsLike(Protocol):
-    """The records of a micro-batch, wherever they are."""
+    """The records of a micro-batch, in Spark or in a test."""
 
     @property
     def span(self) -> int:
-        """How many offsets, records or not, from its begin to its end."""
+        """The number of its offsets, with or without a record."""
 
     def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         """``executor.apply_serial`` on the records from the mark on."""
@@ -70,12 +69,12 @@ class RecordsLike(Protocol):
         """``executor.apply_lane`` for each lane."""
 
     def release(self) -> None:
-        """Nothing more is asked of these records."""
+        """Release the records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What an applier is for: constant while a run lasts."""
+    """The constants of a run."""
 
     owner: Owner
     endpoint: Endpoint
@@ -86,7 +85,7 @@ class Assignment:
 
 @dataclass(slots=True)
 class Figures:
-    """Counts for the status, since the start of the run; ``triggers``: the target's, as they were at the start."""
+    """Counts for the status since the start of the run. ``triggers``: those of the target at the start."""
 
     batches: int = 0
     orders: int = 0
@@ -100,7 +99,7 @@ class Figures:
 
 @dataclass(slots=True)
 class BatchApplier:
-    """Applies micro-batches one after the other. Not for several threads."""
+    """Applies one micro-batch after another. Not for several threads."""
 
     assignment: Assignment
     mark: Mark
@@ -108,20 +107,20 @@ class BatchApplier:
     catalogue: Catalogue
     figures: Figures = field(default_factory=Figures)
     _nears_barrier: bool = (
-        False  # barriers come in swarms: behind one, no lanes for a handful of rows
+        False  # barriers come in bursts: the few rows after one are not worth lanes
     )
 
     @classmethod
     def at(
         cls, assignment: Assignment, saved: SavedProgress, inventory: Inventory, mark: Mark
     ) -> "BatchApplier":
-        """Where the target stands."""
-        # of this start alone: another target, or one that was wiped, counts its runs from 1 again
+        """An applier that begins at the target's progress."""
+        # unique to this start: another target, or a wiped one, counts its runs from 1 again
         version = f"{assignment.owner.task}/{assignment.owner.run}/{uuid4().hex}/0"
         return cls(assignment, mark, saved.applied, Catalogue(version, saved.schemas, inventory))
 
     def process(self, records: RecordsLike, progressed: Callable[[Mark], None]) -> None:
-        """Apply all of it; ``progressed`` hears each move of the mark. Errors of our branches end the run."""
+        """Apply all records. Calls ``progressed`` after each move of the mark. Errors end the run."""
         self.figures.batches += 1
         begin = self.mark.next_offset
         try:
@@ -136,7 +135,7 @@ class BatchApplier:
                     ms=round((time.monotonic() - begun_s) * 1000),
                 )
                 progressed(self.mark)
-                # what a serial lane held may end in the middle of a swarm
+                # the read-ahead of a serial lane may end in the middle of a burst
                 self._nears_barrier = outcome.barrier is not None or (
                     self._nears_barrier and outcome.is_cut and outcome.rows < SERIAL_OFFSETS_MAX
                 )
@@ -152,7 +151,7 @@ class BatchApplier:
             records.release()
 
     def warning(self) -> Retryable | None:
-        """MR-5018 when rows of the topic go to tables with triggers."""
+        """MR-5018 if the topic has rows of tables with triggers."""
         triggers, catalogue = self.figures.triggers, self.catalogue
         if not triggers:
             return None
@@ -168,7 +167,7 @@ class BatchApplier:
         return Retryable("MR-5018", f"triggers on the target: {names}{more}")
 
     def cut(self) -> None:
-        """From another thread: whatever ``process`` waits for on the driver's own session ends, Retryable."""
+        """From another thread: end a pending call on the driver's own session as Retryable."""
         cut_session(self.assignment.owner)
 
     def close(self) -> None:
@@ -204,7 +203,7 @@ class BatchApplier:
         return plan.outcome
 
     def _look_for_alterations(self) -> None:
-        """Lanes keep the order of rows that share a key of the target: of a key, too, that an operator has added."""
+        """Read the inventory again if a table was altered: lanes must know a key that an operator has added."""
         session, known = self._own_session(), self.catalogue.inventory
         if alter_count(session) != known.alter_count:
             self._renew(self.catalogue.schemas, read_inventory(session))
@@ -240,13 +239,13 @@ class BatchApplier:
         self.catalogue = Catalogue(f"{start}/{int(number) + 1}", schemas, inventory)
 
     def _move(self, after: Mark, learned: dict[int, str]) -> None:
-        """The mark over everything that the lanes did; their bitmaps go."""
+        """Move the mark over all rows that the lanes applied, and delete their bitmaps."""
         session, task = self._own_session(), self.assignment.owner.task
         fault_point(BEFORE_MARK)
         check_fence(session, self.assignment.owner)
         move_mark(session, task, before=self.mark, after=after)
         save_schemas(session, task, learned)
-        # an earlier run may have cut its micro-batch further on: what it applied there is not passed yet
+        # a micro-batch of an earlier run may have ended later: its rows after this mark still need their bitmaps
         is_passed = not len(self.applied) or int(self.applied[-1]) <= after.seq
         delete_applied(session, task, run=None if is_passed else self.assignment.owner.run)
         session.commit()
@@ -285,7 +284,7 @@ class BatchApplier:
 
 
 def _check_rows(done: list[Outcome], *, planned: int) -> None:
-    """Behind the mark nobody would look for those that are missing."""
+    """Missing rows must be found before the mark moves over them."""
     rows = sum(outcome.rows for outcome in done)
     if rows != planned:
         raise Retryable("MR-5050", f"the lanes applied {rows} of {planned} planned rows")

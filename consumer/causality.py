@@ -1,19 +1,19 @@
-"""Which causality keys a table's records have: from the record's schema and the target's keys and foreign keys.
+"""The causality keys of a table's records, from the record's schema and the target's keys and foreign keys.
 
 For each table of the target:
 
-    its row identity                 ROW        the row itself; a table without one: BAG, one token for all
-    each further unique key          UNIQUE     whole columns that compare well; else its token (coarse)
-    a key WITHOUT OVERLAPS           ROW        its columns but the period's: which periods overlap is not decided here
-    a foreign key, the child's side  REFERENCE  the parent's columns that it refers to
-    the same, the parent's side      UNIQUE     over just those columns, under the same seed
-    cascades                         CASCADE    a parent's delete or key change holds the token of every table it can
-                                     TOUCH      reach; every record of such a table touches the token of its own
-    a foreign key over columns that don't compare well   SERIAL   every record of both tables holds one token
+    its row identity                 ROW        the row; without an identity BAG, one token for the whole table
+    each further unique key          UNIQUE     whole comparable columns; otherwise its token (coarse)
+    a key WITHOUT OVERLAPS           ROW        its columns without the period, because overlaps are not computed here
+    a foreign key, on the child      REFERENCE  the parent's columns that it refers to
+    the same, on the parent          UNIQUE     these columns, with the same seed
+    cascades                         CASCADE    a parent's delete or key change holds the token of every table that it
+                                     TOUCH      can reach; every record of that table touches the token
+    a foreign key over columns that are not comparable   SERIAL   every record of both tables holds one token
 
-"Compare well": equal values on the target have equal bytes here, by ``_method``. What is not listed there is COARSE.
-Not done: the key of the table map where the target has another identity (two rows of it may then swap places; each is
-found by the target's own key).
+A column is comparable if equal values on the target have equal bytes here (``_method``). All others are COARSE.
+Not done here: the key of the table map if the target has another identity. Two rows that share it may be applied in
+any order; each is found by the target's own key.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ from consumer.table_plan import TablePlan, record_indexes, target_column
 from consumer.target.inventory import ForeignKey, Inventory, TableKey, TargetColumn
 from schemas.table.structure import INTEGER_CODES, TEMPORAL_CODES, Column, TypeCode
 
-# Printable ASCII differs in these only by case (and trailing blanks); other characters make the value coarse.
+# In these collations printable ASCII differs only by case and trailing spaces. Other characters make the value coarse.
 _FOLDABLE = (
     "utf8mb4_0900_ai_ci",
     "utf8mb4_0900_as_ci",
@@ -52,7 +52,7 @@ _INTEGER_TYPES = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 
 @dataclass(frozen=True, slots=True)
 class KeyLine:
-    """One key of one table: ``parts`` are (column of the record, method)."""
+    """One key of one table. ``parts`` are pairs of (column of the record, method)."""
 
     kind: int
     seed: int
@@ -62,7 +62,7 @@ class KeyLine:
 
 @dataclass(frozen=True, slots=True)
 class KeyPrograms:
-    """What ``kernel.keys`` needs, for all slots."""
+    """The input of ``kernel.keys`` for all slots."""
 
     key_first: Ints
     keys: Ints
@@ -71,13 +71,13 @@ class KeyPrograms:
     parts: Ints
 
     def entries_max(self, record_count: int) -> int:
-        """Room that any ``record_count`` records need."""
+        """The maximum number of entries of ``record_count`` records."""
         widest = int(np.diff(self.key_first).max(initial=0))
         return 4 * widest * record_count
 
 
 def make_key_programs(lines_by_slot: Iterable[tuple[KeyLine, ...]]) -> KeyPrograms:
-    """Arrays of every slot's lines."""
+    """The key lines of all slots as arrays."""
     first, rows, seeds, tokens = [0], [], [], []
     parts: list[tuple[int, int]] = []
     for lines in lines_by_slot:
@@ -150,7 +150,7 @@ def _children(foreign_keys: Iterable[ForeignKey]) -> Mapping[TableKey, list[Fore
 
 
 def _reach(parent: TableKey, children: Mapping[TableKey, list[ForeignKey]]) -> set[TableKey]:
-    """Tables that a delete or key change in ``parent`` can write, and the children of those."""
+    """The tables that a delete or key change in ``parent`` can write, and their children."""
     reached: set[TableKey] = set()
     waiting = [foreign.child for foreign in children.get(parent, ()) if foreign.cascades]
     while waiting:
@@ -162,7 +162,7 @@ def _reach(parent: TableKey, children: Mapping[TableKey, list[ForeignKey]]) -> s
 
 
 def _is_comparable(foreign: ForeignKey, inventory: Inventory) -> bool:
-    """Both sides of the same type and collation, so that equal keys have equal bytes."""
+    """True if both sides have the same type and collation, so that equal keys have equal bytes."""
     child, parent = inventory.tables.get(foreign.child), inventory.tables.get(foreign.parent)
     if child is None or parent is None:
         return False
@@ -181,7 +181,7 @@ def _is_comparable(foreign: ForeignKey, inventory: Inventory) -> bool:
 def _line(
     kind: int, place: TableKey, key: tuple[str, ...], table_plan: TablePlan, names: list[str]
 ) -> KeyLine:
-    """A key over the record's columns ``names`` ("": can't be compared), under the seed of ``place`` and ``key``."""
+    """A key over the record's columns ``names`` ("": not comparable), with the seed of ``place`` and ``key``."""
     seed = _hash("key", *place, *map(str.casefold, key))
     token = _hash("token", *place, *map(str.casefold, key))
     parts = []
@@ -189,13 +189,13 @@ def _line(
         indexes = record_indexes(table_plan.layout, (name,)) if name else None
         target = target_column(table_plan.target, name) if name else None
         if not indexes or target is None or target.generated:
-            return KeyLine(keys.SERIAL, seed, token)  # a value that is not in the record
+            return KeyLine(keys.SERIAL, seed, token)  # the record does not contain the value
         parts.append((indexes[0], _method(table_plan.layout.table.columns[indexes[0]], target)))
     return KeyLine(kind, seed, token, tuple(parts))
 
 
 def _method(column: Column, target: TargetColumn) -> int:
-    """How values of this column are compared; see ``kernel.keys``."""
+    """How values of this column are compared (``kernel.keys``)."""
     code = column.type.code
     if code in INTEGER_CODES and target.base_type in _INTEGER_TYPES:
         return keys.EXACT

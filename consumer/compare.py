@@ -1,19 +1,19 @@
-"""Source against target, every row of every table, with the servers' own words: no code of ours decodes anything here.
+"""Compares every row of every table of source and target. The servers convert all values; this code decodes none.
 
-Each value becomes text on its server in a way that loses nothing (``_exact``; of a long type a digest: a server makes
-NULL of a text longer than its ``max_allowed_packet``), and a row a digest of its texts.
-First each side sums the digests of a table (120 bits and the count: order does not matter, a row that stands twice
-counts twice). Where the sums differ, all rows of both sides are read and struck off against each other; what is left
-is different, missing or extra.
+Each server converts each value to text without loss (``_exact``). A value of a long type becomes a digest, because a
+server returns NULL for a text longer than its ``max_allowed_packet``. A row becomes a digest of its texts.
+First, each side returns the row count and the sum of the digests of a table (120 bits, independent of order; duplicate
+rows count twice). If the sums differ, all rows of both sides are read and equal rows are removed from both. The
+remaining rows are different, missing or extra.
 
-A database is looked at when the source has it, or when the task has applied rows there: the target may hold others'
-databases too, and what a lost DROP DATABASE left is found all the same.
+A database is compared if the source has it or if the task has applied rows there. So databases of others on the target
+are ignored, and a database that remains after a lost DROP DATABASE is found.
 
-A server hides the tables that an account may not read: what only one side shows is asked for on the other, whose
-refusal is raised, before it counts as a difference.
+A server hides tables that the account may not read. If only one side shows a table, the other side is asked for it. Its
+refusal is raised, before the table counts as a difference.
 
-Compare when nothing is being written: each side is one snapshot, but not of the same moment.
-Not done here: structure beyond the columns' names, indexes, views; repairing.
+Compare while nothing is being written: each side is read in one snapshot, but not at the same time.
+Not done here: structure other than column names, indexes, views; repairs.
 """
 
 from collections import Counter
@@ -29,12 +29,12 @@ from millrace.errors import Fatal
 from millrace.grant_fix import grantee
 
 FETCH_ROWS = 5_000
-SHOWN_MAX = 20  # differing rows named for each table
+SHOWN_MAX = 20  # rows listed per table
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One row: ``what`` is different, missing (on the target) or extra; ``key`` its primary key, or all of it."""
+    """One row. ``what``: different, missing (on the target) or extra. ``key``: its primary key, else all values."""
 
     table: str
     what: str
@@ -43,7 +43,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Comparison:
-    """What was found. ``differences`` holds at most ``SHOWN_MAX`` of each table, ``difference_count`` all."""
+    """The result. ``differences`` lists at most ``SHOWN_MAX`` per table; ``difference_count`` counts all."""
 
     tables: int = 0
     rows: int = 0
@@ -52,11 +52,11 @@ class Comparison:
 
     @property
     def is_equal(self) -> bool:
-        """Not one difference."""
+        """True without any difference."""
         return self.difference_count == 0
 
     def note(self, table: str, what: str, keys: list[str]) -> None:
-        """Count differences of a table; name the first of them."""
+        """Count differences of a table and list the first ones."""
         self.difference_count += len(keys)
         shown = sum(1 for known in self.differences if known.table == table)
         self.differences += [
@@ -67,10 +67,10 @@ class Comparison:
 def compare_sets(
     source: Endpoint, target: Endpoint, admits: Callable[[str, str], bool], *, task: str = ""
 ) -> Comparison:
-    """Every table of the source that is admitted, and tables of those databases that only the target has.
+    """Compare all admitted tables of the source, and tables of the same databases that only the target has.
 
-    Databases that the source does not have any more count where the apply task ``task`` has applied rows. Fatal
-    MR-5007 when an account may not read a table that the other side has.
+    A database that the source no longer has is compared if the apply task ``task`` has applied rows there. Fatal
+    MR-5007 if an account may not read a table that the other side has.
     """
     left, right = connect(source), connect(target)
     try:
@@ -102,7 +102,7 @@ def compare_sets(
 
 
 def _refuse_hidden(session: TargetConnection, key: TableKey) -> None:
-    """Fatal MR-5007 with the GRANT when the session may not read the table; nothing when there is none."""
+    """Fatal MR-5007 with the GRANT if the account may not read the table. Returns if the table does not exist."""
     database, table = (_quoted(name) for name in key)
     try:
         session.query(f"SELECT 1 FROM {database}.{table} LIMIT 0")
@@ -127,7 +127,7 @@ def _databases(session: TargetConnection) -> set[str]:
 
 
 def _written(session: TargetConnection, task: str) -> set[str]:
-    """The databases of the tables whose records the task was shown; none while it has not begun."""
+    """The databases of all row schemas that the task has stored; empty before its first start."""
     try:
         texts = read_schemas(session, task).texts.values()
     except Fatal as exc:
@@ -143,15 +143,15 @@ Side = tuple[TargetConnection, TargetTable]
 def _compare_table(found: Comparison, source: Side, target: Side) -> None:
     name = f"{source[1].database}.{source[1].table}"
     columns = list(source[1].columns)
-    lacking = sorted(set(columns) ^ set(target[1].columns))
-    if lacking:
-        found.note(name, "different", [f"(column {column})" for column in lacking])
+    unequal = sorted(set(columns) ^ set(target[1].columns))
+    if unequal:
+        found.note(name, "different", [f"(column {column})" for column in unequal])
         return
     sums = [_sums(side, columns, other) for side, other in ((source, target), (target, source))]
     found.rows += _count(sums[0])
     if sums[0] == sums[1]:
         return
-    missing, extra = _strike_off(source, target, columns)
+    missing, extra = _unmatched_rows(source, target, columns)
     key = _key_columns(source[1])
     source_keys, target_keys = _keys(missing, columns, key), _keys(extra, columns, key)
     both = source_keys & target_keys
@@ -170,7 +170,7 @@ def _sums(side: Side, columns: list[str], other: Side) -> Row:
     texts = ", '|', ".join(
         f"COALESCE(CONCAT(LENGTH({e}), ':', {e}), 'N')" for e in _exacts(table, columns, other[1])
     )
-    digest = f"SHA2(CONCAT({texts}), 224)"  # MySQL 9 has no MD5 any more
+    digest = f"SHA2(CONCAT({texts}), 224)"  # MySQL 9 has no MD5
     halves = ", ".join(
         f"SUM(CAST(CONV(SUBSTR(digest, {start}, 15), 16, 10) AS DECIMAL(20)))" for start in (1, 16)
     )
@@ -180,10 +180,10 @@ def _sums(side: Side, columns: list[str], other: Side) -> Row:
     return row
 
 
-def _strike_off(
+def _unmatched_rows(
     source: Side, target: Side, columns: list[str]
 ) -> tuple[Counter[Row], Counter[Row]]:
-    """Rows that only one side has, with how often. Memory holds what was not met on the other side yet."""
+    """The rows that only one side has, with counts. Memory holds the rows not yet found on the other side."""
     left: Counter[Row] = Counter()
     right: Counter[Row] = Counter()
     streams = [_rows(side, columns, other) for side, other in ((source, target), (target, source))]
@@ -262,7 +262,7 @@ _LONG = _HEX - {"binary", "varbinary"} | {"text", "mediumtext", "longtext", "jso
 
 
 def _digest(column: TargetColumn, other: TargetColumn) -> str:
-    """SQL for a digest of the bytes of a value that may be long."""
+    """SQL for a digest of a long value's bytes."""
     name = _quoted(column.name)
     is_text = column.base_type == "json" or column.charset
     if is_text and (column.base_type, column.charset) != (other.base_type, other.charset):
@@ -271,7 +271,7 @@ def _digest(column: TargetColumn, other: TargetColumn) -> str:
 
 
 def _exact(column: TargetColumn, other: TargetColumn) -> str:
-    """SQL for a column's text, from which nothing is lost."""
+    """SQL for a column's text without loss."""
     name = _quoted(column.name)
     if column.base_type in _HEX:
         return f"HEX({name})"
@@ -286,7 +286,7 @@ def _exact(column: TargetColumn, other: TargetColumn) -> str:
     if column.base_type == "json" or other.base_type == "json":
         return f"HEX(CONVERT({name} USING utf8mb4))"
     if column.charset and column.charset == other.charset:
-        return f"HEX({name})"  # its bytes, whatever they are
+        return f"HEX({name})"  # its bytes
     if column.charset:
         return f"HEX(CONVERT({name} USING utf8mb4))"
     return f"CAST({name} AS CHAR)"

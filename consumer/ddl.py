@@ -1,24 +1,25 @@
-"""DDL on the target, exactly once, between two windows of rows.
+"""Executes DDL on the target exactly once, between two windows of rows.
 
-    1  lock     GET_LOCK of the task: a statement of an earlier run is ended first (``end_earlier``)
-    2  intent   fence; the statement and the state of what it names (SHOW CREATE, InnoDB's table ids); commit
-    3  execute  on the same session, with the session of the record
-    4  done     fence; the mark moves over the statement, the intent goes; commit
+    1  lock     GET_LOCK of the task; ``end_earlier`` has ended a statement of an earlier run
+    2  intent   check the fence, store the statement and its objects' state (SHOW CREATE, InnoDB's table IDs), commit
+    3  execute  on the same session, with the session variables of the record
+    4  done     check the fence, move the mark over the statement, delete the intent, commit
 
-    killed between   what the next run finds                 what it does
-    1 and 2          no intent                               all of it
-    2 and 3          intent, state as before                 executes
-    3 and 4          intent, state differs                   marks it done
-    refused in 3     the task stops, the intent says so: what an operator mends then is no sign that the statement was
-                     executed, and a resumed task begins with 2
-    in 3             MySQL and MariaDB 11 end a table's statement whole: one of the two above. A DROP of several
-                     tables can
-                     stand half done on MariaDB: Fatal MR-5040, an operator decides (``decision`` of the intent);
-                     so can CREATE OR REPLACE TABLE, which is executed again when the table is not there
+    killed between   the next run finds                      and
+    1 and 2          no intent                               begins with 2
+    2 and 3          an intent and the same state            executes the statement
+    3 and 4          an intent and another state             continues with 4
 
-A statement that leaves its state as it was (ANALYZE-like ALTERs) is executed again, which changes nothing either:
-InnoDB gives a new table id to what was truncated, rebuilt, renamed away or exchanged, so those differ.
-Not done here: views, routines, triggers, events, accounts: recorded in ``left_out``, counted, not applied.
+Refused in 3: the task stops, and the intent records the refusal. Then a change by an operator does not count as an
+execution, and a resumed task begins with 2.
+
+Killed in 3: MySQL and MariaDB 11 execute a statement on one table atomically, so the state is one of the two above.
+On MariaDB a DROP of several tables can be half done: Fatal MR-5040, and an operator decides (``decision`` of the
+intent). CREATE OR REPLACE TABLE can be half done too; it is executed again if the table is missing.
+
+A statement that does not change its state (ALTERs like ANALYZE) is executed again, without effect. InnoDB assigns a new
+table ID to a truncated, rebuilt, renamed or exchanged table, so these states differ.
+Not done here: views, routines, triggers, events, accounts. They are recorded in ``left_out`` and counted.
 """
 
 import json
@@ -52,18 +53,18 @@ _log = get_logger("apply.ddl")
 
 @dataclass(frozen=True, slots=True)
 class DdlPlace:
-    """Where a statement stands: the mark before it and the one behind it."""
+    """The marks before and after a statement."""
 
     before: Mark
     after: Mark
 
 
 def apply_ddl(endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPlace) -> set[str]:
-    """Apply, record or pass over a statement, and move the mark over it. The databases whose tables may differ now."""
+    """Apply, record or skip a statement and move the mark over it. Returns the databases that may have changed."""
     session = open_session(endpoint, owner)
     try:
         if is_covered(record, place.before):
-            return _pass_over(session, owner, place)
+            return _skip(session, owner, place)
         statement = _named_here(session, _statement(record))
         if statement.kind in RECORDED_KINDS or statement.kind in (Kind.TEMPORARY, Kind.TRANSACTION):
             return _leave_out(session, owner, record, statement, place)
@@ -74,7 +75,7 @@ def apply_ddl(endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPla
 
 
 def _statement(record: DdlRecord) -> Statement:
-    """What capture did not understand, or wants only a part of, is unknown here, too."""
+    """The statement, unknown if capture did not understand it or publishes only part of its tables."""
     found = classify(record.statement.sql, _default_database(record), _mode(record))
     is_unknown = record.statement.kind == Kind.UNKNOWN
     return replace(found, kind=Kind.UNKNOWN) if is_unknown else found
@@ -85,7 +86,7 @@ def _named_here(session: TargetConnection, statement: Statement) -> Statement:
     return statement.in_lower_case() if folds == 1 else statement
 
 
-def _pass_over(session: TargetConnection, owner: Owner, place: DdlPlace) -> set[str]:
+def _skip(session: TargetConnection, owner: Owner, place: DdlPlace) -> set[str]:
     check_fence(session, owner)
     move_mark(session, owner.task, before=place.before, after=place.after)
     session.commit()
@@ -128,13 +129,13 @@ def _once(
         (owner.task, seq),
     )
     now = _state(session, statement)
-    told = str(found[0][1]) if found else ""
-    if not found or told == REFUSED:
+    decided = str(found[0][1]) if found else ""
+    if not found or decided == REFUSED:
         fault_point(BEFORE_INTENT)
         _intend(session, owner, record, now)
         decision = EXECUTE if _is_understood(statement) else UNDECIDED
     else:
-        decision = told or decide(json.loads(str(found[0][0])), now, statement, session.flavour)
+        decision = decided or decide(json.loads(str(found[0][0])), now, statement, session.flavour)
     session.commit()
     if decision == UNDECIDED:
         raise _undecided(record, statement)
@@ -166,7 +167,7 @@ def _refuse(
     statement: Statement,
     before: Mapping[str, str],
 ) -> None:
-    """The server would not and nothing differs: whatever an operator mends now is no sign that it was executed."""
+    """Record the server's refusal if nothing has changed. A later fix by an operator does not count as execution."""
     session = open_session(endpoint, owner)
     try:
         check_fence(session, owner)
@@ -196,8 +197,8 @@ def _is_understood(statement: Statement) -> bool:
 def _undecided(record: DdlRecord, statement: Statement) -> Fatal:
     code = "MR-5040" if _is_understood(statement) else "MR-5042"
     doubt = record.statement.session.get("in_doubt", "")
-    told = f"{statement.verb} ({doubt})" if doubt else statement.verb
-    return Fatal(code, f"{told}: {record.statement.sql[:200]}", seq=record.source.seq)
+    what = f"{statement.verb} ({doubt})" if doubt else statement.verb
+    return Fatal(code, f"{what}: {record.statement.sql[:200]}", seq=record.source.seq)
 
 
 def _intend(
@@ -212,11 +213,11 @@ def _intend(
 def decide(
     before: Mapping[str, str], now: Mapping[str, str], statement: Statement, flavour: Flavour
 ) -> str:
-    """After a crash: was it executed? From the states of what it names, before and now ("": not there)."""
+    """After a crash: DONE, EXECUTE or UNDECIDED, from the states of its objects before and now ("": missing)."""
     if not _is_understood(statement):
         return UNDECIDED
     if statement.kind is Kind.DROP_DATABASE:
-        return EXECUTE if any(now.values()) else DONE  # what is half dropped is dropped again
+        return EXECUTE if any(now.values()) else DONE  # a half dropped database is dropped again
     if statement.kind is Kind.CREATE_TABLE and not all(now.values()):
         return EXECUTE  # MariaDB can die between the two halves of CREATE OR REPLACE
     if statement.kind is Kind.DROP_TABLE and flavour is Flavour.MARIADB:
@@ -225,7 +226,7 @@ def decide(
         return EXECUTE if left == there else UNDECIDED if left else DONE
     if before != now:
         return DONE
-    # tables of equal structure that change places look the same without their ids
+    # without IDs, swapped tables of equal structure look unchanged
     swaps = len(statement.tables) > 1 and any(NO_IDS in state for state in now.values())
     return UNDECIDED if swaps else EXECUTE
 
@@ -286,16 +287,16 @@ def _mode(record: DdlRecord) -> SqlMode:
 
 
 def _enter_session(session: TargetConnection, record: DdlRecord) -> None:
-    """The variables that the statement's meaning depends on, as they were at the source."""
+    """Set the variables that affect the statement's meaning to the source's values."""
     values = record.statement.session
     database = _default_database(record)
     known = "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s"
     if database and session.query(known, (database,)):
         session.query(b"USE " + quoted(database))
-    session.commit()  # MySQL sets explicit_defaults_for_timestamp only outside of a transaction
+    session.commit()  # MySQL sets explicit_defaults_for_timestamp only outside a transaction
     session.query(
         "SET SESSION autocommit = 1"
-    )  # without, MariaDB's EXCHANGE PARTITION waits for itself
+    )  # otherwise MariaDB's EXCHANGE PARTITION waits for itself
     is_same = record.source.origin.connector is session.flavour
     for name in (*_ANYWHERE, *(_SAME_FLAVOUR if is_same else ())):
         if name in values:
@@ -305,14 +306,14 @@ def _enter_session(session: TargetConnection, record: DdlRecord) -> None:
         session.query("SET SESSION sql_mode = %s", (modes,))
     if is_same and "character_set_collations" in values:
         _set_default_collations(session, values["character_set_collations"])
-    # DEFAULT CURRENT_TIMESTAMP of a new column gives old rows the statement's time. A double doesn't hold it exactly,
-    # MySQL rounds and MariaDB cuts it to microseconds: 0.3 more come out right on both.
+    # DEFAULT CURRENT_TIMESTAMP of a new column gives old rows the statement's time. A double can not hold it exactly.
+    # MySQL rounds it to microseconds and MariaDB truncates it; adding 0.3 microseconds is right for both.
     seconds, micros = record.source.place.ts_ms // 1000, int(values.get("microseconds", "0"))
     session.query(f"SET SESSION timestamp = {seconds}.{micros:06}3")
 
 
 def _set_default_collations(session: TargetConnection, pairs: str) -> None:
-    """MariaDB's collation of a character set that stands without one; `pairs`: name=id,… of the source."""
+    """Set MariaDB's default collations of character sets. `pairs`: name=id,… of the source."""
     if not pairs and not session.query("SHOW VARIABLES LIKE 'character_set_collations'"):
         return
     names = []
@@ -324,7 +325,7 @@ def _set_default_collations(session: TargetConnection, pairs: str) -> None:
             (int(id_), charset),
         )
         if not found:
-            raise Fatal("MR-5041", f"collation id {id_} of {charset} is not known here")
+            raise Fatal("MR-5041", f"the target does not have collation id {id_} of {charset}")
         names.append(f"{charset}={found[0][0]}")
     session.query("SET SESSION character_set_collations = %s", (",".join(names),))
 
@@ -337,24 +338,24 @@ def _value(text: str) -> object:
 
 
 def _lock_name(task: str) -> str:
-    """At most 64 characters, in which servers don't tell capitals apart."""
+    """A lock name of at most 64 characters. Servers ignore its case."""
     return f"millrace.ddl.{blake2b(task.encode(), digest_size=16).hexdigest()}"
 
 
 def _lock(session: TargetConnection, task: str) -> None:
     if session.query("SELECT GET_LOCK(%s, %s)", (_lock_name(task), LOCK_S)) != [(1,)]:
-        raise Retryable("MR-5005", f"another session executes a statement of {task}", task=task)
+        raise Retryable("MR-5005", f"another session is executing a statement of {task}", task=task)
 
 
 def end_earlier(session: TargetConnection, task: str) -> None:
-    """After the fence was raised: end a statement that an earlier run still executes, and wait until it is gone."""
+    """After raising the fence: end a statement that an earlier run still executes, and wait for its end."""
     ((holder,),) = session.query("SELECT IS_USED_LOCK(%s)", (_lock_name(task),))
     if holder is not None and holder != session.id:
         _log.warning("ending a statement of an earlier run", session=holder)
         try:
             session.query(f"KILL {holder}")
-        except Fatal as exc:  # it ended by itself meanwhile
-            _log.info("the session was gone", error=str(exc))
+        except Fatal as exc:  # it has ended meanwhile
+            _log.info("the session has ended", error=str(exc))
     _lock(session, task)
     session.query("SELECT RELEASE_LOCK(%s)", (_lock_name(task),))
     session.commit()

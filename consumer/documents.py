@@ -1,12 +1,13 @@
-r"""JSON for a MySQL target: numbers that it would read as DOUBLE, and so print otherwise, are given by expression.
+r"""JSON literals for a MySQL target. Numbers that a server would parse as another type are written by expression.
 
-MySQL's JSON may hold a DECIMAL, whose text in the record is its digits: ``[1.50]``. A server that reads that text
-makes a DOUBLE of it: ``[1.5]``, and keeps 17 digits. What is written instead is
+A DECIMAL in MySQL's JSON has its digits in the record: ``[1.50]``. A server that parses this text makes it a DOUBLE,
+prints ``[1.5]`` and keeps 17 digits. So the statement has
 
     JSON_REPLACE('[1.50]', '$[0]', 1.50)
 
-Guarantees: the target prints the text that the source printed. Not done: what the text does not tell. A DECIMAL with
-the digits of a DOUBLE or an integer becomes one; DATE, TIME, DATETIME and bytes become strings.
+Guarantees: the target prints the same text as the source.
+Not done here: types that the text does not show. A DECIMAL with the digits of a DOUBLE or an integer becomes one.
+DATE, TIME, DATETIME and bytes become strings.
 """
 
 import re
@@ -24,7 +25,7 @@ _DIGITS_MAX, _SCALE_MAX = 65, 30  # of the server's DECIMAL
 
 
 def filled_exactly(rows: Rows, number: int, template: Template, table_plan: TablePlan) -> bytes:
-    """As ``Rows.filled``, with the documents of one record by expression where they need it."""
+    """As ``Rows.filled``, with JSON values of one record by expression if they need it."""
     width = len(table_plan.layout.branches)
     documents = set(table_plan.documents)
     first = int(rows.records[number, FIRST_CELL])
@@ -46,11 +47,11 @@ def filled_exactly(rows: Rows, number: int, template: Template, table_plan: Tabl
 
 
 def by_expression(text: bytes) -> bytes | None:
-    """The document as SQL, or None where its text alone does it (also where it is no JSON)."""
+    """The JSON value as SQL; None if its text is enough, or if it is not JSON."""
     replaced = b""
     legs: list[
         int | bytes
-    ] = []  # of each open array its index, of each open object its key, b"" before it
+    ] = []  # the index in each open array, the key in each open object (b"" before it)
     for found in _TOKEN.finditer(text):
         token = found.group()
         if token in b"[{":
@@ -71,20 +72,20 @@ def by_expression(text: bytes) -> bytes | None:
 
 
 def is_read_exactly(token: bytes) -> bool:
-    """Does a server that reads this number print it so again? True also for what it takes for no DECIMAL."""
+    """True if a server that parses this number prints it unchanged, or if it is not a valid DECIMAL."""
     parts = _DECIMAL.fullmatch(token)
     if parts is None:
         return True
-    whole, behind = parts[1], parts[2] or b""
-    if len(whole) + len(behind) > _DIGITS_MAX or len(behind) > _SCALE_MAX:
+    whole, fraction = parts[1], parts[2] or b""
+    if len(whole) + len(fraction) > _DIGITS_MAX or len(fraction) > _SCALE_MAX:
         return True
-    if not behind:
+    if not fraction:
         return -(2**63) <= int(token) < 2**64
     return _printed(float(token)) == token.decode()
 
 
 def _printed(value: float) -> str:
-    """A DOUBLE as MySQL prints it in JSON; the rule stands in ``producer.convert.kernel.doubles``."""
+    """A DOUBLE as MySQL prints it in JSON, by the rule of ``producer.convert.kernel.doubles``."""
     if value == 0:
         return str(value)
     shortest = Decimal(repr(value)).normalize()

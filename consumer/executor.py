@@ -1,17 +1,21 @@
-"""What runs in executors, and between barriers in the driver, as plain functions over Arrow batches of (offset, value).
+"""The functions that executors run, and the driver between barriers, over Arrow batches of (offset, value).
 
-No Spark in here.
+    apply_serial    applies all records in order on one connection; each target transaction also moves the mark
+    plan            returns the causality keys of all rows, from which the driver makes lanes
+    apply_lane      applies the records of one lane; each target transaction also inserts its seqs as a bitmap
 
-    apply_serial    all records in order on one connection; the mark moves in the same target transaction as the rows
-    plan          causality keys of all rows, for the driver to make lanes of
-    apply_lane    the records of one lane; each target transaction leaves its seqs as a bitmap
+One target transaction, if the process is killed:
 
-Crash table of one target transaction: killed before the commit, nothing is there; killed behind it, rows and mark (or
-bitmap) are there; the answer lost, the next run reads which. Two executions of the same part (a Spark task that was
-given up and lives) meet at their first write, the mark's move or the bitmap's key, and the second writes nothing. A
-lane that comes when the mark has moved over it, and its bitmap is gone, is refused by the mark.
+    before the commit       the target has neither rows nor mark (or bitmap)
+    after the commit        the target has both
+    outcome unknown         the next run reads mark and bitmaps
 
-Errors of our branches travel to the driver in the outcome; others end the Spark task.
+Two executions of the same part (an abandoned Spark task may still run) conflict at their first write, the move of the
+mark or the key of the bitmap. The second one writes nothing. If the mark has moved over a lane and its bitmap is
+deleted, the check of the mark refuses the lane.
+
+Millrace's own errors return to the driver in the outcome. Other errors end the Spark task.
+Not done here: Spark.
 """
 
 import json
@@ -50,7 +54,7 @@ from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from schemas.documents import ConflictPolicy
 
-PART_ROWS_MAX = 10_000  # rows of one target transaction: undo and locks stay small, a commit costs little against it
+PART_ROWS_MAX = 10_000  # rows per target transaction: small undo and few locks, yet cheap commits
 LOCK_TRIES_MAX = 8
 
 BEFORE_LANE_COMMIT = register("apply.before_lane_commit")
@@ -59,7 +63,7 @@ AFTER_LANE_COMMIT = register("apply.after_lane_commit")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the driver asks of executors for a window of the topic that begins at the mark."""
+    """The driver's request to executors: apply or plan the topic from the mark on."""
 
     owner: Owner
     endpoint: Endpoint
@@ -67,15 +71,15 @@ class Order:
     mark: Mark
     batch: int
     registry: str = ""
-    rows_max: int = 1 << 62  # a serial lane stops there
+    rows_max: int = 1 << 62  # a serial lane stops after these rows
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done. ``mark``: where a serial lane left it, or how far a plan saw; ``commit_ms``: of the last row.
+    """The result. ``mark``: after a serial lane, or at the end of a plan. ``commit_ms``: of the last row.
 
-    ``is_cut``: it stopped at ``rows_max``, records are left. ``ahead``: records after the barrier that a serial lane
-    returns. ``lane``: whose answer it is.
+    ``is_cut``: it stopped at ``rows_max``, and records are left. ``ahead``: records after the barrier, from a serial
+    lane. ``lane``: the lane that it belongs to.
     """
 
     mark: Mark | None = None
@@ -91,7 +95,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plan:
-    """What lanes are made of: rows (their offsets and weights) in order, and their keys."""
+    """The rows to distribute to lanes, in order, by offset and weight, and their keys."""
 
     outcome: Outcome
     offsets: Ints
@@ -100,7 +104,7 @@ class Plan:
 
     @property
     def lane(self) -> int:
-        """Whose answer it is: one makes the plan."""
+        """The number of the Spark task; only task 0 plans."""
         return self.outcome.lane
 
 
@@ -109,7 +113,7 @@ _table_plans_lock = threading.Lock()  # a driver applies several tasks at once, 
 
 
 def table_plans_for(catalogue: Catalogue) -> TablePlans:
-    """This process's plans for a catalogue; only the latest few are kept."""
+    """This process's plans for a catalogue. Only the last few are kept."""
     with _table_plans_lock:
         if catalogue.version not in _table_plans:
             while len(_table_plans) >= 4:
@@ -119,11 +123,11 @@ def table_plans_for(catalogue: Catalogue) -> TablePlans:
 
 
 def arrow_values(batch: pa.RecordBatch) -> tuple[Ints, Values]:
-    """(offsets in the topic, values) of an Arrow batch with columns offset and value."""
+    """(offsets in the topic, values) of an Arrow batch with the columns offset and value."""
     column = batch.column(1)
     _, ends, payload = column.buffers()
     width = np.dtype(np.int64 if pa.types.is_large_binary(column.type) else np.int32)
-    # read-only wherever it comes from: the compiled functions know one kind of array
+    # always read-only: the compiled functions accept one array type
     bounds: npt.NDArray[Any] = np.frombuffer(memoryview(ends or b"").toreadonly(), width)
     contents = np.frombuffer(memoryview(payload or b"").toreadonly(), np.uint8)
     bounds = bounds[column.offset : column.offset + len(column) + 1]
@@ -131,7 +135,7 @@ def arrow_values(batch: pa.RecordBatch) -> tuple[Ints, Values]:
 
 
 def records_from(mark: Mark, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Ints, Values]]:
-    """(offsets, values) from the mark on: what is read once more in front of it is passed over."""
+    """(offsets, values) from the mark on; earlier records are skipped."""
     for offsets, values in map(arrow_values, batches):
         first = int(np.searchsorted(offsets, mark.next_offset))
         if first < len(offsets):
@@ -177,15 +181,15 @@ def apply_serial(
             _drain(records)
             return Outcome(mark, learned, None, rows, statements, commit_ms, is_cut=True)
         if barrier is not None:
-            behind = len(window.rows) + 1
-            left = (offsets[behind:], values.part(behind, len(values)))
+            next_one = len(window.rows) + 1
+            left = (offsets[next_one:], values.part(next_one, len(values)))
             ahead = collect_read_ahead(chain((left,), records))
             return Outcome(mark, learned, barrier, rows, statements, commit_ms, ahead=ahead)
     return Outcome(mark, learned, None, rows, statements, commit_ms)
 
 
 def _drain(records: Iterator[tuple[Ints, Values]]) -> None:
-    """Read what is left: Spark ends a Python process that leaves input unread, and a new one takes a second."""
+    """Read the rest. Spark ends a Python process that leaves input unread, and starting another takes a second."""
     for _ in records:
         pass
 
@@ -196,7 +200,7 @@ def _last_commit_ms(rows: Rows, numbers: Ints) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """The claim of a serial lane: the mark moves from exactly here to there."""
+    """The claim of a serial lane: the mark moves from exactly ``before`` to ``after``."""
 
     before: Mark
     after: Mark
@@ -210,7 +214,7 @@ class _Move:
 
 @dataclass(frozen=True, slots=True)
 class _Bits:
-    """The claim of a parallel lane: its seqs, under the place of this part in the plan that was made at the mark."""
+    """The claim of a parallel lane: its seqs, keyed by the place of this part in the plan made at the mark."""
 
     mark: Mark
     place: tuple[int, int, int]  # batch, lane, part
@@ -218,7 +222,7 @@ class _Bits:
     bitmap: bytes
 
     def make(self, connection: TargetConnection, owner: Owner) -> bool:
-        """False when another execution of the same part has committed; Retryable MR-5021 when the plan is past."""
+        """False if another execution of this part has committed; Retryable MR-5021 if the plan is outdated."""
         check_mark(connection, owner.task, self.mark)
         place = (owner.task, owner.run, *self.place)
         try:
@@ -234,19 +238,19 @@ class _Bits:
         return True
 
     def _check_same(self, connection: TargetConnection, place: tuple[object, ...]) -> None:
-        """Spark cuts equal input equally. If it did not, what is claimed here were other records."""
+        """Spark splits equal input equally. If it did not, the other execution has claimed other records."""
         if not connection.query(
             f"SELECT 1 FROM {DATABASE}.applied WHERE (task, run, batch, lane, part) = (%s, %s, %s, %s, %s)"
             " AND first_seq = %s AND bitmap = _binary %s",
             (*place, self.first_seq, self.bitmap),
         ):
-            raise Retryable("MR-5021", "another execution of this lane was cut elsewhere")
+            raise Retryable("MR-5021", "another execution of this lane was split differently")
 
 
 def _apply_part(
     order: Order, plans: TablePlans, rows: Rows, numbers: Ints, claim: "_Move | _Bits"
 ) -> int:
-    """One target transaction: fence, claim, rows, commit; how many statements it took."""
+    """Run one target transaction: fence, claim, rows, commit. Returns the number of statements."""
     session = session_for(order.endpoint, order.owner)
     writer = RowWriter(session, plans, ConflictRule(order.owner.task, order.policy))
     careful = False
@@ -281,7 +285,7 @@ def plan(
     applied: Ints,
     look_up: LookUp,
 ) -> Plan:
-    """The keys of all rows up to the first barrier; nothing is applied."""
+    """The keys of all rows up to the first barrier. Applies nothing."""
     plans = table_plans_for(catalogue)
     seen = order.mark
     learned: dict[int, str] = {}
@@ -339,7 +343,7 @@ def apply_lane(
     catalogue: Catalogue,
     applied: Ints,
 ) -> Outcome:
-    """Apply the records of one lane, which come in seq order; all their schemas are known."""
+    """Apply the records of one lane, in seq order. All their schemas are known."""
     plans = table_plans_for(catalogue)
     part = rows_done = statements = 0
     for batch in batches:
@@ -371,7 +375,7 @@ def apply_lane(
 
 
 def guarded(work: Callable[[], Outcome | Plan]) -> bytes:
-    """Run it in an executor; the outcome, or the error of one of our branches, as bytes."""
+    """Run ``work`` in an executor; returns its outcome, or an error of Millrace, as bytes."""
     try:
         done = work()
     except MillraceError as exc:
@@ -414,7 +418,7 @@ def _pack(header: dict[str, object], arrays: list[npt.NDArray[Any]]) -> bytes:
 
 
 def unpack(packed: bytes) -> Outcome | Plan:
-    """What ``guarded`` packed; raises the error if it was one."""
+    """The inverse of ``guarded``; raises the error if it is one."""
     size = int.from_bytes(packed[:8], "big")
     header = json.loads(packed[8 : 8 + size])
     if "branch" in header:
@@ -448,5 +452,5 @@ def _mark(plain: dict[str, Any]) -> Mark:
 
 
 def results(packed: bytes) -> Iterator[pa.RecordBatch]:
-    """One row with one column ``result``."""
+    """One Arrow batch with one row and the column ``result``."""
     yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], names=["result"])

@@ -1,7 +1,7 @@
-"""Spark's JVM as a process of ours: whether it ended though nobody asked it to.
+"""Watches Spark's JVM process and reports its unexpected end.
 
-A Python process has one JVM in its life (PySpark makes no second one), so that its end is the end of the driver, which
-a service manager starts again. Only where Python started the JVM: where spark-submit started Python, it ends with it.
+PySpark starts only one JVM per Python process, so the driver ends with it and a service manager restarts the driver.
+Only a JVM that Python started is watched. If spark-submit started Python, Python ends with the JVM.
 """
 
 import subprocess
@@ -12,19 +12,19 @@ from millrace.errors import Retryable
 
 
 class Jvm:
-    """``process`` as PySpark started it; ``None`` if somebody else did, and then nothing is watched."""
+    """``process`` as PySpark started it. ``None`` if PySpark did not start it; then nothing is watched."""
 
     def __init__(self, process: "subprocess.Popen[bytes] | None") -> None:
         self._process = process
         self._is_released = False
-        self.is_lost = False  # it ended, and nobody had called ``release``
+        self.is_lost = False  # it ended before ``release``
 
     def release(self) -> None:
-        """Its end is wanted from now on."""
+        """Expect its end from now on."""
         self._is_released = True
 
     def watch(self, lost: Callable[[Retryable], None]) -> None:
-        """Call ``lost`` once, from a thread, with MR-5053 when it ends unwanted."""
+        """Call ``lost`` once, from another thread, with MR-5053 when it ends unexpectedly."""
         process = self._process
         if process is None:
             return

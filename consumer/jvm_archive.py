@@ -1,4 +1,4 @@
-"""Makes the JVM archive of the Spark driver (`millrace/jvm.py`) unless it exists: about 25 s, once."""
+"""Creates the JVM archive of the Spark driver (`millrace/jvm.py`) if it is missing. Takes about 25 s."""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from consumer.spark import SparkDriver, jvm_archive
 
 
 def main() -> None:
-    """Start a driver, rehearse its start, end it. Without the archive, drivers only start more slowly."""
+    """Start a driver, rehearse and end it. Without the archive, drivers only start more slowly."""
     try:
         jvm_archive().make(_run)
     except Exception as error:  # noqa: BLE001 - the archive only saves time

@@ -1,4 +1,4 @@
-"""A schema by its id from a registry: the fallback for a record whose schema the topic did not show."""
+"""Looks up a schema by ID in a registry, for records whose schema the topic has not shown."""
 
 from collections.abc import Callable
 
@@ -7,13 +7,13 @@ from registry.client import RegistryClient
 
 
 def look_up_at(address: str) -> Callable[[int], str]:
-    """A look-up at ``address``; "" has nothing. MR-5033, Retryable while the registry is away."""
+    """A look-up in the registry at ``address``. MR-5033: Fatal with address "", Retryable if it does not answer."""
 
     def look_up(schema_id: int) -> str:
         if not address:
             raise Fatal(
                 "MR-5033",
-                f"no schema of id {schema_id}, and no registry to ask",
+                f"unknown schema id {schema_id}, and the task has no registry",
                 schema_id=schema_id,
             )
         try:

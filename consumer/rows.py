@@ -1,7 +1,7 @@
-"""A batch of records, walked once: what the numbers are, where each column's value stands, literals of them.
+"""A batch of walked records: their numbers, the places of their values, and literals for SQL.
 
-``walk_values`` stops before the first value that it can't walk and says why; the caller decides. Everything here is
-arrays of the whole batch; a *record number* counts from 0 in it.
+``walk_values`` stops before the first value that it can not walk and returns the reason; the caller decides. All arrays
+cover the whole batch. A *record number* counts from 0 in it.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _BINARY_INTRODUCER = np.frombuffer(b"_binary", np.uint8)
 
 @dataclass(frozen=True)
 class Values:
-    """Record values as Arrow keeps them: value ``i`` is ``payload[offsets[i]:offsets[i + 1]]``."""
+    """Record values in Arrow's layout: value ``i`` is ``payload[offsets[i]:offsets[i + 1]]``."""
 
     payload: Bytes
     offsets: npt.NDArray[np.integer[npt.NBitBase]]
@@ -40,13 +40,13 @@ class Values:
         return Values(self.payload, self.offsets[first : end + 1])
 
     def sizes(self) -> Ints:
-        """Bytes of each value."""
+        """The size of each value in bytes."""
         return np.diff(self.offsets).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Walked values; ``status`` is why it ended before the last one (``walk.OK``: it did not)."""
+    """Walked values. ``status``: the reason for stopping before the last one (``walk.OK``: none)."""
 
     values: Values
     programs: Programs
@@ -58,7 +58,7 @@ class Rows:
         return len(self.records)
 
     def column(self, which: int) -> Ints:
-        """One number of every record, ``walk.SEQ`` and so on."""
+        """One number of every record, such as ``walk.SEQ``."""
         found: Ints = self.records[:, which]
         return found
 
@@ -69,13 +69,13 @@ class Rows:
 
     @cached_property
     def floats(self) -> Bytes:
-        """The text of every FLOAT and DOUBLE, a line each, ended by NUL."""
+        """The texts of all FLOAT and DOUBLE values, one per line, ended by NUL."""
         found = text.collect_floats(self.values.payload, self.cells, len(self.cells))
         width = text.FLOAT_TEXT_BYTES
         return np.frombuffer(found.astype(f"S{width}").tobytes(), np.uint8).reshape(-1, width)
 
     def text_of(self, numbers: Ints, shape: Ints, *, opening: bytes, closing: bytes) -> bytes:
-        """Rows of literals joined by commas; see ``kernel.text``."""
+        """Rows of literals joined by commas (``kernel.text``)."""
         floats = self.floats
         numbers = np.ascontiguousarray(numbers, np.int64)
         size = int(text.measure(self.records, numbers, self.cells, shape).sum())
@@ -96,7 +96,7 @@ class Rows:
         return out[:length].tobytes()
 
     def filled(self, number: int, template: "Template") -> bytes:
-        """One record's literals in a template."""
+        """A template filled with one record's literals."""
         floats = self.floats
         one = np.array([number], np.int64)
         size = int(text.measure(self.records, one, self.cells, template.shape)[0])
@@ -118,7 +118,7 @@ class Rows:
     def changes(
         self, numbers: Ints, columns: tuple[int, ...], *, width: int
     ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-        """Which of these updates of one table change one of these columns."""
+        """True for the updates of one table that change one of these columns."""
         parts = np.array([(column, keys.EXACT) for column in columns], np.int64).reshape(-1, 2)
         found: npt.NDArray[np.uint8] = keys.find_changes(
             self.values.payload, self.records, numbers, self.cells, width, parts
@@ -128,7 +128,7 @@ class Rows:
     def inexact(
         self, numbers: Ints, columns: tuple[int, ...], *, width: int
     ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-        """Which of these records of one table may have a JSON text here, in either image, that is no exact literal."""
+        """True for the records of one table with a JSON text, in either image, that may be an inexact literal."""
         places = np.array([image * width + at for image in (0, 1) for at in columns], np.int64)
         found: npt.NDArray[np.uint8] = documents.find_inexact(
             self.values.payload, self.records, numbers, self.cells, places
@@ -136,14 +136,14 @@ class Rows:
         return found.astype(np.bool_)
 
     def text_sizes(self, numbers: Ints, shape: Ints) -> Ints:
-        """An upper bound of the literal bytes of each row."""
+        """An upper limit of each row's literals in bytes."""
         found: Ints = text.measure(self.records, numbers, self.cells, shape)
         return found
 
 
 @dataclass(frozen=True)
 class Template:
-    """Fixed texts around literals: one more text than lines of ``shape``; ``ends`` are ends of texts in ``glue``."""
+    """Fixed texts around literals, one more than lines of ``shape``. ``ends``: the ends of the texts in ``glue``."""
 
     glue: Bytes
     ends: Ints
@@ -151,7 +151,7 @@ class Template:
 
     @classmethod
     def of(cls, texts: list[bytes], shape: Ints) -> "Template":
-        """From the texts; their number is one more than the literals'."""
+        """From the texts, one more than literals."""
         assert len(texts) == len(shape) + 1
         ends = np.cumsum([len(text) for text in texts]).astype(np.int64)
         return cls(np.frombuffer(b"".join(texts), np.uint8), ends, shape)
@@ -159,7 +159,7 @@ class Template:
 
 @dataclass(frozen=True)
 class KeyEntries:
-    """Causality keys: record ``owners[i]`` holds ``hashes[i]`` in ``modes[i]``; ``by_hash`` sorts them."""
+    """Causality keys: record ``owners[i]`` holds ``hashes[i]`` in ``modes[i]``."""
 
     owners: Ints
     hashes: Hashes
@@ -167,7 +167,7 @@ class KeyEntries:
 
     @cached_property
     def by_hash(self) -> Ints:
-        """Places of the entries in order of hash."""
+        """The indexes of the entries, sorted by hash."""
         return np.argsort(self.hashes, kind="stable")
 
     def groups(self, count: int) -> Ints:
@@ -182,7 +182,7 @@ class KeyEntries:
 
 
 def walk_values(values: Values, programs: Programs) -> Rows:
-    """Walk until the end or the first value that can't be walked."""
+    """Walk up to the end or to the first value that can not be walked."""
     count = len(values)
     arguments = (values.payload, values.offsets, 0, count, programs.ids, programs.widths)
     room = walk.count_cells(*arguments)
@@ -195,7 +195,7 @@ def walk_values(values: Values, programs: Programs) -> Rows:
 
 
 def find_keys(rows: Rows, programs: KeyPrograms, numbers: Ints) -> KeyEntries:
-    """The causality keys of these records; owners count in ``numbers``."""
+    """The causality keys of these records. Owners are indexes in ``numbers``."""
     room = programs.entries_max(len(numbers))
     owners = np.empty(room, np.int64)
     hashes = np.empty(room, np.uint64)

@@ -1,9 +1,9 @@
-"""Target connections of a run: registered on the target, and kept between Spark tasks, and by the driver.
+"""Target connections of a run. They are registered on the target and kept between Spark tasks and in the driver.
 
-A session is written into ``millrace.session`` before it does anything, so that a later run can end it where it
-hangs. An executor's process runs one Spark task at a time, a driver's one thread a task's run: a kept connection is
-never shared. One that broke is made anew; those of earlier runs are closed. Safety does not rest on any of this: the
-fence is read in every target transaction.
+A session is inserted into ``millrace.session`` before any other statement, so that a later run can end it if it hangs.
+An executor process runs one Spark task at a time, and the driver has one thread per run, so no connection is shared.
+A broken connection is replaced; connections of earlier runs are closed. Safety does not depend on any of this: every
+target transaction reads the fence.
 """
 
 from consumer.target.connection import Endpoint, TargetConnection, connect
@@ -15,7 +15,7 @@ kept_sessions: dict[str, tuple[Owner, Endpoint, TargetConnection]] = {}
 
 
 def open_session(endpoint: Endpoint, owner: Owner) -> TargetConnection:
-    """A new session that the next run knows of."""
+    """A new session, registered for the next run."""
     session = connect(endpoint)
     session.query(
         f"REPLACE INTO {DATABASE}.session VALUES (%s, %s, %s)", (owner.task, session.id, owner.run)
@@ -25,7 +25,7 @@ def open_session(endpoint: Endpoint, owner: Owner) -> TargetConnection:
 
 
 def session_for(endpoint: Endpoint, owner: Owner) -> TargetConnection:
-    """This process's session for a run; a new one where the server has ended it. Between target transactions only."""
+    """This process's session for a run; a new one if the server has ended it. Only between target transactions."""
     kept = kept_sessions.get(owner.task)
     if kept is not None and kept[:2] == (owner, endpoint) and _answers(kept[2]):
         return kept[2]
@@ -37,7 +37,7 @@ def session_for(endpoint: Endpoint, owner: Owner) -> TargetConnection:
 
 
 def close_session(owner: Owner) -> None:
-    """Close what this process keeps for a run."""
+    """Close this process's session of a run."""
     kept = kept_sessions.get(owner.task)
     if kept is not None and kept[0] == owner:
         kept_sessions.pop(owner.task)
@@ -45,7 +45,7 @@ def close_session(owner: Owner) -> None:
 
 
 def cut_session(owner: Owner) -> None:
-    """From another thread: what this process waits for in a run ends as a lost connection does."""
+    """From another thread: end a pending call of the run's session as a lost connection does."""
     kept = kept_sessions.get(owner.task)
     if kept is not None and kept[0] == owner:
         kept[2].cut()

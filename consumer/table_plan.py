@@ -1,17 +1,16 @@
-"""A record schema bound to the target's table: which columns, which row, which SQL.
+"""The plan for rows of one schema on the target's table: columns, row identity and SQL.
 
-    columns written     those of the record that the target has and does not generate; one that is missing is Fatal
-                        MR-5013
-    row identity        the target's primary key, else a unique key that is never NULL, if the record has all its
-                        columns and it has no prefix or expression; without one all columns are compared
-                        (``identity`` is empty)
+    columns written     the record's columns, except those that the target generates; a missing one is Fatal MR-5013
+    row identity        the target's primary key, else a unique key that is never NULL. The record must have all its
+                        columns, and it must have no prefix or expression. Without one, ``identity`` is empty and all
+                        columns are compared.
 
-A generated column is never written, but it may be part of the identity: the row image holds its value, also of a
-virtual one, on both flavours. A key without one is preferred, because the target generates by its own expression.
-No UPDATE or DELETE is made that names less than one row: ``check_names_row``.
+A generated column is never written, but it may be part of the identity: row images contain its value, even for virtual
+columns, on both flavours. A key without generated columns is preferred, because the target computes them with its own
+expression. Every UPDATE and DELETE names a whole unique key, or ends in LIMIT 1 (``check_names_row``).
 
-Statements are made of pieces around what ``kernel.text`` writes: ``lead`` rows ``tail``, a row being ``opening``
-literals ``closing`` after the lines of ``shape``.
+A statement is ``lead``, rows, ``tail``. A row is ``opening``, literals, ``closing``. ``kernel.text`` writes the
+literals by the lines of ``shape``.
 """
 
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ from schemas.table.structure import INTEGER_CODES, Column, TypeCode
 
 BEFORE, AFTER = 0, 1
 
-# MariaDB logs rows of them like those of a table; nothing on the target takes these
+# Columns of a MariaDB sequence. Its rows are logged like those of a table, but can not be written to the target.
 _OF_A_SEQUENCE = {
     "next_not_cached_value",
     "minimum_value",
@@ -41,8 +40,8 @@ _OF_A_SEQUENCE = {
 }
 _OF_SYSTEM_VERSIONING = ("row_start", "row_end")
 _NOT_APPLIED = (
-    "{} are not applied yet: `exclude` it in the capture task, which then needs a new topic, since these rows stay in"
-    " this one; start the apply task anew on that."
+    "{} are not applied yet. Create a capture task that excludes the table, with a new topic, because these rows stay"
+    " in the present one. Then create an apply task for the new topic."
 )
 _OTHER_ENGINE = "ALTER TABLE {} ENGINE=InnoDB on the target, then `millrace task resume NAME`."
 _SYSTEM_VERSIONED = _NOT_APPLIED.format("System-versioned tables")
@@ -61,9 +60,9 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """``columns``: pairs of column index in the record and the target's column, of all that are written.
+    """``columns``: pairs of (column index in the record, target column) of all written columns.
 
-    ``update`` is None where rows are told apart by columns that don't compare well in a join: one by one then.
+    ``update`` is None if the identity has columns that a join can not compare. Rows are then updated one by one.
     """
 
     layout: RowLayout
@@ -76,31 +75,31 @@ class TablePlan:
 
     @property
     def name(self) -> bytes:
-        """The table as SQL writes it."""
+        """The quoted name of the table."""
         return table_name(self.target.database, self.target.table)
 
     @property
     def named(self) -> tuple[tuple[int, TargetColumn], ...]:
-        """Columns that an UPDATE or DELETE of one row compares: the identity, else all that are written."""
+        """The columns that an UPDATE or DELETE of one row compares: the identity, else all written columns."""
         return _key_columns(self.layout, self.target, self.identity) or self.columns
 
     @property
     def is_identity_generated(self) -> bool:
-        """True where the target computes a part of the identity: what it computes is checked."""
+        """True if the target generates a part of the identity. The generated value is then checked."""
         return bool(self.identity) and any(column.generated for _, column in self.named)
 
     @property
     def documents(self) -> tuple[int, ...]:
-        """Columns of the record that a MySQL target keeps as JSON; MariaDB's JSON is text."""
+        """The record's columns that are JSON on a MySQL target. MariaDB's JSON is text."""
         return tuple(index for index, column in self.columns if column.base_type == "json")
 
     def shape(self, image: int, columns: tuple[int, ...]) -> Ints:
-        """Lines for ``kernel.text`` of these columns of one image."""
+        """Lines for ``kernel.text``: these columns of one image."""
         return make_shape(self.layout, [(image, column) for column in columns])
 
 
 def quoted(name: str) -> bytes:
-    """An identifier as SQL writes it: the one place that quotes names."""
+    """A quoted identifier. All names in SQL are quoted here."""
     return b"`" + name.encode().replace(b"`", b"``") + b"`"
 
 
@@ -110,7 +109,7 @@ def table_name(database: str, table: str) -> bytes:
 
 
 def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
-    """Fatal MR-5012 without the table, MR-5013 without a column of the record, MR-5015 if rows can't be rolled back."""
+    """The plan of a table. Fatal MR-5012 without the table, MR-5013 without a column, MR-5015 without rollback."""
     table = layout.table
     target = inventory.tables.get(inventory.key(table.database, table.table))
     if target is None:
@@ -155,7 +154,7 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
 
 
 def target_column(target: TargetTable, name: str) -> TargetColumn | None:
-    """The column of this name; MySQL compares column names without case."""
+    """The column of this name. MySQL ignores the case of column names."""
     if (found := target.columns.get(name)) is not None:
         return found
     folded = name.lower()
@@ -163,7 +162,7 @@ def target_column(target: TargetTable, name: str) -> TargetColumn | None:
 
 
 def record_indexes(layout: RowLayout, names: tuple[str, ...]) -> tuple[int, ...] | None:
-    """Where these columns stand in the record; None if one is not there."""
+    """The indexes of these columns in the record; None if one is missing."""
     columns = layout.table.columns
     folded = {column.name.lower(): index for index, column in enumerate(columns)}
     exact = {column.name: index for index, column in enumerate(columns)}
@@ -172,16 +171,16 @@ def record_indexes(layout: RowLayout, names: tuple[str, ...]) -> tuple[int, ...]
 
 
 def check_names_row(target: TargetTable, named: Sequence[str], *, is_limited: bool = False) -> None:
-    """Fatal MR-5019 unless these columns of the target hold a whole unique key that is never NULL.
+    """Fatal MR-5019 unless these target columns contain a whole unique key that is never NULL.
 
-    ``is_limited``: the statement ends in LIMIT 1, then any columns will do, but none will not.
+    ``is_limited``: the statement ends in LIMIT 1, so at least one column of any kind is enough.
     """
     keys = (key.columns for key in target.unique_keys if _is_never_null(target, key))
     if not (named if is_limited else any(set(key) <= set(named) for key in keys)):
         name = f"{target.database}.{target.table}"
         raise Fatal(
             "MR-5019",
-            f"{name}: ({', '.join(named)}) is no whole unique key of the table",
+            f"{name}: ({', '.join(named)}) is not a whole unique key of the table",
             table=name,
         )
 
@@ -205,7 +204,7 @@ def _identity(layout: RowLayout, target: TargetTable) -> tuple[int, ...]:
 
 
 def _is_loose(source: Column, column: TargetColumn) -> bool:
-    """True where the server compares the record's number with a text: ``05`` and ``5a`` equal 5 then."""
+    """True if the server compares a number with a text; then ``05`` and ``5a`` equal 5."""
     return source.type.code in _NUMBER_CODES and column.base_type in _STRINGS
 
 
@@ -217,7 +216,7 @@ def _key_columns(
 
 
 def make_shape(layout: RowLayout, places: list[tuple[int, int]]) -> Ints:
-    """Lines (cell from the record's first, form, scale) of (image, column)."""
+    """Lines (cell number in the record, form, scale) for places (image, column)."""
     columns = layout.table.columns
     lines = [
         (image * len(columns) + index, literal_form(columns[index]), columns[index].type.scale)
@@ -256,7 +255,7 @@ def _update(
     identity: tuple[int, ...],
     flavour: Flavour,
 ) -> Pieces | None:
-    """Rows as a derived table, joined first so that the target is never scanned."""
+    """UPDATE with the rows as a derived table, which is joined first so that the target is never scanned."""
     key = _key_columns(layout, target, identity)
     check_names_row(target, [column.name for _, column in key])
     matches = []
@@ -301,9 +300,11 @@ _NUMBER_CODES |= {TypeCode.YEAR, TypeCode.BIT}
 
 
 def _join_operand(column: Column, target: TargetColumn, operand: bytes) -> bytes | None:
-    """A column of the derived table as the target's index can look it up; None if it better does not."""
+    """A column of the derived table in a form that the target's index can look up; None if there is no safe form."""
     if target.type_text.startswith("bigint") and "unsigned" in target.type_text:
-        return b"CAST(" + operand + b" AS UNSIGNED)"  # a mixture below and above 2**63 is DECIMAL
+        return (
+            b"CAST(" + operand + b" AS UNSIGNED)"
+        )  # a column with values below and above 2**63 is DECIMAL
     if target.base_type in _INTEGERS and column.type.code is not TypeCode.BIT:
         return operand
     if target.base_type == "decimal" and column.type.code is TypeCode.NEWDECIMAL:

@@ -1,8 +1,7 @@
-"""Everything that is made of schemas and inventory, once for each: programs, table plans, templates, key programs.
+"""Programs, table plans, templates and key programs, derived from row schemas and the inventory.
 
-A ``Catalogue`` is what the driver sends; a ``TablePlans`` is what a process makes of it, lazily, and keeps while the
-catalogue stays the same. A schema whose table the target no longer has does no harm until a row of it is to be
-applied.
+The driver sends a ``Catalogue``. Each process derives ``TablePlans`` from it when needed, and keeps them while the
+catalogue is the same. A schema without a table on the target is an error only when a row of it must be applied.
 """
 
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ from consumer.templates import delete_template, find_template, insert_template, 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What is known where a window of records begins. ``version`` names it: equal versions, equal contents."""
+    """The row schemas and the inventory at the start of a window. Equal ``version`` means equal contents."""
 
     version: str
     schemas: RowSchemas = field(default_factory=RowSchemas)
@@ -28,7 +27,7 @@ class Catalogue:
 
 
 class TablePlans:
-    """What a process makes of a catalogue."""
+    """The plans of a catalogue in this process."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.inventory = catalogue.inventory
@@ -36,19 +35,19 @@ class TablePlans:
         self._table_plans: dict[str, TablePlan] = {}
         self._key_lines: dict[str, tuple[KeyLine, ...]] = {}
         self._templates: dict[tuple[str, str], Template] = {}
-        self._asked: set[int] = set()  # slots whose keys were asked for: those in ``_key_programs``
+        self._asked: set[int] = set()  # slots in ``_key_programs``
         self._key_programs: KeyPrograms | None = None
         self.programs = make_programs(self.schemas)
 
     def learn(self, schemas: RowSchemas) -> None:
-        """Go on with a larger schemas."""
+        """Replace the row schemas by a larger set."""
         self.schemas = schemas
         self._asked.clear()
         self._key_programs = None
         self.programs = make_programs(schemas)
 
     def table_plan(self, slot: int) -> TablePlan:
-        """The schema of a slot on the target; Fatal MR-5012, MR-5013."""
+        """The plan of a slot's table; Fatal MR-5012, MR-5013, MR-5015."""
         text = self._text(slot)
         if text not in self._table_plans:
             self._table_plans[text] = plan_table(self.programs.layouts[slot], self.inventory)
@@ -58,7 +57,7 @@ class TablePlans:
         return self.schemas.texts[int(self.programs.ids[slot])]
 
     def template(self, slot: int, which: str) -> Template:
-        """``insert``, ``replace``, ``update``, ``delete`` or ``find`` of one row."""
+        """The statement ``insert``, ``replace``, ``update``, ``delete`` or ``find`` for one row."""
         place = (self._text(slot), which)
         if place not in self._templates:
             table_plan, flavour = self.table_plan(slot), self.inventory.flavour
@@ -69,9 +68,9 @@ class TablePlans:
         return self._templates[place]
 
     def key_programs(self, slots: Iterable[int]) -> KeyPrograms:
-        """The keys of these slots, and of those that were asked for before; all others have none.
+        """The key programs of these slots and of all slots of earlier calls; other slots have none.
 
-        One set of programs is kept: one for each combination of tables would fill the memory.
+        Only one set of programs is kept. One per combination of tables would fill the memory.
         """
         wanted = self._asked.union(slots)
         if self._key_programs is None or wanted != self._asked:
@@ -93,5 +92,5 @@ _MAKERS = {"update": update_template, "delete": delete_template, "find": find_te
 
 
 def slots_of(column: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> list[int]:
-    """The slots that occur."""
+    """The distinct slots in a column."""
     return [int(slot) for slot in np.unique(column)]

@@ -1,10 +1,10 @@
-"""Statements for one row: plain, replacing, by identity, or, in a table without a key, by all its columns.
+"""Statements for one row: INSERT, REPLACE, UPDATE, DELETE and SELECT, by identity or by all columns.
 
-Used where rows must be told apart one by one: identities that change, values in an unusual branch, tables without a
-key, and everything after a disagreement. ``Template`` texts are filled by ``kernel.text``.
+Used for rows that need a statement each: changed identities, values in an unusual branch, tables without a key, and all
+rows after a conflict. ``kernel.text`` fills the texts of a ``Template``.
 
-Without a key every column is compared, null-safe, as bytes where a collation would call different values equal, and
-LIMIT 1 takes one of several equal rows: which one does not matter, they are equal.
+Without a key, every column is compared null-safe, as bytes if a collation treats different values as equal. LIMIT 1
+selects one of several equal rows; it does not matter which one.
 """
 
 from consumer.rows import Template
@@ -28,7 +28,7 @@ def insert_template(table_plan: TablePlan, *, replace: bool = False) -> Template
 
 
 def update_template(table_plan: TablePlan, flavour: Flavour) -> Template:
-    """UPDATE of the row that the before image names, to the after image. Fatal MR-5019 if it names none."""
+    """UPDATE of the row of the before image to the after image. Fatal MR-5019 if no key identifies it."""
     texts = [b"UPDATE " + table_plan.name + b" SET "]
     for place, (_, column) in enumerate(table_plan.columns):
         texts[-1] += (b"," if place else b"") + quoted(column.name) + b"="
@@ -38,12 +38,12 @@ def update_template(table_plan: TablePlan, flavour: Flavour) -> Template:
 
 
 def delete_template(table_plan: TablePlan, flavour: Flavour) -> Template:
-    """DELETE of the row that the before image names. Fatal MR-5019 if it names none."""
+    """DELETE of the row of the before image. Fatal MR-5019 if no key identifies it."""
     return _where(table_plan, flavour, [b"DELETE FROM " + table_plan.name], [])
 
 
 def find_template(table_plan: TablePlan, flavour: Flavour) -> Template:
-    """SELECT of the row that the after image names, to see what the target generated for it."""
+    """SELECT of the row of the after image, to check its generated values."""
     return _where(table_plan, flavour, [b"SELECT 1 FROM " + table_plan.name], [], image=AFTER)
 
 
@@ -55,7 +55,7 @@ def _where(
     *,
     image: int = BEFORE,
 ) -> Template:
-    """The statement with the condition that one row alone meets, or one of several equal ones."""
+    """The statement with a condition that selects one row, or one of several equal rows."""
     is_limited = not table_plan.identity
     names = [column.name for _, column in table_plan.named]
     check_names_row(table_plan.target, names, is_limited=is_limited)
@@ -74,9 +74,9 @@ def _where(
 
 
 def _found(source: Column, column: TargetColumn) -> tuple[bytes, bytes]:
-    """Texts before and behind a literal by which the target's key is looked up.
+    """The texts before and after a literal that is looked up in the target's key.
 
-    Raw bytes of a text are no text that a server compares with one: MySQL refuses to convert them.
+    MySQL does not compare a text with raw bytes; it refuses to convert them.
     """
     name = quoted(column.name)
     if (
@@ -103,7 +103,7 @@ _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 
 
 def _same(column: TargetColumn, flavour: Flavour) -> tuple[bytes, bytes]:
-    """Texts before and behind a literal that is the same value as the column's, or both NULL."""
+    """The texts before and after a literal. The condition is true for the same value, or if both are NULL."""
     name = quoted(column.name)
     if column.base_type in _AS_HEX:
         return b"HEX(" + name + b") <=> HEX(", b")"

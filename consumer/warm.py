@@ -1,8 +1,7 @@
-"""Compile the kernel before it is needed: every function once, with the types that executors use.
+"""Compiles the kernel in advance: every function once, with the types that executors use.
 
-Without it each executor process compiles for itself at its first rows, all at once. Machine code is kept in
-``$MILLRACE_HOME``, so this costs seconds once an installation and milliseconds later. ``make setup`` may call it:
-``python -m consumer.warm``.
+Otherwise all executor processes compile it at their first rows, at the same time. ``$MILLRACE_HOME`` caches the machine
+code, so this takes seconds once per installation and milliseconds later. Command: ``python -m consumer.warm``.
 """
 
 import numpy as np
@@ -36,7 +35,7 @@ _SCHEMA_ID = 1
 
 
 def warm() -> None:
-    """Run one update of a made-up table through every compiled function."""
+    """Run an update of an invented table through every compiled function."""
     schemas = RowSchemas({_SCHEMA_ID: envelope_schema("warm", _TABLE).text})
     columns = {
         name: TargetColumn(name, type_, type_, "", "", False, False) for name, type_ in _COLUMNS

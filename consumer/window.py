@@ -1,16 +1,20 @@
-"""A window of records as they come from the topic: rows to apply, what control records say, where a barrier stands.
+"""A window: records in topic order up to a barrier, checked, with the rows to apply and the control records.
 
     rows            walked up to the barrier or the end
-    learned         schemas that the window showed
-    resolved        the last ``resolved`` or ``fence`` before a record, for the mark
-    barrier         the first record that all lanes wait for: a DDL, or a schema whose id meant another one before
+    learned         schemas that the window introduces
+    resolved        its ``resolved`` and ``fence`` records, for the mark
+    barrier         the first record for which all lanes wait: DDL, or a schema record that redefines a known ID
 
-Guarantees: a value that is no record of ours is Fatal with its offset (MR-5032), and so is a row of another table or
-set than that of its schema id (MR-5036). Every row and DDL record has the next
-seq and every other control record repeats the last one: a hole is Fatal MR-5030 or MR-5031, a step back MR-5035. The
-GTID set of each ``resolved`` includes that of the one before (MR-5035). The epoch of control records never goes down
-(MR-5034). The caller gives records at or above the mark's ``next_offset`` only, so none of them is a replay.
-Not done here: I/O, but for the look-up of a schema that the caller gives.
+Checks, each Fatal with the offset:
+
+    MR-5030, MR-5031   a row or DDL record has the next seq, and other control records repeat the last one: no gaps
+    MR-5032            every value is a record of Millrace
+    MR-5034            the epoch of control records never decreases
+    MR-5035            seq never decreases, and each ``resolved`` includes the GTID set of the previous one
+    MR-5036            a row has the table and set of its schema ID
+
+The caller passes only records at or above the mark's ``next_offset``, so none of them is a replay.
+Not done here: I/O, except the schema look-up that the caller passes.
 """
 
 from collections.abc import Callable
@@ -44,7 +48,7 @@ _BODY = 5  # the first byte of the Avro body: 0 or 2 for a row
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """The record that everything before it must be applied for."""
+    """A record that is processed after all earlier records have been applied."""
 
     offset: int
     value: bytes
@@ -52,7 +56,7 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Window:
-    """Walked records with their offsets in the topic; ``waiting``: the numbers of rows that are still to be applied."""
+    """Walked records with their offsets in the topic. ``waiting``: the numbers of the rows that must be applied."""
 
     rows: Rows
     offsets: Ints
@@ -62,7 +66,7 @@ class Window:
     barrier: Barrier | None
 
     def mark_after(self, end: int, *, before: Mark) -> Mark:
-        """The mark when the first ``end`` records are applied and ``before`` was the mark at the window's start."""
+        """The mark after the first ``end`` records; ``before`` is the mark at the window's start."""
         last = [record for number, record in self.resolved if number < end]
         seq = before.seq
         if last or not before.is_unproven:
@@ -75,7 +79,7 @@ class Window:
 def advanced(
     before: Mark, resolved: ResolvedRecord | FenceRecord | None, *, seq: int, next_offset: int
 ) -> Mark:
-    """The mark moved to ``seq`` and ``next_offset``, with what a ``resolved`` record on the way said."""
+    """The mark moved to ``seq`` and ``next_offset``, with the position of a ``resolved`` record on the way."""
     gtid_set, flavour, past_start = before.gtid_set, before.flavour, before.past_start
     topic = before.topic
     if resolved is not None:
@@ -94,8 +98,10 @@ def advanced(
 def read_window(
     values: Values, offsets: Ints, *, plans: TablePlans, seen: Mark, applied: Ints, look_up: LookUp
 ) -> Window:
-    """Read records up to the first barrier. ``seen`` is the mark as of the record before: its seq is what comes before.
-    Rows that are in ``applied`` or covered by the start are passed over."""
+    """Read records up to the first barrier. ``seen`` is the mark after the record before the first one.
+
+    Rows that are in ``applied`` or covered by the start are not in ``waiting``.
+    """
     short = np.flatnonzero(values.sizes() <= _BODY)
     if len(short):
         raise Fatal(
@@ -222,11 +228,11 @@ def _looked_up(look_up: LookUp, number: int, offset: int) -> str:
 
 def _check_epoch(record: ResolvedRecord | FenceRecord, before: int, offset: int) -> None:
     if record.epoch < before:
-        raise Fatal("MR-5034", f"epoch {record.epoch} stands behind epoch {before}", offset=offset)
+        raise Fatal("MR-5034", f"epoch {record.epoch} follows epoch {before}", offset=offset)
 
 
 def _check_seqs(seqs: Ints, seen: int, offsets: Ints) -> None:
-    """``seen`` -1: any first seq. From there on each is the next one."""
+    """Each seq is the next one. If ``seen`` is -1, the first may be any."""
     if not len(seqs):
         return
     check_follows(int(seqs[0]), seen, int(offsets[0]))
@@ -237,7 +243,7 @@ def _check_seqs(seqs: Ints, seen: int, offsets: Ints) -> None:
 
 
 def check_follows(seq: int, seen: int, offset: int) -> None:
-    """A row or DDL record has the seq behind ``seen`` (-1: nothing was seen); MR-5030, MR-5031, MR-5035."""
+    """A row or DDL record has the seq after ``seen`` (-1: unknown). Fatal MR-5030, MR-5031, MR-5035."""
     if seen >= 0 and seq != seen + 1:
         raise _out_of_order(f"seq {seq} follows seq {seen}", seq, seen, offset)
 
@@ -248,9 +254,9 @@ def _check_repeated(
     rows: Rows,
     offsets: Ints,
 ) -> None:
-    """Control records other than DDL have the last seq: a greater one means that records are gone (retention).
+    """Control records other than DDL repeat the last seq. A greater one means that retention has removed records.
 
-    While ``seen`` is -1 the first ``resolved`` or ``fence`` record tells it; a schema record does not.
+    While ``seen`` is -1, the first ``resolved`` or ``fence`` record sets it; a schema record does not.
     """
     numbers = np.flatnonzero(rows.column(walk.SLOT) >= 0)
     for number, record in repeating:
@@ -274,7 +280,7 @@ def _out_of_order(what: str, seq: int, seen: int, offset: int) -> Fatal:
 def _check_positions(
     resolved: list[tuple[int, ResolvedRecord | FenceRecord]], seen: Mark, offsets: Ints
 ) -> None:
-    """GTID sets only grow, from that of the mark on. That of a start may be ahead of the topic."""
+    """GTID sets only grow, beginning with that of the mark. A start's GTID set may be ahead of the topic."""
     before: GtidPosition | None = None
     if seen.past_start and seen.gtid_set:
         before = parse_gtid_set(Flavour(seen.flavour), seen.gtid_set)
@@ -298,25 +304,26 @@ def _check_begin(
     waiting: Ints,
     offsets: Ints,
 ) -> None:
-    """A start at a GTID set: nothing is applied before a control record shows what the topic lacks in front of it.
+    """At a start with a GTID set, no row is applied before a control record shows the source's position.
 
-    The start has to cover all of that. Rows in front of that record prove nothing, whatever they are.
+    The start must cover that position: only then is no earlier transaction missing. Rows before that record prove
+    nothing.
     """
     number, record = resolved[0] if resolved else (len(rows), None)
     if len(waiting) and waiting[0] < number:
         raise _unproven(seen, f"{rows.gtid(int(waiting[0]))} comes first", offsets[waiting[0]])
     if record is None:
         return
-    told, flavour = record.progress, Flavour(seen.flavour)
+    progress, flavour = record.progress, Flavour(seen.flavour)
     start = parse_gtid_set(flavour, seen.gtid_set)
-    is_covered = start.includes(told.gtid_set) and (
-        told.open is None or start.covers(parse_gtid(flavour, told.open.gtid))
+    is_covered = start.includes(progress.gtid_set) and (
+        progress.open is None or start.covers(parse_gtid(flavour, progress.open.gtid))
     )
     if not is_covered:
-        raise _unproven(seen, f"it begins behind {told.gtid_set}", offsets[number])
-    behind = np.flatnonzero(rows.column(walk.SLOT)[number:] >= 0) + number
-    if len(behind):
-        check_follows(int(rows.column(walk.SEQ)[behind[0]]), told.seq, int(offsets[behind[0]]))
+        raise _unproven(seen, f"the topic begins after {progress.gtid_set}", offsets[number])
+    later = np.flatnonzero(rows.column(walk.SLOT)[number:] >= 0) + number
+    if len(later):
+        check_follows(int(rows.column(walk.SEQ)[later[0]]), progress.seq, int(offsets[later[0]]))
 
 
 def _unproven(seen: Mark, what: str, offset: int) -> Fatal:
@@ -324,7 +331,7 @@ def _unproven(seen: Mark, what: str, offset: int) -> Fatal:
 
 
 def check_statement_begin(record: DdlRecord, seen: Mark, offset: int) -> None:
-    """As for rows: Fatal MR-5031 for a statement that the start does not cover while nothing proves it to be next."""
+    """As for rows: Fatal MR-5031 for a statement that the start does not cover and that is not proven to be next."""
     if seen.is_unproven and not is_covered(record, seen):
         raise _unproven(seen, f"{record.source.place.gtid} comes first", offset)
 
@@ -349,7 +356,7 @@ def _waiting(rows: Rows, seen: Mark, applied: Ints) -> Ints:
 
 
 def is_covered(record: DdlRecord, seen: Mark) -> bool:
-    """Whether the start covers a statement, so that it is passed over."""
+    """True if the start covers a statement, so that it is skipped."""
     if seen.past_start:
         return False
     flavour = Flavour(seen.flavour)

@@ -1,29 +1,29 @@
-"""Rows into the target, inside an open target transaction: fast in multi-row statements, or carefully one by one.
+"""Writes rows to the target inside an open target transaction: fast in multi-row statements, or one by one.
 
-``write`` sorts records into levels (records of one level share no causality key, so they may change places), and each
-level by table and operation, into multi-row statements bounded by rows and bytes. Every statement is counted: an
-INSERT that meets a row, an UPDATE or DELETE that does not find all of its rows is Fatal MR-5010, and the caller
-rolls back and uses ``write_carefully``, which finds the row, and decides it by the conflict policy:
+``write`` sorts records into levels. Records of one level share no causality key, so their order does not matter. It
+sorts each level by table and operation and makes multi-row statements with limited rows and bytes. Matched rows are
+counted. An INSERT of an existing row, or an UPDATE or DELETE that does not match all of its rows, is Fatal MR-5010.
+The caller then rolls back and uses ``write_carefully``, which finds the row and applies the conflict policy:
 
-    disagreement             stop       overwrite                            skip
-    INSERT meets a row       MR-5010    REPLACE (all rows in its way)        left as it is
-    UPDATE finds no row      MR-5010    REPLACE with the after image         left as it is
-    UPDATE meets another     MR-5010    DELETE its row, REPLACE              left as it is
-    DELETE finds no row      MR-5010    nothing to delete                    the same
-    a foreign key forbids    MR-5010    as above                             left as it is
+    conflict                       stop       overwrite                        skip
+    INSERT of an existing row      MR-5010    REPLACE of all rows in its way   unchanged
+    UPDATE of a missing row        MR-5010    REPLACE by the after image       unchanged
+    UPDATE to another row's key    MR-5010    DELETE its row, then REPLACE     unchanged
+    DELETE of a missing row        MR-5010    unchanged                        unchanged
+    refused by a foreign key       MR-5010    as above                         unchanged
 
-Before anything is decided, the table is read again: one that was altered since the task read it is Retryable MR-5023,
-because rows may only seem to disagree that shared a key which the plan of lanes did not know.
+Before the policy is applied, the table's structure is read again. If the table was altered, the error is Retryable
+MR-5023: the plan of lanes may not have known a key, and the conflict may be false.
 
-A statement that changed more than one row where one was meant, or left a row that its generated key does not find,
-is Fatal under any policy (MR-5019, MR-5017): the target's table is not what it seems.
+If a statement for one row changes more rows, or if its generated key does not find the written row, the error is Fatal
+under any policy (MR-5019, MR-5017): the target's table differs from its description.
 
-What was decided is written to ``millrace.conflict`` in the same target transaction: the record and why, not the rows
-that were in its way. A table without a key has no row to overwrite: the policy ``overwrite`` refuses it, MR-5010.
+Each conflict is recorded in ``millrace.conflict`` in the same target transaction, with the record and the reason, but
+without the rows in its way. A table without a key has no row to overwrite, so ``overwrite`` refuses it with MR-5010.
 
-What overwrites runs without foreign key checks: no cascade is fired and no child holds it up. Children of a row that
-was removed stay as they are, also where the source's cascade is not logged and would have changed them: until a record
-of theirs comes they refer to the row that took its place, or to none.
+Overwriting runs without foreign key checks: no cascade fires and no child prevents it. Children of a removed row stay
+unchanged, even if a cascade that the source does not log would have changed them. Until a record changes them, they
+refer to the new row with that key, or to none.
 """
 
 from collections.abc import Iterator
@@ -50,9 +50,9 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour
 
-STATEMENT_ROWS_MAX = 1000  # beyond, a statement gains little and its locks and plans cost more
+STATEMENT_ROWS_MAX = 1000  # with more, a statement gains little and its locks and plan cost more
 STATEMENT_BYTES_MAX = 1 << 20
-DERIVED_ROW_BYTES_MAX = 1 << 15  # of a row's literals: no value comes near the 65,536 of `_alone`
+DERIVED_ROW_BYTES_MAX = 1 << 15  # of a row's literals, far below the limit of 65,536 in `_alone`
 NO_FOREIGN_KEY_CHECKS = 2  # of a rows event's flags
 _KEY_TEXT_MAX = 200
 
@@ -63,7 +63,7 @@ _OPS = {OP_CREATE: "insert", OP_UPDATE: "update", OP_DELETE: "delete"}
 
 @dataclass(frozen=True, slots=True)
 class ConflictRule:
-    """For whom rows are decided."""
+    """The conflict policy of a task."""
 
     task: str
     policy: ConflictPolicy
@@ -83,7 +83,7 @@ class RowWriter:
         self.statement_count = 0
 
     def write(self, rows: Rows, numbers: Ints) -> None:
-        """Apply these records (numbers in seq order). Fatal MR-5010 and others: roll back."""
+        """Apply these records (numbers in seq order). After Fatal MR-5010 or another error, roll back."""
         programs = self._plans.key_programs(slots_of(rows.records[numbers, SLOT]))
         levels = find_keys(rows, programs, numbers).levels(len(numbers))
         about = rows.records[numbers]
@@ -124,10 +124,10 @@ class RowWriter:
                 raise Fatal("MR-5010", why, table=table)
 
     def _alone(self, rows: Rows, run: Ints, table_plan: TablePlan, pieces: Pieces) -> Flags:
-        """Which of these rows of one operation are not written together with others.
+        """True for the rows of one operation that need a statement each.
 
-        Those whose key changes; JSON that is written by expression; on MariaDB, updates to long values: a derived
-        table there keeps the length of a literal modulo 65,536.
+        These are rows whose key changes, JSON that needs an expression, and on MariaDB updates to long values, because
+        MariaDB's derived tables store the length of a literal modulo 65,536.
         """
         op = int(rows.records[run[0], OP])
         width = len(table_plan.layout.branches)
@@ -160,7 +160,7 @@ class RowWriter:
         self._set_foreign_key_checks(wanted=not flags & NO_FOREIGN_KEY_CHECKS)
 
     def _set_foreign_key_checks(self, *, wanted: bool) -> None:
-        """The session outlives this writer: at the end it is as it was."""
+        """Callers restore the default at the end, because the session outlives this writer."""
         if wanted != self._checks_foreign_keys:
             self._connection.run(b"SET SESSION foreign_key_checks=%d" % wanted)
             self._checks_foreign_keys = wanted
@@ -168,10 +168,10 @@ class RowWriter:
     def _write_singly(self, rows: Rows, run: Ints) -> None:
         for number in run:
             if self._write_one(rows, int(number)) != 1:
-                raise Fatal("MR-5010", "the row is not there")
+                raise Fatal("MR-5010", "the row does not exist")
 
     def _write_one(self, rows: Rows, number: int, which: str = "") -> int:
-        """How many rows it matched: 0 or 1, and of REPLACE one more for each that was in its way."""
+        """The number of matched rows: 0 or 1. REPLACE adds one for each row that it removes."""
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
         what = which or _OPS[op]
         sql = self._filled(rows, number, self._plans.template(slot, what))
@@ -181,7 +181,7 @@ class RowWriter:
         return matched
 
     def _check_one(self, rows: Rows, number: int, what: str, matched: int) -> None:
-        """Fatal MR-5019 where more rows were changed than one, MR-5017 where its key does not find what was written."""
+        """Fatal MR-5019 if more than one row was changed, MR-5017 if its key does not find the written row."""
         slot = int(rows.records[number, SLOT])
         table_plan = self._plans.table_plan(slot)
         table = table_plan.layout.table.full_name
@@ -201,8 +201,8 @@ class RowWriter:
         self._connection.run(b"SET SESSION sql_mode='" + LENIENT_MODE.encode() + b"'")
         try:
             return self._run(sql)
-        finally:  # also behind a refusal, which the policy may pass over
-            if self._connection.is_open:  # else what is told stays the reason
+        finally:  # even after a refusal, because the policy may skip the row
+            if self._connection.is_open:  # otherwise the first error must remain the reason
                 self._connection.run(b"SET SESSION sql_mode='" + STRICT_MODE.encode() + b"'")
 
     def _filled(self, rows: Rows, number: int, template: Template) -> bytes:
@@ -217,7 +217,7 @@ class RowWriter:
         return any("int" in branches and "string" in branches for branches in layout.branches)
 
     def settle(self) -> None:
-        """Back to the session's usual state, also after a failure; closed where that fails."""
+        """Restore the session's default settings after a failure; close the connection if that fails."""
         self._checks_foreign_keys = True
         usual = b"SET SESSION foreign_key_checks=1, sql_mode='" + STRICT_MODE.encode() + b"'"
         try:
@@ -229,14 +229,14 @@ class RowWriter:
     # ---- one by one -------------------------------------------------------------------------------
 
     def write_carefully(self, rows: Rows, numbers: Ints) -> None:
-        """Apply these records one by one in the order given; Fatal names the row."""
+        """Apply these records one by one in the given order. A Fatal error names the row."""
         self._compared.clear()
         for number in map(int, numbers):
             self._check_foreign_keys(rows, number)
             refused: Fatal | None = None
             try:
                 matched = self._write_one(rows, number)
-                why = "" if matched == 1 else "the row is not there"
+                why = "" if matched == 1 else "the row does not exist"
             except Fatal as exc:
                 refused, why = exc, exc.message
             if why:
@@ -247,7 +247,7 @@ class RowWriter:
         self._set_foreign_key_checks(wanted=True)
 
     def _check_unchanged(self, rows: Rows, number: int, refused: Fatal | None) -> None:
-        """Retryable MR-5023 where the table is not what rows were planned by; asked once in a target transaction."""
+        """Retryable MR-5023 if the table was altered since planning. Checked once per target transaction."""
         if refused is not None and refused.code not in ("MR-5010", "MR-5019"):
             return
         target = self._plans.table_plan(int(rows.records[number, SLOT])).target
@@ -271,7 +271,7 @@ class RowWriter:
                 raise self._named(
                     rows, number, f"{why}; a table without a key has no row to overwrite"
                 )
-            self._set_foreign_key_checks(wanted=False)  # the next row sets it as it wants
+            self._set_foreign_key_checks(wanted=False)  # the next row sets it again
             if op != OP_CREATE:
                 self._write_one(rows, number, "delete")
             if op != OP_DELETE:
@@ -316,7 +316,7 @@ class RowWriter:
 
 
 def _parts(rows: Rows, run: Ints, pieces: Pieces, bytes_max: int) -> Iterator[Ints]:
-    """Cut a run so that a statement stays below its bounds; a row that is larger alone goes alone."""
+    """Split a run into statements below the limits. A row that exceeds them gets its own statement."""
     if not len(run):
         return
     ends = np.cumsum(rows.text_sizes(run, pieces.shape) + len(pieces.shape) + 8)

@@ -125,7 +125,7 @@ def test_topic_with_another_id_than_the_marks_is_not_read() -> None:
     """If the topic was recreated between runs, there is no query and no report of a running task."""
     driver, reports = _Driver(), list[object]()
     mark = Mark(5, FIRST_OFFSET, topic=MarkTopic("shop", "first"))
-    with pytest.raises(Fatal, match=r"shop has the id second.* topic first") as caught:
+    with pytest.raises(Fatal, match=r"shop has the id second.* id first") as caught:
         _Run(
             cast(SparkDriver, driver),
             cast(ApplyTask, _Named()),

@@ -213,8 +213,8 @@ def test_start_gtid_is_accepted_if_the_topic_is_complete() -> None:
     [
         (2, (), 1, "comes first"),  # the row of 2 is there; were all transactions before it in 1?
         (4, (), 1, "comes first"),
-        (3, (), 1, "begins behind"),  # the resolved of 2 without its row
-        (5, (), 2, "begins behind"),
+        (3, (), 1, "begins after"),  # the resolved of 2 without its row
+        (5, (), 2, "begins after"),
         (0, (2,), 1, "follows"),  # after the proof, a gap is a gap
     ],
 )
@@ -239,7 +239,7 @@ def test_topic_beginning_inside_a_source_transaction_is_incomplete() -> None:
         stream = RecordStream()
         inside = OpenTransaction(f"{UUID}:{number}", 1)
         stream._control(ResolvedRecord(Progress(position, inside, 2), "shop", 1, 0))
-        with pytest.raises(Fatal, match="begins behind") if is_refused else nullcontext():
+        with pytest.raises(Fatal, match="begins after") if is_refused else nullcontext():
             _read([schema, *stream.values], _start(1))
 
 

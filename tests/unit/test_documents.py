@@ -231,7 +231,7 @@ def test_oversized_document_and_second_document_are_reported_as_such() -> None:
     """The fix is not to correct a line; the second document is found wherever it begins."""
     for text, message, fix in (
         ("a: '" + "x" * 300_000 + "'", "is larger than 262144 bytes", "Make it shorter"),
-        ("a: 1\n---\nb: 2\n", "more than one document: another begins at line 2", "of its own"),
+        ("a: 1\n---\nb: 2\n", "more than one document: another begins at line 2", "its own file"),
     ):
         with pytest.raises(Fatal) as caught:
             plain_from_yaml(text)

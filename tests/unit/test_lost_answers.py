@@ -69,7 +69,7 @@ def _asked(call: str, stream: bytes) -> list[Outcome]:
     given = (_ORDER, Catalogue("none"), _NOTHING)
     with pytest.MonkeyPatch.context() as patch:  # replaces objects that need a JVM
         patch.setattr(spark, "_share", lambda *_: None)
-        patch.setattr(spark, "_looked_up", lambda *_: None)
+        patch.setattr(spark, "_lane_column", lambda *_: None)
         if call == "lanes":
             return records.lanes(*given, offsets=np.arange(4), lanes=_LANES)
         done = getattr(records, call)(*given)
