@@ -89,7 +89,7 @@ class Converter:
         )
         self._output = Output(self._arrays.state)
         self._control = {
-            kind: self._tables.registered(schema) for kind, schema in CONTROL_SCHEMAS.items()
+            kind: self._tables.register_schema(schema) for kind, schema in CONTROL_SCHEMAS.items()
         }
         self._relay = RelayEvents(reader, at)
         self._sources: list[EventSource] = [self._relay]

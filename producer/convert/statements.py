@@ -269,7 +269,7 @@ class EventHandler:
         if word == "ROLLBACK" or st[s.IS_COVERED]:
             self._xa.forget(xid)
             return Outcome(ends_group=True)
-        group = self._xa.committed(xid, at)
+        group = self._xa.find_committed(xid, at)
         if group is None:
             raise Fatal(
                 "MR-6511",

@@ -140,16 +140,16 @@ class KnownTables:
         head = self._source_head(schema)
         row[p.HEAD_START], row[p.HEAD_SIZE] = arrays.add_blob(head), len(head)
         row[p.IS_INCLUDED] = 1
-        value = self.registered(envelope_schema(self._origin.set_name, schema))
+        value = self.register_schema(envelope_schema(self._origin.set_name, schema))
         of_key = key_schema(self._origin.set_name, schema)
-        key = self.registered(of_key) if of_key is not None else None
+        key = self.register_schema(of_key) if of_key is not None else None
         row[p.SCHEMA_ID] = value.id
         if key is not None:
             row[p.KEY_SCHEMA_ID], row[p.KEY_COUNT] = key.id, len(schema.primary_key)
         return SchemaRecord(value, key, schema.database, schema.table, seq)
 
-    def registered(self, schema: AvroSchema) -> RegisteredSchema:
-        """The schema with its ID in the registry."""
+    def register_schema(self, schema: AvroSchema) -> RegisteredSchema:
+        """Register a schema and return it with its ID."""
         subject = schema.subject(self._destination.topic)
         return RegisteredSchema(subject, self._destination.register(subject, schema.text), schema)
 

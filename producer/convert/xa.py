@@ -72,7 +72,7 @@ class XaGroups:
         taken, self._over = self._over, []
         return taken
 
-    def committed(self, xid: str, until: Coordinates) -> XaGroup | None:
+    def find_committed(self, xid: str, until: Coordinates) -> XaGroup | None:
         """The transaction's rows before `until`, held until it is forgotten. None: not in the relay log."""
         group = self._groups.get(xid) or self._search(xid, until)
         if group is not None:

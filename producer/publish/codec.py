@@ -35,7 +35,7 @@ class RecordCodec:
     ids: Mapping[RecordKind, int]
 
     @classmethod
-    def registered(
+    def register(
         cls, config: PublisherConfig, register: Callable[[str, str], int]
     ) -> "RecordCodec":
         """Register the control schemas."""

@@ -112,7 +112,7 @@ class Publisher:
 
         ``start`` is the progress of an empty topic; ``hint`` is the position in the task's status.
         """
-        codec = RecordCodec.registered(config, register)
+        codec = RecordCodec.register(config, register)
         return cls.open_with(
             KafkaDriver(config),
             config,

@@ -120,7 +120,7 @@ def test_prepared_transaction_before_the_relay_log_is_fetched_again(
 ) -> None:
     """A task starts after its XA PREPARE, in a later file; all tasks restart at the prepare, which may be purged."""
     if not is_there:
-        monkeypatch.setattr(XaGroups, "committed", lambda *_: None)
+        monkeypatch.setattr(XaGroups, "find_committed", lambda *_: None)
     with session(source_set.primary) as one, session(source_set.primary) as other:
         one.execute("CREATE DATABASE prepared")
         one.execute("CREATE TABLE prepared.t (id INT PRIMARY KEY)")

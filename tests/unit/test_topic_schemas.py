@@ -60,7 +60,7 @@ def test_start_with_schemas_in_the_topic_needs_no_registry() -> None:
     """The topic has the control schemas and a table's; the registry is asked for a missing one."""
     values = [*CODEC.run_start(PROGRESS), _table(21), CODEC.resolved(PROGRESS)]
     schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values))
-    assert RecordCodec.registered(CONFIG, schemas.register) == CODEC
+    assert RecordCodec.register(CONFIG, schemas.register) == CODEC
     assert schemas.register("shop.orders-value", ORDERS.text) == 21
     with pytest.raises(Retryable) as caught:
         schemas.register("shop.orders-value", '"string"')
@@ -79,4 +79,4 @@ def test_control_schemas_are_found_before_a_long_run(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(topic_schemas, "OFFSETS_MAX", 10)
     values = [*CODEC.run_start(PROGRESS), *[CODEC.resolved(PROGRESS)] * 100]
     schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values))
-    assert RecordCodec.registered(CONFIG, schemas.register) == CODEC
+    assert RecordCodec.register(CONFIG, schemas.register) == CODEC

@@ -44,7 +44,7 @@ Table = NDArray[np.int64]
 # the action for a type
 (
     REFUSED,
-    PASSED,
+    SKIPPED,
     QUERY,
     TO_PYTHON,
     PAYLOAD,
@@ -61,7 +61,7 @@ Table = NDArray[np.int64]
 def _actions() -> NDArray[np.int64]:
     table = np.full(256, UNKNOWN, np.int64)
     for action, types in {
-        PASSED: (
+        SKIPPED: (
             t.ROTATE,
             t.STOP,
             t.INTVAR,
@@ -443,7 +443,7 @@ def walk(
         elif action in (PAYLOAD, TO_PYTHON):
             st[s.STEP] = step
             return s.EVENT_FOR_PYTHON
-        elif action == PASSED:
+        elif action == SKIPPED:
             pass
         elif action == ANONYMOUS_GTID:
             return _fail(st, s.ANONYMOUS, 0)

@@ -30,7 +30,7 @@ class TopicText:
             set=set_name,
             flavour=self.flavour,
         )
-        return RecordCodec.registered(config, self.ids)
+        return RecordCodec.register(config, self.ids)
 
     def fence(self, epoch: int) -> None:
         """A run begins."""

@@ -100,7 +100,7 @@ class Rig:
         return Publisher.open_with(
             self._driver,
             config,
-            codec=RecordCodec.registered(config, self.ids),
+            codec=RecordCodec.register(config, self.ids),
             verify_lease=verify_lease,
             start=start_of(Flavour.MYSQL),
             hint=hint,
