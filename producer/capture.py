@@ -162,7 +162,7 @@ class PublishLoop:
         self._reported_at_s = 0.0
         self._rows = 0
         self._at: Coordinates | None = None
-        self._filter_warning = ""
+        self._filter_warning = self._logged_warning = ""
 
     def run(self, converter: BatchSource, stop: threading.Event) -> None:
         """Publish until ``stop`` is set. Raises the errors of the stream, the converter and the publisher."""
@@ -181,9 +181,11 @@ class PublishLoop:
             self._stream.check()
             self._stream.purge_if_due(self._needed)
             batch = pipeline.take(timeout_s=TAKE_S)
+            self._filter_warning = converter.filter_warning
             if batch is None:
                 self._publisher.idle()
-                self._note_filter_warning(converter.filter_warning)
+                if converter.is_caught_up:
+                    self._log_filter_warning()
                 self._report_if_due(why=self._idle_reason(converter))
                 continue
             self._publisher.publish(batch)
@@ -198,10 +200,11 @@ class PublishLoop:
             return "reads the relay log"
         return f"caught up with {self._stream.status().member}: waits for changes"
 
-    def _note_filter_warning(self, warning: str) -> None:
-        if warning and not self._filter_warning:
-            log.warning("the task publishes no table", why=warning)
-        self._filter_warning = warning
+    def _log_filter_warning(self) -> None:
+        """Log the warning once the task has caught up: until then, the first included table may still come."""
+        if self._filter_warning and not self._logged_warning:
+            self._logged_warning = self._filter_warning
+            log.warning("the task publishes no table", why=self._filter_warning)
 
     def _report_if_due(self, *, why: str) -> None:
         if time.monotonic() - self._reported_at_s >= REPORT_S:

@@ -97,23 +97,29 @@ def test_slow_path_is_in_the_status() -> None:
 
 
 def test_filter_without_match_is_in_status() -> None:
-    """The note goes once a table is published."""
+    """The converter's warning is a figure, whether the source is quiet or busy with excluded tables."""
 
-    class Idle(_Backlog):
+    class Quiet(_Backlog):
         """A converter without batches, whose task publishes no table."""
 
-        filter_warning = "`include` and `exclude` leave out every table"
+        filter_warning = "leaves out every table"
 
         def next_batch(self, **_: object) -> Any:
             time.sleep(0.01)
 
-    for source, figures in ((Idle(), True), (_Backlog(), False)):
+    class Busy(_Backlog):
+        """The same with a batch at each call."""
+
+        filter_warning = Quiet.filter_warning
+
+    for source, warning in ((Quiet(), "leaves out"), (Busy(), "leaves out"), (_Backlog(), "")):
         stop = threading.Event()
         reports: list[TaskReport] = []
         publisher = _Publisher(stop.set)
         publisher.idle = stop.set  # type: ignore[method-assign]
         _loop(_Stream(), publisher, reports).run(source, stop)
-        assert ("filter_warning" in reports[-1].figures) is figures
+        assert warning in str(reports[-1].figures.get("filter_warning"))
+        assert ("filter_warning" in reports[-1].figures) is bool(warning)
 
 
 @pytest.mark.parametrize("is_caught_up", [False, True])
