@@ -184,8 +184,8 @@ def _refuse(
 def _state(session: TargetConnection, statement: Statement) -> dict[str, str]:
     """The state of what the statement changes; empty if only an operator decides about the statement.
 
-    A statement that is not understood may name tables that the target's account has no privilege on. Reading them would
-    hide the reason why the statement is blocked (MR-5042) behind a missing privilege (MR-5007).
+    A statement that is not understood may name tables that the target's account has no privilege on. An attempt to read
+    them would report the missing privilege (MR-5007) instead of the reason for the block (MR-5042).
     """
     return read_state(session, statement) if _is_understood(statement) else {}
 
