@@ -394,7 +394,7 @@ def test_mysqlbinlog_output_is_parsed() -> None:
     [
         ([(0, b"a"), (3, b"c")], "read first: offset 1; read again: offset 3"),
         ([(0, b"a"), (1, b"x"), (3, b"c")], "read first: offset 1; read again: offset 1"),
-        ([(0, b"a"), (1, b"b")], "offset 3 was read once and never again"),
+        ([(0, b"a"), (1, b"b")], "offset 3 was read first and is missing when read again"),
     ],
 )
 def test_differing_readings_are_reported(again: list[tuple[int, bytes]], words: str) -> None:
