@@ -99,7 +99,7 @@ class ApplyRunner:
         finally:
             session.close()
         topic = TopicIdentity(task.source.bootstrap, task.source.topic)
-        run = _Run(self._driver, task, applier, report, topic)
+        run = ApplyRun(self._driver, task, applier, report, topic)
         try:
             run.until(stop)
         finally:
@@ -191,7 +191,7 @@ def _waiting_for(source: TopicAddress) -> Iterator[None]:
         raise Retryable("MR-5052", f"{place}: {exc.message}") from exc
 
 
-class _Run:
+class ApplyRun:
     """One query and its applier."""
 
     def __init__(

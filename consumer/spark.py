@@ -62,6 +62,7 @@ OFFSETS_PER_TRIGGER_MAX = (
 )  # limits a micro-batch; with fewer, planning its queries costs more than its rows
 ARROW_BYTES_MAX = 32 << 20  # for large rows: a Python worker holds a few batches at once
 LANES_MAX = 64
+SHARED_MAX = 8  # catalogues in executors: one version for each task and a few changes
 LOOK_S = 0.1
 REHEARSAL_S = 120.0
 FIRST_OFFSET = -2  # Kafka's number for the beginning
@@ -88,6 +89,8 @@ class SparkDriver:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if master.startswith("local"):
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        self._shared: dict[str, Broadcast[Catalogue]] = {}
+        self._sharing = threading.Lock()  # each task runs in its own thread
         self._scratch = memory_folder()
         self._disk = new_folder(temporary())
         builder = SparkSession.builder.master(master).appName("millrace-apply")
@@ -119,6 +122,15 @@ class SparkDriver:
         # the watch on the JVM then ends this process, and the service manager restarts it
         with _translated_errors():
             return TopicQuery(self, task, address, offset=offset, process=process)
+
+    def share(self, catalogue: Catalogue) -> Broadcast[Catalogue]:
+        """The catalogue in every executor, sent once for each version."""
+        with self._sharing:
+            if catalogue.version not in self._shared:
+                while len(self._shared) >= SHARED_MAX:
+                    self._shared.pop(next(iter(self._shared))).unpersist()
+                self._shared[catalogue.version] = self.session.sparkContext.broadcast(catalogue)
+            return self._shared[catalogue.version]
 
     def rehearse(self) -> None:
         """Start as for a task up to the first records, without a topic, then end the JVM. Fatal MR-5051."""
@@ -306,7 +318,7 @@ class Records:
 
     @_translated_errors()
     def _apply_serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        shared = _share(self._driver, catalogue)
+        shared = self._driver.share(catalogue)
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return results(
@@ -330,7 +342,7 @@ class Records:
         if not self._is_kept:
             self._frame = self._frame.persist(StorageLevel.MEMORY_AND_DISK)
             self._is_kept = True
-        shared = _share(self._driver, catalogue)
+        shared = self._driver.share(catalogue)
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return results(
@@ -353,7 +365,7 @@ class Records:
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
     ) -> list[Outcome]:
         """``executor.apply_lane`` for all lanes in parallel. Record ``offsets[i]`` belongs to ``lanes[i]``."""
-        shared = _share(self._driver, catalogue)
+        shared = self._driver.share(catalogue)
         lane_count = int(lanes.max()) + 1
         laid = (
             self._from(order)
@@ -427,20 +439,6 @@ def _lane_column(offsets: Ints, lanes: Ints) -> Column:
     table[offsets % size] = lanes + 1
     place = F.pmod(F.col("offset"), F.lit(size)).cast("int") + 1
     return F.ascii(F.substring(F.lit(bytearray(table.tobytes())), place, 1)).cast("int") - 1
-
-
-_shared: dict[str, Broadcast[Catalogue]] = {}
-_shared_changes = threading.Lock()  # each task runs in its own thread
-
-
-def _share(driver: SparkDriver, catalogue: Catalogue) -> Broadcast[Catalogue]:
-    """The catalogue as a broadcast variable, sent to executors once per version."""
-    with _shared_changes:
-        if catalogue.version not in _shared:
-            while len(_shared) >= 8:
-                _shared.pop(next(iter(_shared))).unpersist()
-            _shared[catalogue.version] = driver.session.sparkContext.broadcast(catalogue)
-        return _shared[catalogue.version]
 
 
 def _failure(exc: BaseException) -> Retryable:

@@ -28,7 +28,7 @@ _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _TIMEOUT_S = 10.0
 _CONNECTIONS_MAX = 2  # kept: a task's converter and its publisher
-_ANSWER_BYTES_MAX = 16 * 1024 * 1024
+ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _ASK_AGAIN = frozenset({408, 425, 429})
 _SCHEMA_UNKNOWN = 40403
 
@@ -108,7 +108,7 @@ class RegistryClient:
                 preload_content=False,
             )
             try:
-                answer = response.read(_ANSWER_BYTES_MAX + 1)
+                answer = response.read(ANSWER_BYTES_MAX + 1)
             except HTTPError:
                 response.close()  # the rest of this answer would be read as the next one
                 raise
@@ -126,8 +126,8 @@ class RegistryClient:
             is_json = False
             content = answer[:200].decode(errors="replace")
         if status < 300:
-            if len(answer) > _ANSWER_BYTES_MAX:
-                self._refuse(f"its answer has more than {_ANSWER_BYTES_MAX} bytes")
+            if len(answer) > ANSWER_BYTES_MAX:
+                self._refuse(f"its answer has more than {ANSWER_BYTES_MAX} bytes")
             if not is_json:
                 raise Retryable(
                     "MR-6020", f"{self.address} answered {status} without JSON: {content}"

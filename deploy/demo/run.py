@@ -98,8 +98,8 @@ def _run_shop(stack: LocalStack, console: Console, *, duration_s: float, seed: i
             capture, apply = (task_report(session, task) for task in (CAPTURE_TASK, APPLY_TASK))
             return [
                 Stage("source", counts.rows, None, f"{counts.committed} transactions"),
-                _stage("topic", capture, topic.arrivals),
-                _stage("target", apply, target.arrivals),
+                stage_of("topic", capture, topic.arrivals),
+                stage_of("target", apply, target.arrivals),
             ]
 
         with topic, target:
@@ -110,7 +110,8 @@ def _run_shop(stack: LocalStack, console: Console, *, duration_s: float, seed: i
     return ShopRun(counts, topic.arrivals, target.arrivals)
 
 
-def _stage(name: str, report: TaskReport, arrivals: Arrivals) -> Stage:
+def stage_of(name: str, report: TaskReport, arrivals: Arrivals) -> Stage:
+    """A line of the live view: a task's progress, and the age of the newest beat that arrived."""
     note = f"{report.state.value}: {report.why}"[:70]
     return Stage(name, report.seq, arrivals.age_now_ms(), note)
 

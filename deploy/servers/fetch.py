@@ -45,7 +45,7 @@ def fetch_all() -> None:
         for conf, size_mb in (("kafka", 45), ("mariadb", 142)):
             _fetch_jars(conf, size_mb=size_mb)
         _unpack_mariadb()
-        _fetch_mysql()
+        fetch_mysql()
 
 
 def fetch_connector() -> None:
@@ -103,7 +103,8 @@ def _unpack_mariadb() -> None:
         unpacked.rename(folder)
 
 
-def _fetch_mysql() -> None:
+def fetch_mysql() -> None:
+    """Fetch MySQL if it is missing or too old. Without dpkg and apt, or on an error, print one sentence."""
     folder = home() / "mysql"
     if (folder / "mysqld").exists():
         try:

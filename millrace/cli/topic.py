@@ -85,7 +85,7 @@ def tail(
     from schemas.record.record import KnownSchemas, decode_record
 
     bootstrap = _brokers(kafka, topic)
-    registry = _registry_for(registry, bootstrap)
+    registry = registry_for(registry, bootstrap)
     reader = TopicReader(bootstrap, topic)
     ends = reader.ends()
     start = ends.low if from_beginning else offset_of_last(reader, count or _LAST_ROWS)
@@ -181,7 +181,7 @@ def _brokers(given: str, topic: str) -> str:
     return found
 
 
-def _registry_for(registry: str, bootstrap: str) -> str:
+def registry_for(registry: str, bootstrap: str) -> str:
     """The registry to ask; "" if it belongs to other brokers than the topic.
 
     MILLRACE_REGISTRY (a local stack sets it) is valid only for topics of MILLRACE_KAFKA. Schema IDs are small numbers:

@@ -28,7 +28,7 @@ from producer.publish.kafka_topic import KafkaPartition, KafkaTopicAdmin
 _CHUNK_RECORDS = 8192
 _CHUNK_BYTES = 32 * 1024 * 1024
 _BACK_PRESSURE_S = 0.05  # one wait while the client's queue is full
-_FATAL_WAIT_S = 5.0  # for the cause of librdkafka's "fatal", which a callback reports soon after
+FATAL_WAIT_S = 5.0  # for the cause of librdkafka's "fatal", which a callback reports soon after
 # librdkafka's own queue. It is flushed when half of its bytes are used, so that no call finds it full.
 _QUEUE_RECORDS_MAX = 1_000_000
 _QUEUE_KBYTES_MAX = 512 * 1024
@@ -216,7 +216,7 @@ class KafkaTransactions:
         """The error for a refused record. For librdkafka's "fatal" it is the cause (such as fenced), which a
         callback reports."""
         producer, doing = self._live, "queueing records"
-        deadline = time.monotonic() + _FATAL_WAIT_S
+        deadline = time.monotonic() + FATAL_WAIT_S
         while reported.code() == KafkaError._FATAL and time.monotonic() < deadline:
             try:
                 kafka_call(doing, lambda: producer.poll(_BACK_PRESSURE_S))

@@ -194,24 +194,24 @@ def _the_target_lacks_a_row(world: World) -> None:
 
 
 def _reading_again_changes_rows(world: World) -> None:
-    with mock.patch.object(world, "_read_again", side_effect=lambda _: _spoil(world)):
+    with mock.patch.object(world, "read_again", side_effect=lambda _: _spoil(world)):
         world.come_to_rest()
 
 
 def _a_backup_does_not_get_far(world: World) -> None:
-    with mock.patch.object(world, "_read_again"):
+    with mock.patch.object(world, "read_again"):
         world.come_to_rest()
 
 
 def _a_backup_leads_elsewhere(world: World) -> None:
-    read_again, runs = world._read_again, iter((False, True))
+    read_again, runs = world.read_again, iter((False, True))
 
     def spoiled(cut: Cut) -> None:
         read_again(cut)
         if next(runs):
             _spoil(world)
 
-    with mock.patch.object(world, "_read_again", spoiled):
+    with mock.patch.object(world, "read_again", spoiled):
         world.come_to_rest()
 
 

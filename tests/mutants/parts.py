@@ -1,6 +1,7 @@
 """Guards that need no server taken away."""
 
 import re
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from producer.relay import layout, reader
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.upstream import choice
+from producer.upstream.upstream import Upstreams
 from registry import service
 from schemas.documents import text as document_text
 from schemas.place import Coordinates
@@ -173,7 +175,19 @@ def aliases_are_read(patch: Patch) -> None:
     patch.setattr(document_text._Loader, "compose_node", yaml.SafeLoader.compose_node)
 
 
+def one_lock_for_all_sets(patch: Patch) -> None:
+    """Attaching and detaching one set holds up all others."""
+    only = threading.Lock()
+    patch.setattr(Upstreams, "_lock_of", lambda *_: only)
+
+
 MUTANTS = [
+    Mutant(
+        "each set has a lock",
+        one_lock_for_all_sets,
+        "tests/unit/test_set_streams.py",
+        {"test_set_with_unresponsive_members_delays_no_other": r"\['attach', 'detach'\] == \[\]"},
+    ),
     Mutant(
         "the topic's id is compared",
         ids_of_topics_are_not_compared,

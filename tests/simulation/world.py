@@ -346,12 +346,12 @@ class World:
         if not self.is_blocked:
             check_rows(self.source, self.target)
         before = self.target.plain()
-        self._read_again(EVERYTHING_AGAIN)
+        self.read_again(EVERYTHING_AGAIN)
         hold(self.target.plain() == before, "I9: a run that reads again changes rows")
         self._target_judge.restore()
         if max(self._target_judge.progress[1], 0) < self.topic.low:
             return  # retention took what this backup needs
-        self._read_again(LAST_CUT)
+        self.read_again(LAST_CUT)
         hold(self._has_arrived(), f"I9: {self._target_judge.progress} after a backup")
         hold(self.target.plain() == before, "I9: from a backup on other rows come out")
 
@@ -367,7 +367,7 @@ class World:
             f"I10: {self._target_judge.progress} of {len(self._published)} arrived"
         )
 
-    def _read_again(self, cut: Cut) -> None:
+    def read_again(self, cut: Cut) -> None:
         """New drivers at what the target says."""
         for name in self.applies:
             self.crash(name, hangs=False)

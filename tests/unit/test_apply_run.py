@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from consumer import apply
-from consumer.apply import _Run, same_topic, why_running
+from consumer.apply import ApplyRun, same_topic, why_running
 from consumer.batch import BatchApplier, Figures
 from consumer.spark import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark, MarkTopic
@@ -71,7 +71,7 @@ class _FailingApplier:
 def test_failed_micro_batch_ends_the_run_with_its_error(error: Exception) -> None:
     """Spark gets a short text; the run raises the cause although the query never reports its end."""
     driver = _Driver()
-    run = _Run(
+    run = ApplyRun(
         cast(SparkDriver, driver),
         cast(ApplyTask, _Named()),
         cast(BatchApplier, _FailingApplier(error)),
@@ -94,7 +94,7 @@ def test_running_task_shows_warnings_in_its_status() -> None:
     """The status has the warning's code and fix, and the task runs."""
     applier = _FailingApplier(Retryable("MR-5050", "x"), told=Retryable("MR-5018", "shop.t.audit"))
     reports: list[TaskReport] = []
-    _Run(
+    ApplyRun(
         cast(SparkDriver, _Driver()),
         cast(ApplyTask, _Named()),
         cast(BatchApplier, applier),
@@ -109,7 +109,7 @@ def test_running_task_shows_warnings_in_its_status() -> None:
 def test_run_ends_its_query_even_without_a_spare_thread() -> None:
     """Otherwise the old query would read beside the next run's query."""
     driver = _Driver()
-    run = _Run(
+    run = ApplyRun(
         cast(SparkDriver, driver),
         cast(ApplyTask, _Named()),
         cast(BatchApplier, _FailingApplier(Retryable("MR-5050", "x"))),
@@ -126,7 +126,7 @@ def test_topic_with_another_id_than_the_marks_is_not_read() -> None:
     driver, reports = _Driver(), list[object]()
     mark = Mark(5, FIRST_OFFSET, topic=MarkTopic("shop", "first"))
     with pytest.raises(Fatal, match=r"shop has the id second.* id first") as caught:
-        _Run(
+        ApplyRun(
             cast(SparkDriver, driver),
             cast(ApplyTask, _Named()),
             cast(BatchApplier, _CountingApplier(mark)),
@@ -142,7 +142,7 @@ def test_topic_recreated_during_a_query_ends_the_run(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(apply, "SAME_TOPIC_S", -1.0)
     driver = _Driver()
     applier = _CountingApplier(Mark(0, FIRST_OFFSET, topic=MarkTopic("shop")))
-    run = _Run(
+    run = ApplyRun(
         cast(SparkDriver, driver),
         cast(ApplyTask, _Named()),
         cast(BatchApplier, applier),
@@ -170,7 +170,7 @@ def test_task_without_its_topic_is_not_reported_as_running() -> None:
     """The status gives the reason for waiting; "running" would hide it."""
     driver, reports = _Driver(), list[object]()
     with pytest.raises(Retryable, match="there is no topic shop at broker:9092") as caught:
-        _Run(
+        ApplyRun(
             cast(SparkDriver, driver),
             cast(ApplyTask, _Named()),
             cast(BatchApplier, _CountingApplier(Mark(0, FIRST_OFFSET))),
@@ -201,7 +201,7 @@ def test_silent_query_reports_its_topic_and_the_reason(
             stop.set()
 
     identity = _Lost(topic)
-    run = _Run(
+    run = ApplyRun(
         cast(SparkDriver, driver),
         cast(ApplyTask, _Named()),
         cast(BatchApplier, _CountingApplier(Mark(0, FIRST_OFFSET))),

@@ -168,7 +168,7 @@ def test_gtid_set_shrinking_inside_a_window_stops_the_task() -> None:
     for number in range(2):
         stream.insert(accounts("bank"), {"id": number, "amount": 0})
         stream.commit()
-    stream._number = 0
+    stream.last_number = 0
     stream.commit()
     with pytest.raises(Fatal) as caught:
         _read(stream.values, Mark(0, 0))
@@ -238,7 +238,7 @@ def test_topic_beginning_inside_a_source_transaction_is_incomplete() -> None:
     for number, is_refused in ((1, False), (2, True)):
         stream = RecordStream()
         inside = OpenTransaction(f"{UUID}:{number}", 1)
-        stream._control(ResolvedRecord(Progress(position, inside, 2), "shop", 1, 0))
+        stream.control(ResolvedRecord(Progress(position, inside, 2), "shop", 1, 0))
         with pytest.raises(Fatal, match="begins after") if is_refused else nullcontext():
             _read([schema, *stream.values], _start(1))
 

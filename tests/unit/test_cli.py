@@ -19,7 +19,7 @@ from millrace import __version__, cli
 from millrace.cli import status
 from millrace.cli.compare import apply_task_of
 from millrace.cli.control import Control
-from millrace.cli.topic import _registry_for
+from millrace.cli.topic import registry_for
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Retryable
 from schemas.documents import ApplyTask, CaptureTask, TaskDocument, TopicAddress
@@ -148,11 +148,11 @@ def test_local_registry_serves_only_topics_of_the_local_stack(
     """Ids of another cluster mean other schemas; a registry given as an option is always asked."""
     monkeypatch.setenv("MILLRACE_REGISTRY", "http://local:1")
     monkeypatch.setenv("MILLRACE_KAFKA", "local:2")
-    assert _registry_for("http://local:1", "local:2") == "http://local:1"
-    assert _registry_for("http://local:1", "elsewhere:2") == ""
-    assert _registry_for("http://other:1", "elsewhere:2") == "http://other:1"
+    assert registry_for("http://local:1", "local:2") == "http://local:1"
+    assert registry_for("http://local:1", "elsewhere:2") == ""
+    assert registry_for("http://other:1", "elsewhere:2") == "http://other:1"
     monkeypatch.delenv("MILLRACE_KAFKA")
-    assert _registry_for("http://local:1", "elsewhere:2") == "http://local:1"
+    assert registry_for("http://local:1", "elsewhere:2") == "http://local:1"
 
 
 def test_unwritable_output_is_reported_in_one_line() -> None:

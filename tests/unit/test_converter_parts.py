@@ -255,8 +255,8 @@ def test_payload_that_exceeds_free_memory_is_retried(
         def readinto(self, _: memoryview) -> int:
             raise pa.ArrowMemoryError("malloc of size 4194304 failed")
 
+    monkeypatch.setattr(pa, "BufferReader", lambda _: Starved())
     events = PayloadEvents(b"\0", Coordinates("a.000001", "b.000001", 4), end_pos=99)
-    monkeypatch.setattr(events, "_stream", Starved())
     with pytest.raises(Retryable) as caught:
         events.load_next()
     assert caught.value.code == "MR-4014"

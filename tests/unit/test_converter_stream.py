@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from millrace.errors import Fatal
@@ -169,14 +168,16 @@ def test_transaction_of_many_windows_comes_out_whole_under_deadlines(
     builder.xid()
     reader = slowed(builder, monkeypatch)
     converter = Conversion(reader, filter=NO_AUDIT).converter()
-    known, rows, nones, end = KnownSchemas(), [], 0, progress(f"{UUID_TEXT}:1", seq=300)
-    while converter._progress != end:
+    known, rows, nones = KnownSchemas(), [], 0
+    reached, end = None, progress(f"{UUID_TEXT}:1", seq=300)
+    while reached != end:
         began = reader.reads
         batch = converter.next_batch(rows_max=32_768, bytes_max=1 << 20, timeout_s=0)
         assert reader.reads - began <= 2
         if batch is None:
             nones += 1
         else:
+            reached = batch.progress
             rows += [r for r in decoded(batch, known) if isinstance(r, RowRecord)]
     assert [row.key for row in rows] == [{"id": n} for n in range(300)]
     assert [row.transaction.is_last for row in rows] == [False] * 299 + [True]
@@ -190,19 +191,13 @@ def test_transaction_with_only_schemas_delivered_is_not_open(
     builder = BinlogBuilder()
     builder.transaction(1, 7, "t", [(1, "x" * 70)])
     builder.transaction(2, 8, "u", [(n, "x" * 70) for n in range(4)])
-    monkeypatch.setattr(output, "ROOM_BYTES", 0)
     alone = []
-    for room_bytes in range(8000, 11000, 200):  # the kernel asks for more than a row has
-        converter = conversion(builder).converter()
-        first = converter.next_batch(rows_max=1, bytes_max=1 << 16, timeout_s=0)
-        assert first is not None
-        schema, _row = raw_records(first)[-2:]
-        converter._output.out = np.zeros(len(schema[1]) + room_bytes, np.uint8)
-        second = converter.next_batch(rows_max=1, bytes_max=100, timeout_s=0)
-        assert second is not None
-        assert second.progress.open is None or second.progress.open.rows > 0
-        if [value[6:9] for _, value in raw_records(second)] == [b"sch"]:
-            alone.append(second.progress)
+    for room_bytes in range(4000, 7000, 200):  # the kernel asks for more than a row has
+        monkeypatch.setattr(output, "ROOM_BYTES", room_bytes)
+        for batch in conversion(builder).batches(rows_max=1, bytes_max=100):
+            assert batch.progress.open is None or batch.progress.open.rows > 0
+            if [value[6:9] for _, value in raw_records(batch)] == [b"sch"]:
+                alone.append(batch.progress)
     assert alone
     assert set(map(str, alone)) == {str(progress(f"{UUID_TEXT}:1", seq=1))}
 

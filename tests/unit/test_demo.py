@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from deploy.demo.run import _stage
+from deploy.demo.run import stage_of
 from deploy.workload.beats import Arrivals
 from schemas.status import TaskReport, TaskState
 
@@ -16,12 +16,12 @@ def test_age_of_a_stalled_stage_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     report = TaskReport(TaskState.RUNNING, why="publishes", seq=7)
     acknowledged: dict[int, float] = {}
     arrivals = Arrivals(acknowledged)
-    assert _stage("topic", report, arrivals).age_ms is None
+    assert stage_of("topic", report, arrivals).age_ms is None
     acknowledged[1] = 4.96
     arrivals.add([1], 5.0)
-    assert _stage("topic", report, arrivals).age_ms == pytest.approx(40)
+    assert stage_of("topic", report, arrivals).age_ms == pytest.approx(40)
     now_s = 8.0
-    assert _stage("topic", report, arrivals).age_ms == pytest.approx(3_040)
+    assert stage_of("topic", report, arrivals).age_ms == pytest.approx(3_040)
     acknowledged[2] = 7.99
     arrivals.add([2], 8.0)
-    assert _stage("topic", report, arrivals).age_ms == pytest.approx(10)
+    assert stage_of("topic", report, arrivals).age_ms == pytest.approx(10)

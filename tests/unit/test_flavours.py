@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_missing_mysql_package_is_reported_with_the_alternative(
     """Without dpkg and apt there is one sentence, and `make setup` continues."""
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    fetch._fetch_mysql()
+    fetch.fetch_mysql()
     printed = capsys.readouterr().out
     assert "Debian amd64 only" in printed
     assert "give MySQL (9.7 or later) with `--mysqld PATH` or MILLRACE_MYSQLD=PATH" in printed
@@ -84,22 +85,36 @@ def test_fetched_mysql_that_is_too_old_is_reported_and_removed(
     versions = iter(["9.7.1", "8.4.7"])
     fetched: list[str] = []
 
-    def run_shown(command: list[str], *, growing: Path) -> None:
-        assert not growing.exists()  # else deploy/servers/fetch-mysql would leave it as it is
-        fetched.append(command[1])
-        _program(growing, f"mysqld  Ver {next(versions)} for Linux")
+    class Fetching:
+        """Acts as the program ``fetch-mysql``."""
 
-    monkeypatch.setattr(fetch, "_run_shown", run_shown)
+        returncode = 0
+
+        def __init__(self, command: list[str], **_: object) -> None:
+            folder = Path(command[2])
+            assert not folder.exists()  # else deploy/servers/fetch-mysql would leave it as it is
+            fetched.append(command[1])
+            _program(folder, f"mysqld  Ver {next(versions)} for Linux")
+
+        def wait(self, timeout: float) -> int:
+            return self.returncode
+
+    popen = subprocess.Popen
+
+    def start(command: list[str], **given: Any) -> object:
+        return (Fetching if command[0] == "bash" else popen)(command, **given)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
     _program(tmp_path / "mysql", "mysqld  Ver 8.4.6 for Linux")
-    fetch._fetch_mysql()
+    fetch.fetch_mysql()
     assert len(fetched) == 1
     assert "8.4" not in capsys.readouterr().out
-    fetch._fetch_mysql()
+    fetch.fetch_mysql()
     assert len(fetched) == 1, "it is there, and new enough"
     (tmp_path / "mysql" / "mysqld").unlink()
     (tmp_path / "mysql").rmdir()
     check_mysql.cache_clear()  # the path is the same, the program another
-    fetch._fetch_mysql()
+    fetch.fetch_mysql()
     printed = capsys.readouterr().out
     assert "MySQL could not be fetched" in printed
     assert "Ver 8.4.7" in printed

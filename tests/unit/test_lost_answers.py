@@ -4,6 +4,7 @@ import io
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from consumer.batch import Assignment, BatchApplier
 from consumer.executor import Order, Outcome, Plan, guarded
 from consumer.row_schemas import Ints, RowSchemas
 from consumer.rows import KeyEntries
-from consumer.spark import Records
+from consumer.spark import Records, SparkDriver
 from consumer.table_plans import Catalogue
 from consumer.target.connection import Endpoint
 from consumer.target.inventory import Inventory
@@ -65,11 +66,11 @@ def _lane(number: int) -> Callable[[], Outcome]:
 
 def _asked(call: str, stream: bytes) -> list[Outcome]:
     frame = cast(Any, _Frame(stream))
-    records = Records(cast(Any, None), frame, first=0, end=4)
+    driver = cast(SparkDriver, SimpleNamespace(share=lambda _: None))
+    records = Records(driver, frame, first=0, end=4)
     given = (_ORDER, Catalogue("none"), _NOTHING)
     with pytest.MonkeyPatch.context() as patch:  # replaces objects that need a JVM
-        patch.setattr(spark, "_share", lambda *_: None)
-        patch.setattr(spark, "_lane_column", lambda *_: None)
+        patch.setattr(spark, "F", mock.MagicMock())
         if call == "lanes":
             return records.lanes(*given, offsets=np.arange(4), lanes=_LANES)
         done = getattr(records, call)(*given)
@@ -135,8 +136,10 @@ def _moves(*rows: int) -> list[Mark]:
     saved = SavedProgress(Mark(0, 0), _NOTHING, RowSchemas({}))
     applier = BatchApplier.at(given, saved, Inventory(), Mark(0, 0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BatchApplier, "_move", lambda _, after, __: moved.append(after))
-        session = SimpleNamespace(query=lambda _: [], rollback=lambda: None)
+        for name in ("check_fence", "save_schemas", "delete_applied"):
+            patch.setattr(batch, name, lambda *_, **__: None)
+        patch.setattr(batch, "move_mark", lambda *_, after, **__: moved.append(after))
+        session = SimpleNamespace(query=lambda _: [], rollback=lambda: None, commit=lambda: None)
         patch.setattr(batch, "session_for", lambda *_: session)
         applier.process(records, lambda _: None)
     return moved

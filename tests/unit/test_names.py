@@ -1,6 +1,5 @@
 """Invalid names of sets, tasks and processes reach no node and start nothing."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -91,8 +90,8 @@ def test_process_with_an_invalid_name_is_not_started(
         "consumer.spark.SparkDriver.__init__", lambda *_, **__: started.append("a JVM")
     )
     monkeypatch.setattr("consumer.spark.SparkDriver.stop", lambda _: None)
-    monkeypatch.setattr("zk.run.worker._stop_on_signals", threading.Event)
-    monkeypatch.setattr("zk.run.worker._open_session", lambda *_: started.append("a session"))
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr(Ensemble, "open", lambda *_, **__: started.append("a session"))
     for name in NO_NAMES:
         assert cli.run([*command.split(), f"--name={name}"]) == 1
         told = capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import errno
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,6 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer import spark
 from consumer.spark import SparkDriver, TopicQuery
 from consumer.target.connection import translated
 from consumer.topic.kafka import kafka_call
@@ -241,7 +241,6 @@ def test_spark_without_its_connector_names_the_missing_jar(
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
-    monkeypatch.setattr(spark, "memory_folder", lambda: tmp_path)
     with pytest.raises(Fatal) as caught:
         SparkDriver(master="local[1]")
     assert caught.value.code == "MR-5051"
@@ -268,8 +267,11 @@ def test_invalid_spark_master_is_reported_with_the_valid_ones(
     """Spark reports only that its gateway ended; its standard error has the reason, which is not the setup's."""
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
-    monkeypatch.setattr(spark, "new_folder", lambda _: tmp_path)
-    monkeypatch.setattr(spark, "_settings", lambda *_: {})
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    connector = tmp_path / "jars" / "spark" / "connector.jar"
+    connector.parent.mkdir(parents=True)
+    connector.touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", _fails("gateway exited"))
     with pytest.raises(Fatal) as caught:
         SparkDriver(master=master)
@@ -357,12 +359,18 @@ def test_missing_java_is_reported_with_the_install_command(
     assert "apt-get install" in caught.value.fix
 
 
-def test_failed_download_reports_its_last_output(tmp_path: Path) -> None:
+def test_failed_download_reports_its_last_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The program's output is all that is known."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho no route\nexit 3\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path / "home"))
     with pytest.raises(Fatal) as caught:
-        fetch._run_shown(
-            [sys.executable, "-c", "print('no route'); raise SystemExit(3)"], growing=tmp_path
-        )
+        fetch.fetch_connector()
     assert caught.value.code == "MR-8003"
     assert "no route" in caught.value.message
 

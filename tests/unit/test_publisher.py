@@ -1,5 +1,7 @@
 """The publisher's rules on a model of the topic: its content decides, not the answers to commits."""
 
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -8,6 +10,7 @@ import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.publish.audit import Audit, Commit
+from producer.publish.config import PublisherLimits
 from producer.publish.opening import NO_END, TailHint
 from producer.publish.publisher import Publisher
 from schemas.documents import TopicOptions
@@ -29,6 +32,8 @@ from tests.kit.publisher.model import (
     model_config,
     publish_and_close,
 )
+
+DEADLINE_S = 60.0
 
 
 def opened(topic: ModelTopic, *, epoch: int = 7, hint: TailHint | None = None) -> Publisher:
@@ -157,11 +162,23 @@ def test_any_audit_failure_reaches_the_stream(monkeypatch: pytest.MonkeyPatch) -
     def fail(*_: object) -> None:
         raise unforeseen
 
-    monkeypatch.setattr(Audit, "_read_back", fail)
+    monkeypatch.setattr(ModelPartition, "next_record", fail)
     with pytest.raises(ZeroDivisionError):
         publish_and_close(publisher, 3)
+    audit = Audit(
+        ModelPartition(topic),
+        end=0,
+        limits=PublisherLimits(),
+        find_successor=lambda: None,
+        find_hider=lambda _: None,
+    )
+    with suppress(ZeroDivisionError):
+        audit.submit(Commit(len(topic.entries), b"", 1))
     with pytest.raises(ZeroDivisionError):
-        publisher._audit.submit(Commit(len(topic.entries), b"", 1))
+        audit.drain(DEADLINE_S)
+    with pytest.raises(ZeroDivisionError):  # and does not wait for a thread that has ended
+        audit.submit(Commit(len(topic.entries), b"", 1))
+    audit.stop()
 
 
 def test_end_offset_not_after_the_marker_stops_the_task() -> None:
@@ -206,7 +223,20 @@ def test_foreign_record_before_a_marker_stops_the_task(
     publisher = opened(topic := ModelTopic())
     topic.outcomes = [Outcome.FOREIGN_INSIDE]
     if is_followed:  # by the next commit, before the end is compared
-        monkeypatch.setattr(Audit, "_compare_end", lambda *_: None)
+        followed = threading.Event()
+        begin, stable_end = ModelTransactions.begin, ModelPartition.stable_end
+
+        def begin_next(transactions: ModelTransactions) -> None:
+            begin(transactions)
+            if topic.seqs():
+                followed.set()
+
+        def late_end(partition: ModelPartition) -> int:
+            followed.wait(DEADLINE_S)
+            return stable_end(partition)
+
+        monkeypatch.setattr(ModelTransactions, "begin", begin_next)
+        monkeypatch.setattr(ModelPartition, "stable_end", late_end)
         publisher.publish(batch_after(publisher.progress, 3))
     with pytest.raises(Fatal) as raised:
         publish_and_close(publisher, 3)
@@ -436,13 +466,14 @@ def test_oversized_record_loses_nothing() -> None:
     assert topic.seqs() == [1, 2, 3]
 
 
-def test_idle_writes_progress_without_records() -> None:
+def test_idle_writes_progress_without_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """Filtered source transactions advance the resolved GTID set, though no row is sent."""
     topic = ModelTopic()
     with running(topic) as publisher:
         moved = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-150"), None, 0)
         batch = batch_after(publisher.progress, 0)
-        publisher._resolved_at_s -= 1.0
+        later_s = time.monotonic() + 1.0
+        monkeypatch.setattr("producer.publish.publisher.time.monotonic", lambda: later_s)
         publisher.publish(type(batch)(batch.buffer, batch.bounds, moved))
         assert publisher.progress == moved
         publisher.idle()

@@ -7,19 +7,18 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from importlib import metadata
-from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import confluent_kafka
 import numpy as np
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, cimpl
 
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.kafka import Settings
 from producer.publish import bulk, kafka
-from producer.publish.bulk import _OBJECT_HEADER_BYTES, _library
 from producer.publish.errors import BRANCHES, error_of, kafka_call
 from producer.publish.kafka import KafkaTransactions
 from producer.publish.kafka_topic import KafkaTopicAdmin
@@ -76,16 +75,17 @@ def test_silent_broker_is_retried() -> None:
     assert raised.value.code == "MR-3001"
 
 
-def test_topic_unknown_to_one_broker_does_not_exist_yet() -> None:
+def test_topic_unknown_to_one_broker_does_not_exist_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker asked for the settings may lag behind the broker asked for the topic."""
     future: Future[object] = Future()
     future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
     known = SimpleNamespace(error=None, partitions={0: None})
-    admin = KafkaTopicAdmin({"bootstrap.servers": ""}, "shop", TopicOptions())
-    admin._client = SimpleNamespace(  # type: ignore[assignment]
+    client = SimpleNamespace(
         list_topics=lambda *_: SimpleNamespace(topics={"shop": known}),
         describe_configs=lambda resources, **_: {resources[0]: future},
     )
+    monkeypatch.setattr("producer.publish.kafka_topic.AdminClient", lambda *_, **__: client)
+    admin = KafkaTopicAdmin({"bootstrap.servers": ""}, "shop", TopicOptions())
     assert admin.settings() is None
 
 
@@ -97,15 +97,24 @@ def _client(**settings: str) -> Iterator[tuple[KafkaTransactions, Callable[[int]
         "bootstrap.servers": "127.0.0.1:1",
         "enable.idempotence": True,
     }
-    library = _library(Path(confluent_kafka.__file__).parent)
-    assert library is not None
+    library = ctypes.CDLL(cimpl.__file__)  # with the librdkafka that it loads
     library.rd_kafka_test_fatal_error.argtypes = [
         ctypes.c_void_p,
         ctypes.c_int,
         ctypes.c_char_p,
     ]
-    transactions = KafkaTransactions({**usual, **settings}, topic="shop", timeout_s=5.0)
-    handle = ctypes.c_void_p.from_address(id(transactions._live) + _OBJECT_HEADER_BYTES).value
+    made: list[confluent_kafka.Producer] = []
+    real = confluent_kafka.Producer
+
+    def make(*given: Any, **options: Any) -> confluent_kafka.Producer:
+        made.append(real(*given, **options))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(confluent_kafka, "Producer", make)
+        transactions = KafkaTransactions({**usual, **settings}, topic="shop", timeout_s=5.0)
+    # the object's first field, after the head that every object has
+    handle = ctypes.c_void_p.from_address(id(made.pop()) + object.__basicsize__).value
     try:
         yield transactions, lambda code: library.rd_kafka_test_fatal_error(handle, code, b"test")
     finally:
@@ -125,13 +134,14 @@ def test_fatal_kafka_error_survives_a_log_line_after_it() -> None:
 
 
 @pytest.mark.parametrize("by", ["add", "add_slices", "add_slices, one by one"])
-def test_producer_fenced_while_taking_records_is_fenced(by: str) -> None:
+def test_producer_fenced_while_taking_records_is_fenced(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The client only reports "fatal"; a new producer would then fence the successor."""
     bounds = np.array([[-1, -1, 0, 3]])
+    if by == "add_slices, one by one":
+        monkeypatch.setattr(bulk, "TRIED", frozenset())
     with _client() as (transactions, fail):
-        if by == "add_slices, one by one" and (sender := transactions._sender):
-            transactions._sender = None
-            sender.close()
         give = (
             partial(transactions.add, [(None, b"row")])
             if by == "add"
@@ -147,7 +157,7 @@ def test_known_fatal_error_is_reported_as_fatal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The wait for details is short."""
-    monkeypatch.setattr(kafka, "_FATAL_WAIT_S", 0.2)
+    monkeypatch.setattr(kafka, "FATAL_WAIT_S", 0.2)
     with _client() as (transactions, fail):
         fail(KafkaError._FENCED)
         with pytest.raises(Fenced):

@@ -95,9 +95,9 @@ def test_oversized_answer_is_not_mistaken_for_a_truncated_one(
     """A retry would read as much again; an answer that fills the limit is whole."""
     content = b'{"schema": "text"}'
     answered(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content))
-    monkeypatch.setattr(client, "_ANSWER_BYTES_MAX", len(content))
+    monkeypatch.setattr(client, "ANSWER_BYTES_MAX", len(content))
     assert client.RegistryClient(ADDRESS).schema_by_id(7) == "text"
-    monkeypatch.setattr(client, "_ANSWER_BYTES_MAX", len(content) - 1)
+    monkeypatch.setattr(client, "ANSWER_BYTES_MAX", len(content) - 1)
     with pytest.raises(Fatal) as caught:
         client.RegistryClient(ADDRESS).schema_by_id(7)
     assert caught.value.code == "MR-6021"

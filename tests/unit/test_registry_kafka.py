@@ -94,15 +94,20 @@ def silent() -> None:
     raise TimeoutError
 
 
-def hidden() -> None:
-    """Raise the error while the client serves a line for its log."""
-    hide(KafkaException(KafkaError(KafkaError._TRANSPORT)), 2)
+def hidden(code: int) -> Callable[[], None]:
+    """Raise this error while the client serves a line for its log."""
+    return lambda: hide(KafkaException(KafkaError(code)), 2)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize(
     "trouble",
-    [refused(KafkaError._TRANSPORT), refused(KafkaError._INVALID_ARG), silent, hidden],
+    [
+        refused(KafkaError._TRANSPORT),
+        refused(KafkaError._INVALID_ARG),
+        silent,
+        hidden(KafkaError._TRANSPORT),
+    ],
     ids=["away", "refused", "silent", "hidden"],
 )
 def test_failing_broker_is_retried_for_any_request(
@@ -116,12 +121,13 @@ def test_failing_broker_is_retried_for_any_request(
 
 
 @pytest.mark.parametrize("question", ["init_transactions", *sorted(OF_AN_APPEND)])
+@pytest.mark.parametrize("fenced", [refused, hidden], ids=["alone", "before a log line"])
 def test_newer_registry_is_distinguished_from_a_failing_broker(
-    question: str, monkeypatch: pytest.MonkeyPatch
+    question: str, fenced: Callable[[int], Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A registry that keeps asking would fence the newer one."""
+    """A registry that misreads the error would load its store again and fence the newer one."""
     with pytest.raises(Fenced) as caught:
-        asked_in_trouble(question, refused(KafkaError._FENCED), monkeypatch)
+        asked_in_trouble(question, fenced(KafkaError._FENCED), monkeypatch)
     assert caught.value.code == "MR-6023"
 
 

@@ -2,19 +2,15 @@
 
 import json
 import socket
-from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 
-from millrace.errors import Fatal, Fenced, Retryable
+from millrace.errors import Fatal, Retryable
 from registry.catalog import Catalog, Entry
-from registry.kafka import KafkaSchemaStore
 from registry.server import listen
 from registry.service import Refusal, RegistryService
 from registry.store import MemoryStore
 from schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
-from tests.kit.hidden import hide
 
 
 class UncertainStore(MemoryStore):
@@ -134,17 +130,3 @@ def test_registry_reports_a_port_in_use() -> None:
     """The code is reported before any other action."""
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Fatal, match="MR-8009"):
         listen("127.0.0.1", taken.getsockname()[1])
-
-
-def test_fenced_registry_ends_despite_a_log_line_after_it() -> None:
-    """If the error were misread, the registry would load its store again and fence the new one."""
-    store = KafkaSchemaStore("127.0.0.1:1")
-    fenced = KafkaException(KafkaError(KafkaError._FENCED))
-    store._producer = SimpleNamespace(  # type: ignore[assignment]
-        begin_transaction=lambda: None,
-        produce=lambda *_, **__: None,
-        commit_transaction=lambda _: hide(fenced, 2),
-    )
-    with pytest.raises(Fenced) as raised:
-        store.append(Entry("shop", 1, 1, DDL_SCHEMA.text))
-    assert raised.value.code == "MR-6023"

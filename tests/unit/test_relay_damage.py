@@ -20,6 +20,7 @@ from schemas.place import Coordinates
 from tests.kit.binlog.plain_files import SERVER
 from tests.kit.faults.starved import no_thread_left
 from tests.kit.relay.disk import Fault, FaultyFiles
+from tests.kit.relay.lay import grow_file
 from tests.kit.relay.relay import read_everything
 from tests.kit.relay.writer import NAMES, Writer, three_files, whole_ends
 from tests.kit.waiting import eventually
@@ -289,26 +290,31 @@ def test_failed_start_of_the_sync_thread_closes_every_file(memory_path: Path) ->
     assert not disk.open_fds
 
 
-def test_defect_in_the_sync_thread_leaves_no_file_open(
-    memory_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_defect_in_the_sync_thread_leaves_no_file_open(memory_path: Path) -> None:
     """It is not a disk error: the bytes stay, and the directory may be opened again."""
 
-    def sync(_: RelayLog) -> None:
-        raise ZeroDivisionError("by a sync")
+    class Defective(FaultyFiles):
+        def sync(self, fd: int) -> None:
+            raise ZeroDivisionError("by a sync")
 
     lay(memory_path, FILES[Flavour.MYSQL])
-    disk = FaultyFiles(memory_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(RelayLog, "_sync", sync)
-        relay = RelayLog.open(
-            memory_path, flavour=Flavour.MYSQL, policy=SyncPolicy(bytes_max=1), disk=disk
-        )
-        end = relay.end()
-        relay._sync_thread.count_written(1)
-        eventually(lambda: relay._sync_thread._error)
-        with pytest.raises(ZeroDivisionError):
-            relay.close()
+    disk = Defective(memory_path)
+    relay = RelayLog.open(
+        memory_path, flavour=Flavour.MYSQL, policy=SyncPolicy(bytes_max=1), disk=disk
+    )
+    end = relay.end()
+    assert end is not None
+
+    def is_refused() -> bool:
+        try:
+            grow_file(relay, b"\0", end=end.pos)
+        except ZeroDivisionError:
+            return True
+        return False
+
+    eventually(is_refused)
+    with pytest.raises(ZeroDivisionError):
+        relay.close()
     assert not disk.open_fds
     again = open_log(memory_path)
     assert again.end() == end

@@ -12,6 +12,7 @@ import pytest
 from millrace.errors import Fatal, Retryable
 from producer.binlog.file_head import read_file_head
 from producer.relay import layout
+from producer.relay.files import DISK
 from producer.relay.layout import Meta, Subdir
 from producer.relay.purge import PurgePolicy, purge_before, purge_due
 from producer.relay.reader import RelayReader
@@ -371,10 +372,15 @@ def test_failed_fsync_is_never_trusted_again(tmp_path: Path) -> None:
     relay.begin_subdir("server-a")
     write_file(relay, NAME, file)
     synced = len(file.data)
-    eventually(lambda: relay._file is not None and relay._file.synced_end == synced)
+    folder = tmp_path / "server-a.000001"
+
+    def is_synced() -> bool:
+        meta = layout.read_meta(folder, DISK)  # written after the sync
+        return meta is not None and meta.binlog_pos == synced
+
+    eventually(is_synced)
     file.transaction()
-    with relay._fd_lock:  # relay.meta is written after the sync
-        disk.fail_at = len(disk.ops) + 1  # the write, then the fsync
+    disk.fail_at = len(disk.ops) + 1  # the write, then the fsync
     grow_file(relay, file.data[synced:], end=len(file.data))
 
     def is_refused() -> bool:

@@ -276,6 +276,7 @@ def test_full_disk_does_not_end_the_keeper(tmp_path: Path, monkeypatch: pytest.M
     first = process.identity
     process.kill()
     stop, tries, write = threading.Event(), list[str](), ProcessRecord.write
+    monkeypatch.setattr("millrace.log.get_logger", lambda _: FullLog())
     keeper = Keeper(tmp_path)
 
     def write_when_there_is_room(record: ProcessRecord) -> None:
@@ -287,7 +288,6 @@ def test_full_disk_does_not_end_the_keeper(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(ProcessRecord, "write", write_when_there_is_room)
     monkeypatch.setattr("deploy.local.keeper.PAUSE_FIRST_S", 0.1)
     monkeypatch.setattr("deploy.local.keeper.POLL_S", 0.05)
-    monkeypatch.setattr(keeper, "_log", FullLog())
     watching = threading.Thread(target=keeper.run, args=(stop,))
     watching.start()
     record = tmp_path / "sample" / RECORD_NAME

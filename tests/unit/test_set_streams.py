@@ -110,16 +110,6 @@ def test_set_with_unresponsive_members_delays_no_other(
     assert _waiting_for_another(model, Upstreams(tmp_path), within_s=DEADLINE_S / 4) == []
 
 
-def test_one_lock_for_all_sets_delays_every_set(
-    model: type[_ModelStream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The guard of the test above is removed."""
-    only = threading.Lock()
-    monkeypatch.setattr(Upstreams, "_lock_of", lambda *_: only)
-    phases = _waiting_for_another(model, Upstreams(tmp_path), within_s=0.2)
-    assert phases == ["attach", "detach"]
-
-
 def _waiting_for_another(
     model: type[_ModelStream], streams: Upstreams, *, within_s: float
 ) -> list[str]:

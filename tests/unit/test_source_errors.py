@@ -1,12 +1,13 @@
 """Every text with which servers of both flavours end a dump has its branch and code."""
 
 from typing import cast
+from unittest import mock
 
 import pymysql
 import pytest
 
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from producer.upstream.connection import Row, SourceConnection, _driver_errors
+from producer.upstream.connection import Row, SourceConnection
 from producer.upstream.dump import (
     HOST,
     ReplicaIdentity,
@@ -165,6 +166,14 @@ def test_printed_gtid_list_is_parsed() -> None:
     assert parse_gtid_list("[]").is_empty
 
 
+def _failing(error: Exception) -> SourceConnection:
+    """Return a connection whose queries end with this error of the driver."""
+    connection = mock.MagicMock()
+    connection.cursor.return_value.__enter__.return_value.execute.side_effect = error
+    connection.cursor.return_value.__exit__.return_value = None
+    return SourceConnection(connection, HERE)
+
+
 @pytest.mark.parametrize(
     "number",
     [
@@ -177,8 +186,8 @@ def test_printed_gtid_list_is_parsed() -> None:
 )
 def test_temporary_source_error_is_retried(number: int) -> None:
     """A server without memory, threads, space or time, or one that shuts down, has not answered the question."""
-    with pytest.raises(Retryable) as caught, _driver_errors(HERE):
-        raise pymysql.OperationalError(number, "text")
+    with pytest.raises(Retryable) as caught:
+        _failing(pymysql.OperationalError(number, "text")).query("SHOW MASTER STATUS")
     assert caught.value.code == "MR-1001"
 
 
@@ -192,10 +201,11 @@ def test_temporary_source_error_is_retried(number: int) -> None:
 )
 def test_binlog_file_purged_between_queries_is_retried(message: str, code: str) -> None:
     """Error 1220 has the dump's words: a file was purged between two queries, or an event exceeds the limit."""
-    with pytest.raises(Retryable) as caught, _driver_errors(HERE):
-        raise pymysql.OperationalError(
-            1220, f"Error when executing command SHOW BINLOG EVENTS: {message}"
-        )
+    refused = pymysql.OperationalError(
+        1220, f"Error when executing command SHOW BINLOG EVENTS: {message}"
+    )
+    with pytest.raises(Retryable) as caught:
+        _failing(refused).query("SHOW BINLOG EVENTS")
     assert caught.value.code == code
     assert ("max_allowed_packet" in caught.value.fix) == (code == "MR-1044")
     assert message in caught.value.message

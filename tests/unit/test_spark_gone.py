@@ -3,9 +3,11 @@
 import subprocess
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from pickle import PicklingError
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Self, cast
+from unittest import mock
 
 import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
@@ -16,6 +18,8 @@ from consumer.spark import Records, SparkDriver, TopicQuery
 from millrace.errors import Retryable
 from schemas.documents import TopicAddress
 from tests.kit.waiting import eventually
+
+SHOP = TopicAddress(topic="shop", bootstrap="k1:9092")
 
 
 @pytest.mark.parametrize(
@@ -31,10 +35,14 @@ def test_query_without_a_jvm_is_retried(
 
     monkeypatch.setattr(spark, "TopicQuery", gone)
     driver = SparkDriver.__new__(SparkDriver)
-    address = TopicAddress(topic="shop", bootstrap="k1:9092")
     with pytest.raises(Retryable) as raised:
-        driver.query("t", address, offset=0, process=lambda _: None)
+        driver.query("t", SHOP, offset=0, process=lambda _: None)
     assert raised.value.code == "MR-5050"
+
+
+def _driver(**methods: Callable[[object], object]) -> SparkDriver:
+    """Return a driver that has only these methods."""
+    return cast(SparkDriver, SimpleNamespace(**methods))
 
 
 @pytest.mark.parametrize("call", ["serial", "plan", "lanes", "release"])
@@ -42,13 +50,17 @@ def test_work_without_a_jvm_is_retried(call: str) -> None:
     """The socket's own error, for a call without a peer, is covered too."""
 
     class Gone:
+        def persist(self, _: object) -> Self:
+            return self
+
         def __getattr__(self, name: str) -> None:
             raise ConnectionRefusedError
 
     gone = cast(Any, Gone())
     records = Records(gone, gone, first=0, end=1)
-    if call == "release":
-        records._is_kept = True
+    if call == "release":  # records that a plan has kept
+        with pytest.raises(Retryable):
+            records.plan(gone, gone, gone)
     given = {"serial": 3, "plan": 3, "lanes": 3, "release": 0}[call]
     named = {"offsets": gone, "lanes": gone} if call == "lanes" else {}
     with pytest.raises(Retryable) as raised:
@@ -67,9 +79,7 @@ def test_work_without_a_jvm_is_retried(call: str) -> None:
     ],
     ids=lambda failure: type(failure).__name__,
 )
-def test_result_that_pyspark_cannot_fetch_is_retried(
-    monkeypatch: pytest.MonkeyPatch, failure: Exception
-) -> None:
+def test_result_that_pyspark_cannot_fetch_is_retried(failure: Exception) -> None:
     """PySpark's code around the socket raises arbitrary errors; the operator reads the cause."""
 
     class Frame:
@@ -79,8 +89,7 @@ def test_result_that_pyspark_cannot_fetch_is_retried(
         def collect(self) -> None:
             raise failure
 
-    monkeypatch.setattr(spark, "_share", lambda *_: None)
-    records = Records(cast(Any, None), cast(Any, Frame()), first=0, end=1)
+    records = Records(_driver(share=lambda _: None), cast(Any, Frame()), first=0, end=1)
     order = SimpleNamespace(mark=SimpleNamespace(next_offset=0), registry="")
     with pytest.raises(Retryable, match=type(failure).__name__) as raised:
         records.plan(cast(Any, order), cast(Any, None), cast(Any, None))
@@ -90,22 +99,19 @@ def test_result_that_pyspark_cannot_fetch_is_retried(
 @pytest.mark.parametrize(
     "failure", [OSError(28, "No space left on device"), PicklingError("of a broadcast")]
 )
-def test_catalogue_that_cannot_be_sent_is_retried(
-    monkeypatch: pytest.MonkeyPatch, failure: Exception
-) -> None:
+def test_catalogue_that_cannot_be_sent_is_retried(failure: Exception) -> None:
     """PySpark writes it into a file first: memory may be full or its folder deleted."""
 
     def fails(*_: object) -> None:
         raise failure
 
-    monkeypatch.setattr(spark, "_share", fails)
     gone = cast(Any, None)
     with pytest.raises(Retryable, match=type(failure).__name__) as raised:
-        Records(gone, gone, first=0, end=1).serial(gone, gone, gone)
+        Records(_driver(share=fails), gone, first=0, end=1).serial(gone, gone, gone)
     assert raised.value.code == "MR-5050"
 
 
-def test_error_of_a_dead_jvm_is_reported_without_its_text() -> None:
+def test_error_of_a_dead_jvm_is_reported_without_its_text(tmp_path: Path) -> None:
     """The text is in the JVM: reading it would raise another error."""
 
     class GoneClient:
@@ -120,8 +126,11 @@ def test_error_of_a_dead_jvm_is_reported_without_its_text() -> None:
         def __getattr__(self, name: str) -> None:
             raise failure
 
-    query = TopicQuery.__new__(TopicQuery)
-    query._query = cast(Any, Query())
+    session = mock.MagicMock()
+    writer = session.readStream.format().options().load().select().writeStream.foreachBatch()
+    writer.option().start.return_value = Query()
+    driver = cast(SparkDriver, SimpleNamespace(session=session, scratch=lambda _: tmp_path))
+    query = TopicQuery(driver, "t", SHOP, offset=0, process=lambda _: None)
     with pytest.raises(Retryable, match="Py4JJavaError") as raised:
         query.wait(1.0)
     assert raised.value.code == "MR-5050"

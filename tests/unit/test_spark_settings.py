@@ -5,6 +5,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Self
@@ -13,6 +14,8 @@ import pytest
 
 from consumer import scratch, spark
 from consumer.spark import SparkDriver
+
+_Usage = namedtuple("_Usage", "total used free")
 
 
 class _Builder:
@@ -71,13 +74,30 @@ def test_next_driver_removes_folders_of_a_dead_one(
     (left / "artifacts-y").mkdir(parents=True)
     driver = SparkDriver(master="local[2]")
     assert not left.exists()
-    (option,) = shlex.split(builder.told["spark.driver.extraJavaOptions"])[-1:]
-    folder = Path(option.removeprefix("-Djava.io.tmpdir="))
+    folder = _disk(builder)
     assert folder.is_dir()
     assert folder.parent == tmp_path
     assert folder.name.startswith(f"{scratch.PREFIX}{os.getpid()}-")
     driver.stop()
     assert not folder.exists()
+
+
+def _disk(builder: _Builder) -> Path:
+    """Return the driver's folder on disk."""
+    (option,) = shlex.split(builder.told["spark.driver.extraJavaOptions"])[-1:]
+    return Path(option.removeprefix("-Djava.io.tmpdir="))
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_spark_spills_to_memory_only_if_it_fits(
+    room: bool, builder: _Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container's /dev/shm has 64 MB: enough for checkpoints, not for a shuffle."""
+    free = scratch.LOCAL_FREE_MIN_BYTES if room else 64 << 20
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: _Usage(free, 0, free))
+    SparkDriver(master="local[1]").stop()
+    memory = Path(builder.told["spark.sql.warehouse.dir"]).parent
+    assert Path(builder.told["spark.local.dir"]).parent == (memory if room else _disk(builder))
 
 
 def test_removed_folders_are_recreated_for_the_next_query(
@@ -95,7 +115,7 @@ def test_removed_folders_are_recreated_for_the_next_query(
     monkeypatch.setattr(builder, "getOrCreate", start_with_folders)
     driver = SparkDriver(master="local[2]")
     local = Path(builder.told["spark.local.dir"])
-    roots = (driver._scratch, driver._disk)
+    roots = (Path(builder.told["spark.sql.warehouse.dir"]).parent, _disk(builder))
     for root in roots:
         shutil.rmtree(root)
     assert driver.scratch("t").is_dir()

@@ -1,20 +1,17 @@
 """A local stack starts from any current folder and with any folder names."""
 
-import shutil
 import subprocess
 import sys
-from collections import namedtuple
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from consumer import scratch, spark
 from deploy.local import background
 from deploy.local.services import PROGRAM
+from deploy.local.stack import StackOptions
 from deploy.servers.process import ProcessSpec
 from deploy.servers.properties import property_value
-
-_Usage = namedtuple("_Usage", "total used free")
 
 
 def test_services_start_beside_folders_named_like_product_packages(
@@ -42,8 +39,11 @@ def test_keeper_ignores_packages_in_the_current_folder(
         def launch(self) -> None:
             """Do nothing."""
 
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    monkeypatch.setattr(background, "LocalStack", mock.MagicMock())
+    monkeypatch.setattr(background, "service_environment", lambda _: {})
     monkeypatch.setattr(background, "ServerProcess", Recorder)
-    background._start_keeper(tmp_path)
+    background.start_background("local", StackOptions())
     assert started[0].command[:4] == (sys.executable, "-P", "-m", "deploy.local.keeper")
 
 
@@ -59,17 +59,3 @@ def test_keeper_ignores_packages_in_the_current_folder(
 def test_java_reads_any_path_from_a_properties_file(path: str, written: str) -> None:
     """Java reads the file as Latin-1, and a backslash as an escape."""
     assert property_value(Path(path)) == written
-
-
-@pytest.mark.parametrize("room", [True, False])
-def test_spark_spills_to_memory_only_if_it_fits(
-    room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A container's /dev/shm has 64 MB: enough for checkpoints, not for a shuffle."""
-    free = scratch.LOCAL_FREE_MIN_BYTES if room else 64 << 20
-    memory, usual = tmp_path / "memory", tmp_path / "usual"
-    memory.mkdir()
-    usual.mkdir()
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: _Usage(free, 0, free))
-    local = memory if room else usual
-    assert spark._settings(memory, usual, "local[1]")["spark.local.dir"] == str(local / "local")

@@ -5,13 +5,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from consumer.kernel.walk import HAS_FALLBACK
+from consumer.executor import arrow_values
+from consumer.row_schemas import RowSchemas
+from consumer.rows import walk_values
+from consumer.table_plans import Catalogue, TablePlans
 from consumer.target.connection import LENIENT_MODE, STRICT_MODE
+from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from consumer.writer import ConflictRule, RowWriter
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
+from schemas.record.avro_schema import envelope_schema
+from schemas.table.structure import Column, ColumnType, TypeCode
+from tests.kit.apply.tables import UTF8, integer, table
+from tests.kit.apply.topic import SET, RecordStream
 
 LOST = Retryable("MR-5001", "Lost connection to server during query")
 KILLED = Retryable("MR-5001", "Query execution was interrupted")
@@ -48,16 +57,27 @@ def _writer(session: Any) -> RowWriter:
 
 
 @pytest.mark.parametrize("error", [TAKEN, KILLED, LOST])
-def test_sql_mode_ends_with_its_statement_and_keeps_the_error(
-    monkeypatch: pytest.MonkeyPatch, error: MillraceError
-) -> None:
+def test_sql_mode_ends_with_its_statement_and_keeps_the_error(error: MillraceError) -> None:
     """A refused row ends the strict mode; a lost session has no mode, and no later error hides the cause."""
-    monkeypatch.setattr(RowWriter, "_filled", lambda *_: b"INSERT")
-    monkeypatch.setattr(RowWriter, "_has_index_zero", lambda *_: True)
-    rows: Any = SimpleNamespace(records=np.full((1, HAS_FALLBACK + 1), 1))
-    session = _Session({b"INSERT": error})
+    kind = Column("kind", ColumnType(TypeCode.ENUM, 1, text=UTF8, labels=("a",)), True)
+    words = table("shop", "words", integer("id"), kind)
+    stream = RecordStream()
+    stream.insert(words, {"id": 1, "kind": 0})  # index 0, which has no label
+    columns = {
+        name: TargetColumn(name, type_text, base, "", "", nullable=True, generated=False)
+        for name, type_text, base in (("id", "int", "int"), ("kind", "enum('a')", "enum"))
+    }
+    key = UniqueKey("PRIMARY", ("id",), True)
+    target = TargetTable("shop", "words", columns, (key,))
+    texts = {100: envelope_schema(SET, words).text}
+    inventory = Inventory(tables={("shop", "words"): target})
+    plans = TablePlans(Catalogue("writer", RowSchemas(texts), inventory))
+    batch = pa.RecordBatch.from_pydict({"offset": [0], "value": stream.values[1:2]})
+    _, values = arrow_values(batch)
+    session: Any = _Session({b"INSERT": error})
+    writer = RowWriter(session, plans, ConflictRule("task", ConflictPolicy.SKIP))
     with pytest.raises(MillraceError) as caught:
-        _writer(session)._write_one(rows, 0, "insert")
+        writer.write(walk_values(values, plans.programs), np.array([0]))
     assert caught.value is error
     assert LENIENT_MODE in session.said[0]
     assert session.is_open == any(STRICT_MODE in sql for sql in session.said)

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 from kazoo import exceptions as zke
 from kazoo import retry
+from kazoo.client import KazooState
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from zk.client import session as zk_session
-from zk.client.session import Check, Create, Delete, Put, Session, SessionState, translated
+from zk.client.session import Check, Create, Delete, Put, Session, translated
 
 AWAY = {
     "ConnectionLoss",
@@ -115,12 +116,15 @@ def test_every_zookeeper_error_is_in_one_list() -> None:
 @pytest.mark.parametrize("error", ALL, ids=lambda e: e.__name__)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 def test_no_call_leaks_an_error_of_kazoo(
-    call: Callable[[Session], object], error: type[zke.KazooException]
+    call: Callable[[Session], object],
+    error: type[zke.KazooException],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A task that meets a driver error is blocked by it (MR-9001), regardless of its meaning."""
+    failing = Failing(error())
+    monkeypatch.setattr(zk_session, "KazooClient", lambda **_: failing)
     session = Session("127.0.0.1:1")
-    session._client = Failing(error())
-    session._state = SessionState.CONNECTED
+    failing.report(KazooState.CONNECTED)
     told = ended(lambda: call(session))
     if isinstance(told, MillraceError):
         assert told.context["error"] == error.__name__
@@ -166,8 +170,8 @@ class Failing:
     def close(self) -> None:
         self.is_closed = True
 
-    def add_listener(self, _listener: object) -> None:
-        """Ignore the listener."""
+    def add_listener(self, listener: Callable[[str], None]) -> None:
+        self.report = listener
 
     def transaction(self) -> "Failing":
         return self

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from collections.abc import Callable
 from itertools import count
 from typing import cast
 from unittest import mock
@@ -11,9 +12,10 @@ import pytest
 from millrace import log
 from millrace.errors import Fatal, Retryable
 from schemas.documents import TaskKind
+from zk.client.mirror import Mirror
 from zk.client.session import Session
 from zk.ensemble import Ensemble
-from zk.lease.membership import WorkerIdentity
+from zk.lease.membership import Membership, WorkerIdentity
 from zk.run.supervisor import Supervisor
 from zk.tree.paths import Tree
 from zk.tree.reports import StatusWriter
@@ -72,34 +74,54 @@ def test_unresolvable_host_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) 
     assert opened == ["nonsense,zk1", "[::1]:2181/path"]
 
 
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], Supervisor]:
+    """Return a supervisor of an empty tree that calls a function in each round, to register its worker."""
+
+    def make(register: Callable[[], None]) -> Supervisor:
+        monkeypatch.setattr("zk.run.supervisor.create_tree", lambda *_: None)
+        monkeypatch.setattr(Mirror, "snapshot", lambda _: {})
+        monkeypatch.setattr(Membership, "ensure", lambda _: register())
+        return Supervisor(
+            cast(Session, mock.MagicMock()),
+            Tree("c"),
+            worker=WorkerIdentity(name="w1", kind=TaskKind.CAPTURE),
+            runner=mock.MagicMock(),
+        )
+
+    return make
+
+
 def test_name_in_use_is_reported_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    rounds: Callable[[Callable[[], None]], Supervisor],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """ZooKeeper is reachable, and one line per second would hide everything else."""
     log.configure(json=False, level="info")
-    supervisor = object.__new__(Supervisor)  # without a session
-    supervisor._is_name_taken = False
-    taken = True
+    monkeypatch.setattr(StatusWriter, "run", lambda *_: None)
+    monkeypatch.setattr("zk.run.supervisor.ROUND_S", 0.0)
+    stop, reported = threading.Event(), list[str]()
+    answers = iter([True, True, True, False, True])
 
-    def round_() -> None:
-        if taken:
+    def register() -> None:
+        reported.append(capsys.readouterr().err)
+        is_taken = next(answers, None)
+        if is_taken is None:
+            stop.set()
+        elif is_taken:
             raise Retryable("MR-4009", "a worker named w1 is registered")
 
-    monkeypatch.setattr(supervisor, "_round", round_)
-    for _ in range(3):
-        supervisor._try_round()
-    told = capsys.readouterr().err
-    assert told.count("another worker has this name") == 1
-    assert "--name" in told
-    assert "away" not in told
-    taken = False
-    supervisor._try_round()
-    taken = True
-    supervisor._try_round()
-    assert "another worker has this name" in capsys.readouterr().err
+    rounds(register).run(stop)
+    lines = [("another worker has this name" in text) for text in reported]
+    assert lines == [False, True, False, False, False, True]
+    assert "--name" in reported[1]
+    assert "away" not in "".join(reported)
 
 
-def test_worker_that_cannot_write_statuses_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_that_cannot_write_statuses_ends(
+    rounds: Callable[[Callable[[], None]], Supervisor], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would appear to stop forever; the process that restarts it gives it another thread."""
     stop = threading.Event()
     looks = count(1)
@@ -107,17 +129,10 @@ def test_worker_that_cannot_write_statuses_ends(monkeypatch: pytest.MonkeyPatch)
     def fail(*_: object) -> None:
         raise ZeroDivisionError("by a writer")
 
-    def look() -> None:
+    def register() -> None:
         if next(looks) > 3:  # a second each
             stop.set()
 
-    supervisor = Supervisor(
-        cast(Session, mock.MagicMock()),
-        Tree("c"),
-        worker=WorkerIdentity(name="w1", kind=TaskKind.CAPTURE),
-        runner=mock.MagicMock(),
-    )
     monkeypatch.setattr(StatusWriter, "run", fail)
-    monkeypatch.setattr(supervisor, "_try_round", look)
     with pytest.raises(ZeroDivisionError):
-        supervisor.run(stop)
+        rounds(register).run(stop)

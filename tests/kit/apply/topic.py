@@ -46,13 +46,16 @@ _topics = count(1)
 
 @dataclass
 class RecordStream:
-    """What stands in a topic, value after value; ``epoch`` is that of the ``resolved`` records."""
+    """What stands in a topic, value after value; ``epoch`` is that of the ``resolved`` records.
+
+    ``last_number`` is the number of the last GTID.
+    """
 
     flavour: Flavour = Flavour.MYSQL
     seq: int = 0
     epoch: int = 1
     values: list[bytes] = field(default_factory=list)
-    _number: int = 0
+    last_number: int = 0
     _ids: dict[str, int] = field(default_factory=dict)
 
     def insert(self, table: TableSchema, after: Image, *, flags: int = 0) -> None:
@@ -72,7 +75,7 @@ class RecordStream:
         schema = envelope_schema(SET, table)
         self._ids[schema.text] = schema_id or 100 + len(self._ids)
         registered = RegisteredSchema(f"topic-{schema.full_name}", self._ids[schema.text], schema)
-        self._control(SchemaRecord(registered, None, table.database, table.table, self.seq))
+        self.control(SchemaRecord(registered, None, table.database, table.table, self.seq))
 
     def ddl(
         self,
@@ -91,29 +94,29 @@ class RecordStream:
             COMMIT_MS,
             RecordTransaction(self.gtid, 1, True),
         )
-        self._control(record)
+        self.control(record)
         self.commit()
 
     def commit(self) -> None:
         """End the source transaction under way: a ``resolved`` with all GTIDs so far."""
-        self._number += 1
-        self._control(ResolvedRecord(self._progress(), SET, self.epoch, COMMIT_MS))
+        self.last_number += 1
+        self.control(ResolvedRecord(self._progress(), SET, self.epoch, COMMIT_MS))
 
     def fence(self) -> None:
         """What an owner writes first."""
-        self._control(FenceRecord(self._progress(), SET, self.epoch, COMMIT_MS, "worker"))
+        self.control(FenceRecord(self._progress(), SET, self.epoch, COMMIT_MS, "worker"))
 
     @property
     def gtid_set(self) -> str:
         """Everything committed so far."""
         if self.flavour is Flavour.MARIADB:
-            return f"0-1-{self._number}" if self._number else ""
-        return f"{UUID}:1-{self._number}" if self._number else ""
+            return f"0-1-{self.last_number}" if self.last_number else ""
+        return f"{UUID}:1-{self.last_number}" if self.last_number else ""
 
     @property
     def gtid(self) -> str:
         """The source transaction under way."""
-        number = self._number + 1
+        number = self.last_number + 1
         return f"0-1-{number}" if self.flavour is Flavour.MARIADB else f"{UUID}:{number}"
 
     def _change(
@@ -143,7 +146,8 @@ class RecordStream:
             Origin(self.flavour, "capture", SET), database, table, place, 0, self.seq
         )
 
-    def _control(self, record: ControlRecord) -> None:
+    def control(self, record: ControlRecord) -> None:
+        """Append a control record."""
         number = 1 + list(RecordKind).index(kind_of(record))
         self.values.append(encode_control(record, schema_id=number))
 
