@@ -1,10 +1,16 @@
-"""No test imports a test, and each mutant names an existing test."""
+"""No test imports a test, tests use public names, and each mutant names an existing test."""
 
 import ast
+from collections.abc import Iterator
+
+import pytest
 
 from tests.kit.paths import ROOT, TESTS
 from tests.kit.sources import functions, parsed
 from tests.mutants.catalogue import LEVELS
+
+# folders without a use of a private name
+PUBLIC_ONLY = ("chaos", "contracts", "fault", "property", "stack", "unit")
 
 
 def test_no_test_imports_a_test() -> None:
@@ -25,6 +31,52 @@ def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom):
         return [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
     return []
+
+
+@pytest.mark.parametrize("folder", PUBLIC_ONLY)
+def test_tests_use_only_public_names(folder: str) -> None:
+    """A test of a private name breaks with the implementation and shows nothing that a caller sees."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sorted((TESTS / folder).rglob("*.py"))
+        for node in ast.walk(parsed(path))
+        for line, name in _private_names(node)
+    ]
+    assert found == []
+
+
+def test_private_names_are_found_in_any_form() -> None:
+    """An attribute, an import, and a name that is patched."""
+    source = """
+from zk.run.worker import _open_session
+value = publisher._audit
+patch.setattr(spark, "_share", None)
+patch.setattr("zk.run.worker._open_session", None)
+patch.setattr(SparkDriver, "__init__", None)
+self._kept, cls._kept, KafkaError._FENCED
+"""
+    found = [line for node in ast.walk(ast.parse(source)) for line, _ in _private_names(node)]
+    assert sorted(found) == [2, 3, 4, 5]
+
+
+def _private_names(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) of each private name that another object or module owns.
+
+    The Kafka client's constants of its local errors begin with an underscore and are public.
+    """
+    match node:
+        case ast.Attribute(value=ast.Name(id="self" | "cls" | "KafkaError")):
+            return
+        case ast.Attribute(attr=name, lineno=line):
+            names = [name]
+        case ast.ImportFrom(names=imported, lineno=line):
+            names = [alias.name for alias in imported]
+        case ast.Call(func=ast.Attribute(attr="setattr") | ast.Name(id="setattr"), lineno=line):
+            values = [part.value for part in node.args if isinstance(part, ast.Constant)]
+            names = [value.rpartition(".")[2] for value in values if isinstance(value, str)]
+        case _:
+            return
+    yield from ((line, name) for name in names if name[:1] == "_" and name[:2] != "__")
 
 
 def test_each_mutant_names_an_existing_test() -> None:

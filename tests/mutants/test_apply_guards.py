@@ -9,6 +9,7 @@ from consumer import batch, causality, executor, window
 from consumer.kernel import keys
 from consumer.row_schemas import Ints
 from consumer.target.connection import TargetConnection
+from consumer.target.progress import delete_applied
 from millrace.errors import MillraceError
 from tests.kit.apply.model_run import OTHER_ROWS, REFUSED, run_history
 
