@@ -269,7 +269,7 @@ MUTANTS = [
     Mutant(
         "purge keeps what is held",
         holds_are_not_asked,
-        "tests/unit/test_relay_log.py",
+        "tests/unit/test_relay_purge.py",
         {"test_purge_deletes_a_prefix_and_no_held_file": "held files were deleted"},
     ),
     Mutant(
@@ -315,13 +315,13 @@ MUTANTS = [
     Mutant(
         "a removed commit is not a lost one",
         removed_commits_are_lost_ones,
-        "tests/unit/test_publisher.py",
+        "tests/unit/test_publisher_audit.py",
         {"test_commits_removed_before_the_audit_are_no_violation": "MR-3014"},
     ),
     Mutant(
         "a marker that comes again is let pass",
         no_marker_comes_again,
-        "tests/unit/test_publisher.py",
+        "tests/unit/test_publisher_audit.py",
         {"test_repeated_commit_marker_is_accepted": "MR-3014"},
     ),
     Mutant(

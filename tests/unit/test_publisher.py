@@ -1,19 +1,13 @@
 """The publisher's rules on a model of the topic: its content decides, not the answers to commits."""
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import suppress
 
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
-from producer.publish.audit import Audit, Commit
-from producer.publish.config import PublisherLimits
 from producer.publish.opening import NO_END, TailHint
 from producer.publish.publisher import Publisher
-from schemas.documents import TopicOptions
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
 from tests.kit.faults.starved import no_thread_left
@@ -27,33 +21,10 @@ from tests.kit.publisher.model import (
     ModelTopic,
     ModelTransactions,
     Outcome,
-    a_topic,
     batch_after,
     model_config,
-    publish_and_close,
 )
-
-DEADLINE_S = 60.0
-
-
-def opened(topic: ModelTopic, *, epoch: int = 7, hint: TailHint | None = None) -> Publisher:
-    """Return a publisher on the model."""
-    return Publisher.open_with(
-        ModelDriver(topic),
-        model_config(epoch),
-        codec=ModelCodec(epoch),
-        verify_lease=lambda: None,
-        start=START,
-        hint=hint,
-    )
-
-
-@contextmanager
-def running(topic: ModelTopic, *, epoch: int = 7) -> Iterator[Publisher]:
-    """Return a publisher on the model that is closed at the end."""
-    publisher = opened(topic, epoch=epoch)
-    yield publisher
-    publisher.close()
+from tests.kit.publisher.opened import opened, running
 
 
 def test_fresh_topic_starts_at_the_task_position_with_a_fence() -> None:
@@ -128,133 +99,6 @@ def test_late_commit_of_half_a_batch_resumes_after_it() -> None:
         assert publisher.progress.seq == 3
         publisher.publish(batch_after(publisher.progress, 6))
     assert topic.seqs() == list(range(1, 10))
-
-
-def test_abort_reported_as_commit_stops_the_task() -> None:
-    """Rule 4: the audit reads every commit back; the first disagreement is fatal."""
-    publisher = opened(topic := ModelTopic())
-    topic.outcomes = [Outcome.ABORTED_OK]
-    with pytest.raises(Fatal) as raised:
-        publish_and_close(publisher, 3)
-    assert raised.value.code == "MR-3014"
-
-
-def test_commit_is_looked_up_once_more_after_a_pause() -> None:
-    """A worker that was paused past the deadline wakes up: records that are there are no disagreement."""
-    config = model_config()
-    config = replace(config, limits=replace(config.limits, audit_timeout_s=-1.0))
-    publisher = Publisher.open_with(
-        ModelDriver(topic := ModelTopic()),
-        config,
-        codec=ModelCodec(7),
-        verify_lease=lambda: None,
-        start=START,
-    )
-    publish_and_close(publisher, 3)
-    assert topic.seqs() == [1, 2, 3]
-
-
-def test_any_audit_failure_reaches_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unexpected errors count too: the stream would wait forever for a thread that ended silently."""
-    publisher = opened(topic := ModelTopic())
-    unforeseen = ZeroDivisionError("by an audit")
-
-    def fail(*_: object) -> None:
-        raise unforeseen
-
-    monkeypatch.setattr(ModelPartition, "next_record", fail)
-    with pytest.raises(ZeroDivisionError):
-        publish_and_close(publisher, 3)
-    audit = Audit(
-        ModelPartition(topic),
-        end=0,
-        limits=PublisherLimits(),
-        find_successor=lambda: None,
-        find_hider=lambda _: None,
-    )
-    with suppress(ZeroDivisionError):
-        audit.submit(Commit(len(topic.entries), b"", 1))
-    with pytest.raises(ZeroDivisionError):
-        audit.drain(DEADLINE_S)
-    with pytest.raises(ZeroDivisionError):  # and does not wait for a thread that has ended
-        audit.submit(Commit(len(topic.entries), b"", 1))
-    audit.stop()
-
-
-def test_end_offset_not_after_the_marker_stops_the_task() -> None:
-    """Rule 4: the stable end must advance by exactly the records and the marker."""
-    publisher = opened(topic := ModelTopic())
-    topic.outcomes = [Outcome.FOREIGN]
-    with pytest.raises(Fatal) as raised:
-        publish_and_close(publisher, 3)
-    assert raised.value.code == "MR-3015"
-
-
-def test_repeated_commit_marker_is_accepted() -> None:
-    """A new coordinator repeats a marker that was not noted as sent: offsets move, visible records do not."""
-    with running(topic := ModelTopic()) as publisher:
-        for count in (3, 1, 4):
-            topic.outcomes = [Outcome.MARKER_AGAIN]
-            publisher.publish(batch_after(publisher.progress, count))
-        publisher.drain()
-        publisher.publish(batch_after(publisher.progress, 3))
-        publisher.drain()
-        assert publisher.hint.end_offset == len(topic.entries)
-    assert topic.seqs() == list(range(1, 12))
-
-
-def test_foreign_record_beside_a_repeated_marker_stops_the_task() -> None:
-    """Moved offsets do not hide the records of another writer."""
-    publisher = opened(topic := ModelTopic())
-    topic.outcomes = [Outcome.MARKER_AGAIN]
-    publisher.publish(batch_after(publisher.progress, 3))
-    publisher.drain()
-    topic.entries.append(Entry(b'{"kind": "schema"}', KafkaTransaction("foreign", "committed")))
-    with pytest.raises(Fatal) as raised:
-        publish_and_close(publisher, 3)
-    assert raised.value.code == "MR-3014"
-
-
-@pytest.mark.parametrize("is_followed", [False, True])
-def test_foreign_record_before_a_marker_stops_the_task(
-    is_followed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was written after the commit returned and before its marker: the marker is not a repeated one."""
-    publisher = opened(topic := ModelTopic())
-    topic.outcomes = [Outcome.FOREIGN_INSIDE]
-    if is_followed:  # by the next commit, before the end is compared
-        followed = threading.Event()
-        begin, stable_end = ModelTransactions.begin, ModelPartition.stable_end
-
-        def begin_next(transactions: ModelTransactions) -> None:
-            begin(transactions)
-            if topic.seqs():
-                followed.set()
-
-        def late_end(partition: ModelPartition) -> int:
-            followed.wait(DEADLINE_S)
-            return stable_end(partition)
-
-        monkeypatch.setattr(ModelTransactions, "begin", begin_next)
-        monkeypatch.setattr(ModelPartition, "stable_end", late_end)
-        publisher.publish(batch_after(publisher.progress, 3))
-    with pytest.raises(Fatal) as raised:
-        publish_and_close(publisher, 3)
-    assert raised.value.code == ("MR-3014" if is_followed else "MR-3015")
-
-
-def test_foreign_record_between_commits_stops_the_task() -> None:
-    """Rule 4: the next commit's last record is not at its expected offset."""
-    publisher = opened(topic := ModelTopic())
-    foreign = KafkaTransaction("foreign", "committed")
-    publisher.publish(batch_after(publisher.progress, 3))
-    publisher.drain()
-    topic.entries.append(Entry(b'{"kind": "schema"}', foreign))
-    with pytest.raises(Fatal) as raised:
-        publish_and_close(publisher, 3)
-    assert raised.value.code == "MR-3014"
-    with pytest.raises(Fatal):
-        publisher.publish(batch_after(publisher.progress, 1))
 
 
 def test_unreachable_broker_is_reported_without_a_second_attempt() -> None:
@@ -386,73 +230,6 @@ def test_first_start_killed_before_its_fence_starts_over() -> None:
         assert publisher.progress == START
 
 
-def test_recreated_topic_is_not_mistaken_for_a_new_task() -> None:
-    """T11: a topic deleted under a task that had published is refused, not started over."""
-    hint = TailHint(Progress(parse_gtid_set(Flavour.MARIADB, "0-1-200"), None, 50), 70)
-    with pytest.raises(Fatal) as raised:
-        opened(ModelTopic(), hint=hint)
-    assert raised.value.code == "MR-3017"
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"partition_count": 2},
-        {"cleanup_policy": "compact"},
-        {"record_bytes_max": 1000},
-        {"min_insync_replicas": 4},
-    ],
-    ids=str,
-)
-def test_unsuitable_topic_is_refused(changed: dict[str, object]) -> None:
-    """Rule 2's checks name the setting."""
-    topic = ModelTopic(exists=True, settings=a_topic(**changed))
-    with pytest.raises(Fatal) as raised:
-        opened(topic)
-    assert raised.value.code == "MR-3009"
-
-
-def _opened_as(topic: ModelTopic, options: TopicOptions) -> Publisher:
-    config = replace(model_config(), options=options)
-    codec = ModelCodec(7)
-    return Publisher.open_with(
-        ModelDriver(topic), config, codec=codec, verify_lease=lambda: None, start=START
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "is_named"),
-    [
-        (TopicOptions(replication_factor=2), "replication_factor is 3"),
-        (TopicOptions(min_insync_replicas=1), "min_insync_replicas is 2"),
-        (TopicOptions(retention_ms=-1), "retention_ms is 604800000"),
-    ],
-)
-def test_topic_that_differs_from_the_document_is_refused(
-    options: TopicOptions, is_named: str
-) -> None:
-    """It is refused before a record is sent; settings that the document omits are the operator's."""
-    with pytest.raises(Fatal, match=is_named) as raised:
-        _opened_as(ModelTopic(exists=True), options)
-    assert raised.value.code == "MR-3020"
-    as_it_is = TopicOptions(replication_factor=3, min_insync_replicas=2, retention_ms=604_800_000)
-    _opened_as(ModelTopic(exists=True), as_it_is).close()
-
-
-def test_topic_that_can_lose_records_is_reported_unless_requested() -> None:
-    """One replica, or one that suffices to acknowledge: the task runs and its status reports the risk."""
-    weak = a_topic(replication_factor=1, min_insync_replicas=1)
-    publisher = _opened_as(ModelTopic(exists=True, settings=weak), TopicOptions())
-    assert "MR-3021" in publisher.topic_warning
-    assert "one replica" in publisher.topic_warning
-    publisher.close()
-    asked_for = TopicOptions(replication_factor=1, min_insync_replicas=1)
-    for settings, options in ((weak, asked_for), (a_topic(), TopicOptions())):
-        publisher = _opened_as(ModelTopic(exists=True, settings=settings), options)
-        assert publisher.topic_warning == ""
-        publisher.close()
-
-
 def test_oversized_record_loses_nothing() -> None:
     """The error is Fatal with the sizes; the other records of its batch are not committed and are sent again."""
     topic = ModelTopic()
@@ -480,32 +257,6 @@ def test_idle_writes_progress_without_records(monkeypatch: pytest.MonkeyPatch) -
     assert len(topic.committed()) == 3
 
 
-def test_topic_beginning_inside_a_run_is_not_resumed() -> None:
-    """A topic recreated under its owner has records without the start of a run: the earlier ones are lost."""
-    topic = ModelTopic()
-    publisher = opened(topic)
-    publisher.publish(batch_after(publisher.progress, 3))
-    publisher.drain()
-    topic.entries.clear()
-    with pytest.raises(Fatal):
-        publish_and_close(publisher, 3)
-    with pytest.raises(Fatal) as raised:
-        opened(topic)
-    assert raised.value.code == "MR-3017"
-    topic.low = 1  # the records at its beginning are not kept: nothing is known
-    opened(topic).close()
-
-
-def test_deleted_topic_is_not_recreated() -> None:
-    """A task that remembers records in it gets an error before any topic is created."""
-    topic = ModelTopic()
-    hint = TailHint(Progress(parse_gtid_set(Flavour.MARIADB, "0-1-200"), None, 50), NO_END)
-    with pytest.raises(Fatal) as raised:
-        opened(topic, hint=hint)
-    assert raised.value.code == "MR-3017"
-    assert not topic.exists
-
-
 def test_hint_without_an_end_is_never_used() -> None:
     """It only shows that records existed."""
     topic = ModelTopic(exists=True)
@@ -514,16 +265,6 @@ def test_hint_without_an_end_is_never_used() -> None:
         opened(topic, hint=hint)
     assert raised.value.code == "MR-3017"
     assert topic.committed() == []
-
-
-def test_commits_removed_before_the_audit_are_no_violation() -> None:
-    """Retention and operators may be faster than the audit."""
-    topic = ModelTopic()
-    publisher = opened(topic)
-    for _ in range(5):
-        publisher.publish(batch_after(publisher.progress, 3))
-        topic.low = len(topic.entries)
-    publisher.close()
 
 
 @pytest.mark.parametrize("outcome", [Outcome.LATE_COMMIT, Outcome.LOST_AFTER, Outcome.LOST_BEFORE])

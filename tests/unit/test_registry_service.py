@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from millrace.errors import Fatal, Retryable
+from millrace.errors import Fatal, Fenced, Retryable
 from registry.catalog import Catalog, Entry
 from registry.server import listen
 from registry.service import Refusal, RegistryService

@@ -1,6 +1,5 @@
-"""The relay log without a server: torn tails, readers, names, the lock, purge and failing disks."""
+"""The relay log without a server: torn tails, readers, names and the lock."""
 
-import os
 import struct
 import threading
 from contextlib import suppress
@@ -12,22 +11,20 @@ import pytest
 from millrace.errors import Fatal, Retryable
 from producer.binlog.file_head import read_file_head
 from producer.relay import layout
-from producer.relay.files import DISK
 from producer.relay.layout import Meta, Subdir
-from producer.relay.purge import PurgePolicy, purge_before, purge_due
 from producer.relay.reader import RelayReader
 from producer.relay.recovery import recover_file
-from producer.relay.sync import SyncPolicy
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import Coordinates
 from tests.kit.binlog.plain_files import MAGIC, SERVER, BinlogFile, event
-from tests.kit.relay.disk import Fault, FaultyFiles
+from tests.kit.relay.disk import FaultyFiles
 from tests.kit.relay.lay import grow_file, lay_file, write_file
 from tests.kit.relay.relay import read_everything
-from tests.kit.waiting import eventually
 
 NAME = "mysql-bin.000001"
+
+
 FLAVOURS = [Flavour.MYSQL, Flavour.MARIADB]
 
 
@@ -357,144 +354,6 @@ def test_file_name_that_escapes_the_directory_is_refused(name: str) -> None:
     with pytest.raises(Fatal) as caught:
         layout.file_number(name)
     assert caught.value.code == "MR-2010"
-
-
-def test_failed_fsync_is_never_trusted_again(tmp_path: Path) -> None:
-    """The next write fails, and the file is cut to what was synced before; a reopened log continues there."""
-    file = BinlogFile().transaction()
-    disk = FaultyFiles(tmp_path)
-    relay = RelayLog.open(
-        tmp_path,
-        flavour=Flavour.MYSQL,
-        policy=SyncPolicy(bytes_max=1, delay_ms=10_000),
-        disk=disk,
-    )
-    relay.begin_subdir("server-a")
-    write_file(relay, NAME, file)
-    synced = len(file.data)
-    folder = tmp_path / "server-a.000001"
-
-    def is_synced() -> bool:
-        meta = layout.read_meta(folder, DISK)  # written after the sync
-        return meta is not None and meta.binlog_pos == synced
-
-    eventually(is_synced)
-    file.transaction()
-    disk.fail_at = len(disk.ops) + 1  # the write, then the fsync
-    grow_file(relay, file.data[synced:], end=len(file.data))
-
-    def is_refused() -> bool:
-        try:
-            grow_file(relay, b"", end=len(file.data))
-        except Retryable as error:
-            return error.code == "MR-2003"
-        return False
-
-    eventually(is_refused)
-    relay.close()
-    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
-    assert relay.end() == Coordinates("server-a.000001", NAME, synced)
-    relay.close()
-
-
-@pytest.mark.parametrize("is_cut", [True, False])
-def test_file_truncated_after_a_failed_fsync_is_not_damaged(tmp_path: Path, is_cut: bool) -> None:
-    """A reader gets MR-2003 meanwhile, even if none of the file is left or it could not be cut."""
-    file = BinlogFile().transaction()
-    disk = FaultyFiles(tmp_path)
-    relay = RelayLog.open(
-        tmp_path, flavour=Flavour.MYSQL, policy=SyncPolicy(delay_ms=100_000), disk=disk
-    )
-    subdir = relay.begin_subdir("server-a")
-    write_file(relay, NAME, file)
-    disk.fail_at, disk.is_lasting = len(disk.ops), not is_cut
-    with pytest.raises(Retryable):
-        relay.begin_file("mysql-bin.000002")
-    disk.heal()
-    with pytest.raises(Retryable) as caught:
-        relay.visible_end(Coordinates(str(subdir), NAME, 4))
-    assert caught.value.code == "MR-2003"
-    relay.close()
-
-
-def test_full_disk_stops_the_writer_and_loses_nothing(tmp_path: Path) -> None:
-    """Retryable, and permanent: half-written data is cut, and only a reopened log continues."""
-    file = BinlogFile().transaction()
-    disk, never = FaultyFiles(tmp_path), SyncPolicy(delay_ms=100_000)  # the next is the write
-    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL, policy=never, disk=disk)
-    relay.begin_subdir("server-a")
-    write_file(relay, NAME, file)
-    whole = len(file.data)
-    file.transaction()
-    disk.fail_at, disk.fault = len(disk.ops), Fault.HALF
-    for _ in range(2):
-        with pytest.raises(Retryable) as caught:
-            grow_file(relay, file.data[whole:][:30], end=whole)
-        assert caught.value.code == "MR-2002"
-        disk.heal()
-    relay.close()
-    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
-    end = relay.end()
-    assert end is not None
-    grow_file(relay, file.data[end.pos :], end=len(file.data))
-    assert read_everything(relay) == {f"server-a.000001/{NAME}": file.data[4:]}
-    relay.close()
-
-
-def make_three_files(root: Path) -> RelayLog:
-    """Make three files in two sub-directories."""
-    relay = RelayLog.open(root, flavour=Flavour.MYSQL)
-    relay.begin_subdir("server-a")
-    write_file(relay, NAME, BinlogFile().transaction())
-    write_file(relay, "mysql-bin.000002", BinlogFile(first_number=2).transaction())
-    relay.begin_subdir("server-b")
-    write_file(relay, NAME, BinlogFile(first_number=3).transaction())
-    return relay
-
-
-def test_purge_deletes_a_prefix_and_no_held_file(tmp_path: Path) -> None:
-    """A reader's hold and the active file bound every purge."""
-    relay = make_three_files(tmp_path)
-    everything = Coordinates("server-z.000099", "mysql-bin.000099", 4)
-    with RelayReader(relay) as reader:
-        assert reader.first() is not None
-        assert purge_before(relay, everything, needed=()) == [], "held files were deleted"
-        reader.release(Coordinates("server-a.000001", "mysql-bin.000002", 10))
-        assert [at.file for at in purge_before(relay, everything, needed=())] == [NAME]
-    assert [at.file for at in purge_before(relay, everything, needed=())] == ["mysql-bin.000002"]
-    assert relay.list_files() == [(Subdir("server-b", 2), NAME)]
-    assert (tmp_path / "server-uuid.index").read_text() == "server-b.000002\n"
-    assert not (tmp_path / "server-a.000001").exists()
-    relay.close()
-
-
-def test_purge_keeps_files_that_a_stopped_task_needs(tmp_path: Path) -> None:
-    """A paused or blocked task holds nothing: its position gives the file it resumes with."""
-    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
-    relay.begin_subdir("server-a")
-    for number in (1, 2, 3):
-        file = BinlogFile(first_number=number).transaction()
-        write_file(relay, f"mysql-bin.00000{number}", file)
-    everything = Coordinates("server-z.000099", "mysql-bin.000099", 4)
-    ahead, paused = (parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1-{last}") for last in (3, 1))
-    purged = purge_before(relay, everything, needed=(ahead, paused))
-    assert [at.file for at in purged] == [NAME]
-    os.utime(tmp_path / "server-a.000001" / "mysql-bin.000002", (0, 0))
-    old = PurgePolicy(free_bytes_min=0)
-    assert purge_due(relay, old, needed=(ahead, paused)) == []
-    assert [at.file for at in purge_due(relay, old, needed=(ahead,))] == ["mysql-bin.000002"]
-    relay.close()
-
-
-def test_purge_follows_age_and_space(tmp_path: Path) -> None:
-    """New files stay while there is space; old files are deleted; without space, all unneeded files are deleted."""
-    relay = make_three_files(tmp_path)
-    assert purge_due(relay, PurgePolicy(free_bytes_min=0), needed=()) == []
-    os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
-    assert [at.file for at in purge_due(relay, PurgePolicy(free_bytes_min=0), needed=())] == [NAME]
-    assert len(purge_due(relay, PurgePolicy(free_bytes_min=1 << 60), needed=())) == 1
-    assert len(relay.list_files()) == 1
-    relay.close()
 
 
 def test_file_head_names_the_earlier_transactions() -> None:

@@ -10,11 +10,13 @@ from producer.convert.converter import Converter, ConverterSource
 from schemas.documents import TableFilter
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import FIRST_POS, Coordinates
-from schemas.progress import Progress
+from schemas.progress import OpenTransaction, Progress
 from schemas.record.control import DdlRecord, SchemaRecord
 from schemas.record.record import KnownSchemas, Record, RowRecord, decode_record
+from tests.kit.binlog.builder import BinlogBuilder
 
 SUBDIR = "3e11fa47-71ca-11e1-9e33-c80aa9429562.000001"
+UUID_TEXT = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +155,21 @@ def raw_records(batch: RecordBatch) -> list[tuple[bytes | None, bytes]]:
 def decoded(batch: RecordBatch, known: KnownSchemas) -> list[Record]:
     """By the reference decoder."""
     return [decode_record(key, value, known) for key, value in raw_records(batch)]
+
+
+def convert(builder: BinlogBuilder, **options: object) -> Conversion:
+    """Return a conversion of one file."""
+    return Conversion(FileReader({"mysql-bin.000001": bytes(builder.content)}), **options)  # type: ignore[arg-type]
+
+
+def mysql_progress(gtid_set: str, *, seq: int, opened: OpenTransaction | None = None) -> Progress:
+    """Return a MySQL progress."""
+    return Progress(parse_gtid_set(Flavour.MYSQL, gtid_set), opened, seq)
+
+
+def two_transactions() -> BinlogBuilder:
+    """Return a transaction of three rows and one of one row."""
+    builder = BinlogBuilder()
+    builder.transaction(1, 7, "t", [(1, "a"), (2, None), (3, "ü")])
+    builder.transaction(2, 7, "t", [(4, "d")])
+    return builder

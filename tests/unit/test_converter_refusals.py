@@ -1,0 +1,110 @@
+"""The converter refuses events that could lose a row."""
+
+import pytest
+
+from millrace.errors import Fatal
+from tests.kit.binlog.builder import SOURCE_UUID, BinlogBuilder
+from tests.kit.capture.converter import (
+    convert,
+)
+
+
+def _in_transaction(kind: int, body: bytes) -> BinlogBuilder:
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.map_shop_table("t", table_id=7)
+    builder.event(kind, body)
+    builder.xid()
+    return builder
+
+
+def _with_query(text: str) -> BinlogBuilder:
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.query(text)
+    builder.xid()
+    return builder
+
+
+def _bare(kind: int, body: bytes) -> BinlogBuilder:
+    builder = BinlogBuilder()
+    builder.event(kind, body)
+    return builder
+
+
+def _rolled_back() -> BinlogBuilder:
+    builder = BinlogBuilder()
+    builder.gtid(1)
+    builder.query("BEGIN")
+    builder.map_shop_table("t", table_id=7)
+    builder.insert(7, [(1, "a")])
+    builder.query("ROLLBACK")
+    return builder
+
+
+ROWS_HEAD = (7).to_bytes(6, "little") + b"\1\0" + b"\2\0"
+
+
+IMAGE = b"\0" + (1).to_bytes(4, "little") + b"\1a"
+
+
+@pytest.mark.parametrize(
+    ("builder", "code"),
+    [
+        (_with_query("INSERT INTO t VALUES (1)"), "MR-6501"),
+        (_with_query("CREATE TABLE x AS SELECT 1"), "MR-6501"),
+        (_in_transaction(18, bytes(30)), "MR-6501"),
+        (_in_transaction(99, bytes(4)), "MR-6502"),
+        (_in_transaction(20, bytes(20)), "MR-6502"),
+        (_bare(34, bytes(42)), "MR-6503"),
+        (_in_transaction(30, ROWS_HEAD + b"\2\1" + IMAGE), "MR-6504"),
+        (_in_transaction(39, bytes(30)), "MR-6505"),
+        (_in_transaction(30, (8).to_bytes(6, "little") + b"\1\0\2\0\2\xff" + IMAGE), "MR-6506"),
+        (_bare(30, ROWS_HEAD + b"\2\xff" + IMAGE), "MR-6506"),
+        (_bare(16, bytes(8)), "MR-6506"),
+        (_in_transaction(33, b"\0" + SOURCE_UUID + bytes(25)), "MR-6506"),
+        (_rolled_back(), "MR-6507"),
+        (_bare(164, bytes(17)), "MR-6509"),
+        (_in_transaction(26, bytes(4)), "MR-6510"),
+        (_bare(26, bytes(4)), "MR-6510"),
+        (_in_transaction(30, ROWS_HEAD + b"\2\xff" + IMAGE[:-1]), "MR-6003"),
+        (_in_transaction(30, ROWS_HEAD + b"\3\xff" + IMAGE), "MR-6003"),
+        (_in_transaction(30, b"\7"), "MR-6003"),
+        (_bare(33, bytes(10)), "MR-6003"),
+        (_bare(2, bytes(5)), "MR-6003"),
+        (_bare(33, b"\0" + SOURCE_UUID + bytes(25)), "MR-6003"),
+        (_bare(42, b"\2\0\0" + b"\x02" + b"\2" * 16 + b"\4\2" + b"\6\2A"), "MR-6003"),
+        # a tag with all 64 bits of its length set: negative as a signed number
+        (_bare(42, b"\2\0\0\2" + b"\2" * 16 + b"\4\2\6" + b"\xff" * 9), "MR-6003"),
+        (_in_transaction(19, bytes(20)), "MR-6003"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_event_that_could_lose_a_row_stops_with_its_code(builder: BinlogBuilder, code: str) -> None:
+    """Nothing is skipped or guessed: the error names the event."""
+    with pytest.raises(Fatal) as caught:
+        convert(builder).records()
+    assert caught.value.code == code
+    assert "mysql-bin.000001:" in caught.value.context["coordinates"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "database", "table"),
+    [("INSERT INTO x.t VALUES (1)", "", "x.t"), ("CREATE TABLE y AS SELECT 1", "d", "d.y")],
+)
+def test_error_names_the_source_transaction_and_its_table(
+    sql: str, database: str, table: str
+) -> None:
+    """MR-6501 has the GTID to start after and the table to reload, even without a default database."""
+    builder = BinlogBuilder()
+    builder.gtid(7)
+    builder.query("BEGIN")
+    builder.query(sql, database=database)
+    with pytest.raises(Fatal) as caught:
+        convert(builder).records()
+    assert caught.value.code == "MR-6501"
+    assert f"on {table}" in caught.value.message
+    assert caught.value.context["gtid"].endswith(":7")
+    assert "mysql-bin.000001:" in caught.value.full_message

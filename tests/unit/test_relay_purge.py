@@ -1,0 +1,71 @@
+"""Purging relay files, which a reader or a task may still need."""
+
+import os
+from pathlib import Path
+
+from producer.relay.layout import Subdir
+from producer.relay.purge import PurgePolicy, purge_before, purge_due
+from producer.relay.reader import RelayReader
+from producer.relay.writer import RelayLog
+from schemas.gtid import Flavour, parse_gtid_set
+from schemas.place import Coordinates
+from tests.kit.binlog.plain_files import SERVER, BinlogFile
+from tests.kit.relay.lay import write_file
+
+NAME = "mysql-bin.000001"
+
+
+def make_three_files(root: Path) -> RelayLog:
+    """Make three files in two sub-directories."""
+    relay = RelayLog.open(root, flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    write_file(relay, NAME, BinlogFile().transaction())
+    write_file(relay, "mysql-bin.000002", BinlogFile(first_number=2).transaction())
+    relay.begin_subdir("server-b")
+    write_file(relay, NAME, BinlogFile(first_number=3).transaction())
+    return relay
+
+
+def test_purge_deletes_a_prefix_and_no_held_file(tmp_path: Path) -> None:
+    """A reader's hold and the active file bound every purge."""
+    relay = make_three_files(tmp_path)
+    everything = Coordinates("server-z.000099", "mysql-bin.000099", 4)
+    with RelayReader(relay) as reader:
+        assert reader.first() is not None
+        assert purge_before(relay, everything, needed=()) == [], "held files were deleted"
+        reader.release(Coordinates("server-a.000001", "mysql-bin.000002", 10))
+        assert [at.file for at in purge_before(relay, everything, needed=())] == [NAME]
+    assert [at.file for at in purge_before(relay, everything, needed=())] == ["mysql-bin.000002"]
+    assert relay.list_files() == [(Subdir("server-b", 2), NAME)]
+    assert (tmp_path / "server-uuid.index").read_text() == "server-b.000002\n"
+    assert not (tmp_path / "server-a.000001").exists()
+    relay.close()
+
+
+def test_purge_keeps_files_that_a_stopped_task_needs(tmp_path: Path) -> None:
+    """A paused or blocked task holds nothing: its position gives the file it resumes with."""
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    for number in (1, 2, 3):
+        file = BinlogFile(first_number=number).transaction()
+        write_file(relay, f"mysql-bin.00000{number}", file)
+    everything = Coordinates("server-z.000099", "mysql-bin.000099", 4)
+    ahead, paused = (parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1-{last}") for last in (3, 1))
+    purged = purge_before(relay, everything, needed=(ahead, paused))
+    assert [at.file for at in purged] == [NAME]
+    os.utime(tmp_path / "server-a.000001" / "mysql-bin.000002", (0, 0))
+    old = PurgePolicy(free_bytes_min=0)
+    assert purge_due(relay, old, needed=(ahead, paused)) == []
+    assert [at.file for at in purge_due(relay, old, needed=(ahead,))] == ["mysql-bin.000002"]
+    relay.close()
+
+
+def test_purge_follows_age_and_space(tmp_path: Path) -> None:
+    """New files stay while there is space; old files are deleted; without space, all unneeded files are deleted."""
+    relay = make_three_files(tmp_path)
+    assert purge_due(relay, PurgePolicy(free_bytes_min=0), needed=()) == []
+    os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
+    assert [at.file for at in purge_due(relay, PurgePolicy(free_bytes_min=0), needed=())] == [NAME]
+    assert len(purge_due(relay, PurgePolicy(free_bytes_min=1 << 60), needed=())) == 1
+    assert len(relay.list_files()) == 1
+    relay.close()
