@@ -69,7 +69,7 @@ def test_any_audit_failure_reaches_the_stream(monkeypatch: pytest.MonkeyPatch) -
         end=0,
         limits=PublisherLimits(),
         find_successor=lambda: None,
-        find_hider=lambda _: None,
+        find_blocking_writer=lambda _: None,
     )
     with suppress(ZeroDivisionError):
         audit.submit(Commit(len(topic.entries), b"", 1))
