@@ -123,18 +123,18 @@ def _interleaved(messages: list[Message]) -> list[Message]:
 TOPIC_HARMS: dict[str, tuple[Harm, str]] = {
     "a record is missing": (
         lambda m: _offsets(_without(m, [_of(m, 0, 1)[1]])),
-        "seq 21 behind seq 19",
+        "seq 21 after seq 19",
     ),
     "a record comes twice": (
         lambda m: _offsets(_inserted(m, _entry_at(m, 0, 1), m[_entry_at(m, 0, 1)])),
-        "seq 21 behind seq 21",
+        "seq 21 after seq 21",
     ),
     "two records change places": (
         lambda m: _offsets(_swapped(m, _place(m, 0, 1))),
-        "seq 20 behind",
+        "seq 20 after",
     ),
     "a transaction without its first row": (_cut(0), "begins with row 2"),
-    "a transaction without a middle row": (_cut(1), "row 3 behind row 1"),
+    "a transaction without a middle row": (_cut(1), "row 3 after row 1"),
     "a transaction without its last row": (_cut(2), "is not whole"),
     "a transaction comes twice": (
         lambda m: _seqs(_inserted(m, _place(m, 1, 1), *_of(m, 0, 1))),
@@ -144,9 +144,9 @@ TOPIC_HARMS: dict[str, tuple[Harm, str]] = {
     "the last flag is early": (_early_last, "has ended before"),
     "an older owner writes": (
         lambda m: [*m[:-1], replace(m[-1], epoch=3)],
-        "epoch 3 behind epoch 4",
+        "epoch 3 after epoch 4",
     ),
-    "an offset comes twice": (lambda m: [*m, m[-1]], "behind offset"),
+    "an offset comes twice": (lambda m: [*m, m[-1]], "after offset"),
     "the end is missing": (lambda m: m[:-1], "without a resolved record"),
     "the end is inside a transaction": (lambda m: m[: _entry_at(m, 0, 2)], "has no last row"),
     "the beginning is missing": (lambda m: m[4:], "does not begin here"),
@@ -211,7 +211,7 @@ def _again(transaction: list[Message]) -> list[Message]:
 BOOKS_HARMS: dict[str, tuple[Harm, str]] = {
     "a transaction is missing": (
         lambda m: renumbered(_without(m, _of(m, 1, 1))),
-        "entry 2 of writer 1 behind entry 0",
+        "entry 2 of writer 1 after entry 0",
     ),
     "the last transaction is missing": (
         lambda m: renumbered(_without(m, _of(m, 1, 2))),
@@ -219,7 +219,7 @@ BOOKS_HARMS: dict[str, tuple[Harm, str]] = {
     ),
     "an entry comes twice": (
         lambda m: renumbered(_inserted(m, _place(m, 1, 2), *_again(_of(m, 1, 1)))),
-        "entry 1 of writer 1 behind entry 1",
+        "entry 1 of writer 1 after entry 1",
     ),
     "two transactions change places": (_reordered, "before is not what was left"),
     "a rolled-back row is seen": (lambda m: _as_ghost(m, _place(m, 1, 1) + 1), "was rolled back"),

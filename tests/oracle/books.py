@@ -88,7 +88,7 @@ class BooksOracle:
         entry = _Entry(after["writer"], after["n"], after["row_count"])
         before = self.last_n.get(entry.writer, 0)
         if entry.n != before + (change.op == "c"):
-            raise harm(message, f"entry {entry.n} of writer {entry.writer} behind entry {before}")
+            raise harm(message, f"entry {entry.n} of writer {entry.writer} after entry {before}")
         self.last_n[entry.writer] = entry.n
         self._entry = entry
 

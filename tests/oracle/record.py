@@ -86,7 +86,7 @@ def read_message(offset: int, value: bytes, schema_of: SchemaOf) -> Message:
     schema = schema_of(int.from_bytes(value[1:5], "big"))
     body = io.BytesIO(value[5:])
     record: Any = fastavro.schemaless_reader(body, schema, None)
-    assert not body.read(1), f"offset {offset}: bytes behind the record"
+    assert not body.read(1), f"offset {offset}: bytes after the record"
     name = str(schema["name"]).rpartition(".")[2]
     if name == "Envelope":
         return _row(offset, record, schema)

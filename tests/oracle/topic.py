@@ -29,11 +29,11 @@ class TopicOracle:
     def feed(self, message: Message) -> None:
         """The next."""
         if self._last is not None and message.offset <= self._last.offset:
-            raise harm(message, f"behind offset {self._last.offset}")
+            raise harm(message, f"after offset {self._last.offset}")
         self._check_seq(message)
         if message.epoch is not None:
             if message.epoch < self._epoch:
-                raise harm(message, f"epoch {message.epoch} behind epoch {self._epoch}")
+                raise harm(message, f"epoch {message.epoch} after epoch {self._epoch}")
             self._epoch = message.epoch
         if message.step is not None:
             self._check_step(message, message.step)
@@ -53,7 +53,7 @@ class TopicOracle:
             if self._is_whole and message.seq != int(counts):
                 raise harm(message, "the topic does not begin here")
         elif message.seq != self._seq + counts:
-            raise harm(message, f"seq {message.seq} behind seq {self._seq}")
+            raise harm(message, f"seq {message.seq} after seq {self._seq}")
         self._seq = message.seq
 
     def _check_step(self, message: Message, step: Step) -> None:
@@ -67,7 +67,7 @@ class TopicOracle:
         elif self._open.gtid != step.gtid:
             raise harm(message, f"{self._open.gtid} is not whole: it has no last row")
         elif step.total_order != self._open.total_order + 1:
-            raise harm(message, f"row {step.total_order} behind row {self._open.total_order}")
+            raise harm(message, f"row {step.total_order} after row {self._open.total_order}")
         self._open = step
         if step.is_last:
             self.transaction_count += 1
