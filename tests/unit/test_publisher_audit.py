@@ -58,7 +58,7 @@ def test_any_audit_failure_reaches_the_stream(monkeypatch: pytest.MonkeyPatch) -
     publisher = opened(topic := ModelTopic())
     unforeseen = ZeroDivisionError("by an audit")
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise unforeseen
 
     monkeypatch.setattr(ModelPartition, "next_record", fail)

@@ -140,7 +140,7 @@ def test_producer_fenced_while_taking_records_is_fenced(
     """The client only reports "fatal"; a new producer would then fence the successor."""
     bounds = np.array([[-1, -1, 0, 3]])
     if by == "add_slices, one by one":
-        monkeypatch.setattr(bulk, "TRIED", frozenset())
+        monkeypatch.setattr(bulk, "TESTED", frozenset())
     with _client() as (transactions, fail):
         give = (
             partial(transactions.add, [(None, b"row")])

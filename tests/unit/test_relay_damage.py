@@ -294,8 +294,11 @@ def test_defect_in_the_sync_thread_leaves_no_file_open(memory_path: Path) -> Non
     """It is not a disk error: the bytes stay, and the directory may be opened again."""
 
     class Defective(FaultyFiles):
+        is_defective = False
+
         def sync(self, fd: int) -> None:
-            raise ZeroDivisionError("by a sync")
+            if self.is_defective:
+                raise ZeroDivisionError("by a sync")
 
     lay(memory_path, FILES[Flavour.MYSQL])
     disk = Defective(memory_path)
@@ -304,6 +307,7 @@ def test_defect_in_the_sync_thread_leaves_no_file_open(memory_path: Path) -> Non
     )
     end = relay.end()
     assert end is not None
+    disk.is_defective = True
 
     def is_refused() -> bool:
         try:
