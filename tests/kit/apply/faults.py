@@ -1,7 +1,7 @@
-"""A bad line to a target, and a task that goes on as a supervisor would have it: tools for faults of apply.
+"""Tools for faults of apply: a failing connection to a target, and a task that is retried as by a supervisor.
 
-``BadLine`` is a TCP proxy. It loses what comes next once: the request (the server never sees it) or the answer (the
-server has done what was asked), and the connection with it. It passes TLS on unread, so that a test says when.
+``BadLine`` is a TCP proxy. On demand it loses the next request (the server never receives it) or the next answer (the
+server has executed the request), and the connection with it. It forwards TLS unread, so the test decides when.
 """
 
 import socket
@@ -24,7 +24,7 @@ TRIES_MAX = 6
 
 
 class Loss(StrEnum):
-    """What a bad line loses."""
+    """The message that a ``BadLine`` loses."""
 
     REQUEST = "request"
     ANSWER = "answer"
@@ -40,11 +40,11 @@ class BadLine(Proxy):
         self.endpoint: Endpoint = replace(endpoint_of(server), port=self.port)
 
     def lose(self, what: Loss) -> None:
-        """The next request, or its answer, and the connection it is on."""
+        """Lose the next request or answer, and its connection."""
         self._next = what
 
     def carry(self, source: socket.socket, target: socket.socket, *, is_answer: bool) -> None:
-        """Until it is lost."""
+        """Forward until the loss."""
         while chunk := source.recv(CHUNK_BYTES):
             kind = Loss.ANSWER if is_answer else Loss.REQUEST
             if self._next is kind:
@@ -56,7 +56,7 @@ class BadLine(Proxy):
 
 @dataclass
 class Supervised:
-    """A task whose micro-batches are ``values[first:end]`` of a stream; what may be tried again is, by a new run."""
+    """A task whose micro-batches are the parts of a stream between ``cuts``; Retryable errors lead to a new run."""
 
     endpoint: Endpoint
     task: ApplyTask
@@ -66,7 +66,7 @@ class Supervised:
     is_large: Callable[[int], bool] = bool  # the first for one lane, all others for many
 
     def run(self) -> BatchApplier:
-        """Until all is applied; Fenced and Fatal come out."""
+        """Run until all records are applied; raises Fenced and Fatal."""
         while True:
             try:
                 return self.run_once()
@@ -95,5 +95,5 @@ class Supervised:
 
     @property
     def codes(self) -> list[str]:
-        """What the runs that failed told."""
+        """The codes of the failed runs."""
         return [failure.code for failure in self.failures]

@@ -1,7 +1,7 @@
-"""Apply without Spark and Kafka: executor functions in this process, on records of a list, against a real target.
+"""Apply without Spark and Kafka: executor functions in this process, on a list of records, against a real target.
 
-``LocalRecords`` stands for the records of a micro-batch. Lanes run one after the other in an order that the test
-chooses, so a dependency that planning overlooked shows as a wrong row, each time.
+``LocalRecords`` are the records of a micro-batch. Lanes run one after the other in an order that the test chooses, so
+a dependency that planning missed always shows as a wrong row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ LaneOrder = Callable[[int], Sequence[int]]
 
 
 def ignore(_: Mark) -> None:
-    """A listener that wants nothing."""
+    """A listener that ignores each mark."""
 
 
 def in_turn(count: int) -> Sequence[int]:
@@ -42,7 +42,7 @@ def backwards(count: int) -> Sequence[int]:
 
 @dataclass
 class KnownTopic:
-    """A topic with these ids, one after the other; then the broker tells none."""
+    """A topic that reports these ids in turn, then none."""
 
     ids: list[str] = field(default_factory=list)
 
@@ -53,7 +53,7 @@ class KnownTopic:
 
 @dataclass
 class LocalRecords:
-    """Values ``first`` … of a list; their places are their offsets."""
+    """Values whose offsets count from ``first``."""
 
     values: Sequence[bytes]
     first: int = 0
@@ -64,11 +64,11 @@ class LocalRecords:
 
     @property
     def span(self) -> int:
-        """What the applier takes for a number of records: it plans lanes when this is large."""
+        """The number of records as the applier sees it; it plans lanes when this is large."""
         return 1 << 20 if self.is_large else 1
 
     def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        """One lane."""
+        """Apply in one lane."""
         if self._serial is None:
             self._serial = SerialLane(self._spark_task, look_up_at)
         return self._serial(order, catalogue, applied)
@@ -89,7 +89,7 @@ class LocalRecords:
         return found
 
     def plan(self, order: Order, catalogue: Catalogue, applied: Ints) -> Plan:
-        """The keys."""
+        """Find the keys."""
         found = unpack(
             guarded(
                 lambda: plan(
@@ -107,7 +107,7 @@ class LocalRecords:
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
     ) -> list[Outcome]:
-        """The lanes, one after the other."""
+        """Apply the lanes one after the other."""
         call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
         return [call.apply(lane) for lane in self.lane_order(len(call.offsets))]
 
@@ -115,7 +115,7 @@ class LocalRecords:
         """Nothing is kept."""
 
     def batches(self, wanted: Ints | None) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of all records, also those in front of the mark, or of the offsets wanted."""
+        """Arrow batches of the wanted offsets, or of all records, including those before the mark."""
         offsets = np.arange(self.first, self.first + len(self.values))
         if wanted is not None:
             offsets = offsets[np.isin(offsets, wanted)]
@@ -130,7 +130,7 @@ class LocalRecords:
 
 @dataclass(frozen=True)
 class LaneCall:
-    """The lanes of one plan: each can be applied again, at any time, as a Spark task that was given up and lives."""
+    """The lanes of one plan; each can be applied again at any time, like an abandoned Spark task that still runs."""
 
     records: LocalRecords
     order: Order
@@ -149,12 +149,12 @@ class LaneCall:
         offsets: Ints,
         lanes: Ints,
     ) -> "LaneCall":
-        """What ``RecordsLike.lanes`` is asked."""
+        """The arguments of ``RecordsLike.lanes``."""
         parts = tuple(offsets[lanes == lane] for lane in range(int(lanes.max()) + 1))
         return cls(records, order, catalogue, applied, parts)
 
     def apply(self, lane: int) -> Outcome:
-        """``executor.apply_lane``; what it raises comes out as it does at the driver."""
+        """``executor.apply_lane``; raises its errors as the driver does."""
         found = unpack(
             guarded(
                 lambda: apply_lane(
@@ -172,21 +172,21 @@ class LaneCall:
 
 @dataclass
 class WatchedRecords(LocalRecords):
-    """Keeps what was asked of its lanes."""
+    """Keeps the calls of ``lanes``."""
 
     calls: list[LaneCall] = field(default_factory=list)
 
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
     ) -> list[Outcome]:
-        """The lanes, one after the other."""
+        """Apply the lanes one after the other."""
         call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
         self.calls.append(call)
         return super().lanes(order, catalogue, applied, offsets=offsets, lanes=lanes)
 
 
 def endpoint_of(server: DatabaseServer) -> Endpoint:
-    """As the service's account, encrypted: MySQL takes a password on no other way."""
+    """The service's account over TLS; MySQL accepts its password only encrypted."""
     tls = TlsChoice("require-unverified")
     return Endpoint(server.host, server.port, server.user, server.password, tls)
 

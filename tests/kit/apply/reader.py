@@ -1,4 +1,4 @@
-"""Apply workers without Spark: the real runner and real target transactions, on records that its own process reads."""
+"""Apply workers without Spark: the real runner and real target transactions; this process reads the topic itself."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +21,14 @@ def runner_without_spark(store: Store) -> ApplyRunner:
 
 
 class _Driver:
-    """Spark's, as far as a run asks it."""
+    """The part of Spark's driver that a run uses."""
 
     def query(self, task: str, address: TopicAddress, *, offset: int, process: Process) -> "_Query":
         return _Query(address, max(offset, 0), process)
 
 
 class ThreadQuery:
-    """Micro-batches in a thread; as Spark's, it can be stopped, not interrupted."""
+    """Micro-batches in a thread; like Spark's query it can be stopped but not interrupted."""
 
     def __init__(self, target: Callable[[], None]) -> None:
         self._thread = threading.Thread(target=target, name="query", daemon=True)
@@ -40,16 +40,16 @@ class ThreadQuery:
         return not self._thread.is_alive()
 
     def is_asking(self) -> bool:
-        """Of a broker that does not answer: never."""
+        """Whether the broker owes an answer: never here."""
         return False
 
     def stop(self) -> None:
-        """Wait for its end."""
+        """Wait for the end of the thread."""
         self._thread.join()
 
 
 class _Query(ThreadQuery):
-    """A topic read; whatever has come is a micro-batch."""
+    """Reads a topic; each chunk of new records is a micro-batch."""
 
     def __init__(self, address: TopicAddress, offset: int, process: Process) -> None:
         self._address = address
@@ -59,7 +59,7 @@ class _Query(ThreadQuery):
         super().__init__(self._read)
 
     def _read(self) -> None:
-        """Until it is stopped, or a micro-batch fails: that its run knows."""
+        """Read until ``stop`` or until a micro-batch fails; the run reports that error."""
         reader = TopicReader(self._address.bootstrap, self._address.topic)
         try:
             for chunk in reader.follow(self._offset, self._stop.is_set):
@@ -78,7 +78,7 @@ class _Query(ThreadQuery):
 
 
 def _without_gaps(chunk: Sequence[TopicRecord]) -> Iterator[list[TopicRecord]]:
-    """Parts of offsets one behind the other: between two a Kafka transaction ends."""
+    """Parts with consecutive offsets; between two parts a Kafka transaction ends."""
     part: list[TopicRecord] = []
     for record in chunk:
         if part and record.offset != part[-1].offset + 1:

@@ -1,7 +1,7 @@
-"""Records for tests of apply, by the reference encoder: rows, DDL, resolved, as a list or as a topic of its own.
+"""Records for tests of apply, made by the reference encoder: rows, DDL, resolved; as a list or in a topic.
 
-Guarantees what a publisher guarantees: seq without gaps, a ``resolved`` behind every source transaction. Only the
-order of calls decides what stands in the stream.
+Guarantees the same as a publisher: seq without gaps, and a ``resolved`` after each source transaction. The calls alone
+decide the contents.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ _topics = count(1)
 
 @dataclass
 class RecordStream:
-    """What stands in a topic, value after value; ``epoch`` is that of the ``resolved`` records.
+    """The values of a topic in order; ``epoch`` is the epoch of its ``resolved`` records.
 
     ``last_number`` is the number of the last GTID.
     """
@@ -59,19 +59,19 @@ class RecordStream:
     _ids: dict[str, int] = field(default_factory=dict)
 
     def insert(self, table: TableSchema, after: Image, *, flags: int = 0) -> None:
-        """One row of the source transaction under way."""
+        """One row of the current source transaction."""
         self._change(table, "c", None, after, flags)
 
     def update(self, table: TableSchema, before: Image, after: Image, *, flags: int = 0) -> None:
-        """One row of the source transaction under way."""
+        """One row of the current source transaction."""
         self._change(table, "u", before, after, flags)
 
     def delete(self, table: TableSchema, before: Image, *, flags: int = 0) -> None:
-        """One row of the source transaction under way."""
+        """One row of the current source transaction."""
         self._change(table, "d", before, None, flags)
 
     def introduce(self, table: TableSchema, *, schema_id: int = 0) -> None:
-        """The table's schema record; it comes by itself before the first row."""
+        """The table's schema record; it is added automatically before the first row."""
         schema = envelope_schema(SET, table)
         self._ids[schema.text] = schema_id or 100 + len(self._ids)
         registered = RegisteredSchema(f"topic-{schema.full_name}", self._ids[schema.text], schema)
@@ -85,7 +85,7 @@ class RecordStream:
         session: Mapping[str, str] | None = None,
         kind: str = "",
     ) -> None:
-        """A statement, a source transaction of its own."""
+        """A statement as its own source transaction."""
         self.seq += 1
         given = {"default_database": database} if database else {}
         record = DdlRecord(
@@ -98,12 +98,12 @@ class RecordStream:
         self.commit()
 
     def commit(self) -> None:
-        """End the source transaction under way: a ``resolved`` with all GTIDs so far."""
+        """End the current source transaction with a ``resolved`` of all GTIDs so far."""
         self.last_number += 1
         self.control(ResolvedRecord(self._progress(), SET, self.epoch, COMMIT_MS))
 
     def fence(self) -> None:
-        """What an owner writes first."""
+        """The record that an owner writes first."""
         self.control(FenceRecord(self._progress(), SET, self.epoch, COMMIT_MS, "worker"))
 
     @property
@@ -115,7 +115,7 @@ class RecordStream:
 
     @property
     def gtid(self) -> str:
-        """The source transaction under way."""
+        """The GTID of the current source transaction."""
         number = self.last_number + 1
         return f"0-1-{number}" if self.flavour is Flavour.MARIADB else f"{UUID}:{number}"
 
@@ -162,7 +162,7 @@ def _row(image: Image | None, layout: RowLayout) -> dict[str, object] | None:
 
 
 class TopicWriter:
-    """Publishes a stream to a topic of its own, one Kafka transaction a call."""
+    """Publishes a stream to a new topic, one Kafka transaction per call."""
 
     def __init__(self, bootstrap: str, stream: RecordStream) -> None:
         self.bootstrap = bootstrap
@@ -177,7 +177,7 @@ class TopicWriter:
         self._producer.init_transactions(60)
 
     def publish(self) -> None:
-        """Everything in the stream that was not published yet."""
+        """Publish the records that were not published yet."""
         self._producer.begin_transaction()
         for value in self.stream.values[self._sent :]:
             while True:
@@ -208,6 +208,6 @@ class TopicWriter:
         self._admin.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(60)
 
     def remove_everything(self) -> None:
-        """As retention does."""
+        """Remove all records, as retention does."""
         end = TopicPartition(self.topic, 0, -1)
         self._admin.delete_records([end])[end].result(60)

@@ -1,10 +1,10 @@
-"""File systems for the relay log's tests: one that fails operation number k, and what a power cut leaves of a run.
+"""File systems for the relay log's tests: one that fails operation number k, and the possible states after a power cut.
 
-``FaultyFiles`` is the real disk with one thing wrong. It keeps a list of what was done (``ops``), from which
-``crash_states`` makes the directories that may be found after a power cut, by what POSIX promises and no more:
+``FaultyFiles`` is the real disk with one fault. It records all operations (``ops``). From them ``crash_states`` makes
+the directories that a power cut may leave, assuming only what POSIX promises:
 
-    bytes       what was synced stands; of what was written since: nothing, all, the first half (cut anywhere), zeros,
-                or the last part without the first; what a failed fsync was for is lost, though reads still show it
+    bytes       synced bytes are kept; of later writes: nothing, all, the first half (cut anywhere), zeros, or the last
+                part without the first; data of a failed fsync is lost, although reads still show it
                 all files alike, or all of one file and nothing of the others
     names       creations, renames and removals since the last fsync of their directory: none, all, or any one missing
 
@@ -26,7 +26,7 @@ Tree: TypeAlias = Mapping[str, bytes | None]  # relative path -> content; None: 
 
 
 class Fault(StrEnum):
-    """What goes wrong; each applies to the operations that ``FAULTS_OF`` names."""
+    """A fault; each applies to the operations that ``FAULTS_OF`` names."""
 
     NO_SPACE = "ENOSPC"
     IO_ERROR = "EIO"
@@ -58,7 +58,7 @@ class Op:
 
 @dataclass
 class FaultyFiles(DiskFiles):
-    """``fault`` at operation number ``fail_at`` (from 0), once; with ``is_lasting`` at all that follow as well."""
+    """Raises ``fault`` at operation number ``fail_at`` (from 0); with ``is_lasting`` also at all later ones."""
 
     root: Path
     fail_at: int | None = None
@@ -70,15 +70,15 @@ class FaultyFiles(DiskFiles):
     has_failed: bool = False
 
     def heal(self) -> None:
-        """Nothing is wrong any more."""
+        """Stop failing."""
         self.fail_at = None
 
     def applicable(self, number: int) -> tuple[Fault, ...]:
-        """What can go wrong with the recorded operation."""
+        """The faults that can hit the recorded operation."""
         op = self.ops[number]
         if op.name == "sync" and not _is_dirty(op.path, self.ops[:number]):
             return OTHERWISE
-        if op.name == "write" and len(op.payload) == 1:  # of one byte there is no half
+        if op.name == "write" and len(op.payload) == 1:  # one byte has no half
             return (Fault.NO_SPACE, Fault.IO_ERROR)
         return FAULTS_OF.get(op.name, OTHERWISE)
 
@@ -92,7 +92,7 @@ class FaultyFiles(DiskFiles):
 
     def close(self, fd: int) -> None:
         path = self.open_fds.pop(fd)
-        super().close(fd)  # whatever it says, the descriptor is gone
+        super().close(fd)  # even if it raises, the descriptor is closed
         self._pass("close", path)
 
     def is_locked(self, path: Path) -> bool:
@@ -171,7 +171,7 @@ class FaultyFiles(DiskFiles):
         return super().free_bytes(directory)
 
     def abandon(self) -> None:
-        """The process is killed: its descriptors close, nothing else happens."""
+        """The process is killed: only its descriptors are closed."""
         for fd in list(self.open_fds):
             self.close(fd)
 
@@ -212,7 +212,7 @@ class FaultyFiles(DiskFiles):
 
 
 def _is_dirty(path: str, ops: list[Op]) -> bool:
-    """Whether something was written since the last sync: what is durable needs no room."""
+    """Whether the file was written since the last sync: durable data needs no space."""
     names = (op.name for op in reversed(ops) if op.path == path)
     return next((name for name in names if name in ("write", "sync")), "") == "write"
 
@@ -222,13 +222,13 @@ def _is_dirty(path: str, ops: list[Op]) -> bool:
 
 @dataclass
 class Inode:
-    """A file: durable bytes, and what was written since."""
+    """A file: its durable bytes and later writes."""
 
     durable: bytes = b""
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # None: truncated there
 
     def content(self, pending: list[tuple[int, bytes | None]] | None = None) -> bytes:
-        """With these changes (all of them if not given) on top of what is durable."""
+        """The durable bytes with these changes applied (all of them if not given)."""
         data = bytearray(self.durable)
         for at, payload in self.pending if pending is None else pending:
             if payload is None:
@@ -277,7 +277,7 @@ BYTES_LEFT: tuple[Callable[[Inode], bytes], ...] = (
 
 
 def fates(names: Mapping[str, Inode | None]) -> Iterator[Callable[[Inode], bytes]]:
-    """What may become of all dirty bytes; the last ones: those of one file are there and no others."""
+    """The possible fates of all dirty bytes; in the last ones only one file keeps its bytes."""
     yield from BYTES_LEFT
     dirty = [inode for inode in names.values() if inode is not None and inode.pending]
     for luckiest in dirty if len(dirty) > 1 else ():
@@ -290,14 +290,14 @@ def _everything_of(luckiest: Inode, inode: Inode) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of a directory, in one step: names that go, names that come."""
+    """One atomic change of a directory: removed and added names."""
 
     directory: str
     gone: tuple[str, ...]
     come: tuple[tuple[str, Inode | None], ...]
 
     def apply(self, names: dict[str, Inode | None]) -> None:
-        """To these names."""
+        """Apply it to these names."""
         for path in self.gone:
             names.pop(path, None)
         names.update(self.come)
@@ -305,14 +305,14 @@ class Change:
 
 @dataclass
 class PowerModel:
-    """What is durable after some operations, and what may or may not be."""
+    """The durable state after some operations, and the changes that may be lost."""
 
     names: dict[str, Inode | None] = field(default_factory=dict)  # as the process sees them
     durable_names: dict[str, Inode | None] = field(default_factory=dict)
     pending_names: list[Change] = field(default_factory=list)
 
     def apply(self, op: Op) -> None:
-        """One operation of the record."""
+        """Apply one recorded operation."""
         match op.name:
             case "make_directory":
                 if op.path not in self.names:
@@ -343,7 +343,7 @@ class PowerModel:
                     self._change(op.path, gone=(op.path,))
 
     def states(self) -> Iterator[Tree]:
-        """Every tree that may be found after a power cut now: dirty bytes share one fate, or those of one file came."""
+        """Every tree that a power cut may leave now: all dirty bytes share one fate, or only one file keeps them."""
         pending = self.pending_names
         choices = [[], pending, *([*pending[:k], *pending[k + 1 :]] for k in range(len(pending)))]
         seen: set[tuple[tuple[str, bytes | None], ...]] = set()
@@ -391,11 +391,11 @@ def _parents_are_in(path: str, names: Mapping[str, Inode | None]) -> bool:
 
 
 def crash_states(ops: list[Op]) -> Iterator[tuple[int, Tree]]:
-    """(number of operations done, tree) for every power cut in a run; each different tree once."""
+    """(number of operations done, tree) for each possible power cut in a run; each different tree once."""
     model = PowerModel()
     seen: set[int] = set()
     for number, op in enumerate(ops):
-        if op.path != "" or op.name != "make_directory":  # the root itself is there
+        if op.path != "" or op.name != "make_directory":  # the root itself exists
             model.apply(op)
         for tree in model.states():
             key = hash(tuple(tree.items()))
@@ -405,7 +405,7 @@ def crash_states(ops: list[Op]) -> Iterator[tuple[int, Tree]]:
 
 
 def lay_tree(root: Path, tree: Tree) -> None:
-    """Make the directory."""
+    """Create the directory."""
     root.mkdir(parents=True)
     for path, content in tree.items():
         if content is None:

@@ -1,4 +1,4 @@
-"""Relay files written as the receiver does, and laid as a crash left them."""
+"""Relay files: written as the receiver writes them, or placed as a crash left them."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ NAME = "mysql-bin.000001"
 
 
 def write_file(relay: RelayLog, name: str, file: BinlogFile, *, end: int | None = None) -> None:
-    """As the receiver does, in one piece; GTIDs come from the file when they are asked for."""
+    """Write a file as the receiver does, in one piece; GTIDs are read from the file later."""
     relay.begin_file(name)
     grow_file(relay, file.data[4:], end=len(file.data) if end is None else end)
 
@@ -23,7 +23,7 @@ def grow_file(relay: RelayLog, payload: bytes, *, end: int) -> None:
 
 
 def lay_file(root: Path, file: bytes, *, name: str = NAME, subdir: str = "server-a.000001") -> Path:
-    """As a crash left it."""
+    """Place a file as a crash left it."""
     (root / subdir).mkdir(parents=True, exist_ok=True)
     (root / subdir / name).write_bytes(file)
     return root / subdir / name

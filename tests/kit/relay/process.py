@@ -22,7 +22,7 @@ PIECE_BYTES = 97  # cuts events and transactions everywhere
 
 
 def main(root: Path, files: list[Path]) -> None:
-    """Run to the end, unless a fault point ends it."""
+    """Run until all files are written, unless a fault point ends the process."""
     relay = RelayLog.open(root, flavour=Flavour.MYSQL, policy=SyncPolicy(bytes_max=500, delay_ms=5))
     end = relay.end()
     if end is None:
@@ -41,10 +41,10 @@ def main(root: Path, files: list[Path]) -> None:
 
 
 def append_file(relay: RelayLog, content: bytes) -> None:
-    """From the relay log's end on; the boundaries come from the kernel, as in the stream."""
+    """Append from the end of the relay log; the kernel finds the boundaries, as in the stream."""
     end = relay.end()
     assert end is not None
-    data = np.frombuffer(content, np.uint8).copy()  # kernels are compiled for what may be written
+    data = np.frombuffer(content, np.uint8).copy()  # the kernel is compiled for writable arrays
     state, runs = np.zeros(transactions.SLOTS, np.int64), new_runs()
     state[transactions.POS] = state[transactions.BOUNDARY] = at = walked = end.pos
     while at < len(data):

@@ -1,4 +1,4 @@
-"""What the relay's tests share: a receiver on a thread, a proxy that cuts, a mixed workload, comparison with files."""
+"""Shared by tests of the relay log: a receiver in a thread, a cutting proxy, a workload, comparison with files."""
 
 import socket
 import threading
@@ -33,7 +33,7 @@ def login_of(server: DatabaseServer, *, tls: Tls = UNVERIFIED) -> Login:
 
 
 def member_of(server: DatabaseServer) -> Member:
-    """Its address."""
+    """The server's address."""
     return Member(server.host, server.port)
 
 
@@ -43,14 +43,14 @@ def members_of(source_set: DatabaseSet) -> tuple[Member, ...]:
 
 
 def dump_threads(server: DatabaseServer) -> set[int]:
-    """Connection ids of dumps of the service's account, also of one whose reader has just gone."""
+    """Connection ids of the service account's dumps, including one whose reader has just disconnected."""
     rows = server.execute("SHOW PROCESSLIST")
     ours = (row for row in rows if row[1] == server.user and "Binlog Dump" in str(row[4]))
     return {int(str(row[0])) for row in ours}
 
 
 def kill_dumps(server: DatabaseServer, *, but: Collection[int] = ()) -> set[int]:
-    """End them; those that did not end by themselves meanwhile."""
+    """Kill these dumps; returns those that had not ended already."""
     killed = set()
     for thread in dump_threads(server).difference(but):
         try:
@@ -65,7 +65,7 @@ def kill_dumps(server: DatabaseServer, *, but: Collection[int] = ()) -> set[int]
 
 @dataclass
 class Reception:
-    """A receiver at work: ``error`` is what it ended with, if by itself."""
+    """A receiver in a thread; ``error`` is the error that ended it, if any."""
 
     receiver: Receiver
     relay: RelayLog
@@ -84,12 +84,12 @@ class Reception:
             self.error = error
 
     def finish(self) -> None:
-        """End it in order; the relay log is still open then."""
+        """Stop the receiver cleanly; the relay log stays open."""
         self.stop.set()
         self.thread.join(120)
 
     def wait_for(self, server: DatabaseServer, *, timeout_s: float = 60.0) -> None:
-        """Until everything that the server has executed is in the relay log."""
+        """Wait until the relay log has everything that the server has executed."""
         wanted = position_of(server)
 
         def reached() -> bool:
@@ -99,7 +99,7 @@ class Reception:
         eventually(reached, timeout_s=timeout_s, what=f"relay log at {wanted}")
 
     def wait_for_file(self, name: str) -> None:
-        """Until the relay log is in the file ``name``."""
+        """Wait until the relay log is in the file ``name``."""
 
         def reached() -> bool:
             assert self.error is None, self.error
@@ -121,14 +121,14 @@ def receiving(
     set_name: str = "",
     heartbeat_s: float = 10.0,
 ) -> Iterator[Reception]:
-    """A receiver of ``server`` into ``directory`` while the block runs: from the current file on, unless ``wanted``.
+    """A receiver from ``server`` into ``directory`` during the block: from the current file on, unless ``wanted``.
 
-    Three heartbeats of silence are a lost connection: rare enough by default that a machine's stall is none.
+    Three heartbeats of silence count as a lost connection; the default is long enough for a machine that stalls.
     """
     relay = RelayLog.open(directory, flavour=server.flavour)
     if not from_first and wanted is None:
         wanted = relay.position() if relay.end() is not None else position_of(server)
-    if tls is PLAIN:  # MySQL takes a password in plain only once it knows it, from a login over TLS
+    if tls is PLAIN:  # MySQL accepts a password without TLS only after a login over TLS cached it
         SourceConnection.connect(member_of(server), login_of(server)).close()
     source = ReceiverSource(
         member=member or member_of(server),
@@ -145,12 +145,12 @@ def receiving(
 
 
 def position_of(server: DatabaseServer) -> GtidPosition:
-    """What the server has executed."""
+    """The server's executed GTID set."""
     return parse_gtid_set(server.flavour, server.gtid_position())
 
 
 def flush_and_wait(server: DatabaseServer, reception: Reception) -> list[str]:
-    """End the server's current file; the closed files that the relay log holds, once it is beyond them."""
+    """End the server's current file, wait for the relay log, and return the closed files that it holds."""
     server.execute("FLUSH BINARY LOGS")
     names = [str(row[0]) for row in server.execute("SHOW BINARY LOGS")]
     reception.wait_for_file(names[-1])
@@ -167,7 +167,7 @@ def relay_file(relay: RelayLog, name: str) -> Path:
 
 
 def assert_identical(server: DatabaseServer, reception: Reception, names: list[str]) -> None:
-    """``cmp`` of closed files with the server's."""
+    """Closed relay files equal the server's byte for byte."""
     for name in names:
         assert (
             relay_file(reception.relay, name).read_bytes()
@@ -176,7 +176,7 @@ def assert_identical(server: DatabaseServer, reception: Reception, names: list[s
 
 
 def read_everything(relay: RelayLog, *, bytes_max: int = 1 << 16) -> dict[str, bytes]:
-    """What a reader sees, by ``subdir/file``, without the magic."""
+    """The contents that a reader sees, by ``subdir/file``, without the magic."""
     found: dict[str, bytes] = {}
     with RelayReader(relay) as reader:
         at: Coordinates | None = reader.first()
@@ -212,7 +212,7 @@ def run_mixed_workload(server: DatabaseServer, database: str) -> None:
 
 
 def run_transactions(server: DatabaseServer, database: str) -> None:
-    """Transactions of several statements need one session: an SQL block in a procedure gives it."""
+    """Transactions of several statements in one session, by a stored procedure."""
     run = server.execute
     run(
         f"CREATE PROCEDURE {database}.p() BEGIN"
@@ -242,19 +242,19 @@ class CuttingProxy(Proxy):
 
     @property
     def member(self) -> Member:
-        """Where the server seems to be."""
+        """The proxy's address."""
         return Member("127.0.0.1", self.port)
 
     def mute(self) -> None:
-        """Let the connections stand and pass nothing on: a half-open line."""
+        """Keep the connections open and forward nothing: half-open connections."""
         self._is_muted = True
 
     def unmute(self) -> None:
-        """Pass on what comes on new connections."""
+        """Forward data of new connections."""
         self._is_muted = False
 
     def carry(self, source: socket.socket, target: socket.socket, *, is_answer: bool) -> None:
-        """Up to the cut."""
+        """Forward up to the cut."""
         passed = 0
         while chunk := source.recv(CHUNK_BYTES):
             limit = self.cut_after_bytes

@@ -1,4 +1,4 @@
-"""A relay log written as the receiver writes it, from files laid ready: whatever stands there, it goes on behind it."""
+"""A writer that fills a relay log from given files, as the receiver does, and resumes at its end."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ NAMES = ("mysql-bin.000001", "mysql-bin.000002", "mysql-bin.000003")
 
 
 def three_files(*, mariadb: bool = False) -> dict[str, bytes]:
-    """What a server has: two closed files and the one it writes."""
+    """A server's files: two closed ones and the current one."""
     made = {}
     number = 1
     for name, following in zip(NAMES, (*NAMES[1:], ""), strict=True):
@@ -36,7 +36,7 @@ def three_files(*, mariadb: bool = False) -> dict[str, bytes]:
 
 
 def whole_ends(content: bytes, *, mariadb: bool = False) -> list[int]:
-    """Where a reader may be stopped: behind the magic, the head's events, each whole source transaction."""
+    """Where a log may end: after the magic, each event of the head, and each whole source transaction."""
     state, runs = np.zeros(transactions.SLOTS, np.int64), new_runs()
     state[transactions.POS] = state[transactions.BOUNDARY] = at = FIRST_POS
     data, ends = np.frombuffer(content, np.uint8).copy(), [FIRST_POS]
@@ -52,7 +52,7 @@ def whole_ends(content: bytes, *, mariadb: bool = False) -> list[int]:
 
 @dataclass
 class StepSync:
-    """In the place of the sync thread: at every third write, in the writer's own thread, so that runs are alike."""
+    """Replaces the sync thread: syncs at every third write in the writer's thread, so runs are repeatable."""
 
     policy: SyncPolicy
     sync: Callable[[], None]
@@ -60,7 +60,7 @@ class StepSync:
     error: MillraceError | None = None
 
     def count_written(self, count_bytes: int) -> None:
-        """As ``SyncThread``."""
+        """See ``SyncThread``."""
         self.raise_failure()
         self.writes += 1
         if self.writes % 3 == 0:
@@ -70,17 +70,17 @@ class StepSync:
                 self.error = error
 
     def raise_failure(self) -> None:
-        """As ``SyncThread``."""
+        """See ``SyncThread``."""
         if self.error is not None:
             raise self.error
 
     def stop(self) -> None:
-        """Nothing runs."""
+        """There is no thread to stop."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes ``files`` into ``root``; the last one into a sub-directory of its own if ``is_split``."""
+    """Writes ``files`` into ``root``; with ``is_split`` the last one goes into a new sub-directory."""
 
     root: Path
     files: Mapping[str, bytes]
@@ -88,17 +88,15 @@ class Writer:
     mariadb: bool = False
     piece_bytes: int = 131  # cuts events and transactions everywhere
     is_split: bool = True
-    is_interrupted: bool = (
-        False  # in each file once: what was written of a transaction is cut, and comes again
-    )
+    is_interrupted: bool = False  # once per file, a partly written transaction is cut and repeated
 
     @property
     def flavour(self) -> Flavour:
-        """Of the files."""
+        """The flavour of the files."""
         return Flavour.MARIADB if self.mariadb else Flavour.MYSQL
 
     def run(self, *, with_purge: bool = False) -> None:
-        """From where the relay log ends to the end of the last file; the log is closed in any case."""
+        """Write from the end of the relay log to the end of the last file; always closes the log."""
         relay = RelayLog.open(self.root, flavour=self.flavour, disk=self.disk)
         try:
             self.go_on(relay)
@@ -110,7 +108,7 @@ class Writer:
             relay.close()
 
     def go_on(self, relay: RelayLog) -> None:
-        """Without opening and closing."""
+        """Write without opening and closing the log."""
         end = relay.end()
         if end is None:
             relay.begin_subdir("server-a")
@@ -129,9 +127,7 @@ class Writer:
     def _append(self, relay: RelayLog, content: bytes) -> None:
         end = relay.end()
         assert end is not None
-        data = np.frombuffer(
-            content, np.uint8
-        ).copy()  # kernels are compiled for what may be written
+        data = np.frombuffer(content, np.uint8).copy()  # the kernel is compiled for writable arrays
         state, runs = np.zeros(transactions.SLOTS, np.int64), new_runs()
         state[transactions.POS] = state[transactions.BOUNDARY] = at = walked = end.pos
         while at < len(data):
