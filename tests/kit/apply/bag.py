@@ -1,4 +1,4 @@
-"""A topic that fills a table without a key on a target: what repeats there shows, and what is missing."""
+"""A topic that fills a table without a key on a target: repeated and missing rows show."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tests.kit.waiting import eventually
 
 @dataclass
 class Bag:
-    """The topic and its table; the task and the table's database have its name."""
+    """The topic and its table; the task and the table's database share ``name``."""
 
     kafka: KafkaServer
     target: DatabaseServer
@@ -31,16 +31,16 @@ class Bag:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Gone from the target."""
+        """Remove the database from the target."""
         self.target.execute(f"DROP DATABASE {self.name}")
 
     def task(self) -> ApplyTask:
-        """Reads the topic, writes the table."""
+        """The task that applies the topic to the table."""
         address = TopicAddress(topic=self._writer.topic, bootstrap=self.kafka.bootstrap)
         return ApplyTask(name=self.name, source=address, target="target")
 
     def publish(self, rows: int = 50) -> None:
-        """So many rows more, one source transaction each."""
+        """Publish ``rows`` more rows, one source transaction each."""
         for _ in range(rows):
             self.published += 1
             self._stream.insert(self._table, {"n": self.published})
@@ -48,7 +48,7 @@ class Bag:
         self._writer.publish()
 
     def wait_applied(self) -> None:
-        """Until the target has as many rows as were published; then they are the same."""
+        """Wait until the target has as many rows as were published, then compare them."""
         ask = f"SELECT COUNT(*) FROM {self.name}.bag"
         eventually(
             lambda: self.target.execute(ask) >= [(self.published,)],

@@ -1,9 +1,9 @@
-"""Random histories that a server would accept, and the rows that they make: what any way of applying must make, too.
+"""Random histories that a server accepts, and their final rows, which every way of applying must produce.
 
 accounts    primary key, a unique number with NULLs, a unique text without case
 words       its primary key is a text without case, whose trailing blanks do not count
-bag         no key: equal rows are told apart by number only
-p, c        c refers to p, ON DELETE CASCADE: who is deleted with its parent is in no record
+bag         no key: equal rows differ only in number
+p, c        c refers to p, ON DELETE CASCADE: a child deleted with its parent has no record
 """
 
 import random
@@ -37,17 +37,17 @@ SQL = (
 
 
 def collated(value: object) -> object:
-    """What utf8mb4_general_ci calls equal, of the texts of ``_text``."""
+    """Equal for texts of ``_text`` that utf8mb4_general_ci compares as equal."""
     return value.rstrip(" ").lower().replace("é", "e") if isinstance(value, str) else value
 
 
 class RefusedError(Exception):
-    """A server would refuse this change, or would not find its row."""
+    """A server would refuse this change or not find its row."""
 
 
 @dataclass
 class Tables:
-    """The rows of all tables; changes one by one, as a server takes them."""
+    """The rows of all tables; changes are applied one by one, as a server does."""
 
     rows: dict[str, dict[object, Row]] = field(
         default_factory=lambda: {name: {} for name in ("accounts", "words", "p", "c")}
@@ -55,11 +55,11 @@ class Tables:
     bag: Counter[Row] = field(default_factory=Counter)
 
     def copy(self) -> "Tables":
-        """Rows of its own."""
+        """An independent copy."""
         return Tables({name: dict(rows) for name, rows in self.rows.items()}, Counter(self.bag))
 
     def apply(self, name: str, before: Row | None, after: Row | None) -> None:
-        """One change; RefusedError leaves everything as it was."""
+        """Apply one change; RefusedError leaves the rows unchanged."""
         if name == "bag":
             if before is not None and not self.bag[before]:
                 raise RefusedError
@@ -93,7 +93,7 @@ class Tables:
         )
 
     def sorted(self, name: str) -> list[Row]:
-        """Rows of a table as ``SELECT`` gives them, in an order of Python's."""
+        """Rows of a table as ``SELECT`` returns them, in Python's sort order."""
         found = list(self.bag.elements()) if name == "bag" else list(self.rows[name].values())
         return sorted(found, key=repr)
 
@@ -103,7 +103,7 @@ Change = tuple[str, Row | None, Row | None]
 
 @dataclass
 class History:
-    """``changes[seq]`` is the record of this seq in the stream; ``tables``: the rows behind all of it."""
+    """``changes[seq]`` is the record of this seq in the stream; ``tables`` are the rows after all changes."""
 
     stream: RecordStream
     tables: Tables = field(default_factory=Tables)
@@ -126,7 +126,7 @@ def schemas(database: str) -> dict[str, TableSchema]:
 def make_history(
     database: str, *, seed: int, steps: int, about: str = "", flavour: Flavour = Flavour.MYSQL
 ) -> History:
-    """A valid history; the same for the same arguments. ``about`` one of the tables, or of all."""
+    """A valid history, the same for the same arguments. ``about`` is one of the tables, or all."""
     chance = random.Random(seed)
     history = History(RecordStream(flavour))
     made = schemas(database)
@@ -167,7 +167,7 @@ def _text(chance: random.Random) -> str:
 
 
 def _same_text(chance: random.Random, before: str) -> str:
-    """The same to the server."""
+    """Another text that is equal for the server."""
     return chance.choice(
         (before.lower(), before.upper(), before.strip(" "), before.strip(" ") + " ")
     )
@@ -261,11 +261,11 @@ _STEPS = {
 }
 
 
-# ---- the target's tables, as an inventory would show them -------------------------------------------
+# ---- the target's tables as an inventory -------------------------------------------
 
 
 def inventory(database: str) -> Inventory:
-    """What ``read_inventory`` would find for ``SQL``."""
+    """The inventory that ``read_inventory`` returns for ``SQL``."""
     keys = {
         "accounts": (("PRIMARY", "id"), ("code", "code"), ("mail", "mail")),
         "words": (("PRIMARY", "word"),),

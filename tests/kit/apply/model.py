@@ -1,7 +1,7 @@
-"""A target in memory for apply: our own tables by the statements that the real code sends, rows by the changes' seqs.
+"""A target in memory for apply: Millrace's tables by the statements of the real code, rows by the seqs of changes.
 
-Target transactions come one after the other and are whole or nothing. A commit may lose its answer, or its request;
-a driver may die between two lanes; every lane that was ever asked for may come again, in any later run.
+Target transactions run one after the other, each whole or not at all. A commit may lose its answer or its request, a
+driver may die between two lanes, and every lane may be executed again in any later run.
 """
 
 import pickle
@@ -35,7 +35,7 @@ RUNS_MAX = 200
 
 @dataclass
 class State:
-    """What is committed."""
+    """The committed state."""
 
     tables: Tables = field(default_factory=Tables)
     run: int = 0
@@ -44,7 +44,7 @@ class State:
     schemas: dict[int, str] = field(default_factory=dict)
 
     def copy(self) -> "State":
-        """A target transaction's own view."""
+        """A copy for one target transaction."""
         return State(
             self.tables.copy(), self.run, self.mark, dict(self.applied), dict(self.schemas)
         )
@@ -52,7 +52,7 @@ class State:
 
 @dataclass
 class ModelTarget:
-    """``chance`` decides what happens; ``faults``: how often a commit or a batch goes wrong."""
+    """``chance`` decides what fails; ``faults`` is how often a commit or a batch fails."""
 
     history: History
     chance: random.Random
@@ -62,16 +62,16 @@ class ModelTarget:
 
     @property
     def flavour(self) -> Flavour:
-        """The history's."""
+        """The flavour of the history."""
         return self.history.stream.flavour
 
     def happens(self) -> bool:
-        """Whether something goes wrong now."""
+        """Whether a fault happens now."""
         return self.chance.random() < self.faults
 
 
 class ModelSession:
-    """A connection: what ``consumer`` calls of ``TargetConnection``."""
+    """A connection: the part of ``TargetConnection`` that ``consumer`` calls."""
 
     is_open = True
     id = 1
@@ -83,13 +83,13 @@ class ModelSession:
 
     @property
     def work(self) -> State:
-        """The transaction under way."""
+        """The state of the current transaction."""
         if self._work is None:
             self._work = self.target.state.copy()
         return self._work
 
     def query(self, sql: str, arguments: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
-        """Our own statements; another one fails the test."""
+        """Millrace's own statements; any other fails the test."""
         work, place = self.work, tuple(arguments[:5])
         match " ".join(sql.split()[:4]).replace("millrace.", ""):
             case "SELECT 1":
@@ -117,12 +117,12 @@ class ModelSession:
         return []
 
     def with_arguments(self, sql: str, arguments: tuple[object, ...]) -> bytes:
-        """For ``run``."""
+        """The statement for ``run``."""
         assert sql.startswith("UPDATE millrace.progress")
         return pickle.dumps(arguments)
 
     def run(self, sql: bytes) -> int:
-        """The mark's move."""
+        """Move the mark."""
         *values, past_start, _, seq, next_offset = pickle.loads(sql)
         if (self.work.mark.seq, self.work.mark.next_offset) != (seq, next_offset):
             return 0
@@ -131,7 +131,7 @@ class ModelSession:
         return 1
 
     def commit(self) -> None:
-        """All of it at once; or the connection breaks before, or behind."""
+        """Commit everything at once; or the connection breaks before or after the commit."""
         is_lost = self.target.happens()
         if not is_lost or self.target.chance.random() < 0.5:
             self.target.state = self.work
@@ -140,11 +140,11 @@ class ModelSession:
             raise Retryable("MR-5001", "the connection broke")
 
     def rollback(self) -> None:
-        """Nothing of it."""
+        """Discard the transaction."""
         self._work = None
 
     def close(self) -> None:
-        """The server rolls back."""
+        """Close; the server rolls back."""
         self._work = None
 
 
@@ -157,7 +157,7 @@ class ModelWriter:
         self.statement_count = 0
 
     def write(self, rows: Rows, numbers: Ints) -> None:
-        """As ``RowWriter``."""
+        """See ``RowWriter``."""
         programs = self._plans.key_programs(slots_of(rows.records[numbers, SLOT]))
         levels = find_keys(rows, programs, numbers).levels(len(numbers))
         order = list(range(len(numbers)))
@@ -165,7 +165,7 @@ class ModelWriter:
         self._apply(rows, numbers[sorted(order, key=lambda place: int(levels[place]))])
 
     def write_carefully(self, rows: Rows, numbers: Ints) -> None:
-        """One by one."""
+        """Write row by row."""
         self._apply(rows, numbers)
 
     def _apply(self, rows: Rows, numbers: Ints) -> None:
@@ -177,7 +177,7 @@ class ModelWriter:
                 raise Fatal("MR-5010", f"{change} is refused") from None
 
     def settle(self) -> None:
-        """Nothing is unsettled."""
+        """There is nothing to settle."""
 
 
 class DriverDiedError(Exception):
@@ -186,14 +186,14 @@ class DriverDiedError(Exception):
 
 @dataclass
 class ModelRecords(LocalRecords):
-    """Lanes in any order; some twice, some of earlier plans, and the driver may die between two."""
+    """Lanes in any order, some twice, some of earlier plans; the driver may die between two."""
 
     target: ModelTarget | None = None
 
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
     ) -> list[Outcome]:
-        """The lanes that the plan wants, and those that nobody wants any more."""
+        """The lanes of the plan, and some of earlier plans."""
         assert self.target is not None
         call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
         done = []
@@ -206,14 +206,14 @@ class ModelRecords(LocalRecords):
         return done
 
     def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        """One Spark task for all; it may come again, too."""
+        """One Spark task for all rows; it may be executed again too."""
         assert self.target is not None
         self.target.calls.append(partial(super().serial, order, catalogue, applied))
         return super().serial(order, catalogue, applied)
 
 
 def come_late(target: ModelTarget) -> None:
-    """A Spark task that was given up, or is done, in this run or another, is executed now."""
+    """Execute an abandoned or finished Spark task of any run again."""
     if target.calls and target.happens():
         try:
             target.chance.choice(target.calls[-8:])()
@@ -223,7 +223,7 @@ def come_late(target: ModelTarget) -> None:
 
 
 def model_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
-    """``consumer`` talks to the model."""
+    """Connect ``consumer`` to the model."""
 
     def session_for(*_: object) -> ModelSession:
         return ModelSession(target)
@@ -234,7 +234,7 @@ def model_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
 
 
 def start(target: ModelTarget, *, task: str, lanes: int) -> BatchApplier:
-    """A new run: the fence, then what the target says."""
+    """A new run: raise the fence, then read the progress."""
     target.state.run += 1
     state = target.state
     owner = Owner(task, 1, state.run)
@@ -248,7 +248,7 @@ def start(target: ModelTarget, *, task: str, lanes: int) -> BatchApplier:
 
 
 def run_anyhow(target: ModelTarget, *, task: str) -> None:
-    """Apply the history with any cuts, lanes, orders, replays, crashes and late lanes, until it is through."""
+    """Apply the whole history with random cuts, lanes, orders, replays, crashes and late lanes."""
     values, chance = target.history.stream.values, target.chance
     for _ in range(RUNS_MAX):
         applier = start(target, task=task, lanes=chance.randint(1, 5))

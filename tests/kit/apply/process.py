@@ -1,4 +1,4 @@
-"""One apply task in a process of its own, to be killed: NAME TOPIC BOOTSTRAP PORT USER [MASTER [SETTING=VALUE …]]."""
+"""One apply task in a separate process, to be killed: NAME TOPIC BOOTSTRAP PORT USER [MASTER [SETTING=VALUE …]]."""
 
 import sys
 import threading
@@ -47,7 +47,7 @@ def main(name: str, topic: str, bootstrap: str, port: str, user: str, *spark: st
 
 
 def _ignore(report: TaskReport) -> None:
-    """Nobody listens."""
+    """Ignore the report."""
 
 
 if __name__ == "__main__":

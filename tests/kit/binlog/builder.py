@@ -1,4 +1,4 @@
-"""Binlog files written by hand, event by event, as MySQL 8 and later write them: for tests without a server.
+"""Binlog files made event by event, as MySQL 8 and later write them, for tests without a server.
 
     builder = BinlogBuilder()
     builder.gtid(1); builder.query("BEGIN"); builder.map_shop_table("t", table_id=7)
@@ -22,7 +22,7 @@ Row = tuple[int, str | None]
 
 
 def packed_row(row: Row) -> bytes:
-    """One image: null bits, id, v behind its length."""
+    """One image: null bits, id, length of v, v."""
     number, text = row
     nulls = bytes([0b10 if text is None else 0])
     value = b"" if text is None else bytes([len(text.encode())]) + text.encode()
@@ -47,13 +47,13 @@ def shop_table_map(name: str, table_id: int, *, database: str = "shop") -> bytes
 
 
 def format_body(version: str) -> bytes:
-    """The body of a FORMAT_DESCRIPTION: with checksums."""
+    """The body of a FORMAT_DESCRIPTION with checksums."""
     return struct.pack("<H50sIB", 4, version.encode(), 0, 19) + bytes(44) + b"\1"
 
 
 @dataclass
 class BinlogBuilder:
-    """``content`` is the file so far; of the next event are ``server``, and ``is_placed``: it tells its place."""
+    """``content`` is the file so far. The next event has ``server``, and its position if ``is_placed``."""
 
     version: str = "9.7.4"
     content: bytearray = field(default_factory=lambda: bytearray(MAGIC))
@@ -64,7 +64,7 @@ class BinlogBuilder:
         self.event(15, format_body(self.version))
 
     def event(self, kind: int, body: bytes, *, flags: int = 0, time_s: int = TIME_S) -> int:
-        """Any event; its offset."""
+        """Append an event; returns its offset."""
         start = len(self.content)
         size = 19 + len(body) + 4
         next_pos = start + size if self.is_placed else 0
@@ -103,11 +103,11 @@ class BinlogBuilder:
         )
 
     def xid(self) -> int:
-        """A commit."""
+        """An XID event: a commit."""
         return self.event(16, bytes(8))
 
     def transaction(self, number: int, table_id: int, name: str, rows: Sequence[Row]) -> None:
-        """A whole one: GTID, BEGIN, one INSERT, commit."""
+        """A whole source transaction: GTID, BEGIN, one INSERT, commit."""
         self.gtid(number)
         self.query("BEGIN")
         self.map_shop_table(name, table_id=table_id)

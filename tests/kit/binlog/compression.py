@@ -1,4 +1,4 @@
-"""How each flavour is told to compress its binlog."""
+"""The settings that make each flavour compress its binlog."""
 
 from schemas.gtid import Flavour
 

@@ -1,4 +1,4 @@
-"""A TCP proxy that knows packets: it cuts a dump at a given packet behind a given event, at a given byte of it."""
+"""A TCP proxy that knows packets: it cuts a dump at a given byte of a given packet after a given event."""
 
 import socket
 from collections.abc import Callable
@@ -13,16 +13,16 @@ HEAD_BYTES = 4  # 3 length, 1 sequence
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """``packet``: counted from the one with the first event, which is 0; ``kept`` bytes of it, head included, pass."""
+    """``packet`` counts from 0, the one with the first event; its first ``kept`` bytes, with the head, pass."""
 
     packet: int
     kept: int
 
 
 class PacketProxy(Proxy):
-    """``cuts`` are taken one a connection, in order; then everything passes. ``on_cut`` is called behind each.
+    """``cuts`` apply one per connection, in order; then everything is forwarded. ``on_cut`` is called after each.
 
-    ``spoilt``: this packet has its last bit flipped on every connection.
+    ``spoilt``: the last bit of this packet is flipped on every connection.
     """
 
     def __init__(
@@ -38,16 +38,16 @@ class PacketProxy(Proxy):
         self.cuts = cuts
         self._on_cut = on_cut
         self._spoilt = spoilt
-        self._dumps: set[socket.socket] = set()  # whose packets are a dump's
+        self._dumps: set[socket.socket] = set()  # connections that carry a dump
         super().__init__(behind.host, behind.port)
 
     @property
     def member(self) -> Member:
-        """Where the server seems to be."""
+        """The proxy's address."""
         return Member("127.0.0.1", self.port)
 
     def carry(self, source: socket.socket, target: socket.socket, *, is_answer: bool) -> None:
-        """Commands as they come; answers by the packet."""
+        """Forward commands as bytes and answers packet by packet."""
         if is_answer:
             self._carry_packets(source, target)
             return

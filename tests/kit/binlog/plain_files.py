@@ -1,6 +1,6 @@
-"""Binlog files made by hand, event by event, from the format's description and ``zlib``: nothing of ours in them.
+"""Binlog files made event by event from the format's description and ``zlib``, without Millrace's code.
 
-Layouts: MySQL ``libs/mysql/binlog/event``, MariaDB ``log_event.h``. Only what the relay looks at is meaningful.
+Layouts: MySQL ``libs/mysql/binlog/event``, MariaDB ``log_event.h``. Only fields that the relay reads are meaningful.
 """
 
 import struct
@@ -22,14 +22,14 @@ def event(
 
 
 def artificial(kind: int, body: bytes) -> bytes:
-    """An event that the server makes up."""
+    """An artificial event of the server."""
     size = 19 + len(body) + 4
     head = struct.pack("<IBIIIH", 0, kind, 1, size, 0, 0x20)
     return head + body + struct.pack("<I", zlib.crc32(head + body))
 
 
 def packet(payload: bytes, sequence: int) -> bytes:
-    """On the wire: split at 16 MiB - 1."""
+    """A payload as packets, split at 16 MiB - 1."""
     out = []
     while True:
         piece, payload = payload[:0xFFFFFF], payload[0xFFFFFF:]
@@ -41,7 +41,7 @@ def packet(payload: bytes, sequence: int) -> bytes:
 
 @dataclass
 class BinlogFile:
-    """A growing file; ``ends`` are the offsets behind each whole source transaction (and behind the head)."""
+    """A growing file; ``ends`` are the offsets after the head and after each whole source transaction."""
 
     mariadb: bool = False
     first_number: int = 1
@@ -75,7 +75,7 @@ class BinlogFile:
         self.ends.append(len(self.data))
 
     def add(self, kind: int, body: bytes, *, is_placed: bool = True) -> None:
-        """Append an event; MariaDB leaves those inside a transaction without a place."""
+        """Append an event; MariaDB writes no position into events inside a transaction."""
         made = event(kind, body, pos=len(self.data), server=self.server)
         if not is_placed:
             head = made[:13] + bytes(4) + made[17:-4]
@@ -88,7 +88,7 @@ class BinlogFile:
         self.add(2, struct.pack("<IIBHH", 1, 0, 1, 0, 3) + b"abc" + b"d\0" + sql.encode())
 
     def gtid(self, *, standalone: bool = False) -> None:
-        """The next GTID."""
+        """A GTID event with the next number."""
         self.number += 1
         if self.mariadb:
             self.add(162, struct.pack("<QIB", self.number, 0, 1 if standalone else 0) + bytes(6))
@@ -119,7 +119,7 @@ class BinlogFile:
         return self
 
     def rotate(self, following: str) -> "BinlogFile":
-        """The end of a closed file."""
+        """End the file with a ROTATE event."""
         self.add(4, struct.pack("<Q", 4) + following.encode())
         self.ends.append(len(self.data))
         return self

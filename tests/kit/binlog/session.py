@@ -1,4 +1,4 @@
-"""A root session whose changes stand in a binlog file of their own, and that file's conversion."""
+"""A root session whose changes are in a separate binlog file, and the conversion of that file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ Cursor = pymysql.cursors.Cursor
 
 @contextmanager
 def session(server: DatabaseServer) -> Iterator[Cursor]:
-    """A connection as root that takes any value, in UTC."""
+    """A root connection in UTC that accepts any value."""
     connection = pymysql.connect(
         unix_socket=str(server.socket), user="root", charset="utf8mb4", autocommit=True
     )
@@ -29,7 +29,7 @@ def session(server: DatabaseServer) -> Iterator[Cursor]:
 
 @dataclass
 class LoggedSession:
-    """``cursor`` works in ``database``, logged from the start of ``file`` on."""
+    """``cursor`` works in ``database``; its changes are logged from the start of ``file`` on."""
 
     server: DatabaseServer
     cursor: Cursor
@@ -37,7 +37,7 @@ class LoggedSession:
     file: str
 
     def run(self, *statements: str) -> None:
-        """One after the other."""
+        """Run statements one after the other."""
         for statement in statements:
             self.cursor.execute(statement)
 
@@ -47,7 +47,7 @@ class LoggedSession:
         return list(self.cursor.fetchall())
 
     def conversion(self) -> Conversion:
-        """Of everything logged so far, of this database."""
+        """The conversion of this database's changes so far."""
         self.cursor.execute("FLUSH BINARY LOGS")
         return Conversion(
             FileReader.of_server(self.server.binlog_dir),
@@ -59,7 +59,7 @@ class LoggedSession:
 
 @contextmanager
 def logged(server: DatabaseServer, database: str) -> Iterator[LoggedSession]:
-    """A fresh database; dropped behind the block."""
+    """A new database, dropped after the block."""
     with session(server) as cursor:
         cursor.execute("FLUSH BINARY LOGS")
         cursor.execute("SHOW BINARY LOGS")
@@ -67,5 +67,5 @@ def logged(server: DatabaseServer, database: str) -> Iterator[LoggedSession]:
         made.run(f"CREATE DATABASE {database} CHARACTER SET utf8mb4", f"USE {database}")
         try:
             yield made
-        finally:  # also where a guard was taken away and the block fails
+        finally:  # even if the block fails, as it does in mutants
             cursor.execute(f"DROP DATABASE IF EXISTS {database}")

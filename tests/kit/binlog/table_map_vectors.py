@@ -76,7 +76,7 @@ MARIADB_COMPRESSED = bytes.fromhex(
     "05 74636f6d70 00"
     "07"
     "8d 8c 8c 8d 8d 8c 03"  # VARCHAR_COMPRESSED 141, BLOB_COMPRESSED 140
-    "09 2900 02 02 2d01 a10f 04"  # lengths with the byte that says how: 41, 301, 4001
+    "09 2900 02 02 2d01 a10f 04"  # lengths with the method byte: 41, 301, 4001
     "7f"
     "01 01 80"
     "03 06 08 2d 3f 3f 2d 2d"
@@ -100,7 +100,7 @@ MYSQL_CHARSETS = bytes.fromhex(
     "0c 01 fe"
 )
 
-# CREATE TABLE tlong (a INT, b TEXT, UNIQUE (b), UNIQUE (b, a)): a hash for each key that no statement can name
+# CREATE TABLE tlong (a INT, b TEXT, UNIQUE (b), UNIQUE (b, a)): a hidden hash column for each key
 MARIADB_LONG_UNIQUE = bytes.fromhex(
     "120000000000 0100"
     "01 74 00"

@@ -1,8 +1,8 @@
 """Real capture without Spark: sources under load, topics read back as they grow, workers in threads or processes.
 
-A source is a set and a database of its own on a shared server; its load inserts rows with the ids 1, 2, 3, …, one
-source transaction each, so that a topic is right when its ids are exactly these. ``Followed`` is a subscriber: it
-reads the topic with ``read_committed``, feeds the verifier, and notes ids and fences.
+A source is a set with its own database on a shared server. Its load inserts rows with the ids 1, 2, 3, …, one source
+transaction each, so a topic is correct when its ids are exactly these. ``Followed`` is a subscriber: it reads the topic
+with ``read_committed``, feeds the verifier, and keeps ids and fences.
 """
 
 import os
@@ -53,14 +53,14 @@ WRITE_EVERY_S = 0.01
 
 @dataclass(frozen=True)
 class Fence:
-    """Who says in the topic that it owns it, and under which epoch."""
+    """A fence record: the owner's epoch and worker."""
 
     epoch: int
     worker: str
 
 
 class Followed:
-    """A topic read as it grows; ``look`` reads what is new."""
+    """A subscriber of a growing topic; ``look`` reads the new records."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._reader = TopicReader(bootstrap, topic)
@@ -71,11 +71,11 @@ class Followed:
         self.fences: list[Fence] = []
 
     def look(self) -> "Followed":
-        """Read on to the stable end."""
+        """Read up to the stable end."""
         try:
             stable = self._reader.ends().stable
         except MillraceError:
-            return self  # there is no topic yet
+            return self  # the topic does not exist yet
         for chunk in self._reader.chunks(self._next_offset, stable):
             for found in chunk:
                 self._verifier.feed(found.offset, found.key, found.value)
@@ -90,7 +90,7 @@ class Followed:
 
     @property
     def violations(self) -> list[Violation]:
-        """What the verifier finds in what was read."""
+        """The verifier's findings so far."""
         return self._verifier.finish().violations
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class Source:
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def write(self) -> None:
-        """The load, until ``stop``."""
+        """Run the load until ``stop``."""
         with sql.root_connection(self.server.socket, database=self.name) as connection:
             cursor = connection.cursor()
             while not self._stop.wait(self.every_s):
@@ -119,11 +119,11 @@ class Source:
                 self.written += 1
 
     def stop(self) -> None:
-        """Write no more."""
+        """Stop the load."""
         self._stop.set()
 
     def goes_on(self, rows: int = 20) -> None:
-        """So many more rows come out."""
+        """Wait until ``rows`` more rows are in the topic."""
         wanted = len(self.followed.look().ids) + rows
         eventually(
             lambda: len(self.followed.look().ids) >= wanted,
@@ -132,11 +132,11 @@ class Source:
         )
 
     def fences(self) -> list[Fence]:
-        """All that stand in the topic."""
+        """All fences in the topic."""
         return list(self.followed.look().fences)
 
     def assert_whole(self) -> None:
-        """Everything written stands in the topic, in order, once."""
+        """Every written row is in the topic once and in order."""
         eventually(
             lambda: len(self.followed.look().ids) >= self.written,
             every_s=0.05,
@@ -148,7 +148,7 @@ class Source:
 
 @dataclass
 class Witness:
-    """A runner, and how each of its runs began and ended, as its worker saw the session then."""
+    """A runner that keeps how each run began and ended, with the worker's view of the session."""
 
     runner: TaskRunner
     session: Session
@@ -172,7 +172,7 @@ class Witness:
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a run: what it raised, and whether its worker knew yet that its lease was lost."""
+    """The end of a run: its error, and whether its worker still believed in its lease."""
 
     epoch: int
     error: BaseException | None
@@ -189,7 +189,7 @@ class Worker:
 
 
 class CaptureCluster:
-    """Sources, a broker, a registry, and a cluster of its own in an ensemble."""
+    """Sources, a broker, a registry, and a separate cluster in an ensemble."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class CaptureCluster:
         self._ends = ends
 
     def add_source(self, server: DatabaseServer, *, every_s: float = WRITE_EVERY_S) -> Source:
-        """A database with a load on it, a set and a topic; ``create`` makes it known."""
+        """A database with a load, a set and a topic; ``create`` registers it."""
         name = f"o{uuid.uuid4().hex[:8]}"
         server.execute(f"CREATE DATABASE {name}")
         server.execute(f"CREATE TABLE {name}.t (id INT NOT NULL PRIMARY KEY, v VARCHAR(50))")
@@ -225,7 +225,7 @@ class CaptureCluster:
         return source
 
     def documents(self, source: Source) -> tuple[SetDocument, CaptureTask]:
-        """Its set and its task."""
+        """The documents of its set and task."""
         secret = self.folder / "password"
         secret.write_text(source.server.password)
         document = SetDocument(
@@ -291,11 +291,11 @@ class CaptureCluster:
             process.wait()
 
     def reports(self, session: Session) -> dict[str, TaskReport]:
-        """What `millrace status` would say."""
+        """The reports that `millrace status` shows."""
         return {v.name: v.report for v in views(read_cluster(session, self.ensemble.tree))}
 
     def run_all(self, session: Session, *, timeout_s: float = 180.0) -> dict[str, TaskReport]:
-        """Until every task runs; the reports."""
+        """Wait until every task runs; returns the reports."""
 
         def all_run() -> bool:
             try:
@@ -310,7 +310,7 @@ class CaptureCluster:
         return self.reports(session)
 
     def assert_whole(self) -> None:
-        """End the loads; every topic holds what was written."""
+        """End the loads; every topic must hold all written rows."""
         for source in self.sources.values():
             source.stop()
         for source in self.sources.values():

@@ -1,4 +1,4 @@
-"""What the converter's tests share: binlog files as a relay log, a registry in memory, records decoded."""
+"""Shared by the converter's tests: binlog files as a relay log, a registry in memory, decoded records."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,11 +45,11 @@ class FileReader:
         return Coordinates(SUBDIR, next(iter(self._files)), FIRST_POS)
 
     def files_until(self, at: Coordinates) -> list[Coordinates]:
-        """All of them up to that one."""
+        """All files up to this one."""
         return [Coordinates(SUBDIR, name, FIRST_POS) for name in self._files if name <= at.file]
 
     def hold(self, at: Coordinates) -> Callable[[], None]:
-        """Noted in ``held`` until the result is called."""
+        """Keep the place in ``held`` until the result is called."""
         self.held.append(at)
         return lambda: self.held.remove(at)
 
@@ -65,7 +65,7 @@ class FileReader:
         return FileSpan(at, memoryview(content)[at.pos : end])
 
     def wait(self, at: Coordinates, timeout_s: float) -> bool:
-        """Nothing comes after what is there."""
+        """No more data will come."""
         return False
 
     def after_file(self, at: Coordinates) -> Coordinates | None:
@@ -100,7 +100,7 @@ class Conversion:
     folds_names: bool = False
 
     def converter(self) -> Converter:
-        """At ``at``, else at the first file."""
+        """A converter at ``at``, or at the first file."""
         start = Progress(parse_gtid_set(self.flavour, ""), None, 0)
         return Converter(
             source=ConverterSource(
@@ -113,7 +113,7 @@ class Conversion:
         )
 
     def batches(self, *, rows_max: int = 32_768, bytes_max: int = 1 << 20) -> Iterator[RecordBatch]:
-        """Until nothing is left."""
+        """All remaining batches."""
         converter = self.converter()
         while True:
             # ``FileReader.wait`` never waits
@@ -123,7 +123,7 @@ class Conversion:
             yield batch
 
     def records(self) -> list[Record]:
-        """All of them, decoded, but for schema records."""
+        """All decoded records except schema records."""
         known = KnownSchemas()
         return [
             record
@@ -153,7 +153,7 @@ def raw_records(batch: RecordBatch) -> list[tuple[bytes | None, bytes]]:
 
 
 def decoded(batch: RecordBatch, known: KnownSchemas) -> list[Record]:
-    """By the reference decoder."""
+    """The records, by the reference decoder."""
     return [decode_record(key, value, known) for key, value in raw_records(batch)]
 
 

@@ -1,7 +1,7 @@
-"""MySQL servers of versions that are not run here: their answers, as the manuals of 8.0 and 8.4 print them.
+"""Answers of MySQL versions that the tests do not run, as the manuals of 8.0 and 8.4 print them.
 
-A statement that the version does not know is answered as the server answers it: error 1064. What a manual shows is
-cut to the columns that are read. Sources: "SHOW REPLICA STATUS", "SHOW MASTER STATUS", "SHOW BINARY LOGS" and
+A statement that the version does not know gets error 1064, as from the server. The answers have only the columns that
+Millrace reads. Sources: "SHOW REPLICA STATUS", "SHOW MASTER STATUS", "SHOW BINARY LOGS" and
 "SHOW BINLOG EVENTS" of the reference manuals; "Changes in MySQL" 8.0.22, 8.0.26, 8.2.0, 8.4.0.
 """
 
@@ -35,7 +35,7 @@ _EVENTS: Sequence[Row] = (
     {"Log_name": "binlog.000002", "Pos": 4, "Event_type": "Format_desc", "Info": "Server ver: 8"},
     {"Log_name": "binlog.000002", "Pos": 126, "Event_type": "Previous_gtids", "Info": ""},
 )
-# of a server that is set up as Millrace wants it
+# a server with the settings that Millrace requires
 _SETTINGS: Mapping[str, str] = {
     "log_bin": "ON",
     "binlog_format": "ROW",
@@ -51,7 +51,7 @@ _NEW_NAMES = {"log_replica_updates": "ON", "replica_parallel_workers": "4"}
 _BEHIND_SLAVE: Row = {"Slave_SQL_Running": "Yes", "Seconds_Behind_Master": 3, **_FILTERS}
 _BEHIND_REPLICA: Row = {"Replica_SQL_Running": "Yes", "Seconds_Behind_Source": 3, **_FILTERS}
 
-# by version: the statements that differ, and the settings under the names that the version has
+# by version: the statements that differ, and the settings under the version's names
 _VERSIONS: Mapping[str, tuple[Mapping[str, Sequence[Row]], Mapping[str, str]]] = {
     "8.0.21": (
         {"SHOW SLAVE STATUS": [_BEHIND_SLAVE], "SHOW MASTER STATUS": [_BINLOG]},
@@ -84,7 +84,7 @@ VERSIONS = tuple(_VERSIONS)
 
 
 class RecordedServer:
-    """A replica of this version; ``settings`` overrides what it says of itself."""
+    """A replica of this version; ``settings`` overrides its variables."""
 
     def __init__(self, version: str, **settings: str) -> None:
         statements, names = _VERSIONS[version]
@@ -103,7 +103,7 @@ class RecordedServer:
 
     @property
     def connection(self) -> SourceConnection:
-        """For what asks a member."""
+        """A connection for code that queries a member."""
         return cast(SourceConnection, self)
 
     def query(self, statement: str, arguments: Sequence[Value] = ()) -> Sequence[Row]:

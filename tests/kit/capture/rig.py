@@ -1,4 +1,4 @@
-"""Capture without Kafka: from the set to records, taken up again after every error, as the supervisor does."""
+"""Capture without Kafka: from the set to records, restarted after every error as the supervisor does."""
 
 import threading
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ PAUSE_S = 0.2
 
 @dataclass
 class MemoryCapture:
-    """Rows of the set from ``progress`` on; ``errors`` are those after which it went on, ``error`` is its end."""
+    """Captures rows from ``progress`` on; it restarted after ``errors`` and ended with ``error``."""
 
     streams: Upstreams
     document: SetDocument
@@ -38,14 +38,14 @@ class MemoryCapture:
     ends_inside: bool = False  # at the first batch that ends inside of a source transaction
 
     def units(self) -> Iterator[bytes]:
-        """What stands of the open source transaction, as ``publisher.published_part`` finds it."""
+        """The published part of the open source transaction, as ``publisher.published_part`` returns it."""
         opened = self.progress.open
         assert opened is not None
         return iter([value for value in self.values if _gtid_of(value) == opened.gtid])
 
     @property
     def is_alive(self) -> bool:
-        """False once it came to its end."""
+        """False after the end."""
         return self._thread.is_alive()
 
     def __enter__(self) -> "MemoryCapture":

@@ -1,6 +1,6 @@
-"""Synthetic batches as a converter would hand them over: real records of one small table, by the reference encoder.
+"""Synthetic batches as a converter makes them: real records of one small table, by the reference encoder.
 
-A ``RowStream`` goes on from any progress, so a test can open a publisher, ask where it stands, and send on.
+A ``RowStream`` continues from any progress, so a test can open a publisher, read its progress, and send more rows.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ Register = Callable[[str, str], int]
 
 
 def start_of(flavour: Flavour) -> Progress:
-    """A beginning: source transactions count from 1 behind it."""
+    """A start: source transactions after it count from 1."""
     text = "0-1-1000" if flavour is Flavour.MARIADB else f"{UUID}:1-1000"
     return Progress(parse_gtid_set(flavour, text), None, 0)
 
@@ -74,7 +74,7 @@ class Batch:
 
 @dataclass
 class RowStream:
-    """Rows of ``TABLE`` behind ``progress``, source transactions of ``transaction_rows`` rows, cut at any row."""
+    """Rows of ``TABLE`` after ``progress`` in source transactions of ``transaction_rows`` rows, cut at any row."""
 
     topic: str
     register: Register
@@ -84,7 +84,7 @@ class RowStream:
     _records: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     def next_batch(self, row_count: int, *, filler: str = "paid") -> Batch:
-        """The next rows; the table's schema record before the first of them."""
+        """The next rows; the table's schema record comes before the first."""
         self._records = []
         if not self.is_introduced:
             self._introduce()

@@ -1,4 +1,4 @@
-"""The records of a set topic in memory, written as a publisher would write them."""
+"""The records of a set topic in memory, as a publisher writes them."""
 
 from consumer.topic.verify import TopicVerifier, Violation
 from producer.publish.codec import RecordCodec
@@ -11,7 +11,7 @@ Record = tuple[bytes | None, bytes]
 
 
 class TopicText:
-    """Writes a topic's records as a publisher would."""
+    """Writes a topic's records as a publisher does."""
 
     def __init__(self, flavour: Flavour = Flavour.MYSQL) -> None:
         self.ids = Ids()
@@ -20,7 +20,7 @@ class TopicText:
         self.records: list[Record] = []
 
     def codec(self, epoch: int, set_name: str = "shop") -> RecordCodec:
-        """Of one owner."""
+        """The codec of one owner."""
         config = PublisherConfig(
             bootstrap="",
             topic="shop",
@@ -33,14 +33,14 @@ class TopicText:
         return RecordCodec.register(config, self.ids)
 
     def fence(self, epoch: int) -> None:
-        """A run begins."""
+        """A fence record: a run begins."""
         self.records += [
             (None, value) for value in self.codec(epoch).run_start(self.stream.progress)
         ]
         self.stream.is_introduced = False
 
     def rows(self, count: int, epoch: int, progress: Progress | None = None) -> None:
-        """One Kafka transaction."""
+        """One Kafka transaction with ``count`` rows."""
         batch = self.stream.next_batch(count)
         octets = batch.buffer.tobytes()
         for key_start, key_end, start, end in batch.bounds.tolist():
@@ -49,11 +49,11 @@ class TopicText:
         self.resolved(epoch, progress or batch.progress)
 
     def resolved(self, epoch: int, progress: Progress) -> None:
-        """A mark."""
+        """A resolved record."""
         self.records.append((None, self.codec(epoch).resolved(progress)))
 
     def found(self, *, from_beginning: bool = True) -> list[Violation]:
-        """What the verifier says."""
+        """The verifier's findings."""
         verifier = TopicVerifier(from_beginning=from_beginning)
         for offset, (key, value) in enumerate(self.records):
             verifier.feed(offset, key, value)
@@ -61,7 +61,7 @@ class TopicText:
 
 
 def whole(flavour: Flavour = Flavour.MYSQL) -> TopicText:
-    """Two owners, transactions cut between batches."""
+    """A correct topic: two owners, and transactions cut between batches."""
     text = TopicText(flavour)
     text.fence(7)
     text.rows(4, 7)
