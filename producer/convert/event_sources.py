@@ -6,8 +6,8 @@ A source holds a window of bytes and an offset in it. The kernel walks the windo
     PayloadEvents    TRANSACTION_PAYLOAD: its events, inflated piece by piece, all with the payload's coordinates
     XaEvents         the events between XA START and XA PREPARE, read again at XA COMMIT
 
-Payload body (libs/mysql/binlog/event/control_events.h): (field packed, length packed, value)* 0, then the data. Fields:
-1 size of the data, 2 compression (0 zstd, 255 none), 3 size when inflated.
+Payload body (libs/mysql/binlog/event/control_events.h): (field packed, length packed, value)* 0, then the data.
+Fields: 1 size of the data, 2 compression (0 zstd, 255 none), 3 size when inflated.
 """
 
 from collections.abc import Callable, Sequence

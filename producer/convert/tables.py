@@ -2,8 +2,8 @@
 
 A structure is identified by the bytes of its table map after the table ID: the same bytes under another ID have the
 same slot. Schemas are registered, and their ``schema`` record is due, before the first row of a run that uses them, and
-before the next row after ``repeat_schemas``. Not done here: deciding when. The kernel returns to Python at bytes that
-it does not know.
+before the next row after ``repeat_schemas``.
+Not done here: deciding when. The kernel returns to Python at bytes that it does not know.
 """
 
 from collections.abc import Callable

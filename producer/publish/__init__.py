@@ -1,5 +1,4 @@
-"""Writes records into the set topic exactly once: one Kafka transaction per batch; the topic's own tail is the
-truth.
+"""Writes records into the set topic exactly once: one Kafka transaction per batch, resumed from the topic's own tail.
 
 librdkafka does not implement transaction version 2 (KIP-890): a late request to end a transaction can end the next one.
 These rules keep that harmless. Code and tests refer to them by number:
@@ -17,14 +16,21 @@ These rules keep that harmless. Code and tests refer to them by number:
 6  If the tail holds no position, a hint of the task's status is used, but only while the partition still ends where the
    hint says. Never "latest".
 
-config          where a publisher writes, under which names, and its limits driver          the interface to a Kafka
-client, as Protocols errors          each error that a client can report, and its branch kafka           the clients of
-one set topic; its transactional producer kafka_topic     reads the partition, inspects and creates the topic bulk
-queues a whole batch in one call open_transactions  asks the broker whose Kafka transaction is open codec
-encodes and decodes our own records positions       the positions in those records tail            the end of the
-partition opening         the start sequence: fence the previous owner, read the tail, write the fence topic_check
-whether the topic can carry a set and matches the task document topic_schemas   reads schema IDs from the topic while
-the registry is unavailable published_part  the committed records of a source transaction that is published in part
-publisher       one Kafka transaction per batch, and recovery when its outcome is unknown oversize        finds the row
-that is too large audit           reads each commit back, after it returned
+config             where a publisher writes, under which names, and its limits
+driver             the interface to a Kafka client, as Protocols
+errors             each error that a client can report, and its branch
+kafka              the clients of one set topic; its transactional producer
+kafka_topic        reads the partition, inspects and creates the topic
+bulk               queues a whole batch in one call
+open_transactions  asks the broker whose Kafka transaction is open
+codec              encodes and decodes our own records
+positions          the positions in those records
+tail               the end of the partition
+opening            the start sequence: fence the previous owner, read the tail, write the fence
+topic_check        whether the topic can carry a set and matches the task document
+topic_schemas      reads schema IDs from the topic while the registry is unavailable
+published_part     the committed records of a source transaction that is published in part
+publisher          one Kafka transaction per batch, and recovery when its outcome is unknown
+oversize           finds the row that is too large
+audit              reads each commit back, after it returned
 """

@@ -16,8 +16,8 @@ Guarantees: ``check`` raises the first failure in the publisher's thread (MR-301
 open transaction hides our records), and any other error that ends the audit. No commit after it is audited. Records of
 a newer owner are no failure: that is Fenced. Records that were removed before they could be read (by retention or an
 operator) are no failure either. At most ``audit_commits_max`` commits wait, then ``submit`` blocks. While the broker is
-unavailable there is no verdict: that is Retryable. Not done here: records before the last of a transaction are not
-compared (`millrace topic verify` reads all).
+unavailable there is no verdict: that is Retryable.
+Not done here: records before the last of a transaction are not compared (`millrace topic verify` reads all).
 """
 
 import threading

@@ -2,8 +2,8 @@
 
 Guarantees: each call returns a value or raises a Millrace error; the limits of the config bound each wait; a discarded
 instance sends nothing more. The broker's answer to the commit confirms delivery, not per-record callbacks: librdkafka
-refuses to commit a transaction in which a record failed. Not done here: retries, new instances, decisions about
-progress.
+refuses to commit a transaction in which a record failed.
+Not done here: retries, new instances, decisions about progress.
 """
 
 import time

@@ -1,7 +1,7 @@
 """The set topic on a real broker: reads its partition, reads its settings, creates it.
 
-Guarantees: each call returns a value or raises a Millrace error; each wait has a limit. Not done here: retries,
-decisions about progress.
+Guarantees: each call returns a value or raises a Millrace error; each wait has a limit.
+Not done here: retries, decisions about progress.
 """
 
 import time

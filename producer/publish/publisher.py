@@ -14,8 +14,8 @@
 
 Guarantees: records are in the topic in the given order, each exactly once, regardless of crashes. ``progress`` is the
 topic's. A batch is committed with its ``resolved`` or not at all (or recovered as above). A publisher that raised an
-error cannot be used again: close it and open another. One thread uses it. Not done here: conversion, the choice of
-batches, waiting between retries.
+error cannot be used again: close it and open another. One thread uses it.
+Not done here: conversion, the choice of batches, waiting between retries.
 """
 
 import time

@@ -7,8 +7,8 @@ row. So the part between the last beginning of a run and the stable end has all 
         ^ the last beginning of a run       ^ a table's
 
 Guarantees: the newest record of a schema counts. It reads at most ``OFFSETS_MAX`` offsets, then the beginning of the
-topic, where its first run begins. Any other schema must come from the registry. Not done here: asking the registry
-(``registry.client``).
+topic, where its first run begins. Any other schema must come from the registry.
+Not done here: asking the registry (``registry.client``).
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
-"""Avro's primitive encodings (specification 1.12, "Binary encoding"): writers at an offset that return the offset
-after.
+"""Avro's primitive encodings (specification 1.12, "Binary encoding"): writers at an offset.
 
-long, int   zigzag, then 7 bits per byte, low bits first, high bit: more bytes follow (1 to 10 bytes) bytes       length
-as long, then the bytes; a string has the same encoding, in UTF-8
+long, int   zigzag, then 7 bits per byte, low bits first, high bit: more bytes follow (1 to 10 bytes)
+bytes       length as long, then the bytes; a string has the same encoding, in UTF-8
 """
 
 import numpy as np
