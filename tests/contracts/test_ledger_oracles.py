@@ -221,7 +221,10 @@ BOOKS_HARMS: dict[str, tuple[Harm, str]] = {
         lambda m: renumbered(_inserted(m, _place(m, 1, 2), *_again(_of(m, 1, 1)))),
         "entry 1 of writer 1 after entry 1",
     ),
-    "two transactions change places": (_reordered, "before is not what was left"),
+    "two transactions change places": (
+        _reordered,
+        "the before image differs from the last after image",
+    ),
     "a rolled-back row is seen": (lambda m: _as_ghost(m, _place(m, 1, 1) + 1), "was rolled back"),
     "a row of a savepoint is seen": (
         lambda m: _extra(m, row("never", None, {"id": 7})),
@@ -234,7 +237,7 @@ BOOKS_HARMS: dict[str, tuple[Harm, str]] = {
     "money vanishes": (_half, "add up to 11800, not to 12000"),
     "an update of something else": (
         lambda m: _extra(m, row("accounts", {"id": 5, "balance": 3}, {"id": 5, "balance": 3})),
-        "before is not what was left",
+        "the before image differs from the last after image",
     ),
     "a delete of what is not there": (
         lambda m: _extra(m, row("accounts", {"id": 55, "balance": 0}, None)),
@@ -250,7 +253,7 @@ BOOKS_HARMS: dict[str, tuple[Harm, str]] = {
     ),
     "a row of a table that is not there": (
         lambda m: _extra(m, row("passing", None, {"id": 5})),
-        "which is not there",
+        "which does not exist",
     ),
     "an insert with an image before": (
         lambda m: _extra(m, replace(row("loose", None, {}), before={}, op="c")),

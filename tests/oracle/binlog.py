@@ -31,7 +31,7 @@ _ROWS = {WriteRowsEvent: "c", UpdateRowsEvent: "u", DeleteRowsEvent: "d"}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What the binlog says of a column, as far as values depend on it."""
+    """The properties of a column in the binlog that its values depend on."""
 
     kind: int
     charset: str | None = None
@@ -49,7 +49,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Of an account that may replicate, over TCP."""
+    """The address of a server over TCP, and an account that may replicate."""
 
     host: str
     port: int
@@ -65,7 +65,7 @@ def status_of(server: DatabaseServer) -> tuple[str, int]:
 
 
 def _read_variable(event: Any, key: int) -> None:
-    """A status variable of a QueryEvent: the decoder knows neither of the two that MariaDB 11 has besides."""
+    """Read a status variable of a QueryEvent, also the two of MariaDB 11 that the decoder does not know."""
     if key == _GTID_FLAGS:
         event.packet.read(2)
     elif key == _COLLATIONS:
@@ -78,7 +78,7 @@ QueryEvent._read_status_vars_value_for_key = _read_variable
 
 
 def read_binlog(login: Login, file: str, position: int, database: str) -> Iterator[Logged]:
-    """Rows and statements of one database from there to the end of the binlog, in order."""
+    """Yield rows and statements of one database from ``start`` to the end of the binlog, in order."""
     stream = BinLogStreamReader(
         connection_settings={
             "host": login.host,
@@ -127,14 +127,14 @@ def _rows(gtid: str, event: Any) -> Iterator[Logged]:
 
 
 def _statement(change: object) -> object:
-    """A member that was killed in a DROP TABLE logs it with IF EXISTS and a remark when it is back: it is the same."""
+    """A form for comparison: a member killed in a DROP TABLE logs it with IF EXISTS and a comment when it restarts."""
     if not isinstance(change, Ddl) or not change.sql.startswith("DROP TABLE"):
         return change
     return change.database, [word for word in change.words if word not in ("IF", "EXISTS")]
 
 
 class BinlogOracle:
-    """Feed it every message; ``logged`` must say the same. ``values_compared`` counts."""
+    """Compares every message fed to it with ``logged``. ``values_compared`` counts."""
 
     def __init__(self, database: str, logged: Iterable[Logged]) -> None:
         self.rows_compared = 0
@@ -144,7 +144,7 @@ class BinlogOracle:
         self._logged = iter(logged)
 
     def feed(self, message: Message) -> None:
-        """The next; those of other databases are passed over."""
+        """Check the next message; those of other databases are skipped."""
         if not concerns(message, self._database):
             return
         logged = next(self._logged, None)
@@ -168,7 +168,7 @@ class BinlogOracle:
             self._compare(message, f"{what} of {ours.table}", mine, logs, logged.columns)
 
     def finish(self) -> None:
-        """After the last message of a topic at rest."""
+        """Check the end, after the last message of a topic at rest."""
         left = next(self._logged, None)
         assert left is None, f"in the binlog and not in the topic: {_told(left)}"
         assert self.values_compared, "nothing was compared"
@@ -210,7 +210,7 @@ def _told(logged: Logged) -> str:
 
 
 def _plain(column: Column, ours: Any) -> Any:
-    """Our value in a form that the decoder's can be brought into."""
+    """Convert a record's value to the form that decoder values are converted to."""
     if ours is None:
         return None
     if column.kind == FIELD_TYPE.JSON:
@@ -224,7 +224,7 @@ _TEXTS = (FIELD_TYPE.VARCHAR, FIELD_TYPE.STRING, FIELD_TYPE.VAR_STRING, FIELD_TY
 
 
 def _legible(column: Column, ours: str | bytes) -> str:
-    """Without what Python's codec of the character set does not know."""
+    """Remove the characters that Python's codec of the character set does not know."""
     codec = {"latin1": "cp1252", "utf8mb3": "utf8", "utf8mb4": "utf8"}.get(
         str(column.charset), str(column.charset)
     )
@@ -234,7 +234,7 @@ def _legible(column: Column, ours: str | bytes) -> str:
 
 
 def _reads(column: Column, theirs: Any, ours: Any) -> Any:
-    """The decoder's value as a record writes it; ``_LOST`` where it does not keep it."""
+    """Convert the decoder's value to the form in a record; ``_LOST`` if the decoder does not keep it."""
     kind = column.kind
     if theirs is None:
         lost = (FIELD_TYPE.SET, FIELD_TYPE.DATE, FIELD_TYPE.DATETIME2)
@@ -271,7 +271,7 @@ def _document(theirs: Any) -> Any:
 
 
 def _cut(text: str, column: Column) -> str:
-    """To the fraction that the column has, from six digits."""
+    """Cut six digits to the column's fraction."""
     return text[: len(text) - 6 + column.fraction].removesuffix(".")
 
 

@@ -1,4 +1,4 @@
-"""The source's binlog in the words of its own program: ``mysqlbinlog -vv --verify-binlog-checksum``.
+"""The source's binlog as its own program prints it: ``mysqlbinlog -vv --verify-binlog-checksum``.
 
     SET @@SESSION.GTID_NEXT= '5a33643f-e5b5-11f1-a196-02fc00000001:7'
     ### UPDATE `ledger`.`entries`
@@ -6,7 +6,7 @@
     ###   @1=0 /* INT meta=0 nullable=0 is_null=0 */
 
 Compared with the topic: source transactions, tables, operations, their order and number, and the first column of each
-row's first image where it is a plain integer. Checksums of all events are verified by the program.
+row's first image if it is a plain integer. The program verifies the checksums of all events.
 """
 
 import re
@@ -26,7 +26,7 @@ _OPS = {"INSERT INTO": "c", "UPDATE": "u", "DELETE FROM": "d"}
 
 @dataclass(frozen=True, slots=True)
 class TextRow:
-    """A row as it is told; ``first`` is the first column of its first image, None if it is no plain integer."""
+    """A row as printed; ``first`` is the first column of its first image, None if it is no plain integer."""
 
     gtid: str
     table: str
@@ -35,7 +35,7 @@ class TextRow:
 
 
 def read_text(program: Path, files: Iterable[Path], position: int) -> Iterator[str]:
-    """The program's lines from ``position`` of the first file on; AssertionError with its words when it fails."""
+    """Yield the program's lines from ``position`` of the first file; AssertionError with its message if it fails."""
     options = ("-vv", "--verify-binlog-checksum", "--base64-output=decode-rows")
     command = [str(program), *options, f"--start-position={position}", *map(str, files)]
     with ExitStack() as ended:
@@ -54,7 +54,7 @@ def read_text(program: Path, files: Iterable[Path], position: int) -> Iterator[s
 
 
 def parse_rows(lines: Iterable[str], database: str) -> Iterator[TextRow]:
-    """The rows of one database in what the program prints."""
+    """Yield the rows of one database from the program's output."""
     gtid = ""
     row: TextRow | None = None
     for line in lines:
@@ -71,7 +71,7 @@ def parse_rows(lines: Iterable[str], database: str) -> Iterator[TextRow]:
 
 
 class TextOracle:
-    """Feed it every message; ``rows`` must say the same."""
+    """Compares every message fed to it with ``rows``."""
 
     def __init__(self, database: str, rows: Iterable[TextRow]) -> None:
         self.rows_compared = 0
@@ -79,7 +79,7 @@ class TextOracle:
         self._rows = iter(rows)
 
     def feed(self, message: Message) -> None:
-        """The next; statements and those of other databases are passed over."""
+        """Check the next message; statements and messages of other databases are skipped."""
         change = message.change
         if not isinstance(change, Change) or change.database != self._database:
             return
@@ -95,7 +95,7 @@ class TextOracle:
         self.rows_compared += 1
 
     def finish(self) -> None:
-        """After the last message of a topic at rest."""
+        """Check the end, after the last message of a topic at rest."""
         left = next(self._rows, None)
         assert left is None, f"in mysqlbinlog and not in the topic: {left}"
         assert self.rows_compared, "nothing was compared"

@@ -1,13 +1,13 @@
-"""The ledger as its records tell it, replayed into dicts.
+"""The ledger replayed from its records into dicts.
 
     dense    entries of a writer come as n = 1, 2, 3, …; every acknowledged n is there
-    ghosts   nothing that was rolled back, to a savepoint or whole, is there
-    count    a source transaction with an entry has as many rows as the entry says
-    images   what a row was before is what it was left as (columns that both images have)
+    ghosts   no change that was rolled back, to a savepoint or whole, is there
+    count    a source transaction with an entry has as many rows as the entry states
+    images   a row's before image equals its last after image (columns that both have)
     sum      the balances add up to the same after every source transaction
 
-``tables`` is what the source must hold: compare it with what a SELECT says. Statements of DDL are understood as far as
-the workload uses them. Not done here: values of columns that no record named (defaults of ADD COLUMN).
+``tables`` is the content that the source must have: compare it with a SELECT. DDL is supported as far as the workload
+uses it. Not done here: values of columns that no record contains (defaults of ADD COLUMN).
 """
 
 import re
@@ -25,7 +25,7 @@ _RENAMED = re.compile(r"(\w+) TO (\w+)")
 
 @dataclass(slots=True)
 class Table:
-    """Rows by key; a table without one counts equal rows (columns of its creation)."""
+    """Rows by key; a table without a key counts equal rows (columns of its creation)."""
 
     key: tuple[str, ...]
     rows: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class BooksOracle:
         self._is_open_for_business = False
 
     def feed(self, message: Message) -> None:
-        """The next; those of other databases are passed over."""
+        """Check the next message; those of other databases are skipped."""
         change = message.change
         if isinstance(change, Ddl) and is_about(change, self._database):
             self._execute(message, change)
@@ -70,7 +70,7 @@ class BooksOracle:
             self._end(message)
 
     def finish(self, acknowledged: Mapping[int, int]) -> None:
-        """After the last message of a topic at rest; ``acknowledged`` is the last n of each writer."""
+        """Check the end, after the last message of a topic at rest; ``acknowledged`` is the last n of each writer."""
         assert self.last_n == dict(acknowledged), f"{self.last_n}, acknowledged {acknowledged}"
         assert self.sums_checked, "no ledger in this topic"
 
@@ -93,7 +93,7 @@ class BooksOracle:
         self._entry = entry
 
     def _end(self, message: Message) -> None:
-        """A source transaction is over."""
+        """Check a source transaction that has ended."""
         entry, row_count = self._entry, self._rows_of_transaction
         self._entry, self._rows_of_transaction = None, 0
         if entry is not None and entry.row_count != row_count:
@@ -110,7 +110,7 @@ class BooksOracle:
 
     def _replay(self, message: Message, change: Change) -> None:
         if change.table not in self.tables:
-            raise harm(message, f"a row of {change.table}, which is not there")
+            raise harm(message, f"a row of {change.table}, which does not exist")
         table = self.tables[change.table]
         if (change.before is None, change.after is None) != {
             "c": (True, False),
@@ -126,7 +126,10 @@ class BooksOracle:
             if left is None:
                 raise harm(message, f"{change.table}: a row that is not there: {change.before}")
             if wrong := differing(left, change.before):
-                raise harm(message, f"{change.table}: before is not what was left: {wrong}")
+                raise harm(
+                    message,
+                    f"{change.table}: the before image differs from the last after image: {wrong}",
+                )
         if change.after is not None:
             key = _key(table, change.after)
             if key in table.rows:
@@ -152,7 +155,7 @@ class BooksOracle:
                 self.tables[name] = Table(KEYS.get(name, ("id",)))
             case ["DROP", "TABLE"] if (
                 words[2] == "IF"
-            ):  # what a killed MariaDB logs when it is back
+            ):  # logged by a killed MariaDB when it restarts
                 self.tables.pop(words[-1], None)
             case ["DROP", "TABLE"]:
                 del self.tables[words[2]]
@@ -183,7 +186,7 @@ def differing(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
 
 
 def check_rows(table: str, replayed: Table, selected: Iterable[Mapping[str, Any]]) -> None:
-    """What the records left against what a SELECT of the key columns (and more) says."""
+    """Compare the replayed rows with a SELECT of the key columns (and more)."""
     if not replayed.key:
         found = Counter(_loose(row) for row in selected)
         assert found == +replayed.loose, (

@@ -172,7 +172,7 @@ class Subscriber:
         return self._failure is not None
 
     def abandon(self) -> None:
-        """End at once and keep ``reading``."""
+        """End immediately and keep ``reading``."""
         if self._until is None:
             self._until = -1
         self._thread.join(ASK_S)
@@ -194,7 +194,7 @@ class Subscriber:
 
 
 def read_again(topic: Topic, start: int, end: int, reading: Reading) -> Iterator[Message]:
-    """Every message in [start, end), added to ``reading``."""
+    """Yield every message in [start, end) and add it to ``reading``."""
     registry = Registry(topic.registry)
     deadline = time.monotonic() + ASK_S
 

@@ -1,8 +1,8 @@
-"""A record as a stranger reads it: Confluent's framing, the registry's schema, fastavro.
+"""A record as an independent reader decodes it: Confluent's framing, the registry's schema, fastavro.
 
     value:  00 | schema id, 4 bytes big-endian | Avro body
 
-What kind of record it is, is taken from its schema's name alone.
+The name of the schema alone determines the kind of the record.
 """
 
 import io
@@ -21,7 +21,7 @@ SchemaOf = Callable[[int], Schema]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Where a row or a statement stands in its source transaction."""
+    """The position of a row or a statement in its source transaction."""
 
     gtid: str
     total_order: int
@@ -51,7 +51,7 @@ class Ddl:
 
     @property
     def words(self) -> list[str]:
-        """Without the remarks that a server puts into it."""
+        """The statement without the comments that a server adds."""
         return _REMARK.sub(" ", self.sql).split()
 
 
@@ -68,7 +68,7 @@ class Message:
 
     @property
     def gtid(self) -> str:
-        """Of the source transaction; empty without one."""
+        """The GTID of the source transaction; empty without one."""
         return "" if self.step is None else self.step.gtid
 
     def __str__(self) -> str:
@@ -76,12 +76,12 @@ class Message:
 
 
 def harm(message: Message, what: str) -> AssertionError:
-    """What an oracle raises."""
+    """The error that an oracle raises."""
     return AssertionError(f"{message}: {what}")
 
 
 def read_message(offset: int, value: bytes, schema_of: SchemaOf) -> Message:
-    """The message in a record's value; AssertionError when it is not framed."""
+    """Decode a record's value; AssertionError when it is not framed."""
     assert value[0] == 0, f"offset {offset}: the first byte is {value[0]}"
     schema = schema_of(int.from_bytes(value[1:5], "big"))
     body = io.BytesIO(value[5:])
@@ -133,5 +133,5 @@ def _names(schema: Schema) -> Mapping[str, str]:
 
 
 def parse_schema(text: str) -> Schema:
-    """A schema as the registry holds it, ready for ``read_message``."""
+    """A schema from the registry, ready for ``read_message``."""
     return fastavro.parse_schema(json.loads(text))

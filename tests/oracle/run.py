@@ -5,8 +5,8 @@
         ledger.wait_seen()                           # the subscriber reads while the load runs
         ledger.check()                               # the load ends; AssertionError names seed, database and place
 
-``check`` may also come behind the block; then the subscriber has not seen what was published after the block.
-Not done here: mending what was broken. When ``check`` is called every service and server must be able to go on.
+``check`` may also follow the block; then the subscriber has not seen the records published after the block.
+Not done here: repairing what was broken. When ``check`` is called, every service and server must be able to continue.
 """
 
 import threading
@@ -30,14 +30,16 @@ from tests.oracle.tables import check_replayed, check_sums, sums_of
 from tests.oracle.topic import TopicOracle
 
 FOREVER_S = 86_400.0
-SETTLED_S = 400  # a ledger is much DDL: a Spark job and more for each, which a busy machine makes in a second
+SETTLED_S = (
+    400  # a ledger has much DDL; each statement takes a Spark job, about a second on a busy machine
+)
 LOOK_S = 0.1
 _numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where the ledger begins: before its database was created."""
+    """The positions before the ledger's database was created."""
 
     offset: int
     file: str
@@ -52,19 +54,19 @@ class Streams:
     books: BooksOracle
 
     def feed(self, message: Message) -> None:
-        """The next message to both."""
+        """Feed the next message to both."""
         self.topic.feed(message)
         self.books.feed(message)
 
     def finish(self, acknowledged: Mapping[int, int]) -> None:
-        """Both."""
+        """Check the end of both."""
         self.topic.finish()
         self.books.finish(acknowledged)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was compared, when all was right."""
+    """The counts of compared items of a successful check."""
 
     transactions: int
     rows: int
@@ -93,13 +95,13 @@ class Ledger:
 
     @property
     def topic(self) -> Topic:
-        """Where a stranger reads."""
+        """The topic and registry for the subscriber."""
         endpoints = self.stack.stack.endpoints
         return Topic(endpoints.kafka, TOPIC, endpoints.registry)
 
     @property
     def has_failed(self) -> bool:
-        """Whether the load ended before its time: ``check`` says why."""
+        """Whether the load ended early; ``check`` raises the cause."""
         return bool(self._failures)
 
     @property
@@ -109,14 +111,14 @@ class Ledger:
         return len(self._subscriber.reading.seen)
 
     def wait_seen(self) -> None:
-        """Until the subscriber has read more than by now, while the load runs."""
+        """Wait until the subscriber has read further records, while the load runs."""
         assert self._subscriber is not None
         subscriber, before = self._subscriber, self.seen
         eventually(
             lambda: self.seen > before or self.has_failed or subscriber.has_failed,
             timeout_s=SETTLED_S,
             every_s=LOOK_S,
-            what=f"the subscriber reads on behind {before} records",
+            what=f"the subscriber reads on after {before} records",
         )
 
     def begin(self) -> None:
@@ -128,19 +130,19 @@ class Ledger:
         self._thread.start()
 
     def end_load(self) -> None:
-        """No more source transactions; raises what ended the load before its time."""
+        """End the source transactions; raises the error that ended the load early."""
         self._end()
         if self._failures:
             raise self._failures[0]
 
     def leave(self) -> None:
-        """End what runs, whatever happened."""
+        """End all threads, after success or failure."""
         self._end()
         if self._subscriber is not None:
             self._subscriber.abandon()
 
     def check(self) -> Verdict:
-        """End the load, wait until all is applied, ask every oracle; AssertionError with coordinates."""
+        """End the load, wait until everything is applied, run every oracle; AssertionError with coordinates."""
         try:
             self.end_load()
             assert self._seen_in_load, "the subscriber read nothing while the load ran"
@@ -151,7 +153,7 @@ class Ledger:
             raise
 
     def _end(self) -> None:
-        """What the subscriber has read is counted once, before the load is told to end."""
+        """Count the records that the subscriber has read, once, before the load ends."""
         if self._seen_in_load is None:
             self._seen_in_load = self.seen
         self._stop.set()
@@ -215,7 +217,7 @@ class Ledger:
         return read_binlog(login, self.start.file, self.start.position, self.database)
 
     def _text_oracle(self) -> TextOracle | None:
-        """None on MariaDB, whose program does not come with the server."""
+        """The rows by mysqlbinlog; None on MariaDB, whose program does not come with the server."""
         primary = self.stack.stack.source.primary
         if primary.flavour != "mysql":
             return None
@@ -238,7 +240,7 @@ class Ledger:
 
 @contextmanager
 def ledger_load(stack: FaultStack, seed: int) -> Iterator[Ledger]:
-    """The ledger at work, in a database of its own, until ``check`` or the end of the block; earlier loads' go."""
+    """Run the ledger in its own database until ``check`` or the end of the block. Drops earlier databases."""
     for database in stack.databases:
         stack.stack.source.execute(f"DROP DATABASE {database}")
     stack.databases.clear()

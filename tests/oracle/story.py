@@ -1,4 +1,4 @@
-"""A small ledger told as messages, without any server: what the oracles' own tests harm."""
+"""A small ledger as messages, without any server: the input that the oracles' own tests damage."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ ACKNOWLEDGED = {0: 2, 1: 2}
 
 
 class Story:
-    """Messages as a topic would hold them."""
+    """Messages in the form and order of a topic."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -36,7 +36,7 @@ class Story:
 
 
 def row(table: str, before: Image, after: Image) -> Change:
-    """A change; what it is follows from its images."""
+    """A change; its operation follows from its images."""
     op = "c" if before is None else "d" if after is None else "u"
     return Change(DATABASE, table, op, before, after)
 
@@ -80,7 +80,7 @@ def told() -> list[Message]:
 
 
 def renumbered(messages: Iterable[Message]) -> list[Message]:
-    """As if they had been published so: offsets, seq, total_order and last flags are right again."""
+    """Renumber messages as if published in this order: correct offsets, seq, total_order and last flags."""
     made: list[Message] = []
     seq = 0
     for message in messages:
@@ -96,7 +96,7 @@ def renumbered(messages: Iterable[Message]) -> list[Message]:
 
 
 def logged(messages: Iterable[Message]) -> list[Logged]:
-    """The same as a binlog."""
+    """The same ledger as binlog rows."""
     return [
         Logged(message.gtid, message.change, _columns(message.change))
         for message in messages
@@ -112,7 +112,7 @@ def _columns(change: Change | Ddl) -> Mapping[str, Column]:
 
 
 def printed(messages: Iterable[Message]) -> list[TextRow]:
-    """The same as mysqlbinlog prints it."""
+    """The same ledger as mysqlbinlog prints it."""
     return [
         TextRow(message.gtid, message.change.table, message.change.op, _first(message.change))
         for message in messages

@@ -1,4 +1,4 @@
-"""Tables as servers tell them: SELECT against what the records left, ``CHECKSUM TABLE`` of source against target."""
+"""Tables as servers report them: SELECT against the replayed records, ``CHECKSUM TABLE`` of source against target."""
 
 from collections.abc import Mapping
 
@@ -14,11 +14,11 @@ SELECTED = {
     "loose": ("writer", "body"),
     "passing": ("id", "body"),
     "never": ("id",),
-}  # all others: id, body; only what every row's records have named
+}  # all others: id, body; only columns that every row's records contain
 
 
 def sums_of(server: DatabaseServer, database: str) -> Sums:
-    """``CHECKSUM TABLE`` by table name; None for what can't be read."""
+    """``CHECKSUM TABLE`` by table name; None for a table that can't be read."""
     return {
         name: server.execute(f"CHECKSUM TABLE `{database}`.`{name}`")[0][1]
         for name in _names(server, database)
@@ -26,7 +26,7 @@ def sums_of(server: DatabaseServer, database: str) -> Sums:
 
 
 def check_sums(source: Sums, target: Sums) -> None:
-    """Same tables, same sums."""
+    """Check that both have the same tables with the same checksums."""
     assert source, "no table"
     assert None not in source.values(), f"no sum: {source}"
     wrong = {
@@ -38,7 +38,7 @@ def check_sums(source: Sums, target: Sums) -> None:
 
 
 def check_replayed(server: DatabaseServer, database: str, replayed: Mapping[str, Table]) -> None:
-    """The tables of the server, and their rows, are those that the records make."""
+    """Check that the server's tables and rows equal the replayed ones."""
     names = _names(server, database)
     assert sorted(names) == sorted(replayed), f"{names}, in the records {sorted(replayed)}"
     for name, table in replayed.items():

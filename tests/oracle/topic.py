@@ -1,10 +1,10 @@
 """The order of a set topic, from its messages alone.
 
-    offsets  rise
-    seq      grows by one with every row and statement, stands still in all others; begins at 1 in a whole topic
-    epochs   never go down
-    whole    a source transaction's messages stand together, total_order 1, 2, 3, …, the last one says so
-    once     none comes twice
+    offsets  increase
+    seq      grows by one with every row and statement, is unchanged in all others; begins at 1 in a whole topic
+    epochs   never decrease
+    whole    a source transaction's messages are adjacent, total_order 1, 2, 3, …, the last one is marked
+    once     no message repeats
 
 A reading that begins inside a topic may begin inside a source transaction.
 """
@@ -13,7 +13,7 @@ from tests.oracle.record import Message, Step, harm
 
 
 class TopicOracle:
-    """Feed it every message in order, then ``finish``."""
+    """Checks every message fed to it in order; ``finish`` checks the end."""
 
     def __init__(self, *, is_whole: bool) -> None:
         """``is_whole``: the first message is the first of the topic."""
@@ -27,7 +27,7 @@ class TopicOracle:
         self._ended: set[str] = set()
 
     def feed(self, message: Message) -> None:
-        """The next."""
+        """Check the next message."""
         if self._last is not None and message.offset <= self._last.offset:
             raise harm(message, f"after offset {self._last.offset}")
         self._check_seq(message)
@@ -40,7 +40,7 @@ class TopicOracle:
         self._last = message
 
     def finish(self) -> None:
-        """After the last message of a topic at rest."""
+        """Check the end, after the last message of a topic at rest."""
         assert self._last is not None, "nothing was read"
         if self._open is not None:
             raise harm(self._last, f"{self._open.gtid} has no last row")
