@@ -25,7 +25,7 @@ pytest_plugins = [
 
 _HERE = Path(__file__).parent
 _MARKERS = ("unit", "property", "integration", "fault", "stack", "chaos")
-_OF_A_FLAVOUR = ("source_set", "target_server", "single_server", "told")
+_OF_A_FLAVOUR = ("source_set", "target_server", "single_server", "ledger")
 CHAOS_S_MAX = 7200.0  # per test; a soak adds the time it was asked for
 _NEEDS_MYSQL = {"mysql_server", "small_mysql", "mysqlbinlog"}
 _NO_MYSQL = (

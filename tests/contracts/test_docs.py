@@ -62,10 +62,10 @@ def test_readme_grants_match_those_used_in_tests(
     dialect: type[MariadbDialect] | type[MysqlDialect],
 ) -> None:
     """Every test server gives the service's account exactly these grants."""
-    told = (ROOT / "README.md").read_text().partition("CREATE USER")[2].partition("\n\n")[0]
-    rights = ", ".join(re.findall(r"^    GRANT (.*) ON \*\.\* TO millrace;", told, re.MULTILINE))
+    readme = (ROOT / "README.md").read_text().partition("CREATE USER")[2].partition("\n\n")[0]
+    rights = ", ".join(re.findall(r"^    GRANT (.*) ON \*\.\* TO millrace;", readme, re.MULTILINE))
     if dialect is MariadbDialect:
-        rights += ", " + "".join(re.findall(r"MariaDB also: (.*)$", told, re.MULTILINE))
+        rights += ", " + "".join(re.findall(r"MariaDB also: (.*)$", readme, re.MULTILINE))
     assert sorted(rights.split(", ")) == sorted(dialect.source_privileges.split(", "))
 
 

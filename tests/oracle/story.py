@@ -56,7 +56,7 @@ def account(number: int, before: int | None, after: int | None) -> Change:
     return row("accounts", *images)
 
 
-def told() -> list[Message]:
+def ledger_messages() -> list[Message]:
     """Two owners, two writers, four entries."""
     story = Story()
     story.mark("fence", 3)

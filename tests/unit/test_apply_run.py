@@ -55,13 +55,13 @@ class _FailingApplier:
     error: BaseException
     mark: Mark = field(default_factory=lambda: Mark(0, FIRST_OFFSET))
     figures: Figures = field(default_factory=Figures)
-    told: MillraceError | None = None
+    warned: MillraceError | None = None
 
     def process(self, *_: object) -> None:
         raise self.error
 
     def warning(self) -> MillraceError | None:
-        return self.told
+        return self.warned
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
@@ -78,11 +78,11 @@ def test_failed_micro_batch_ends_the_run_with_its_error(error: Exception) -> Non
         _nobody,
         KnownTopic(),
     )
-    with pytest.raises(Retryable) as told:
+    with pytest.raises(Retryable) as caught:
         driver.process(object())
-    assert len(str(told.value)) < 200
-    assert told.value.__cause__ is None
-    assert told.value.__context__ is None
+    assert len(str(caught.value)) < 200
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
     with pytest.raises(type(error)) as raised:
         run.until(threading.Event())
     assert raised.value is error
@@ -92,7 +92,9 @@ def test_failed_micro_batch_ends_the_run_with_its_error(error: Exception) -> Non
 
 def test_running_task_shows_warnings_in_its_status() -> None:
     """The status has the warning's code and fix, and the task runs."""
-    applier = _FailingApplier(Retryable("MR-5050", "x"), told=Retryable("MR-5018", "shop.t.audit"))
+    applier = _FailingApplier(
+        Retryable("MR-5050", "x"), warned=Retryable("MR-5018", "shop.t.audit")
+    )
     reports: list[TaskReport] = []
     ApplyRun(
         cast(SparkDriver, _Driver()),
@@ -195,7 +197,7 @@ def test_silent_query_reports_its_topic_and_the_reason(
     monkeypatch.setattr(apply, "SILENCE_S", -1.0)
     driver, reports, stop = _Driver(), list[TaskReport](), threading.Event()
 
-    def hear(report: TaskReport) -> None:
+    def note(report: TaskReport) -> None:
         reports.append(report)
         if report.state is TaskState.DEGRADED:
             stop.set()
@@ -205,7 +207,7 @@ def test_silent_query_reports_its_topic_and_the_reason(
         cast(SparkDriver, driver),
         cast(ApplyTask, _Named()),
         cast(BatchApplier, _CountingApplier(Mark(0, FIRST_OFFSET))),
-        hear,
+        note,
         identity,
     )
     driver.made.asks = identity.is_lost = True
@@ -269,6 +271,6 @@ def _nobody(_report: object) -> None:
 def test_running_apply_task_describes_its_work() -> None:
     """The status also shows where the skipped statements are; a count alone would not."""
     assert why_running(7, Figures()) == "applied up to offset 7"
-    told = why_running(7, Figures(left_out=2))
-    assert "2 statements about views, routines or the like not executed" in told
-    assert "SELECT * FROM millrace.left_out on the target" in told
+    why = why_running(7, Figures(left_out=2))
+    assert "2 statements about views, routines or the like not executed" in why
+    assert "SELECT * FROM millrace.left_out on the target" in why

@@ -162,10 +162,10 @@ def test_wait_for_apply_ends_when_its_capture_task_stopped(
         "warehouse": TaskReport(TaskState.RUNNING, gtid_set=applied),
     }
     timeout_s = 5.0 if code == "MR-4202" else 0.0
-    told = _wait(monkeypatch, "warehouse", reports, [_history("0-1-7")], timeout_s=timeout_s)
-    assert told[:7] == code
+    message = _wait(monkeypatch, "warehouse", reports, [_history("0-1-7")], timeout_s=timeout_s)
+    assert message[:7] == code
     if code == "MR-4202":
-        assert "warehouse waits for its capture task: shop is " in told
+        assert "warehouse waits for its capture task: shop is " in message
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_greater_gtid_number_counts_only_if_the_primary_logged_it(
     }
     histories = [_history("0-1-35889"), _history("0-1-35889", state_now)]
     for name in reports:
-        told = _wait(monkeypatch, name, reports, histories)
-        assert told[:7] == code
+        message = _wait(monkeypatch, name, reports, histories)
+        assert message[:7] == code
         if code:
-            assert f"it has {has}, which is not proven to contain 0-1-35889" in told
+            assert f"it has {has}, which is not proven to contain 0-1-35889" in message

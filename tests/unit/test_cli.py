@@ -74,10 +74,10 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
 def test_every_command_has_plain_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Every help page has one style: no boxes, and `-h` works everywhere."""
     assert cli.run([name, "-h"]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(f"Usage: millrace {name} ")
-    assert "\n  -h, --help " in told
-    assert "─" not in told
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"Usage: millrace {name} ")
+    assert "\n  -h, --help " in printed
+    assert "─" not in printed
 
 
 @pytest.mark.parametrize(
@@ -101,16 +101,16 @@ def test_shell_completes(
 
 def test_plain_function_runs_under_its_command_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A module may define a plain function."""
-    heard: list[str] = []
+    words: list[str] = []
     module = types.ModuleType("millrace_sample")
 
     def sample(word: str) -> None:
-        heard.append(word)
+        words.append(word)
 
     module.sample = sample  # type: ignore[attr-defined]
     _give(monkeypatch, module)
     assert cli.run(["sample", "hello"]) == 0
-    assert heard == ["hello"]
+    assert words == ["hello"]
 
 
 def test_product_error_prints_its_code_and_fix(
@@ -175,14 +175,14 @@ def test_explain_shows_cause_and_fix_of_every_code(
 ) -> None:
     """`millrace explain CODE` takes the whole code or its number."""
     assert cli.run(["explain", code]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(f"{code}  {CATALOGUE[code].title}\n")
-    assert f"\n  why   {CATALOGUE[code].cause}\n" in told
-    assert f"\n  fix   {CATALOGUE[code].fix}\n" in told
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{code}  {CATALOGUE[code].title}\n")
+    assert f"\n  why   {CATALOGUE[code].cause}\n" in printed
+    assert f"\n  fix   {CATALOGUE[code].fix}\n" in printed
     assert CATALOGUE[code].cause
     assert CATALOGUE[code].fix
     assert cli.run(["explain", code.removeprefix("MR-")]) == 0
-    assert capsys.readouterr().out == told
+    assert capsys.readouterr().out == printed
 
 
 @pytest.mark.parametrize("options", [["--json"], []], ids=["json", "pipe"])
@@ -207,12 +207,17 @@ def test_watched_status_survives_an_ensemble_outage(
     monkeypatch.setattr(status, "read_cluster", read_cluster)
     monkeypatch.setattr(status, "WATCH_S", 0.0)
     assert cli.run(["status", "-w", *options]) == 130
-    told = capsys.readouterr()
-    assert (told.err if options else told.out).count("MR-4001 the connection is lost\n  ") == 2
+    printed = capsys.readouterr()
+    assert (printed.err if options else printed.out).count(
+        "MR-4001 the connection is lost\n  "
+    ) == 2
     if options:
-        assert [json.loads(line)["cluster"] for line in told.out.splitlines()] == ["shop", "shop"]
+        assert [json.loads(line)["cluster"] for line in printed.out.splitlines()] == [
+            "shop",
+            "shop",
+        ]
     else:
-        assert told.out.count("cluster shop") == 2
+        assert printed.out.count("cluster shop") == 2
 
 
 @pytest.mark.parametrize(
@@ -261,9 +266,9 @@ def test_registry_option_is_parsed_as_in_a_document(
 ) -> None:
     """The usage error shows the expected form, without the password."""
     assert cli.run(["topic", "tail", "shop", "--kafka", "127.0.0.1:1", "--registry", registry]) == 2
-    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert "http://host:port" in told
-    assert "canary" not in told
+    printed = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "http://host:port" in printed
+    assert "canary" not in printed
 
 
 _NOTHING = Cluster(tasks={}, workers={}, assigned={}, owners={}, saved_reports={}, leader="")

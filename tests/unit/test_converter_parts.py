@@ -215,7 +215,7 @@ def test_column_sizes_do_not_depend_on_names(body: bytes, flavour: Flavour) -> N
 
 
 @pytest.mark.parametrize(
-    ("flavour", "code", "is_told"),
+    ("flavour", "code", "is_known"),
     [
         *((Flavour.MYSQL, code, True) for code in (7, 11, 12)),  # TIMESTAMP, TIME, DATETIME
         *((Flavour.MARIADB, code, False) for code in (7, 11, 12)),
@@ -223,13 +223,13 @@ def test_column_sizes_do_not_depend_on_names(body: bytes, flavour: Flavour) -> N
     ],
 )
 def test_size_missing_from_the_table_map_is_none(
-    flavour: Flavour, code: int, is_told: bool
+    flavour: Flavour, code: int, is_known: bool
 ) -> None:
     """Unknown types and MariaDB's fractional times have no size, nor do the columns after them."""
     sizes = column_sizes(_a_table(code), flavour=flavour)[:, p.SIZE].tolist()
     assert (sizes[0], len(sizes)) == (4, 3)
-    assert (min(sizes[1:]) > 0) == is_told
-    assert is_told or sizes[1:] == [-1, -1]
+    assert (min(sizes[1:]) > 0) == is_known
+    assert is_known or sizes[1:] == [-1, -1]
 
 
 @pytest.mark.parametrize(("length_bytes", "prefix_bytes"), [(255, 1), (256, 2), (1020, 2)])

@@ -197,5 +197,5 @@ def test_suggested_next_steps_name_the_started_stack(name: str, steps: list[str]
     described = StackDescription(
         source=(server,), targets=(server,), services=services, capture_tasks=(), apply_tasks=()
     )
-    told = described.as_text(name).partition("next")[2]
-    assert [line.strip() for line in told.splitlines()] == steps
+    shown = described.as_text(name).partition("next")[2]
+    assert [line.strip() for line in shown.splitlines()] == steps

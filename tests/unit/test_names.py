@@ -94,11 +94,11 @@ def test_process_with_an_invalid_name_is_not_started(
     monkeypatch.setattr(Ensemble, "open", lambda *_, **__: started.append("a session"))
     for name in NO_NAMES:
         assert cli.run([*command.split(), f"--name={name}"]) == 1
-        told = capsys.readouterr().err
-        assert told.startswith(
+        printed = capsys.readouterr().err
+        assert printed.startswith(
             f"MR-4101 the name of this process is {name[:60]!r}, wanted a name of 1 to 63"
         )
-        assert "--name" in told
+        assert "--name" in printed
     assert started == []
 
 

@@ -119,6 +119,6 @@ def test_command_without_its_extra_names_the_pip_command(
     for module in MODULES[Extra.LOCAL]:
         monkeypatch.setitem(sys.modules, module, None)
     assert cli.run([name]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith(f"MR-8011 millrace {name} needs pandas and pyspark")
-    assert told.endswith(f"\n  pip install 'millrace[{COMMANDS[name].extra}]'\n")
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"MR-8011 millrace {name} needs pandas and pyspark")
+    assert printed.endswith(f"\n  pip install 'millrace[{COMMANDS[name].extra}]'\n")

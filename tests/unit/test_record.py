@@ -163,8 +163,8 @@ def test_unknown_schema_id_is_looked_up_once_or_refused() -> None:
 def _explained(known: KnownSchemas, table: TableSchema) -> None:
     """Make id 5 known."""
     registered = RegisteredSchema("t", 5, envelope_schema("s", table))
-    said = SchemaRecord(registered, None, table.database, table.table, 0)
-    decode_control(encode_control(said, schema_id=1), known)
+    record = SchemaRecord(registered, None, table.database, table.table, 0)
+    decode_control(encode_control(record, schema_id=1), known)
 
 
 def test_last_schema_record_of_an_id_wins() -> None:

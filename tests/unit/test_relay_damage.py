@@ -270,14 +270,14 @@ def test_any_sync_thread_failure_reaches_the_writer(failure: Exception) -> None:
 
     thread = SyncThread(SyncPolicy(bytes_max=1), sync)
 
-    def is_told() -> bool:
+    def is_raised() -> bool:
         try:
             thread.count_written(1)
         except (Fatal, ZeroDivisionError) as error:
             return str(error) == str(failure)
         return False
 
-    eventually(is_told)
+    eventually(is_raised)
     thread.stop()
 
 

@@ -238,7 +238,7 @@ def test_unknown_flavour_waits_while_a_member_may_return(
     login = Login(user="millrace", password="", tls=Tls(TlsMode.DISABLED))
     primary, replica = Member("db", 1), Member("db", 2)
     away, refused = Retryable("MR-1001", "db:1: refused"), Fatal("MR-1002", "db:2 refuses")
-    for of_primary, of_replica, told in (
+    for of_primary, of_replica, error in (
         (away, refused, away),
         (refused, away, away),
         (refused, refused, refused),
@@ -247,7 +247,7 @@ def test_unknown_flavour_waits_while_a_member_may_return(
         monkeypatch.setattr(members, "SourceConnection", _NoServer(errors))
         with pytest.raises(MillraceError) as caught:
             ask_flavour((primary, replica), login)
-        assert caught.value is told
+        assert caught.value is error
 
 
 def test_mariadb_positions_are_compared_by_domain() -> None:

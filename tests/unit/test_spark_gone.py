@@ -139,13 +139,13 @@ def test_error_of_a_dead_jvm_is_reported_without_its_text(tmp_path: Path) -> Non
 @pytest.mark.parametrize("is_wanted", [False, True])
 def test_unexpected_jvm_exit_is_reported_with_its_code(is_wanted: bool) -> None:
     """The driver's process must end with it; a requested end is not reported."""
-    told: list[Retryable] = []
+    reported: list[Retryable] = []
     with subprocess.Popen(["sleep", "60"]) as process:
         jvm = Jvm(process)
-        jvm.watch(told.append)
+        jvm.watch(reported.append)
         if is_wanted:
             jvm.release()
         process.kill()
     eventually(lambda: "jvm" not in [thread.name for thread in threading.enumerate()])
     assert jvm.is_lost is not is_wanted
-    assert [error.code for error in told] == ([] if is_wanted else ["MR-5053"])
+    assert [error.code for error in reported] == ([] if is_wanted else ["MR-5053"])

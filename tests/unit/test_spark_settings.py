@@ -22,7 +22,7 @@ class _Builder:
     """A builder that records the settings of `SparkSession.builder`; the session is a stub."""
 
     def __init__(self) -> None:
-        self.told: dict[str, str] = {}
+        self.settings: dict[str, str] = {}
 
     def master(self, _: str) -> Self:
         return self
@@ -31,7 +31,7 @@ class _Builder:
         return self
 
     def config(self, name: str, value: str) -> Self:
-        self.told[name] = value
+        self.settings[name] = value
         return self
 
     def getOrCreate(self) -> SimpleNamespace:  # noqa: N802 - Spark's own name
@@ -52,15 +52,15 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> _Builder:
 def test_spark_never_repeats_a_task(builder: _Builder, master: str) -> None:
     """A failed Spark task ends the query, and no task is copied: Spark must not choose an outcome."""
     SparkDriver(master=master).stop()
-    assert builder.told["spark.task.maxFailures"] == "1"
-    assert builder.told["spark.speculation"] == "false"
+    assert builder.settings["spark.task.maxFailures"] == "1"
+    assert builder.settings["spark.speculation"] == "false"
 
 
 def test_operator_setting_overrides_the_default(builder: _Builder) -> None:
     """`millrace apply --conf` sets only what it names."""
     SparkDriver(master="local[2]", settings={"spark.speculation": "true"}).stop()
-    assert builder.told["spark.speculation"] == "true"
-    assert builder.told["spark.task.maxFailures"] == "1"
+    assert builder.settings["spark.speculation"] == "true"
+    assert builder.settings["spark.task.maxFailures"] == "1"
 
 
 def test_next_driver_removes_folders_of_a_dead_one(
@@ -84,7 +84,7 @@ def test_next_driver_removes_folders_of_a_dead_one(
 
 def _disk(builder: _Builder) -> Path:
     """Return the driver's folder on disk."""
-    (option,) = shlex.split(builder.told["spark.driver.extraJavaOptions"])[-1:]
+    (option,) = shlex.split(builder.settings["spark.driver.extraJavaOptions"])[-1:]
     return Path(option.removeprefix("-Djava.io.tmpdir="))
 
 
@@ -96,8 +96,8 @@ def test_spark_spills_to_memory_only_if_it_fits(
     free = scratch.LOCAL_FREE_MIN_BYTES if room else 64 << 20
     monkeypatch.setattr(shutil, "disk_usage", lambda _: _Usage(free, 0, free))
     SparkDriver(master="local[1]").stop()
-    memory = Path(builder.told["spark.sql.warehouse.dir"]).parent
-    assert Path(builder.told["spark.local.dir"]).parent == (memory if room else _disk(builder))
+    memory = Path(builder.settings["spark.sql.warehouse.dir"]).parent
+    assert Path(builder.settings["spark.local.dir"]).parent == (memory if room else _disk(builder))
 
 
 def test_removed_folders_are_recreated_for_the_next_query(
@@ -109,17 +109,17 @@ def test_removed_folders_are_recreated_for_the_next_query(
 
     def start_with_folders() -> SimpleNamespace:
         for name in names:
-            Path(builder.told["spark.local.dir"], name).mkdir(parents=True)
+            Path(builder.settings["spark.local.dir"], name).mkdir(parents=True)
         return start()
 
     monkeypatch.setattr(builder, "getOrCreate", start_with_folders)
     driver = SparkDriver(master="local[2]")
-    local = Path(builder.told["spark.local.dir"])
-    roots = (Path(builder.told["spark.sql.warehouse.dir"]).parent, _disk(builder))
+    local = Path(builder.settings["spark.local.dir"])
+    roots = (Path(builder.settings["spark.sql.warehouse.dir"]).parent, _disk(builder))
     for root in roots:
         shutil.rmtree(root)
     assert driver.scratch("t").is_dir()
-    assert builder.told["spark.diskStore.subDirectories"] == "1", "or there are more for blocks"
+    assert builder.settings["spark.diskStore.subDirectories"] == "1", "or there are more for blocks"
     assert [name for name in (*names, "blockmgr-4/00") if not (local / name).is_dir()] == []
     assert [root.stat().st_mode & 0o777 for root in roots] == [0o700, 0o700]
     driver.stop()

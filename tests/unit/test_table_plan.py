@@ -35,17 +35,17 @@ def _refused(columns: tuple[str, ...], there: dict[str, Any] | None) -> Fatal:
 
 def test_fix_never_creates_a_sequence_as_a_table() -> None:
     """MariaDB logs rows of a sequence; with one column less it is an ordinary table."""
-    told = _refused(SEQUENCE, None)
-    assert told.code == "MR-5012"
-    assert "it is a sequence" in told.message
-    assert told.fix.startswith("Sequences are not applied yet")
+    error = _refused(SEQUENCE, None)
+    assert error.code == "MR-5012"
+    assert "it is a sequence" in error.message
+    assert error.fix.startswith("Sequences are not applied yet")
     assert _refused(SEQUENCE[1:], None).fix == CATALOGUE["MR-5012"].fix
 
 
 def test_fix_never_adds_system_versioning_columns() -> None:
     """row_start and row_end are the server's columns; the fix adds any other column."""
     hidden: Any = SimpleNamespace(name="id", generated=False)
-    told = _refused(("id", "row_start", "row_end"), {"id": hidden})
-    assert told.code == "MR-5013"
-    assert told.fix.startswith("System-versioned tables are not applied yet")
+    error = _refused(("id", "row_start", "row_end"), {"id": hidden})
+    assert error.code == "MR-5013"
+    assert error.fix.startswith("System-versioned tables are not applied yet")
     assert _refused(("id", "other"), {"id": hidden}).fix == CATALOGUE["MR-5013"].fix

@@ -32,13 +32,13 @@ class _Session:
     """A session that answers by the beginning of a statement; a lost one never answers again."""
 
     answers: dict[bytes, MillraceError]
-    said: list[str] = field(default_factory=list)
+    statements: list[str] = field(default_factory=list)
     is_open: bool = True
 
     def run(self, sql: bytes) -> int:
         if not self.is_open:
             raise Retryable("MR-5001", "")
-        self.said.append(sql.decode())
+        self.statements.append(sql.decode())
         for opening, error in self.answers.items():
             if sql.startswith(opening):
                 self.is_open = error is not LOST
@@ -79,8 +79,8 @@ def test_sql_mode_ends_with_its_statement_and_keeps_the_error(error: MillraceErr
     with pytest.raises(MillraceError) as caught:
         writer.write(walk_values(values, plans.programs), np.array([0]))
     assert caught.value is error
-    assert LENIENT_MODE in session.said[0]
-    assert session.is_open == any(STRICT_MODE in sql for sql in session.said)
+    assert LENIENT_MODE in session.statements[0]
+    assert session.is_open == any(STRICT_MODE in sql for sql in session.statements)
 
 
 def test_session_that_cannot_be_reset_is_closed() -> None:

@@ -364,7 +364,7 @@ def test_status_always_explains_a_wait(
 
 
 @pytest.mark.parametrize(
-    ("entry", "work", "is_told"),
+    ("entry", "work", "is_shown"),
     [
         (an_entry(9), "capture shop shop-capture", True),  # resumed, or with other rules
         (an_entry(9, paused_by="ann"), "capture shop shop-capture", True),
@@ -377,7 +377,7 @@ def test_status_always_explains_a_wait(
     ],
 )
 def test_progress_is_shown_only_for_its_own_work(
-    entry: TaskEntry, work: str, is_told: bool
+    entry: TaskEntry, work: str, is_shown: bool
 ) -> None:
     """Progress of a deleted task of this name, or of one with another topic or set, is not shown."""
     name = "shop-capture"
@@ -386,11 +386,11 @@ def test_progress_is_shown_only_for_its_own_work(
         READY, tasks={name: entry}, assigned={name: "w1"}, saved_reports={name: standing}
     )
     for cluster in (placed, replace(placed, owners={name: "w1"}), replace(placed, workers={})):
-        assert (status_of(name, entry, cluster).gtid_set == "0-1-7") == is_told
+        assert (status_of(name, entry, cluster).gtid_set == "0-1-7") == is_shown
 
 
 @pytest.mark.parametrize(
-    ("brokers", "is_told"),
+    ("brokers", "is_shown"),
     [
         ("127.0.0.1:9092", True),
         ("k2:9092,127.0.0.1:9092", True),  # in another order, one more
@@ -399,7 +399,7 @@ def test_progress_is_shown_only_for_its_own_work(
         ("k2:9092", False),
     ],
 )
-def test_progress_on_other_brokers_is_hidden(brokers: str, is_told: bool) -> None:
+def test_progress_on_other_brokers_is_hidden(brokers: str, is_shown: bool) -> None:
     """A topic of the same name elsewhere has no such progress; state and reason are shown."""
     name, entry = "shop-capture", an_entry()
     for standing in (replace(RUNS, brokers=brokers), replace(BLOCKS, brokers=brokers)):
@@ -407,8 +407,8 @@ def test_progress_on_other_brokers_is_hidden(brokers: str, is_told: bool) -> Non
             READY, assigned={name: "w1"}, owners={name: "w1"}, saved_reports={name: standing}
         )
         report = status_of(name, entry, cluster)
-        told = standing.report if is_told else replace(standing.report, gtid_set="")
-        assert report == told
+        expected = standing.report if is_shown else replace(standing.report, gtid_set="")
+        assert report == expected
 
 
 def test_owner_without_reports_is_shown_as_silent() -> None:

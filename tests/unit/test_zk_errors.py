@@ -125,12 +125,12 @@ def test_no_call_leaks_an_error_of_kazoo(
     monkeypatch.setattr(zk_session, "KazooClient", lambda **_: failing)
     session = Session("127.0.0.1:1")
     failing.report(KazooState.CONNECTED)
-    told = ended(lambda: call(session))
-    if isinstance(told, MillraceError):
-        assert told.context["error"] == error.__name__
+    result = ended(lambda: call(session))
+    if isinstance(result, MillraceError):
+        assert result.context["error"] == error.__name__
     else:  # the node is missing, was deleted, or already exists
         assert error.__name__ in ("NoNodeError", "NodeExistsError")
-        assert not told
+        assert not result
 
 
 @pytest.mark.parametrize("error", ALL, ids=lambda e: e.__name__)
