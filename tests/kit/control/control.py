@@ -1,10 +1,9 @@
 """Control without rows: documents, a runner that moves nothing, and workers as threads or processes.
 
-A ``ScriptedRunner`` does what a test tells it and keeps a journal of what it saw.
+A ``ScriptedRunner`` runs a test's script and keeps a journal.
 
-Sessions outlive whatever a busy machine does to them: a test that wants one to end says so (``end_session_at``), or
-gives it the brief timeout, and then nothing may depend on its not having ended before. Nor does a loop lose patience
-with a runner that ends slowly.
+Sessions survive any delay of a busy machine. A test ends one explicitly (``end_session_at``) or gives it the brief
+timeout; then the test must not depend on the session surviving. The supervisor waits for slow runners.
 """
 
 import threading
@@ -38,22 +37,22 @@ from zk.run.runner import HeldLease, Report, TaskRunner
 from zk.run.supervisor import Supervisor
 from zk.tree.paths import Tree
 
-QUICK = Pace(  # a machine that stalls in a run has not mended it
+QUICK = Pace(  # a run that a machine delayed does not count as stable
     first_retry_s=0.05, retry_s_max=0.4, steady_s=600.0, report_s=0.1, stop_s=240.0
 )
 SESSION_TIMEOUT_S = 30.0
-# of a session that has to find out for itself that nobody answers, or that it is over
+# of a session that must notice by itself that the ensemble is silent or ended it
 BRIEF_S = 10.0
 
 
 def ensemble_of(hosts: str) -> Ensemble:
-    """A cluster of this test's own in a shared ensemble."""
+    """A separate cluster for this test in a shared ensemble."""
     tree = Tree(f"test-{uuid.uuid4().hex[:12]}")
     return Ensemble(hosts=hosts, tree=tree, session_timeout_s=SESSION_TIMEOUT_S)
 
 
 def a_set(name: str = "shop") -> SetDocument:
-    """A set nobody connects to."""
+    """A set to which no process connects."""
     password = SecretReference(SecretPlace.ENVIRONMENT, "UNSET")
     return SetDocument(
         name=name, members=(Member("127.0.0.1", 3306),), account=Account("millrace", password)
@@ -61,7 +60,7 @@ def a_set(name: str = "shop") -> SetDocument:
 
 
 def a_capture(name: str = "shop-capture", *, of: str = "shop", topic: str = "") -> CaptureTask:
-    """A capture task with a topic of its own."""
+    """A capture task with its own topic."""
     output = TopicAddress(topic=topic or name, bootstrap="127.0.0.1:9092", registry="http://h:8081")
     return CaptureTask(name=name, set_name=of, output=output)
 
@@ -75,10 +74,10 @@ def an_apply(name: str = "shop-apply", *, to: str = "shop", topic: str = "shop")
 
 @dataclass
 class ScriptedRunner:
-    """Reports RUNNING and waits for its stop; ``script`` may raise or do otherwise."""
+    """Reports RUNNING and waits for its stop, unless ``script`` replaces this."""
 
     script: Callable[[TaskDocument, HeldLease, threading.Event], None] | None = None
-    gtid_set: str = "0-1-7"  # what it says it has done
+    gtid_set: str = "0-1-7"  # its reported progress
     starts: list[tuple[str, int]] = field(default_factory=list)  # (task, epoch)
     ends: list[tuple[str, int]] = field(default_factory=list)
     alive: set[str] = field(default_factory=set)
@@ -112,7 +111,7 @@ class ScriptedRunner:
 
 @dataclass
 class Ticking:
-    """A script for ``ScriptedRunner`` that counts while it may go on, and is red when its lease is lost."""
+    """A script for ``ScriptedRunner`` that counts until its stop and fails if its lease is lost."""
 
     count: int = 0
 
@@ -122,13 +121,13 @@ class Ticking:
             self.count += 1
 
     def wait_for_more(self) -> None:
-        """Until it has gone on for a while from now."""
+        """Wait for more counts from now on."""
         during = self.count
         eventually(lambda: self.count > during + 50, what="the task goes on")
 
 
 def is_in_state(supervisor: Supervisor, state: TaskState) -> bool:
-    """Whether the task of ``a_capture()`` is, as its worker knows it."""
+    """Whether the worker reports the task of ``a_capture()`` in this state."""
     report = supervisor.reports().get("shop-capture")
     return report is not None and report.state is state
 
@@ -143,7 +142,7 @@ def supervised(
     kind: TaskKind = TaskKind.CAPTURE,
     pace: Pace = QUICK,
 ) -> Iterator[Supervisor]:
-    """A worker in a thread; joined at the end, and it must end in order."""
+    """A worker in a thread; it is joined at the end and must end cleanly."""
     worker = WorkerIdentity(name=name, kind=kind)
     supervisor = Supervisor(session, tree, worker=worker, runner=runner, pace=pace)
     with _looping(supervisor.run, supervisor.wake):
@@ -181,25 +180,25 @@ def _looping(run: Callable[[threading.Event], bool], wake: Callable[[], None]) -
 
 
 def end_session_at(ensemble: Ensemble, session: Session, path: str) -> None:
-    """As if whoever made this node had been silent for a session timeout; ``session`` is for looking."""
+    """End the session that owns this node, as after a session timeout; ``session`` is used to look it up."""
     node = session.get(path)
     if node is not None:
         end_session(ensemble.hosts, node.ephemeral_owner)
 
 
 def end_session(hosts: str, session_id: int) -> None:
-    """End anybody's session as the ensemble would: join it by its id and secret, and close it; until nobody can join.
+    """End a session as the ensemble would: join it by id and password, and close it, until joining fails.
 
-    Its owner, who joins it again meanwhile, may take the connection away before the word to close it has come.
+    The owner may reconnect and take the session back before the request to close it arrives.
 
-    The secret is no secret of a ZooKeeper server's: sixteen bytes of java.util.Random, seeded with the id and a
-    constant of the source (ZooKeeperServer.generatePasswd).
+    The password can be computed: sixteen bytes of java.util.Random, seeded with the id and a constant of ZooKeeper's
+    source (ZooKeeperServer.generatePasswd).
     """
     is_over = False
     while not is_over:
         twin = KazooClient(hosts=hosts, client_id=(session_id, _secret_of(session_id)))
         twin.start(timeout=60)
-        is_over = twin.client_id[0] != session_id  # it was given another
+        is_over = twin.client_id[0] != session_id  # the client got a new session
         twin.stop()
         twin.close()
 

@@ -1,10 +1,10 @@
-"""A TCP line to a server on loopback that can be cut, or swallow what is sent: between a worker and its ensemble.
+"""A TCP connection to a server on loopback that can be cut or silenced: between a worker and its ensemble.
 
 open        every byte passes
 cut         connections are reset, new ones too
-unanswered  as open, but nothing that the server says passes until the line heals
-swallowed   connections stand and are taken, nothing passes either way and nothing is reset; what was sent
-            meanwhile arrives when the line heals, late, as after a partition of a real network
+unanswered  requests pass, answers only after ``heal``
+swallowed   connections stay open and new ones are accepted, but no byte passes; ``heal`` delivers the bytes late, as
+            after a network partition
 """
 
 import socket
@@ -14,7 +14,7 @@ from tests.kit.faults.proxy import CHUNK_BYTES, Proxy
 
 
 class Line(Proxy):
-    """Open at first."""
+    """A line, open at first."""
 
     def __init__(self, to_port: int) -> None:
         self._is_cut = False
@@ -26,7 +26,7 @@ class Line(Proxy):
 
     @property
     def hosts(self) -> str:
-        """host:port, where the server seems to be."""
+        """host:port of the proxy."""
         return f"127.0.0.1:{self.port}"
 
     def __exit__(self, *error: object) -> None:
@@ -41,26 +41,26 @@ class Line(Proxy):
         return super().cut()
 
     def swallow(self) -> None:
-        """Neither pass anything nor reset anything."""
+        """Pass no byte and reset no connection."""
         self._passes.clear()
 
     def swallow_answers(self) -> None:
-        """What is sent arrives; what is answered does not."""
+        """Pass requests but no answers."""
         self._answers.clear()
 
     def heal(self) -> None:
-        """Pass everything, also what was swallowed."""
+        """Pass everything, including swallowed bytes."""
         self._is_cut = False
         self._passes.set()
         self._answers.set()
 
     def takes(self) -> bool:
-        """Not while it is cut; while it swallows, later."""
+        """Refuse while cut; accept later while swallowing."""
         self._passes.wait()
         return not self._is_cut
 
     def carry(self, source: socket.socket, target: socket.socket, *, is_answer: bool) -> None:
-        """Late, if it swallows."""
+        """Forward; late while swallowing."""
         try:
             while chunk := source.recv(CHUNK_BYTES):
                 self._passes.wait()
@@ -68,4 +68,4 @@ class Line(Proxy):
                     self._answers.wait()
                 target.sendall(chunk)
         finally:
-            self._passes.wait()  # an end is not told either
+            self._passes.wait()  # the end of a connection is delayed too

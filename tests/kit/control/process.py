@@ -1,11 +1,11 @@
-"""A worker or scheduler as a process of its own, to be killed, stopped and continued.
+"""A worker or scheduler as a separate process, to be killed, stopped and continued.
 
     python -m tests.kit.control.process worker NAME JOURNAL     a capture worker whose runner moves nothing
     python -m tests.kit.control.process apply NAME              an apply worker that moves rows, without Spark
     python -m tests.kit.control.process scheduler NAME
 
-The first one's runner writes a line to the journal (one ``write`` each) when it starts, ends, and sees its lease lost:
-``start TASK EPOCH``, ``end TASK EPOCH``. ``MILLRACE_TEST_STUCK=1`` makes it ignore its stop, which is soon told then.
+The capture worker's runner writes a line to the journal (one ``write`` each) when it starts and ends:
+``start TASK EPOCH``, ``end TASK EPOCH``. ``MILLRACE_TEST_STUCK=1`` makes it ignore its stop, and shortens the wait.
 """
 
 import os
@@ -31,7 +31,7 @@ from zk.run.worker import run_scheduler, run_worker
 
 @dataclass(frozen=True)
 class JournalRunner:
-    """Writes down what happens to it."""
+    """Writes its starts and ends to the journal."""
 
     journal: Path
 
@@ -53,7 +53,7 @@ class JournalRunner:
 
 
 def main(arguments: list[str]) -> int:
-    """One of them; its exit code."""
+    """Run one of them; returns the exit code."""
     log.configure(json=True, level="info")
     what, name, *rest = arguments
     if what == "scheduler":
@@ -73,7 +73,7 @@ def _is_stuck() -> bool:
 
 @dataclass
 class ControlProcess:
-    """A running one, from the test's side."""
+    """A running process, seen from the test."""
 
     process: "subprocess.Popen[bytes]"
     journal: Path
@@ -83,20 +83,20 @@ class ControlProcess:
         return self.journal.read_text().splitlines() if self.journal.exists() else []
 
     def epochs(self, task: str) -> list[int]:
-        """The epochs under which it started a task."""
+        """The epochs under which the process started a task."""
         words = [line.split() for line in self.lines()]
         return [int(epoch) for verb, name, epoch in words if verb == "start" and name == task]
 
     def send(self, number: signal.Signals) -> None:
-        """A signal."""
+        """Send a signal."""
         self.process.send_signal(number)
 
     def is_stopped(self) -> bool:
-        """Whether SIGSTOP has come."""
+        """Whether the process is stopped by SIGSTOP."""
         return is_stopped(self.process.pid)
 
     def end(self) -> int:
-        """SIGTERM, and its exit code."""
+        """Send SIGTERM; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=1.2 * QUICK.stop_s)
 
@@ -110,7 +110,7 @@ def launched(
     folder: Path,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[ControlProcess]:
-    """Start one; killed at the end of the test whatever became of it."""
+    """A process that is killed when the block ends."""
     journal = folder / f"{name}.journal"
     own = {
         "MILLRACE_ZOOKEEPER": ensemble.hosts,

@@ -13,7 +13,7 @@ from zk.view import read_cluster, views
 
 
 class Stage:
-    """One cluster with a set, and what happens in it."""
+    """One cluster with a set, and the processes that a test starts in it."""
 
     def __init__(self, ensemble: Ensemble, stack: ExitStack) -> None:
         self.ensemble, self.tree, self._stack = ensemble, ensemble.tree, stack
@@ -22,7 +22,7 @@ class Stage:
         self.store.create_set(a_set())
 
     def new_session(self) -> Session:
-        """Ended with the test."""
+        """A session that ends with the test."""
         return self._stack.enter_context(self.ensemble.session())
 
     def worker(
@@ -38,12 +38,12 @@ class Stage:
         self._stack.enter_context(scheduled(self.new_session(), self.tree))
 
     def report(self, task: str) -> TaskReport:
-        """As `millrace status` shows it."""
+        """The task's report, as `millrace status` shows it."""
         found = {view.name: view.report for view in views(read_cluster(self.session, self.tree))}
         return found[task]
 
     def reaches(self, task: str, state: TaskState, why: str = "") -> TaskReport:
-        """The report that says so: asked again, a task that is tried may stand elsewhere."""
+        """Wait for this state and return its report; a later report of a retried task may differ."""
         seen: list[TaskReport] = []
 
         def claim() -> bool:

@@ -1,8 +1,8 @@
-"""Every registered fault point, the process that passes it, and what makes that process pass it under load.
+"""Every registered fault point, the process that passes it, and how to make that process pass it under load.
 
-A point is known by being registered: ``POINTS`` imports every module of ours. The first words of its name say whose
-it is (``victim_of``). A point that the load alone leads to needs nothing here; one that wants more (a torn tail, a
-purge, a moved task) has a ``Provocation``, and a new one that is never passed says so by a test that goes red.
+``POINTS`` imports every module of the product to find the registered points. The prefix of a point's name gives its
+process (``victim_of``). A point that the load alone reaches needs no entry here. One that needs more (a torn tail, a
+purge, a moved task) has a ``Provocation``. A new point that is never passed makes a test fail.
 
     with stack.load("kill"):
         kill_at(stack, "publisher.before_commit")     # armed, provoked, dead by SIGKILL at that point
@@ -24,7 +24,7 @@ from millrace.faults import registered
 from tests.fixtures.stack import RUNNING_WORDS, FaultStack
 
 PACKAGES = ("schemas", "registry", "zk", "producer", "consumer")
-VICTIMS = {  # by the longest beginning of a point's name
+VICTIMS = {  # by the longest prefix of a point's name
     "relay.": "worker",
     "publisher.": "worker",
     "capture.": "worker",
@@ -34,7 +34,7 @@ VICTIMS = {  # by the longest beginning of a point's name
 }
 # in a Python worker, which Spark replaces, or in the driver, between DDL statements
 IN_A_LANE = ("apply.before_lane_commit", "apply.after_lane_commit")
-# passed by a process of the service before a task of its can run, whatever it finds; a slot's by whoever takes a lease
+# always passed by a process of the service before its task runs; the slot's points by each worker that takes a lease
 RECOVERY = {
     "worker": (
         "zk.run.slot.after_acquire",
@@ -47,18 +47,18 @@ RECOVERY = {
     "apply": ("zk.run.slot.after_acquire",),
     "scheduler": ("zk.placement.scheduler.after_election",),
 }
-STREAM_PASSAGE = 5  # so that a point of the stream is passed in the stream, not at its start
-OLD_S = 48 * 3600.0  # older than any relay file is kept
+STREAM_PASSAGE = 5  # a later pass, so that the point is reached in the stream and not at its start
+OLD_S = 48 * 3600.0  # longer than any relay file is kept
 LANES_ROWS = 15_000  # enough for lanes and a mark over them; a trickle is applied by one Spark task
 
 
 def _nothing(_stack: FaultStack) -> None:
-    """The load is enough."""
+    """Do nothing: the load is enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provocation:
-    """What leads to a point: ``before`` while its process is down, ``after`` its start with the point armed."""
+    """Leads to a point: ``before`` runs while its process is down, ``after`` when it runs with the point armed."""
 
     before: Callable[[FaultStack], None] = _nothing
     after: Callable[[FaultStack], None] = _nothing
@@ -75,7 +75,7 @@ def _points() -> tuple[str, ...]:
 
 
 def victim_of(point: str) -> str:
-    """The service's process that passes the point; KeyError for a part that is not known here yet."""
+    """The service's process that passes the point; KeyError for an unknown prefix."""
     return VICTIMS[next(start for start in VICTIMS if point.startswith(start))]
 
 
@@ -86,7 +86,7 @@ def fault_of(point: str, action: str = "kill") -> str:
 
 
 def lead_to(stack: FaultStack, point: str, action: str) -> None:
-    """Arm the point in its process, started anew, and do what makes it pass there."""
+    """Restart the point's process with the point armed, and lead it there."""
     victim = victim_of(point)
     provocation = PROVOCATIONS.get(point, Provocation())
     stack.end(victim)
@@ -96,11 +96,11 @@ def lead_to(stack: FaultStack, point: str, action: str) -> None:
 
 
 def kill_at(stack: FaultStack, point: str) -> None:
-    """Lead to the point, and see its process dead by SIGKILL there; what it held is free at once."""
+    """Lead to the point and wait until its process is dead by SIGKILL; its session and lease end at once."""
     victim = victim_of(point)
     is_lane = point in IN_A_LANE
     lead_to(stack, point, "stop" if is_lane else "kill")
-    if is_lane:  # the whole driver, with a lane just before or behind its commit
+    if is_lane:  # the whole driver, with a lane just before or after its commit
         stack.wait_stopped(victim)
         stack.services[victim].kill()
     else:
@@ -111,9 +111,9 @@ def kill_at(stack: FaultStack, point: str) -> None:
 
 
 def kill_while_they_recover(stack: FaultStack, points: Mapping[str, str]) -> None:
-    """Start processes again, all at once, each armed at a point of its start: dead there, before a task of its ran.
+    """Restart processes at the same time, each armed at a point of its start: each dies before its task runs.
 
-    The scheduler is started for good as soon as it is dead: without one no other gets a task.
+    The scheduler is restarted without a fault as soon as it is dead: without it no worker gets a task.
     """
     logs = {name: stack.log_from_here(name) for name in points}
     for name, point in points.items():
@@ -129,7 +129,7 @@ def kill_while_they_recover(stack: FaultStack, points: Mapping[str, str]) -> Non
             stack.launch(name)
 
 
-# ---- what leads where ----------------------------------------------------------------------------------
+# ---- provocations ----------------------------------------------------------------------------------
 
 
 def _tear_the_tail(stack: FaultStack) -> None:
@@ -144,7 +144,7 @@ def _begin_new_files(stack: FaultStack) -> None:
 
 
 def _let_files_age(stack: FaultStack) -> None:
-    """Closed files behind what is published, so old that the next look purges them."""
+    """Closed files before the published position, old enough for the next purge."""
     stack.launch("worker")
     _begin_new_files(stack)
     stack.wait_published()
@@ -158,7 +158,7 @@ def _age_all(root: Path) -> None:
 
 
 def _leave_a_sub_directory(stack: FaultStack) -> None:
-    """The relay log as it is after another server was read: a sub-directory that only purge will touch again."""
+    """The relay log after a switch to another server: the old sub-directory is touched only by purge."""
     root = _relay(stack)
     index = root / "server-uuid.index"
     newest = index.read_text().splitlines()[-1]
@@ -168,7 +168,7 @@ def _leave_a_sub_directory(stack: FaultStack) -> None:
     stack.launch("worker")
     stack.wait_published()
     stack.end("worker")
-    _age_all(root)  # also what others left in front of it: the oldest goes first
+    _age_all(root)  # older leftovers too: purge removes the oldest first
 
 
 def _delete_the_relay_log(stack: FaultStack) -> None:
@@ -180,7 +180,7 @@ def _relay(stack: FaultStack) -> Path:
 
 
 def _move_the_task(stack: FaultStack) -> None:
-    """The task runs, is paused, and goes on once its process is gone."""
+    """The task runs, is paused, and resumes after its process died."""
     stack.wait_running(CAPTURE_TASK)
     stack.stack.run_command("task", "pause", CAPTURE_TASK)
     stack.wait_dead("worker")
@@ -188,13 +188,13 @@ def _move_the_task(stack: FaultStack) -> None:
 
 
 def _make_assignments(stack: FaultStack) -> None:
-    """Another worker comes and goes, so that there is something to assign."""
+    """Another worker starts and ends, so that a task must be assigned."""
     stack.end("worker")
     stack.launch("worker")
 
 
 def _fill(stack: FaultStack) -> None:
-    """Rows enough for lanes, and a statement of DDL behind them."""
+    """Enough rows for lanes, then a DDL statement."""
     name = f"fill_{time.monotonic_ns()}"
     stack.fill(name, rows=LANES_ROWS)
     stack.stack.source.execute(f"ALTER TABLE {name}.t ADD COLUMN w INT")

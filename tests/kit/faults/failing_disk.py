@@ -1,4 +1,4 @@
-"""The real disk, on which one thing goes wrong from a moment on, in whatever thread, until it is mended."""
+"""The real disk with one fault that a test turns on and off, for all threads."""
 
 import errno
 import os
@@ -10,9 +10,9 @@ from producer.relay.files import DiskFiles
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """``operation`` of ``Files``: ends with ``code``; a write leaves ``half`` of it, and with no code that is all.
+    """``operation`` of ``Files`` fails with ``code``. ``half``: a write first writes half; with no code, only that.
 
-    ``is_at_start``: each write ends behind a half as well (EIO), for what is done only where a log is opened or cut.
+    ``is_at_start``: each write also fails after a half (EIO), for operations that only opening or cutting a log uses.
     """
 
     operation: str
@@ -26,7 +26,7 @@ class Trouble:
 
 
 class FailingDisk(DiskFiles):
-    """``trouble``: what is wrong now. ``met_count``: how often anybody met it. A closed file is closed all the same."""
+    """``trouble`` is the current fault, ``met_count`` how often it was met. A failing close still closes the file."""
 
     def __init__(self) -> None:
         self.trouble: Trouble | None = None

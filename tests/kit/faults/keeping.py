@@ -1,11 +1,11 @@
-"""What is left of a stack whose test failed: a copy of its folder in ``$MILLRACE_HOME/failed``, the last three.
+"""Keeps the stack of a failed test: a copy of its folder in ``$MILLRACE_HOME/failed``, for the last three failures.
 
-Kept are logs, the relay log, the members' binlogs, the files of broker and ZooKeeper, and the target whole. All
-processes stand still meanwhile, so that it is what stood in one moment. Left out: secrets, Spark's scratch files, and
-the tables of the source, which its binlogs make.
+The copy has logs, the relay log, the members' binlogs, the files of broker and ZooKeeper, and the whole target. All
+processes are stopped meanwhile, so the copy shows one moment. Left out: secrets, Spark's scratch files, and the
+source's tables, which its binlogs reproduce.
 
-Guarantees: the failure stays the failure. Where the copy is, or why there is none, is a note of it, and where a part
-could not be copied, that.
+Guarantees: the test still fails with its own error. A note on the error names the copy, or why there is none, and the
+files that could not be copied.
 """
 
 import re
@@ -20,7 +20,7 @@ from millrace.home_folder import home
 
 KEPT_MAX = 3
 PIECE_BYTES = 1 << 20
-NOTE_CHARACTERS_MAX = 2000  # each file that was not copied is told
+NOTE_CHARACTERS_MAX = 2000  # each file that was not copied is listed
 _KEPT, _NOT_KEPT = "kept in ", "not all was kept: "
 _SCRATCH = {"spark", "secrets"}
 
@@ -28,7 +28,7 @@ _SCRATCH = {"spark", "secrets"}
 def keep(
     failure: BaseException, folder: Path, processes: Iterable[ServerProcess], *, name: str
 ) -> None:
-    """Keep a stack's folder for this failure, unless that was done; the oldest one kept goes."""
+    """Keep a stack's folder for this failure, unless already done; removes the oldest copy."""
     if any(note.startswith((_KEPT, _NOT_KEPT)) for note in getattr(failure, "__notes__", ())):
         return
     try:
@@ -38,12 +38,12 @@ def keep(
             shutil.copytree(
                 folder, kept, ignore=_left_out(folder), copy_function=_copy, dirs_exist_ok=True
             )
-    except Exception as error:  # noqa: BLE001 - the failure is what is told
+    except Exception as error:  # noqa: BLE001 - the test's own failure is reported
         failure.add_note(f"{_NOT_KEPT}{error!r}"[:NOTE_CHARACTERS_MAX])
 
 
 def _new_folder(root: Path, name: str) -> Path:
-    """One more, of not more than ``KEPT_MAX``; by their names the oldest is the first."""
+    """A new folder among at most ``KEPT_MAX``; the names sort by age."""
     root.mkdir(exist_ok=True)
     for old in sorted(root.iterdir())[: -(KEPT_MAX - 1)]:
         shutil.rmtree(old)
@@ -55,9 +55,9 @@ def _new_folder(root: Path, name: str) -> Path:
 
 @contextmanager
 def _still(processes: Iterable[ServerProcess]) -> Iterator[None]:
-    with ExitStack() as going_on:
+    with ExitStack() as resumed:
         for process in processes:
-            going_on.callback(process.resume)
+            resumed.callback(process.resume)
             process.pause()
         yield
 
@@ -75,7 +75,7 @@ def _left_out(root: Path) -> Callable[[str, list[str]], set[str]]:
 
 
 def _copy(source: str, target: str) -> None:
-    """A file; long zeros, of which a server's files are full, take no room. A socket is none."""
+    """Copy a file; long runs of zeros become holes. Sockets are skipped."""
     if not Path(source).is_file():
         return
     with Path(source).open("rb") as read, Path(target).open("wb") as write:

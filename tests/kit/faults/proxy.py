@@ -1,9 +1,9 @@
-"""A TCP proxy on loopback: connections are taken, carried both ways and cut; what passes is the heir's affair.
+"""A TCP proxy on loopback: it accepts, forwards and cuts connections; subclasses decide which bytes pass.
 
-``Line`` (tests/kit/control/line.py) swallows, ``CuttingProxy`` (tests/kit/relay/relay.py) cuts after so many bytes,
+``Line`` (tests/kit/control/line.py) swallows, ``CuttingProxy`` (tests/kit/relay/relay.py) cuts after a number of bytes,
 ``PacketProxy`` at a packet, ``BadLine`` (tests/kit/apply/faults.py) loses a request or its answer.
 
-Two threads carry a connection, one a direction. At the end of the block every connection is cut and every thread
+Two threads forward a connection, one per direction. At the end of the block every connection is cut and every thread
 joined.
 """
 
@@ -17,14 +17,14 @@ CHUNK_BYTES = 1 << 16
 
 
 class Proxy:
-    """To a server at ``host``, ``port``, on a port of its own. Everything passes, unless an heir says otherwise."""
+    """A proxy to ``host`` and ``port`` on its own port. Everything passes, unless a subclass decides otherwise."""
 
     def __init__(self, host: str, port: int) -> None:
         self._to = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.connections = 0
-        self._lock = threading.Lock()  # an end is kept and can be cut, or neither
+        self._lock = threading.Lock()  # a socket is either registered for the cut or refused
         self._ends: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._is_ended = False
@@ -41,25 +41,25 @@ class Proxy:
             thread.join()
 
     def cut(self) -> int:
-        """Reset every connection; how many there have been."""
+        """Reset every connection; returns their number."""
         with self._lock:
             for end in self._ends:
                 shut(end)
             self._ends.clear()
             return self.connections
 
-    # ---- what heirs say --------------------------------------------------------------------------------
+    # ---- for subclasses --------------------------------------------------------------------------------
 
     def takes(self) -> bool:
-        """Whether a new connection is taken, or reset; may wait."""
+        """Whether to accept a new connection or reset it; may wait."""
         return True
 
     def carry(self, source: socket.socket, target: socket.socket, *, is_answer: bool) -> None:
-        """Pass on one direction of a connection; at the return the connection ends. OSError: it has ended."""
+        """Forward one direction of a connection, which ends at the return. OSError: it has ended."""
         while chunk := source.recv(CHUNK_BYTES):
             target.sendall(chunk)
 
-    # ---- plumbing --------------------------------------------------------------------------------------
+    # ---- threads and sockets --------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
         with self._listener:
@@ -104,6 +104,6 @@ class Proxy:
 
 
 def shut(end: socket.socket) -> None:
-    """End both directions; it may be gone already."""
+    """End both directions; the connection may be closed already."""
     with suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)

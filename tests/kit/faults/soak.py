@@ -1,14 +1,13 @@
-"""A soak: processes and servers killed again and again by a seed, several at once, also while they come up again.
+"""A soak: kills processes and servers repeatedly by a seed, several at once, and also while they restart.
 
-Each victim has lives of its own in a thread, decided by a random sequence of its own made from the seed and its name
-(``lives``, ``absences``, ``pairs``): it is started (a service's process half of the time with a random fault point
-armed), lives for a while, and is killed, again and again before its task runs. Servers (broker, replica, target,
-ZooKeeper) and the registry are killed more rarely; the primary is not: the ledger's writers stand on it. Now and then
-two die in one instant. The same seed gives each victim the same sequence of decisions; where in the stream they fall is
-the machine's affair.
+Each victim has its own thread and its own random sequence from the seed and its name (``lives``, ``absences``,
+``pairs``). It is started (half of the time a service's process has a random fault point armed), lives for a while, and
+is killed, sometimes before its task runs again. Servers (broker, replica, target, ZooKeeper) and the registry are
+killed less often. The primary is never killed: the ledger's writers need it. Sometimes two victims die at the same
+time. The same seed gives each victim the same decisions; their places in the stream depend on the machine.
 
-``history`` holds a line for every death by SIGKILL: when, who, how. It is written as it happens, so it survives the
-test. A process that ends in any other way fails the soak.
+``history`` has a line for every death by SIGKILL: time, victim, cause. It is written at once, so it survives the test.
+A process that ends in any other way fails the soak.
 """
 
 import json
@@ -33,7 +32,7 @@ from tests.fixtures.stack import RUNNING_WORDS, FaultStack
 from tests.kit.faults.campaign import IN_A_LANE, POINTS, PROVOCATIONS, victim_of
 
 PASSAGE_MAX = 4
-ARMED_S = 12.0  # for an armed process to come to its point; then it is killed where it is
+ARMED_S = 12.0  # for an armed process to reach its point; then it is killed anyway
 LOOK_S = 0.05
 LIVES_S = {"worker": (0.2, 9.0), "apply": (2.0, 45.0), "scheduler": (0.5, 20.0)}
 TASK_RUNNERS = ("worker", "apply")
@@ -42,12 +41,12 @@ SERVER_LIVES_S = (40.0, 120.0)
 SERVER_AWAY_S = (0.0, 4.0)
 PAIRS = "pairs"
 PAIR_EVERY_S = (8.0, 25.0)
-WITH = "with "  # begins how one of a pair died
+WITH = "with "  # prefix of the cause for one of a pair
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """Of a process of the service, as decided before it begins; ``part``: below 0.3, a part of a driver dies."""
+    """One life of a service's process, decided in advance; ``part`` below 0.3: only a part of a driver is killed."""
 
     lives_s: float
     fault: str
@@ -55,7 +54,7 @@ class Life:
 
 
 def lives(seed: int, name: str) -> Iterator[Life]:
-    """Without end; the same for the same seed and name."""
+    """An endless sequence, the same for the same seed and name."""
     chance = random.Random(f"{seed}/{name}")
     points = [point for point in POINTS if victim_of(point) == name]
     while True:
@@ -66,14 +65,14 @@ def lives(seed: int, name: str) -> Iterator[Life]:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Of a server, or of the registry: how long it lives before, and how long it is away."""
+    """One absence of a server or the registry: how long it runs before, and how long it is down."""
 
     lives_s: float
     away_s: float
 
 
 def absences(seed: int, name: str) -> Iterator[Absence]:
-    """Without end; the same for the same seed and name."""
+    """An endless sequence, the same for the same seed and name."""
     chance = random.Random(f"{seed}/{name}")
     while True:
         yield Absence(chance.uniform(*SERVER_LIVES_S), chance.uniform(*SERVER_AWAY_S))
@@ -81,7 +80,7 @@ def absences(seed: int, name: str) -> Iterator[Absence]:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two that die in one instant, ``wait_s`` behind the pair before; a server among them is away for ``away_s``."""
+    """Two victims of one instant, ``wait_s`` after the previous pair; a server among them is down for ``away_s``."""
 
     wait_s: float
     first: str
@@ -90,7 +89,7 @@ class Pair:
 
 
 def pairs(seed: int, servers: Collection[str]) -> Iterator[Pair]:
-    """Without end; at least one of them is a process of the service. The same for the same seed and servers."""
+    """An endless sequence, the same for the same seed and servers; one of each pair is a service's process."""
     chance = random.Random(f"{seed}/{PAIRS}")
     while True:
         wait_s = chance.uniform(*PAIR_EVERY_S)
@@ -101,22 +100,22 @@ def pairs(seed: int, servers: Collection[str]) -> Iterator[Pair]:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """``how``: a fault (as armed) that was passed, ``after N s``, ``with OTHER``, or what of the process was killed."""
+    """``how``: the armed fault that was passed, ``after N s``, ``with OTHER``, or the killed part of the process."""
 
     at_s: float
     victim: str
     how: str
-    is_recovering: bool = False  # it was started after a kill, and no task of its ran yet
+    is_recovering: bool = False  # restarted after a kill, and its task has not run yet
 
     @property
     def is_at_a_point(self) -> bool:
-        """Killed at a fault point, not after a time."""
+        """Whether it was killed at a fault point, not after a time."""
         return ":kill@" in self.how
 
 
 @dataclass(slots=True)
 class History:
-    """All deaths, in a file of JSON lines from the first on."""
+    """All deaths, also written to a file of JSON lines."""
 
     path: Path
     began_s: float = field(default_factory=time.monotonic)
@@ -124,7 +123,7 @@ class History:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, victim: str, how: str, *, is_recovering: bool = False) -> None:
-        """It died now."""
+        """Add a death that happened now."""
         at_s = round(time.monotonic() - self.began_s, 2)
         death = Death(at_s, victim, how, is_recovering)
         with self._lock:
@@ -139,17 +138,17 @@ class History:
 
     @property
     def at_points(self) -> int:
-        """Deaths at a fault point."""
+        """The number of deaths at a fault point."""
         return sum(death.is_at_a_point for death in self.deaths)
 
     @property
     def together(self) -> int:
-        """Pairs that died in one instant."""
+        """The number of pairs that died in one instant."""
         return sum(death.how.startswith(WITH) for death in self.deaths) // 2
 
     @property
     def recovering(self) -> int:
-        """Processes that died before a task of theirs ran again."""
+        """The number of processes that died before their task ran again."""
         return sum(death.is_recovering for death in self.deaths)
 
 
@@ -165,17 +164,19 @@ class Soak:
         self._lives = {name: lives(seed, name) for name in LIVES_S}
         self._absences = {name: absences(seed, name) for name in (REGISTRY, *self._servers)}
         self._pairs = pairs(seed, self._servers)
-        self._logs: dict[str, Callable[[], list[str]]] = {}  # of each life, from its begin
-        self._shot: list[ServerProcess] = []  # with another, in one instant
-        self._killing = threading.Lock()  # around the end of a process, which is told once
-        self._busy = {name: threading.Lock() for name in self._servers}  # it is dead, or starts
+        self._logs: dict[str, Callable[[], list[str]]] = {}  # the log of each life, from its start
+        self._shot: list[ServerProcess] = []  # killed as one of a pair
+        self._killing = threading.Lock()  # held while a process ends, so its death is recorded once
+        self._busy = {
+            name: threading.Lock() for name in self._servers
+        }  # held while it is dead or starts
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._failures: list[BaseException] = []
-        self._started: set[str] = set()  # servers that a life has started
+        self._started: set[str] = set()  # servers that a soak thread has started
 
     def begin(self) -> None:
-        """Kill from now on."""
+        """Start to kill."""
         self._stop.clear()
         begun: list[Callable[[], None]] = [
             *(partial(self._live, name) for name in LIVES_S),
@@ -188,11 +189,11 @@ class Soak:
             thread.start()
 
     def calm(self) -> None:
-        """Everything runs, and nothing is killed any more; raises what went wrong in a life."""
+        """Stop killing and start everything; raises the error of a thread."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
-        # what a thread has started dies with it (PR_SET_PDEATHSIG): everything is started once more from here
+        # processes die with the thread that started them (PR_SET_PDEATHSIG): start everything again from here
         for name in self._started:
             self._servers[name].kill()
             self._servers[name].start()
@@ -210,7 +211,7 @@ class Soak:
             self._failures.append(failure)
 
     def _live(self, name: str) -> None:
-        """A process of the service: started, armed or not, and killed, until calm; then it is started for good."""
+        """Start and kill a service's process, armed or not, until ``calm``; then start it without a fault."""
         while not self._stop.is_set():
             life = next(self._lives[name])
             if name in TASK_RUNNERS:
@@ -225,12 +226,12 @@ class Soak:
             if is_half:
                 self._stop.wait(life.lives_s)
             process.kill()
-            with suppress(Retryable, KazooTimeoutError):  # while ZooKeeper is away nobody needs it
+            with suppress(Retryable, KazooTimeoutError):  # not needed while ZooKeeper is down
                 self._stack.expire(process)
 
     def _end(self, name: str, process: ServerProcess, life: Life, how: str) -> bool:
-        """Kill it, unless something else did; True where only a part of it was."""
-        if process in self._shot:  # and told
+        """Kill the process, unless it is dead already; True if only a part was killed."""
+        if process in self._shot:  # already recorded
             return False
         if not process.is_alive():
             if not life.fault or process.exit_status != -signal.SIGKILL:
@@ -238,7 +239,7 @@ class Soak:
             self._died(name, life.fault)
             return False
         if name == "apply" and life.part < 0.3 and (pid := _one_of(process, life.part)):
-            os.kill(pid, signal.SIGKILL)  # the JVM or a Python worker: the driver has to notice
+            os.kill(pid, signal.SIGKILL)  # the JVM or a Python worker: the driver must notice
             self._died(name, f"one of its processes {how}")
             return True
         self._died(name, how)
@@ -246,13 +247,13 @@ class Soak:
         return False
 
     def _died(self, name: str, how: str) -> None:
-        """Tell it. A process that has no tasks is never one that recovers."""
+        """Record a death. A process without tasks never counts as recovering."""
         log = self._logs.get(name)
         is_recovering = log is not None and not any(RUNNING_WORDS in line for line in log())
         self._history.add(name, how, is_recovering=is_recovering)
 
     def _kill_pairs(self) -> None:
-        """Two that live; a server is started again."""
+        """Kill two live victims at once; a server is restarted."""
         for pair in self._pairs:
             if self._stop.wait(pair.wait_s):
                 return
@@ -266,7 +267,7 @@ class Soak:
                     self._started.add(pair.second)
 
     def _kill_pair(self, first: str, second: str) -> bool:
-        """Whether both lived."""
+        """Whether both were alive."""
         with self._killing:
             services = [self._stack.services[name] for name in (first, second) if name in LIVES_S]
             servers = [self._servers[name] for name in (first, second) if name in self._servers]
@@ -282,7 +283,7 @@ class Soak:
             return True
 
     def _keep_registry(self) -> None:
-        """Killed and started again; also when it ended for want of a broker."""
+        """Kill and restart it; also after it ended because the broker was down."""
         for absence in self._absences[REGISTRY]:
             if self._stop.wait(absence.lives_s):
                 return
@@ -306,14 +307,14 @@ class Soak:
 
 
 def _random_fault(chance: random.Random, points: list[str]) -> str:
-    """A point of the process at some passage; a lane's commit is the Python worker's, which Spark replaces."""
+    """A point and pass of the process; lane commits are in Python workers, which Spark replaces."""
     point = chance.choice([point for point in points if point not in IN_A_LANE] or points)
     prelude = PROVOCATIONS[point].prelude if point in PROVOCATIONS else ""
     return f"{prelude}{point}:kill@{chance.randint(1, PASSAGE_MAX)}"
 
 
 def _one_of(process: ServerProcess, part: float) -> int | None:
-    """A process of the session that is not its leader."""
+    """A process of the session other than its leader."""
     leader = process.identity
     members = [pid for pid in session_members(leader) if pid != leader.pid]
     return members[int(part * 1000) % len(members)] if members else None

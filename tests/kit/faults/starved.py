@@ -1,16 +1,16 @@
-"""A machine that has no thread or no descriptor left, for as long as a block lasts."""
+"""A machine without free threads or file descriptors during a block."""
 
 import resource
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-STACK_BYTES = 1 << 46  # a quarter of what an address can name: no system has room for it
+STACK_BYTES = 1 << 46  # a quarter of the address space: no system can allocate it
 
 
 @contextmanager
 def no_thread_left() -> Iterator[None]:
-    """The system itself refuses every thread that Python asks for; those that run go on."""
+    """The system refuses every new Python thread; running threads continue."""
     before = threading.stack_size(STACK_BYTES)
     try:
         yield
@@ -20,7 +20,7 @@ def no_thread_left() -> Iterator[None]:
 
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
-    """The system itself refuses to open anything for this process; what is open stays so."""
+    """The system refuses every new file descriptor of this process; open ones stay open."""
     before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, most))
     try:
