@@ -25,9 +25,9 @@ pytest_plugins = [
 
 _HERE = Path(__file__).parent
 _MARKERS = ("unit", "property", "integration", "fault", "stack", "chaos")
-_OF_A_FLAVOUR = ("source_set", "target_server", "single_server", "ledger")
+FLAVOUR_FIXTURES = ("source_set", "target_server", "single_server", "ledger")
 CHAOS_S_MAX = 7200.0  # per test; a soak adds the time it was asked for
-_NEEDS_MYSQL = {"mysql_server", "small_mysql", "mysqlbinlog"}
+MYSQL_FIXTURES = {"mysql_server", "small_mysql", "mysqlbinlog"}
 _NO_MYSQL = (
     "MySQL's half of the tests was NOT RUN: there is no MySQL in the cache. On Debian amd64 `make setup` fetches one; "
     f"elsewhere {MYSQL_HINT} (`make test MYSQLD=PATH`)."
@@ -99,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     if mysql_programs() is None:
         left_out += [
-            item for item in items if _NEEDS_MYSQL & set(getattr(item, "fixturenames", ()))
+            item for item in items if MYSQL_FIXTURES & set(getattr(item, "fixturenames", ()))
         ]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
@@ -109,5 +109,5 @@ def _is_other_flavour(item: pytest.Item) -> bool:
     """Whether the test uses a shared server that is not MariaDB."""
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return False
-    given = (item.callspec.params.get(name) for name in _OF_A_FLAVOUR)
+    given = (item.callspec.params.get(name) for name in FLAVOUR_FIXTURES)
     return any(flavour not in (None, Flavour.MARIADB) for flavour in given)

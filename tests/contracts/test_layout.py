@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conftest import FLAVOUR_FIXTURES, MYSQL_FIXTURES
 from tests.kit.paths import ROOT, TESTS
 from tests.kit.sources import functions, parsed
 from tests.mutants.catalogue import LEVELS
@@ -31,6 +32,18 @@ def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom):
         return [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
     return []
+
+
+def test_fixtures_named_in_conftest_exist() -> None:
+    """It selects tests by the fixtures they use; a renamed fixture would silently change the selection."""
+    defined = {
+        node.name
+        for path in TESTS.rglob("*.py")
+        for node in parsed(path).body
+        if isinstance(node, ast.FunctionDef)
+        and any("fixture" in ast.unparse(decorator) for decorator in node.decorator_list)
+    }
+    assert {*FLAVOUR_FIXTURES, *MYSQL_FIXTURES} - defined == set()
 
 
 @pytest.mark.parametrize("folder", PUBLIC_ONLY)
