@@ -12,11 +12,11 @@ Markers may be written twice: a new transaction coordinator sends those again th
 sent. So a wrong offset alone is no failure. Then the records that readers see since the last audited commit must be
 exactly those k records, the resolved record last. All later offsets are shifted by the difference (``shift``).
 
-Guarantees: ``check`` raises the first failure in the publisher's thread (MR-3014, MR-3015; MR-3013 if another writer's
-open transaction hides our records), and any other error that ends the audit. No commit after it is audited. Records of
-a newer owner are no failure: that is Fenced. Records that were removed before they could be read (by retention or an
-operator) are no failure either. At most ``audit_commits_max`` commits wait, then ``submit`` blocks. While the broker is
-unavailable there is no verdict: that is Retryable.
+Guarantees: ``check`` raises the first failure, or any other error that ends the audit, in the publisher's thread:
+MR-3014, MR-3015, or MR-3013 if another writer's open transaction hides our records. No commit after it is audited.
+Records of a newer owner are no failure: that is Fenced. Records that were removed before they could be read (by
+retention or an operator) are no failure either. At most ``audit_commits_max`` commits wait, then ``submit`` blocks.
+While the broker is unavailable there is no verdict: that is Retryable.
 Not done here: records before the last of a transaction are not compared (`millrace topic verify` reads all).
 """
 

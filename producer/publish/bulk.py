@@ -17,12 +17,13 @@ million records of 200 B per second on two cores with the broker on the same mac
         64  void *  _private    the binding's callback      0: none
 
 The binding keeps its ``rd_kafka_t *`` as the first field after the object header. That is not part of its interface. So
-a ``BatchSender`` is only made for tested versions (``TESTED``), on a CPython with the usual object header, and if the
-client at that address reports its own name. Otherwise the caller uses the binding's ``produce``, and ``Unavailable``
-reports the reason.
+a ``BatchSender`` is only made for tested versions (``TESTED``) and on a CPython with the usual object header. The
+client at that address must also report its own name. Otherwise the caller uses the binding's ``produce``, and
+``Unavailable`` reports the reason.
 
 Guarantees: pointers are only made of slices inside the buffer (else Fatal MR-9001); librdkafka copies before the call
-returns. Not done here: waiting for room in the queue.
+returns.
+Not done here: waiting for room in the queue.
 """
 
 import ctypes

@@ -1,15 +1,16 @@
 """Finds the owner of an open Kafka transaction. It asks the broker directly, because the client library cannot.
 
-Two requests of the Kafka protocol, version 0 of each (KIP-664), compact encoding (a length is an unsigned varint of
-length + 1; each struct ends with a count of tagged fields, 0):
+It sends two requests of the Kafka protocol, version 0 of each (KIP-664), in compact encoding. There a length is an
+unsigned varint of length + 1, and each struct ends with a count of tagged fields, 0:
 
     61 DescribeProducers   [topic [partition]]            → producers: id, epoch, …, start offset of their transaction
     66 ListTransactions    [state filter] [producer id]   → transactional ids
 
 After any error the result is "" (unknown). The owner's name is for the message of an error, and it saves an abort that
 would end nothing. No recovery depends on it (``opening``). The connection has librdkafka's settings, like all others.
-Not done here: SASL (no request is then sent), keys of a client certificate that are not in PEM files, and brokers other
-than the first that answers (the leader of the partition is the one that knows).
+Not done here: SASL (no request is then sent), keys of a client certificate that are not in PEM files, and brokers
+outside `bootstrap.servers`. The partition's leader knows the producer. It knows the transactional ID only if it is also
+the transaction's coordinator.
 """
 
 import socket

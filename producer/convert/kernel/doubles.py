@@ -4,8 +4,8 @@
 table of powers of ten, 617 numbers of 126 bits, is computed here with Python's integers.
 
 Text in JSON (observed on MySQL 9.7), for 0.d1d2… x 10**e: plain if -15 < e <= 15 or if digits are on both sides of the
-point, with ``.0`` if there is no digit after the point; otherwise ``d.ddde[-]n`` without a leading zero or plus in the
-exponent.
+point. A plain text without a digit after the point ends in ``.0``. All others are ``d.ddde[-]n``, without a leading
+zero or plus in the exponent.
 """
 
 import numpy as np

@@ -9,9 +9,9 @@ Layout (sql-common/json_binary.h): type 1 byte, value. Offsets are from the valu
     in the entry itself: literal, int16, uint16; in large ones int32 and uint32 too
 
 Text: the separators are ``", "`` and ``": "``. Strings escape ``" \ \b \f \n \r \t`` and other control characters as
-``\u00xx``. Opaque decimals are numbers; dates and times are strings with six digits of fraction; all other opaque
-values are ``"base64:typeN:…"`` with the ``\n`` that the server writes into base64 after every 76 characters. An empty
-value is ``null``.
+``\u00xx``. Opaque decimals are numbers. Opaque dates and times are strings with six digits of fraction. All other
+opaque values are ``"base64:typeN:…"``; the server writes ``\n`` into base64 after every 76 characters. An empty value
+is ``null``.
 
 Guarantees: each offset and length is checked against its value. The depth is at most DEPTH_MAX (the server's limit is
 100). Nothing is written at or beyond ``limit``. Only the output bounds a forged document with overlapping values.
