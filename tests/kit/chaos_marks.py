@@ -1,4 +1,4 @@
-"""Which tests run in ``make chaos`` alone, read off their sources."""
+"""The tests that run only in ``make chaos``, read from their sources."""
 
 import ast
 from functools import cache
@@ -8,7 +8,7 @@ from tests.kit.sources import module_paths, parsed
 
 @cache
 def chaos_tests() -> frozenset[str]:
-    """Tests that are marked as a whole; one of whose parameters only some are is none of them."""
+    """Tests that are marked as a whole; a test with only some marked parameters is not included."""
     return frozenset(
         node.name
         for path in module_paths()

@@ -1,4 +1,4 @@
-"""Values that are equal to each other value: what takes a guard away that compares."""
+"""Values that equal every other value: they remove a guard that compares."""
 
 
 class _EqualToAll:

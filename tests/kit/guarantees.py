@@ -1,8 +1,8 @@
-"""Which tests show which guarantee of docs/guarantees.md: read off the marks, written into the page.
+"""Which tests show which guarantee of docs/guarantees.md: read from their marks, written into the page.
 
     python -m tests.kit.guarantees      rewrites the table of the page
 
-A test says ``@pytest.mark.guarantee("complete")``; the page explains each word.
+A test has ``@pytest.mark.guarantee("complete")``; the page explains each word.
 """
 
 import ast
@@ -20,12 +20,12 @@ _HEADLINE = re.compile(r"^## \d+\. ([A-Z][\w ]*)$", re.MULTILINE)
 
 
 def headlines() -> list[str]:
-    """The words of the page, as marks have them."""
+    """The words of the page, as in the marks."""
     return [found.lower() for found in _HEADLINE.findall(PAGE.read_text())]
 
 
 def marked() -> Mapping[str, list[str]]:
-    """Word → tests that bear it."""
+    """Word → tests with its mark."""
     found = defaultdict(list)
     for path in module_paths():
         for node in functions(path):
@@ -53,7 +53,7 @@ def table() -> str:
 
 
 def page() -> str:
-    """What the page must be."""
+    """The page with the current table."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"

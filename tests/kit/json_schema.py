@@ -6,7 +6,7 @@ _TYPES = {"object": dict, "array": list, "string": str, "integer": int}
 
 
 def accepts(schema: object, value: object) -> bool:
-    """Whether the schema accepts the value; a keyword that is not known here fails the test."""
+    """Whether the schema accepts the value; an unknown keyword fails the test."""
     assert isinstance(schema, dict)
     return all(_holds(keyword, wanted, schema, value) for keyword, wanted in schema.items())
 

@@ -1,8 +1,8 @@
-"""Which test provokes which error: every code of the catalogue is in here, and a mention is not enough.
+"""Which test provokes which error, for every code of the catalogue.
 
-``tests/contracts/test_catalogue.py`` looks that each test exists and runs in `make test`;
-``tests/fixtures/provocations.py`` checks, after each such test, that the product itself raised the error (or the
-finding: what keeps one member from being read is an error of its own only where it keeps all).
+``tests/contracts/test_catalogue.py`` checks that each test exists and runs in `make test`. After each of these tests,
+``tests/fixtures/provocations.py`` checks that the product itself raised the error, or reported it as a finding: a
+reason against one member becomes an error only if it applies to all members.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The tests' own sources, parsed once a process."""
+"""The sources of the tests, parsed once per process."""
 
 import ast
 from collections.abc import Iterator
@@ -10,23 +10,23 @@ from tests.kit.paths import TESTS
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """A module."""
+    """The syntax tree of a module."""
     return ast.parse(path.read_text())
 
 
 @cache
 def module_paths() -> tuple[Path, ...]:
-    """Every file of tests."""
+    """Every test file."""
     return tuple(sorted(TESTS.rglob("test_*.py")))
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef]:
-    """Those of a module, not of its classes."""
+    """The functions of a module, without methods."""
     return (node for node in parsed(path).body if isinstance(node, ast.FunctionDef))
 
 
 def names_of_tests() -> set[str]:
-    """Of every test."""
+    """The name of every test."""
     return {
         node.name
         for path in module_paths()

@@ -1,4 +1,4 @@
-"""A Python in which only what a subscriber installs can be imported: the product, confluent-kafka and fastavro."""
+"""A Python that can import only a subscriber's packages: the product, confluent-kafka and fastavro."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ runpy.run_path(program, run_name="__main__")
 
 
 def run_as_subscriber(code: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run ``code`` as a program; ``folder`` is for its files, and is its working directory."""
+    """Run ``code`` as a program; ``folder`` is its working directory and has its files."""
     packages = folder / "packages"
     packages.mkdir(exist_ok=True)
     site = Path(confluent_kafka.__file__).parents[1]

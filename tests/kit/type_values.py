@@ -1,7 +1,7 @@
-"""Every column type of both servers with values at its extremes, and how a SELECT tells what a record must hold.
+"""Every column type of both servers with extreme values, and the SELECT that gives the expected record value.
 
-A ``TypeCase`` is a table ``(id INT PRIMARY KEY, v <ddl>)``. ``tells`` is the SQL expression of the value, ``reads``
-makes of the record's value what that expression gives.
+A ``TypeCase`` is a table ``(id INT PRIMARY KEY, v <ddl>)``. ``tells`` is the SQL expression of the value; ``reads``
+converts the record's value to the result of that expression.
 """
 
 # SQL in long lines is easier to read than in short ones:
@@ -51,7 +51,7 @@ def _bits(value: object) -> int:
 
 
 def _text_or_bytes(value: object) -> str:
-    """Text in utf8mb4, or the raw bytes behind a mark."""
+    """Text in utf8mb4, or a mark and the raw bytes."""
     return value.encode().hex().upper() if isinstance(value, str) else f"raw {_hex(value)}"
 
 

@@ -123,7 +123,7 @@ class Ticking:
     def wait_for_more(self) -> None:
         """Wait for more counts from now on."""
         during = self.count
-        eventually(lambda: self.count > during + 50, what="the task goes on")
+        eventually(lambda: self.count > during + 50, what="the task continues")
 
 
 def is_in_state(supervisor: Supervisor, state: TaskState) -> bool:

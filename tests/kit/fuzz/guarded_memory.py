@@ -1,6 +1,6 @@
-"""Memory between two pages that nobody may touch: machine code that reaches beyond it ends the process, in any mode.
+"""Memory between two forbidden pages: machine code that reaches beyond it ends the process, in any mode.
 
-Plain Python is stopped by the arrays themselves; ``Guarded`` are those that count no index from their end.
+In plain Python the arrays check indexes themselves; ``Guarded`` arrays also refuse indexes below zero.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ AREA_PAGES = 16
 
 
 class Area:
-    """Memory with a forbidden page in front of it and one behind."""
+    """Memory with a forbidden page before it and one after it."""
 
     def __init__(self, pages: int = AREA_PAGES) -> None:
         self.size_bytes = pages * mmap.PAGESIZE
@@ -29,14 +29,14 @@ class Area:
                 raise OSError("mprotect")
 
     def lay(self, octets: bytes, *, is_at_end: bool) -> Bytes:
-        """``octets`` between nothing and the forbidden page behind, or in front."""
+        """``octets`` directly before the last forbidden page, or directly after the first one."""
         start = mmap.PAGESIZE + (self.size_bytes - len(octets) if is_at_end else 0)
         made = self._octets[start : start + len(octets)]
         made[:] = np.frombuffer(octets, np.uint8)
         return made
 
     def touch(self, *, is_behind: bool) -> None:
-        """The forbidden page."""
+        """Read a forbidden page."""
         self._octets[mmap.PAGESIZE + self.size_bytes if is_behind else mmap.PAGESIZE - 1].sum()
 
 
@@ -53,14 +53,14 @@ class Guarded(np.ndarray[Any, Any]):
 
 
 def refuse_below_zero(key: Any) -> None:
-    """IndexError."""
+    """Raise IndexError for an index below zero."""
     for one in key if isinstance(key, tuple) else (key,):
         if isinstance(one, int | np.integer) and one < 0:
             raise IndexError(f"an access at {key}")
 
 
 def assert_seeing(area: Area) -> None:
-    """Who touches a forbidden page dies; a guarded array counts nothing from its end."""
+    """Check the guards: touching a forbidden page ends a process, and guarded arrays refuse negative indexes."""
     try:
         np.zeros(8, np.uint8).view(Guarded)[-1]
     except IndexError:

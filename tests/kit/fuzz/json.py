@@ -1,13 +1,13 @@
-"""Damages MySQL's binary JSON and writes it as text, in memory between two pages that nobody may touch.
+"""Damages MySQL's binary JSON and writes it as text, in memory between two forbidden pages.
 
     python -m tests.kit.fuzz.json SEED ROUNDS FILE
 
-FILE has a document a line, in hexadecimal digits, as a server logged it. Each is first written as it is, in any room
-that is too small and in some that are not. Then each byte of the small ones is changed, and each cut is made, of the
-smallest both at once. Then, ROUNDS times, bytes and lengths are changed, documents cut, shortened and mixed. What is
-read ends where the document ends, what is written where the room ends, the stack where it ends: a byte beyond ends the
-process (SIGSEGV), in the machine code of every day too; with MILLRACE_KERNEL_CHECKED=1 or NUMBA_DISABLE_JIT=1 indexes
-are compared as well. The outcome is BROKEN, FULL or the text of some document. Prints how often each came.
+FILE has one document per line, in hexadecimal digits, as a server logged it. Each is first written undamaged, with
+every buffer size that is too small and some that are not. Then each byte of the small ones is changed and each cut is
+made; for the smallest, both together. Then, ROUNDS times, bytes and lengths are changed, and documents cut and mixed.
+Document, text and stack each end at a forbidden page: an access beyond ends the process (SIGSEGV), also in ordinary
+machine code. With MILLRACE_KERNEL_CHECKED=1 or NUMBA_DISABLE_JIT=1 indexes are checked as well. The outcome is BROKEN,
+FULL or the text of a document. Prints the count of each.
 """
 
 import json
@@ -41,11 +41,11 @@ class Desk:
 
     @property
     def room_bytes(self) -> int:
-        """The greatest text."""
+        """The size of the largest text."""
         return self._pages * mmap.PAGESIZE
 
     def write(self, document: bytes, limit: int, *, is_at_end: bool) -> bytes | int:
-        """The text, BROKEN or FULL."""
+        """Write the document; returns the text, BROKEN or FULL."""
         stack = self._stack.lay(bytes(8 * STACK), is_at_end=is_at_end).view(np.int64)
         text = self._text.lay(bytes(limit), is_at_end=is_at_end)
         octets = self._document.lay(document, is_at_end=is_at_end)
@@ -57,12 +57,12 @@ class Desk:
 
 
 def assert_document(text: bytes) -> None:
-    """JSON, but for what a damaged string holds (the caller of ``write_json`` looks whether that is text)."""
+    """The text is JSON except inside strings, whose encoding the caller of ``write_json`` checks."""
     json.loads(text.decode(errors="replace"))
 
 
 def judge(outcome: bytes | int) -> str:
-    """Its name."""
+    """The outcome's name."""
     if isinstance(outcome, bytes):
         assert_document(outcome)
         return "a document"
@@ -70,7 +70,7 @@ def judge(outcome: bytes | int) -> str:
 
 
 def write_intact(desk: Desk, document: bytes) -> None:
-    """In the room it needs or some more (a scalar wants more than it writes), and never in less."""
+    """A document fits into the size it needs or slightly more (for a scalar), and never into less."""
     text = desk.write(document, desk.room_bytes, is_at_end=True)
     assert isinstance(text, bytes), document.hex()
     assert_document(text)
@@ -81,7 +81,7 @@ def write_intact(desk: Desk, document: bytes) -> None:
 
 
 def harmed_once(document: bytes) -> Iterator[bytes]:
-    """Each byte changed, each cut; of the smallest both together."""
+    """Each byte changed, each cut; for the smallest documents both together."""
     for end in range(len(document) + 1):
         yield document[:end]
         if end == len(document) or len(document) <= SMALLEST_BYTES:
@@ -91,7 +91,7 @@ def harmed_once(document: bytes) -> Iterator[bytes]:
 
 
 def damaged(documents: list[bytes], chance: random.Random) -> bytes:
-    """One of them with one to four harms."""
+    """One of the documents with one to four damages."""
     made = bytearray(chance.choice(documents))
     for _ in range(chance.randint(1, 4)):
         if not made:

@@ -2,13 +2,13 @@
 
     python -m tests.kit.fuzz.kernel SEED ROUNDS FLAVOUR FILE…
 
-Each round takes the head of a file and a few of its source transactions, so that the damage is most of what is read.
-Every outcome but records or an error with code and coordinates ends it with exit code 1. Checksums and positions are
-not looked at by the converter (the receiver and the relay log's reader did), so damage reaches the kernel, that of all
-19 bytes of a header, too; only an event too short to be one stops in front of it, at the reader, as it does in life.
-MySQL's compressed transactions are laid open half of the time, so that damage is inside them and not in their zstd.
-With NUMBA_DISABLE_JIT=1 the kernel runs as plain Python, where an index below zero, which numpy would count from the
-end, is an error. Prints how many were converted and which codes came.
+Each round takes the head of a file and a few of its source transactions, so the damage is a large part of the input.
+Any outcome other than records, or an error with code and coordinates, ends it with exit code 1. The converter does not
+check checksums and positions (the receiver and the relay log's reader do), so damage reaches the kernel, including all
+19 bytes of a header. Only an event that is too short is refused earlier, by the reader, as in the product. MySQL's
+compressed transactions are stored uncompressed half of the time, so the damage is in their events and not in the zstd
+frame. With NUMBA_DISABLE_JIT=1 the kernel runs as plain Python, where an index below zero is an error. Prints how many
+pieces were converted and the codes of the errors.
 """
 
 import random
@@ -59,14 +59,14 @@ def pieces(content: bytes) -> list[bytes]:
 
 
 def sample(parts: list[bytes], chance: random.Random) -> bytes:
-    """The head and up to eight source transactions that stand together."""
+    """The head and up to eight consecutive source transactions."""
     first = chance.randrange(1, len(parts))
     chosen = b"".join([parts[0], *parts[first : first + chance.randint(1, 8)]])
     return laid_open(chosen) if chance.random() < 1 / 2 else chosen
 
 
 def laid_open(content: bytes) -> bytes:
-    """The same with each TRANSACTION_PAYLOAD stored, not compressed (field 2: method 255)."""
+    """The same content with each TRANSACTION_PAYLOAD stored, not compressed (field 2: method 255)."""
     made = [content[:4]]
     for start in event_starts(content):
         event = content[start : start + size_of(content, start)]
@@ -85,7 +85,7 @@ def laid_open(content: bytes) -> bytes:
 
 
 def size_of(content: bytes, start: int) -> int:
-    """As the header of the event there says."""
+    """The event's size from its header."""
     return int.from_bytes(content[start + 9 : start + 13], "little")
 
 
@@ -103,7 +103,7 @@ def inner_starts(content: bytes) -> list[int]:
 
 
 def damaged(content: bytes, chance: random.Random) -> bytes:
-    """Some bytes changed, a third of them in headers; sometimes an event left out."""
+    """Some bytes changed, a third of them in headers; sometimes an event is missing."""
     starts = event_starts(content)
     places = starts[1:] + inner_starts(content)
     mutable = bytearray(content)
@@ -122,10 +122,10 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
 
 
 class CuttingReader(FileReader):
-    """Cuts by the lengths that it finds, and refuses those that ``RelayReader`` refuses for what they are."""
+    """Cuts spans by the lengths in the headers, and refuses the lengths that ``RelayReader`` refuses."""
 
     def read(self, at: Coordinates, *, bytes_max: int) -> FileSpan:
-        """MR-2004 in front of an event that is too short, or longer than the file."""
+        """MR-2004 at an event that is too short or longer than the file."""
         content = self._files[at.file]
         end = at.pos
         while len(content) - end >= HEADER_BYTES:
@@ -141,13 +141,13 @@ class CuttingReader(FileReader):
 
 
 def guarded_walk(*given: Any) -> Any:
-    """``walk`` over guarded arrays."""
+    """``walk`` on guarded arrays."""
     kernel: Any = walk
     return kernel(*(each.view(Guarded) if isinstance(each, np.ndarray) else each for each in given))
 
 
 def assert_seeing() -> None:
-    """A read in front of an array and one behind it would end this run."""
+    """Check the guards: a read before or after an array must be noticed."""
     assert CHECKED or INTERPRETED, (
         "memory is not watched here: see producer.convert.kernel.compiled"
     )

@@ -1,10 +1,10 @@
-"""Damages records of a topic and reads them as apply does; every outcome but rows or an error with a code is a defect.
+"""Damages records of a topic and reads them as apply does. Any outcome other than rows or a coded error is a defect.
 
     python -m tests.kit.fuzz.record SEED ROUNDS
 
-With MILLRACE_KERNEL_CHECKED=1 an access beyond an array is an error; with NUMBA_DISABLE_JIT=1 the same code runs as
-plain Python, where an index below zero is one too; without either it refuses to run. Prints how many records were read
-and which codes came.
+With MILLRACE_KERNEL_CHECKED=1 an access beyond an array is an error. With NUMBA_DISABLE_JIT=1 the same code runs as
+plain Python, where an index below zero is an error too. Without either it refuses to run. Prints how many records were
+read and the codes of the errors.
 """
 
 import random
@@ -94,7 +94,7 @@ def good_records() -> list[bytes]:
 
 
 def inventory() -> Inventory:
-    """A target that has the tables."""
+    """The inventory of a target with the tables."""
     return Inventory(
         tables={
             (made.database, made.table): TargetTable(
@@ -124,7 +124,7 @@ class _Guarded(np.ndarray[Any, Any]):
 
 
 def read(values: Sequence[bytes]) -> Counter[str]:
-    """As an executor does: walk, keys, literals. Counts rows; MillraceError for what can't be read."""
+    """Read as an executor does: walk, keys, literals. Counts rows; MillraceError for unreadable records."""
     plans = TablePlans(Catalogue("fuzz", RowSchemas(), inventory()))
     offsets, arrow = arrow_values(batch_of(values))
     if IS_INTERPRETED:
@@ -161,7 +161,7 @@ def _nothing(schema_id: int) -> str:
 
 
 def explained(values: Sequence[bytes]) -> Counter[str]:
-    """As ``topic tail`` does, with the reference decoder."""
+    """Read as ``topic tail`` does, with the reference decoder."""
     known = KnownSchemas()
     for value in values:
         decode_record(None, value, known)
@@ -210,7 +210,7 @@ DAMAGE: tuple[Callable[[bytearray, random.Random], None], ...] = (
 
 
 def damaged(values: Sequence[bytes], chance: random.Random) -> list[bytes]:
-    """One to three records spoilt; sometimes one left out, or two exchanged."""
+    """One to three records damaged; sometimes one is missing, or two are swapped."""
     made = [bytearray(value) for value in values]
     for _ in range(chance.randint(1, 3)):
         value = chance.choice(made)
@@ -225,7 +225,7 @@ def damaged(values: Sequence[bytes], chance: random.Random) -> list[bytes]:
 
 
 def assert_seeing() -> None:
-    """A read behind an array, and one in front of it as far as that is watched, would end this run."""
+    """Check the guards: a read after an array must be noticed, and one before it where the mode checks that."""
     assert CHECKED or IS_INTERPRETED, "memory is not watched here: see consumer.kernel.compiled"
     endless = np.full(1, 0x80, np.uint8)
     reads = [(endless, 0, 2)]

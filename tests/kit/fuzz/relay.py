@@ -1,12 +1,12 @@
-"""Damages events and walks them as receiver and relay log do, in memory between two pages that nobody may touch.
+"""Damages events and walks them as receiver and relay log do, in memory between two forbidden pages.
 
     python -m tests.kit.fuzz.relay SEED ROUNDS
 
-A read or write in front of a buffer or behind it ends the process (SIGSEGV), also one by address, which no check of
-indexes would see, and in the machine code of every day. With MILLRACE_KERNEL_CHECKED=1 indexes are compared as well;
-with NUMBA_DISABLE_JIT=1 the kernels run as plain Python, where an index below zero is an error too.
-Events are cut to any length, their types, lengths, positions, flags and bodies changed; checksums, and mostly places,
-are made right again, for else nothing but a wrong sum would be found. Prints how often each status came.
+A read or write before or after a buffer ends the process (SIGSEGV), also in ordinary machine code and for accesses by
+address, which no index check sees. With MILLRACE_KERNEL_CHECKED=1 indexes are checked as well. With NUMBA_DISABLE_JIT=1
+the kernels run as plain Python, where an index below zero is an error too. Events are cut to any length, and their
+types, lengths, positions, flags and bodies are changed. Checksums, and mostly positions, are corrected afterwards,
+otherwise only wrong checksums would be found. Prints the count of each status.
 """
 
 import random
@@ -46,7 +46,7 @@ def sample(chance: random.Random, *, mariadb: bool) -> list[bytes]:
 
 
 def damaged(events: list[bytes], chance: random.Random) -> list[bytes]:
-    """Some of them cut or changed, all with a right checksum; their places are right but where those were changed."""
+    """Some events cut or changed; all have correct checksums, and correct positions unless those were changed."""
     made, pos = [], FIRST_POS
     victims = set(chance.sample(range(len(events)), chance.randint(1, 4)))
     for number, event in enumerate(events):
@@ -67,7 +67,7 @@ def damaged(events: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def watched(array: Any) -> Any:
-    """Plain Python refuses an index of it that is below zero."""
+    """The array; in plain Python it refuses an index below zero."""
     return array.view(Guarded) if IS_INTERPRETED else array
 
 
@@ -82,7 +82,7 @@ class Round:
         self.events = damaged(sample(chance, mariadb=self.mariadb), chance)
 
     def walk(self) -> int:
-        """As the start of a relay log does."""
+        """Walk as opening a relay log does."""
         content = b"".join(self.events)
         octets = self._lay(self._wire, content)
         state, runs, folded = _scratch(transactions.SLOTS)
@@ -97,7 +97,7 @@ class Round:
         return int(status)
 
     def scan(self) -> int:
-        """As a reader does, from any byte on."""
+        """Scan as a reader does, from any byte on."""
         content = b"".join(self.events)[self._chance.randrange(40) :]
         octets = self._lay(self._wire, content)
         folded = np.zeros(16, np.uint8)
@@ -106,7 +106,7 @@ class Round:
         return int(status)
 
     def strip(self) -> int:
-        """As the receiver does, in pieces."""
+        """Strip packets as the receiver does, in pieces."""
         stream = b"".join(
             packet(b"\0" + event, number & 255) for number, event in enumerate(self.events)
         )
@@ -132,7 +132,7 @@ class Round:
 
 
 def _scratch(slots: int) -> tuple[Any, Any, Any]:
-    """State, runs, and the bytes that a checksum is folded into."""
+    """State, runs, and the buffer for a checksum."""
     return watched(np.zeros(slots, np.int64)), watched(new_runs()), np.zeros(16, np.uint8)
 
 

@@ -1,7 +1,7 @@
-"""A model of a set topic behind the publisher's seam: a log with transactions, fencing and late requests, no sockets.
+"""A model of a set topic behind the driver interface: a log with transactions, fencing and late requests, no sockets.
 
-It does what a broker does with one partition, and what its network does: a commit whose answer is lost before or after
-it took effect, a commit that is slow, a late duplicate of an EndTxn request that ends the transaction under way.
+It behaves like a broker with one partition and an unreliable network: a commit may lose its request or its answer, may
+be slow, and a late duplicate of an EndTxn request may end the current transaction.
 """
 
 import json
@@ -24,7 +24,7 @@ START = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-100"), None, 0)
 
 
 def a_topic(**changed: object) -> TopicSettings:
-    """The settings of a topic that is as it should be, but for what is ``changed``."""
+    """The settings of a correct topic, with some ``changed``."""
     usual: dict[str, Any] = {
         "partition_count": 1,
         "cleanup_policy": "delete",
@@ -37,7 +37,7 @@ def a_topic(**changed: object) -> TopicSettings:
 
 
 class Outcome(StrEnum):
-    """What becomes of a commit."""
+    """The outcome of a commit."""
 
     OK = "ok"
     SLOW = "slow"  # OK after 0.9 s
@@ -48,14 +48,10 @@ class Outcome(StrEnum):
         "late commit"  # half of the records are committed by a late request; then an error
     )
     LATE_ABORT = "late abort"  # half of the records are aborted by a late request; then an error
-    FOREIGN = "foreign"  # OK, and another writer's record stands right behind it
-    FOREIGN_INSIDE = (
-        "foreign inside"  # OK, and another writer's record stands in front of its marker
-    )
-    ABORTED_OK = (
-        "aborted, said OK"  # what must never happen: the answer is OK and the records are aborted
-    )
-    MARKER_AGAIN = "marker again"  # OK, and a new coordinator sends the marker once more
+    FOREIGN = "foreign"  # OK, and another writer's record follows directly
+    FOREIGN_INSIDE = "foreign inside"  # OK, and another writer's record precedes its marker
+    ABORTED_OK = "aborted, said OK"  # a broken broker: the answer is OK but the records are aborted
+    MARKER_AGAIN = "marker again"  # OK, and a new coordinator writes the marker again
 
 
 @dataclass
@@ -96,7 +92,7 @@ class ModelTopic:
         return len(self.entries)
 
     def ask(self) -> None:
-        """Any request."""
+        """Called for each request."""
         if self.is_away:
             raise Retryable("MR-3001", "the model broker is away")
 
@@ -112,14 +108,14 @@ class ModelTopic:
         self.entries.append(Entry(None, None))
 
     def end_open(self, owner: str, state: str) -> None:
-        """End whatever ``owner`` has open, as a late EndTxn or a new epoch does."""
+        """End the open transactions of ``owner``, as a late EndTxn or a new epoch does."""
         for entry in list(self.entries):
             opened = entry.transaction
             if opened is not None and opened.owner == owner and opened.state == "open":
                 self.end(opened, state)
 
     def committed(self) -> list[TopicRecord]:
-        """What a read_committed reader sees."""
+        """The records that a read_committed reader sees."""
         return [
             TopicRecord(offset, entry.key, entry.value)
             for offset, entry in enumerate(self.entries[: self.stable])
@@ -262,7 +258,7 @@ class ModelAdmin:
 
 
 class ModelDriver:
-    """Gives the model's clients to a publisher with ``owner`` as its transactional id."""
+    """Makes the model's clients for a publisher with ``owner`` as its transactional id."""
 
     def __init__(self, topic: ModelTopic, owner: str = "task") -> None:
         self._topic = topic
@@ -279,7 +275,7 @@ class ModelDriver:
 
 
 class ModelCodec:
-    """Records as JSON, so that a failing test can be read."""
+    """Records as JSON, so failing tests are readable."""
 
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
@@ -322,7 +318,7 @@ class Batch:
 
 
 def batch_after(progress: Progress, count: int, *, filler: str = "") -> Batch:
-    """``count`` rows behind ``progress``, in source transactions of three rows each, cut wherever it ends."""
+    """``count`` rows after ``progress`` in source transactions of three rows; the batch may end inside one."""
     values = []
     gtid_set, opened, seq = progress.gtid_set, progress.open, progress.seq
     for _ in range(count):
@@ -350,7 +346,7 @@ def batch_after(progress: Progress, count: int, *, filler: str = "") -> Batch:
 
 
 def publish_and_close(publisher: Publisher, count: int) -> None:
-    """What the audit finds is told by the one or the other, as its thread comes to it."""
+    """Publish and close; either of them raises what the audit finds."""
     publisher.publish(batch_after(publisher.progress, count))
     publisher.close()
 
