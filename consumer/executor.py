@@ -181,8 +181,8 @@ def apply_serial(
             _drain(records)
             return Outcome(mark, learned, None, rows, statements, commit_ms, is_cut=True)
         if barrier is not None:
-            next_one = len(window.rows) + 1
-            left = (offsets[next_one:], values.part(next_one, len(values)))
+            first_after = len(window.rows) + 1
+            left = (offsets[first_after:], values.part(first_after, len(values)))
             ahead = collect_read_ahead(chain((left,), records))
             return Outcome(mark, learned, barrier, rows, statements, commit_ms, ahead=ahead)
     return Outcome(mark, learned, None, rows, statements, commit_ms)

@@ -11,7 +11,7 @@ Confluent's registry elects its leader in the same way.
     a registry that has died       waits until the broker expires that member (``SESSION_S``), then starts
     a registry of the same name    starts: this process listens on that address, so the other has ended
 
-Names are ``host/address:port``. Two hosts with the same host name are not told apart; then the later start wins.
+Names are ``host/address:port``. Two hosts with the same host name look like one; then the later start wins.
 The group decides who may start. Only the transactional ID decides who may write (``registry.kafka``), so a process
 that was suspended for longer than its session still cannot write after its successor has started.
 """

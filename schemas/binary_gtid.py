@@ -65,23 +65,6 @@ def decode_previous_gtids(body: bytes) -> GtidSet:
         reader.refuse(error.message)
 
 
-def encode_gtid_set(gtid_set: GtidSet) -> bytes:
-    """The bytes that ``decode_previous_gtids`` reads, in the form with tags only if a source has one."""
-    by_source: dict[Source, list[Interval]] = {}
-    for source, interval in gtid_set.intervals():
-        by_source.setdefault(source, []).append(interval)
-    tagged = any(tag for _, tag in by_source)
-    head = _TAGGED << 56 | len(by_source) << 8 | _TAGGED if tagged else len(by_source)
-    out = [head.to_bytes(8, "little")]
-    for (uuid, tag), intervals in by_source.items():
-        out.append(uuid.bytes)
-        if tagged:
-            out += [bytes([2 * len(tag)]), tag.encode()]
-        out.append(len(intervals).to_bytes(8, "little"))
-        out += [number.to_bytes(8, "little") for interval in intervals for number in interval]
-    return b"".join(out)
-
-
 def decode_gtid_list(body: bytes) -> MariadbGtidSet:
     """MariaDB's position: the last GTID of each domain."""
     reader = ByteReader(bytes(body), "GTID_LIST")

@@ -11,7 +11,7 @@ partition ``topic`` still ends at ``topic_end`` (0: unknown, as inside a source 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -78,10 +78,6 @@ class TaskReport:
     epoch: int = 0
     worker: str = ""
     figures: Mapping[str, Figure] = field(default_factory=dict)
-
-    def owned_by(self, worker: str, *, epoch: int) -> "TaskReport":
-        """The same report with its owner's name and epoch."""
-        return replace(self, worker=worker, epoch=epoch)
 
 
 def report_to_plain(report: TaskReport) -> dict[str, object]:

@@ -58,7 +58,7 @@ def _lock(connection: TargetConnection, task: str) -> tuple[int, int]:
 
 
 class _Waiter(threading.Thread):
-    """One locking read in a thread of its own. If the lock wait times out on the server, the result is an error."""
+    """One locking read in a separate thread. If the lock wait times out on the server, the result is an error."""
 
     def __init__(self, connection: TargetConnection, task: str) -> None:
         super().__init__(name="fence", daemon=True)

@@ -272,13 +272,6 @@ def save_schemas(connection: TargetConnection, task: str, texts: dict[int, str])
         )
 
 
-def delete_progress(connection: TargetConnection, task: str) -> None:
-    """Delete everything except the fence, so that the task starts again from its document. For operators and tests."""
-    for table in ("progress", "applied", "record_schema", "ddl_intent", "conflict", "left_out"):
-        connection.query(f"DELETE FROM {DATABASE}.{table} WHERE task = %s", (task,))
-    connection.commit()
-
-
 def decide_intent(connection: TargetConnection, task: str, *, seq: int, decision: str) -> None:
     """Store an operator's decision about a waiting statement; Fatal MR-5043 if none with this seq waits."""
     decided = connection.run(

@@ -18,7 +18,7 @@ from consumer.table_plans import Catalogue
 from consumer.target import fence
 from consumer.target.connection import TargetConnection, connect
 from consumer.target.fence import raise_fence
-from consumer.target.progress import delete_progress
+from consumer.target.progress import DATABASE
 from deploy.servers import DatabaseServer
 from millrace.errors import Fenced, Retryable
 from tests.kit.apply.history import SQL, make_history
@@ -77,9 +77,8 @@ def _serial(
     run_once(server, task, stream, is_large=False)
     rows = server.execute(f"SELECT * FROM {database}.accounts ORDER BY id")
     server.execute(f"DELETE FROM {database}.accounts")
-    session = connect(endpoint_of(server))
-    delete_progress(session, database)
-    session.close()
+    for table in ("progress", "applied", "record_schema", "ddl_intent", "conflict", "left_out"):
+        server.execute(f"DELETE FROM {DATABASE}.{table} WHERE task = '{database}'")
     return list(rows)
 
 

@@ -1,6 +1,7 @@
 """Which capture task an apply task reads from, and when a task has reached the primary's position."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -69,7 +70,7 @@ def _cluster(reports: Mapping[str, TaskReport], entries: Mapping[str, TaskEntry]
         assigned=dict.fromkeys(entries, WORKER),
         owners=dict.fromkeys(entries, WORKER),
         saved_reports={
-            name: SavedReport(report.owned_by(WORKER, epoch=1), entries[name].revision, 0)
+            name: SavedReport(replace(report, worker=WORKER, epoch=1), entries[name].revision, 0)
             for name, report in reports.items()
         },
         leader="s1",
