@@ -239,7 +239,7 @@ WRONG: tuple[tuple[str, Callable[[World], None]], ...] = (
     ("I6: seq .* is resolved", _resolved_before_it_is_delivered),
     ("I6: .* too early", _resolved_too_early),
     ("I6: .* had executed", _resolved_with_a_gap),
-    ("I6: .* behind", _the_mark_goes_back),
+    ("I6: .* after", _the_mark_goes_back),
     ("I7: ", _the_target_lacks_a_row),
     ("I8: seqs", _a_row_goes_back),
     ("I8: .* at seq", _money_is_lost),

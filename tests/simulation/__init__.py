@@ -5,7 +5,7 @@ source           a source server: binlog files and their meaning; binlog: the fo
 model_kafka      one partition and its transaction coordinator
 model_zookeeper  an ensemble: sessions, ephemeral nodes
 disk             the state of a relay directory after a crash
-model_target     a target server behind PyMySQL's interface; target_statements: the statements it knows
+model_target     a target server with PyMySQL's interface; target_statements: the statements it knows
 capture, apply   one process of each
 world            all of them, and the events that hit them
 judges           the invariants of topic and target

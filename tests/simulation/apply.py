@@ -1,7 +1,7 @@
 """An apply driver's process and its executors: ``consumer.apply`` without Spark and its query.
 
 Real: lease, take-over, fence, inventory, windows, causality keys, lanes, SQL, progress. Models: ZooKeeper, the
-topic, the target server. A lane may be left for later: a Spark task that lives on when its driver is gone.
+topic, the target server. A lane may run later: a Spark task that survives its driver.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,22 +32,22 @@ LANES = 3
 
 
 class DriverGoneError(BaseException):
-    """The driver died while its lanes were at work."""
+    """The driver died while its lanes ran."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One micro-batch: how many offsets, by lanes or by one, how many records an Arrow batch has."""
+    """One micro-batch: its offsets, its lanes or a serial lane, and the records per Arrow batch."""
 
     offsets: int
     is_large: bool
     arrow_rows: int
     seed: int
-    lanes_left: bool = False  # the driver dies among the lanes; those not yet begun live on
+    lanes_left: bool = False  # the driver dies between lanes; lanes not yet started survive it
     is_doubled: bool = (
-        False  # work is executed twice, as by speculation: at once, or by a lane that lives on
+        False  # work is executed twice, as by speculation: immediately, or by a surviving lane
     )
-    again: int = 0  # so many offsets in front of the mark are handed in once more
+    again: int = 0  # number of offsets before the mark that are passed in again
 
 
 @dataclass
@@ -107,7 +107,7 @@ class TopicRecords:
     def lanes(
         self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
     ) -> list[Outcome]:
-        """In any order; some of them perhaps later."""
+        """Run the lanes in any order; some of them perhaps later."""
         chance = Random(self.cut.seed)
         numbers = sorted({int(lane) for lane in lanes})
         chance.shuffle(numbers)
@@ -142,7 +142,7 @@ class TopicRecords:
         pass
 
     def _once_more(self, execute: Callable[[], object]) -> None:
-        """A speculative execution of what has been done; how it ends is nobody's business, but it may not block."""
+        """Execute finished work again, as by speculation. The result is ignored, but it must not block."""
         if not self.cut.is_doubled:
             return
         if self.cut.seed % 2:
@@ -154,7 +154,7 @@ class TopicRecords:
             return
 
     def _batches(self, wanted: Ints | None) -> Iterator[pa.RecordBatch]:
-        """All of them, also those in front of the mark: that Spark's filter spares them proves nothing here."""
+        """All records, also those before the mark: apply must skip them without Spark's filter."""
         records = self.records
         if wanted is not None:
             chosen = set(wanted.tolist())
@@ -172,7 +172,7 @@ class TopicRecords:
 
 
 class ApplyProcess:
-    """One driver."""
+    """One apply driver."""
 
     def __init__(self, name: str, ensemble: ModelEnsemble, look_up: Callable[[int], str]) -> None:
         self.process = Process(name)
@@ -183,7 +183,7 @@ class ApplyProcess:
         self._look_up = look_up
 
     def step(self, cut: Cut, read: Callable[[int, int], Sequence[TopicRecord]]) -> None:
-        """Start if need be, then one micro-batch; ``read(start, stop)`` gives committed records."""
+        """Start if necessary, then run one micro-batch; ``read(start, stop)`` gives committed records."""
         if self.applier is None:
             self._start()
         assert self.applier is not None
@@ -194,13 +194,13 @@ class ApplyProcess:
             self.applier.process(records, lambda _: None)
 
     def let_go(self) -> None:
-        """The driver's end."""
+        """End the driver."""
         if self.applier is not None:
             self.applier.close()
         self.applier = None
 
     def release(self) -> None:
-        """Give the lease up, if it can be."""
+        """Release the lease, if possible."""
         lease, self.lease = self.lease, None
         if lease is not None:
             lease.release()

@@ -1,11 +1,11 @@
-"""How a server of each flavour writes its binlog, and what it says of it when it is asked. The rows are the same.
+"""The binlog of a server of each flavour, and its answers to queries about it. The rows are the same.
 
     MySQL      one uuid numbers all             GTID, BEGIN, table maps and rows (30 to 32), XID
-    MariaDB    by turns four of its own, and    GTID, which is the BEGIN, the statement's text, table maps and rows (23
-               four that came from another      to 25), XID; but for the first and the last none tells its place in the
-               server, in a domain of their own file (since 11.4)
+    MariaDB    in turns, four own ones and      GTID, which is the BEGIN, the statement's text, table maps and rows (23
+               four from another server,        to 25), XID; only the first and the last event contain their position in
+               in a separate domain             the file (since 11.4)
 
-Of each, the state before a file stands at its head. ``number`` counts source transactions from 1.
+The head of each file has the state before it. ``number`` counts source transactions from 1.
 """
 
 import struct
@@ -23,9 +23,9 @@ TURN = 4
 
 
 class Binlog(Protocol):
-    """One flavour's.
+    """The format of one flavour.
 
-    ``row_types`` are those of WRITE, UPDATE, DELETE; ``row_extra`` stands in front of the columns of such an event.
+    ``row_types`` are those of WRITE, UPDATE, DELETE; ``row_extra`` precedes the columns of such an event.
     """
 
     flavour: Flavour
@@ -34,15 +34,15 @@ class Binlog(Protocol):
     row_extra: bytes
 
     def gtid(self, number: int) -> str:
-        """Of one source transaction."""
+        """The GTID of one source transaction."""
         ...
 
     def executed(self, number: int) -> str:
-        """The GTID set of the first ``number``."""
+        """The GTID set of the first ``number`` source transactions."""
         ...
 
     def head(self, number: int) -> Events:
-        """What a file begins with when ``number`` source transactions were before."""
+        """The head of a file that follows ``number`` source transactions."""
         ...
 
     def begin(self, file: BinlogBuilder, number: int) -> None:
@@ -50,15 +50,15 @@ class Binlog(Protocol):
         ...
 
     def commit(self, file: BinlogBuilder) -> None:
-        """Its end."""
+        """The end of a source transaction."""
         ...
 
     def state(self, file: BinlogBuilder, number: int, sql: str) -> None:
-        """A statement, which is a source transaction of its own."""
+        """A statement, as a separate source transaction."""
         ...
 
     def answers(self, number: int) -> dict[str, Answer]:
-        """Who it is and what it has executed, by words of the question."""
+        """The server's identity and executed GTIDs, by words of the query."""
         ...
 
     def told_before(self, number: int) -> Answer:
@@ -67,7 +67,7 @@ class Binlog(Protocol):
 
 
 class MysqlBinlog:
-    """MySQL's."""
+    """The format of MySQL."""
 
     flavour = Flavour.MYSQL
     version = "9.7.4"
@@ -105,7 +105,7 @@ class MysqlBinlog:
 
 
 class MariadbBinlog:
-    """MariaDB's."""
+    """The format of MariaDB."""
 
     flavour = Flavour.MARIADB
     version = "11.8.3-MariaDB"
@@ -176,7 +176,7 @@ class MariadbBinlog:
 
     @staticmethod
     def _sequences(number: int) -> tuple[int, int]:
-        """The last one of each domain."""
+        """The last GTID of each domain."""
         rounds, rest = divmod(number, 2 * TURN)
         received = rounds * TURN + max(rest - TURN, 0)
         return number - received, received
@@ -186,7 +186,7 @@ BINLOGS: dict[Flavour, Binlog] = {made.flavour: made for made in (MysqlBinlog(),
 
 
 def last_number(gtid_set: str) -> int:
-    """How many source transactions are in a GTID set of one uuid, or of any domains; from 1 on each."""
+    """The number of source transactions in a GTID set of one uuid, or of any domains; each starts at 1."""
     return sum(int(_last_of(item)) for item in gtid_set.split(",") if item)
 
 

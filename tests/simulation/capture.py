@@ -1,4 +1,4 @@
-"""A capture worker's process: the steps of ``producer.capture`` one after the other, where that has threads.
+"""A capture worker's process: the steps of ``producer.capture`` in sequence instead of in threads.
 
 Real: lease, publisher, receiver, dump stream, relay log, converter. Models: ZooKeeper, the partition, the socket.
 """
@@ -58,7 +58,7 @@ _SYNC = SyncPolicy(bytes_max=1 << 40, delay_ms=1 << 30)  # nothing is made durab
 
 @dataclass
 class Surroundings:
-    """What all capture processes talk to; ``hint`` is what the task's status remembers."""
+    """The servers of all capture processes; ``hint`` is the progress in the task's status."""
 
     source: ModelSource
     topic: ModelTopic
@@ -69,13 +69,13 @@ class Surroundings:
 
     @property
     def flavour(self) -> Flavour:
-        """The source's."""
+        """The flavour of the source."""
         return self.source.binlog.flavour
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """How much one step does: bytes received before the connection is cut, and the batch's bounds."""
+    """The size of one step: bytes received before the connection is cut, and the batch's limits."""
 
     wire_bytes: int
     batch_bytes: int
@@ -83,7 +83,7 @@ class Portion:
 
 
 class CaptureProcess:
-    """One worker; ``step`` is what its task's thread would do next."""
+    """One worker; ``step`` does the next step of its task's thread."""
 
     def __init__(self, name: str, world: Surroundings) -> None:
         self.process = Process(name)
@@ -100,18 +100,18 @@ class CaptureProcess:
 
     @property
     def relay_end(self) -> Coordinates | None:
-        """How far readers of its relay log may read, while it runs."""
+        """The end for readers of its relay log, while it runs."""
         return None if self._relay is None else self._relay.end()
 
     def step(self, portion: Portion) -> None:
-        """Start if need be, receive, publish, report."""
+        """Start if necessary, receive, publish, report."""
         if self.lease is None:
             self._start()
         self._receive(portion.wire_bytes)
         self._publish(portion)
 
     def let_go(self) -> None:
-        """As the runner's end: everything closed and joined; the lease is the caller's."""
+        """End as the runner does: close and join everything. The caller keeps the lease."""
         if self._reader is not None:
             self._reader.close()
         if self._relay is not None:
@@ -121,7 +121,7 @@ class CaptureProcess:
         self._publisher = self._relay = self._reader = self._converter = None
 
     def release(self) -> None:
-        """Give the lease up, if it can be."""
+        """Release the lease, if possible."""
         lease, self.lease = self.lease, None
         if lease is not None:
             lease.release()
@@ -222,7 +222,7 @@ class CaptureProcess:
 
 
 class _Once(threading.Event):
-    """A stop event for a loop that should look once."""
+    """A stop event for a loop that must run once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -238,7 +238,7 @@ class _Once(threading.Event):
 
 @dataclass
 class _Stream:
-    """What ``producer.capture`` asks of a set's stream."""
+    """The interface of a set's stream that ``producer.capture`` uses."""
 
     wanted: GtidPosition | None
     relay: RelayLog
@@ -249,7 +249,7 @@ class _Stream:
         return self.relay
 
     def first(self, reader: RelayReader) -> Coordinates | None:
-        """The real one, on what it looks at."""
+        """Call the real function with its inputs."""
         return Upstream.first(cast(Upstream, self), reader)
 
     def may_start_at(self, at: Coordinates) -> bool:
@@ -257,7 +257,7 @@ class _Stream:
         return True
 
     def check(self) -> None:
-        """The receiver runs in the same thread here: what it raised came out."""
+        """Nothing to check: the receiver runs in the same thread, and its errors reach the caller."""
 
 
 class _Connection:
@@ -288,7 +288,7 @@ class _Connection:
 
 
 class _Socket:
-    """Gives so many bytes, then silence; the receiver is asked to end then."""
+    """Returns this many bytes, then nothing; then it asks the receiver to end."""
 
     def __init__(self, wire: bytes, stop: threading.Event) -> None:
         self._wire = wire

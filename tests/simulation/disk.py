@@ -1,7 +1,7 @@
-"""What a crash leaves of a relay directory: of its newest file any prefix, and behind it what the disk held there.
+"""A relay directory after a crash: any prefix of its newest file, followed by old disk contents.
 
-Harsher than a real disk, which keeps what was synced: whatever is lost must be fetched again, whatever is not whole
-must be cut.
+Harsher than a real disk, which keeps synced bytes: the receiver must fetch all lost bytes again and cut incomplete
+source transactions.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from producer.relay import layout
 
 
 class Loss(StrEnum):
-    """What happened to a directory."""
+    """The damage to a directory."""
 
     NOTHING = "nothing"  # kill -9: what was written is there
     CUT = "cut"  # unsynced bytes are gone
@@ -24,7 +24,7 @@ class Loss(StrEnum):
 
 
 def crash(directory: Path, loss: Loss, chance: Random) -> None:
-    """Leave what ``loss`` says."""
+    """Damage the directory as ``loss`` describes."""
     newest = newest_file(directory)
     if loss is Loss.ALL:
         shutil.rmtree(directory, ignore_errors=True)
@@ -50,7 +50,7 @@ def newest_file(directory: Path) -> Path | None:
 
 
 def all_files(directory: Path) -> list[Path]:
-    """Every binlog file in it."""
+    """Every binlog file of the directory."""
     if not directory.exists():
         return []
     return [

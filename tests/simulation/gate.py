@@ -1,11 +1,11 @@
-"""A process of the simulation: each request that it makes is counted, and at one of them fate meets it.
+"""A process of the simulation. It counts its requests, and a planned fault occurs at one of them.
 
-    KILL   the process is gone; whatever it asks afterwards is not asked
-    STOP   it waits (SIGSTOP) until somebody calls ``resume``: its pending requests come later
+    KILL   the process is gone; later requests are dropped
+    STOP   it waits (SIGSTOP) until a caller of ``resume``: its pending requests arrive later
     FAIL   the request, or its answer, is lost: the client's error
 
-``after``: the request took effect before fate met it. A process that stops runs in a thread of its own, but never at
-the same time as anybody else: threads hand a turn to each other, so a run is the same each time.
+``after``: the request took effect before the fault. A stopped process has a separate thread, but only one thread runs
+at a time: threads pass a turn to each other, so runs are deterministic.
 """
 
 import threading
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
 
-TURN_S = 300.0  # nothing here takes a second, but for a kernel that is compiled first
+TURN_S = 300.0  # every turn takes less than a second, unless a kernel is compiled first
 
 
 class Fate(StrEnum):
-    """What happens at the planned request."""
+    """The fault at the planned request."""
 
     KILL = "kill"
     STOP = "stop"
@@ -48,7 +48,7 @@ def current() -> "Process":
 
 
 class Process:
-    """One operating-system process; ``name`` tells servers who asks."""
+    """One operating-system process; ``name`` identifies it to servers."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -65,11 +65,11 @@ class Process:
 
     @property
     def is_stopped(self) -> bool:
-        """It waits in the middle of some work."""
+        """True while it waits inside some work."""
         return self._thread is not None
 
     def run(self, work: Callable[[], object], plan: Plan | None = None) -> None:
-        """Do ``work``; what it raises comes out, here or at ``resume``."""
+        """Do ``work``; its errors are raised here or by ``resume``."""
         assert not self.is_stopped
         self._plan, self._count = plan, 0
         if plan is None or plan.fate is not Fate.STOP:
@@ -83,18 +83,18 @@ class Process:
         self._take_turn()
 
     def resume(self) -> None:
-        """Go on where it stopped, to the end of its work."""
+        """Resume where it stopped, to the end of its work."""
         assert self.is_stopped
         self._back.clear()
         self._go.set()
         self._take_turn()
 
     def forget_plan(self) -> None:
-        """Fate does not meet it any more."""
+        """Cancel the planned fault."""
         self._plan = None
 
     def kill(self) -> None:
-        """Whatever it still wants to ask is not asked."""
+        """Kill the process: later requests are dropped."""
         self.is_dead = True
         if self.is_stopped:
             try:
@@ -103,13 +103,13 @@ class Process:
                 return
 
     def asks(self, error: Callable[[], Exception]) -> "Request":
-        """A request, around its effect; ``error`` is the client's when no answer comes."""
+        """Wrap a request around its effect; ``error`` is the client's error when no answer arrives."""
         return Request(self, error)
 
     def meet(self, error: Callable[[], Exception], *, after: bool) -> None:
-        """A request is on its way, or its answer is."""
+        """Count a request, or its answer, and apply the planned fault."""
         if threading.get_ident() != self._thread_id:
-            return  # a thread of the product that only looks (audit, a waiting lock)
+            return  # a thread of the product that only reads (audit, a waiting lock)
         if self.is_dead:
             raise KilledError
         if not after:
@@ -138,7 +138,7 @@ class Process:
         self._enter()
         try:
             work()
-        except BaseException as raised:  # noqa: BLE001 - comes out of run or resume
+        except BaseException as raised:  # noqa: BLE001 - raised again by run or resume
             self._raised = raised
         finally:
             self._thread_id = 0
@@ -156,7 +156,7 @@ class Process:
 
 
 class Request:
-    """Around the effect of one request."""
+    """Wrap the effect of one request."""
 
     __slots__ = ("_error", "_process")
 

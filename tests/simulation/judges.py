@@ -1,14 +1,14 @@
-"""What must hold of the topic and of the target, whatever happened.
+"""The invariants of the topic and the target, after any faults.
 
     the topic, as it grows     I1 topic = binlog   I2 dense seq   I3 source transactions whole   I4 one writer
-                               I6 what is resolved is delivered
-    the target, each commit    I6 the mark never goes back, and is honest   I8 the rows are those of a causal
+                               I6 resolved transactions are delivered
+    the target, each commit    I6 the mark is correct and never decreases   I8 the rows are those of a causal
                                prefix: exactly the changes at or below the mark and in the bitmaps, and the sum of all
-                               money holds
+                               money is unchanged
     a relay log                I5 a prefix of the source's files, ending with a whole source transaction
     the target at rest         I7 source = target
 
-``published`` is the list of all changes that the topic owes, in the order of their commits; it grows.
+``published`` is the growing list of all changes that the topic must contain, in commit order.
 """
 
 import copy
@@ -31,7 +31,7 @@ NOTHING_APPLIED = (0, -3)
 
 
 class ViolationError(AssertionError):
-    """Something that must hold does not."""
+    """An invariant is violated."""
 
 
 def hold(claim: object, what: str) -> None:
@@ -41,7 +41,7 @@ def hold(claim: object, what: str) -> None:
 
 
 def check_relay(source: ModelSource, files: Iterable[Path], end: Coordinates) -> None:
-    """``files`` are all that a relay log has, ``end`` is how far its readers may read."""
+    """``files`` are all files of a relay log, ``end`` is the limit of its readers."""
     for path in files:
         theirs = bytes(source.files[path.name].content)
         hold(theirs.startswith(path.read_bytes()), f"I5: {path} differs from the source's file")
@@ -49,7 +49,7 @@ def check_relay(source: ModelSource, files: Iterable[Path], end: Coordinates) ->
 
 
 def check_rows(source: ModelSource, target: ModelServer) -> None:
-    """At rest."""
+    """Check the target at rest."""
     found, wanted = target.plain(), source.rows.plain(hidden=False)
     hold(found == wanted, f"I7: {found}\nnot\n{wanted}")
 
@@ -68,7 +68,7 @@ class TopicJudge:
         self._verifier = TopicVerifier(from_beginning=True)
 
     def check(self) -> None:
-        """What was committed since."""
+        """Read and check the records committed since the last call."""
         stable = self._topic.stable
         for record in self._topic.committed(self._next_offset, stable):
             self._verifier.feed(record.offset, record.key, record.value)
@@ -76,7 +76,7 @@ class TopicJudge:
         self._next_offset = max(self._next_offset, stable)
 
     def finish(self) -> None:
-        """As ``millrace topic verify`` says at the end."""
+        """Check the end, as ``millrace topic verify`` does."""
         found = self._verifier.finish()
         hold(not found.violations, f"topic verify: {found.violations}")
 
@@ -99,7 +99,7 @@ class TopicJudge:
                     (at.gtid, at.total_order) == (self._binlog.gtid(wanted.number), wanted.row),
                     f"I3: offset {record.offset} is row {at.total_order} of {at.gtid}, not {wanted}",
                 )
-                hold(at.is_last == self._is_last(), f"I3: the last row of {at.gtid} is not told")
+                hold(at.is_last == self._is_last(), f"I3: the last row of {at.gtid} is not marked")
             case DdlRecord(source=source, statement=statement):
                 wanted = self._next_change(record.offset)
                 hold(statement.sql == wanted.sql, f"I1: {statement.sql} stands for {wanted}")
@@ -108,7 +108,7 @@ class TopicJudge:
                 ResolvedRecord(progress=progress, epoch=epoch)
                 | FenceRecord(progress=progress, epoch=epoch)
             ):
-                hold(epoch >= self._epoch, f"I4: epoch {epoch} behind {self._epoch}")
+                hold(epoch >= self._epoch, f"I4: epoch {epoch} after {self._epoch}")
                 self._epoch = epoch
                 hold(progress.seq == self.delivered, f"I6: seq {progress.seq} is resolved")
                 self._check_resolved(str(progress.gtid_set), progress.open is not None)
@@ -119,13 +119,13 @@ class TopicJudge:
         return self._published[self.delivered - 1]
 
     def _is_last(self) -> bool:
-        """Whether the record delivered last ends its source transaction."""
+        """Whether the last delivered record ends its source transaction."""
         done = self._published[self.delivered - 1]
         behind = self._published[self.delivered : self.delivered + 1]
         return not behind or behind[0].number != done.number
 
     def _check_resolved(self, gtid_set: str, is_open: bool) -> None:
-        """Everything in the GTID set is delivered; what is delivered is in it, but for the open one."""
+        """Check that exactly the GTID set is delivered, apart from the open source transaction."""
         number = last_number(gtid_set)
         whole = self._binlog.executed(number)
         hold(gtid_set == whole, f"I6: {gtid_set} is resolved, and the source had executed {whole}")
@@ -137,7 +137,7 @@ class TopicJudge:
 
 @dataclass(frozen=True)
 class Backup:
-    """The target as it was at one commit, and what was known of it."""
+    """The target at one commit, and the judges' state then."""
 
     contents: Contents
     mark: tuple[int, int]
@@ -145,7 +145,7 @@ class Backup:
 
 
 class TargetJudge:
-    """Looks at every commit. Keeps two backups: taken at the last commits whose numbers are powers of two."""
+    """Checks every commit. Keeps two backups, from the last commits whose numbers are powers of two."""
 
     def __init__(self, target: ModelServer, published: Sequence[Change]) -> None:
         target.on_commit = self._check
@@ -163,15 +163,15 @@ class TargetJudge:
         return (rows[0][1], rows[0][2]) if rows else (0, -2)
 
     def restore(self) -> None:
-        """The older backup takes the target's place; nobody may be connected."""
+        """Replace the target by the older backup; no client may be connected."""
         old = self._backups[0]
         self._target.restore(old.contents)
         self._mark, self._rows_at_mark = old.mark, copy.deepcopy(old.rows_at_mark)
 
     def _check(self) -> None:
-        """At a commit."""
+        """Check the target at a commit."""
         mark = self.progress
-        hold(mark >= self._mark and mark[1] >= self._mark[1], f"I6: {mark} behind {self._mark}")
+        hold(mark >= self._mark and mark[1] >= self._mark[1], f"I6: {mark} after {self._mark}")
         while self._mark[0] < mark[0]:
             self._rows_at_mark.apply(self._published[self._mark[0]])
             self._mark = (self._mark[0] + 1, mark[1])
@@ -184,7 +184,7 @@ class TargetJudge:
         wanted = [self._rows_with(seqs) for seqs in states]
         hold(
             found in wanted,
-            f"I8: seqs to {mark[0]} and {above} are told applied; the target holds\n{found}\nnot\n{wanted[0]}",
+            f"I8: seqs to {mark[0]} and {above} are marked applied; the target has\n{found}\nnot\n{wanted[0]}",
         )
         whole = mark[0] == len(self._published) or (
             mark[0] and self._published[mark[0]].number != self._published[mark[0] - 1].number

@@ -1,6 +1,6 @@
-"""The rules by which hypothesis moves the world: on the way to the topic, on the way to the target, or both.
+"""The rules by which Hypothesis changes the world: on the path to the topic, on the path to the target, or both.
 
-The machines behind these three have few rules each: they look long at one kind of fate, to find what a guard is for.
+The machines after these three have few rules each. They repeat one kind of fault many times, to test one guard.
 """
 
 import shutil
@@ -58,7 +58,7 @@ _CUTS = st.builds(
 
 
 class _Machine(RuleBasedStateMachine):
-    """A world; at the end it comes to rest, unless something was violated before."""
+    """A world; at the end it comes to rest, unless an invariant was violated before."""
 
     flavour: ClassVar[Flavour] = Flavour.MYSQL
 
@@ -74,25 +74,25 @@ class _Machine(RuleBasedStateMachine):
 
     @contextmanager
     def world(self) -> Iterator[World]:
-        """For one rule; what it breaks is not looked at again at the end."""
+        """Wrap one rule; if it violates an invariant, the end is not checked."""
         self._is_broken = True
         yield self._world
         self._is_broken = False
 
     def owner(self, task: str, names: tuple[str, ...], *, is_other: bool) -> str:
-        """Whom the scheduler wants to run a task, or the other."""
+        """The worker to which the scheduler assigned a task, or the other one."""
         wanted = self._world.assignments.get(task, names[0])
         return next(name for name in names if (name == wanted) is not is_other)
 
     def teardown(self) -> None:
-        """Everything heals."""
+        """End all faults."""
         with self._stack:
             if not self._is_broken:
                 self._world.come_to_rest()
 
 
 class _DeadRules(_Machine):
-    """Sessions of dead processes end at last."""
+    """Sessions of dead processes end."""
 
     @rule()
     def notice_the_dead(self) -> None:
@@ -182,11 +182,11 @@ class ApplyRules(_DeadRules):
 
 
 class CaptureMachine(CaptureRules):
-    """Capture alone meets its fate; at the end all of it is applied."""
+    """Faults occur only in capture; at the end everything is applied."""
 
 
 class ApplyMachine(ApplyRules):
-    """What is emitted arrives in the topic; apply meets its fate."""
+    """All changes arrive in the topic; faults occur only in apply."""
 
     @rule(kinds=_KINDS, seed=_SEEDS)
     def publish(self, kinds: list[str], seed: int) -> None:
@@ -196,7 +196,7 @@ class ApplyMachine(ApplyRules):
 
 
 class WholeMachine(CaptureRules, ApplyRules):
-    """Everything at once, and retention."""
+    """All faults together, and retention."""
 
     @rule(share=st.sampled_from([0.0, 0.3, 0.9, 1.0]))
     def retain(self, share: float) -> None:
@@ -224,7 +224,7 @@ class _EmitRules(_Machine):
 
 
 class AnswersMachine(_EmitRules):
-    """One owner of the topic, and what becomes of its commits."""
+    """One owner of the topic, and all outcomes of its commits."""
 
     @rule(answer=st.sampled_from(_SURE), place=st.integers(0, 2), late_at=st.integers(1, 10))
     def step(self, answer: Answer, place: int, late_at: int) -> None:
@@ -273,7 +273,7 @@ class RelayMachine(_EmitRules):
 
 
 class FilesMachine(_Machine):
-    """A process that dies while what it publishes is in the file before."""
+    """A process that dies while it publishes from the previous file."""
 
     @rule(kinds=_KINDS, more=_KINDS, seed=_SEEDS, batches=st.integers(1, 4))
     def fall_behind(self, kinds: list[str], more: list[str], seed: int, batches: int) -> None:
@@ -318,7 +318,7 @@ class PartsMachine(_Machine):
 
 
 class _PublishRules(_DeadRules):
-    """What is emitted arrives in the topic; the kinds are those that meet."""
+    """All changes arrive in the topic; only changes of related rows occur."""
 
     kinds: ClassVar[list[str]] = sorted(KINDS.keys() - {"roll back", "hide", "grow"})
 
@@ -331,7 +331,7 @@ class _PublishRules(_DeadRules):
 
 
 class LanesMachine(_PublishRules):
-    """Lanes in any order, twice, too late; drivers that die among them."""
+    """Lanes in any order, twice, too late; drivers that die between them."""
 
     kinds: ClassVar[list[str]] = [
         "transfer",
@@ -373,7 +373,7 @@ class DriversMachine(_PublishRules):
 
     @rule(at=st.integers(1, 50), after=st.booleans(), seed=_SEEDS, is_serial=_RARELY)
     def overtake(self, at: int, after: bool, seed: int, is_serial: bool) -> None:
-        """The successor applies what the stopped driver had before it, and later changes of the same rows."""
+        """The successor applies the pending work of the stopped driver, and later changes of the same rows."""
         with self.world() as world:
             cut = Cut(1 << 20, not is_serial, 1000, seed)
             name = self.owner(apply.TASK, APPLY_WORKERS, is_other=False)

@@ -1,12 +1,12 @@
 """One partition and its transaction coordinator, as a broker without transaction verification behaves.
 
-    producer epoch   init raises it and aborts what the older instance left open; a smaller one is refused
-    EndTxn           ends what is open; of a committed transaction a repetition says OK, of an aborted one it fails
-    late requests    an EndTxn that the network keeps: it arrives at a request of somebody, with the epoch of its sender
-    a late end in the middle of a Kafka transaction: what was there is committed (or aborted), what follows stands in a
-    transaction that the coordinator does not know and nobody ends (a broker since 3.6 refuses it; this is the harsher)
+    producer epoch   init raises it and aborts the open transaction of the older instance; a smaller one is refused
+    EndTxn           ends the open transaction; repeated, it succeeds after a commit and fails after an abort
+    late requests    an EndTxn that the network delays: it arrives at any later request, with its sender's epoch
+    a late end inside a Kafka transaction: the records so far are committed (or aborted), later ones belong to a
+    transaction that the coordinator does not know and never ends (a broker since 3.6 refuses it; this is harsher)
 
-Offsets: markers and aborted records have some too.
+Offsets: markers and aborted records have offsets too.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ FAST_S = 0.001
 
 
 class State(StrEnum):
-    """Of a Kafka transaction."""
+    """The state of a Kafka transaction."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -31,18 +31,18 @@ class State(StrEnum):
 
 
 class Answer(StrEnum):
-    """What becomes of a commit."""
+    """The outcome of a commit."""
 
     OK = "ok"
     SLOW = "slow"  # OK, after a retry whose first request is still under way
     LOST_BEFORE = "lost before"  # an error; the request is still under way
-    LOST_AFTER = "lost after"  # it took effect, an error; a repetition is under way
+    LOST_AFTER = "lost after"  # it took effect, the client gets an error; a repetition is under way
     AWAY = "away"  # nothing was sent
 
 
 @dataclass(slots=True)
 class KafkaTransaction:
-    """Records from offset ``first`` on."""
+    """A Kafka transaction with records from offset ``first``."""
 
     first: int
     state: State = State.OPEN
@@ -59,7 +59,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class LateEnd:
-    """An EndTxn under way."""
+    """A delayed EndTxn."""
 
     epoch: int
     state: State
@@ -67,7 +67,7 @@ class LateEnd:
 
 @dataclass
 class ModelTopic:
-    """The log, and what the coordinator knows."""
+    """The log, and the state of the coordinator."""
 
     entries: list[Entry] = field(default_factory=list)
     low: int = 0
@@ -75,7 +75,7 @@ class ModelTopic:
     ongoing: KafkaTransaction | None = None
     last: State = State.COMMITTED
     late: list[LateEnd] = field(default_factory=list)
-    late_state: State = State.COMMITTED  # what a repetition asks for
+    late_state: State = State.COMMITTED  # the end that a repetition requests
     answers: list[Answer] = field(default_factory=list)
     exists: bool = False
     _open: list[KafkaTransaction] = field(default_factory=list)
@@ -91,7 +91,7 @@ class ModelTopic:
         return min((opened.first for opened in self._open), default=self.high)
 
     def init(self) -> int:
-        """A new producer epoch; what the former one left open is aborted."""
+        """Start a new producer epoch; the open transaction of the former one is aborted."""
         self.epoch += 1
         if self.ongoing is not None:
             self._end(State.ABORTED)
@@ -101,11 +101,11 @@ class ModelTopic:
     def append(
         self, transaction: KafkaTransaction | None, records: Iterable[tuple[bytes | None, bytes]]
     ) -> KafkaTransaction:
-        """Records of an instance that believes to be in ``transaction`` (None: these are its first)."""
+        """Append records of an instance that assumes ``transaction`` (None: these are its first)."""
         if transaction is None:
             transaction = self.ongoing = KafkaTransaction(self.high)
             self._open.append(transaction)
-        elif transaction.state is not State.OPEN:  # ended behind the instance's back
+        elif transaction.state is not State.OPEN:  # ended without the instance's knowledge
             transaction = KafkaTransaction(self.high)
             self._open.append(transaction)
         self.entries += [Entry(key, value, transaction) for key, value in records]
@@ -126,7 +126,7 @@ class ModelTopic:
         self.late.clear()
 
     def committed(self, start: int, stop: int) -> list[TopicRecord]:
-        """What read_committed sees of these offsets."""
+        """The records in these offsets that read_committed returns."""
         start, stop = max(start, self.low), min(stop, self.stable)
         return [
             TopicRecord(offset, entry.key, entry.value)
@@ -252,7 +252,7 @@ class ModelPartition:
 
 
 class ModelAdmin:
-    """The topic itself."""
+    """The settings and offsets of the topic."""
 
     def __init__(self, topic: ModelTopic, process: Process) -> None:
         self._topic = topic

@@ -1,15 +1,15 @@
-"""A target server behind PyMySQL's interface: the statements that apply writes, and no others.
+"""A target server with PyMySQL's interface. It supports only the statements that apply writes.
 
-    isolation     READ COMMITTED: a session sees what is committed and what it wrote itself
-    row locks     a row that another open transaction wrote is refused at once (error 1205), where a server would wait
+    isolation     READ COMMITTED: a session sees committed rows and its own writes
+    row locks     a row that another open transaction wrote is refused immediately (error 1205); a server would wait
     fence row     ``FOR SHARE`` (``LOCK IN SHARE MODE``) and ``FOR UPDATE`` are real locks; FOR UPDATE waits until they
                   are free
     unique keys   error 1062, also inside one statement
-    DDL           commits what is open; a table's id rises when it is truncated
+    DDL           commits the open transaction; a table's id increases when it is truncated
     commit        may take effect and lose its answer, or be lost before it takes effect
 
-A statement that is not known here fails the test (it is not one of the server's errors). Every commit is shown to
-``on_commit`` while the rows are as it left them.
+An unknown statement fails the test, not with an error of a server. ``on_commit`` is called after every commit, before
+the rows change again.
 """
 
 import copy
@@ -36,7 +36,7 @@ Found = re.Match[str]
 
 
 class UnknownStatementError(Exception):
-    """The model has no such statement."""
+    """The model does not support a statement."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ _OUR_TABLES = {
 
 
 def error(number: int, text: str) -> pymysql.err.MySQLError:
-    """The driver's error of a server's error number."""
+    """The driver's error for a server's error number."""
     kinds: dict[int, type[pymysql.err.MySQLError]] = {1062: pymysql.err.IntegrityError}
     return kinds.get(number, pymysql.err.OperationalError)(number, text)
 
@@ -83,14 +83,14 @@ def _lost() -> Exception:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a backup holds."""
+    """A backup."""
 
     tables: dict[str, TargetTable]
     rows: dict[Place, Values]
 
 
 class ModelServer:
-    """The server; ``endpoint.user`` names the process that connects."""
+    """The server; ``endpoint.user`` is the name of the connecting process."""
 
     def __init__(
         self, statements: Sequence[tuple[re.Pattern[str], "Method"]], *, version: str
@@ -114,12 +114,12 @@ class ModelServer:
             self.create(table)
 
     def create(self, table: Table) -> None:
-        """A table of the source's structure."""
+        """Create a table with the source's structure."""
         made = TargetTable(list(table.columns), table.key, table.unique, self.next_number())
         self.tables[f"{DATABASE}.{table.name}"] = made
 
     def next_number(self) -> int:
-        """Of sessions, tables, rows without a key."""
+        """The next number for a session, a table, or a row without a key."""
         self._numbers += 1
         return self._numbers
 
@@ -128,7 +128,7 @@ class ModelServer:
         return [row for (name, _), row in self.rows.items() if name == table]
 
     def plain(self) -> dict[str, list[Values]]:
-        """Every table of the user's, sorted, to compare."""
+        """All rows of the user's tables, sorted, to compare."""
         return {
             name.partition(".")[2]: sorted(self.of(name), key=repr)
             for name in self.tables
@@ -136,11 +136,11 @@ class ModelServer:
         }
 
     def backup(self) -> Contents:
-        """Everything that is committed."""
+        """A backup of everything committed."""
         return Contents(copy.deepcopy(self.tables), dict(self.rows))
 
     def restore(self, contents: Contents) -> None:
-        """Everything is as it was."""
+        """Restore a backup."""
         self.tables, self.rows = copy.deepcopy(contents.tables), dict(contents.rows)
 
     def end_session(self, number: int) -> None:
@@ -152,7 +152,7 @@ class ModelServer:
 
     @contextmanager
     def dialled(self) -> Iterator[None]:
-        """Every connection of PyMySQL is to this server."""
+        """Every PyMySQL connection in the block goes to this server."""
         known = pymysql.connect
         pymysql.connect = self._connect  # type: ignore[assignment]
         try:
@@ -169,7 +169,7 @@ class ModelServer:
 
 
 def current_or_observer() -> Process:
-    """A thread of the product's own has no process: nothing meets it."""
+    """A thread of the product has no process: no fault occurs in it."""
     try:
         return current()
     except AttributeError:
@@ -218,7 +218,7 @@ class ModelSession:
         return self._process is process
 
     def end(self) -> None:
-        """It is gone, with what it had open."""
+        """End the session and roll its transaction back."""
         self._forget()
         self.open = False
         self.server.sessions.pop(self.number, None)
@@ -249,7 +249,7 @@ class ModelSession:
             raise _lost()
 
     def commit_now(self) -> None:
-        """Whatever becomes of the answer."""
+        """Commit, whether or not the answer arrives."""
         rows = self.server.rows
         for place, row in self.written.items():
             if row is None:
@@ -275,7 +275,7 @@ class ModelSession:
     # ---- rows --------------------------------------------------------------------------------------
 
     def get(self, place: Place) -> Values | None:
-        """As this session sees it."""
+        """A row as this session sees it."""
         return self.written[place] if place in self.written else self.server.rows.get(place)
 
     def all(self, table: str) -> dict[Place, Values]:
@@ -299,7 +299,7 @@ class ModelSession:
         self.written[place] = row
 
     def insert(self, table: str, row: Values, *, replace: bool = False) -> None:
-        """One row; error 1062."""
+        """Insert one row; error 1062 for a duplicate key."""
         known = self.server.tables[table]
         identity = known.identity(row) if known.key else (self.server.next_number(),)
         place = (table, identity)
@@ -310,7 +310,7 @@ class ModelSession:
         self.put(place, row)
 
     def change(self, place: Place, after: Values) -> None:
-        """One row in place of another; error 1062."""
+        """Replace one row by another; error 1062 for a duplicate key."""
         table = place[0]
         known = self.server.tables[table]
         moved = (table, known.identity(after)) if known.key else place

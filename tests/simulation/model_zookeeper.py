@@ -1,7 +1,7 @@
-"""An ensemble: nodes, sessions that end, and what a process still believes of its own.
+"""An ensemble: nodes, sessions that end, and each process's own view of its session.
 
-A process whose session has ended does not know: what it asks afterwards is answered by a new session, and only then
-(or when it ``hears``) its incarnation rises, as with the real client.
+A process does not notice that its session has ended. Its next request is answered by a new session, and only then (or
+after ``hears``) its incarnation increases, as with the real client.
 """
 
 from collections.abc import Callable
@@ -39,20 +39,20 @@ class ModelEnsemble:
         return self._sessions
 
     def end_session(self, session: int) -> None:
-        """It expired: its ephemeral nodes go."""
+        """Expire a session: its ephemeral nodes are deleted."""
         self.living.discard(session)
         if session:
             for path in [p for p, node in self.nodes.items() if node.ephemeral_owner == session]:
                 del self.nodes[path]
 
     def next_zxid(self) -> int:
-        """Of a change."""
+        """The next zxid."""
         self.zxid += 1
         return self.zxid
 
 
 class ModelSession(Session):
-    """What a lease asks of ``zk.client.session.Session``."""
+    """The part of ``zk.client.session.Session`` that a lease uses."""
 
     def __init__(self, ensemble: ModelEnsemble, process: Process) -> None:
         self._ensemble = ensemble
@@ -76,7 +76,7 @@ class ModelSession(Session):
             self._incarnation += 1
 
     def expire(self) -> None:
-        """The ensemble ends it; nobody here knows."""
+        """The ensemble ends the session; the process does not notice."""
         self._ensemble.end_session(self._id)
 
     def get(self, path: str, *, watch: Watch | None = None) -> Node | None:

@@ -1,12 +1,12 @@
-"""A source server: binlog files made event by event, what they mean, and the state after each source transaction.
+"""A source server: binlog files written event by event, their meaning, and the state after each source transaction.
 
     accounts  id, code (unique on source and target), amount, version    the sum of all amounts never changes
-    ledger    writer, n, version           dense n a writer
-    notes     n, version                   no key; rows come twice
+    ledger    writer, n, version           dense n per writer
+    notes     n, version                   no key; rows may be equal
     hidden    id, version                  filtered out by the capture task
 
-``version`` rises with every change of the source, so a row that goes back is seen. Nothing of the product is used to
-say what the binlog means.
+``version`` increases with every change of the source, so an older row is detected. No product code is used to interpret
+the binlog.
 """
 
 import re
@@ -43,7 +43,7 @@ class Table:
 
 
 def make_tables() -> dict[str, Table]:
-    """As they are in the beginning, on source and target."""
+    """The initial tables, on source and target."""
     return {
         table.name: table
         for table in (
@@ -76,7 +76,7 @@ class Rows:
     unkeyed: list[Row] = field(default_factory=list)
 
     def apply(self, change: Change) -> None:
-        """Exactly this change; whoever calls knows that it fits."""
+        """Apply exactly this change; the caller ensures that it fits."""
         if change.sql:
             self._execute(change.sql)
             return
@@ -112,7 +112,7 @@ class Rows:
         return [row for (name, _), row in self.keyed.items() if name == table]
 
     def plain(self, *, hidden: bool) -> dict[str, list[tuple[int | None, ...]]]:
-        """Every table's rows, sorted, to compare."""
+        """The rows of all tables, sorted, to compare."""
         found = {
             table.name: [tuple(row[name] for name in table.columns) for row in self.of(table.name)]
             for table in self.tables.values()
@@ -141,7 +141,7 @@ class ModelSource:
         self._columns = 0
         self._table_ids = 4
         self._pending: list[Change] = []
-        self.ends: set[tuple[str, int]] = set()  # (file, position) behind whole source transactions
+        self.ends: set[tuple[str, int]] = set()  # (file, position) after whole source transactions
         self.rotate()
         for number in range(ACCOUNTS):
             self._insert("accounts", {"id": number, "code": None, "amount": 1000})
@@ -150,7 +150,7 @@ class ModelSource:
     # ---- what happens at the source ----------------------------------------------------------------
 
     def emit(self, kind: str, chance: Random) -> None:
-        """One source transaction of this kind (see ``KINDS``)."""
+        """Commit one source transaction of this kind (see ``KINDS``)."""
         KINDS[kind](self, chance)
 
     def rotate(self) -> None:
@@ -161,7 +161,7 @@ class ModelSource:
             self._note_end()
         self.files[name] = BinlogBuilder(self.binlog.version)
         self.ends.add((name, 4))
-        self._note_end()  # what a file begins with stands alone, event by event
+        self._note_end()  # the head of a file is sent event by event
         self._befores[name], self._begins[name] = self.number, []
         for kind, body in self.binlog.head(self.number):
             self._file.event(kind, body)
@@ -186,7 +186,7 @@ class ModelSource:
         self._commit()
 
     def _close_account(self, chance: Random) -> None:
-        """The money goes to another; the code may be taken at once, in the same source transaction."""
+        """Move the money to another account; its code may be reused in the same source transaction."""
         accounts = self.rows.of("accounts")
         if len(accounts) > 3:
             closed, heir = chance.sample(accounts, 2)
@@ -198,7 +198,7 @@ class ModelSource:
         self._commit()
 
     def _swap_codes(self, chance: Random) -> None:
-        """A code goes from one row to another by way of NULL."""
+        """Move a code from one row to another through NULL."""
         accounts = self.rows.of("accounts")
         left, right = chance.sample(accounts, 2)
         codes = left["code"], right["code"]
@@ -233,7 +233,7 @@ class ModelSource:
         self._commit()
 
     def _hide(self, chance: Random) -> None:
-        """Rows that no record is made of, alone or before others."""
+        """Rows that produce no record, alone or before others."""
         row: Row = {"id": chance.randint(0, 9)}
         known = [old for old in self.rows.of("hidden") if old["id"] == row["id"]]
         if known:
@@ -249,7 +249,7 @@ class ModelSource:
         self._commit()
 
     def _roll_back(self, chance: Random) -> None:
-        """Nothing is logged."""
+        """Do nothing: nothing is logged."""
 
     def _truncate(self, chance: Random) -> None:
         self._state("TRUNCATE TABLE notes")
@@ -345,7 +345,7 @@ class ModelSource:
                     body += _image(table, image)
         return kind, body
 
-    # ---- what a dump connection asks ---------------------------------------------------------------
+    # ---- queries of a dump connection --------------------------------------------------------------
 
     def answer(self, sql: str) -> list[Answer]:
         """The queries of ``producer.upstream`` and of the receiver."""
@@ -363,7 +363,7 @@ class ModelSource:
         return [answer for word, answer in answers.items() if word in sql]
 
     def dump(self, file: str, pos: int) -> bytes:
-        """Everything from there on, as packets."""
+        """All events from this position, as packets."""
         payloads = []
         names = list(self.files)
         for name in names[names.index(file) :]:
@@ -396,7 +396,7 @@ KINDS: dict[str, Callable[[ModelSource, Random], None]] = {
 
 
 def _runs(changes: list[Change]) -> Iterator[list[Change]]:
-    """Neighbours of one table and operation share an event."""
+    """Adjacent rows of one table and operation share an event."""
     run: list[Change] = []
     for change in changes:
         if run and (_shape(change) != _shape(run[0]) or len(run) == EVENT_ROWS_MAX):

@@ -1,7 +1,7 @@
 """The statements of the model target: those that apply writes, by their form.
 
-Row statements are parsed from their text; those on our own tables come with their arguments. All columns of the user's
-tables are numbers.
+Row statements are parsed from their text. Statements on Millrace's own tables have arguments. All columns of the
+user's tables are numbers.
 """
 
 import json

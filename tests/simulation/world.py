@@ -1,12 +1,12 @@
-"""The world: a source, its capture workers, the topic, apply drivers, a target; and what must hold in it.
+"""The world: a source, its capture workers, the topic, apply drivers, a target; and its invariants.
 
     after every step     the topic and the worker's relay log (``judges``)
-    at every commit of   the target (``judges``), also while records are handed in that stand in front of the mark
-    at the end           I7 source = target   I9 all that is in the topic, read again, changes nothing; from an older
-                         backup of the target it leads to the same rows   I10 nobody is blocked
+    at every commit of   the target (``judges``), also while records before the mark are passed in
+    at the end           I7 source = target   I9 applying the whole topic again changes nothing; from an older backup
+                         of the target it leads to the same rows   I10 no task is blocked
 
-A step is what a worker would do next. What it raises is answered as ``zk.run.slot`` does: Retryable and Fenced end the
-run, the lease is given up, the next step begins anew; Fatal blocks the task, and nothing that happens here may.
+A step is the next action of a worker. Its errors are handled as in ``zk.run.slot``: Retryable and Fenced end the run,
+the lease is released, the next step starts again. Fatal blocks the task; no fault here may cause that.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -58,11 +58,11 @@ HUNG_S = 0.02  # a lock is free at once here, or its holder is stopped
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """What the network and the broker do to one step of capture."""
+    """The faults of the network and the broker in one step of capture."""
 
     plan: Plan | None = None
     answers: tuple[Answer, ...] = ()
-    late_at: int = 0  # what is late arrives at this request
+    late_at: int = 0  # delayed requests arrive at this request
     late_state: State = State.COMMITTED
 
 
@@ -71,7 +71,7 @@ Anyone = CaptureProcess | ApplyProcess
 
 
 class World:
-    """Everything; ``root`` holds the relay directories, source and target are of one flavour."""
+    """All processes and servers; ``root`` contains the relay directories. Source and target have one flavour."""
 
     def __init__(self, root: Path, flavour: Flavour) -> None:
         self.source = ModelSource(flavour)
@@ -85,7 +85,7 @@ class World:
         self.applies = {name: self._apply_process(name) for name in APPLY_WORKERS}
         self.assignments: dict[str, str] = {}
         self.left_lanes: list[Callable[[], object]] = []
-        self.is_blocked = False  # an operator has to decide, rightly
+        self.is_blocked = False  # an operator must decide, as intended
         self._dead_sessions: list[int] = []
         self._published: list[Change] = []
         self._seen_changes = 0
@@ -96,7 +96,7 @@ class World:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The real code talks to this world while the block runs."""
+        """Connect the real code to this world while the block runs."""
         with (
             self.target.dialled(),
             mock.patch.object(sessions, "kept_sessions", KeptSessions()),
@@ -110,7 +110,7 @@ class World:
     # ---- what happens ------------------------------------------------------------------------------
 
     def emit(self, kinds: Iterable[str], seed: int) -> None:
-        """Source transactions of these kinds."""
+        """Commit source transactions of these kinds."""
         chance = Random(seed)
         for kind in kinds:
             self.source.emit(kind, chance)
@@ -119,7 +119,7 @@ class World:
         self._published += [change for change in fresh if change.table != "hidden"]
 
     def schedule(self, *, rebalance: bool = False) -> None:
-        """What the elected scheduler does when it looks."""
+        """Assign tasks as the elected scheduler does."""
         alive = {
             name: kind
             for kind, workers in (
@@ -142,7 +142,7 @@ class World:
         self.schedule()
 
     def hear(self, name: str) -> None:
-        """The worker finds out whether its session is over; ``zk.run.slot`` interrupts the run then."""
+        """The worker checks whether its session is over; then ``zk.run.slot`` interrupts the run."""
         worker = self._worker(name)
         if worker.process.is_stopped:
             return
@@ -171,7 +171,7 @@ class World:
         self.check(name)
 
     def step_apply(self, name: str, cut: Cut, plan: Plan | None = None, error: int = 0) -> None:
-        """The next micro-batch of an apply driver; ``error``: what the target says to a statement of rows."""
+        """The next micro-batch of an apply driver; ``error``: the target's answer to a row statement."""
         worker = self.applies[name]
         if not self._may_step(worker, apply.TASK):
             return
@@ -191,7 +191,7 @@ class World:
             self.check(name)
 
     def crash(self, name: str, *, loss: Loss = Loss.NOTHING, seed: int = 0, hangs: bool) -> None:
-        """The process ends; a new one comes. ``hangs``: servers and the ensemble have not noticed yet."""
+        """Replace the process by a new one. ``hangs``: servers and the ensemble have not noticed yet."""
         self._end(self._worker(name), is_killed=True, hangs=hangs)
         if name in self.captures:
             disk.crash(self.surroundings.root / name, loss, Random(seed))
@@ -208,7 +208,7 @@ class World:
         self.schedule()
 
     def run_left_lane(self, plan: Plan | None = None) -> None:
-        """A Spark task whose driver is gone does its work now, in an executor of its own."""
+        """A Spark task whose driver is gone does its work now, in its own executor."""
         if not self.left_lanes:
             return
         lane = self.left_lanes.pop(0)
@@ -222,7 +222,7 @@ class World:
         self._end_connections(process)
 
     def retain(self, share: float) -> None:
-        """Retention removes a part of what is applied, but leaves a mark while somebody writes; 1.0: all of it."""
+        """Retention removes part of the applied records, but leaves a mark while a worker writes; 1.0: all of them."""
         topic = self.topic
         applied_to = max(self._target_judge.progress[1], 0)
         committed = topic.committed(applied_to, topic.stable)
@@ -263,11 +263,11 @@ class World:
         if self.assignments.get(task) != worker.process.name:
             if worker.lease is not None and worker.session.id in self.ensemble.living:
                 self._end(worker)
-            return worker.lease is not None  # cut off from ZooKeeper it does not hear of it
+            return worker.lease is not None  # disconnected from ZooKeeper, it does not notice
         return True
 
     def _supervise(self, worker: Anyone, work: Callable[[], None]) -> None:
-        """Whatever comes out of a run becomes what ``zk.run.slot`` makes of it."""
+        """Handle the end of a run as ``zk.run.slot`` does."""
         try:
             work()
         except KilledError:
@@ -281,11 +281,11 @@ class World:
             is_gone = fatal.code == "MR-3017" and self.topic.low == self.topic.high
             if is_gone or (fatal.code == "MR-3019" and self.topic.low > 0):
                 self.is_blocked = (
-                    True  # rule 6: the tail is gone, and what the status remembers is older
+                    True  # rule 6: the tail is gone, and the progress in the status is older
                 )
                 self._end(worker)
                 return
-            self.check(worker.process.name)  # what blocks it may be what it did itself
+            self.check(worker.process.name)  # its own writes may be the cause
             raise ViolationError(f"I10: {worker.process.name} is blocked: {fatal}") from fatal
 
     def _keep_left(self, worker: Anyone) -> None:
@@ -320,10 +320,10 @@ class World:
             worker.process.kill()
             worker.let_go()
 
-    # ---- what must hold ----------------------------------------------------------------------------
+    # ---- the invariants ----------------------------------------------------------------------------
 
     def check(self, name: str) -> None:
-        """After a step of this worker."""
+        """Check the invariants after a step of this worker."""
         self._topic_judge.check()
         if name in self.captures and (end := self.captures[name].relay_end) is not None:
             check_relay(self.source, disk.all_files(self.captures[name].directory), end)
@@ -331,7 +331,7 @@ class World:
     # ---- the end -----------------------------------------------------------------------------------
 
     def come_to_rest(self) -> None:
-        """All faults heal; then everything arrives, and once more changes nothing."""
+        """End all faults. Then everything arrives, and applying it again changes nothing."""
         for name in (*self.captures, *self.applies):
             self.resume(name)
         while self.left_lanes:
@@ -350,7 +350,7 @@ class World:
         hold(self.target.plain() == before, "I9: a run that reads again changes rows")
         self._target_judge.restore()
         if max(self._target_judge.progress[1], 0) < self.topic.low:
-            return  # retention took what this backup needs
+            return  # retention removed records that this backup needs
         self.read_again(LAST_CUT)
         hold(self._has_arrived(), f"I9: {self._target_judge.progress} after a backup")
         hold(self.target.plain() == before, "I9: from a backup on other rows come out")
@@ -368,7 +368,7 @@ class World:
         )
 
     def read_again(self, cut: Cut) -> None:
-        """New drivers at what the target says."""
+        """Start new drivers from the target's progress."""
         for name in self.applies:
             self.crash(name, hangs=False)
         for _ in range(LAST_STEPS_MAX):
