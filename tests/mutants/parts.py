@@ -1,4 +1,4 @@
-"""Guards that need no server taken away."""
+"""Guards that need no server, removed one by one."""
 
 import re
 import threading
@@ -27,67 +27,67 @@ from zk.client.session import Change
 from zk.lease.election import LeaderTerm
 from zk.tree.reports import SavedReport
 
-NOT_TOLD = r"DID NOT RAISE (Fatal|Retryable)"
+NOT_RAISED = r"DID NOT RAISE (Fatal|Retryable)"
 
 
-def the_first_row_may_be_any(patch: Patch) -> None:
-    """What stands in front of a window is not asked."""
+def first_row_not_checked(patch: Patch) -> None:
+    """The first row of a window need not follow the mark."""
     patch.setattr(window, "check_follows", lambda *_: None)
 
 
-def a_hole_between_rows_is_passed(patch: Patch) -> None:
-    """Only the first row is looked at."""
+def gaps_between_rows_not_checked(patch: Patch) -> None:
+    """Only the first row is checked."""
     check = window._check_seqs
     patch.setattr(window, "_check_seqs", lambda seqs, *given: check(seqs[:1], *given))
 
 
-def a_resolved_is_believed(patch: Patch) -> None:
-    """It carries the mark over whatever is missing in front of it."""
+def resolved_records_not_checked(patch: Patch) -> None:
+    """A resolved record moves the mark past missing rows."""
     patch.setattr(window, "_check_repeated", lambda *_: None)
 
 
-def ids_of_topics_are_not_compared(patch: Patch) -> None:
-    """A topic is its name."""
+def topic_ids_not_compared(patch: Patch) -> None:
+    """Topics are compared by name only."""
     patch.setattr(apply, "same_topic", lambda _, mark, **__: mark)
 
 
-def a_gtid_set_may_shrink(patch: Patch) -> None:
-    """The seq is believed alone."""
+def gtid_sets_not_compared(patch: Patch) -> None:
+    """Only the seq is compared."""
     patch.setattr(window, "_check_positions", lambda *_: None)
 
 
-def a_start_needs_no_proof(patch: Patch) -> None:
-    """A task that starts at a GTID set takes what the topic begins with for the next."""
+def starts_not_proven(patch: Patch) -> None:
+    """A task that starts at a GTID set accepts any first record of the topic as the next one."""
     patch.setattr(window, "_check_begin", lambda *_: None)
 
 
-def lanes_that_answered_are_all(patch: Patch) -> None:
-    """Nobody asks which they are."""
+def answers_of_lanes_not_checked(patch: Patch) -> None:
+    """The lanes that answered count as all lanes."""
     patch.setattr(spark, "_check_answers", lambda *_: None)
 
 
-def what_lanes_did_is_all(patch: Patch) -> None:
-    """Nobody counts their rows."""
+def rows_of_lanes_not_counted(patch: Patch) -> None:
+    """The rows of the lanes are not counted."""
     patch.setattr(batch, "_check_rows", lambda *_, **__: None)
 
 
-def files_are_joined_unasked(patch: Patch) -> None:
-    """Who looks for a place to begin passes over a missing file."""
+def missing_files_not_noticed(patch: Patch) -> None:
+    """The search for a start position skips a missing file."""
     patch.setattr(RelayReader, "_is_continuous", lambda *_: True)
 
 
-def all_sub_directories_are_read_on(patch: Patch) -> None:
-    """Also from one into that whose server lacked its end."""
+def lost_tails_not_noticed(patch: Patch) -> None:
+    """A reader continues into a sub-directory whose server did not have the end of the former one."""
     patch.setattr(RelayLog, "is_diverged", lambda *_: False)
 
 
-def a_number_is_a_number(patch: Patch) -> None:
-    """Whichever server gave it."""
+def repeated_file_numbers_not_noticed(patch: Patch) -> None:
+    """File numbers are compared without their server."""
     patch.setattr(reader, "has_same_sequence_from_other_server", lambda *_: False)
 
 
-def the_next_file_is_any(patch: Patch) -> None:
-    """Who has read a file to its end goes on in the next one there is."""
+def next_file_not_checked(patch: Patch) -> None:
+    """At the end of a file the reader continues in the next existing one."""
     is_next = reader._is_next
 
     def is_joined(_: RelayReader, older: tuple[Any, str], newer: tuple[Any, str]) -> bool:
@@ -97,13 +97,13 @@ def the_next_file_is_any(patch: Patch) -> None:
     patch.setattr(reader, "_is_next", lambda *_: True)
 
 
-def foreign_names_are_files(patch: Patch) -> None:
-    """A copy that somebody laid beside a file is taken for one."""
+def foreign_names_not_excluded(patch: Patch) -> None:
+    """A copy beside a file counts as a binlog file."""
     patch.setattr(layout, "_FILE", re.compile(layout._FILE.pattern + r"(\.bak)?"))
 
 
-def holds_are_not_asked(patch: Patch) -> None:
-    """Only the file being written is kept."""
+def holds_not_checked(patch: Patch) -> None:
+    """Purge keeps only the current file."""
 
     def end_alone(self: RelayLog) -> Coordinates | None:
         return self.end()
@@ -111,13 +111,13 @@ def holds_are_not_asked(patch: Patch) -> None:
     patch.setattr(RelayLog, "held", end_alone)
 
 
-def a_sequence_is_enough(patch: Patch) -> None:
-    """Of a MariaDB member that is behind its primary only how far is asked."""
+def only_sequences_compared(patch: Patch) -> None:
+    """For a MariaDB replica only the sequence is compared with the primary."""
     patch.setattr(choice, "is_logged", lambda *_: True)
 
 
-def a_reign_is_not_checked(patch: Patch) -> None:
-    """A scheduler that was overtaken writes its plan."""
+def terms_not_checked(patch: Patch) -> None:
+    """An overtaken scheduler writes its plan."""
 
     def commit(self: LeaderTerm, changes: Sequence[Change]) -> None:
         self._session.commit(*changes)
@@ -125,39 +125,39 @@ def a_reign_is_not_checked(patch: Patch) -> None:
     patch.setattr(LeaderTerm, "commit", commit)
 
 
-def any_work_is_the_tasks(patch: Patch) -> None:
-    """A report of the task's name is of the task."""
+def work_of_reports_not_checked(patch: Patch) -> None:
+    """Every report under the task's name counts."""
     patch.setattr(SavedReport, "is_of", lambda *_, **__: True)
 
 
-def brokers_are_all_one(patch: Patch) -> None:
-    """Where progress was made is not asked."""
+def brokers_not_compared(patch: Patch) -> None:
+    """Progress counts for every broker."""
     patch.setattr(SavedReport, "report_for", lambda self, _: self.report)
 
 
-def boots_are_all_one(patch: Patch) -> None:
-    """Of a recorded process only pid and start time are asked."""
+def boots_not_compared(patch: Patch) -> None:
+    """Only pid and start time of a recorded process are compared."""
     patch.setattr(process, "_boot_id", AnyText)
 
 
-def anything_is_a_name(patch: Patch) -> None:
-    """Paths are made of whatever was typed."""
+def names_not_checked(patch: Patch) -> None:
+    """Any text becomes part of a path."""
     patch.setattr("zk.tree.store.is_name", lambda _: True)
     patch.setattr("zk.lease.membership.is_name", lambda _: True)
 
 
-def what_stands_in_front_is_not_asked(patch: Patch) -> None:
-    """A schema id means what is said of it next."""
+def earlier_schema_records_not_read(patch: Patch) -> None:
+    """A schema ID is explained by the next schema record."""
     patch.setattr(TopicLookUp, "_find_before", lambda *_: None)
 
 
-def removed_commits_are_lost_ones(patch: Patch) -> None:
-    """What can't be read back is missed, whoever took it."""
+def removed_commits_reported_as_lost(patch: Patch) -> None:
+    """A commit that can't be read back counts as lost, even if it was removed."""
     patch.setattr(Audit, "_is_removed", lambda *_: False)
 
 
-def no_marker_comes_again(patch: Patch) -> None:
-    """Whatever is not in its place is a disagreement."""
+def repeated_markers_refused(patch: Patch) -> None:
+    """Any other offset than expected is an error."""
 
     def refuse(_self: Audit, offsets: int) -> None:
         raise Fatal("MR-3014", f"moved by {offsets}")
@@ -165,18 +165,18 @@ def no_marker_comes_again(patch: Patch) -> None:
     patch.setattr(Audit, "_add_shift", refuse)
 
 
-def numbers_of_any_length(patch: Patch) -> None:
-    """An id's digits are not counted."""
+def digits_not_counted(patch: Patch) -> None:
+    """The number of an ID's digits is not limited."""
     patch.setattr(service, "_DIGITS_MAX", 1 << 20)
 
 
-def aliases_are_read(patch: Patch) -> None:
-    """As YAML has them: nine lines may mean a thousand million values."""
+def aliases_allowed(patch: Patch) -> None:
+    """YAML aliases are read: nine lines may expand to a thousand million values."""
     patch.setattr(document_text._Loader, "compose_node", yaml.SafeLoader.compose_node)
 
 
 def one_lock_for_all_sets(patch: Patch) -> None:
-    """Attaching and detaching one set holds up all others."""
+    """Attaching and detaching one set delays all others."""
     only = threading.Lock()
     patch.setattr(Upstreams, "_lock_of", lambda *_: only)
 
@@ -190,163 +190,165 @@ MUTANTS = [
     ),
     Mutant(
         "the topic's id is compared",
-        ids_of_topics_are_not_compared,
+        topic_ids_not_compared,
         "tests/unit/test_apply_run.py",
-        {"test_topic_with_another_id_than_the_marks_is_not_read": NOT_TOLD},
+        {"test_topic_with_another_id_than_the_marks_is_not_read": NOT_RAISED},
     ),
     Mutant(
         "a GTID set includes the one before",
-        a_gtid_set_may_shrink,
+        gtid_sets_not_compared,
         "tests/unit/test_apply_window.py",
-        {"test_shrinking_gtid_set_stops_the_task": NOT_TOLD},
+        {"test_shrinking_gtid_set_stops_the_task": NOT_RAISED},
     ),
     Mutant(
         "the first row follows the mark",
-        the_first_row_may_be_any,
+        first_row_not_checked,
         "tests/unit/test_apply_window.py",
-        {"test_missing_row_stops_the_task_before_the_next_resolved[1-MR-5031]": NOT_TOLD},
+        {"test_missing_row_stops_the_task_before_the_next_resolved[1-MR-5031]": NOT_RAISED},
     ),
     Mutant(
         "each row follows the one before",
-        a_hole_between_rows_is_passed,
+        gaps_between_rows_not_checked,
         "tests/unit/test_apply_window.py",
-        {"test_missing_row_stops_the_task_before_the_next_resolved[2-MR-5030]": NOT_TOLD},
+        {"test_missing_row_stops_the_task_before_the_next_resolved[2-MR-5030]": NOT_RAISED},
     ),
     Mutant(
         "a resolved repeats the last seq",
-        a_resolved_is_believed,
+        resolved_records_not_checked,
         "tests/unit/test_apply_window.py",
-        {"test_resolved_after_missing_rows_stops_the_task[1-MR-5030]": NOT_TOLD},
+        {"test_resolved_after_missing_rows_stops_the_task[1-MR-5030]": NOT_RAISED},
     ),
     Mutant(
         "a start needs a proof",
-        a_start_needs_no_proof,
+        starts_not_proven,
         "tests/unit/test_apply_window.py",
-        {"test_start_gtid_before_the_topic_stops_the_task[3-missing2-1-begins after]": NOT_TOLD},
+        {"test_start_gtid_before_the_topic_stops_the_task[3-missing2-1-begins after]": NOT_RAISED},
     ),
     Mutant(
-        "each lane is heard",
-        lanes_that_answered_are_all,
+        "each lane must answer",
+        answers_of_lanes_not_checked,
         "tests/unit/test_lost_answers.py",
-        {"test_each_lane_answers_once": NOT_TOLD},
+        {"test_each_lane_answers_once": NOT_RAISED},
     ),
     Mutant(
-        "lanes apply all that was planned",
-        what_lanes_did_is_all,
+        "lanes apply all planned rows",
+        rows_of_lanes_not_counted,
         "tests/unit/test_lost_answers.py",
-        {"test_mark_stays_if_lanes_applied_less_than_planned[rows1]": NOT_TOLD},
+        {"test_mark_stays_if_lanes_applied_less_than_planned[rows1]": NOT_RAISED},
     ),
     Mutant(
-        "nobody begins in front of a missing file",
-        files_are_joined_unasked,
+        "no reader begins before a missing file",
+        missing_files_not_noticed,
         "tests/unit/test_relay_damage.py",
         {"test_missing_file_in_the_middle_is_not_skipped": "began before a missing file"},
     ),
     Mutant(
-        "nobody goes on behind a missing file",
-        the_next_file_is_any,
+        "no reader continues after a missing file",
+        next_file_not_checked,
         "tests/unit/test_relay_damage.py",
-        {"test_missing_file_in_the_middle_is_not_skipped": NOT_TOLD},
+        {"test_missing_file_in_the_middle_is_not_skipped": NOT_RAISED},
     ),
     Mutant(
-        "nobody comes from a lost tail",
-        all_sub_directories_are_read_on,
+        "no reader continues after a lost tail",
+        lost_tails_not_noticed,
         "tests/unit/test_relay_log.py",
         {"test_reader_never_crosses_from_a_tail_lost_in_failover": "server-a"},
     ),
     Mutant(
-        "a number that was given again is met",
-        a_number_is_a_number,
+        "a repeated file number is noticed",
+        repeated_file_numbers_not_noticed,
         "tests/unit/test_relay_log.py",
         {"test_seek_goes_back_to_a_gtid_reused_by_another_server": "0-2-6"},
     ),
     Mutant(
-        "foreign names are no files",
-        foreign_names_are_files,
+        "foreign names are not binlog files",
+        foreign_names_not_excluded,
         "tests/unit/test_relay_damage.py",
         {"test_foreign_files_in_the_relay_folder_are_left_alone": "mysql-bin\\.000002\\.bak"},
     ),
     Mutant(
-        "purge keeps what is held",
-        holds_are_not_asked,
+        "purge keeps held files",
+        holds_not_checked,
         "tests/unit/test_relay_purge.py",
         {"test_purge_deletes_a_prefix_and_no_held_file": "held files were deleted"},
     ),
     Mutant(
         "a member's last GTID is its primary's",
-        a_sequence_is_enough,
+        only_sequences_compared,
         "tests/unit/test_source_choice.py",
         {"test_mariadb_positions_are_compared_by_domain": "0-2-90"},
     ),
     Mutant(
         "an assignment is committed under its term",
-        a_reign_is_not_checked,
+        terms_not_checked,
         "tests/property/test_zk_order.py",
         {
             "test_units_stay_whole_when_schedulers_die_or_are_overtaken": "an overtaken leader changed assignments"
         },
     ),
     Mutant(
-        "progress is of the task's work",
-        any_work_is_the_tasks,
+        "progress belongs to the task's work",
+        work_of_reports_not_checked,
         "tests/unit/test_zk_decisions.py",
         {"test_progress_is_shown_only_for_its_own_work[entry3-capture shop other-False]": "0-1-7"},
     ),
     Mutant(
-        "progress is of the task's brokers",
-        brokers_are_all_one,
+        "progress belongs to the task's brokers",
+        brokers_not_compared,
         "tests/unit/test_zk_decisions.py",
         {"test_progress_on_other_brokers_is_hidden[k2:9092-False]": "0-1-7"},
     ),
     Mutant(
-        "a recorded process is of this boot",
-        boots_are_all_one,
+        "a recorded process is from this boot",
+        boots_not_compared,
         "tests/unit/test_server_process.py",
         {"test_process_record_of_another_boot_is_ignored": "is_running"},
     ),
     Mutant(
-        "an id means what was said in front",
-        what_stands_in_front_is_not_asked,
+        "an earlier record explains a schema ID",
+        earlier_schema_records_not_read,
         "tests/unit/test_topic_look_up.py",
         {
             "test_schema_id_has_its_last_meaning_before_the_reader[50000-0-second-100-False]": "third"
         },
     ),
     Mutant(
-        "a removed commit is not a lost one",
-        removed_commits_are_lost_ones,
+        "a removed commit is not reported as lost",
+        removed_commits_reported_as_lost,
         "tests/unit/test_publisher_audit.py",
         {"test_commits_removed_before_the_audit_are_no_violation": "MR-3014"},
     ),
     Mutant(
-        "a marker that comes again is let pass",
-        no_marker_comes_again,
+        "a repeated marker is accepted",
+        repeated_markers_refused,
         "tests/unit/test_publisher_audit.py",
         {"test_repeated_commit_marker_is_accepted": "MR-3014"},
     ),
     Mutant(
-        "a name is one before its node is asked",
-        anything_is_a_name,
+        "a name is checked before its node is read",
+        names_not_checked,
         "tests/unit/test_names.py",
         {"test_invalid_name_reaches_no_node": "the ensemble is asked"},
     ),
     Mutant(
         "a process has a name",
-        anything_is_a_name,
+        names_not_checked,
         "tests/unit/test_names.py",
-        {"test_process_name_must_be_valid": NOT_TOLD},
+        {"test_process_name_must_be_valid": NOT_RAISED},
     ),
     Mutant(
-        "an id has few digits",
-        numbers_of_any_length,
+        "the digits of an ID are limited",
+        digits_not_counted,
         "tests/unit/test_registry_requests.py",
         {"test_malformed_request_is_refused_with_a_reason": "5000 digits"},
     ),
     Mutant(
         "an alias is refused",
-        aliases_are_read,
+        aliases_allowed,
         "tests/property/test_malformed.py",
-        {"test_hostile_yaml_is_refused_in_bounded_time[an alias (*name) is not allowed]": NOT_TOLD},
+        {
+            "test_hostile_yaml_is_refused_in_bounded_time[an alias (*name) is not allowed]": NOT_RAISED
+        },
     ),
 ]
 

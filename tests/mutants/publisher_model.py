@@ -1,4 +1,4 @@
-"""Rules of the publisher taken away, judged on the model of a broker."""
+"""The publisher's rules removed one by one, judged on the model of a broker."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -35,7 +35,7 @@ def fences_not_read_back(patch: Patch) -> None:
 
 
 def sent_again_unasked(patch: Patch) -> None:
-    """Rule 3 off: after an error a new instance sends the batch again; the tail is not asked."""
+    """Rule 3 off: after an error a new instance sends the batch again without reading the tail."""
 
     def renew_blindly(self: Publisher, unknown: Retryable) -> bool:
         self._renew()
@@ -45,7 +45,7 @@ def sent_again_unasked(patch: Patch) -> None:
 
 
 def errors_taken_for_success(patch: Patch) -> None:
-    """Rule 3 off: an error is taken for a lost answer."""
+    """Rule 3 off: an error counts as a lost answer."""
 
     def believe(self: Publisher, unknown: Retryable) -> bool:
         self._renew()
@@ -56,22 +56,22 @@ def errors_taken_for_success(patch: Patch) -> None:
 
 
 def ends_not_audited(patch: Patch) -> None:
-    """Rule 4 off: only the last record is looked at."""
+    """Rule 4 off: only the last record is checked."""
     patch.setattr(Audit, "_compare_end", lambda *_: None)
 
 
 def records_not_audited(patch: Patch) -> None:
-    """Rule 4 off: only the end is looked at."""
+    """Rule 4 off: only the end is checked."""
     patch.setattr(Audit, "_read_back", lambda self, commit: self._compare_end(commit, float("inf")))
 
 
 def commits_not_read_back(patch: Patch) -> None:
-    """Rule 4 off."""
+    """Rule 4 off: no commit is read back."""
     patch.setattr(Audit, "_read_back", lambda *_: None)
 
 
 def leases_not_verified_again(patch: Patch) -> None:
-    """Rule 2 off for an instance that is made anew."""
+    """Rule 2 off for a replaced instance."""
     renew = Opener.renew
     patch.setattr(
         Opener,
@@ -81,7 +81,7 @@ def leases_not_verified_again(patch: Patch) -> None:
 
 
 def refusals_ignored(patch: Patch) -> None:
-    """What the client doesn't take is left out."""
+    """Records that the client refuses are skipped."""
 
     def add(self: Publisher, transactions: object, buffer: object, bounds: object) -> None:
         transactions.add_slices(buffer, bounds)  # type: ignore[attr-defined]
@@ -90,7 +90,7 @@ def refusals_ignored(patch: Patch) -> None:
 
 
 def foreign_records_passed_over(patch: Patch) -> None:
-    """What can't be read is taken for nothing."""
+    """Unreadable records are ignored."""
     decode = tail._decode
 
     def careless(record: TopicRecord, codec: Codec) -> object:
@@ -102,7 +102,7 @@ def foreign_records_passed_over(patch: Patch) -> None:
 
 
 def hints_of_the_moment(patch: Patch) -> None:
-    """Rule 6 off: whatever progress and end are known."""
+    """Rule 6 off: the hint has the current progress and end."""
     patch.setattr(Publisher, "hint", property(lambda self: TailHint(self._progress, self._end)))
 
 
@@ -140,13 +140,13 @@ MUTANTS = [
         {"test_aborted_fence_opens_nothing": "although its fence was aborted"},
     ),
     Mutant(
-        "3 an error says nothing (it stood)",
+        "3 an error has an unknown outcome (committed)",
         sent_again_unasked,
         _FILE,
         {"test_no_row_is_lost_or_doubled[lost after]": "rows are in the topic twice"},
     ),
     Mutant(
-        "3 an error says nothing (it did not)",
+        "3 an error has an unknown outcome (not committed)",
         errors_taken_for_success,
         _FILE,
         {"test_no_row_is_lost_or_doubled[lost before]": "rows are lost"},
@@ -160,13 +160,13 @@ MUTANTS = [
         },
     ),
     Mutant(
-        "4 the end is behind the marker",
+        "4 the end is after the marker",
         ends_not_audited,
         _FILE,
         {"test_foreign_record_at_the_end_stops_the_task": "a foreign record was not reported"},
     ),
     Mutant(
-        "4 what an open transaction hides is missed",
+        "4 rows that an open transaction hides are reported",
         commits_not_read_back,
         _FILE,
         {
@@ -180,7 +180,7 @@ MUTANTS = [
         {"test_oversized_row_is_not_skipped": "forbidden rows are in the topic: \\[1, 2, 5, 6\\]"},
     ),
     Mutant(
-        "6 a hint stood once",
+        "6 a hint was true once",
         hints_of_the_moment,
         _FILE,
         {"test_hint_was_once_the_true_end": "is sent what it has read"},

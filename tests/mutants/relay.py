@@ -1,4 +1,4 @@
-"""Guards of the relay log taken away."""
+"""Guards of the relay log, removed one by one."""
 
 import os
 import struct
@@ -26,18 +26,18 @@ from tests.mutants.mutant import Mutant, Patch
 Bytes = Any  # numpy's
 
 
-def no_file_is_synced(patch: Patch) -> None:
-    """fsync does nothing, as on a disk that lies."""
+def files_not_synced(patch: Patch) -> None:
+    """fsync does nothing, as on a disk that ignores it."""
     patch.setattr(FaultyFiles, "sync", lambda *_: None)
 
 
-def no_directory_is_synced(patch: Patch) -> None:
-    """Names of files last when the system pleases."""
+def directories_not_synced(patch: Patch) -> None:
+    """Directory entries become durable at any later time."""
     patch.setattr(FaultyFiles, "sync_directory", lambda *_: None)
 
 
-def a_failed_sync_is_overheard(patch: Patch) -> None:
-    """The writer goes on as if it had not failed."""
+def failed_syncs_ignored(patch: Patch) -> None:
+    """The writer continues after a failed fsync."""
     sync = FaultyFiles.sync
 
     def careless(self: FaultyFiles, fd: int) -> None:
@@ -47,19 +47,19 @@ def a_failed_sync_is_overheard(patch: Patch) -> None:
     patch.setattr(FaultyFiles, "sync", careless)
 
 
-def a_failed_sync_cuts_nothing(patch: Patch) -> None:
-    """The writer stops, but the file stays as it looks: who opens it next believes it, and writes nothing again."""
+def failed_syncs_truncate_nothing(patch: Patch) -> None:
+    """The writer stops but does not truncate the file: the next open trusts it and rewrites nothing."""
 
     def trust(self: RelayLog, file: OpenFile) -> None:
         self._file = None
         self.disk.close(file.fd)
 
     patch.setattr(RelayLog, "_cut_to_durable", trust)
-    patch.setattr(recovery, "_rewrite", lambda *_: None)  # alone it makes good for the cut
+    patch.setattr(recovery, "_rewrite", lambda *_: None)  # it alone would replace the cut
 
 
-def relay_meta_comes_before_the_sync(patch: Patch, *, is_durable: bool) -> None:
-    """It names what is not durable yet."""
+def relay_meta_before_the_sync(patch: Patch, *, is_durable: bool) -> None:
+    """relay.meta names bytes that are not durable yet."""
     make_durable = RelayLog._make_durable
 
     def early(self: RelayLog, file: OpenFile) -> None:
@@ -76,15 +76,15 @@ DAMAGE = "a power cut made damage"
 LIE = "relay.meta claims missing data"
 
 
-def nothing_is_written_again(patch: Patch) -> None:
-    """What is found in a file at a start is taken for durable."""
+def found_bytes_not_rewritten(patch: Patch) -> None:
+    """Bytes found in a file at the start count as durable."""
     patch.setattr(recovery, "_rewrite", lambda *_: None)
 
 
-def scan_without_sums(
+def scan_without_checksums(
     buf: Bytes, end: int, pos: int, _tables: Bytes, _folded: Bytes, mariadb: bool
 ) -> tuple[int, int]:
-    """``scan_events`` that looks at lengths and positions alone."""
+    """``scan_events`` that checks only lengths and positions."""
     at, octets = 0, buf[:end].tobytes()
     while end - at >= HEADER_BYTES:
         size, next_pos = struct.unpack_from("<II", octets, at + 9)
@@ -98,9 +98,9 @@ def scan_without_sums(
     return transactions.OK, at
 
 
-def files_are_read_without_sums(patch: Patch) -> None:
-    """The reader, the walk over a closed or torn file, and the head of a file believe what they find."""
-    patch.setattr(reader, "scan_events", scan_without_sums)
+def checksums_of_files_not_checked(patch: Patch) -> None:
+    """The reader, the walk over a closed or torn file, and the head of a file check no checksum."""
+    patch.setattr(reader, "scan_events", scan_without_checksums)
     walk: Any = walk_events
     patch.setattr(recovery, "walk_events", lambda *given: walk(*given[:-1], False))
     patch.setattr(file_head, "zlib", SimpleNamespace(crc32=AnySum))
@@ -116,8 +116,8 @@ class AnySum:
         return False
 
 
-def packets_come_without_sums(patch: Patch) -> None:
-    """The receiver's pass goes on where a sum is wrong."""
+def checksums_of_packets_not_checked(patch: Patch) -> None:
+    """The receiver continues after a wrong checksum."""
     strip = packets.strip_packets
 
     def credulous(buffer: Bytes, at: int, fill: int, target: Bytes, *rest: Any) -> Any:
@@ -127,15 +127,15 @@ def packets_come_without_sums(patch: Patch) -> None:
         size = int.from_bytes(buffer[at + 14 : at + 18].tobytes(), "little")
         event = buffer[at + 5 : at + 5 + size]
         event[-CHECKSUM_BYTES:] = memoryview(struct.pack("<I", zlib.crc32(event[:-CHECKSUM_BYTES])))
-        rest[0][packets.PACKET_SEQUENCE] -= 1  # it was counted before the sum was looked at
+        rest[0][packets.PACKET_SEQUENCE] -= 1  # it was counted before the checksum was checked
         status, at, more = credulous(buffer, at, fill, target[written:], *rest)
         return status, at, written + more
 
     patch.setattr(packets, "strip_packets", credulous)
 
 
-def the_overlap_is_not_compared(patch: Patch) -> None:
-    """What the server sends again is taken for what stands here."""
+def overlap_not_compared(patch: Patch) -> None:
+    """Bytes that the server sends again are not compared with the file."""
 
     class Same(bytes):
         def __ne__(self, _other: object) -> bool:
@@ -144,8 +144,8 @@ def the_overlap_is_not_compared(patch: Patch) -> None:
     patch.setattr(RelayLog, "read_back", lambda *_: Same())
 
 
-def a_torn_tail_is_not_cut(patch: Patch) -> None:
-    """The file found at the start is gone on with behind its last whole event."""
+def torn_tails_not_truncated(patch: Patch) -> None:
+    """A file found at the start is continued after its last whole event."""
 
     def believe(path: Path, flavour: Flavour, files: Files) -> WalkResult | None:
         walked = walk_file(path, flavour, files)
@@ -154,7 +154,7 @@ def a_torn_tail_is_not_cut(patch: Patch) -> None:
     patch.setattr(relay_log, "recover_file", believe)
 
 
-def nothing_is_locked(patch: Patch) -> None:
+def directories_not_locked(patch: Patch) -> None:
     """A second process opens the directory as well."""
 
     def open_alone(_self: DiskFiles, path: Path) -> int:
@@ -166,43 +166,43 @@ def nothing_is_locked(patch: Patch) -> None:
 MUTANTS = [
     Mutant(
         "files are synced",
-        no_file_is_synced,
+        files_not_synced,
         "tests/fault/test_relay_disk.py",
         {"test_power_cut_leaves_a_prefix_that_can_be_resumed": LIE},
     ),
     Mutant(
         "names are synced",
-        no_directory_is_synced,
+        directories_not_synced,
         "tests/fault/test_relay_disk.py",
         {"test_power_cut_leaves_a_prefix_that_can_be_resumed": LIE},
     ),
     Mutant(
-        "relay.meta comes behind the sync",
-        lambda patch: relay_meta_comes_before_the_sync(patch, is_durable=False),
+        "relay.meta comes after the sync",
+        lambda patch: relay_meta_before_the_sync(patch, is_durable=False),
         "tests/fault/test_relay_disk.py",
         {"test_power_cut_leaves_a_prefix_that_can_be_resumed": LIE},
     ),
     Mutant(
-        "a durable relay.meta comes behind the sync",
-        lambda patch: relay_meta_comes_before_the_sync(patch, is_durable=True),
+        "a durable relay.meta comes after the sync",
+        lambda patch: relay_meta_before_the_sync(patch, is_durable=True),
         "tests/fault/test_relay_disk.py",
         {"test_power_cut_leaves_a_prefix_that_can_be_resumed": LIE},
     ),
     Mutant(
         "a failed sync stops the writer",
-        a_failed_sync_is_overheard,
+        failed_syncs_ignored,
         "tests/fault/test_relay_disk.py",
         {"test_failed_fsync_then_power_cut_leaves_a_prefix": f"{DAMAGE}|{LIE}"},
     ),
     Mutant(
         "a failed sync cuts the file",
-        a_failed_sync_cuts_nothing,
+        failed_syncs_truncate_nothing,
         "tests/fault/test_relay_disk.py",
         {"test_failed_fsync_then_power_cut_leaves_a_prefix": f"{DAMAGE}|{LIE}"},
     ),
     Mutant(
-        "what is not known to be durable is written again",
-        nothing_is_written_again,
+        "bytes not known to be durable are written again",
+        found_bytes_not_rewritten,
         "tests/fault/test_relay_disk.py",
         {
             "test_failed_fsync_at_start_then_power_cut_leaves_a_prefix": f"{DAMAGE}|{LIE}",
@@ -210,14 +210,14 @@ MUTANTS = [
         },
     ),
     Mutant(
-        "one writer has a directory",
-        nothing_is_locked,
+        "a directory has one writer",
+        directories_not_locked,
         "tests/unit/test_relay_lock.py",
         {"test_second_writer_on_a_directory_is_harmless": "two writers made one file"},
     ),
     Mutant(
         "checksums of files are checked",
-        files_are_read_without_sums,
+        checksums_of_files_not_checked,
         "tests/unit/test_relay_damage.py",
         {
             "test_flipped_bit_in_a_closed_file_stops_its_reader": "was changed unnoticed",
@@ -226,13 +226,13 @@ MUTANTS = [
     ),
     Mutant(
         "checksums of torn tails are checked",
-        files_are_read_without_sums,
+        checksums_of_files_not_checked,
         "tests/unit/test_relay_log.py",
         {"test_zeros_from_any_byte_of_the_tail_are_cut": "zeros remain"},
     ),
     Mutant(
         "checksums of the stream are checked",
-        packets_come_without_sums,
+        checksums_of_packets_not_checked,
         "tests/unit/test_relay_packets.py",
         {
             "test_corrupt_byte_in_the_stream_is_detected_before_writing[1048576-body-15]": "a lie was taken for the truth",
@@ -241,7 +241,7 @@ MUTANTS = [
     ),
     Mutant(
         "the overlap is compared",
-        the_overlap_is_not_compared,
+        overlap_not_compared,
         "tests/integration/test_receiver_stream.py",
         {
             "test_resumed_dump_is_compared_before_new_events": "the stream continued after a difference"
@@ -249,7 +249,7 @@ MUTANTS = [
     ),
     Mutant(
         "a torn tail is cut",
-        a_torn_tail_is_not_cut,
+        torn_tails_not_truncated,
         "tests/unit/test_relay_log.py",
         {
             "test_tail_torn_at_any_byte_is_cut": "a torn tail remains",

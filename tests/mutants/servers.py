@@ -1,4 +1,4 @@
-"""Guards taken away on a real server: MariaDB alone where a guard is the same on both."""
+"""Guards removed on a real server: MariaDB alone where a guard is the same on both."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,12 +29,12 @@ from schemas.table import table_map
 from tests.kit.equal_to_all import AnyCount
 from tests.mutants.mutant import Mutant, Patch
 
-NOT_TOLD = "DID NOT RAISE (Fatal|Fenced|Retryable|Exception)"
-WRITTEN_AGAIN = f"{NOT_TOLD}|MR-5010"  # without or with a primary key in the lane
+NOT_RAISED = "DID NOT RAISE (Fatal|Fenced|Retryable|Exception)"
+WRITTEN_AGAIN = f"{NOT_RAISED}|MR-5010"  # without or with a primary key in the lane
 
 
-def phases_are_statements(patch: Patch) -> None:
-    """Each of the two events that hold an ALTER is taken for one that stands alone."""
+def phases_read_as_statements(patch: Patch) -> None:
+    """Each of the two events of an ALTER is read as a whole statement."""
     query = EventHandler._query
 
     def unaware(self: EventHandler, *given: Any) -> Any:
@@ -44,8 +44,8 @@ def phases_are_statements(patch: Patch) -> None:
     patch.setattr(EventHandler, "_query", unaware)
 
 
-def statements_are_passed_over(patch: Patch) -> None:
-    """INSERT, UPDATE and DELETE in statement format: no rows, so nothing to do."""
+def statement_format_skipped(patch: Patch) -> None:
+    """INSERT, UPDATE and DELETE in statement format are skipped, because they have no rows."""
 
     def careless(*given: Any) -> Statement:
         found = classify(*given)
@@ -54,35 +54,35 @@ def statements_are_passed_over(patch: Patch) -> None:
     patch.setattr(statements, "classify", careless)
 
 
-def heads_are_not_asked(patch: Patch) -> None:
-    """Who gave the last number before a file."""
+def heads_not_read(patch: Patch) -> None:
+    """The file's head is not read, which names the server of the last number before it."""
     patch.setattr(files, "has_same_sequence_from_other_server", lambda *_: False)
 
 
-def a_sequence_is_enough(patch: Patch) -> None:
-    """Whose transaction stands at the last sequence of what is done is not asked."""
+def only_sequences_compared(patch: Patch) -> None:
+    """The server of the transaction at the last done sequence is not compared."""
     patch.setattr(files, "_check_history", lambda *_, **__: None)
 
 
-def what_a_server_shows_is_utf8(patch: Patch) -> None:
-    """The driver decodes each text that is answered, and refuses what is no UTF-8."""
+def answers_decoded_as_utf8(patch: Patch) -> None:
+    """The driver decodes each answered text and refuses other bytes than UTF-8."""
     connect = pymysql.connect
     patch.setattr(pymysql, "connect", lambda **how: connect(**{**how, "use_unicode": True}))
 
 
-def servers_without_tls_are_talked_to(patch: Patch) -> None:
-    """A connection goes on in the clear where the server offers nothing else."""
+def connections_without_tls(patch: Patch) -> None:
+    """A connection continues unencrypted if the server offers no TLS."""
     patch.setattr(sources, "_tls_context", lambda *_: None)
     patch.setattr(connections, "_tls_arguments", lambda _: {"ssl_disabled": True})
 
 
-def old_times_are_of_one_size(patch: Patch) -> None:
-    """What a MariaDB's time of before 10.1 measures is taken for told."""
+def old_time_types_measured(patch: Patch) -> None:
+    """The size of a MariaDB time type from before 10.1 counts as known."""
     patch.setattr(table_map, "_OLD_TEMPORAL", frozenset())
 
 
-def rows_written_together_are_not_counted(patch: Patch) -> None:
-    """How many of a statement's rows the target had is not asked."""
+def rows_written_together_not_counted(patch: Patch) -> None:
+    """The number of rows that a statement matched is not checked."""
     run, write_one = RowWriter._run, RowWriter._write_one
 
     def counted(self: RowWriter, *given: Any) -> int:
@@ -94,26 +94,26 @@ def rows_written_together_are_not_counted(patch: Patch) -> None:
     patch.setattr(RowWriter, "_write_one", counted)
 
 
-def a_row_written_alone_is_not_counted(patch: Patch) -> None:
-    """Nor whether it had the one row."""
+def single_rows_not_counted(patch: Patch) -> None:
+    """It is not checked whether a single-row statement matched its row."""
     write_one = RowWriter._write_one
     patch.setattr(RowWriter, "_write_one", lambda *given: AnyCount(write_one(*given)))
 
 
-def values_are_compared_as_the_server_does(patch: Patch) -> None:
-    """A row without a key is found by columns that are equal, not by those that are the same."""
+def values_compared_by_collation(patch: Patch) -> None:
+    """A row without a key is found by equal values under the collation, not by identical bytes."""
     patch.setattr(templates, "_same", lambda column, _: (quoted(column.name) + b" <=> ", b""))
 
 
-def values_are_made_to_fit(patch: Patch) -> None:
+def mode_not_strict(patch: Patch) -> None:
     """The session's mode is not strict."""
     lenient = connections.STRICT_MODE.replace("STRICT_ALL_TABLES,", "")
     patch.setattr(connections, "STRICT_MODE", lenient)
     patch.setattr(writer, "STRICT_MODE", lenient)
 
 
-def every_engine_rolls_back(patch: Patch) -> None:
-    """What is known of a table's engine is not asked."""
+def engines_not_checked(patch: Patch) -> None:
+    """The engine of a table is ignored."""
 
     def trusting(layout: RowLayout, inventory: Inventory) -> TablePlan:
         tables = {key: replace(made, rolls_back=True) for key, made in inventory.tables.items()}
@@ -122,8 +122,8 @@ def every_engine_rolls_back(patch: Patch) -> None:
     patch.setattr(table_plans, "plan_table", trusting)
 
 
-def the_mode_stays_lenient(patch: Patch) -> None:
-    """A row that is refused while the mode is not strict leaves it so."""
+def strict_mode_not_restored(patch: Patch) -> None:
+    """A row refused in lenient mode leaves the session lenient."""
     really, strict = TargetConnection.run, connections.STRICT_MODE.encode()
     refused = [False]
 
@@ -139,8 +139,8 @@ def the_mode_stays_lenient(patch: Patch) -> None:
     patch.setattr(TargetConnection, "run", run)
 
 
-def what_is_overwritten_is_checked(patch: Patch) -> None:
-    """Foreign keys act on the rows that are removed."""
+def overwritten_rows_fire_cascades(patch: Patch) -> None:
+    """Foreign keys act when a row is overwritten."""
     decide = RowWriter._decide
 
     def checking(self: RowWriter, *given: Any) -> None:
@@ -151,8 +151,8 @@ def what_is_overwritten_is_checked(patch: Patch) -> None:
     patch.setattr(RowWriter, "_decide", checking)
 
 
-def checks_stay_off(patch: Patch) -> None:
-    """The next row is written as one that was overwritten."""
+def foreign_key_checks_stay_off(patch: Patch) -> None:
+    """The next row is written without foreign key checks."""
     check = RowWriter._check_foreign_keys
 
     def unless_off(self: RowWriter, *given: Any) -> None:
@@ -162,23 +162,23 @@ def checks_stay_off(patch: Patch) -> None:
     patch.setattr(RowWriter, "_check_foreign_keys", unless_off)
 
 
-def sockets_as_the_system_has_them(patch: Patch) -> None:
-    """An idle connection is asked after two hours."""
+def default_keepalive(patch: Patch) -> None:
+    """Keepalive probes begin after two hours."""
     patch.setattr(connections, "_enable_keepalive", lambda _: None)
 
 
-def no_connection_is_cut(patch: Patch) -> None:
-    """A stop waits for what the driver itself waits for."""
+def stop_cuts_no_connection(patch: Patch) -> None:
+    """A stop waits for the driver's own row locks."""
     patch.setattr(BatchApplier, "cut", lambda _: None)
 
 
-def the_seq_of_a_statement_may_be_any(patch: Patch) -> None:
-    """It is executed over whatever is missing in front of it."""
+def statement_seqs_not_checked(patch: Patch) -> None:
+    """A statement is executed although rows before it are missing."""
     patch.setattr(batch, "check_follows", lambda *_: None)
 
 
-def views_and_triggers_are_made(patch: Patch) -> None:
-    """As any other statement, beside being recorded."""
+def views_and_triggers_executed(patch: Patch) -> None:
+    """They are executed like other statements, besides being recorded."""
     leave_out = ddl._leave_out
 
     def executed(
@@ -191,26 +191,26 @@ def views_and_triggers_are_made(patch: Patch) -> None:
     patch.setattr(ddl, "_leave_out", executed)
 
 
-def times_are_those_of_the_session(patch: Patch) -> None:
-    """The statement's time zone is not taken over."""
+def time_zones_not_set(patch: Patch) -> None:
+    """The statement's time zone is not set."""
     patch.setattr(ddl, "_ANYWHERE", tuple(name for name in ddl._ANYWHERE if name != "time_zone"))
 
 
-def what_is_not_shown_is_not_there(patch: Patch) -> None:
-    """A table that one side does not show is not asked for."""
+def hidden_tables_not_checked(patch: Patch) -> None:
+    """A table that one side does not show is not checked."""
     patch.setattr(compare, "_refuse_hidden", lambda *_: None)
 
 
-def holders_are_not_ended(patch: Patch) -> None:
-    """Who waits for the fence waits until it is let go."""
+def fence_holders_not_ended(patch: Patch) -> None:
+    """A start waits until the holder releases the fence."""
     patch.setattr(fence, "end_holders", lambda *_, **__: None)
     patch.setattr(fence, "HUNG_S", 0.2)
     patch.setattr(fence, "TRIES_MAX", 2)
     patch.setattr(connections, "LOCK_WAIT_S", 1)
 
 
-def _told(name: str) -> Callable[[Patch], None]:
-    """A variable of the server that says what the backup brought is not asked."""
+def _variable_not_read(name: str) -> Callable[[Patch], None]:
+    """The server variable with the GTIDs of a restored backup is not read."""
 
     def off(patch: Patch) -> None:
         ask = files._variable
@@ -225,31 +225,31 @@ def _told(name: str) -> Callable[[Patch], None]:
     return off
 
 
-def domains_begin_at_one(patch: Patch) -> None:
-    """The first GTID of a domain is not looked for."""
+def first_gtids_of_domains_not_read(patch: Patch) -> None:
+    """The first GTID of a domain is not read."""
     patch.setattr(files, "_first_gtids", lambda *_: iter(()))
 
 
-def the_relay_log_forgets(patch: Patch) -> None:
-    """What stood in front of its first file is not remembered."""
+def position_before_the_log_not_read(patch: Patch) -> None:
+    """The position before the log's first file is not read."""
     patch.setattr(layout, "read_before", lambda *_: None)
 
 
 REBUILT = "test_member_restored_from_backup_serves_only_its_own_binlog"
 
 
-def every_statement_is_executed(patch: Patch) -> None:
-    """A swap that is done again is undone."""
+def every_statement_executed(patch: Patch) -> None:
+    """A repeated swap undoes the first one."""
     patch.setattr(ddl, "decide", lambda *_: ddl.EXECUTE)
 
 
-def nothing_is_missing(patch: Patch) -> None:
-    """What the relay log has and the member lacks is not asked for: MySQL's is read, MariaDB's blocks the task."""
+def lost_tails_not_checked(patch: Patch) -> None:
+    """Transactions that only the relay log has are not noticed: MySQL's are read, MariaDB's block the task."""
     patch.setattr(Receiver, "_find_missing", lambda *_: "")
 
 
-def a_stream_goes_on(patch: Patch) -> None:
-    """A sub-directory is begun under way, by who was chosen for what it had: numbers that come again count as done."""
+def streams_continue_after_lost_tails(patch: Patch) -> None:
+    """A member chosen for its GTIDs begins a sub-directory later: repeated numbers count as done."""
     patch.setattr(Receiver, "_may_start_subdir", lambda self: self._is_continuous)
     judged = property(lambda _: True, lambda *_: None)
     patch.setattr(Receiver, "_is_choice_current", judged, raising=False)
@@ -258,7 +258,7 @@ def a_stream_goes_on(patch: Patch) -> None:
 MUTANTS = [
     Mutant(
         "a server shows statements in any bytes",
-        what_a_server_shows_is_utf8,
+        answers_decoded_as_utf8,
         "tests/integration/test_source_history.py",
         {
             "test_non_utf8_statements_do_not_hide_the_start_position[mariadb]": "codec can't decode byte 0xfc"
@@ -266,67 +266,67 @@ MUTANTS = [
     ),
     Mutant(
         "a MariaDB's last GTID is its own",
-        a_sequence_is_enough,
+        only_sequences_compared,
         "tests/integration/test_source_history.py",
-        {"test_member_with_a_different_transaction_at_our_position_is_refused": NOT_TOLD},
+        {"test_member_with_a_different_transaction_at_our_position_is_refused": NOT_RAISED},
     ),
     Mutant(
-        "a file's head says whose number was the last",
-        heads_are_not_asked,
+        "a file's head names the server of the last number",
+        heads_not_read,
         "tests/integration/test_source_history.py",
-        {"test_reused_gtid_number_is_detected_from_the_file_head": NOT_TOLD},
+        {"test_reused_gtid_number_is_detected_from_the_file_head": NOT_RAISED},
     ),
     Mutant(
         "a phase of an ALTER is refused",
-        phases_are_statements,
+        phases_read_as_statements,
         "tests/integration/test_provoked.py",
-        {"test_two_phase_alter_is_refused": NOT_TOLD},
+        {"test_two_phase_alter_is_refused": NOT_RAISED},
     ),
     Mutant(
         "statement format is refused",
-        statements_are_passed_over,
+        statement_format_skipped,
         "tests/integration/test_converter_servers.py",
-        {"test_statement_based_logging_stops_with_its_code[mariadb]": NOT_TOLD},
+        {"test_statement_based_logging_stops_with_its_code[mariadb]": NOT_RAISED},
     ),
     Mutant(
-        "who is left out need not be measured",
-        old_times_are_of_one_size,
+        "an excluded table needs no column sizes",
+        old_time_types_measured,
         "tests/integration/test_converter_servers.py",
         {"test_excluded_unreadable_rows_leave_the_others_numbered_as_alone[plain]": "MR-6003"},
     ),
     Mutant(
-        "no word without TLS",
-        servers_without_tls_are_talked_to,
+        "nothing is sent without TLS",
+        connections_without_tls,
         "tests/integration/test_provoked.py",
         {"test_no_account_name_is_sent_without_required_tls[source]": "MR-1004"},
     ),
     Mutant(
         "rows written together are counted",
-        rows_written_together_are_not_counted,
+        rows_written_together_not_counted,
         "tests/integration/test_apply_conflicts.py",
-        {"test_conflict_blocks_by_default_and_names_the_row[mariadb-lanes]": NOT_TOLD},
+        {"test_conflict_blocks_by_default_and_names_the_row[mariadb-lanes]": NOT_RAISED},
     ),
     Mutant(
         "a row written alone is counted",
-        a_row_written_alone_is_not_counted,
+        single_rows_not_counted,
         "tests/integration/test_apply_conflicts.py",
-        {"test_missing_row_in_a_single_row_write_blocks_the_task[mariadb-a deletion]": NOT_TOLD},
+        {"test_missing_row_in_a_single_row_write_blocks_the_task[mariadb-a deletion]": NOT_RAISED},
     ),
     Mutant(
         "values are compared by their bytes",
-        values_are_compared_as_the_server_does,
+        values_compared_by_collation,
         "tests/integration/test_types_whole_way.py",
         {"test_rows_with_collation_equal_values_stay_distinct_without_a_key[mariadb]": "\\Ae\\d"},
     ),
     Mutant(
         "the mode is strict",
-        values_are_made_to_fit,
+        mode_not_strict,
         "tests/fault/test_apply_target_limits.py",
-        {"test_refused_value_blocks_and_the_error_hides_it[mariadb-one lane-too long]": NOT_TOLD},
+        {"test_refused_value_blocks_and_the_error_hides_it[mariadb-one lane-too long]": NOT_RAISED},
     ),
     Mutant(
-        "a table's engine is asked",
-        every_engine_rolls_back,
+        "a table's engine is checked",
+        engines_not_checked,
         "tests/integration/test_provoked.py",
         {
             "test_nontransactional_target_table_gets_no_row[mariadb-one lane]": "left after the rollback"
@@ -334,107 +334,107 @@ MUTANTS = [
     ),
     Mutant(
         "a skipped row leaves the strict mode",
-        the_mode_stays_lenient,
+        strict_mode_not_restored,
         "tests/integration/test_apply_conflicts.py",
-        {"test_skipped_row_leaves_strict_mode_on[mariadb]": NOT_TOLD},
+        {"test_skipped_row_leaves_strict_mode_on[mariadb]": NOT_RAISED},
     ),
     Mutant(
         "an overwritten row fires no cascade",
-        what_is_overwritten_is_checked,
+        overwritten_rows_fire_cascades,
         "tests/integration/test_apply_conflicts.py",
         {"test_overwriting_a_row_leaves_children_of_removed_rows[mariadb]": "MR-5010"},
     ),
     Mutant(
-        "the row behind an overwritten one is checked",
-        checks_stay_off,
+        "the row after an overwritten one is checked",
+        foreign_key_checks_stay_off,
         "tests/integration/test_apply_conflicts.py",
         {"test_overwriting_a_row_leaves_children_of_removed_rows[mariadb]": "children"},
     ),
     Mutant(
         "a stop cuts what the driver waits for",
-        no_connection_is_cut,
+        stop_cuts_no_connection,
         "tests/fault/test_apply_locks.py",
         {"test_stop_does_not_wait_for_a_locked_row[mariadb]": "the stop waits for the row"},
     ),
     Mutant(
         "a vanished target is noticed",
-        sockets_as_the_system_has_them,
+        default_keepalive,
         "tests/integration/test_target_connection.py",
         {"test_vanished_target_is_noticed_after_a_minute[mariadb]": "== 60"},
     ),
     Mutant(
         "a statement follows the mark",
-        the_seq_of_a_statement_may_be_any,
+        statement_seqs_not_checked,
         "tests/integration/test_apply_progress.py",
-        {"test_seq_gap_before_a_statement_blocks_the_task[mariadb]": NOT_TOLD},
+        {"test_seq_gap_before_a_statement_blocks_the_task[mariadb]": NOT_RAISED},
     ),
     Mutant(
         "a statement has the time zone of its session",
-        times_are_those_of_the_session,
+        time_zones_not_set,
         "tests/integration/test_apply_ddl.py",
         {"test_ddl_runs_under_the_source_session_settings[mariadb]": "2023-11-14 22:13:20"},
     ),
     Mutant(
-        "a table that is not shown is asked for",
-        what_is_not_shown_is_not_there,
+        "a hidden table is checked",
+        hidden_tables_not_checked,
         "tests/integration/test_compare.py",
-        {"test_unreadable_table_is_a_missing_grant_not_a_difference[mariadb-target]": NOT_TOLD},
+        {"test_unreadable_table_is_a_missing_grant_not_a_difference[mariadb-target]": NOT_RAISED},
     ),
     Mutant(
-        "what is no table is not executed",
-        views_and_triggers_are_made,
+        "statements about views and triggers are not executed",
+        views_and_triggers_executed,
         "tests/integration/test_apply_left_out.py",
         {
             "test_views_routines_and_accounts_are_recorded_not_applied[mariadb]": "information_schema.VIEWS"
         },
     ),
     Mutant(
-        "who holds the fence and hangs is ended",
-        holders_are_not_ended,
+        "a session that hangs with the fence is ended",
+        fence_holders_not_ended,
         "tests/integration/test_apply_target.py",
         {"test_raising_the_fence_kills_a_hung_lane_transaction[mariadb]": "stays locked"},
     ),
     Mutant(
-        "a lost tail is not asked for",
-        nothing_is_missing,
+        "a lost tail is not requested",
+        lost_tails_not_checked,
         "tests/integration/test_relay_receiver.py",
         {"test_relay_tail_lost_in_a_failover_is_ignored": "MR-1033|old-primary"},
     ),
     Mutant(
-        "a stream ends behind a lost tail",
-        a_stream_goes_on,
+        "a stream ends after a lost tail",
+        streams_continue_after_lost_tails,
         "tests/integration/test_relay_receiver.py",
         {
             "test_tail_lost_by_the_running_server_ends_the_stream[mariadb]": "continues in a new sub-directory"
         },
     ),
     Mutant(
-        "gtid_purged is asked",
-        _told("gtid_purged"),
+        "gtid_purged is read",
+        _variable_not_read("gtid_purged"),
         "tests/integration/test_source_history.py",
-        {REBUILT + "[mysql]": NOT_TOLD},
+        {REBUILT + "[mysql]": NOT_RAISED},
     ),
     Mutant(
-        "gtid_slave_pos is asked",
-        _told("gtid_slave_pos"),
+        "gtid_slave_pos is read",
+        _variable_not_read("gtid_slave_pos"),
         "tests/integration/test_source_history.py",
-        {REBUILT + "[mariadb]": NOT_TOLD},
+        {REBUILT + "[mariadb]": NOT_RAISED},
     ),
     Mutant(
-        "the first GTIDs of domains are asked",
-        domains_begin_at_one,
+        "the first GTIDs of domains are read",
+        first_gtids_of_domains_not_read,
         "tests/integration/test_source_history.py",
-        {REBUILT + "[mariadb]": NOT_TOLD},
+        {REBUILT + "[mariadb]": NOT_RAISED},
     ),
     Mutant(
         "relay.before is read",
-        the_relay_log_forgets,
+        position_before_the_log_not_read,
         "tests/integration/test_source_history.py",
         {REBUILT + "[mariadb]": "has forgotten"},
     ),
     Mutant(
         "the state of its intent decides about a statement",
-        every_statement_is_executed,
+        every_statement_executed,
         "tests/integration/test_apply_ddl.py",
         {
             "test_ddl_executes_once_wherever_the_driver_dies[mariadb-rename that swaps-AFTER_EXECUTE]": "assert"

@@ -167,7 +167,7 @@ class ModelSource:
             self._file.event(kind, body)
             self._note_end()
 
-    def _transfer(self, chance: Random) -> None:
+    def transfer(self, chance: Random) -> None:
         accounts = self.rows.of("accounts")
         giver, taker = chance.sample(accounts, 2)
         amount = chance.randint(1, 50)
@@ -176,7 +176,7 @@ class ModelSource:
         self._log(1)
         self._commit()
 
-    def _open_account(self, chance: Random) -> None:
+    def open_account(self, chance: Random) -> None:
         taken = {row["id"] for row in self.rows.of("accounts")}
         free = [number for number in range(2 * ACCOUNTS) if number not in taken]
         if free:
@@ -185,7 +185,7 @@ class ModelSource:
         self._log(1)
         self._commit()
 
-    def _close_account(self, chance: Random) -> None:
+    def close_account(self, chance: Random) -> None:
         """Move the money to another account; its code may be reused in the same source transaction."""
         accounts = self.rows.of("accounts")
         if len(accounts) > 3:
@@ -197,7 +197,7 @@ class ModelSource:
             self._update("accounts", heir, changes)
         self._commit()
 
-    def _swap_codes(self, chance: Random) -> None:
+    def swap_codes(self, chance: Random) -> None:
         """Move a code from one row to another through NULL."""
         accounts = self.rows.of("accounts")
         left, right = chance.sample(accounts, 2)
@@ -207,12 +207,12 @@ class ModelSource:
         self._update("accounts", left, {"code": codes[1]})
         self._commit()
 
-    def _give_code(self, chance: Random) -> None:
+    def give_code(self, chance: Random) -> None:
         account = chance.choice(self.rows.of("accounts"))
         self._update("accounts", account, {"code": chance.choice([None, *self._free_codes()])})
         self._commit()
 
-    def _move_account(self, chance: Random) -> None:
+    def move_account(self, chance: Random) -> None:
         """A key change, one update."""
         taken = {row["id"] for row in self.rows.of("accounts")}
         free = [number for number in range(2 * ACCOUNTS) if number not in taken]
@@ -221,7 +221,7 @@ class ModelSource:
             self._update("accounts", account, {"id": chance.choice(free)})
         self._commit()
 
-    def _note(self, chance: Random) -> None:
+    def note(self, chance: Random) -> None:
         for _ in range(chance.randint(1, 3)):
             notes = self.rows.unkeyed
             if notes and chance.random() < 0.5:
@@ -232,7 +232,7 @@ class ModelSource:
                 self._change("notes", None, {"n": chance.randint(0, 2), "version": 0})
         self._commit()
 
-    def _hide(self, chance: Random) -> None:
+    def hide(self, chance: Random) -> None:
         """Rows that produce no record, alone or before others."""
         row: Row = {"id": chance.randint(0, 9)}
         known = [old for old in self.rows.of("hidden") if old["id"] == row["id"]]
@@ -244,17 +244,17 @@ class ModelSource:
             self._log(1)
         self._commit()
 
-    def _grow(self, chance: Random) -> None:
+    def grow(self, chance: Random) -> None:
         self._log(LARGE_ROWS)
         self._commit()
 
-    def _roll_back(self, chance: Random) -> None:
+    def roll_back(self, chance: Random) -> None:
         """Do nothing: nothing is logged."""
 
-    def _truncate(self, chance: Random) -> None:
+    def truncate(self, chance: Random) -> None:
         self._state("TRUNCATE TABLE notes")
 
-    def _alter(self, chance: Random) -> None:
+    def alter(self, chance: Random) -> None:
         if self._columns < 3:
             self._columns += 1
             self._state(f"ALTER TABLE accounts ADD COLUMN extra{self._columns} INT")
@@ -380,18 +380,18 @@ class ModelSource:
 
 
 KINDS: dict[str, Callable[[ModelSource, Random], None]] = {
-    "transfer": ModelSource._transfer,
-    "open account": ModelSource._open_account,
-    "close account": ModelSource._close_account,
-    "swap codes": ModelSource._swap_codes,
-    "give code": ModelSource._give_code,
-    "move account": ModelSource._move_account,
-    "note": ModelSource._note,
-    "hide": ModelSource._hide,
-    "grow": ModelSource._grow,
-    "roll back": ModelSource._roll_back,
-    "truncate": ModelSource._truncate,
-    "alter": ModelSource._alter,
+    "transfer": ModelSource.transfer,
+    "open account": ModelSource.open_account,
+    "close account": ModelSource.close_account,
+    "swap codes": ModelSource.swap_codes,
+    "give code": ModelSource.give_code,
+    "move account": ModelSource.move_account,
+    "note": ModelSource.note,
+    "hide": ModelSource.hide,
+    "grow": ModelSource.grow,
+    "roll back": ModelSource.roll_back,
+    "truncate": ModelSource.truncate,
+    "alter": ModelSource.alter,
 }
 
 
