@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from consumer.batch import Assignment, BatchApplier, Figures
-from consumer.ddl import end_earlier
+from consumer.ddl import end_earlier_statement
 from consumer.spark import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQuery
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.fence import raise_fence
@@ -112,7 +112,7 @@ def take_over(
     """Raise the fence and read progress and inventory: all requests of a start to the target."""
     create_tables(session)
     owner = raise_fence(session, task=task.name, epoch=epoch)
-    end_earlier(session, task.name)
+    end_earlier_statement(session, task.name)
     add_missing_columns(session)
     saved = read_saved_progress(session, task.name)
     mark = saved.mark

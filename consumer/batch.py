@@ -144,7 +144,7 @@ class BatchApplier:
                 if outcome.barrier is None:
                     return
                 begun_s = time.monotonic()
-                self._pass(outcome.barrier)
+                self._pass_barrier(outcome.barrier)
                 _log.debug("barrier passed", ms=round((time.monotonic() - begun_s) * 1000))
                 progressed(self.mark)
         finally:
@@ -183,7 +183,7 @@ class BatchApplier:
             self._learn(outcome.learned)
             self._count(outcome)
             return outcome
-        self._look_for_alterations()
+        self._reload_altered_inventory()
         order = self._order()
         plan = records.plan(order, self.catalogue, self.applied)
         self._learn(plan.outcome.learned)
@@ -202,11 +202,11 @@ class BatchApplier:
         self.figures.commit_ms = plan.outcome.commit_ms or self.figures.commit_ms
         return plan.outcome
 
-    def _look_for_alterations(self) -> None:
+    def _reload_altered_inventory(self) -> None:
         """Read the inventory again if a table was altered: lanes must know a key that an operator has added."""
-        session, known = self._own_session(), self.catalogue.inventory
+        session, known = self._driver_session(), self.catalogue.inventory
         if alter_count(session) != known.alter_count:
-            self._renew(self.catalogue.schemas, read_inventory(session))
+            self._replace_catalogue(self.catalogue.schemas, read_inventory(session))
         session.rollback()
 
     def _order(self, *, rows_max: int = 1 << 62) -> Order:
@@ -232,15 +232,15 @@ class BatchApplier:
         for number, text in learned.items():
             schemas = schemas.learned(number, text)
         if schemas is not self.catalogue.schemas:
-            self._renew(schemas, self.catalogue.inventory)
+            self._replace_catalogue(schemas, self.catalogue.inventory)
 
-    def _renew(self, schemas: RowSchemas, inventory: Inventory) -> None:
+    def _replace_catalogue(self, schemas: RowSchemas, inventory: Inventory) -> None:
         start, _, number = self.catalogue.version.rpartition("/")
         self.catalogue = Catalogue(f"{start}/{int(number) + 1}", schemas, inventory)
 
     def _move(self, after: Mark, learned: dict[int, str]) -> None:
         """Move the mark over all rows that the lanes applied, and delete their bitmaps."""
-        session, task = self._own_session(), self.assignment.owner.task
+        session, task = self._driver_session(), self.assignment.owner.task
         fault_point(BEFORE_MARK)
         check_fence(session, self.assignment.owner)
         move_mark(session, task, before=self.mark, after=after)
@@ -252,10 +252,10 @@ class BatchApplier:
         fault_point(AFTER_MARK)
         self.mark = after
 
-    def _own_session(self) -> TargetConnection:
+    def _driver_session(self) -> TargetConnection:
         return session_for(self.assignment.endpoint, self.assignment.owner)
 
-    def _pass(self, barrier: Barrier) -> None:
+    def _pass_barrier(self, barrier: Barrier) -> None:
         record = decode_control(barrier.value)
         if isinstance(record, SchemaRecord):
             learned = {record.value.id: record.value.schema.text}
@@ -277,9 +277,9 @@ class BatchApplier:
         self.figures.ddl += bool(changed)
         self.figures.left_out += not changed
         if changed:
-            session = self._own_session()
+            session = self._driver_session()
             inventory = read_inventory(session, databases=changed, known=self.catalogue.inventory)
-            self._renew(self.catalogue.schemas, inventory)
+            self._replace_catalogue(self.catalogue.schemas, inventory)
             session.commit()
 
 

@@ -1,6 +1,6 @@
 """Executes DDL on the target exactly once, between two windows of rows.
 
-    1  lock     GET_LOCK of the task; ``end_earlier`` has ended a statement of an earlier run
+    1  lock     GET_LOCK of the task; ``end_earlier_statement`` has ended a statement of an earlier run
     2  intent   check the fence, store the statement and its objects' state (SHOW CREATE, InnoDB's table IDs), commit
     3  execute  on the same session, with the session variables of the record
     4  done     check the fence, move the mark over the statement, delete the intent, commit
@@ -65,11 +65,11 @@ def apply_ddl(endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPla
     try:
         if is_covered(record, place.before):
             return _skip(session, owner, place)
-        statement = _named_here(session, _statement(record))
+        statement = _in_target_case(session, _statement(record))
         if statement.kind in RECORDED_KINDS or statement.kind in (Kind.TEMPORARY, Kind.TRANSACTION):
             return _leave_out(session, owner, record, statement, place)
         _lock(session, owner.task)
-        return _once(session, owner, record, statement, place)
+        return _apply_once(session, owner, record, statement, place)
     finally:
         session.close()
 
@@ -81,7 +81,7 @@ def _statement(record: DdlRecord) -> Statement:
     return replace(found, kind=Kind.UNKNOWN) if is_unknown else found
 
 
-def _named_here(session: TargetConnection, statement: Statement) -> Statement:
+def _in_target_case(session: TargetConnection, statement: Statement) -> Statement:
     ((folds,),) = session.query("SELECT @@lower_case_table_names")
     return statement.in_lower_case() if folds == 1 else statement
 
@@ -115,7 +115,7 @@ def _leave_out(
     return set()
 
 
-def _once(
+def _apply_once(
     session: TargetConnection,
     owner: Owner,
     record: DdlRecord,
@@ -132,7 +132,7 @@ def _once(
     decided = str(found[0][1]) if found else ""
     if not found or decided == REFUSED:
         fault_point(BEFORE_INTENT)
-        _intend(session, owner, record, now)
+        _store_intent(session, owner, record, now)
         decision = EXECUTE if _is_understood(statement) else UNDECIDED
     else:
         decision = decided or decide(json.loads(str(found[0][0])), now, statement, session.flavour)
@@ -144,7 +144,7 @@ def _once(
         try:
             _execute(session, record, statement)
         except Fatal:
-            _refuse(session.endpoint, owner, record, statement, now)
+            _store_refusal(session.endpoint, owner, record, statement, now)
             raise
         fault_point(AFTER_EXECUTE)
         session.close()
@@ -160,7 +160,7 @@ def _once(
     return {name.database for name in statement.tables} | set(statement.databases)
 
 
-def _refuse(
+def _store_refusal(
     endpoint: Endpoint,
     owner: Owner,
     record: DdlRecord,
@@ -201,7 +201,7 @@ def _undecided(record: DdlRecord, statement: Statement) -> Fatal:
     return Fatal(code, f"{what}: {record.statement.sql[:200]}", seq=record.source.seq)
 
 
-def _intend(
+def _store_intent(
     session: TargetConnection, owner: Owner, record: DdlRecord, state: Mapping[str, str]
 ) -> None:
     session.query(
@@ -347,7 +347,7 @@ def _lock(session: TargetConnection, task: str) -> None:
         raise Retryable("MR-5005", f"another session is executing a statement of {task}", task=task)
 
 
-def end_earlier(session: TargetConnection, task: str) -> None:
+def end_earlier_statement(session: TargetConnection, task: str) -> None:
     """After raising the fence: end a statement that an earlier run still executes, and wait for its end."""
     ((holder,),) = session.query("SELECT IS_USED_LOCK(%s)", (_lock_name(task),))
     if holder is not None and holder != session.id:

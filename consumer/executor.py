@@ -170,7 +170,7 @@ def apply_serial(
             numbers = window.waiting[(window.waiting >= first) & (window.waiting < end)]
             after = window.mark_after(end, before=mark)
             statements += _apply_part(
-                order, plans, window.rows, numbers, _Move(mark, after, learned)
+                order, plans, window.rows, numbers, _MarkClaim(mark, after, learned)
             )
             mark, first = after, end
             rows += len(numbers)
@@ -199,7 +199,7 @@ def _last_commit_ms(rows: Rows, numbers: Ints) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Move:
+class _MarkClaim:
     """The claim of a serial lane: the mark moves from exactly ``before`` to ``after``."""
 
     before: Mark
@@ -213,7 +213,7 @@ class _Move:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bits:
+class _BitmapClaim:
     """The claim of a parallel lane: its seqs, keyed by the place of this part in the plan made at the mark."""
 
     mark: Mark
@@ -248,7 +248,7 @@ class _Bits:
 
 
 def _apply_part(
-    order: Order, plans: TablePlans, rows: Rows, numbers: Ints, claim: "_Move | _Bits"
+    order: Order, plans: TablePlans, rows: Rows, numbers: Ints, claim: "_MarkClaim | _BitmapClaim"
 ) -> int:
     """Run one target transaction: fence, claim, rows, commit. Returns the number of statements."""
     session = session_for(order.endpoint, order.owner)
@@ -364,7 +364,7 @@ def apply_lane(
             numbers = np.flatnonzero(waiting[first:end]) + first
             if len(numbers):
                 place = (order.batch, lane, part)
-                claim = _Bits(order.mark, place, *to_bitmap(seqs[numbers]))
+                claim = _BitmapClaim(order.mark, place, *to_bitmap(seqs[numbers]))
                 statements += _apply_part(order, plans, rows, numbers, claim)
             part += 1
             rows_done += len(numbers)

@@ -265,7 +265,7 @@ GUARDS: tuple[Guard, ...] = (
         "I8",
         (progress, "_share", lambda _: ""),
     ),
-    _of("a lane leaves a bitmap", "lanes", "I8", (executor._Bits, "make", _unclaimed)),
+    _of("a lane leaves a bitmap", "lanes", "I8", (executor._BitmapClaim, "make", _unclaimed)),
     _of(
         "a lane that comes late is refused by the mark",
         "lanes",

@@ -49,7 +49,7 @@ def _bitmaps_above_the_mark(patch: pytest.MonkeyPatch) -> None:
 
 
 def _place_of_a_part(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(executor._Bits, "make", lambda *_: True)
+    patch.setattr(executor._BitmapClaim, "make", lambda *_: True)
 
 
 def _further_unique_keys(patch: pytest.MonkeyPatch) -> None:
