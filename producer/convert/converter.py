@@ -57,7 +57,7 @@ SCHEMA_REPEAT_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class ConverterSource:
-    """What to convert: the set and its flavour, the names in the records, the table filter and its case rule."""
+    """A conversion's input: the set and its flavour, the names in the records, the table filter and its case rule."""
 
     set_name: str
     task_name: str

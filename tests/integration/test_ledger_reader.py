@@ -22,8 +22,8 @@ SCHEMA = """{"type": "record", "name": "Resolved", "namespace": "millrace.contro
  {"name": "control", "type": "string"}, {"name": "seq", "type": "long"}, {"name": "epoch", "type": "long"}]}"""
 HARMS = {
     "none": (((0, 1), (0, 1), (0, 2)), ""),
-    "epoch": (((0, 1), (0, 2), (0, 1)), "epoch 1 behind epoch 2"),
-    "seq": (((0, 1), (2, 1)), "seq 2 behind seq 0"),
+    "epoch": (((0, 1), (0, 2), (0, 1)), "epoch 1 after epoch 2"),
+    "seq": (((0, 1), (2, 1)), "seq 2 after seq 0"),
 }
 
 

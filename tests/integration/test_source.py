@@ -148,7 +148,7 @@ def errant_transactions(replica: DatabaseServer, primary: DatabaseServer) -> Ite
 
 
 def test_errant_transaction_excludes_its_member(source_set: DatabaseSet) -> None:
-    """A replica that committed a transaction of its own is not read: its primary does not have it."""
+    """A replica that committed its own transaction is not read: its primary does not have it."""
     replica = source_set.replicas[1]
     with ExitStack() as errant:
         if replica.flavour is Flavour.MYSQL:

@@ -126,7 +126,7 @@ def _history(cursor: Cursor, table: Table) -> None:
 
 
 def _records(source: LoggedSession, tables: list[Table]) -> list[bytes]:
-    """What the converter makes of the binlog after the tables were created."""
+    """The records of the binlog after the tables were created."""
     source.run(*(table.create for table in tables), "FLUSH BINARY LOGS")
     (*_, newest) = source.rows("SHOW BINARY LOGS")
     source.file = str(newest[0])
@@ -194,7 +194,7 @@ def test_every_type_arrives_end_to_end(
     assert found.rows > 2000
 
 
-# a type, and two values equal to the server, with the text that tells them apart
+# a type, and two values equal to the server, with the text that distinguishes them
 EQUALS = (
     ("DOUBLE", "0", "-0e0", "CAST(v AS CHAR)"),
     ("FLOAT", "0", "-0e0", "CAST(v AS CHAR)"),

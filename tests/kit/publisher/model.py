@@ -1,4 +1,4 @@
-"""A model of a set topic behind the driver interface: a log with transactions, fencing and late requests, no sockets.
+"""A model of a set topic with the driver interface: a log with transactions, fencing and late requests, no sockets.
 
 It behaves like a broker with one partition and an unreliable network: a commit may lose its request or its answer, may
 be slow, and a late duplicate of an EndTxn request may end the current transaction.
@@ -50,7 +50,9 @@ class Outcome(StrEnum):
     LATE_ABORT = "late abort"  # half of the records are aborted by a late request; then an error
     FOREIGN = "foreign"  # OK, and another writer's record follows directly
     FOREIGN_INSIDE = "foreign inside"  # OK, and another writer's record precedes its marker
-    ABORTED_OK = "aborted, said OK"  # a broken broker: the answer is OK but the records are aborted
+    ABORTED_OK = (
+        "aborted, answered OK"  # a broken broker: the answer is OK but the records are aborted
+    )
     MARKER_AGAIN = "marker again"  # OK, and a new coordinator writes the marker again
 
 

@@ -203,7 +203,7 @@ class Rig:
         eventually(is_ended, what="every Kafka transaction is ended")
 
     def verdict(self) -> Summary:
-        """What `millrace topic verify` finds."""
+        """The findings of `millrace topic verify`."""
         reader = TopicReader(self.bootstrap, self.topic)
         ends = reader.ends()
         verifier = TopicVerifier(from_beginning=ends.low == 0)

@@ -63,7 +63,7 @@ class Lane:
             self._failures.append(report.longreprtext)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Tells the runner the current test, in case the lane dies."""
+        """Report the current test to the runner, in case the lane dies."""
         self._line.send(Begun(nodeid))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
