@@ -1,4 +1,4 @@
-"""A guard that is taken away, and what must be seen then."""
+"""A guard that is removed, and the failure that must follow."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ Patch = pytest.MonkeyPatch
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """``off`` takes the guard away. ``shows``: tests of a file, each with a pattern of the error that it must raise.
+    """``off`` removes the guard. ``shows``: tests of the file, each with a pattern of its error.
 
-    A name without parameters stands for all of them.
+    A test name without parameters means all parameters.
     """
 
     name: str

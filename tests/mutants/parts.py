@@ -354,7 +354,7 @@ MUTANTS = [
 
 
 def _silent(check: str) -> Callable[[Patch], None]:
-    """What this check of the verifier finds is not told."""
+    """The findings of this check of the verifier are not reported."""
 
     def off(patch: Patch) -> None:
         inside, violated = [False], TopicVerifier._violated
@@ -377,7 +377,7 @@ def _silent(check: str) -> Callable[[Patch], None]:
     return off
 
 
-# each of the verifier's checks: a harm that it alone names
+# each of the verifier's checks: a violation that only it reports
 _CHECKS = {
     "_check_known": "_schema_not_introduced-schema-was not introduced",
     "_check_whole": "_never_finished-whole-has no last record",

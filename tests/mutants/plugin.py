@@ -1,8 +1,8 @@
-"""Runs mutants: each test that a mutant names, with the guard taken away, must fail by the harm that is named.
+"""Runs mutants: each test that a mutant names must fail with the named error when the guard is removed.
 
     python -m pytest -p tests.mutants.plugin [--level unit] [--mutant PART_OF_A_NAME]
 
-One process runs all mutants of a level, on shared servers. Fixtures are set up with the guard; it is taken away around
+One process runs all mutants of a level on shared servers. Fixtures are set up with the guard; it is removed only during
 the test's own call.
 """
 
@@ -22,13 +22,13 @@ _OPEN = "SELECT trx_mysql_thread_id FROM information_schema.INNODB_TRX"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which mutants."""
+    """The choice of mutants."""
     parser.addoption("--level", action="append", choices=LEVELS, help="all levels without it")
     parser.addoption("--mutant", default="", help="a part of the names of those that run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect the files of the tests that are named; those of chaos, too."""
+    """Collect the files of the named tests, including those of chaos."""
     config.option.chaos = True
     paths = {str(config.rootpath / mutant.file) for mutant in _wanted(config)}
     config.args = sorted(paths)
@@ -42,7 +42,7 @@ def _wanted(config: pytest.Config) -> list[Mutant]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A copy of the named tests for each mutant, and nothing else."""
+    """Replace the items by a copy of the named tests for each mutant."""
     mutated = []
     for mutant in _wanted(config):
         for test, harm in mutant.shows.items():
@@ -74,7 +74,7 @@ def _copy(item: pytest.Item, mutant: Mutant, harm: str) -> pytest.Function:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Red by the harm is what is wanted."""
+    """Pass if the test fails with the named error."""
     mutant, harm = pyfuncitem.stash[_TAKEN_AWAY]
     with pytest.MonkeyPatch.context() as patch:
         mutant.off(patch)
@@ -88,16 +88,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 
 def _words(seen: BaseException) -> str:
-    """What an error says; of a group (of Hypothesis), what each of it says."""
+    """The text of an error, or of each error in a group (of Hypothesis)."""
     parts = seen.exceptions if isinstance(seen, BaseExceptionGroup) else ()
     return "\n".join([str(seen), *map(_words, parts)])
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """What a broken guard left open at a server holds no lock when the test's database goes."""
+    """End the server sessions that a removed guard left open: their locks would block the DROP DATABASE."""
     for server in getattr(item, "funcargs", {}).values():
         if isinstance(server, DatabaseServer) and server.is_alive():
             for (session,) in server.execute(_OPEN):
-                with suppress(pymysql.Error):  # it has ended by itself
+                with suppress(pymysql.Error):  # it has ended already
                     server.execute(f"KILL {session}")

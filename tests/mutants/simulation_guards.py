@@ -1,7 +1,7 @@
-"""Guards of the product, each of which can be taken away: the simulation must notice.
+"""Guards of the product that can be removed one by one: the simulation must notice.
 
-A guard is taken away by putting something careless in the place of the function that guards. ``where`` is the part of
-the world in which its absence shows, ``harm`` what of the invariants it breaks there.
+A guard is removed by replacing its function with a careless one. ``where`` is the state machine that shows the missing
+guard, ``harm`` the invariant that breaks there.
 """
 
 from collections.abc import Iterator
@@ -38,24 +38,24 @@ from tests.simulation.model_kafka import ModelTransactions
 
 Patch = tuple[Any, str, Any]
 
-# A row is written twice, or out of its order; the target's keys notice before a commit could show it (I8).
+# A row is written twice or out of order; the target's keys refuse it before a commit could show it (I8).
 REFUSED = r"I10: .* is blocked: MR-5010 (insert|update|delete) of a row"
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """``name`` says what is done no more; ``harm`` is a pattern of what a judge says first."""
+    """``name`` is the removed guard; ``harm`` is a pattern of the first violation that a judge reports."""
 
     name: str
     where: str
     harm: str
     patches: tuple[Patch, ...]
-    seed: int = 2  # with which its absence shows soon
+    seed: int = 2  # with which the missing guard shows soon
     flavours: tuple[Flavour, ...] = (Flavour.MYSQL,)
 
     @contextmanager
     def taken_away(self) -> Iterator[None]:
-        """While the block runs."""
+        """Remove the guard during the block."""
         with ExitStack() as stack:
             for place, attribute, careless in self.patches:
                 stack.enter_context(mock.patch.object(place, attribute, careless))
@@ -70,12 +70,12 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 def _believed(ends: Any, start: Any, hint: Any) -> Any:
-    """Where to go on, of what the task's status remembers."""
+    """The progress that the task's status remembers."""
     return start if hint is None else hint.progress
 
 
 def _joined(self: ModelTransactions) -> None:
-    """A producer instance under the epoch that is there."""
+    """A producer instance under the current epoch."""
     self._epoch = self._topic.epoch
 
 
@@ -202,13 +202,13 @@ GUARDS: tuple[Guard, ...] = (
         (opening, "progress_without_tail", _believed),
     ),
     _of(
-        "a slow commit's instance is thrown away",
+        "an instance ends after a slow commit",
         "answers",
         "I10: w1 is blocked: MR-3015",
         (PublisherLimits, "suspicious_s", float("inf")),
     ),
     _of(
-        "an unknown outcome is asked of the tail",
+        "an unknown outcome is read from the tail",
         "answers",
         "I1",
         (Publisher, "_is_committed_after", _sent_again),
@@ -221,31 +221,31 @@ GUARDS: tuple[Guard, ...] = (
     ),
     _of_both("a torn relay tail is cut", "relay", "I5", (relay_log, "recover_file", _uncut)),
     _of_both(
-        "what a cut connection left of a source transaction is cut",
+        "the rest of a source transaction after a cut connection is truncated",
         "relay",
         "I5",
         (RelayLog, "cut_back", _nothing),
     ),
     Guard(
-        "what was before a file is told of each domain",
+        "the position before a file has each domain",
         "files",
         "I1",
         ((file_head, "decode_previous", _one_domain),),
         flavours=(Flavour.MARIADB,),
     ),
     _of_both(
-        "a source transaction that is gone on with stays open until it is done",
+        "a resumed source transaction stays open until its end",
         "parts",
         "I3",
         (Converter, "_cut", _closed),
         seed=11,
     ),
     _of(
-        "records in front of the mark are passed over",
+        "records before the mark are skipped",
         "statements",
         "I6",
         (executor, "records_from", _all_records),
-        (window, "_check_seqs", _nothing),  # these find it and stop
+        (window, "_check_seqs", _nothing),  # these would notice and stop
         (window, "_check_repeated", _nothing),
         (window, "_check_positions", _nothing),
         (batch, "check_follows", _nothing),
@@ -267,7 +267,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     _of("a lane leaves a bitmap", "lanes", "I8", (executor._BitmapClaim, "make", _unclaimed)),
     _of(
-        "a lane that comes late is refused by the mark",
+        "a late lane is refused by the mark",
         "lanes",
         REFUSED,
         (executor, "check_mark", _nothing),
@@ -287,7 +287,7 @@ GUARDS: tuple[Guard, ...] = (
         (progress, "_move_sql", _moved_anyhow),
     ),
     _of(
-        "the mark moves behind the lanes",
+        "the mark moves after the lanes",
         "lanes",
         "I8",
         (batch.BatchApplier, "_apply_window", _marked_first),

@@ -1,4 +1,4 @@
-"""Guards of the product taken away in the simulation: a judge names the harm, and with the guard there is none."""
+"""Guards of the product removed in the simulation: a judge reports the violation; with the guard there is none."""
 
 import logging
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ FEW_RULES: dict[str, Machine] = {
     "drivers": DriversMachine,
     "statements": StatementsMachine,
 }
-BY_HAND = {"I2", "I7", "I9"}  # the row itself (I1), or the commit (I8), is wrong before
+WITHOUT_A_GUARD = {"I2", "I7", "I9"}  # the row (I1) or the commit (I8) is wrong before these
 FEW = settings(
     max_examples=40,
     stateful_step_count=10,
@@ -48,7 +48,7 @@ FEW = settings(
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """Every fault is logged; there are thousands."""
+    """Drop the logs of thousands of faults."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.reset_defaults()
@@ -60,7 +60,7 @@ def _quiet() -> Iterator[None]:
     ids=lambda part: part.name.lower(),
 )
 def test_taking_a_guard_away_violates_an_invariant(guard: Guard, flavour: Flavour) -> None:
-    """The simulation can fail: without the guard its own harm is done, with it nothing is in the same examples."""
+    """Without the guard its violation is found; with the guard the same examples have none."""
     with guard.taken_away(), pytest.raises(ViolationError, match=rf"^{guard.harm}\b"):
         _try(machine := _few_rules(guard, flavour))
     with pytest.raises(EnoughError):
@@ -68,18 +68,18 @@ def test_taking_a_guard_away_violates_an_invariant(guard: Guard, flavour: Flavou
 
 
 def test_every_invariant_has_a_guard() -> None:
-    """What no guard's loss breaks first, ``test_broken_history_is_reported_by_its_invariant`` does."""
+    """``test_broken_history_is_reported_by_its_invariant`` covers the invariants that no removed guard breaks first."""
     harms = {guard.harm.partition(":")[0] for guard in GUARDS}
-    assert harms | BY_HAND == {f"I{number}" for number in range(1, 11)}
-    assert not harms & BY_HAND
+    assert harms | WITHOUT_A_GUARD == {f"I{number}" for number in range(1, 11)}
+    assert not harms & WITHOUT_A_GUARD
 
 
 class EnoughError(Exception):
-    """So many examples are through."""
+    """The wanted number of examples is done."""
 
 
 class _FewRules(RuleBasedStateMachine):
-    """Counts its examples, and ends behind the last one that is wanted."""
+    """Counts its examples and ends after the last wanted one."""
 
     begun: ClassVar[int] = 0
     examples_max: ClassVar[int] = FEW.max_examples
@@ -97,7 +97,7 @@ class _FewRules(RuleBasedStateMachine):
 def _few_rules(
     guard: Guard, flavour: Flavour, *, examples_max: int = FEW.max_examples
 ) -> type[_FewRules]:
-    """As the guard's seed makes them."""
+    """The machine for the guard's part of the world, with the guard's seed."""
     bases = (_FewRules, FEW_RULES[guard.where])
     attributes = {"flavour": flavour, "examples_max": examples_max}
     made: type[_FewRules] = type(guard.where, bases, attributes)
