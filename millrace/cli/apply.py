@@ -19,7 +19,7 @@ EXIT_NO_JVM = 75  # EX_TEMPFAIL: restart the process, and its tasks resume
 
 
 def apply(*, master: Master = "local[2]", name: Name = "", conf: Conf = []) -> None:  # noqa: B006 - Typer copies it
-    """Run an apply driver: from Kafka to target sets, on Spark. SIGTERM, or the end of its JVM, ends it in order."""
+    """Run an apply driver: from Kafka to target sets, on Spark. SIGTERM or the end of its JVM shuts it down cleanly."""
     from consumer.apply import ApplyRunner
     from consumer.spark import SparkDriver
     from millrace.errors import Retryable

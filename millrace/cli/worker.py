@@ -18,7 +18,7 @@ Name = Annotated[
 
 
 def worker(*, relay_dir: RelayDir, name: Name = "") -> None:
-    """Run a capture worker: from source sets to Kafka. SIGTERM ends it in order."""
+    """Run a capture worker: from source sets to Kafka. SIGTERM shuts it down cleanly."""
     from producer.capture import CaptureRunner
     from producer.upstream.upstream import Upstreams
     from schemas.documents import TaskKind
