@@ -45,7 +45,7 @@ def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
             made.emit(["transfer", "note", "grow", "give code"], 1)
             made.step_capture(owner, EVERYTHING)
             made.lose_session(owner)
-            made.hear(owner)
+            made.notice_session_end(owner)
         for driver in APPLY_WORKERS:
             made.step_apply(driver, LAST_CUT)
         made.step_capture(CAPTURE_WORKERS[0], EVERYTHING)

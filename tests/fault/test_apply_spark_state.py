@@ -55,19 +55,19 @@ def test_deleted_or_damaged_spark_state_loses_no_row(
     bag.publish(10)
     with running(spark, target_server, bag.writer, name=name) as task:
         task.wait_until_at(bag.stream.seq)
-        for spoil in (_deleted, _emptied):
+        for spoil in (_delete, _empty):
             spoil(next(checkpoints.glob(f"{name}-*")))
             bag.publish(10)
             task.wait_until_at(bag.stream.seq)
         for root in _folders_of_this_process():
-            _deleted(root)
+            _delete(root)
         bag.publish(2 * SERIAL_OFFSETS_MAX)  # lanes: Spark writes what it shuffles
         task.wait_until_at(bag.stream.seq)
         assert task.codes <= {"MR-5050"}
     assert not list(checkpoints.glob(f"{name}-*")), "a stopped query leaves nothing"
     for is_kept in (True, False):
         if not is_kept:
-            _deleted(checkpoints)
+            _delete(checkpoints)
         bag.publish(10)
         with running(spark, target_server, bag.writer, name=name) as task:
             task.wait_until_at(bag.stream.seq)
@@ -82,10 +82,10 @@ def _folders_of_this_process() -> list[Path]:
     return found
 
 
-def _deleted(checkpoint: Path) -> None:
+def _delete(checkpoint: Path) -> None:
     shutil.rmtree(checkpoint)
 
 
-def _emptied(checkpoint: Path) -> None:
+def _empty(checkpoint: Path) -> None:
     for path in (checkpoint / "offsets").iterdir():
         path.write_text("")

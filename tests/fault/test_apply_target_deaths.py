@@ -114,7 +114,7 @@ def _long_task(server: DatabaseServer) -> Supervised:
     return Supervised(endpoint, apply_task(name, lanes=2), stream, cuts)
 
 
-def _dies(server: DatabaseServer, point: str, end: str, number: int) -> None:
+def _kill_and_check(server: DatabaseServer, point: str, end: str, number: int) -> None:
     """The server dies at passage ``number`` of ``point`` and is down for one run."""
     task = _long_task(server)
     death = _Passages(point, number, getattr(server, end))
@@ -159,7 +159,7 @@ def test_target_dying_at_a_fault_point_loses_no_row(
     """At points of lanes, mark and DDL: the run reports MR-5001, the next one reads what the server kept."""
     server = mortal(flavour)
     # the last but one pass: one of two lanes that wait for the mark has committed
-    _dies(server, point, end, max(_passages(server, point) - 1, 1))
+    _kill_and_check(server, point, end, max(_passages(server, point) - 1, 1))
 
 
 @pytest.mark.chaos
@@ -170,4 +170,4 @@ def test_target_dying_at_any_fault_point_pass_loses_no_row(
     """As above, at each pass of a run in turn."""
     server = mortal(flavour)
     for number in range(1, _passages(server, point) + 1):
-        _dies(server, point, end, number)
+        _kill_and_check(server, point, end, number)

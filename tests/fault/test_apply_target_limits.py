@@ -98,7 +98,10 @@ def test_target_without_free_connections_is_retried(
         _end_other_connections(cursor)
         cursor.execute("SET GLOBAL max_connections = 10")
         try:
-            eventually(lambda: _has_them_all(cursor, task.endpoint, others), what="none is left")
+            eventually(
+                lambda: _are_all_connections_taken(cursor, task.endpoint, others),
+                what="none is left",
+            )
             assert_refused(task, Retryable, "MR-5004")
         finally:  # on an open connection: a closed one may count for a while
             cursor.execute(f"SET GLOBAL max_connections = {before}")
@@ -132,7 +135,7 @@ def _end_other_connections(cursor: pymysql.cursors.Cursor) -> None:
             cursor.execute(f"KILL {number}")
 
 
-def _has_them_all(
+def _are_all_connections_taken(
     cursor: pymysql.cursors.Cursor, endpoint: Endpoint, others: list[TargetConnection]
 ) -> bool:
     """Whether only root and ``others`` are connected; a connection closed before may count for a while."""

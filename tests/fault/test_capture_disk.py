@@ -80,7 +80,7 @@ class Scene:
         assert ids == list(range(1, self.count + 1))
         assert [row.source.seq for row in self.capture.rows] == ids
 
-    def suffer(self, trouble: Trouble, code: str) -> None:
+    def cause(self, trouble: Trouble, code: str) -> None:
         """Write until ``code`` is reported, or until a short write without a code has passed; then repair the disk."""
         known, met = len(self.capture.errors), self.disk.met_count
         self.disk.trouble = trouble
@@ -137,7 +137,7 @@ def captured(server: DatabaseServer, folder: Path) -> Iterator[Scene]:
         server.execute("DROP DATABASE failing_disk")
 
 
-def suffered(
+def try_troubles(
     server: DatabaseServer, folder: Path, troubles: tuple[tuple[Trouble, str], ...]
 ) -> None:
     """Try the troubles one after the other; at the end no row is missing."""
@@ -145,7 +145,7 @@ def suffered(
         scene.write()
         scene.assert_complete()
         for trouble, code in troubles:
-            scene.suffer(trouble, code)
+            scene.cause(trouble, code)
             scene.write()
             scene.assert_complete()
         scene.assert_identical()
@@ -155,7 +155,7 @@ def test_failing_capture_disk_is_reported_and_loses_no_row(
     mariadb_server: DatabaseServer, tmp_path: Path
 ) -> None:
     """A full disk during a write (MR-2002), then a failing fsync (MR-2003); capture continues after each repair."""
-    suffered(mariadb_server, tmp_path, SOON)
+    try_troubles(mariadb_server, tmp_path, SOON)
 
 
 @pytest.mark.chaos
@@ -167,4 +167,4 @@ def test_any_failing_disk_operation_of_capture_loses_no_row(
     """Each operation fails twice in a row."""
     server = request.getfixturevalue(f"{flavour}_server")
     assert isinstance(server, DatabaseServer)
-    suffered(server, tmp_path, (trouble, trouble))
+    try_troubles(server, tmp_path, (trouble, trouble))

@@ -109,7 +109,7 @@ def assert_complete(capture: MemoryCapture, load: Load) -> None:
     load.resume()
 
 
-def grown(capture: MemoryCapture, rows: int = 40) -> None:
+def wait_for_rows(capture: MemoryCapture, rows: int = 40) -> None:
     """Wait for ``rows`` more captured rows."""
     wanted = len(capture.rows) + rows
 
@@ -141,13 +141,13 @@ def test_restarted_or_killed_source_loses_no_row(
     (replica,) = servers.replicas
     with load_on(servers) as load, capturing(servers, (replica,), tmp_path) as capture:
         load.resume()
-        grown(capture)
+        wait_for_rows(capture)
         replica.stop()
         replica.start()
-        grown(capture)
+        wait_for_rows(capture)
         replica.kill()
         replica.start()
-        grown(capture)
+        wait_for_rows(capture)
         assert_complete(capture, load)
         load.stop()
     (subdir,) = subdirs(tmp_path)
@@ -172,7 +172,7 @@ def test_primary_failover_loses_no_row(flavour: Flavour, new_set: NewSet, tmp_pa
     first, second = servers.replicas
     with load_on(servers) as load, capturing(servers, servers.members, tmp_path) as capture:
         load.resume()
-        grown(capture)
+        wait_for_rows(capture)
         read = first if capture.members[-1] == str(member_of(first)) else second
         new = second if read is first else first
         attached, known = len(capture.members), len(subdirs(tmp_path))
@@ -182,12 +182,12 @@ def test_primary_failover_loses_no_row(flavour: Flavour, new_set: NewSet, tmp_pa
         promote(new, read)
         load.primary = new
         load.resume()
-        grown(capture)
+        wait_for_rows(capture)
         assert_complete(capture, load)
         assert set(capture.members[attached:]) <= {str(member_of(read))}
         assert len(subdirs(tmp_path)) == known
         read.kill()  # under load: the remaining member sends the rest
-        grown(capture)
+        wait_for_rows(capture)
         assert_complete(capture, load)
         load.stop()
         assert capture.members[-1] == str(member_of(new))

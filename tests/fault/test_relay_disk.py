@@ -18,7 +18,7 @@ from producer.relay import layout
 from producer.relay import writer as relay_log
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
-from tests.kit.relay.disk import Fault, FaultyFiles, Op, Tree, crash_states, lay_tree
+from tests.kit.relay.disk import Fault, FaultyFiles, Op, Tree, crash_states, write_tree
 from tests.kit.relay.relay import read_everything
 from tests.kit.relay.writer import NAMES, StepSync, Writer, three_files, whole_ends
 
@@ -107,7 +107,7 @@ class Work:
     def begin(self, root: Path, **fault: Any) -> FaultyFiles:
         """The disk for the work."""
         if self.found is not None:
-            lay_tree(root, self.found)
+            write_tree(root, self.found)
         return FaultyFiles(root, **fault)
 
     def record(self, root: Path) -> FaultyFiles:
@@ -195,7 +195,7 @@ def test_log_ended_by_bad_content_leaves_no_open_file(memory_path: Path) -> None
     files = {NAMES[0]: three_files(mariadb=True)[NAMES[0]]}
     writer = Writer(memory_path, files, disk, mariadb=True, is_split=False)
     relay = RelayLog.open(memory_path, flavour=Flavour.MARIADB, disk=disk)
-    writer.go_on(relay)
+    writer.append_files(relay)
     end = relay.end()
     assert end is not None
     goes_back = new_runs()[:1]  # sequence 0 of domain 0
@@ -325,7 +325,7 @@ def killed(root: Path) -> FaultyFiles:
     disk = FaultyFiles(root)
     files = {NAMES[0]: FILES[NAMES[0]], NAMES[1]: FILES[NAMES[1]][: ENDS[NAMES[1]][-2]]}
     relay = RelayLog.open(root, flavour=Flavour.MYSQL, disk=disk)
-    Writer(root, files, disk, is_split=False).go_on(relay)
+    Writer(root, files, disk, is_split=False).append_files(relay)
     disk.abandon()
     return disk
 
@@ -338,7 +338,7 @@ def check_crash_states(folder: Path, ops: list[Op], *, resume_every: int, begin:
             continue
         count += 1
         root = folder / f"cut-{count}"
-        lay_tree(root, tree)
+        write_tree(root, tree)
         assert_honest(tree)
         try:
             assert_prefix(visible(root))

@@ -59,7 +59,7 @@ def test_killed_scheduler_or_worker_moves_no_other_capture_task(
         assert Counter(before.values()) == {"a": 2, "b": 2, "c": 2}
         assert before.items() >= early.items()
         for source in cluster.sources.values():
-            source.goes_on(5)
+            source.wait_for_rows(5)
         fences = {name: source.fences() for name, source in cluster.sources.items()}
         assert all(len(found) == 1 for found in fences.values())
 
@@ -69,7 +69,7 @@ def test_killed_scheduler_or_worker_moves_no_other_capture_task(
         eventually(lambda: all(len(worker.witness.starts) == 3 for worker in others))
         after = cluster.run_all(session)
         for name, source in cluster.sources.items():
-            source.goes_on(5)
+            source.wait_for_rows(5)
             (old,) = fences[name]
             assert old.worker == before[name]
             now = Fence(after[name].epoch, after[name].worker)

@@ -71,12 +71,12 @@ def test_kafka_fences_a_worker_cut_off_from_zookeeper(
         cluster.worker(cut_off, "first") as first,
     ):
         before = cluster.run_all(session)[source.name]
-        source.goes_on()
+        source.wait_for_rows()
         line.cut() if how == "cut" else line.swallow()
         eventually(lambda: first.supervisor.reports()[source.name].state is TaskState.DEGRADED)
         end_session_at(ensemble, session, ensemble.tree.owner(source.name))
         eventually(lambda: session.get(ensemble.tree.owner(source.name)) is None)
-        source.goes_on()
+        source.wait_for_rows()
         assert first.witness.ends == []
 
         with cluster.worker(of_second, "second") as second:
@@ -96,7 +96,7 @@ def test_kafka_fences_a_worker_cut_off_from_zookeeper(
             line.heal()
             eventually(lambda: session.get(ensemble.tree.worker("first")) is not None)
             eventually(lambda: first.supervisor.reports() == {})
-            source.goes_on()
+            source.wait_for_rows()
             assert first.witness.starts == [(source.name, before.epoch)]
             assert second.witness.starts == [(source.name, after.epoch)]
             cluster.assert_whole()
@@ -128,7 +128,7 @@ def test_separate_transactional_ids_would_let_both_owners_write(
         cluster.worker(cut_off, "first"),
     ):
         cluster.run_all(session)
-        source.goes_on()
+        source.wait_for_rows()
         line.cut()
         end_session_at(ensemble, session, ensemble.tree.owner(source.name))
         eventually(lambda: session.get(ensemble.tree.owner(source.name)) is None)
@@ -156,12 +156,12 @@ def test_two_tasks_on_one_topic_fence_each_other(
         cluster.worker(own, "only", pace=tireless) as worker,
     ):
         cluster.run_all(session)
-        source.goes_on()
+        source.wait_for_rows()
         Store(session, ensemble.tree).create_task(twin)
         eventually(lambda: len(source.fences()) >= 3, what="each has owned the topic")
         assert {name for name, _ in worker.witness.starts} == {task.name, twin.name}
         Store(session, ensemble.tree).delete(twin.name)
-        source.goes_on()
+        source.wait_for_rows()
         cluster.assert_whole()
     assert all(isinstance(ending.error, Fenced | None) for ending in worker.witness.ends)
     epochs = [fence.epoch for fence in source.fences()]
@@ -183,7 +183,7 @@ def test_killed_session_restarts_capture_under_a_new_epoch(
         starts = worker.witness.starts
         for count in (1, 2, 3):
             eventually(partial(_runs, cluster, session, source, starts, count))
-            source.goes_on()
+            source.wait_for_rows()
             if count < 3:
                 end_session(ensemble.hosts, own.id)
         assert len(starts) == 3
@@ -212,9 +212,9 @@ def test_older_epoch_never_wins_after_ensemble_data_loss(
         cluster.worker(own, "only"),
     ):
         before = cluster.run_all(session)[source.name]
-        source.goes_on()
+        source.wait_for_rows()
         new_zookeeper.lose_everything()
-        source.goes_on()
+        source.wait_for_rows()
         new_zookeeper.start()
         with ensemble.session() as fresh:
             # the new ensemble reports the lost session only after a session timeout
@@ -232,7 +232,7 @@ def test_older_epoch_never_wins_after_ensemble_data_loss(
             assert raise_generation(fresh, ensemble.tree) == 3
             Store(fresh, ensemble.tree).resume(source.name)
             after = cluster.run_all(fresh)[source.name]
-            source.goes_on()
+            source.wait_for_rows()
         cluster.assert_whole()
     assert source.fences() == [Fence(before.epoch, "only"), Fence(after.epoch, "only")]
     assert after.epoch > before.epoch

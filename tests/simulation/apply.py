@@ -193,7 +193,7 @@ class ApplyProcess:
         if records.records:
             self.applier.process(records, lambda _: None)
 
-    def let_go(self) -> None:
+    def shut_down(self) -> None:
         """End the driver."""
         if self.applier is not None:
             self.applier.close()

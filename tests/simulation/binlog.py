@@ -61,7 +61,7 @@ class Binlog(Protocol):
         """The server's identity and executed GTIDs, by words of the query."""
         ...
 
-    def told_before(self, number: int) -> Answer:
+    def shown_head(self, number: int) -> Answer:
         """The head in SHOW BINLOG EVENTS."""
         ...
 
@@ -100,7 +100,7 @@ class MysqlBinlog:
     def answers(self, number: int) -> dict[str, Answer]:
         return {"server_uuid": {"Value": self._uuid}, "gtid_purged": {"gtids": ""}}
 
-    def told_before(self, number: int) -> Answer:
+    def shown_head(self, number: int) -> Answer:
         return {"Event_type": "Previous_gtids", "Info": self.executed(number)}
 
 
@@ -158,7 +158,7 @@ class MariadbBinlog:
             "gtid_binlog_state": executed,
         }
 
-    def told_before(self, number: int) -> Answer:
+    def shown_head(self, number: int) -> Answer:
         return {"Event_type": "Gtid_list", "Info": f"[{self.executed(number)}]"}
 
     def _begin(self, file: BinlogBuilder, number: int, *, flags: int) -> None:

@@ -110,7 +110,7 @@ class CaptureProcess:
         self._receive(portion.wire_bytes)
         self._publish(portion)
 
-    def let_go(self) -> None:
+    def shut_down(self) -> None:
         """End as the runner does: close and join everything. The caller keeps the lease."""
         if self._reader is not None:
             self._reader.close()

@@ -140,7 +140,7 @@ class CaptureRules(_DeadRules):
     @rule(is_other=st.booleans())
     def hear_in_capture(self, is_other: bool) -> None:
         with self.world() as world:
-            world.hear(self.capturer(is_other=is_other))
+            world.notice_session_end(self.capturer(is_other=is_other))
 
 
 class ApplyRules(_DeadRules):
@@ -178,7 +178,7 @@ class ApplyRules(_DeadRules):
     @rule(is_other=st.booleans())
     def hear_in_apply(self, is_other: bool) -> None:
         with self.world() as world:
-            world.hear(self.applier(is_other=is_other))
+            world.notice_session_end(self.applier(is_other=is_other))
 
 
 class CaptureMachine(CaptureRules):
@@ -255,7 +255,7 @@ class OwnersMachine(_EmitRules):
     def wake(self, name: str) -> None:
         with self.world() as world:
             world.resume(name)
-            world.hear(name)
+            world.notice_session_end(name)
 
 
 class RelayMachine(_EmitRules):
@@ -393,7 +393,7 @@ class DriversMachine(_PublishRules):
     def wake(self, name: str) -> None:
         with self.world() as world:
             world.resume(name)
-            world.hear(name)
+            world.notice_session_end(name)
 
 
 class StatementsMachine(_PublishRules):

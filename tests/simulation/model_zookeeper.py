@@ -69,7 +69,7 @@ class ModelSession(Session):
     def incarnation(self) -> int:
         return self._incarnation
 
-    def hear(self) -> None:
+    def notice_end(self) -> None:
         """Find out whether the session is over."""
         if self._id not in self._ensemble.living:
             self._id = self._ensemble.begin_session()
@@ -81,12 +81,12 @@ class ModelSession(Session):
 
     def get(self, path: str, *, watch: Watch | None = None) -> Node | None:
         with self._process.asks(_no_answer(is_write=False)):
-            self.hear()
+            self.notice_end()
             return self._ensemble.nodes.get(path)
 
     def create(self, path: str, content: bytes, *, ephemeral: bool = False) -> Node | None:
         with self._process.asks(_no_answer(is_write=True)):
-            self.hear()
+            self.notice_end()
             if path in self._ensemble.nodes:
                 return None
             zxid = self._ensemble.next_zxid()
@@ -96,7 +96,7 @@ class ModelSession(Session):
 
     def delete(self, path: str, *, version: int) -> None:
         with self._process.asks(_no_answer(is_write=True)):
-            self.hear()
+            self.notice_end()
             node = self._ensemble.nodes.get(path)
             if node is None:
                 return

@@ -357,7 +357,7 @@ class ModelSource:
                 for name, file in self.files.items()
             ]
         if found := _SHOW_EVENTS.match(sql):
-            head = self.binlog.told_before(self._befores[found["file"]])
+            head = self.binlog.shown_head(self._befores[found["file"]])
             return self._begins[found["file"]] if found["pos"] else [head]
         answers = self.binlog.answers(self.number)
         return [answer for word, answer in answers.items() if word in sql]

@@ -141,12 +141,12 @@ class World:
         self._worker(name).session.expire()
         self.schedule()
 
-    def hear(self, name: str) -> None:
+    def notice_session_end(self, name: str) -> None:
         """The worker checks whether its session is over; then ``zk.run.slot`` interrupts the run."""
         worker = self._worker(name)
         if worker.process.is_stopped:
             return
-        worker.session.hear()
+        worker.session.notice_end()
         self.schedule()
         if worker.lease is not None and not worker.lease.is_held():
             self._end(worker)
@@ -297,7 +297,7 @@ class World:
         worker.process.forget_plan()
         if is_killed:
             worker.process.kill()
-        worker.let_go()
+        worker.shut_down()
         if not is_killed:
             worker.release()
             self._end_connections(worker.process)
@@ -318,7 +318,7 @@ class World:
         everybody: list[Anyone] = [*self.captures.values(), *self.applies.values()]
         for worker in everybody:
             worker.process.kill()
-            worker.let_go()
+            worker.shut_down()
 
     # ---- the invariants ----------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class World:
         self.topic.deliver_late()
         self.notice_the_dead()
         for name in (*self.captures, *self.applies):
-            self.hear(name)
+            self.notice_session_end(name)
         self.schedule()
         self._arrive()
         self._topic_judge.finish()

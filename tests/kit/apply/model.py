@@ -202,7 +202,7 @@ class ModelRecords(LocalRecords):
             done.append(call.apply(lane))
             if self.target.happens():
                 raise DriverDiedError
-            come_late(self.target)
+            execute_again(self.target)
         return done
 
     def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
@@ -212,7 +212,7 @@ class ModelRecords(LocalRecords):
         return super().serial(order, catalogue, applied)
 
 
-def come_late(target: ModelTarget) -> None:
+def execute_again(target: ModelTarget) -> None:
     """Execute an abandoned or finished Spark task of any run again."""
     if target.calls and target.happens():
         try:
@@ -247,7 +247,7 @@ def start(target: ModelTarget, *, task: str, lanes: int) -> BatchApplier:
     )
 
 
-def run_anyhow(target: ModelTarget, *, task: str) -> None:
+def run_randomly(target: ModelTarget, *, task: str) -> None:
     """Apply the whole history with random cuts, lanes, orders, replays, crashes and late lanes."""
     values, chance = target.history.stream.values, target.chance
     for _ in range(RUNS_MAX):
@@ -263,7 +263,7 @@ def run_anyhow(target: ModelTarget, *, task: str) -> None:
                     target=target,
                 )
                 applier.process(records, ignore)
-                come_late(target)
+                execute_again(target)
             return
         except DriverDiedError:
             continue

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.gtid import Flavour
 from tests.kit.apply.history import make_history
-from tests.kit.apply.model import ModelTarget, model_patched, run_anyhow
+from tests.kit.apply.model import ModelTarget, model_patched, run_randomly
 
 OTHER_ROWS = "other rows"
 REFUSED = r"MR-5010 .* is refused"
@@ -32,6 +32,6 @@ def run_history(
         model_patched(patch, target)
         if guard is not None:
             guard(patch)
-        run_anyhow(target, task=f"model{next(_names)}")
+        run_randomly(target, task=f"model{next(_names)}")
     assert target.state.tables == history.tables, OTHER_ROWS
     assert target.state.mark.seq == history.stream.seq

@@ -122,7 +122,7 @@ class Source:
         """Stop the load."""
         self._stop.set()
 
-    def goes_on(self, rows: int = 20) -> None:
+    def wait_for_rows(self, rows: int = 20) -> None:
         """Wait until ``rows`` more rows are in the topic."""
         wanted = len(self.followed.look().ids) + rows
         eventually(

@@ -59,7 +59,7 @@ def refuse_below_zero(key: Any) -> None:
             raise IndexError(f"an access at {key}")
 
 
-def assert_seeing(area: Area) -> None:
+def assert_guarded(area: Area) -> None:
     """Check the guards: touching a forbidden page ends a process, and guarded arrays refuse negative indexes."""
     try:
         np.zeros(8, np.uint8).view(Guarded)[-1]

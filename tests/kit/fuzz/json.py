@@ -22,7 +22,7 @@ import numpy as np
 
 from producer.convert.kernel.compiled import INTERPRETED
 from producer.convert.kernel.json_binary import BROKEN, FULL, STACK, write_json
-from tests.kit.fuzz.guarded_memory import Area, Guarded, assert_seeing
+from tests.kit.fuzz.guarded_memory import Area, Guarded, assert_guarded
 
 EDGE_BYTES = 64  # at the start of a document: its counts, sizes and offsets
 SMALL_BYTES, SMALLEST_BYTES = 150, 20
@@ -37,7 +37,7 @@ class Desk:
     def __init__(self, document_bytes_max: int) -> None:
         self._pages = GROWTH * document_bytes_max // mmap.PAGESIZE + 2
         self._document, self._text, self._stack = (Area(self._pages) for _ in range(3))
-        assert_seeing(self._document)
+        assert_guarded(self._document)
 
     @property
     def room_bytes(self) -> int:

@@ -146,7 +146,7 @@ def guarded_walk(*given: Any) -> Any:
     return kernel(*(each.view(Guarded) if isinstance(each, np.ndarray) else each for each in given))
 
 
-def assert_seeing() -> None:
+def assert_guarded() -> None:
     """Check the guards: a read before or after an array must be noticed."""
     assert CHECKED or INTERPRETED, (
         "memory is not watched here: see producer.convert.kernel.compiled"
@@ -168,7 +168,7 @@ def assert_seeing() -> None:
 
 def main() -> int:
     """See the module."""
-    assert_seeing()
+    assert_guarded()
     if INTERPRETED:
         vars(converter)["walk"] = guarded_walk
     seed, rounds, flavour = int(sys.argv[1]), int(sys.argv[2]), Flavour(sys.argv[3])

@@ -224,7 +224,7 @@ def damaged(values: Sequence[bytes], chance: random.Random) -> list[bytes]:
     return [bytes(value) for value in made]
 
 
-def assert_seeing() -> None:
+def assert_guarded() -> None:
     """Check the guards: a read after an array must be noticed, and one before it where the mode checks that."""
     assert CHECKED or IS_INTERPRETED, "memory is not watched here: see consumer.kernel.compiled"
     endless = np.full(1, 0x80, np.uint8)
@@ -241,7 +241,7 @@ def assert_seeing() -> None:
 
 def main() -> int:
     """See the module."""
-    assert_seeing()
+    assert_guarded()
     seed, rounds = int(sys.argv[1]), int(sys.argv[2])
     chance = random.Random(seed)
     good = good_records()

@@ -26,7 +26,7 @@ from producer.binlog.gtid_runs import new_runs
 from producer.binlog.walk import scan_events, walk_events
 from schemas.place import FIRST_POS
 from tests.kit.binlog.plain_files import BinlogFile, packet
-from tests.kit.fuzz.guarded_memory import Area, Guarded, assert_seeing
+from tests.kit.fuzz.guarded_memory import Area, Guarded, assert_guarded
 
 PIECE_BYTES_MAX = 500
 # The body of a GTID_TAGGED event (a small number is twice itself): version, size, last field; flags 0, uuid, 5, "ab".
@@ -140,7 +140,7 @@ def main() -> int:
     """See the module."""
     chance = random.Random(int(sys.argv[1]))
     areas = Area(), Area()
-    assert_seeing(areas[0])
+    assert_guarded(areas[0])
     seen: Counter[int] = Counter()
     for _ in range(int(sys.argv[2])):
         made = Round(areas, chance)

@@ -404,7 +404,7 @@ def crash_states(ops: list[Op]) -> Iterator[tuple[int, Tree]]:
                 yield number + 1, tree
 
 
-def lay_tree(root: Path, tree: Tree) -> None:
+def write_tree(root: Path, tree: Tree) -> None:
     """Create the directory."""
     root.mkdir(parents=True)
     for path, content in tree.items():

@@ -99,7 +99,7 @@ class Writer:
         """Write from the end of the relay log to the end of the last file; always closes the log."""
         relay = RelayLog.open(self.root, flavour=self.flavour, disk=self.disk)
         try:
-            self.go_on(relay)
+            self.append_files(relay)
             end = relay.end()
             assert end is not None
             if with_purge:
@@ -107,7 +107,7 @@ class Writer:
         finally:
             relay.close()
 
-    def go_on(self, relay: RelayLog) -> None:
+    def append_files(self, relay: RelayLog) -> None:
         """Write without opening and closing the log."""
         end = relay.end()
         if end is None:
