@@ -206,10 +206,10 @@ class ServerProcess:
         self.kill()
 
     def kill(self) -> None:
-        """Kill the whole session and wait until the leader is gone."""
+        """Kill the whole session and wait until no process of it is left."""
         if self._popen is None or self._identity is None:
             return
-        signal_session(self._identity, signal.SIGKILL)
+        kill_session(self._identity)
         self._popen.wait()
 
     def pause(self) -> None:
