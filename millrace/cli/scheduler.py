@@ -12,5 +12,5 @@ def scheduler(
         "", help="The scheduler's name in `millrace status`; host-pid by default."
     ),
 ) -> None:
-    """Run a scheduler, which assigns tasks to workers. Several may run; one leads. SIGTERM ends it in order."""
+    """Run a scheduler, which assigns tasks to workers. Several may run; one leads. SIGTERM shuts it down cleanly."""
     sys.exit(run_scheduler(name=name))
