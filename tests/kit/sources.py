@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.kit.paths import TESTS
+from tests.kit.paths import ROOT, TESTS
 
 
 @cache
@@ -18,6 +18,12 @@ def parsed(path: Path) -> ast.Module:
 def module_paths() -> tuple[Path, ...]:
     """Every test file."""
     return tuple(sorted(TESTS.rglob("test_*.py")))
+
+
+def python_files() -> Iterator[Path]:
+    """Every module of the product and of the tests."""
+    folders = (path for path in ROOT.iterdir() if (path / "__init__.py").exists())
+    return (path for folder in folders for path in sorted(folder.rglob("*.py")))
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef]:
