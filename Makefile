@@ -1,5 +1,5 @@
 # make setup    a virtual environment in .venv and the servers in $MILLRACE_HOME (default: the user's cache folder)
-# make check    ruff, mypy --strict, import-linter, one root
+# make check    ruff, mypy --strict, import-linter, plain English, one root
 # make test     setup, then the proof in ten minutes: a line per file, failures at once and again at the end
 #               MYSQLD=PATH runs the MySQL half against a server of yours
 # make chaos    what takes longer: fault campaigns, all outages, MySQL everywhere
@@ -33,6 +33,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.kit.english
 	$(BIN)/python -m millrace.install_check
 
 test: setup

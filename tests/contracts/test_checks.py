@@ -14,6 +14,7 @@ CHECKS = {
     "format": ("ruff", "format", "--check", "."),
     "mypy": ("mypy",),
     "imports": ("lint-imports",),
+    "english": ("python", "-m", "tests.kit.english"),
     "one root": ("python", "-m", "millrace.install_check"),
 }
 
