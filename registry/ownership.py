@@ -9,7 +9,7 @@ Confluent's registry elects its leader in the same way.
     itself                         starts
     a live registry                is refused: Fatal MR-6025 names the other
     a registry that has died       waits until the broker expires that member (``SESSION_S``), then starts
-    a registry of the same name    starts: this process listens on that address, so the other has ended
+    a registry of the same name    starts at once: this process listens on that address, so the other has ended
 
 Names are ``host/address:port``. Two hosts with the same host name look like one; then the later start wins.
 The group decides who may start. Only the transactional ID decides who may write (``registry.kafka``), so a process
@@ -53,10 +53,11 @@ class Ownership:
 
     def claim(self) -> None:
         """Join the group and return when this process may start. Fatal MR-6025, Retryable MR-6020."""
-        self._join()
-        if self._takes_over:
-            return
         admin = call_kafka("no Kafka client", lambda: AdminClient(self._common, logger=driver_log))
+        has_predecessor_here = self._thread is None and self._is_own_name(admin)
+        self._join()
+        if self._takes_over or has_predecessor_here:
+            return
         deadline_s = time.monotonic() + CLAIM_S
         while not self._is_owner.wait(LOOK_S):
             try:
@@ -65,9 +66,7 @@ class Ownership:
                 if time.monotonic() > deadline_s:
                     raise
                 continue
-            if owner == self._name:
-                return
-            if owner and is_stable:
+            if owner not in ("", self._name) and is_stable:
                 self.release()
                 raise Fatal(
                     "MR-6025",
@@ -85,6 +84,12 @@ class Ownership:
         self._leaves.set()
         if self._thread is not None:
             self._thread.join(LEAVE_S)
+
+    def _is_own_name(self, admin: AdminClient) -> bool:
+        """True if the owner has this name. Asked before the rebalance, which hides the owner until its session ends."""
+        with suppress(Retryable):
+            return self._owner(admin)[0] == self._name
+        return False
 
     def _join(self) -> None:
         if self._thread is not None:

@@ -15,10 +15,14 @@ from registry.ownership import Ownership
 OWN, OTHER = "here/127.0.0.1:8081", "there/127.0.0.1:8081"
 REBALANCING = ConsumerGroupState.PREPARING_REBALANCING
 STABLE = ConsumerGroupState.STABLE
+EMPTY = ConsumerGroupState.EMPTY
 
 
 class Group:
-    """One consumer group. ``looks`` are the owners and states that each look returns, the last one from then on."""
+    """One consumer group. ``looks`` are the owners and states that each look returns, the last one from then on.
+
+    The first look is before this process joins.
+    """
 
     def __init__(self, *looks: tuple[str, ConsumerGroupState]) -> None:
         self._looks = itertools.chain(looks, itertools.repeat(looks[-1]))
@@ -33,7 +37,8 @@ class Group:
         return {names[0]: SimpleNamespace(result=lambda _: described)}
 
     def subscribe(self, _: list[str]) -> None:
-        """Join."""
+        """Join: the group begins a rebalance."""
+        self._owner, self._state = "", REBALANCING
 
     def poll(self, _: float) -> None:
         """Nothing is read."""
@@ -53,10 +58,13 @@ def _member(name: str, *, owns: bool) -> Any:
     )
 
 
-def _claim(group: Any, monkeypatch: pytest.MonkeyPatch, *, takes_over: bool = False) -> None:
+def _claim(
+    group: Any, monkeypatch: pytest.MonkeyPatch, *, takes_over: bool = False, claim_s: float = 5.0
+) -> None:
     for client in ("AdminClient", "Consumer"):
         monkeypatch.setattr(ownership, client, lambda *_, **__: group)
     monkeypatch.setattr(ownership, "LOOK_S", 0.001)
+    monkeypatch.setattr(ownership, "CLAIM_S", claim_s)
     owned = Ownership("127.0.0.1:1", "schemas", name=OWN, takes_over=takes_over)
     try:
         owned.claim()
@@ -66,7 +74,7 @@ def _claim(group: Any, monkeypatch: pytest.MonkeyPatch, *, takes_over: bool = Fa
 
 def test_live_owner_refuses_the_start_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is alive when it has joined the rebalance that this start caused."""
-    group = Group((OTHER, REBALANCING), (OTHER, STABLE))
+    group = Group((OTHER, STABLE), ("", REBALANCING), (OTHER, STABLE))
     with pytest.raises(Fatal, match=OTHER) as caught:
         _claim(group, monkeypatch)
     assert caught.value.code == "MR-6025"
@@ -76,12 +84,12 @@ def test_live_owner_refuses_the_start_by_name(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     "looks",
     [
-        [(OWN, STABLE)],
-        [("", REBALANCING), (OWN, STABLE)],
-        [(OTHER, REBALANCING), (OTHER, REBALANCING), (OWN, STABLE)],
-        [(OWN, REBALANCING)],
+        [("", EMPTY), (OWN, STABLE)],
+        [("", EMPTY), ("", REBALANCING), (OWN, STABLE)],
+        [(OTHER, STABLE), ("", REBALANCING), ("", REBALANCING), (OWN, STABLE)],
+        [(OWN, STABLE), ("", REBALANCING)],
     ],
-    ids=["alone", "first", "after a dead owner", "after a dead owner at this address"],
+    ids=["alone", "after a look", "after a dead owner", "after a dead owner at this address"],
 )
 def test_start_without_a_live_owner_is_permitted(
     looks: list[tuple[str, ConsumerGroupState]], monkeypatch: pytest.MonkeyPatch
@@ -101,7 +109,7 @@ def test_coordinator_that_does_not_answer_is_asked_again(
 ) -> None:
     """A broker that has just started has no coordinator yet; at the end of ``CLAIM_S`` it is Retryable."""
     failures: list[Callable[[], None]] = [_unavailable] * 3
-    group = Group((OWN, STABLE))
+    group = Group(("", EMPTY), (OWN, STABLE))
     described = group.describe_consumer_groups
 
     def describe(names: list[str], **_: object) -> Any:
@@ -110,13 +118,12 @@ def test_coordinator_that_does_not_answer_is_asked_again(
         return described(names)
 
     monkeypatch.setattr(group, "describe_consumer_groups", describe)
-    monkeypatch.setattr(ownership, "CLAIM_S", 0.0 if is_over else 60.0)
     if not is_over:
         _claim(group, monkeypatch)
         assert not failures
         return
     with pytest.raises(Retryable, match="MR-6020"):
-        _claim(group, monkeypatch)
+        _claim(group, monkeypatch, claim_s=0.0)
 
 
 def _unavailable() -> None:
