@@ -32,7 +32,7 @@ def test_ledger_is_whole_in_every_independent_reading(fault_stack: FaultStack) -
     assert verdict.transactions >= COMMITTED
     assert verdict.rows > verdict.transactions
     has_program = fault_stack.stack.source.flavour is Flavour.MYSQL  # MariaDB's is not there
-    assert verdict.told_by_mysqlbinlog == (verdict.rows if has_program else 0)
+    assert verdict.rows_of_mysqlbinlog == (verdict.rows if has_program else 0)
     assert verdict.values > verdict.rows
     assert verdict.sums >= COMMITTED
     assert verdict.ddl

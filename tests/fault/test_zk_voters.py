@@ -67,7 +67,7 @@ def _create(session: Session, ensemble: Ensemble, name: str) -> bool:
     return True
 
 
-def _each_leader_goes(session: Session, ensemble: Ensemble, three: ZooKeeperEnsemble) -> list[int]:
+def _kill_each_leader(session: Session, ensemble: Ensemble, three: ZooKeeperEnsemble) -> list[int]:
     """Epochs of a running task and of one task created after each leader's death; no task is disturbed."""
     runner = ScriptedRunner()
     names = ["shop-capture"]
@@ -96,7 +96,7 @@ def test_death_of_any_ensemble_leader_disturbs_no_task(
     session: Session, ensemble: Ensemble, three: ZooKeeperEnsemble
 ) -> None:
     """Each leader is killed in turn: running tasks keep their epoch, new tasks get a greater one."""
-    epochs = _each_leader_goes(session, ensemble, three)
+    epochs = _kill_each_leader(session, ensemble, three)
     assert epochs == sorted(set(epochs))
 
 
@@ -115,7 +115,7 @@ def test_counter_alone_gives_no_greater_epoch_after_an_election(
     for number in range(CHANGES):  # the first leader reaches a high count
         session.create(f"{ensemble.tree.root}/changes/{number}", b"")
     monkeypatch.setattr(lease, "epoch_of", counter_alone)
-    epochs = _each_leader_goes(session, ensemble, three)
+    epochs = _kill_each_leader(session, ensemble, three)
     assert epochs != sorted(set(epochs))
 
 

@@ -83,7 +83,7 @@ def test_repeatedly_damaged_event_is_retried_a_bounded_number_of_times(
     run_transaction(server, "spoilt", 2, 10)
     start, events = last_transaction(server)
     with (
-        PacketProxy(member_of(server), events[0], [], spoilt=2) as proxy,
+        PacketProxy(member_of(server), events[0], [], damaged=2) as proxy,
         receiving(
             server, tmp_path / "relay", member=proxy.member, tls=PLAIN, wanted=before
         ) as reception,

@@ -85,8 +85,8 @@ def sent_again_without_reading_the_tail(patch: Patch) -> None:
 
 def fences_answered_with_a_new_instance(patch: Patch) -> None:
     """Rule 3 off: a fence is retried like any other error."""
-    spoiled = dict.fromkeys(errors._FENCED.split(), ("MR-3002", Retryable))
-    patch.setattr(errors, "BRANCHES", {**errors.BRANCHES, **spoiled})
+    retried = dict.fromkeys(errors._FENCED.split(), ("MR-3002", Retryable))
+    patch.setattr(errors, "BRANCHES", {**errors.BRANCHES, **retried})
 
 
 def ends_not_compared(patch: Patch) -> None:

@@ -151,15 +151,15 @@ class BinlogOracle:
         if logged is None:
             raise harm(message, f"is not in the binlog: {message.change}")
         if logged.gtid != message.gtid:
-            raise harm(message, f"{message.change}; in the binlog follows {_told(logged)}")
+            raise harm(message, f"{message.change}; in the binlog follows {_shown(logged)}")
         ours, theirs = message.change, logged.change
         if isinstance(theirs, Ddl) or isinstance(ours, Ddl):
             if _statement(ours) != _statement(theirs):
-                raise harm(message, f"{ours}; in the binlog follows {_told(logged)}")
+                raise harm(message, f"{ours}; in the binlog follows {_shown(logged)}")
             return
         assert ours is not None
         if (ours.table, ours.op) != (theirs.table, theirs.op):
-            raise harm(message, f"{ours.op} {ours.table}; in the binlog follows {_told(logged)}")
+            raise harm(message, f"{ours.op} {ours.table}; in the binlog follows {_shown(logged)}")
         self.rows_compared += 1
         for what, mine, logs in (
             ("before", ours.before, theirs.before),
@@ -170,7 +170,7 @@ class BinlogOracle:
     def finish(self) -> None:
         """Check the end, after the last message of a topic at rest."""
         left = next(self._logged, None)
-        assert left is None, f"in the binlog and not in the topic: {_told(left)}"
+        assert left is None, f"in the binlog and not in the topic: {_shown(left)}"
         assert self.values_compared, "nothing was compared"
 
     def _compare(
@@ -205,7 +205,7 @@ def concerns(message: Message, database: str) -> bool:
     return change is not None and change.database == database
 
 
-def _told(logged: Logged) -> str:
+def _shown(logged: Logged) -> str:
     return f"{logged.gtid}: {logged.change}"
 
 

@@ -83,15 +83,15 @@ class TextOracle:
         change = message.change
         if not isinstance(change, Change) or change.database != self._database:
             return
-        told = next(self._rows, None)
-        if told is None:
+        printed = next(self._rows, None)
+        if printed is None:
             raise harm(message, f"mysqlbinlog does not have it: {change}")
-        if (told.gtid, told.table, told.op) != (message.gtid, change.table, change.op):
-            raise harm(message, f"{change}; mysqlbinlog has {told}")
+        if (printed.gtid, printed.table, printed.op) != (message.gtid, change.table, change.op):
+            raise harm(message, f"{change}; mysqlbinlog has {printed}")
         image = change.after if change.before is None else change.before
         first = next(iter(image.values())) if image else None
-        if told.first is not None and told.first != first:
-            raise harm(message, f"{change}; mysqlbinlog has {told}")
+        if printed.first is not None and printed.first != first:
+            raise harm(message, f"{change}; mysqlbinlog has {printed}")
         self.rows_compared += 1
 
     def finish(self) -> None:

@@ -73,7 +73,7 @@ class Verdict:
     values: int
     sums: int
     ddl: int
-    told_by_mysqlbinlog: int
+    rows_of_mysqlbinlog: int
     seen_in_load: int  # records that the subscriber had read when the load ended
 
 

@@ -35,8 +35,8 @@ def crash(directory: Path, loss: Loss, chance: Random) -> None:
         content = newest.read_bytes()
         kept = chance.randint(0, len(content))
         lost = len(content) - kept
-        behind = {Loss.CUT: b"", Loss.ZEROS: bytes(lost), Loss.GARBAGE: chance.randbytes(lost)}
-        newest.write_bytes(content[:kept] + behind[loss])
+        rest = {Loss.CUT: b"", Loss.ZEROS: bytes(lost), Loss.GARBAGE: chance.randbytes(lost)}
+        newest.write_bytes(content[:kept] + rest[loss])
 
 
 def newest_file(directory: Path) -> Path | None:

@@ -121,8 +121,8 @@ class TopicJudge:
     def _is_last(self) -> bool:
         """Whether the last delivered record ends its source transaction."""
         done = self._published[self.delivered - 1]
-        behind = self._published[self.delivered : self.delivered + 1]
-        return not behind or behind[0].number != done.number
+        following = self._published[self.delivered : self.delivered + 1]
+        return not following or following[0].number != done.number
 
     def _check_resolved(self, gtid_set: str, is_open: bool) -> None:
         """Check that exactly the GTID set is delivered, apart from the open source transaction."""
@@ -130,8 +130,8 @@ class TopicJudge:
         whole = self._binlog.executed(number)
         hold(gtid_set == whole, f"I6: {gtid_set} is resolved, and the source had executed {whole}")
         last = self._published[self.delivered - 1].number if self.delivered else 0
-        behind = self._published[self.delivered : self.delivered + 1]
-        hold(not behind or behind[0].number > number, f"I6: {gtid_set} is resolved too early")
+        following = self._published[self.delivered : self.delivered + 1]
+        hold(not following or following[0].number > number, f"I6: {gtid_set} is resolved too early")
         hold(last <= number + is_open, f"I3: {last} is delivered, {gtid_set} resolved")
 
 

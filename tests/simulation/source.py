@@ -305,8 +305,11 @@ class ModelSource:
     def _begin(self) -> BinlogBuilder:
         """The next GTID is written to this file."""
         self.number += 1
-        told: Answer = {"Event_type": "Gtid", "Info": f"BEGIN GTID {self.binlog.gtid(self.number)}"}
-        self._begins[next(reversed(self.files))].append(told | {"Pos": len(self._file.content)})
+        event: Answer = {
+            "Event_type": "Gtid",
+            "Info": f"BEGIN GTID {self.binlog.gtid(self.number)}",
+        }
+        self._begins[next(reversed(self.files))].append(event | {"Pos": len(self._file.content)})
         return self._file
 
     def _state(self, sql: str) -> None:

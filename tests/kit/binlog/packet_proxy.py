@@ -22,24 +22,24 @@ class Cut:
 class PacketProxy(Proxy):
     """``cuts`` apply one per connection, in order; then everything is forwarded. ``on_cut`` is called after each.
 
-    ``spoilt``: the last bit of this packet is flipped on every connection.
+    ``damaged``: the last bit of this packet is flipped on every connection.
     """
 
     def __init__(
         self,
-        behind: Member,
+        server: Member,
         first_event: bytes,
         cuts: list[Cut],
         on_cut: Callable[[], None] = lambda: None,
         *,
-        spoilt: int | None = None,
+        damaged: int | None = None,
     ) -> None:
         self._first_event = first_event
         self.cuts = cuts
         self._on_cut = on_cut
-        self._spoilt = spoilt
+        self._damaged = damaged
         self._dumps: set[socket.socket] = set()  # connections that carry a dump
-        super().__init__(behind.host, behind.port)
+        super().__init__(server.host, server.port)
 
     @property
     def member(self) -> Member:
@@ -70,7 +70,7 @@ class PacketProxy(Proxy):
                         del self.cuts[0]
                         self._on_cut()
                         return
-                    if number is not None and number == self._spoilt:
+                    if number is not None and number == self._damaged:
                         packet = packet[:-1] + bytes([packet[-1] ^ 1])
                     number = None if number is None else number + 1
                 client.sendall(packet)

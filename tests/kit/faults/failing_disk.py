@@ -22,7 +22,7 @@ class Trouble:
 
     def __str__(self) -> str:
         what = errno.errorcode.get(self.code, "short")
-        return f"{self.operation} {what}{' behind a half' if self.half and self.code else ''}"
+        return f"{self.operation} {what}{' after a half' if self.half and self.code else ''}"
 
 
 class FailingDisk(DiskFiles):

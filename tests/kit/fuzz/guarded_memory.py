@@ -35,9 +35,9 @@ class Area:
         made[:] = np.frombuffer(octets, np.uint8)
         return made
 
-    def touch(self, *, is_behind: bool) -> None:
+    def touch(self, *, is_after: bool) -> None:
         """Read a forbidden page."""
-        self._octets[mmap.PAGESIZE + self.size_bytes if is_behind else mmap.PAGESIZE - 1].sum()
+        self._octets[mmap.PAGESIZE + self.size_bytes if is_after else mmap.PAGESIZE - 1].sum()
 
 
 class Guarded(np.ndarray[Any, Any]):
@@ -67,9 +67,9 @@ def assert_guarded(area: Area) -> None:
         pass
     else:
         raise AssertionError("an index below zero is not seen")
-    for is_behind in (False, True):
+    for is_after in (False, True):
         child = os.fork()
         if child == 0:
-            area.touch(is_behind=is_behind)
+            area.touch(is_after=is_after)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGSEGV
