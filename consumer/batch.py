@@ -1,13 +1,18 @@
-"""Applies one micro-batch: the windows between barriers, each with one lane or several, and the mark after them.
+"""Applies one micro-batch: the windows between barriers, each in one lane or several, and then the barrier.
+
+    window           the records up to the next barrier
+    barrier          a DDL statement, or a schema record that gives a known schema ID a new meaning
+    mark             the low-water mark of the task's progress: every change up to its seq is applied
+    bitmap           the changes above the mark that a lane has applied, stored with its rows
 
     few records      One Spark task applies them in order and moves the mark in the same target transactions.
-    many records     One Spark task returns the causality keys. The driver makes groups and lanes. One Spark task per
-                     lane applies its rows and inserts bitmaps. Then the driver moves the mark and deletes the bitmaps
-                     (compaction).
-    a barrier        The driver applies a DDL statement, or learns the new meaning of a schema ID.
+    many records     One Spark task returns the causality keys. From these the driver makes groups, and from the groups
+                     lanes. One Spark task per lane applies its rows and inserts bitmaps. Then the driver moves the mark
+                     and deletes the bitmaps.
+    a barrier        The driver executes the DDL statement, or learns the new meaning.
 
-The driver sees rows only between barriers that are close together (``consumer.serial``). Of other rows it sees offsets,
-weights and keys. All decisions depend only on the records, the mark and the target.
+Rows pass through the driver only between barriers that are close together (``consumer.serial``). Of all other rows the
+driver gets only offsets, weights and keys. All decisions depend only on the records, the mark and the target.
 """
 
 import time
@@ -55,7 +60,7 @@ class RecordsLike(Protocol):
 
     @property
     def span(self) -> int:
-        """The number of its offsets, with or without a record."""
+        """The number of offsets in the micro-batch, with or without a record."""
 
     def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         """``executor.apply_serial`` on the records from the mark on."""
@@ -74,7 +79,7 @@ class RecordsLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The constants of a run."""
+    """The constants of one run of an apply task. (Not the scheduler's assignment of tasks to workers.)"""
 
     owner: Owner
     endpoint: Endpoint
@@ -85,7 +90,10 @@ class Assignment:
 
 @dataclass(slots=True)
 class Figures:
-    """Counts for the status since the start of the run. ``triggers``: those of the target at the start."""
+    """Counts for the status since the start of the run. ``triggers``: the target's at the start, by table.
+
+    ``orders``: requests to executors. ``left_out``: DDL statements not applied. ``commit_ms``: of the last applied row.
+    """
 
     batches: int = 0
     orders: int = 0
@@ -99,7 +107,7 @@ class Figures:
 
 @dataclass(slots=True)
 class BatchApplier:
-    """Applies one micro-batch after another. Not for several threads."""
+    """Applies one micro-batch after another, in one thread. ``applied``: the seqs above the mark that were applied."""
 
     assignment: Assignment
     mark: Mark
@@ -107,7 +115,7 @@ class BatchApplier:
     catalogue: Catalogue
     figures: Figures = field(default_factory=Figures)
     _nears_barrier: bool = (
-        False  # barriers come in bursts: the few rows after one are not worth lanes
+        False  # barriers come in bursts: the few rows between them do not pay for several lanes
     )
 
     @classmethod
@@ -115,7 +123,7 @@ class BatchApplier:
         cls, assignment: Assignment, saved: SavedProgress, inventory: Inventory, mark: Mark
     ) -> "BatchApplier":
         """An applier that begins at the target's progress."""
-        # unique to this start: another target, or a wiped one, counts its runs from 1 again
+        # run numbers repeat on another or an emptied target, so they alone would not be unique
         version = f"{assignment.owner.task}/{assignment.owner.run}/{uuid4().hex}/0"
         return cls(assignment, mark, saved.applied, Catalogue(version, saved.schemas, inventory))
 
@@ -167,11 +175,11 @@ class BatchApplier:
         return Retryable("MR-5018", f"triggers on the target: {names}{more}")
 
     def cut(self) -> None:
-        """From another thread: end a pending call on the driver's own session as Retryable."""
+        """Call from another thread: a pending call on the driver's own session to the target ends with a Retryable."""
         cut_session(self.assignment.owner)
 
     def close(self) -> None:
-        """Close the driver's own session."""
+        """Close the driver's own session to the target."""
         close_session(self.assignment.owner)
 
     def _apply_window(self, records: RecordsLike, *, is_small: bool) -> Outcome:

@@ -7,8 +7,8 @@
             …                              # RowRecord, DdlRecord, ResolvedRecord or FenceRecord
             save(subscriber.place)         # together with the effect of the record
 
-It needs Python, confluent-kafka and fastavro alone: ``pip install --no-deps confluent-kafka fastavro millrace``. It
-asks no schema registry: the topic explains its records.
+It needs Python, confluent-kafka and fastavro alone: ``pip install --no-deps confluent-kafka fastavro millrace-*.whl``.
+It asks no schema registry: the topic explains its records.
 
 Guarantees: only committed records are read. A record is returned after all rules of ``consumer.topic.verify`` hold for
 it, so that `seq` has no gap and no repeat from ``place`` on. Nothing is written to Kafka: no consumer group is joined

@@ -6,7 +6,7 @@ from enum import Enum
 # How to get past an event: `start` is read only for a topic that never held a record.
 START_AFTER = (
     "If the topic has never held a record, give the task a later `start`"
-    " (`millrace task create -f FILE --replace`). Else create a capture task with a new topic and a later `start`,"
+    " (`millrace task create -f FILE --replace`). Otherwise create a capture task with a new topic and a later `start`,"
     " load the target's tables as they were at that GTID set, and create an apply task with a new name for the new topic."
 )
 

@@ -107,8 +107,8 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-4015",
         "a task ends the process of its worker",
-        "The last workers of the task ended while it started, without an error of the task: killed for their memory use,"
-        " crashed, or killed by an operator. The scheduler assigns the task to no other worker.",
+        "Several workers in a row ended while they started this task, and the task reported no error. They crashed, or the"
+        " system (for their memory use) or an operator killed them. The scheduler assigns the task to no other worker.",
         "Find out why the named workers ended (`journalctl -k`, their logs). Give them more memory, or exclude the table in"
         " the task document. Then `millrace task resume NAME`.",
         Branch.OPERATOR,
@@ -181,7 +181,8 @@ CODES: tuple[Code, ...] = (
         "MR-4201",
         "the wait timed out",
         "The task did not reach the primary's position in the time given.",
-        "Run `millrace status` to see what the task waits for, then wait again.",
+        "Run `millrace status` to see what the task waits for, then wait again. If the message names a replica that has stopped"
+        " replicating, start its replication, or pause and resume the capture task to read from another member.",
         Branch.RETRIES,
     ),
     Code(

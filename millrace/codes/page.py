@@ -7,8 +7,10 @@ _HEAD = """# Errors
 Every error of Millrace has a code whose meaning never changes. `millrace explain CODE` prints one entry offline.
 `millrace status` shows the code, the message and the fix of a task that is not running.
 
-The column **Next** shows the state of the task. A task that *retries by itself* is DEGRADED until the cause is gone. A
-task that *needs you* is BLOCKED until `millrace task resume NAME`.
+The column **Next** shows what happens after the error. A task that *retries by itself* is DEGRADED until the cause is gone. A
+task that *needs you* is BLOCKED until you run `millrace task resume NAME`. *Another owner continues*: another process has taken
+over, so this one stops. For a command, *needs you* means: follow the fix, then repeat it. MR-3021 and MR-5018 are warnings:
+the task continues.
 
 `millrace explain --markdown` writes this page. A test provokes each code (`tests/kit/provocations.py`).
 """

@@ -14,7 +14,7 @@ CODES: tuple[Code, ...] = (
         "MR-6002",
         "a GTID sequence number went backwards",
         "A MariaDB source logged a sequence number that is not greater than an earlier one of the same domain.",
-        "Set `SET GLOBAL gtid_strict_mode=ON` on every member. Compare the target, then start at an explicit GTID set.",
+        "Run `SET GLOBAL gtid_strict_mode=ON` on every member. Compare the target, then start at an explicit GTID set.",
         Branch.OPERATOR,
     ),
     Code(

@@ -7,7 +7,7 @@ CODES: tuple[Code, ...] = (
         "MR-2001",
         "the relay directory is in use",
         "Another process holds the lock of the relay directory.",
-        "Nothing to do if a worker was just replaced. Else stop the process that holds the lock (`fuser DIR/lock`).",
+        "Nothing to do if a worker was just replaced. Otherwise stop the process that holds the lock (`fuser DIR/lock`).",
         Branch.RETRIES,
     ),
     Code(

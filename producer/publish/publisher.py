@@ -1,20 +1,24 @@
 """Commits one Kafka transaction per batch into the set topic, and recovers when the outcome is unknown.
 
     outcome of a batch            what is known           what happens
-    commit OK, fast               it is committed         it is audited later
-    commit OK, slow (≥ 0.8 s)     it is committed; a      the instance is discarded before the next begin: the broker
-                                  late EndTxn may follow  then rejects the late request by its producer epoch
+    commit OK, fast               it is committed         the audit reads it back later
+    commit OK, slow (≥ 0.8 s)     it is committed; a      the instance is discarded before the next transaction: the
+                                  late EndTxn may follow  broker then rejects the late request by its producer epoch
     an error, but not             nothing                 new instance, tail read: all of the batch is there → done,
     "unavailable"                                         none → sent once more, a part → Retryable (resume after it)
-    broker unavailable,           nothing                 Retryable; the next open reads the tail
-    second error
-    fenced                        a newer instance        Fenced; the next owner verifies the lease before it makes a
-                                  exists                  new instance
-    a record over the limit       nothing was committed   Fatal with the row's table; the whole batch comes again later
+    "unavailable", or an error    nothing                 Retryable; the next ``open`` reads the tail
+    of the second attempt
+    fenced                        a newer instance        Fenced; the task's next owner verifies its lease before it
+                                  exists                  makes a new instance
+    a record over the limit       nothing was committed   Fatal with the row's table; after an operator resumes the
+                                                          task, the whole batch is published again
 
-Guarantees: records are in the topic in the given order, each exactly once, regardless of crashes. ``progress`` is the
-topic's. A batch is committed with its ``resolved`` or not at all (or recovered as above). A publisher that raised an
-error cannot be used again: close it and open another. One thread uses it.
+An instance is one Kafka producer with its producer epoch (``Transactions``). The tail is the last records of the topic.
+"Rule N" is a rule of the package ``producer.publish``.
+
+Guarantees: records are in the topic in the given order, each exactly once, regardless of crashes. ``progress`` is what
+the topic holds. A batch is committed with its ``resolved`` record or not at all (or recovered as above). After an error
+a publisher cannot be used again: close it and open another. One thread uses it.
 Not done here: conversion, the choice of batches, waiting between retries.
 """
 
@@ -56,7 +60,7 @@ _NO_BOUNDS: Bounds = np.empty((0, 4), np.int64)
 
 
 class RecordBatchLike(Protocol):
-    """A batch from the converter. ``progress`` is the topic's progress once the batch is committed."""
+    """A batch from the converter, or from a test."""
 
     @property
     def buffer(self) -> Octets:
@@ -70,12 +74,12 @@ class RecordBatchLike(Protocol):
 
     @property
     def progress(self) -> Progress:
-        """Progress after the last record."""
+        """The topic's progress after the last record."""
         ...
 
 
 class Publisher:
-    """The one writer of a set topic; see the module."""
+    """The one writer of a set topic; see the module's docstring."""
 
     def __init__(self, opener: Opener, opened: Opened) -> None:
         self._opener = opener
@@ -110,7 +114,7 @@ class Publisher:
     ) -> Self:
         """Become the one writer, by rules 1 and 2. ``register(subject, schema_json)`` returns a schema's ID.
 
-        ``start`` is the progress of an empty topic; ``hint`` is the position in the task's status.
+        ``start`` is the progress to use for an empty topic; ``hint`` is the position in the task's status.
         """
         codec = RecordCodec.register(config, register)
         return cls.open_with(
@@ -152,7 +156,7 @@ class Publisher:
     def hint(self) -> TailHint:
         """The hint to keep in the task's status, for a start after retention removed all records (rule 6).
 
-        It is progress and end offset of the same moment. It stays readable after an error.
+        Its progress and its end offset belong to the same moment. It can be read even after an error.
         """
         return self._hint
 
@@ -163,7 +167,7 @@ class Publisher:
 
     @property
     def renewed_count(self) -> int:
-        """The number of instances discarded since the start."""
+        """The number of instances replaced since the start."""
         return self._renewed_count
 
     @property
@@ -174,7 +178,7 @@ class Publisher:
 
     @property
     def slow_path(self) -> str:
-        """Why records are sent one by one, much slower than in batches; empty if they are in batches."""
+        """The reason why records are sent one by one, which is much slower; empty if they are sent in batches."""
         return self._slow_path
 
     @property
@@ -183,7 +187,7 @@ class Publisher:
         return self._commit_s
 
     def published_part(self) -> PublishedPart:
-        """The published part of ``progress.open``, before more is published. The caller closes it. Fatal MR-3019."""
+        """The published part of ``progress.open``. Call this before ``publish``, and close the part. Fatal MR-3019."""
         assert self._progress.open is not None
         partition = self._opener.driver.partition()
         try:
@@ -200,7 +204,7 @@ class Publisher:
     def publish(self, batch: RecordBatchLike) -> None:
         """Commit the records of ``batch`` with a resolved record of its progress; returns when they are committed.
 
-        A batch without records only advances progress, which the next resolved record contains.
+        A batch without records writes nothing by itself: the next resolved record that is due contains its progress.
         """
         self._next_progress = batch.progress
         if len(batch.bounds) == 0:
@@ -209,7 +213,7 @@ class Publisher:
         self._send(batch.buffer, batch.bounds)
 
     def idle(self) -> None:
-        """Write a resolved record if one is due. Call it every ``progress_interval_s`` while there are no batches."""
+        """Write a resolved record if one is due. While there are no batches, call it every ``progress_interval_s``."""
         self._audit.check()
         idle_s = time.monotonic() - self._resolved_at_s
         moved = self._next_progress != self._progress
@@ -267,7 +271,7 @@ class Publisher:
             raise
 
     def _transact(self, buffer: Octets, bounds: Bounds) -> None:
-        """One Kafka transaction. After a crash, all of it is committed if the broker received the commit, else none."""
+        """Run one Kafka transaction. A crash leaves it committed if the broker got the commit, else not at all."""
         transactions = self._live
         resolved = self._opener.codec.resolved(self._next_progress)
         end = self._end + len(bounds) + 2  # the records, their resolved, the marker
@@ -315,7 +319,7 @@ class Publisher:
         self._resolved_at_s = time.monotonic()
 
     def _is_committed_after(self, unknown: Retryable) -> bool:
-        """Read the tail to find the outcome of the Kafka transaction: whether it is committed."""
+        """Find out whether the Kafka transaction is committed: replace the instance and read the tail."""
         log.warning(
             "the outcome of a Kafka transaction is unknown; reading the topic's tail",
             why=str(unknown),
@@ -339,7 +343,7 @@ class Publisher:
         ) from unknown
 
     def _renew_idle(self) -> None:
-        """Replace the instance while no Kafka transaction is open: the tail must be the known one."""
+        """Replace the instance between two Kafka transactions: the tail must be as before."""
         if self._renew() != self._progress:
             raise Retryable("MR-3002", "the tail changed while no Kafka transaction was open")
         self._hint = TailHint(self._progress, self._end)

@@ -166,7 +166,7 @@ def test_subscriber_follows_what_is_published_later(kafka: KafkaServer) -> None:
 
 def test_readme_subscriber_runs(rig: Rig, tmp_path: Path) -> None:
     """As printed, except for the address and an end."""
-    code = example(ROOT / "README.md", after="A subscriber reads it").replace(
+    code = example(ROOT / "README.md", after="A subscriber reads the topic").replace(
         '"127.0.0.1:9092", "shop"', "*sys.argv[1:]"
     )
     code = "import sys\n" + code.replace("follow()", "read_to_end()")

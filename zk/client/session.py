@@ -265,7 +265,9 @@ class Session:
             self._restart_kazoo_thread()
             # nothing was sent, so a write has not happened either
             raise Retryable(
-                "MR-4001", f"ZooKeeper is away (session {self._state.value})", hosts=self._hosts
+                "MR-4001",
+                f"ZooKeeper can't be reached (session {self._state.value})",
+                hosts=self._hosts,
             )
         try:
             return call(*args, **named).get(timeout=self._timeout_s)

@@ -1,20 +1,20 @@
 """The worker's loop: it starts the tasks that are assigned to this worker and ends all others.
 
-Each round takes one frozen snapshot. ``decide`` (pure) chooses an action for each task. The slots act in their own
-threads, so that a task that is slow to stop delays no other task.
+Each round takes one immutable snapshot of the tree. ``decide`` (pure) chooses an action for each task. Each task runs
+in the thread of its slot (``zk.run.slot``), so a task that is slow to stop delays no other task.
 
 Guarantees
-- While the ensemble is away, nothing is decided and running tasks continue, DEGRADED. As `millrace status` can't be
-  read then, the log names each of these tasks, and again when it is RUNNING.
-- When the session turns out to be over, every slot stops and is joined. A task that the new session still assigns to
-  this worker gets a new slot, with a new lease and a new epoch.
-- A lease that a slot could not release at its end is released as soon as the ensemble answers.
-- A running task is not affected when its document can no longer be read: the last good one stays in use.
+- While ZooKeeper can't be reached, nothing is decided, and running tasks continue, DEGRADED. `millrace status` does not
+  work then, so the log names each of these tasks, and names it again when it is RUNNING.
+- When the session is lost, every slot is ended. If the new session still assigns a task to this worker, the task gets a
+  new slot once the old one has ended, with a new lease and a new epoch.
+- A lease that a slot could not release at its end is released as soon as ZooKeeper answers.
+- If the document of a running task can no longer be read, the task continues with the last good one.
 - Tasks that may have killed earlier processes (``zk.lease.starts``) are started one after another. Each waits until the
-  one before has moved rows, run for a while, or ended. So if the process is killed, the task is known.
-- If the machine has no thread left for a task, the task is started as soon as it has one. The others continue.
-- At the end every slot is joined before the session is closed. A slot that does not end within ``stop_s`` is logged.
-  Its lease is not released: it ends with the process.
+  previous one has moved rows, run for a while, or ended. So if the process is killed, it is clear which task killed it.
+- If the machine has no thread left for a task, the task is started in a later round. The others continue.
+- When the worker stops, all slots are ended and joined before the session is closed. A slot that does not end within
+  ``stop_s`` is logged. Its lease is not released: it ends with the process.
 """
 
 import threading
@@ -53,7 +53,7 @@ class Action(Enum):
     START = "start"
     END = "end"
     DROP = "drop"  # forget its slot, which has ended
-    LEAVE = "leave"  # nothing
+    LEAVE = "leave"  # do nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,8 @@ def decide(
 ) -> Action:
     """The action for one task, from its assignment to this worker and its slot (``None``: there is none).
 
-    ``blocked_revision`` is the revision under which the task was blocked, on this or another worker.
+    ``blocked_revision`` is the revision at which the task was blocked, on this or another worker. A task is not started
+    again at that revision: an operator must act first.
     """
     task = assigned if isinstance(assigned, AssignedTask) else None
     if slot is not None and slot.is_alive:
@@ -126,12 +127,12 @@ class Supervisor:
         self._slots: dict[str, Slot] = {}
         self._blocked: dict[str, int] = {}
         self._leftovers: set[str] = set()  # tasks whose ended slot may have left its owner node
-        self._tree_created_in = -1  # the incarnation of the session
+        self._tree_created_in = -1  # the session's incarnation in which we created it
         self._reported_stuck: set[str] = set()
-        self._on_trial = ""  # the last started one of the tasks that may kill the process
-        self._is_name_taken = False
-        self._writer_error: BaseException | None = None  # ended the thread that writes reports
-        self._reported_away: dict[str, int] = {}  # tasks logged as without ZooKeeper → epoch
+        self._on_trial = ""  # of the tasks that may kill the process, the one that was started last
+        self._is_name_taken = False  # the worker's name, by another worker
+        self._writer_error: BaseException | None = None  # the error that ended the report writer
+        self._reported_away: dict[str, int] = {}  # task → its epoch when that was logged
         session.on_state(self._state_changed)
 
     def run(self, stop: threading.Event) -> bool:
@@ -168,7 +169,7 @@ class Supervisor:
         self._wake.set()
 
     def reports(self) -> Mapping[str, TaskReport]:
-        """The report of every task of this worker. While the ensemble is away, RUNNING becomes DEGRADED."""
+        """The report of every task of this worker. While ZooKeeper can't be reached, RUNNING becomes DEGRADED."""
         return {
             name: self._degraded_while_away(slot.report)
             for name, slot in tuple(self._slots.items())
@@ -182,7 +183,9 @@ class Supervisor:
             if error.code == "MR-4009":
                 self._log_name_taken(error)
                 return
-            log.warning("ZooKeeper is away or busy: running tasks continue", error=error)
+            log.warning(
+                "ZooKeeper can't be reached or is busy: running tasks continue", error=error
+            )
         except MillraceError as error:
             log.error("ZooKeeper refuses this worker: running tasks continue", error=error)
 
@@ -197,7 +200,7 @@ class Supervisor:
             self._act(name, assigned.get(name))
 
     def _release_leftovers(self) -> None:
-        """Delete owner nodes that ended slots left. A new slot of the task does so itself as it acquires the lease."""
+        """Delete owner nodes that ended slots left behind. If the task has a new slot, that slot does so itself."""
         for name in sorted(self._leftovers):
             if name not in self._slots:
                 release_leftover(self._session, self._tree, task=name)
@@ -256,7 +259,9 @@ class Supervisor:
             if other is not None and other.is_alive and not other.is_proven:
                 return
             self._on_trial = name
-            log.warning("a task is started alone: it may have killed its last workers", task=name)
+            log.warning(
+                "a task is started alone: it may have killed its previous workers", task=name
+            )
         self._blocked.pop(name, None)
         slot = Slot(task, self._context, on_end=self._wake.set)
         try:
@@ -307,7 +312,7 @@ class Supervisor:
         self._is_name_taken = True
 
     def _log_away(self) -> None:
-        """Log each task once when ZooKeeper is away and once when it is back. A new run logs that it runs itself."""
+        """Log each task once when ZooKeeper is lost and once when it is back, unless a new run has logged itself."""
         for name, report in self.reports().items():
             if report.code == "MR-4001" and name not in self._reported_away:
                 self._reported_away[name] = report.epoch
@@ -327,7 +332,7 @@ class Supervisor:
     def _end_all(self) -> bool:
         for slot in self._slots.values():
             slot.end()
-        deadline_s = time.monotonic() + self._pace.stop_s  # for all together
+        deadline_s = time.monotonic() + self._pace.stop_s  # for all slots together
         for slot in self._slots.values():
             slot.join(max(0.0, deadline_s - time.monotonic()))
         stuck = [name for name, slot in self._slots.items() if slot.is_alive]
@@ -348,7 +353,7 @@ class Supervisor:
         return replace(
             report,
             state=TaskState.DEGRADED,
-            why="ZooKeeper is away; rows are still moved",
+            why="ZooKeeper can't be reached; the task still moves rows",
             code=away.code,
             fix=away.fix,
         )
