@@ -1,22 +1,24 @@
 """A relay log writer to be killed (``tests/kit/forked.py``): it resumes where the relay log ends, from given files.
 
 It appends each file in small pieces, the last one in a new sub-directory, then purges all but the last, as the receiver
-and a task would.
+and a task would. After each file it waits for the sync thread, so every run passes the points of an fsync.
 """
 
 from pathlib import Path
 
 import numpy as np
 
+from millrace.faults import watched
 from producer.binlog import transactions
 from producer.binlog.crc import TABLES
 from producer.binlog.gtid_runs import new_runs
 from producer.binlog.walk import walk_events
 from producer.relay.purge import purge_before
 from producer.relay.sync import SyncPolicy
-from producer.relay.writer import RelayLog
+from producer.relay.writer import BEFORE_FSYNC, RelayLog
 from schemas.gtid import Flavour
 from schemas.place import FIRST_POS
+from tests.kit.waiting import eventually
 
 PIECE_BYTES = 97  # cuts events and transactions everywhere
 
@@ -33,11 +35,20 @@ def main(root: Path, files: list[Path]) -> None:
             if path == files[-1]:
                 relay.begin_subdir("server-b")
             relay.begin_file(path.name)
-        append_file(relay, path.read_bytes())
+        append_and_sync(relay, path.read_bytes())
     last = relay.end()
     assert last is not None
     purge_before(relay, last, needed=())
     relay.close()
+
+
+def append_and_sync(relay: RelayLog, content: bytes) -> None:
+    """Append, and wait until the sync thread begins an fsync of the new bytes."""
+    before, passed = relay.end(), list[str]()
+    with watched(passed.append):
+        append_file(relay, content)
+        if relay.end() != before:
+            eventually(lambda: BEFORE_FSYNC in passed, what="an fsync")
 
 
 def append_file(relay: RelayLog, content: bytes) -> None:
