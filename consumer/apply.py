@@ -259,7 +259,7 @@ class ApplyRun:
             gtid_set=mark.gtid_set,
             seq=max(mark.seq, 0),
             figures={
-                "offset": mark.next_offset,
+                "offset": max(mark.next_offset, 0),
                 "rows": figures.rows,
                 "statements": figures.statements,
                 "micro_batches": figures.batches,
@@ -331,7 +331,7 @@ class ApplyRun:
 
 def why_running(offset: int, figures: Figures) -> str:
     """The status text of a running task, with the place of statements that it did not execute."""
-    why = f"applied up to offset {offset}"
+    why = "waiting for the first record" if offset < 0 else f"applied up to offset {offset}"
     if figures.left_out:
         statements = "1 statement" if figures.left_out == 1 else f"{figures.left_out} statements"
         where = f"SELECT * FROM {DATABASE}.left_out on the target"

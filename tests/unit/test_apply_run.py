@@ -270,6 +270,7 @@ def _nobody(_report: object) -> None:
 
 def test_running_apply_task_describes_its_work() -> None:
     """The status also shows where the skipped statements are; a count alone would not."""
+    assert why_running(-2, Figures()) == "waiting for the first record"
     assert why_running(7, Figures()) == "applied up to offset 7"
     why = why_running(7, Figures(left_out=2))
     assert "2 statements about views, routines or the like not executed" in why
