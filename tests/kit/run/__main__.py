@@ -1,6 +1,6 @@
-"""The runner of `make test`: two lanes, the longest file first. It prints a line per file, and failures twice.
+"""The runner of `make test`: three lanes, the longest file first. It prints a line per file, and failures twice.
 
-    python -m tests.kit.run [--lanes 2] [--store] PATH... [-- OPTION OF PYTEST...]
+    python -m tests.kit.run [--lanes 3] [--store] PATH... [-- OPTION OF PYTEST...]
 
 Failures are printed at once and again at the end. The last line is ``N passed, N failed``. The exit code is 0 only if
 no test failed and at least one passed. If a lane dies (a crash, a test over its time limit), its current test and the
@@ -22,7 +22,7 @@ from pathlib import Path
 from deploy.servers import die_with_parent
 from tests.kit.paths import ROOT
 from tests.kit.run.messages import Begun, Collected, Ended, FileDone, Message
-from tests.kit.run.plan import Plan, TestFile, store_durations, stored_durations
+from tests.kit.run.plan import Measured, Plan, TestFile, store_durations, stored_durations
 
 END_S = 60.0  # for a lane to stop its servers
 LOG_BYTES = 20_000  # shown of a dead lane's log
@@ -37,7 +37,8 @@ class Tally:
     passed: int = 0
     skipped: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    measured: dict[str, float] = field(default_factory=dict)
+    measured: dict[str, Measured] = field(default_factory=dict)
+    measured_s: float = 0.0
     expected_s: float = 0.0  # of the finished files
 
 
@@ -134,8 +135,8 @@ class Runner:
             return
         file_run = lane.file_run
         match message:
-            case FileDone():
-                self._finish(file_run)
+            case FileDone(uses_servers):
+                self._finish(file_run, uses_servers=uses_servers)
                 lane.assign(self._plan.take(lane.number))
             case Collected(count) if file_run:
                 file_run.left = count
@@ -159,11 +160,12 @@ class Runner:
         self.tally.failed[test] = report
         print(_report(test, report), flush=True)
 
-    def _finish(self, file_run: FileRun | None) -> None:
+    def _finish(self, file_run: FileRun | None, *, uses_servers: bool) -> None:
         if file_run is None:
             return
         tally, took_s = self.tally, time.monotonic() - file_run.begun_s
-        tally.measured[file_run.file.path] = took_s
+        tally.measured[file_run.file.path] = Measured(took_s, uses_servers)
+        tally.measured_s += took_s
         tally.expected_s += file_run.file.expected_s
         failed = f", {file_run.failed} FAILED" if file_run.failed else ""
         done, passed_s = len(tally.measured), time.monotonic() - tally.begun_s
@@ -179,7 +181,7 @@ class Runner:
         file_runs = [lane.file_run for lane in self._lanes.values() if lane.file_run]
         running_s = [file_run.file.expected_s - (now - file_run.begun_s) for file_run in file_runs]
         left_s = self._plan.left_s() + sum(max(s, 0.0) for s in running_s)
-        fit = sum(tally.measured.values()) / max(tally.expected_s, 1.0)
+        fit = tally.measured_s / max(tally.expected_s, 1.0)
         return left_s * fit / max(len(self._lanes), 1)
 
     def _handle_exit(self, lane: LaneProcess) -> None:
@@ -193,7 +195,7 @@ class Runner:
                 self._fail(
                     file_run, f"{file_run.file.path} ({number} of the rest)", f"not run: {DIED}"
                 )
-            self._finish(file_run)
+            self._finish(file_run, uses_servers="servers" in file_run.file.needs)
             self._start(lane.number)
         elif status not in (
             0,
@@ -221,7 +223,7 @@ def main() -> int:
     """Run, then print the failures again and the totals."""
     parser = argparse.ArgumentParser(prog="python -m tests.kit.run", description=__doc__)
     parser.add_argument("paths", nargs="+", type=Path)
-    parser.add_argument("--lanes", type=int, default=2)
+    parser.add_argument("--lanes", type=int, default=3)
     parser.add_argument("--store", action="store_true", help="keep the durations for later runs")
     own, options = _split(sys.argv[1:])
     arguments = parser.parse_args(own)

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 import pytest
 
 from tests.kit.run.messages import Begun, Collected, Ended, FileDone, Message
+from tests.kit.run.plan import SHARED
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,6 +23,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Connect to the runner."""
     config.pluginmanager.register(Lane(Connection(config.option.lane_fd)))
+
+
+def _fixtures(item: pytest.Item) -> frozenset[str]:
+    return frozenset(getattr(item, "fixturenames", ()))
 
 
 class Between(pytest.Item):
@@ -54,7 +59,7 @@ class Lane:
             self._end_test(path)  # reports a failed collection
             for item, following in pairwise([*items, between]):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            self._line.send(FileDone())
+            self._line.send(FileDone(any(SHARED & _fixtures(item) for item in items)))
         return True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:

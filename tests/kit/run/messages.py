@@ -28,7 +28,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class FileDone:
-    """The lane is ready for a file; the first message after its start."""
+    """The lane is ready for a file; the first message after its start.
+
+    ``uses_servers``: the file that is done used shared servers.
+    """
+
+    uses_servers: bool = False
 
 
 Message = Collected | Begun | Ended | FileDone

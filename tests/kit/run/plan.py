@@ -15,10 +15,20 @@ from tests.kit.paths import ROOT
 
 DURATIONS = ROOT / "tests" / "durations.json"
 UNKNOWN_S = 10.0  # of a file without a stored duration
-# fixtures (tests/fixtures/servers.py) that only one lane may use
-EXCLUSIVE = re.compile(
+# fixtures (tests/fixtures/servers.py, spark.py) that only one lane may use
+SHARED = frozenset({"pool", "spark"})
+# what a file without a stored duration may say of them
+_NAMES = re.compile(
     r"\b(source_set|target_server|mariadb_server|mysql_server|single_server|spark)\b"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A file's duration, and whether its tests use shared servers, directly or through other fixtures."""
+
+    seconds: float
+    uses_servers: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +42,16 @@ class TestFile:
     needs: frozenset[str]
 
     @classmethod
-    def of(cls, path: Path, durations: Mapping[str, float]) -> "TestFile":
-        """From the file's text and its stored duration."""
-        name, text = os.path.relpath(path, ROOT), path.read_text()
-        needs = {"servers"} if EXCLUSIVE.search(text) else set()
+    def of(cls, path: Path, stored: Mapping[str, Measured]) -> "TestFile":
+        """From an earlier run; otherwise from the file's text."""
+        name = os.path.relpath(path, ROOT)
+        measured = stored.get(name)
+        if measured is None:
+            measured = Measured(UNKNOWN_S, _NAMES.search(path.read_text()) is not None)
+        needs = {"servers"} if measured.uses_servers else set()
         # whole stacks: one at a time, and not in the lane of the shared servers
         needs |= {"stack"} if path.parent.name in ("stack", "chaos") else set()
-        return cls(name, durations.get(name, UNKNOWN_S), frozenset(needs))
+        return cls(name, measured.seconds, frozenset(needs))
 
 
 @dataclass(slots=True)
@@ -77,13 +90,19 @@ class Plan:
         return sum(file.expected_s for file in self.waiting)
 
 
-def stored_durations() -> dict[str, float]:
-    """File → seconds; empty if none are stored."""
-    return json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+def stored_durations() -> dict[str, Measured]:
+    """Return the results of an earlier run by file; empty if none are stored."""
+    if not DURATIONS.exists():
+        return {}
+    return {path: Measured(*fields) for path, fields in json.loads(DURATIONS.read_text()).items()}
 
 
-def store_durations(measured: Mapping[str, float]) -> None:
-    """Replace the durations of files that ran; drops files that no longer exist."""
-    kept = {**stored_durations(), **{path: round(s, 1) for path, s in measured.items()}}
-    found = {path: s for path, s in sorted(kept.items()) if (ROOT / path).exists()}
-    DURATIONS.write_text(json.dumps(found, indent=1) + "\n")
+def store_durations(measured: Mapping[str, Measured]) -> None:
+    """Replace the results of the files that ran; drops files that no longer exist."""
+    kept = {**stored_durations(), **measured}
+    lines = [
+        f" {json.dumps(path)}: {json.dumps([round(kept[path].seconds, 1), kept[path].uses_servers])}"
+        for path in sorted(kept)
+        if (ROOT / path).exists()
+    ]
+    DURATIONS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
