@@ -29,6 +29,9 @@ from zk.view import read_cluster
 WRITE_EVERY_S = 0.05  # six sources on one server
 
 
+pytestmark = pytest.mark.chaos  # test_zk_workers.py shows the same without rows
+
+
 @pytest.fixture
 def cluster(
     ensemble: Ensemble, kafka: KafkaServer, registry: str, tmp_path: Path

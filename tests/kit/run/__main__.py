@@ -21,7 +21,7 @@ from pathlib import Path
 
 from deploy.servers import die_with_parent
 from tests.kit.paths import ROOT
-from tests.kit.run.messages import Begun, Collected, Ended, FileDone, Message
+from tests.kit.run.messages import Assigned, Begun, Collected, Ended, FileDone, Message
 from tests.kit.run.plan import Measured, Plan, TestFile, store_durations, stored_durations
 
 END_S = 60.0  # for a lane to stop its servers
@@ -61,7 +61,7 @@ class LaneProcess:
         self.number = number
         self.log = folder / f"lane-{number}-{time.monotonic_ns()}"
         self.file_run: FileRun | None = None
-        self.line: Connection[str | None, Message]
+        self.line: Connection[Assigned | None, Message]
         self.line, theirs = Pipe()
         plugin = ("-p", "tests.kit.run.lane", "--lane-fd", str(theirs.fileno()))
         pytest = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, *options)
@@ -78,10 +78,10 @@ class LaneProcess:
             )
         theirs.close()
 
-    def assign(self, file: TestFile | None) -> None:
+    def assign(self, file: TestFile | None, *, needs_sets: bool) -> None:
         """Send the next file; None ends the lane."""
         self.file_run = FileRun(file) if file else None
-        self.line.send(file.path if file else None)
+        self.line.send(Assigned(file.path, needs_sets or file.uses_sets) if file else None)
 
     def end(self, number: signal.Signals | None = None) -> int:
         """Wait for the lane's exit status; kills the lane after ``END_S``."""
@@ -104,7 +104,7 @@ class Runner:
     def __init__(self, plan: Plan, folder: Path, options: Sequence[str]) -> None:
         self._plan, self._folder, self._options = plan, folder, options
         self._count = len(plan.waiting)
-        self._lanes: dict[Connection[str | None, Message], LaneProcess] = {}
+        self._lanes: dict[Connection[Assigned | None, Message], LaneProcess] = {}
         self.tally = Tally()
 
     def run(self, lane_count: int) -> None:
@@ -135,9 +135,10 @@ class Runner:
             return
         file_run = lane.file_run
         match message:
-            case FileDone(uses_servers):
-                self._finish(file_run, uses_servers=uses_servers)
-                lane.assign(self._plan.take(lane.number))
+            case FileDone(uses):
+                self._finish(file_run, uses)
+                file = self._plan.take(lane.number)
+                lane.assign(file, needs_sets=self._plan.needs_sets())
             case Collected(count) if file_run:
                 file_run.left = count
             case Begun(test) if file_run:
@@ -160,11 +161,11 @@ class Runner:
         self.tally.failed[test] = report
         print(_report(test, report), flush=True)
 
-    def _finish(self, file_run: FileRun | None, *, uses_servers: bool) -> None:
+    def _finish(self, file_run: FileRun | None, uses: tuple[str, ...]) -> None:
         if file_run is None:
             return
         tally, took_s = self.tally, time.monotonic() - file_run.begun_s
-        tally.measured[file_run.file.path] = Measured(took_s, uses_servers)
+        tally.measured[file_run.file.path] = Measured(took_s, uses)
         tally.measured_s += took_s
         tally.expected_s += file_run.file.expected_s
         failed = f", {file_run.failed} FAILED" if file_run.failed else ""
@@ -195,7 +196,7 @@ class Runner:
                 self._fail(
                     file_run, f"{file_run.file.path} ({number} of the rest)", f"not run: {DIED}"
                 )
-            self._finish(file_run, uses_servers="servers" in file_run.file.needs)
+            self._finish(file_run, ())
             self._start(lane.number)
         elif status not in (
             0,

@@ -6,12 +6,13 @@ A file is collected only when it is assigned, so only one lane imports it. After
 session fixtures live until the lane ends.
 """
 
+from collections.abc import Iterable
 from itertools import pairwise
 from multiprocessing.connection import Connection
 
 import pytest
 
-from tests.kit.run.messages import Begun, Collected, Ended, FileDone, Message
+from tests.kit.run.messages import Assigned, Begun, Collected, Ended, FileDone, Message
 from tests.kit.run.plan import SHARED
 
 
@@ -25,8 +26,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Lane(Connection(config.option.lane_fd)))
 
 
-def _fixtures(item: pytest.Item) -> frozenset[str]:
-    return frozenset(getattr(item, "fixturenames", ()))
+def _shared(items: Iterable[pytest.Item]) -> frozenset[str]:
+    names = [name for item in items for name in getattr(item, "fixturenames", ())]
+    return SHARED.intersection(names)
 
 
 class Between(pytest.Item):
@@ -39,7 +41,7 @@ class Between(pytest.Item):
 class Lane:
     """Runs the assigned files; reports each test when it ends."""
 
-    def __init__(self, line: "Connection[Message, str | None]") -> None:
+    def __init__(self, line: "Connection[Message, Assigned | None]") -> None:
         self._line = line
         self._failures: list[str] = []
         self._skipped = ""
@@ -53,14 +55,22 @@ class Lane:
         """Run files until the runner sends None."""
         between = Between.from_parent(session, name="between files")
         self._line.send(FileDone())
-        while (path := self._line.recv()) is not None:
-            items = list(session.perform_collect([path]))
+        while (file := self._line.recv()) is not None:
+            if not file.needs_sets:
+                self._free_sets(session.config)
+            items = list(session.perform_collect([file.path]))
             self._line.send(Collected(len(items)))
-            self._end_test(path)  # reports a failed collection
+            self._end_test(file.path)  # reports a failed collection
             for item, following in pairwise([*items, between]):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            self._line.send(FileDone(any(SHARED & _fixtures(item) for item in items)))
+            self._line.send(FileDone(tuple(sorted(_shared(items)))))
         return True
+
+    def _free_sets(self, config: pytest.Config) -> None:
+        """``tests/fixtures/servers.py`` may not be loaded, in a run of other folders."""
+        plugin = config.pluginmanager.get_plugin("tests.fixtures.servers")
+        if plugin is not None:
+            plugin.free_source_sets()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A file that can't be imported counts as one failure."""

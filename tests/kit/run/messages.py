@@ -1,6 +1,14 @@
-"""The messages from a lane to the runner, over a pipe."""
+"""The messages between the runner and a lane, over a pipe."""
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The next file of a lane. ``needs_sets``: this file or a later one uses the shared source sets."""
+
+    path: str
+    needs_sets: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +38,10 @@ class Ended:
 class FileDone:
     """The lane is ready for a file; the first message after its start.
 
-    ``uses_servers``: the file that is done used shared servers.
+    ``uses``: the fixtures of ``plan.SHARED`` that the finished file used, sorted.
     """
 
-    uses_servers: bool = False
+    uses: tuple[str, ...] = ()
 
 
 Message = Collected | Begun | Ended | FileDone

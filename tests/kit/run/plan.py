@@ -16,7 +16,8 @@ from tests.kit.paths import ROOT
 DURATIONS = ROOT / "tests" / "durations.json"
 UNKNOWN_S = 10.0  # of a file without a stored duration
 # fixtures (tests/fixtures/servers.py, spark.py) that only one lane may use
-SHARED = frozenset({"pool", "spark"})
+SETS = "source_set"
+SHARED = frozenset({"pool", "spark", SETS})
 # what a file without a stored duration may say of them
 _NAMES = re.compile(
     r"\b(source_set|target_server|mariadb_server|mysql_server|single_server|spark)\b"
@@ -25,21 +26,22 @@ _NAMES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A file's duration, and whether its tests use shared servers, directly or through other fixtures."""
+    """A file's duration, and the fixtures of ``SHARED`` that its tests use, directly or through others."""
 
     seconds: float
-    uses_servers: bool
+    uses: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TestFile:
-    """``needs`` names resources that only one lane may have."""
+    """``needs`` names resources that only one lane may have. The source sets are six servers: they are freed early."""
 
     __test__ = False  # not a test class
 
     path: str
     expected_s: float
     needs: frozenset[str]
+    uses_sets: bool = False
 
     @classmethod
     def of(cls, path: Path, stored: Mapping[str, Measured]) -> "TestFile":
@@ -47,11 +49,11 @@ class TestFile:
         name = os.path.relpath(path, ROOT)
         measured = stored.get(name)
         if measured is None:
-            measured = Measured(UNKNOWN_S, _NAMES.search(path.read_text()) is not None)
-        needs = {"servers"} if measured.uses_servers else set()
+            measured = Measured(UNKNOWN_S, tuple(set(_NAMES.findall(path.read_text()))))
+        needs = {"servers"} if measured.uses else set()
         # whole stacks: one at a time, and not in the lane of the shared servers
         needs |= {"stack"} if path.parent.name in ("stack", "chaos") else set()
-        return cls(name, measured.seconds, frozenset(needs))
+        return cls(name, measured.seconds, frozenset(needs), SETS in measured.uses)
 
 
 @dataclass(slots=True)
@@ -67,13 +69,15 @@ class Plan:
         return cls(sorted(files, key=lambda file: (-file.expected_s, file.path)))
 
     def take(self, lane: int) -> TestFile | None:
-        """The next file of this lane: first files that only it can run, then others; None when there is none."""
+        """The next file of this lane; None when there is none.
+
+        First come files that only it can run, and of these the files with source sets.
+        """
         allowed = [file for file in self.waiting if self._may(lane, file)]
         if not allowed:
             return None
-        chosen = min(
-            allowed, key=lambda file: not file.needs
-        )  # min is stable: the longest of its kind
+        # min is stable: it returns the longest of its kind
+        chosen = min(allowed, key=lambda file: (not file.needs, not file.uses_sets))
         self.waiting.remove(chosen)
         self.owners.update(dict.fromkeys(chosen.needs, lane))
         return chosen
@@ -85,6 +89,10 @@ class Plan:
         fresh = file.needs - self.owners.keys()
         return not fresh or lane not in self.owners.values()
 
+    def needs_sets(self) -> bool:
+        """Whether a waiting file uses the source sets."""
+        return any(file.uses_sets for file in self.waiting)
+
     def left_s(self) -> float:
         """The sum for all waiting files."""
         return sum(file.expected_s for file in self.waiting)
@@ -94,14 +102,15 @@ def stored_durations() -> dict[str, Measured]:
     """Return the results of an earlier run by file; empty if none are stored."""
     if not DURATIONS.exists():
         return {}
-    return {path: Measured(*fields) for path, fields in json.loads(DURATIONS.read_text()).items()}
+    stored = json.loads(DURATIONS.read_text())
+    return {path: Measured(seconds, tuple(uses)) for path, (seconds, *uses) in stored.items()}
 
 
 def store_durations(measured: Mapping[str, Measured]) -> None:
     """Replace the results of the files that ran; drops files that no longer exist."""
     kept = {**stored_durations(), **measured}
     lines = [
-        f" {json.dumps(path)}: {json.dumps([round(kept[path].seconds, 1), kept[path].uses_servers])}"
+        f" {json.dumps(path)}: {json.dumps([round(kept[path].seconds, 1), *kept[path].uses])}"
         for path in sorted(kept)
         if (ROOT / path).exists()
     ]
