@@ -192,7 +192,7 @@ class TopicWriter:
     def create_again(self, stream: RecordStream) -> None:
         """Delete the topic and create it under its name, for another stream."""
         self._admin.delete_topics([self.topic])[self.topic].result(60)
-        eventually(self._is_created, timeout_s=60, what="the old topic is gone")
+        eventually(self._is_created, what="the old topic is gone")
         self.stream, self._sent = stream, 0
 
     def _is_created(self) -> bool:

@@ -21,7 +21,7 @@ from schemas.documents.model import Member, Tls, TlsMode
 from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
 from schemas.place import Coordinates
 from tests.kit.faults.proxy import CHUNK_BYTES, Proxy
-from tests.kit.waiting import eventually
+from tests.kit.waiting import PATIENCE_S, eventually
 
 UNVERIFIED = Tls(TlsMode.REQUIRE_UNVERIFIED)
 PLAIN = Tls(TlsMode.DISABLED)
@@ -88,7 +88,7 @@ class Reception:
         self.stop.set()
         self.thread.join(120)
 
-    def wait_for(self, server: DatabaseServer, *, timeout_s: float = 60.0) -> None:
+    def wait_for(self, server: DatabaseServer, *, timeout_s: float = PATIENCE_S) -> None:
         """Wait until the relay log has everything that the server has executed."""
         wanted = position_of(server)
 
