@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from consumer.row_schemas import layout_of
-from consumer.table_plan import quoted
+from consumer.sql.table_plan import quoted
 from consumer.target.connection import Endpoint, Row, TargetConnection, connect
 from consumer.target.inventory import TableKey, TargetColumn, TargetTable, read_inventory
 from consumer.target.progress import read_schemas

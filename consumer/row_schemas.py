@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import text, walk
+from consumer.kernel import literals, walk
 from schemas.record.row_layout import RowLayout, parse_row_layout
 from schemas.table.structure import Column, TypeCode
 
@@ -111,5 +111,5 @@ def is_decimal(column: Column) -> bool:
 
 
 def literal_form(column: Column) -> int:
-    """The form in which ``kernel.text`` writes the column's bytes."""
-    return text.BITS if column.type.code is TypeCode.BIT else text.PLAIN
+    """The form in which ``kernel.literals`` writes the column's bytes."""
+    return literals.BITS if column.type.code is TypeCode.BIT else literals.PLAIN

@@ -10,9 +10,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from consumer.causality import KeyPrograms
-from consumer.kernel import documents, keys, order, text, walk
+from consumer.kernel import json_numbers, literals, order, walk
+from consumer.kernel.hashes import EXACT, find_changes, key_hashes
 from consumer.kernel.walk import CELL_WIDTH
+from consumer.plan.keys import KeyPrograms
 from consumer.row_schemas import Ints, Programs
 
 Bytes = npt.NDArray[np.uint8]
@@ -70,18 +71,18 @@ class Rows:
     @cached_property
     def floats(self) -> Bytes:
         """The texts of all FLOAT and DOUBLE values, one per line, ended by NUL."""
-        found = text.collect_floats(self.values.payload, self.cells, len(self.cells))
-        width = text.FLOAT_TEXT_BYTES
+        found = literals.collect_floats(self.values.payload, self.cells, len(self.cells))
+        width = literals.FLOAT_TEXT_BYTES
         return np.frombuffer(found.astype(f"S{width}").tobytes(), np.uint8).reshape(-1, width)
 
     def text_of(self, numbers: Ints, shape: Ints, *, opening: bytes, closing: bytes) -> bytes:
-        """Rows of literals joined by commas (``kernel.text``)."""
+        """Rows of literals joined by commas (``kernel.literals``)."""
         floats = self.floats
         numbers = np.ascontiguousarray(numbers, np.int64)
-        size = int(text.measure(self.records, numbers, self.cells, shape).sum())
+        size = int(literals.measure(self.records, numbers, self.cells, shape).sum())
         size += len(numbers) * (len(opening) + len(closing) + len(shape) + 1)
         out = np.empty(size, np.uint8)
-        length = text.put_rows(
+        length = literals.put_rows(
             out,
             self.values.payload,
             self.records,
@@ -99,9 +100,9 @@ class Rows:
         """A template filled with one record's literals."""
         floats = self.floats
         one = np.array([number], np.int64)
-        size = int(text.measure(self.records, one, self.cells, template.shape)[0])
+        size = int(literals.measure(self.records, one, self.cells, template.shape)[0])
         out = np.empty(size + len(template.glue), np.uint8)
-        length = text.put_template(
+        length = literals.put_template(
             out,
             self.values.payload,
             self.records,
@@ -119,8 +120,8 @@ class Rows:
         self, numbers: Ints, columns: tuple[int, ...], *, width: int
     ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
         """True for the updates of one table that change one of these columns."""
-        parts = np.array([(column, keys.EXACT) for column in columns], np.int64).reshape(-1, 2)
-        found: npt.NDArray[np.uint8] = keys.find_changes(
+        parts = np.array([(column, EXACT) for column in columns], np.int64).reshape(-1, 2)
+        found: npt.NDArray[np.uint8] = find_changes(
             self.values.payload, self.records, numbers, self.cells, width, parts
         )
         return found.astype(np.bool_)
@@ -130,14 +131,14 @@ class Rows:
     ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
         """True for the records of one table with a JSON text, in either image, that may be an inexact literal."""
         places = np.array([image * width + at for image in (0, 1) for at in columns], np.int64)
-        found: npt.NDArray[np.uint8] = documents.find_inexact(
+        found: npt.NDArray[np.uint8] = json_numbers.find_inexact(
             self.values.payload, self.records, numbers, self.cells, places
         )
         return found.astype(np.bool_)
 
     def text_sizes(self, numbers: Ints, shape: Ints) -> Ints:
         """An upper limit of each row's literals in bytes."""
-        found: Ints = text.measure(self.records, numbers, self.cells, shape)
+        found: Ints = literals.measure(self.records, numbers, self.cells, shape)
         return found
 
 
@@ -200,7 +201,7 @@ def find_keys(rows: Rows, programs: KeyPrograms, numbers: Ints) -> KeyEntries:
     owners = np.empty(room, np.int64)
     hashes = np.empty(room, np.uint64)
     modes = np.empty(room, np.uint8)
-    count = keys.key_hashes(
+    count = key_hashes(
         rows.values.payload,
         rows.records[numbers],
         len(numbers),

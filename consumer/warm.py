@@ -7,11 +7,11 @@ code, so this takes seconds once per installation and milliseconds later. Comman
 import numpy as np
 import pyarrow as pa
 
-from consumer.executor import arrow_values
+from consumer.apply.executor import arrow_values
 from consumer.kernel.order import pack_lanes
 from consumer.row_schemas import RowSchemas
 from consumer.rows import find_keys, walk_values
-from consumer.table_plans import Catalogue, TablePlans
+from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.gtid import Flavour
 from schemas.record.avro_codec import encode

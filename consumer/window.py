@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from consumer.applied import not_applied
 from consumer.kernel import walk
+from consumer.plan.applied import not_applied
 from consumer.row_schemas import Ints, RowSchemas, layout_of
 from consumer.rows import Rows, Values, walk_values
-from consumer.table_plans import TablePlans
+from consumer.sql.table_plans import TablePlans
 from consumer.target.progress import Mark
 from millrace.errors import Fatal, MillraceError
 from schemas.gtid import Flavour, GtidPosition, parse_gtid, parse_gtid_set

@@ -1,10 +1,10 @@
 """The compiled part of apply: turns record values into cells, causality keys, lanes and SQL text.
 
-    walk       one pass over a batch of record values: the position of each column's value, op, seq, flags
-    keys       causality keys of each record, as 64-bit hashes with a mode
-    order      groups that share a key (union-find), lanes, and levels of records that may be reordered
-    text       writes values as SQL literals directly into the text of a statement
-    documents  finds JSON texts with numbers that a server reading them would change
+    walk          one pass over a batch of record values: the position of each column's value, op, seq, flags
+    hashes        causality keys of each record, as 64-bit hashes with a mode
+    order         groups that share a key (union-find), lanes, and levels of records that may be reordered
+    literals      writes values as SQL literals directly into the text of a statement
+    json_numbers  finds JSON texts with numbers that a server reading them would change
 
 The code is Python compiled by numba: no build step, no GIL. All functions take and return numpy arrays;
 ``consumer.rows`` gives them names. Not here: any I/O, any SQL keyword.

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel.compiled import compiled
-from consumer.kernel.keys import EXCLUSIVE
+from consumer.kernel.hashes import EXCLUSIVE
 
 Array = npt.NDArray[Any]
 

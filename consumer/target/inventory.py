@@ -2,7 +2,7 @@
 
 It is read at the start and again after every DDL. An inventory holds only values, so that Spark can send it to
 executors. A table that is not in it is not on the target. Names are as the server reports them (``Inventory.key``). Not
-done here: decisions about records (``consumer.table_plan``).
+done here: decisions about records (``consumer.sql.table_plan``).
 """
 
 from collections.abc import Iterable, Mapping, Set

@@ -23,7 +23,7 @@ to apply.
 
 from dataclasses import dataclass
 
-from consumer.applied import from_bitmaps
+from consumer.plan.applied import from_bitmaps
 from consumer.row_schemas import Ints, RowSchemas
 from consumer.target.connection import Row, TargetConnection
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable

@@ -11,7 +11,10 @@ from tempfile import TemporaryFile
 
 STEPS = (
     ("compiling the kernels", ("producer.warm", "consumer.warm")),
-    ("making the JVM archives", ("consumer.jvm_archive", "deploy.servers.jvm_archives")),
+    (
+        "making the JVM archives",
+        ("consumer.spark.jvm_archive", "deploy.servers.jvm_archives"),
+    ),
 )
 ANNOUNCE_AFTER_S = 3.0
 POLL_S = 0.1

@@ -20,8 +20,8 @@ EXIT_NO_JVM = 75  # EX_TEMPFAIL: restart the process, and its tasks resume
 
 def apply(*, master: Master = "local[2]", name: Name = "", conf: Conf = []) -> None:  # noqa: B006 - Typer copies it
     """Run an apply driver: from Kafka to target sets, on Spark. SIGTERM or the end of its JVM shuts it down cleanly."""
-    from consumer.apply import ApplyRunner
-    from consumer.spark import SparkDriver
+    from consumer.runner import ApplyRunner
+    from consumer.spark.driver import SparkDriver
     from millrace.errors import Retryable
     from millrace.log import get_logger
     from schemas.documents import TaskKind

@@ -2,8 +2,8 @@
 
 import pytest
 
-from consumer import apply
-from consumer.spark import SparkDriver
+from consumer import runner
+from consumer.spark.driver import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
 from schemas.status import TaskState
 from tests.fixtures.spark import RunningTask, running
@@ -21,7 +21,7 @@ def test_silent_broker_degrades_the_task_until_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The broker is paused while the task is idle. The same run continues and applies later records."""
-    monkeypatch.setattr(apply, "SILENCE_S", 2.0)
+    monkeypatch.setattr(runner, "SILENCE_S", 2.0)
     mariadb_server.execute("CREATE DATABASE silent")
     mariadb_server.execute("CREATE TABLE silent.t (id INT PRIMARY KEY)")
     stream = RecordStream()

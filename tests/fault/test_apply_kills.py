@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from consumer.batch import SERIAL_OFFSETS_MAX
-from consumer.spark import SparkDriver
+from consumer.apply.batch import SERIAL_OFFSETS_MAX
+from consumer.spark.driver import SparkDriver
 from consumer.target.connection import connect
 from deploy.servers import DatabaseServer, KafkaServer
 from tests.fixtures.servers import NewServer

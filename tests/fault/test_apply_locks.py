@@ -8,11 +8,12 @@ from typing import cast
 
 import pytest
 
-from consumer import apply, executor
-from consumer.apply import ApplyRunner
-from consumer.spark import SparkDriver
+from consumer import runner
+from consumer.apply import executor
+from consumer.apply.writer import RowWriter
+from consumer.runner import ApplyRunner
+from consumer.spark.driver import SparkDriver
 from consumer.target import connection as connections
-from consumer.writer import RowWriter
 from deploy.servers import DatabaseServer
 from millrace.errors import Retryable
 from tests.fixtures.spark import FixedLease, OneSet
@@ -139,8 +140,8 @@ def test_stop_does_not_wait_for_a_locked_row(
 ) -> None:
     """After a DDL statement the driver applies rows itself, and no Spark job can be cancelled. No row is lost."""
     monkeypatch.setattr(connections, "LOCK_WAIT_S", 300)
-    monkeypatch.setattr(apply, "CUT_AFTER_S", 0.1)
-    monkeypatch.setattr(apply, "TopicIdentity", lambda *_: KnownTopic())
+    monkeypatch.setattr(runner, "CUT_AFTER_S", 0.1)
+    monkeypatch.setattr(runner, "TopicIdentity", lambda *_: KnownTopic())
     stream = RecordStream()
     made = table(name, "b", integer("id"), integer("n"), text("note"))
     stream.insert(made, {"id": 4, "n": 0, "note": ""})
@@ -150,10 +151,10 @@ def test_stop_does_not_wait_for_a_locked_row(
     stream.commit()
     task, stop = apply_task(name), threading.Event()
     driver = cast(SparkDriver, _Driver(LocalRecords(stream.values, is_large=False)))
-    runner, lease = ApplyRunner(driver, OneSet(target_server)), FixedLease(name)
+    runs, lease = ApplyRunner(driver, OneSet(target_server)), FixedLease(name)
 
     def run() -> None:
-        runner.run(task, lease=lease, stop=stop, report=lambda _: None)
+        runs.run(task, lease=lease, stop=stop, report=lambda _: None)
 
     with other_session(target_server, name) as other:
         other.query("INSERT INTO b VALUES (6, 0, '')")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from consumer.batch import SERIAL_OFFSETS_MAX
-from consumer.spark import SparkDriver
+from consumer.apply.batch import SERIAL_OFFSETS_MAX
+from consumer.spark.driver import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
 from tests.fixtures.spark import running
 from tests.kit.apply.tables import integer, table

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from consumer.batch import AFTER_MARK
+from consumer.apply.batch import AFTER_MARK
 from consumer.target.connection import TargetConnection
 from deploy.servers import DatabaseServer
 from millrace import faults

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pymysql
 import pytest
 
-from consumer import executor
+from consumer.apply import executor
 from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
 from deploy.servers import Account, DatabaseServer, ServerOptions, sql
 from millrace.errors import Fatal, Retryable

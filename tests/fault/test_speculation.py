@@ -17,7 +17,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from consumer.executor import PART_ROWS_MAX
+from consumer.apply.executor import PART_ROWS_MAX
 from deploy.servers import DatabaseServer, KafkaServer
 from deploy.servers.process import (
     ProcessSpec,

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.apply import ApplyRunner
-from consumer.spark import SparkDriver
+from consumer.runner import ApplyRunner
+from consumer.spark.driver import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fenced
 from schemas.documents import TaskKind

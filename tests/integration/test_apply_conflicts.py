@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from consumer.executor import Order, Outcome
+from consumer.apply.executor import Order, Outcome
 from consumer.row_schemas import Ints
-from consumer.table_plans import Catalogue
+from consumer.sql.table_plans import Catalogue
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal, Retryable
 from schemas.documents import ConflictPolicy

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from consumer import ddl
+from consumer.apply import ddl
 from consumer.compare import compare_sets
 from consumer.target.connection import connect
 from deploy.servers import DatabaseServer, ServerOptions

@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.batch import BatchApplier
+from consumer.apply.batch import BatchApplier
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from tests.kit.apply.local import (

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from consumer import apply
-from consumer.batch import SERIAL_OFFSETS_MAX
-from consumer.spark import FIRST_OFFSET, SparkDriver
+from consumer import runner
+from consumer.apply.batch import SERIAL_OFFSETS_MAX
+from consumer.spark.driver import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark
 from consumer.topic.kafka import TopicIdentity, TopicReader, first_offset
 from deploy.servers import DatabaseServer, KafkaServer
@@ -116,7 +116,7 @@ def test_missing_topic_and_wrong_broker_are_reported_within_seconds(kafka: Kafka
         identity = TopicIdentity(bootstrap, source.topic)
         began_s = time.monotonic()
         with pytest.raises(Retryable, match=words) as caught:
-            apply.same_topic(identity, Mark(0, FIRST_OFFSET), source=source)
+            runner.same_topic(identity, Mark(0, FIRST_OFFSET), source=source)
         assert caught.value.code == code
         assert time.monotonic() - began_s < 10
 

@@ -11,14 +11,14 @@ from threading import Event
 
 import pytest
 
-from consumer.executor import Order, Outcome
+from consumer.apply.executor import Order, Outcome
 from consumer.row_schemas import Ints
-from consumer.sessions import session_for
-from consumer.table_plans import Catalogue
+from consumer.sql.table_plans import Catalogue
 from consumer.target import fence
 from consumer.target.connection import TargetConnection, connect
 from consumer.target.fence import raise_fence
 from consumer.target.progress import DATABASE
+from consumer.target.sessions import session_for
 from deploy.servers import DatabaseServer
 from millrace.errors import Fenced, Retryable
 from tests.kit.apply.history import SQL, make_history

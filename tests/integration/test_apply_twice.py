@@ -12,15 +12,16 @@ from itertools import count
 
 import pytest
 
-from consumer import apply, executor
-from consumer.batch import BatchApplier
-from consumer.executor import Order, Outcome
+from consumer import runner
+from consumer.apply import executor
+from consumer.apply.batch import BatchApplier
+from consumer.apply.executor import Order, Outcome
 from consumer.row_schemas import Ints
-from consumer.sessions import open_session
-from consumer.table_plans import Catalogue
+from consumer.sql.table_plans import Catalogue
 from consumer.target import fence
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import Owner, SavedProgress, read_saved_progress
+from consumer.target.sessions import open_session
 from deploy.servers import DatabaseServer
 from millrace.errors import Fenced, Retryable
 from tests.kit.apply.local import (
@@ -251,7 +252,7 @@ def test_later_of_two_concurrent_first_starts_owns_the_mark(
         others.append(started(target_server, apply_task(name)))
         return found
 
-    monkeypatch.setattr(apply, "read_saved_progress", read_then_lose_the_race)
+    monkeypatch.setattr(runner, "read_saved_progress", read_then_lose_the_race)
     with pytest.raises(Fenced):
         started(target_server, apply_task(name))
     (other,) = others

@@ -10,7 +10,7 @@ import pytest
 
 from consumer.compare import compare_sets
 from consumer.target.connection import connect
-from consumer.target.structure import read_state
+from consumer.target.table_state import read_state
 from consumer.topic.show import as_json, line
 from deploy.servers import DatabaseServer
 from schemas.documents import TableFilter

@@ -12,7 +12,7 @@ from itertools import count
 import pymysql
 import pytest
 
-from consumer.apply import ApplyRunner
+from consumer.runner import ApplyRunner
 from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
 from consumer.target.inventory import read_inventory
 from consumer.target.members import primary_member

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from consumer.sessions import session_for
 from consumer.target import fence
 from consumer.target.connection import connect
 from consumer.target.members import sources_of
+from consumer.target.sessions import session_for
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from schemas.gtid import Flavour

@@ -7,7 +7,9 @@ from typing import Any
 
 import yaml
 
-from consumer import apply, batch, spark, window
+from consumer import runner, window
+from consumer.apply import batch
+from consumer.spark import driver
 from consumer.topic.decode import TopicLookUp
 from consumer.topic.verify import Check, TopicVerifier
 from deploy.servers import process
@@ -48,7 +50,7 @@ def resolved_records_not_checked(patch: Patch) -> None:
 
 def topic_ids_not_compared(patch: Patch) -> None:
     """Topics are compared by name only."""
-    patch.setattr(apply, "same_topic", lambda _, mark, **__: mark)
+    patch.setattr(runner, "same_topic", lambda _, mark, **__: mark)
 
 
 def gtid_sets_not_compared(patch: Patch) -> None:
@@ -63,7 +65,7 @@ def starts_not_proven(patch: Patch) -> None:
 
 def answers_of_lanes_not_checked(patch: Patch) -> None:
     """The lanes that answered count as all lanes."""
-    patch.setattr(spark, "_check_answers", lambda *_: None)
+    patch.setattr(driver, "_check_answers", lambda *_: None)
 
 
 def rows_of_lanes_not_counted(patch: Patch) -> None:

@@ -6,14 +6,16 @@ from typing import Any
 
 import pymysql
 
-from consumer import batch, compare, ddl, executor, table_plans, templates, writer
-from consumer.batch import BatchApplier
-from consumer.table_plan import TablePlan, plan_table, quoted
+from consumer import compare
+from consumer.apply import batch, ddl, executor, writer
+from consumer.apply.batch import BatchApplier
+from consumer.apply.writer import RowWriter
+from consumer.sql import table_plans, templates
+from consumer.sql.table_plan import TablePlan, plan_table, quoted
 from consumer.target import connection as connections
 from consumer.target import fence, progress
 from consumer.target.connection import TargetConnection
 from consumer.target.inventory import Inventory
-from consumer.writer import RowWriter
 from producer.convert import statements
 from producer.convert.kernel import state as s
 from producer.convert.statements import EventHandler

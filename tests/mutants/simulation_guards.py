@@ -13,13 +13,15 @@ from unittest import mock
 
 import numpy as np
 
-from consumer import apply as apply_start
-from consumer import batch, ddl, executor, table_plans, window
-from consumer.applied import not_applied
-from consumer.causality import key_lines
-from consumer.kernel import keys
+from consumer import runner as apply_start
+from consumer import window
+from consumer.apply import batch, ddl, executor
+from consumer.kernel import hashes
 from consumer.kernel.order import pack_lanes
+from consumer.plan.applied import not_applied
+from consumer.plan.keys import key_lines
 from consumer.row_schemas import Ints
+from consumer.sql import table_plans
 from consumer.target import progress
 from millrace.errors import Retryable
 from producer.binlog import file_head
@@ -123,7 +125,7 @@ def _all_waiting(seqs: Ints, *, mark: int, applied: Ints) -> Any:
 
 def _identity_alone(table_plan: Any, inventory: Any) -> Any:
     return tuple(
-        line for line in key_lines(table_plan, inventory) if line.kind in (keys.ROW, keys.BAG)
+        line for line in key_lines(table_plan, inventory) if line.kind in (hashes.ROW, hashes.BAG)
     )
 
 

@@ -5,8 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from consumer import batch, causality, executor, window
-from consumer.kernel import keys
+from consumer import window
+from consumer.apply import batch, executor
+from consumer.kernel import hashes
+from consumer.plan import keys
 from consumer.row_schemas import Ints
 from consumer.target.connection import TargetConnection
 from consumer.target.progress import delete_applied
@@ -53,30 +55,30 @@ def _place_of_a_part(patch: pytest.MonkeyPatch) -> None:
 
 
 def _further_unique_keys(patch: pytest.MonkeyPatch) -> None:
-    made = causality.key_lines
+    made = keys.key_lines
     patch.setattr(
-        "consumer.table_plans.key_lines",
-        lambda *given: tuple(line for line in made(*given) if line.kind != keys.UNIQUE),
+        "consumer.sql.table_plans.key_lines",
+        lambda *given: tuple(line for line in made(*given) if line.kind != hashes.UNIQUE),
     )
 
 
 def _collations(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(causality, "_method", lambda *_: keys.EXACT)
+    patch.setattr(keys, "_method", lambda *_: hashes.EXACT)
 
 
 def _foreign_keys(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(causality, "_foreign_lines", lambda *_: ())
+    patch.setattr(keys, "_foreign_lines", lambda *_: ())
 
 
 def _cascades(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(causality, "_reach", lambda *_: set())
+    patch.setattr(keys, "_reach", lambda *_: set())
 
 
 def _bags(patch: pytest.MonkeyPatch) -> None:
-    made = causality.key_lines
+    made = keys.key_lines
     patch.setattr(
-        "consumer.table_plans.key_lines",
-        lambda *given: tuple(line for line in made(*given) if line.kind != keys.BAG),
+        "consumer.sql.table_plans.key_lines",
+        lambda *given: tuple(line for line in made(*given) if line.kind != hashes.BAG),
     )
 
 

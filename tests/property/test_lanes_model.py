@@ -12,12 +12,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer.executor import arrow_values
+from consumer.apply.executor import arrow_values
 from consumer.kernel.order import pack_lanes
 from consumer.kernel.walk import OP, SEQ, SLOT
 from consumer.row_schemas import RowSchemas
 from consumer.rows import KeyEntries, Rows, find_keys, walk_values
-from consumer.table_plans import Catalogue, TablePlans, slots_of
+from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.tables import accounts

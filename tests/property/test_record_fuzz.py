@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from consumer.executor import arrow_values
+from consumer.apply.executor import arrow_values
 from consumer.kernel import walk
 from consumer.row_schemas import RowSchemas, make_programs
 from consumer.rows import walk_values

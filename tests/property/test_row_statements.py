@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.table_plan import TablePlan, check_names_row, plan_table, quoted
+from consumer.sql.table_plan import TablePlan, check_names_row, plan_table, quoted
+from consumer.sql.templates import delete_template, insert_template, update_template
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
-from consumer.templates import delete_template, insert_template, update_template
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.row_layout import RowLayout

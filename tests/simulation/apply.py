@@ -1,4 +1,4 @@
-"""An apply driver's process and its executors: ``consumer.apply`` without Spark and its query.
+"""An apply driver's process and its executors: ``consumer.runner`` without Spark and its query.
 
 Real: lease, take-over, fence, inventory, windows, causality keys, lanes, SQL, progress. Models: ZooKeeper, the
 topic, the target server. A lane may run later: a Spark task that survives its driver.
@@ -12,13 +12,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from consumer import sessions
-from consumer.apply import take_over
-from consumer.batch import BatchApplier
-from consumer.executor import Order, Outcome, Plan, apply_lane, apply_serial, guarded, plan, unpack
+from consumer.apply.batch import BatchApplier
+from consumer.apply.executor import (
+    Order,
+    Outcome,
+    Plan,
+    apply_lane,
+    apply_serial,
+    guarded,
+    plan,
+    unpack,
+)
+from consumer.apply.serial import SerialLane
 from consumer.row_schemas import Ints
-from consumer.serial import SerialLane
-from consumer.table_plans import Catalogue
+from consumer.runner import take_over
+from consumer.sql.table_plans import Catalogue
+from consumer.target import sessions
 from consumer.target.connection import Endpoint, connect
 from millrace.errors import Fenced, Retryable
 from producer.publish.driver import TopicRecord
@@ -52,7 +61,7 @@ class Cut:
 
 @dataclass
 class TopicRecords:
-    """Committed records of some offsets; see ``consumer.batch.RecordsLike``."""
+    """Committed records of some offsets; see ``consumer.apply.batch.RecordsLike``."""
 
     records: Sequence[TopicRecord]
     cut: Cut
@@ -224,7 +233,7 @@ class ApplyProcess:
 
 
 class KeptSessions(dict[str, Any]):
-    """``consumer.sessions`` keeps sessions in a module; here each process has its own."""
+    """``consumer.target.sessions`` keeps sessions in a module; here each process has its own."""
 
     def get(self, key: str, default: object = None) -> Any:
         return current().sessions.get(key, default)

@@ -16,8 +16,7 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from consumer import sessions
-from consumer.target import fence
+from consumer.target import fence, sessions
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.convert import converter, output
 from producer.upstream import receiver

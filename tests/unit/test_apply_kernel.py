@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from pymysql.converters import escape_string
 
-from consumer.applied import from_bitmaps, not_applied, to_bitmap
-from consumer.executor import arrow_values
+from consumer.apply.executor import arrow_values
 from consumer.kernel import walk
 from consumer.kernel.order import pack_lanes
+from consumer.plan.applied import from_bitmaps, not_applied, to_bitmap
 from consumer.row_schemas import RowSchemas, make_programs
 from consumer.rows import KeyEntries, Rows, walk_values
-from consumer.table_plan import AFTER, make_shape
+from consumer.sql.table_plan import AFTER, make_shape
 from schemas.record.avro_schema import envelope_schema
 from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from tests.kit.apply.tables import accounts, integer, table

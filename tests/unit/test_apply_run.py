@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from consumer import apply
-from consumer.apply import ApplyRun, same_topic, why_running
-from consumer.batch import BatchApplier, Figures
-from consumer.spark import FIRST_OFFSET, SparkDriver
+from consumer import runner
+from consumer.apply.batch import BatchApplier, Figures
+from consumer.runner import ApplyRun, same_topic, why_running
+from consumer.spark.driver import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark, MarkTopic
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ApplyTask, TopicAddress
@@ -141,7 +141,7 @@ def test_topic_with_another_id_than_the_marks_is_not_read() -> None:
 
 def test_topic_recreated_during_a_query_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic's id is checked before each micro-batch; records of a new topic are not applied."""
-    monkeypatch.setattr(apply, "SAME_TOPIC_S", -1.0)
+    monkeypatch.setattr(runner, "SAME_TOPIC_S", -1.0)
     driver = _Driver()
     applier = _CountingApplier(Mark(0, FIRST_OFFSET, topic=MarkTopic("shop")))
     run = ApplyRun(
@@ -194,7 +194,7 @@ def test_silent_query_reports_its_topic_and_the_reason(
     monkeypatch: pytest.MonkeyPatch, topic: KnownTopic | None, code: str, words: str
 ) -> None:
     """Spark asks for minutes, even for a deleted topic."""
-    monkeypatch.setattr(apply, "SILENCE_S", -1.0)
+    monkeypatch.setattr(runner, "SILENCE_S", -1.0)
     driver, reports, stop = _Driver(), list[TaskReport](), threading.Event()
 
     def note(report: TaskReport) -> None:

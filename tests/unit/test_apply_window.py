@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from consumer.executor import arrow_values
+from consumer.apply.executor import arrow_values
 from consumer.registry import look_up_at
 from consumer.row_schemas import Ints, RowSchemas
-from consumer.table_plans import Catalogue, TablePlans
+from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Mark
 from consumer.window import LookUp, Window, read_window
 from millrace.errors import Fatal

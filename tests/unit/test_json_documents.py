@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.documents import by_expression, is_read_exactly
-from consumer.kernel.documents import find_inexact
+from consumer.kernel.json_numbers import find_inexact
 from consumer.kernel.walk import CELL_WIDTH, FIRST_CELL, RECORD_WIDTH, STRING
+from consumer.sql.json_documents import by_expression, is_read_exactly
 from producer.convert.kernel.doubles import TEXT_BYTES_MAX, write_json_double
 
 

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
-from consumer import batch, spark
-from consumer.batch import Assignment, BatchApplier
-from consumer.executor import Order, Outcome, Plan, guarded
+from consumer.apply import batch
+from consumer.apply.batch import Assignment, BatchApplier
+from consumer.apply.executor import Order, Outcome, Plan, guarded
 from consumer.row_schemas import Ints, RowSchemas
 from consumer.rows import KeyEntries
-from consumer.spark import Records, SparkDriver
-from consumer.table_plans import Catalogue
+from consumer.spark import driver as spark_driver
+from consumer.spark.driver import Records, SparkDriver
+from consumer.sql.table_plans import Catalogue
 from consumer.target.connection import Endpoint
 from consumer.target.inventory import Inventory
 from consumer.target.progress import Mark, Owner, SavedProgress
@@ -70,7 +71,7 @@ def _asked(call: str, stream: bytes) -> list[Outcome]:
     records = Records(driver, frame, first=0, end=4)
     given = (_ORDER, Catalogue("none"), _NOTHING)
     with pytest.MonkeyPatch.context() as patch:  # replaces objects that need a JVM
-        patch.setattr(spark, "F", mock.MagicMock())
+        patch.setattr(spark_driver, "F", mock.MagicMock())
         if call == "lanes":
             return records.lanes(*given, offsets=np.arange(4), lanes=_LANES)
         done = getattr(records, call)(*given)

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from consumer.spark import SparkDriver, TopicQuery
+from consumer.spark.driver import SparkDriver, TopicQuery
 from consumer.target.connection import translated
 from consumer.topic.kafka import kafka_call
 from deploy.local.background import start_background

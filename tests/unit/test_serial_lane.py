@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from consumer import read_ahead, serial
-from consumer.batch import Assignment, BatchApplier
-from consumer.executor import Order, Outcome, guarded, records_from, unpack
-from consumer.read_ahead import ReadAhead, collect_read_ahead
+from consumer.apply import read_ahead, serial
+from consumer.apply.batch import Assignment, BatchApplier
+from consumer.apply.executor import Order, Outcome, guarded, records_from, unpack
+from consumer.apply.read_ahead import ReadAhead, collect_read_ahead
+from consumer.apply.serial import SerialLane
 from consumer.registry import look_up_at
 from consumer.row_schemas import Ints, RowSchemas
 from consumer.rows import Values
-from consumer.serial import SerialLane
-from consumer.table_plans import Catalogue
+from consumer.sql.table_plans import Catalogue
 from consumer.target.connection import Endpoint
 from consumer.target.inventory import Inventory
 from consumer.target.progress import Mark, Owner, SavedProgress

@@ -12,9 +12,9 @@ from unittest import mock
 import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
-from consumer import spark
-from consumer.jvm import Jvm
-from consumer.spark import Records, SparkDriver, TopicQuery
+from consumer.spark import driver
+from consumer.spark.driver import Records, SparkDriver, TopicQuery
+from consumer.spark.jvm import Jvm
 from millrace.errors import Retryable
 from schemas.documents import TopicAddress
 from tests.kit.waiting import eventually
@@ -33,10 +33,10 @@ def test_query_without_a_jvm_is_retried(
     def gone(*_: object, **__: object) -> None:
         raise failure
 
-    monkeypatch.setattr(spark, "TopicQuery", gone)
-    driver = SparkDriver.__new__(SparkDriver)
+    monkeypatch.setattr(driver, "TopicQuery", gone)
+    gone_driver = SparkDriver.__new__(SparkDriver)
     with pytest.raises(Retryable) as raised:
-        driver.query("t", SHOP, offset=0, process=lambda _: None)
+        gone_driver.query("t", SHOP, offset=0, process=lambda _: None)
     assert raised.value.code == "MR-5050"
 
 

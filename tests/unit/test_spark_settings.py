@@ -12,8 +12,8 @@ from typing import Self
 
 import pytest
 
-from consumer import scratch, spark
-from consumer.spark import SparkDriver
+from consumer.spark import driver, scratch
+from consumer.spark.driver import SparkDriver
 
 _Usage = namedtuple("_Usage", "total used free")
 
@@ -42,7 +42,7 @@ class _Builder:
 def builder(monkeypatch: pytest.MonkeyPatch) -> _Builder:
     """Replace Spark's builder."""
     made = _Builder()
-    monkeypatch.setattr(spark, "SparkSession", SimpleNamespace(builder=made))
+    monkeypatch.setattr(driver, "SparkSession", SimpleNamespace(builder=made))
     for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, "")  # a driver sets them for its process
     return made

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from consumer.table_plan import plan_table
+from consumer.sql.table_plan import plan_table
 from consumer.target.inventory import Inventory
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal

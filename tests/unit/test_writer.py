@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from consumer.executor import arrow_values
+from consumer.apply.executor import arrow_values
+from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.row_schemas import RowSchemas
 from consumer.rows import walk_values
-from consumer.table_plans import Catalogue, TablePlans
+from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.connection import LENIENT_MODE, STRICT_MODE
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
-from consumer.writer import ConflictRule, RowWriter
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
 from schemas.record.avro_schema import envelope_schema

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from consumer.apply import take_over
+from consumer.runner import take_over
 from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
 from consumer.warm import warm
 from millrace import faults

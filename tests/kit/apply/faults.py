@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from consumer.apply import take_over
-from consumer.batch import BatchApplier
+from consumer.apply.batch import BatchApplier
+from consumer.runner import take_over
 from consumer.target.connection import Endpoint, connect
 from deploy.servers import DatabaseServer
 from millrace.errors import MillraceError, Retryable

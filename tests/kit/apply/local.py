@@ -10,13 +10,22 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from consumer.apply import take_over
-from consumer.batch import BatchApplier
-from consumer.executor import Order, Outcome, Plan, apply_lane, apply_serial, guarded, plan, unpack
+from consumer.apply.batch import BatchApplier
+from consumer.apply.executor import (
+    Order,
+    Outcome,
+    Plan,
+    apply_lane,
+    apply_serial,
+    guarded,
+    plan,
+    unpack,
+)
+from consumer.apply.serial import SerialLane
 from consumer.registry import look_up_at
 from consumer.row_schemas import Ints
-from consumer.serial import SerialLane
-from consumer.table_plans import Catalogue
+from consumer.runner import take_over
+from consumer.sql.table_plans import Catalogue
 from consumer.target.connection import Endpoint, TlsChoice, connect
 from consumer.target.progress import Mark
 from deploy.servers import DatabaseServer

@@ -12,14 +12,14 @@ from functools import partial
 
 import pytest
 
-from consumer import batch, executor
-from consumer.applied import from_bitmaps
-from consumer.batch import Assignment, BatchApplier
-from consumer.executor import Order, Outcome
+from consumer.apply import batch, executor
+from consumer.apply.batch import Assignment, BatchApplier
+from consumer.apply.executor import Order, Outcome
 from consumer.kernel.walk import SEQ, SLOT
+from consumer.plan.applied import from_bitmaps
 from consumer.row_schemas import Ints, RowSchemas
 from consumer.rows import Rows, find_keys
-from consumer.table_plans import Catalogue, TablePlans, slots_of
+from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, MarkTopic, Owner, SavedProgress
 from millrace.errors import Fatal, MillraceError, Retryable

@@ -3,8 +3,8 @@
 import sys
 import threading
 
-from consumer.apply import ApplyRunner
-from consumer.spark import SparkDriver
+from consumer.runner import ApplyRunner
+from consumer.spark.driver import SparkDriver
 from schemas.documents import (
     Account,
     ApplyTask,

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
-from consumer.apply import ApplyRunner
-from consumer.spark import SparkDriver
+from consumer.runner import ApplyRunner
+from consumer.spark.driver import SparkDriver
 from consumer.topic.kafka import TopicReader, TopicRecord
 from millrace.errors import MillraceError
 from schemas.documents import TopicAddress

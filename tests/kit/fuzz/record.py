@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from consumer.executor import arrow_values
+from consumer.apply.executor import arrow_values
 from consumer.kernel import walk
 from consumer.kernel.compiled import CHECKED
 from consumer.kernel.walk import SLOT
 from consumer.row_schemas import RowSchemas
 from consumer.rows import Values, find_keys
-from consumer.table_plans import Catalogue, TablePlans
+from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from consumer.target.progress import Mark
 from consumer.window import read_window

@@ -26,9 +26,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from consumer.batch import Assignment, BatchApplier, Figures
-from consumer.ddl import end_earlier_statement
-from consumer.spark import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQuery
+from consumer.apply.batch import Assignment, BatchApplier, Figures
+from consumer.apply.ddl import end_earlier_statement
+from consumer.spark.driver import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQuery
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.fence import raise_fence
 from consumer.target.inventory import read_inventory, read_triggers

@@ -6,10 +6,10 @@ Both use the same function under the same fence and mark, so the target does not
 from collections.abc import Callable
 from dataclasses import replace
 
-from consumer.executor import Order, Outcome, apply_serial
-from consumer.read_ahead import ReadAhead
+from consumer.apply.executor import Order, Outcome, apply_serial
+from consumer.apply.read_ahead import ReadAhead
 from consumer.row_schemas import Ints
-from consumer.table_plans import Catalogue
+from consumer.sql.table_plans import Catalogue
 from consumer.window import LookUp
 from millrace.errors import MillraceError, Retryable
 

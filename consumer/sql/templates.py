@@ -1,14 +1,14 @@
 """Statements for one row: INSERT, REPLACE, UPDATE, DELETE and SELECT, by identity or by all columns.
 
 Used for rows that need a statement each: changed identities, values in an unusual branch, tables without a key, and all
-rows after a conflict. ``kernel.text`` fills the texts of a ``Template``.
+rows after a conflict. ``kernel.literals`` fills the texts of a ``Template``.
 
 Without a key, every column is compared null-safe, as bytes if a collation treats different values as equal. LIMIT 1
 selects one of several equal rows; it does not matter which one.
 """
 
 from consumer.rows import Template
-from consumer.table_plan import AFTER, BEFORE, TablePlan, check_names_row, make_shape, quoted
+from consumer.sql.table_plan import AFTER, BEFORE, TablePlan, check_names_row, make_shape, quoted
 from consumer.target.inventory import TargetColumn
 from schemas.gtid import Flavour
 from schemas.table.structure import Column

@@ -17,7 +17,7 @@ import numpy as np
 
 from consumer.kernel.walk import FIRST_CELL, STRING
 from consumer.rows import Rows, Template
-from consumer.table_plan import TablePlan
+from consumer.sql.table_plan import TablePlan
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]|-?[0-9][0-9.eE+-]*', re.DOTALL)
 _DECIMAL = re.compile(rb"-?([0-9]+)(?:\.([0-9]+))?")

@@ -29,14 +29,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from consumer.applied import not_applied, to_bitmap
+from consumer.apply.read_ahead import ReadAhead, collect_read_ahead
+from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.kernel import walk
 from consumer.kernel.walk import COMMIT_MS, SEQ, SLOT
-from consumer.read_ahead import ReadAhead, collect_read_ahead
+from consumer.plan.applied import not_applied, to_bitmap
 from consumer.row_schemas import Ints
 from consumer.rows import KeyEntries, Rows, Values, find_keys, walk_values
-from consumer.sessions import session_for
-from consumer.table_plans import Catalogue, TablePlans, slots_of
+from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import (
     DATABASE,
@@ -48,8 +48,8 @@ from consumer.target.progress import (
     move_mark,
     save_schemas,
 )
+from consumer.target.sessions import session_for
 from consumer.window import Barrier, LookUp, Window, read_window
-from consumer.writer import ConflictRule, RowWriter
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from schemas.documents import ConflictPolicy

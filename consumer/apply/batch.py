@@ -11,8 +11,8 @@
                      and deletes the bitmaps.
     a barrier        The driver executes the DDL statement, or learns the new meaning.
 
-Rows pass through the driver only between barriers that are close together (``consumer.serial``). Of all other rows the
-driver gets only offsets, weights and keys. All decisions depend only on the records, the mark and the target.
+Rows pass through the driver only between barriers that are close together (``consumer.apply.serial``). Of all other
+rows the driver gets only offsets, weights and keys. All decisions depend only on the records, the mark and the target.
 """
 
 import time
@@ -21,12 +21,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import uuid4
 
-from consumer.ddl import DdlPlace, apply_ddl
-from consumer.executor import Order, Outcome, Plan
+from consumer.apply.ddl import DdlPlace, apply_ddl
+from consumer.apply.executor import Order, Outcome, Plan
 from consumer.kernel.order import pack_lanes
 from consumer.row_schemas import Ints, RowSchemas, layout_of
-from consumer.sessions import close_session, cut_session, session_for
-from consumer.table_plans import Catalogue
+from consumer.sql.table_plans import Catalogue
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.inventory import Inventory, TableKey, alter_count, read_inventory
 from consumer.target.progress import (
@@ -38,6 +37,7 @@ from consumer.target.progress import (
     move_mark,
     save_schemas,
 )
+from consumer.target.sessions import close_session, cut_session, session_for
 from consumer.window import Barrier, advanced, check_follows, check_statement_begin
 from millrace.errors import Retryable
 from millrace.faults import fault_point, register

@@ -23,9 +23,9 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from consumer.kernel import keys
+from consumer.kernel import hashes
 from consumer.row_schemas import Ints, is_decimal
-from consumer.table_plan import TablePlan, record_indexes, target_column
+from consumer.sql.table_plan import TablePlan, record_indexes, target_column
 from consumer.target.inventory import ForeignKey, Inventory, TableKey, TargetColumn
 from schemas.table.structure import INTEGER_CODES, TEMPORAL_CODES, Column, TypeCode
 
@@ -62,7 +62,7 @@ class KeyLine:
 
 @dataclass(frozen=True, slots=True)
 class KeyPrograms:
-    """The input of ``kernel.keys`` for all slots."""
+    """The input of ``kernel.hashes`` for all slots."""
 
     key_first: Ints
     keys: Ints
@@ -103,16 +103,16 @@ def key_lines(table_plan: TablePlan, inventory: Inventory) -> tuple[KeyLine, ...
     names = tuple(table_plan.layout.table.columns[index].name for index in table_plan.identity)
     lines = []
     if table_plan.identity:
-        lines.append(_line(keys.ROW, place, names, table_plan, list(names)))
+        lines.append(_line(hashes.ROW, place, names, table_plan, list(names)))
     else:
-        lines.append(KeyLine(keys.BAG, 0, _hash("bag", *place)))
+        lines.append(KeyLine(hashes.BAG, 0, _hash("bag", *place)))
     for key in target.unique_keys:
         if key.has_period:
             shared = key.columns[:-2]
-            lines.append(_line(keys.ROW, place, shared, table_plan, list(shared)))
+            lines.append(_line(hashes.ROW, place, shared, table_plan, list(shared)))
         elif tuple(map(str.casefold, key.columns)) != tuple(map(str.casefold, names)):
             wanted = [name if key.is_whole else "" for name in key.columns]
-            lines.append(_line(keys.UNIQUE, place, key.columns, table_plan, wanted))
+            lines.append(_line(hashes.UNIQUE, place, key.columns, table_plan, wanted))
     lines.extend(_foreign_lines(place, table_plan, inventory))
     return tuple(lines)
 
@@ -122,24 +122,24 @@ def _foreign_lines(
 ) -> Iterable[KeyLine]:
     children = _children(inventory.foreign_keys)
     if any(place in _reach(parent, children) for parent in children):
-        yield KeyLine(keys.TOUCH, 0, _hash("reach", *place))
+        yield KeyLine(hashes.TOUCH, 0, _hash("reach", *place))
     for foreign in inventory.foreign_keys:
         if place not in (foreign.child, foreign.parent):
             continue
         is_comparable = _is_comparable(foreign, inventory)
         if not is_comparable:
-            yield KeyLine(keys.SERIAL, 0, _hash("serial", *foreign.parent))
+            yield KeyLine(hashes.SERIAL, 0, _hash("serial", *foreign.parent))
         if place == foreign.child and is_comparable:
             names = list(foreign.columns)
-            yield _line(keys.REFERENCE, foreign.parent, foreign.parent_columns, table_plan, names)
+            yield _line(hashes.REFERENCE, foreign.parent, foreign.parent_columns, table_plan, names)
         if place == foreign.parent and is_comparable:
             names = list(foreign.parent_columns)
-            yield _line(keys.UNIQUE, foreign.parent, foreign.parent_columns, table_plan, names)
+            yield _line(hashes.UNIQUE, foreign.parent, foreign.parent_columns, table_plan, names)
         if place == foreign.parent and foreign.cascades:
             indexes = record_indexes(table_plan.layout, foreign.parent_columns) or ()
-            parts = tuple((index, keys.EXACT) for index in indexes)
+            parts = tuple((index, hashes.EXACT) for index in indexes)
             for reached in sorted(_reach(place, children)):
-                yield KeyLine(keys.CASCADE, 0, _hash("reach", *reached), parts)
+                yield KeyLine(hashes.CASCADE, 0, _hash("reach", *reached), parts)
 
 
 def _children(foreign_keys: Iterable[ForeignKey]) -> Mapping[TableKey, list[ForeignKey]]:
@@ -189,31 +189,33 @@ def _line(
         indexes = record_indexes(table_plan.layout, (name,)) if name else None
         target = target_column(table_plan.target, name) if name else None
         if not indexes or target is None or target.generated:
-            return KeyLine(keys.SERIAL, seed, token)  # the record does not contain the value
+            return KeyLine(hashes.SERIAL, seed, token)  # the record does not contain the value
         parts.append((indexes[0], _method(table_plan.layout.table.columns[indexes[0]], target)))
     return KeyLine(kind, seed, token, tuple(parts))
 
 
 def _method(column: Column, target: TargetColumn) -> int:
-    """How values of this column are compared (``kernel.keys``)."""
+    """How values of this column are compared (``kernel.hashes``)."""
     code = column.type.code
     if code in INTEGER_CODES and target.base_type in _INTEGER_TYPES:
-        return keys.EXACT
+        return hashes.EXACT
     if code is TypeCode.NEWDECIMAL and is_decimal(column):
-        return keys.EXACT if target.type_text.endswith(f",{column.type.scale})") else keys.COARSE
+        return (
+            hashes.EXACT if target.type_text.endswith(f",{column.type.scale})") else hashes.COARSE
+        )
     if code in TEMPORAL_CODES:
         digits = f"({column.type.fraction_digits})" if column.type.fraction_digits else ""
         same = target.type_text.split("(")[0] + digits == target.type_text
-        return keys.EXACT if same and target.base_type in _TEMPORAL_TYPES else keys.COARSE
+        return hashes.EXACT if same and target.base_type in _TEMPORAL_TYPES else hashes.COARSE
     if column.type.is_text and target.charset:
         if target.collation.endswith(("_bin", "_0900_bin")):
-            return keys.PADDED
-        return keys.FOLDED if target.collation in _FOLDABLE else keys.COARSE
+            return hashes.PADDED
+        return hashes.FOLDED if target.collation in _FOLDABLE else hashes.COARSE
     if code is TypeCode.YEAR and target.base_type == "year":
-        return keys.EXACT
+        return hashes.EXACT
     if column.type.text is not None and column.type.text.charset == "binary":
-        return keys.EXACT if target.base_type in _BYTES_TYPES else keys.COARSE
-    return keys.COARSE
+        return hashes.EXACT if target.base_type in _BYTES_TYPES else hashes.COARSE
+    return hashes.COARSE
 
 
 _TEMPORAL_TYPES = {"date", "time", "datetime", "timestamp"}

@@ -27,11 +27,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from consumer.sessions import open_session
-from consumer.table_plan import quoted
+from consumer.sql.table_plan import quoted
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
-from consumer.target.structure import NO_IDS, read_state
+from consumer.target.sessions import open_session
+from consumer.target.table_state import NO_IDS, read_state
 from consumer.window import is_covered
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register

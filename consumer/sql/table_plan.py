@@ -9,7 +9,7 @@ A generated column is never written, but it may be part of the identity: row ima
 columns, on both flavours. A key without generated columns is preferred, because the target computes them with its own
 expression. Every UPDATE and DELETE names a whole unique key, or ends in LIMIT 1 (``check_names_row``).
 
-A statement is ``lead``, rows, ``tail``. A row is ``opening``, literals, ``closing``. ``kernel.text`` writes the
+A statement is ``lead``, rows, ``tail``. A row is ``opening``, literals, ``closing``. ``kernel.literals`` writes the
 literals by the lines of ``shape``.
 """
 
@@ -94,7 +94,7 @@ class TablePlan:
         return tuple(index for index, column in self.columns if column.base_type == "json")
 
     def shape(self, image: int, columns: tuple[int, ...]) -> Ints:
-        """Lines for ``kernel.text``: these columns of one image."""
+        """Lines for ``kernel.literals``: these columns of one image."""
         return make_shape(self.layout, [(image, column) for column in columns])
 
 

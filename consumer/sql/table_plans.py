@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from consumer.causality import KeyLine, KeyPrograms, key_lines, make_key_programs
+from consumer.plan.keys import KeyLine, KeyPrograms, key_lines, make_key_programs
 from consumer.row_schemas import RowSchemas, make_programs
 from consumer.rows import Template
-from consumer.table_plan import TablePlan, plan_table
+from consumer.sql.table_plan import TablePlan, plan_table
+from consumer.sql.templates import delete_template, find_template, insert_template, update_template
 from consumer.target.inventory import Inventory
-from consumer.templates import delete_template, find_template, insert_template, update_template
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 A process has one ``SparkDriver``. Each task has one Structured Streaming query over partition 0 of its topic. It reads
 ``read_committed`` from the offset in the *target*. The checkpoint is scratch, in memory if possible, and each start
-creates it again. Shuffled and spilled data is in memory too if it fits (``consumer.scratch``).
+creates it again. Shuffled and spilled data is in memory too if it fits (``consumer.spark.scratch``).
 Spark never repeats a Spark task (``spark.task.maxFailures=1``, no speculation). A failure ends the query; the runner
 raises the fence and starts again from the target.
 
-Not done here: decisions about records (``consumer.batch``).
+Not done here: decisions about records (``consumer.apply.batch``).
 """
 
 import os
@@ -33,7 +33,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.executor import (
+from consumer.apply.executor import (
     Order,
     Outcome,
     Plan,
@@ -44,12 +44,18 @@ from consumer.executor import (
     results,
     unpack,
 )
-from consumer.jvm import Jvm
+from consumer.apply.serial import SerialLane
 from consumer.registry import look_up_at
 from consumer.row_schemas import Ints
-from consumer.scratch import folders_under, memory_folder, new_folder, shuffle_folder, temporary
-from consumer.serial import SerialLane
-from consumer.table_plans import Catalogue
+from consumer.spark.jvm import Jvm
+from consumer.spark.scratch import (
+    folders_under,
+    memory_folder,
+    new_folder,
+    shuffle_folder,
+    temporary,
+)
+from consumer.sql.table_plans import Catalogue
 from consumer.warm import warm
 from millrace.errors import Fatal, Retryable
 from millrace.home_folder import home
@@ -185,7 +191,7 @@ def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
         "spark.speculation": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.python.worker.reuse": "true",
-        "spark.python.daemon.module": "consumer.spark",
+        "spark.python.daemon.module": "consumer.spark.driver",
         "spark.executorEnv.PYTHONSAFEPATH": "1",  # no modules of the folder in which the driver was started
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": " ".join(

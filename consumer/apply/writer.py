@@ -32,12 +32,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from consumer.documents import filled_exactly
 from consumer.kernel.walk import FLAGS, HAS_FALLBACK, OP, OP_CREATE, OP_DELETE, OP_UPDATE, SEQ, SLOT
 from consumer.row_schemas import Ints
 from consumer.rows import Rows, Template, find_keys
-from consumer.table_plan import BEFORE, Pieces, TablePlan, make_shape
-from consumer.table_plans import TablePlans, slots_of
+from consumer.sql.json_documents import filled_exactly
+from consumer.sql.table_plan import BEFORE, Pieces, TablePlan, make_shape
+from consumer.sql.table_plans import TablePlans, slots_of
 from consumer.target.connection import (
     FOREIGN_KEY_ERRORS,
     LENIENT_MODE,

@@ -1,0 +1,1 @@
+"""Applies the records of a topic: windows between barriers, lanes, target transactions, DDL."""

@@ -1,0 +1,1 @@
+"""Which changes depend on each other, and which are already applied. Pure."""
