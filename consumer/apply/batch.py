@@ -27,7 +27,7 @@ from consumer.kernel.order import pack_lanes
 from consumer.row_schemas import Ints, RowSchemas, layout_of
 from consumer.sql.table_plans import Catalogue
 from consumer.target.connection import Endpoint, TargetConnection
-from consumer.target.inventory import Inventory, TableKey, alter_count, read_inventory
+from consumer.target.inventory import Inventory, TableKey, alter_count, read_again, read_inventory
 from consumer.target.progress import (
     Mark,
     Owner,
@@ -278,15 +278,20 @@ class BatchApplier:
         check_statement_begin(record, self.mark, barrier.offset)
         seq = self.mark.seq if self.mark.is_unproven else record.source.seq
         after = advanced(self.mark, None, seq=seq, next_offset=barrier.offset + 1)
+        known = self.catalogue.inventory
         changed = apply_ddl(
-            self.assignment.endpoint, self.assignment.owner, record, DdlPlace(self.mark, after)
+            self.assignment.endpoint,
+            self.assignment.owner,
+            record,
+            DdlPlace(self.mark, after),
+            folds_names=known.folds_names,
         )
         self.mark = after
-        self.figures.ddl += bool(changed)
-        self.figures.left_out += not changed
-        if changed:
+        self.figures.ddl += changed is not None
+        self.figures.left_out += changed is None
+        if changed is not None:
             session = self._driver_session()
-            inventory = read_inventory(session, databases=changed, known=self.catalogue.inventory)
+            inventory = read_again(session, known, changed)
             self._replace_catalogue(self.catalogue.schemas, inventory)
             session.commit()
 

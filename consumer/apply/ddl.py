@@ -1,8 +1,8 @@
 """Executes DDL on the target exactly once, between two windows of rows.
 
-    1  lock     GET_LOCK of the task; ``end_earlier_statement`` has ended a statement of an earlier run
-    2  intent   check the fence, store the statement and its objects' state (SHOW CREATE, InnoDB's table IDs), commit
-    3  execute  on the same session, with the session variables of the record
+    1  lock     GET_LOCK of the task; ``end_earlier_statement`` has ended the lock's session of an earlier run
+    2  intent   check the fence, store the statement and its objects' state (SHOW CREATE, InnoDB's IDs), commit
+    3  execute  on the lock's session, with the session variables of the record
     4  done     check the fence, move the mark over the statement, delete the intent, commit
 
     killed between   the next run finds                      and
@@ -18,20 +18,27 @@ On MariaDB a DROP of several tables can be half done: Fatal MR-5040, and an oper
 intent). CREATE OR REPLACE TABLE can be half done too; it is executed again if the table is missing.
 
 A statement that does not change its state (ALTERs like ANALYZE) is executed again, without effect. InnoDB assigns a new
-table ID to a truncated, rebuilt, renamed or exchanged table, so these states differ.
+ID to a truncated, rebuilt, renamed or exchanged table, so these states differ.
+
+A run keeps two sessions for all of its statements. The driver's own runs the target transactions of 2 and 4. The
+other holds the lock from the first statement on and executes them. Its variables stay as the last statement set them,
+so a statement that sets fewer of them gets a new session.
 Not done here: views, routines, triggers, events, accounts. They are recorded in ``left_out`` and counted.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from hashlib import blake2b
+from weakref import WeakKeyDictionary
 
 from consumer.sql.table_plan import quoted
 from consumer.target.connection import Endpoint, TargetConnection
+from consumer.target.inventory import Changed
 from consumer.target.progress import DATABASE, Mark, Owner, check_fence, move_mark
-from consumer.target.sessions import open_session
-from consumer.target.table_state import NO_IDS, read_state
+from consumer.target.sessions import session_for, statement_session
+from consumer.target.table_state import NO_IDS, SPACES, read_state
 from consumer.window import is_covered
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
@@ -59,19 +66,28 @@ class DdlPlace:
     after: Mark
 
 
-def apply_ddl(endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPlace) -> set[str]:
-    """Apply, record or skip a statement and move the mark over it. Returns the databases that may have changed."""
-    session = open_session(endpoint, owner)
+def apply_ddl(
+    endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPlace, *, folds_names: bool
+) -> Changed | None:
+    """Apply, record or skip a statement and move the mark over it. Returns what may have changed; None if skipped.
+
+    ``folds_names``: see ``Inventory``.
+    """
+    session = session_for(endpoint, owner)
     try:
         if is_covered(record, place.before):
-            return _skip(session, owner, place)
-        statement = _in_target_case(session, _statement(record))
+            _skip(session, owner, place)
+            return None
+        statement = _statement(record)
+        if folds_names:
+            statement = statement.in_lower_case()
         if statement.kind in RECORDED_KINDS or statement.kind in (Kind.TEMPORARY, Kind.TRANSACTION):
-            return _leave_out(session, owner, record, statement, place)
-        _lock(session, owner.task)
+            _leave_out(session, owner, record, statement, place)
+            return None
         return _apply_once(session, owner, record, statement, place)
-    finally:
-        session.close()
+    except BaseException:
+        session.rollback()
+        raise
 
 
 def _statement(record: DdlRecord) -> Statement:
@@ -81,16 +97,10 @@ def _statement(record: DdlRecord) -> Statement:
     return replace(found, kind=Kind.UNKNOWN) if is_unknown else found
 
 
-def _in_target_case(session: TargetConnection, statement: Statement) -> Statement:
-    ((folds,),) = session.query("SELECT @@lower_case_table_names")
-    return statement.in_lower_case() if folds == 1 else statement
-
-
-def _skip(session: TargetConnection, owner: Owner, place: DdlPlace) -> set[str]:
+def _skip(session: TargetConnection, owner: Owner, place: DdlPlace) -> None:
     check_fence(session, owner)
     move_mark(session, owner.task, before=place.before, after=place.after)
     session.commit()
-    return set()
 
 
 def _leave_out(
@@ -99,7 +109,7 @@ def _leave_out(
     record: DdlRecord,
     statement: Statement,
     place: DdlPlace,
-) -> set[str]:
+) -> None:
     check_fence(session, owner)
     session.query(
         f"REPLACE INTO {DATABASE}.left_out VALUES (%s, %s, %s, %s)",
@@ -112,7 +122,6 @@ def _leave_out(
     )
     move_mark(session, owner.task, before=place.before, after=place.after)
     session.commit()
-    return set()
 
 
 def _apply_once(
@@ -121,8 +130,10 @@ def _apply_once(
     record: DdlRecord,
     statement: Statement,
     place: DdlPlace,
-) -> set[str]:
-    seq = record.source.seq
+) -> Changed:
+    seq, endpoint = record.source.seq, session.endpoint
+    executing = statement_session(endpoint, owner)
+    _lock(executing, owner.task)
     check_fence(session, owner)
     found = session.query(
         f"SELECT state_text, decision FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
@@ -142,13 +153,12 @@ def _apply_once(
     fault_point(AFTER_INTENT)
     if decision == EXECUTE:
         try:
-            _execute(session, record, statement)
+            _execute(executing, owner, record, statement)
         except Fatal:
-            _store_refusal(session.endpoint, owner, record, statement, now)
+            _store_refusal(session_for(endpoint, owner), owner, record, statement, now)
             raise
         fault_point(AFTER_EXECUTE)
-        session.close()
-        session = open_session(session.endpoint, owner)
+        session = session_for(endpoint, owner)  # a stop may have cut the other one meanwhile
     check_fence(session, owner)
     move_mark(session, owner.task, before=place.before, after=place.after)
     session.query(
@@ -156,29 +166,32 @@ def _apply_once(
         (owner.task, seq),
     )
     session.commit()
-    session.close()
-    return {name.database for name in statement.tables} | set(statement.databases)
+    return Changed(
+        frozenset((name.database, name.table) for name in statement.tables),
+        frozenset(statement.databases),
+        int(decision == EXECUTE and statement.kind in _COUNTED_KINDS),
+    )
+
+
+# what ``inventory.alter_count`` counts
+_COUNTED_KINDS = {Kind.ALTER_TABLE, Kind.CREATE_INDEX, Kind.DROP_INDEX, Kind.RENAME_TABLE}
 
 
 def _store_refusal(
-    endpoint: Endpoint,
+    session: TargetConnection,
     owner: Owner,
     record: DdlRecord,
     statement: Statement,
     before: Mapping[str, str],
 ) -> None:
     """Record the server's refusal if nothing has changed. A later fix by an operator does not count as execution."""
-    session = open_session(endpoint, owner)
-    try:
-        check_fence(session, owner)
-        if _state(session, statement) == before:
-            session.query(
-                f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
-                (REFUSED, owner.task, record.source.seq),
-            )
-        session.commit()
-    finally:
-        session.close()
+    check_fence(session, owner)
+    if _state(session, statement) == before:
+        session.query(
+            f"UPDATE {DATABASE}.ddl_intent SET decision = %s WHERE task = %s AND seq = %s",
+            (REFUSED, owner.task, record.source.seq),
+        )
+    session.commit()
 
 
 def _state(session: TargetConnection, statement: Statement) -> dict[str, str]:
@@ -224,6 +237,11 @@ def decide(
         left = [name for name, state in before.items() if state and now.get(name)]
         there = [name for name, state in before.items() if state]
         return EXECUTE if left == there else UNDECIDED if left else DONE
+    if any(
+        state and now[name] and _ids_of(state) != _ids_of(now[name])
+        for name, state in before.items()
+    ):
+        return UNDECIDED  # an earlier version of Millrace wrote the intent
     if before != now:
         return DONE
     # without IDs, swapped tables of equal structure look unchanged
@@ -231,14 +249,20 @@ def decide(
     return UNDECIDED if swaps else EXECUTE
 
 
-def _execute(session: TargetConnection, record: DdlRecord, statement: Statement) -> None:
+def _ids_of(state: str) -> bool:
+    """The kind of ids in a table's state, which can only be compared with the same kind."""
+    return f"\n-- {SPACES}" in state
+
+
+def _execute(
+    session: TargetConnection, owner: Owner, record: DdlRecord, statement: Statement
+) -> None:
     sql = record.statement.sql
     if statement.opens_transaction:  # the rows of CREATE TABLE … SELECT follow as records
         head, _, _ = sql.rstrip().rstrip(";").rpartition("START")
         sql = head
     try:
-        _enter_session(session, record)
-        session.query(sql.encode())
+        _entered(session, owner, record).query(sql.encode())
     except MillraceError as exc:
         if isinstance(exc, Retryable):
             raise
@@ -286,30 +310,74 @@ def _mode(record: DdlRecord) -> SqlMode:
     return SqlMode("ANSI_QUOTES" in modes, "NO_BACKSLASH_ESCAPES" in modes)
 
 
-def _enter_session(session: TargetConnection, record: DdlRecord) -> None:
-    """Set the variables that affect the statement's meaning to the source's values."""
-    values = record.statement.session
-    database = _default_database(record)
-    known = "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s"
-    if database and session.query(known, (database,)):
-        session.query(b"USE " + quoted(database))
-    session.commit()  # MySQL sets explicit_defaults_for_timestamp only outside a transaction
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """Leftovers of earlier statements in their session: the names of variables, the database, default collations."""
+
+    names: frozenset[str] = frozenset()
+    database: str = ""
+    collations: str | None = None
+
+
+_left: WeakKeyDictionary[TargetConnection, _Left] = WeakKeyDictionary()
+
+
+def _entered(session: TargetConnection, owner: Owner, record: DdlRecord) -> TargetConnection:
+    """The session, or a new one, with the source's values of all variables that affect the statement's meaning."""
+    values, database = record.statement.session, _default_database(record)
+    variables = _variables(session, record)
+    left = _left.get(session, _Left())
+    if left.names - variables.keys() or (
+        not _use(session, database) and left.database
+    ):  # what is left would affect the statement
+        endpoint = session.endpoint
+        session.close()
+        session, left = statement_session(endpoint, owner), _Left()
+        _lock(session, owner.task)
+        _use(session, database)
+    if not left.names:
+        # otherwise MariaDB's EXCHANGE PARTITION waits for itself; MySQL sets some variables only without a transaction
+        session.commit()
+        session.query("SET SESSION autocommit = 1")
+    collations = values.get("character_set_collations")
+    if record.source.origin.connector is session.flavour and collations not in (
+        None,
+        left.collations,
+    ):
+        assert collations is not None
+        _set_default_collations(session, collations)
     session.query(
-        "SET SESSION autocommit = 1"
-    )  # otherwise MariaDB's EXCHANGE PARTITION waits for itself
+        "SET SESSION " + ", ".join(f"{name} = %s" for name in variables),
+        list(variables.values()),
+    )
+    _left[session] = _Left(frozenset(variables), database, collations)
+    return session
+
+
+def _variables(session: TargetConnection, record: DdlRecord) -> dict[str, object]:
+    values = record.statement.session
     is_same = record.source.origin.connector is session.flavour
-    for name in (*_ANYWHERE, *(_SAME_FLAVOUR if is_same else ())):
-        if name in values:
-            session.query(f"SET SESSION {name} = %s", (_value(values[name]),))
+    names = (*_ANYWHERE, *(_SAME_FLAVOUR if is_same else ()))
+    found: dict[str, object] = {name: _value(values[name]) for name in names if name in values}
     if not is_same and "sql_mode" in values:
-        modes = ",".join(mode for mode in _modes(record) if mode in _COMMON_MODES)
-        session.query("SET SESSION sql_mode = %s", (modes,))
-    if is_same and "character_set_collations" in values:
-        _set_default_collations(session, values["character_set_collations"])
+        found["sql_mode"] = ",".join(mode for mode in _modes(record) if mode in _COMMON_MODES)
     # DEFAULT CURRENT_TIMESTAMP of a new column gives old rows the statement's time. A double can not hold it exactly.
     # MySQL rounds it to microseconds and MariaDB truncates it; adding 0.3 microseconds is right for both.
     seconds, micros = record.source.place.ts_ms // 1000, int(values.get("microseconds", "0"))
-    session.query(f"SET SESSION timestamp = {seconds}.{micros:06}3")
+    return found | {"timestamp": Decimal(f"{seconds}.{micros:06}3")}
+
+
+def _use(session: TargetConnection, database: str) -> bool:
+    """Whether the database is now the session's default; False if it does not exist or is not accessible."""
+    if not database:
+        return False
+    try:
+        session.query(b"USE " + quoted(database))
+    except Fatal as exc:
+        if exc.code in ("MR-5012", "MR-5007"):
+            return False
+        raise
+    return True
 
 
 def _set_default_collations(session: TargetConnection, pairs: str) -> None:
@@ -351,7 +419,7 @@ def end_earlier_statement(session: TargetConnection, task: str) -> None:
     """After raising the fence: end a statement that an earlier run still executes, and wait for its end."""
     ((holder,),) = session.query("SELECT IS_USED_LOCK(%s)", (_lock_name(task),))
     if holder is not None and holder != session.id:
-        _log.warning("ending a statement of an earlier run", session=holder)
+        _log.warning("ending the DDL session of an earlier run", session=holder)
         try:
             session.query(f"KILL {holder}")
         except Fatal as exc:  # it has ended meanwhile

@@ -1,6 +1,7 @@
 """The structure of the target's tables: columns, unique keys, engines, foreign keys.
 
-It is read at the start and again after every DDL. An inventory holds only values, so that Spark can send it to
+It is read at the start. After a DDL statement only the tables that it changed are read again, so the cost of a
+statement does not grow with the number of tables. An inventory holds only values, so that Spark can send it to
 executors. A table that is not in it is not on the target. Names are as the server reports them (``Inventory.key``). Not
 done here: decisions about records (``consumer.sql.table_plan``).
 """
@@ -8,7 +9,9 @@ done here: decisions about records (``consumer.sql.table_plan``).
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
+from consumer.layered import LayeredMap, layered
 from consumer.target.connection import TargetConnection
+from millrace.errors import Fatal
 from schemas.gtid import Flavour
 
 TableKey = tuple[str, str]
@@ -85,40 +88,107 @@ class Inventory:
         return (database.lower(), table.lower()) if self.folds_names else (database, table)
 
 
-def read_inventory(
-    connection: TargetConnection,
-    *,
-    databases: Set[str] | None = None,
-    known: Inventory | None = None,
-) -> Inventory:
-    """Read these databases (None: all) and those with foreign keys into them; the rest comes from ``known``.
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The tables and databases that one statement of Millrace has changed.
 
-    ``databases`` are those that one statement of Millrace changed. If the server executed more statements, all
-    databases are read. Queries name one database each. A query over all databases makes MariaDB open every one of its
-    own views each time, and has crashed 11.4.5.
+    ``alterations``: by how much the statement raised ``alter_count``.
+    """
+
+    tables: frozenset[TableKey] = frozenset()
+    databases: frozenset[str] = frozenset()
+    alterations: int = 0
+
+
+def read_inventory(connection: TargetConnection) -> Inventory:
+    """Read all databases.
+
+    Queries name one database each. A query over all databases makes MariaDB open every one of its own views each time,
+    and has crashed 11.4.5.
     """
     altered = alter_count(connection)
-    if known is not None and altered > known.alter_count + 1:
-        databases = known = None
-    present = {
+    tables: dict[TableKey, TargetTable] = {}
+    foreign: list[ForeignKey] = []
+    rolling_back = _rolling_back(connection)
+    for database in sorted(_present(connection) - set(_SYSTEM)):
+        tables |= _read_tables(connection, database, rolling_back)
+        foreign += _read_foreign_keys(connection, database)
+    ((packet, folds),) = connection.query(LIMITS_SQL)
+    assert isinstance(packet, int)
+    return Inventory(
+        connection.flavour,
+        packet,
+        LayeredMap(tables),
+        tuple(foreign),
+        altered,
+        folds_names=folds == 1,
+    )
+
+
+def read_again(connection: TargetConnection, known: Inventory, changed: Changed) -> Inventory:
+    """``known`` after a statement: the changed tables and the children of changed parents are read again.
+
+    Everything is read again if the server executed more statements than this one.
+    """
+    altered = alter_count(connection)
+    if altered != known.alter_count + changed.alterations:
+        return read_inventory(connection)
+    asked = set(changed.tables)
+    for key in known.foreign_keys:  # renaming a parent changes the foreign keys of its children
+        if key.parent in changed.tables or key.parent[0] in changed.databases:
+            asked.add(key.child)
+    asked = {table for table in asked if table[0] not in (*_SYSTEM, *changed.databases)}
+    tables: dict[TableKey, TargetTable | None] = dict.fromkeys(asked)
+    if changed.databases:
+        tables |= {table: None for table in known.tables if table[0] in changed.databases}
+    foreign: list[ForeignKey] = []
+    rolling_back = _rolling_back(connection)
+    for database, table in sorted(asked):
+        tables |= (found := _read_tables(connection, database, rolling_back, table))
+        if found and _has_foreign_keys(connection, database, table):
+            foreign += _read_foreign_keys(connection, database, table)
+    if changed.databases:
+        for database in sorted((changed.databases & _present(connection)) - set(_SYSTEM)):
+            tables |= _read_tables(connection, database, rolling_back)
+            foreign += _read_foreign_keys(connection, database)
+    foreign_keys = known.foreign_keys
+    # the same object, unless a foreign key or a table with one was read again
+    if foreign or any(key.child in tables or key.parent in tables for key in foreign_keys):
+        kept = (key for key in foreign_keys if key.child not in tables)
+        foreign_keys = (*kept, *foreign)
+    return replace(
+        known,
+        tables=layered(known.tables).changed(tables),
+        foreign_keys=foreign_keys,
+        alter_count=altered,
+    )
+
+
+def _present(connection: TargetConnection) -> set[str]:
+    return {
         _text(name)
         for (name,) in connection.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
     }
-    asked = present if databases is None else set(databases)
-    if known is not None:  # renaming a parent changes the foreign keys of its children
-        asked |= {key.child[0] for key in known.foreign_keys if key.parent[0] in asked}
-    tables = {} if known is None else {k: t for k, t in known.tables.items() if k[0] not in asked}
-    foreign = [] if known is None else [f for f in known.foreign_keys if f.child[0] not in asked]
-    rolling_back = {_text(engine) for (engine,) in connection.query(ENGINES_SQL)}
-    for database in sorted((asked & present) - set(_SYSTEM)):
-        tables |= _read_tables(connection, database, rolling_back)
-        foreign += _read_foreign_keys(connection, database)
-    ((packet,),) = connection.query("SELECT @@max_allowed_packet")
-    assert isinstance(packet, int)
-    ((folds,),) = connection.query("SELECT @@lower_case_table_names")
-    return Inventory(
-        connection.flavour, packet, tables, tuple(foreign), altered, folds_names=folds == 1
-    )
+
+
+def _rolling_back(connection: TargetConnection) -> set[str]:
+    """The engines that are transactional."""
+    return {_text(engine) for (engine,) in connection.query(ENGINES_SQL)}
+
+
+def _has_foreign_keys(connection: TargetConnection, database: str, table: str) -> bool:
+    """Whether the table may be a child. Asking ``information_schema`` costs several times as much."""
+    try:
+        rows = connection.query(f"SHOW CREATE TABLE {_quoted(database, table)}")
+    except Fatal as exc:
+        if exc.code == "MR-5012":  # another session dropped it meanwhile
+            return False
+        raise
+    return "FOREIGN KEY" in _text(rows[0][1]).upper()
+
+
+def _quoted(*names: str) -> str:
+    return ".".join(f"`{name.replace('`', '``')}`" for name in names)
 
 
 def read_triggers(connection: TargetConnection) -> dict[TableKey, tuple[str, ...]]:
@@ -143,7 +213,7 @@ def has_changed(
 
     In a target transaction that has used the table the answer holds until its end, because nothing can alter the table.
     """
-    rolling_back = {_text(engine) for (engine,) in connection.query(ENGINES_SQL)}
+    rolling_back = _rolling_back(connection)
     place = (table.database, table.table)
     if _read_tables(connection, table.database, rolling_back, table.table) != {place: table}:
         return True
@@ -192,13 +262,18 @@ def _read_tables(
     return tables
 
 
-def _read_foreign_keys(connection: TargetConnection, database: str) -> Iterable[ForeignKey]:
+def _read_foreign_keys(
+    connection: TargetConnection, database: str, table_name: str = ""
+) -> Iterable[ForeignKey]:
+    """The foreign keys of the database's tables, or only those of the child ``table_name``."""
+    asked = of_one_table if table_name else str
+    wanted = (database, table_name) if table_name else (database,)
     cascades = {
         (_text(table), _text(name)): not {_text(delete), _text(update)} <= {"RESTRICT", "NO ACTION"}
-        for table, name, delete, update in connection.query(FOREIGN_RULES_SQL, (database,))
+        for table, name, delete, update in connection.query(asked(FOREIGN_RULES_SQL), wanted)
     }
     found: dict[tuple[str, str], list[tuple[str, ...]]] = {}
-    for row in connection.query(FOREIGN_COLUMNS_SQL, (database,)):
+    for row in connection.query(asked(FOREIGN_COLUMNS_SQL), wanted):
         table, name, *rest = map(_text, row)
         found.setdefault((table, name), []).append(tuple(rest))
     for (table, name), parts in found.items():
@@ -223,8 +298,8 @@ def _unique_keys(indexes: Mapping[str, list[tuple[str, str]]]) -> Iterable[Uniqu
 
 
 def of_one_table(sql: str) -> str:
-    """The query about a database, restricted to one of its tables."""
-    return sql.replace("WHERE TABLE_SCHEMA = %s", "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s")
+    """The query about a database, restricted to one of its tables: an index look-up on both servers."""
+    return sql.replace("_SCHEMA = %s", "_SCHEMA = %s AND TABLE_NAME = %s")
 
 
 def _with_periods(
@@ -240,8 +315,7 @@ def _with_periods(
     ends = [[columns[name].base_type for name in key.columns[1:][-2:] if name] for key in keys]
     if not any(len(types) == 2 and set(types) <= _PERIOD_TYPES for types in ends):
         return keys
-    name = ".".join(f"`{part.replace('`', '``')}`" for part in table)
-    ((_, text),) = connection.query(f"SHOW CREATE TABLE {name}")
+    ((_, text),) = connection.query(f"SHOW CREATE TABLE {_quoted(*table)}")
     lines = [line.strip() for line in _text(text).splitlines() if "` WITHOUT OVERLAPS)" in line]
     return tuple(
         replace(key, has_period=any(line.startswith(_key_opening(key.name)) for line in lines))
@@ -269,6 +343,7 @@ TRIGGERS_SQL = """
 SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME FROM information_schema.TRIGGERS
 ORDER BY EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME
 """
+LIMITS_SQL = "SELECT @@max_allowed_packet, @@lower_case_table_names"
 ENGINES_SQL = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
 TABLE_KINDS_SQL = (
     "SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"

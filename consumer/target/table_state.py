@@ -3,17 +3,22 @@
 A table's state is its definition from SHOW CREATE, without AUTO_INCREMENT, and InnoDB's ids of the table and its
 partitions. An id changes when the table is truncated, rebuilt or exchanged, and stays the same when it is renamed. A
 missing table or database has the state "".
+
+On MySQL the ids are those of the tablespaces, found through an index. Ids of tables are only read for a table in a
+shared tablespace: at 5,000 tables that takes more than a second, because the server opens each of them. MariaDB
+looks through its tables in one pass, which takes 5 ms for 5,000.
 """
 
 import re
 
-from consumer.target.connection import TargetConnection
+from consumer.target.connection import Row, TargetConnection
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.sql.statement import Statement
 
 _AUTO_INCREMENT = re.compile(r" AUTO_INCREMENT=\d+")
 _NO_SUCH_DATABASE = 1049
+SPACES = "tablespaces "
 NO_IDS = "ids unknown"  # for a name that is not ASCII, whose file name has another encoding
 
 
@@ -40,6 +45,9 @@ def _table_state(connection: TargetConnection, database: str, table: str) -> str
 
 
 def _table_ids(connection: TargetConnection, database: str, table: str) -> str:
+    spaces = _spaces(connection, database, table) if connection.flavour is Flavour.MYSQL else []
+    if spaces:
+        return SPACES + _listed(spaces)
     file = _file_name(database), _file_name(table)
     if "" in file:
         return NO_IDS
@@ -50,6 +58,21 @@ def _table_ids(connection: TargetConnection, database: str, table: str) -> str:
         " WHERE NAME = %s OR LEFT(NAME, %s) = %s",
         (name, len(name) + 1, f"{name}#"),
     )
+    return _listed(rows)
+
+
+def _spaces(connection: TargetConnection, database: str, table: str) -> list[Row]:
+    """Names and ids of the tablespaces of a table's own; the names are not encoded."""
+    name = f"{database}/{table}"
+    partitions = re.sub(r"([\\%_])", r"\\\1", name) + "#%"
+    return connection.query(
+        "SELECT NAME, CAST(SPACE AS UNSIGNED) FROM information_schema.INNODB_TABLESPACES_BRIEF"
+        " WHERE NAME = %s OR NAME LIKE %s",
+        (name, partitions),
+    )
+
+
+def _listed(rows: list[Row]) -> str:
     return ", ".join(f"{name}={number}" for name, number in sorted(rows, key=str))
 
 

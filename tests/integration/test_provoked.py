@@ -352,7 +352,8 @@ def test_known_engine_properties_match_the_server(name: str, target_server: Data
         "CREATE TABLE parts (id INT PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 2", db=name
     )
     with _session(target_server) as session:
-        tables = read_inventory(session, databases={name}).tables.values()
+        found = read_inventory(session).tables.values()
+    tables = [made for made in found if made.database == name]
     assert {made.table for made in tables if made.rolls_back} == {"t", "InnoDB", "parts"}
     assert {"MyISAM", "MEMORY", "CSV"} <= {made.table for made in tables if not made.rolls_back}
 

@@ -337,9 +337,9 @@ def _triggers(session: ModelSession, _: Found, __: Values) -> tuple[list[Values]
     return [], 0
 
 
-@statement(r"SELECT @@max_allowed_packet$")
+@statement(r"SELECT @@max_allowed_packet, @@lower_case_table_names$")
 def _packet(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
-    return [(1 << 22,)], 0
+    return [(1 << 22, 0)], 0
 
 
 def _shop(session: ModelSession, asked: Values) -> list[tuple[str, TargetTable]]:
@@ -381,7 +381,7 @@ def _unique_keys(session: ModelSession, _: Found, asked: Values) -> tuple[list[V
     return found, 0
 
 
-@statement("|".join(map(re.escape, (inventory.FOREIGN_RULES_SQL, inventory.FOREIGN_COLUMNS_SQL))))
+@statement("|".join((_asked(inventory.FOREIGN_RULES_SQL), _asked(inventory.FOREIGN_COLUMNS_SQL))))
 def _foreign_keys(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [], 0
 

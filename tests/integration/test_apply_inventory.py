@@ -1,0 +1,100 @@
+"""After each DDL statement the inventory equals the target's, although only the changed tables are read again."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from consumer.target import inventory
+from consumer.target.connection import TargetConnection, connect
+from consumer.target.inventory import Inventory, read_inventory
+from deploy.servers import DatabaseServer
+from tests.kit.apply.ddl_process import INSERT, script_for
+from tests.kit.apply.local import LocalRecords, apply_task, endpoint_of, ignore, started
+from tests.kit.apply.topic import RecordStream
+
+pytestmark = pytest.mark.both_flavours
+
+_names = count(1)
+_CHILDREN = [
+    "CREATE TABLE {name}_c.child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES {name}.a (id))",
+    "RENAME TABLE a TO z",
+    "ALTER TABLE z CHANGE id number INT",
+    "DROP TABLE {name}_c.child",
+    "CREATE TABLE {name}_c.child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES {name}.z (number))",
+    "DROP DATABASE {name}_c",
+]
+
+
+@pytest.fixture
+def name(target_server: DatabaseServer) -> Iterator[str]:
+    """Name of a database and task; dropped after the test."""
+    made = f"known{next(_names)}"
+    yield made
+    for database in (f"{made}_c", made):
+        target_server.execute(f"DROP DATABASE IF EXISTS {database}")
+
+
+def _database_wide(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The queries about whole databases that follow."""
+    asked: list[str] = []
+    query = TargetConnection.query
+    wide = (inventory.COLUMNS_SQL, inventory.UNIQUE_KEYS_SQL, inventory.FOREIGN_COLUMNS_SQL)
+
+    def noting(session: TargetConnection, sql: str | bytes, *given: object) -> object:
+        if sql in wide:
+            asked.append(str(sql))
+        return query(session, sql, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TargetConnection, "query", noting)
+    return asked
+
+
+def _comparable(found: Inventory) -> tuple[object, ...]:
+    return dict(found.tables), set(found.foreign_keys), found.alter_count
+
+
+def test_ddl_reads_only_its_tables_again(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statements of all kinds; only those about databases read a whole database."""
+    stream = RecordStream(flavour=target_server.flavour)
+    script = [f"CREATE DATABASE {name}", f"CREATE DATABASE {name}_c"]
+    script += [sql for sql in script_for(target_server.flavour) if sql != INSERT]
+    script = [
+        *script[:3],
+        *_CHILDREN,
+        "RENAME TABLE z TO a",
+        "ALTER TABLE a CHANGE number id INT",
+        *script[3:],
+    ]
+    applier = started(target_server, apply_task(name))
+    asked = _database_wide(monkeypatch)
+    for statement in script:
+        first = len(stream.values)
+        sql = statement.format(name=name)
+        stream.ddl(sql, database=name)
+        asked.clear()
+        applier.process(LocalRecords(stream.values[first:], first), ignore)
+        assert not asked or "DATABASE" in sql, sql
+        with_session = connect(endpoint_of(target_server))
+        assert _comparable(applier.catalogue.inventory) == _comparable(
+            read_inventory(with_session)
+        ), sql
+        with_session.close()
+    applier.close()
+
+
+def test_statement_of_another_session_is_noticed(name: str, target_server: DatabaseServer) -> None:
+    """A key that an operator adds just before a CREATE TABLE of the topic is known afterwards."""
+    stream = RecordStream(flavour=target_server.flavour)
+    stream.ddl(f"CREATE DATABASE {name}")
+    stream.ddl("CREATE TABLE a (id INT PRIMARY KEY, v INT)", database=name)
+    applier = started(target_server, apply_task(name))
+    applier.process(LocalRecords(stream.values), ignore)
+    target_server.execute("ALTER TABLE a ADD UNIQUE KEY u (v)", db=name)
+    first = len(stream.values)
+    stream.ddl("CREATE TABLE b (id INT PRIMARY KEY)", database=name)
+    applier.process(LocalRecords(stream.values[first:], first), ignore)
+    applier.close()
+    assert len(applier.catalogue.inventory.tables[name, "a"].unique_keys) == 2
