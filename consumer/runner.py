@@ -130,7 +130,12 @@ def take_over(
     session.commit()
     _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)
     given = Assignment(
-        owner, endpoint, task.rules.conflict, min(task.rules.lanes, LANES_MAX), task.source.registry
+        owner,
+        endpoint,
+        task.rules.conflict,
+        min(task.rules.lanes, LANES_MAX),
+        task.source.registry,
+        task.tables,
     )
     applier = BatchApplier.at(given, saved, inventory, mark)
     applier.figures.triggers = triggers
@@ -335,7 +340,7 @@ def why_running(offset: int, figures: Figures) -> str:
     if figures.left_out:
         statements = "1 statement" if figures.left_out == 1 else f"{figures.left_out} statements"
         where = f"SELECT * FROM {DATABASE}.left_out on the target"
-        why += f"; {statements} about views, routines or the like not executed: {where}"
+        why += f"; {statements} about views, routines, excluded tables or the like not executed: {where}"
     return why
 
 

@@ -100,7 +100,7 @@ def read_window(
 ) -> Window:
     """Read records up to the first barrier. ``seen`` is the mark after the record before the first one.
 
-    Rows that are in ``applied`` or covered by the start are not in ``waiting``.
+    Rows that are in ``applied``, covered by the start or left out by the task are not in ``waiting``.
     """
     short = np.flatnonzero(values.sizes() <= _BODY)
     if len(short):
@@ -147,7 +147,7 @@ def read_window(
     _check_seqs(seqs, seen.seq, offsets[numbers])
     _check_repeated(repeating, seen.seq, rows, offsets)
     _check_positions(resolved, seen, offsets)
-    waiting = _waiting(rows, seen, applied)
+    waiting = _admitted(rows, _waiting(rows, seen, applied), plans)
     if seen.is_unproven:
         _check_begin(seen, resolved, rows, waiting, offsets)
     return Window(rows, offsets[:end], waiting, learned, tuple(resolved), barrier)
@@ -353,6 +353,14 @@ def _waiting(rows: Rows, seen: Mark, applied: Ints) -> Ints:
             covered[gtid] = start.covers(parse_gtid(flavour, gtid))
         keep[place] = not covered[gtid]
     return numbers[keep]
+
+
+def _admitted(rows: Rows, numbers: Ints, plans: TablePlans) -> Ints:
+    """Those of these rows whose table the task does not leave out."""
+    if plans.route.admits_all or not len(numbers):
+        return numbers
+    slots, at = np.unique(rows.column(walk.SLOT)[numbers], return_inverse=True)
+    return numbers[np.array([plans.admits(int(slot)) for slot in slots], np.bool_)[at]]
 
 
 def is_covered(record: DdlRecord, seen: Mark) -> bool:

@@ -17,13 +17,14 @@ rows the driver gets only offsets, weights and keys. All decisions depend only o
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from uuid import uuid4
 
 from consumer.apply.ddl import DdlPlace, apply_ddl
 from consumer.apply.executor import Order, Outcome, Plan
 from consumer.kernel.order import pack_lanes
+from consumer.route import Route
 from consumer.row_schemas import Ints, RowSchemas, layout_of
 from consumer.sql.table_plans import Catalogue
 from consumer.target.connection import Endpoint, TargetConnection
@@ -42,7 +43,7 @@ from consumer.window import Barrier, advanced, check_follows, check_statement_be
 from millrace.errors import Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
-from schemas.documents import ConflictPolicy
+from schemas.documents import ConflictPolicy, TableFilter
 from schemas.record.control import DdlRecord, SchemaRecord
 from schemas.record.record import decode_control
 
@@ -86,6 +87,7 @@ class Assignment:
     policy: ConflictPolicy
     lane_count: int
     registry: str = ""
+    tables: TableFilter = field(default_factory=TableFilter)
 
 
 @dataclass(slots=True)
@@ -125,7 +127,9 @@ class BatchApplier:
         """An applier that begins at the target's progress."""
         # run numbers repeat on another or an emptied target, so they alone would not be unique
         version = f"{assignment.owner.task}/{assignment.owner.run}/{uuid4().hex}/0"
-        return cls(assignment, mark, saved.applied, Catalogue(version, saved.schemas, inventory))
+        route = Route(assignment.tables, inventory.folds_names)
+        catalogue = Catalogue(version, saved.schemas, inventory, route)
+        return cls(assignment, mark, saved.applied, catalogue)
 
     def process(self, records: RecordsLike, progressed: Callable[[Mark], None]) -> None:
         """Apply all records. Calls ``progressed`` after each move of the mark. Errors end the run."""
@@ -164,7 +168,11 @@ class BatchApplier:
         if not triggers:
             return None
         shown = (layout_of(text).table for text in catalogue.schemas.texts.values())
-        written = {catalogue.inventory.key(table.database, table.table) for table in shown}
+        written = {
+            catalogue.inventory.key(table.database, table.table)
+            for table in shown
+            if catalogue.route.admits(table.database, table.table)
+        }
         fired = [
             ".".join((*key, name)) for key in sorted(written) for name in triggers.get(key, ())
         ]
@@ -244,7 +252,10 @@ class BatchApplier:
 
     def _replace_catalogue(self, schemas: RowSchemas, inventory: Inventory) -> None:
         start, _, number = self.catalogue.version.rpartition("/")
-        self.catalogue = Catalogue(f"{start}/{int(number) + 1}", schemas, inventory)
+        version = f"{start}/{int(number) + 1}"
+        self.catalogue = replace(
+            self.catalogue, version=version, schemas=schemas, inventory=inventory
+        )
 
     def _move(self, after: Mark, learned: dict[int, str]) -> None:
         """Move the mark over all rows that the lanes applied, and delete their bitmaps."""
@@ -284,7 +295,7 @@ class BatchApplier:
             self.assignment.owner,
             record,
             DdlPlace(self.mark, after),
-            folds_names=known.folds_names,
+            route=self.catalogue.route,
         )
         self.mark = after
         self.figures.ddl += changed is not None

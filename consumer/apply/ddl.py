@@ -33,6 +33,7 @@ from decimal import Decimal
 from hashlib import blake2b
 from weakref import WeakKeyDictionary
 
+from consumer.route import Route
 from consumer.sql.table_plan import quoted
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.inventory import Changed
@@ -44,7 +45,7 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from schemas.gtid import Flavour
-from schemas.record.control import DdlRecord
+from schemas.record.control import DdlRecord, DdlStatement
 from schemas.sql.statement import APPLIED_KINDS, RECORDED_KINDS, Kind, Statement, classify
 from schemas.sql.tokens import SqlMode
 
@@ -67,11 +68,11 @@ class DdlPlace:
 
 
 def apply_ddl(
-    endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPlace, *, folds_names: bool
+    endpoint: Endpoint, owner: Owner, record: DdlRecord, place: DdlPlace, *, route: Route
 ) -> Changed | None:
     """Apply, record or skip a statement and move the mark over it. Returns what may have changed; None if skipped.
 
-    ``folds_names``: see ``Inventory``.
+    A statement about tables that ``route`` leaves out is recorded. One that names other tables, too, blocks.
     """
     session = session_for(endpoint, owner)
     try:
@@ -79,15 +80,29 @@ def apply_ddl(
             _skip(session, owner, place)
             return None
         statement = _statement(record)
-        if folds_names:
+        if route.folds_names:
             statement = statement.in_lower_case()
-        if statement.kind in RECORDED_KINDS or statement.kind in (Kind.TEMPORARY, Kind.TRANSACTION):
+        if _is_recorded(statement, route):
             _leave_out(session, owner, record, statement, place)
             return None
+        if left_out := _is_understood(statement) and route.left_out(statement):
+            statement = replace(statement, kind=Kind.UNKNOWN)
+            doubt = f"names {', '.join(left_out)}, which the apply task leaves out"
+            record = replace(record, statement=_doubted(record.statement, doubt))
         return _apply_once(session, owner, record, statement, place)
     except BaseException:
         session.rollback()
         raise
+
+
+def _is_recorded(statement: Statement, route: Route) -> bool:
+    if statement.kind in RECORDED_KINDS or statement.kind in (Kind.TEMPORARY, Kind.TRANSACTION):
+        return True
+    return _is_understood(statement) and route.skips(statement)
+
+
+def _doubted(statement: DdlStatement, doubt: str) -> DdlStatement:
+    return replace(statement, session={**statement.session, "in_doubt": doubt})
 
 
 def _statement(record: DdlRecord) -> Statement:
@@ -119,6 +134,11 @@ def _leave_out(
             str(statement.kind),
             statement.recorded_text(record.statement.sql),
         ),
+    )
+    # an intent remains if the statement blocked the task before its tables were left out
+    session.query(
+        f"DELETE FROM {DATABASE}.ddl_intent WHERE task = %s AND seq = %s",
+        (owner.task, record.source.seq),
     )
     move_mark(session, owner.task, before=place.before, after=place.after)
     session.commit()
@@ -169,8 +189,15 @@ def _apply_once(
     return Changed(
         frozenset((name.database, name.table) for name in statement.tables),
         frozenset(statement.databases),
-        int(decision == EXECUTE and statement.kind in _COUNTED_KINDS),
+        _alterations(statement, decision),
     )
+
+
+def _alterations(statement: Statement, decision: str) -> int:
+    """See ``Changed``; -1, so that everything is read again, if an operator had an unknown statement executed."""
+    if decision != EXECUTE:
+        return 0
+    return int(statement.kind in _COUNTED_KINDS) if _is_understood(statement) else -1
 
 
 # what ``inventory.alter_count`` counts

@@ -40,8 +40,8 @@ _OF_A_SEQUENCE = {
 }
 _OF_SYSTEM_VERSIONING = ("row_start", "row_end")
 _NOT_APPLIED = (
-    "{} are not applied yet. Create a capture task that excludes the table, with a new topic, because these rows stay"
-    " in the present one. Then create an apply task for the new topic."
+    "{} are not applied yet. Add the table to `exclude` in the document of the apply task, give it to"
+    " `millrace task create -f FILE --replace`, then run `millrace task resume NAME`."
 )
 _OTHER_ENGINE = "ALTER TABLE {} ENGINE=InnoDB on the target, then `millrace task resume NAME`."
 _SYSTEM_VERSIONED = _NOT_APPLIED.format("System-versioned tables")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from consumer.plan.keys import KeyLine, KeyPrograms, key_lines, make_key_programs
+from consumer.route import Route
 from consumer.row_schemas import RowSchemas, make_programs
 from consumer.rows import Template
 from consumer.sql.table_plan import TablePlan, plan_table
@@ -19,11 +20,12 @@ from consumer.target.inventory import Inventory
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The row schemas and the inventory at the start of a window. Equal ``version`` means equal contents."""
+    """The row schemas, inventory and route at the start of a window. Equal ``version`` means equal contents."""
 
     version: str
     schemas: RowSchemas = field(default_factory=RowSchemas)
     inventory: Inventory = field(default_factory=Inventory)
+    route: Route = field(default_factory=Route)
 
 
 class TablePlans:
@@ -32,6 +34,7 @@ class TablePlans:
     def __init__(self, catalogue: Catalogue) -> None:
         self.inventory = catalogue.inventory
         self.schemas = catalogue.schemas
+        self.route = catalogue.route
         self._table_plans: dict[str, TablePlan] = {}
         self._key_lines: dict[str, tuple[KeyLine, ...]] = {}
         self._templates: dict[tuple[str, str], Template] = {}
@@ -52,6 +55,11 @@ class TablePlans:
         if text not in self._table_plans:
             self._table_plans[text] = plan_table(self.programs.layouts[slot], self.inventory)
         return self._table_plans[text]
+
+    def admits(self, slot: int) -> bool:
+        """Whether rows of a slot's table are applied."""
+        table = self.programs.layouts[slot].table
+        return self.route.admits(table.database, table.table)
 
     def _text(self, slot: int) -> str:
         return self.schemas.texts[int(self.programs.ids[slot])]

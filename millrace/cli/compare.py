@@ -36,7 +36,12 @@ def compare(task: str, *, timeout: Timeout = 60.0, now: Now = False, json: Json 
         target = primary_member(
             cluster.store.set_entry(document.target).document, for_writing=False
         )
-    found = compare_sets(source, target, captured.tables.admits, task=task)
+
+    def admits(database: str, table: str) -> bool:
+        names = (database, table)
+        return captured.tables.admits(*names) and document.tables.admits(*names)
+
+    found = compare_sets(source, target, admits, task=task)
     details = [{"table": d.table, "what": d.what, "key": d.key} for d in found.differences]
     if json:
         print_json(

@@ -265,7 +265,7 @@ CODES: tuple[Code, ...] = (
         "MR-5042",
         "a statement is not supported",
         "Apply neither executes nor skips this statement, its effect is not known exactly, or it names a table that the"
-        " capture task leaves out. The message has the reason.",
+        " capture task or the apply task leaves out. The message has the reason.",
         "Execute the intended statement manually, then `millrace apply-ddl TASK --seq N --done`; or use `--execute` to run"
         " it unchanged.",
         Branch.OPERATOR,

@@ -68,6 +68,8 @@ def _plain_apply(task: ApplyTask) -> Plain:
         **({"registry": task.source.registry} if task.source.registry else {}),
         "target": task.target,
         "start": str(task.start),
+        "include": list(task.tables.include),
+        "exclude": list(task.tables.exclude),
         "lanes": task.rules.lanes,
         "consistency": task.rules.consistency.value,
         "conflict": task.rules.conflict.value,

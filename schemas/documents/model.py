@@ -119,8 +119,9 @@ SYSTEM_DATABASES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """The tables that a task publishes: ``database.table`` patterns with ``*`` and ``?``. Case is significant,
-    except for a source with lower_case_table_names 1 or 2.
+    """The tables that a task publishes or applies: ``database.table`` patterns with ``*`` and ``?``.
+
+    Case is significant, except for a source with lower_case_table_names 1 or 2, or a target with 1.
 
     A table is admitted if an ``include`` pattern matches and no ``exclude`` pattern does. System databases and the
     database ``millrace`` are never admitted.
@@ -187,6 +188,7 @@ class ApplyTask:
     source: TopicAddress
     target: str
     start: Start = field(default_factory=Start)
+    tables: TableFilter = field(default_factory=TableFilter)
     rules: ApplyRules = field(default_factory=ApplyRules)
 
     @property

@@ -116,12 +116,7 @@ def _capture(fields: Fields) -> CaptureTask:
             registry=fields.take("registry", readers.url, ""),
         ),
         start=fields.take("start", readers.start, Start(), needed=False),
-        tables=TableFilter(
-            fields.take_each(
-                "include", readers.table_pattern, default=("*.*",), count_max=PATTERNS_MAX
-            ),
-            fields.take_each("exclude", readers.table_pattern, default=(), count_max=PATTERNS_MAX),
-        ),
+        tables=_tables(fields),
         topic_options=_topic_options(fields),
     )
 
@@ -136,6 +131,7 @@ def _apply(fields: Fields) -> ApplyTask:
         ),
         target=fields.take("target", readers.name, ""),
         start=fields.take("start", readers.start, Start(), needed=False),
+        tables=_tables(fields),
         rules=ApplyRules(
             lanes=fields.take("lanes", readers.integer(1, LANES_MAX), 4, needed=False),
             consistency=fields.take(
@@ -145,6 +141,14 @@ def _apply(fields: Fields) -> ApplyTask:
                 "conflict", readers.choice(ConflictPolicy), ConflictPolicy.STOP, needed=False
             ),
         ),
+    )
+
+
+def _tables(fields: Fields) -> TableFilter:
+    pattern = readers.table_pattern
+    return TableFilter(
+        fields.take_each("include", pattern, default=("*.*",), count_max=PATTERNS_MAX),
+        fields.take_each("exclude", pattern, default=(), count_max=PATTERNS_MAX),
     )
 
 

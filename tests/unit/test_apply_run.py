@@ -273,5 +273,5 @@ def test_running_apply_task_describes_its_work() -> None:
     assert why_running(-2, Figures()) == "waiting for the first record"
     assert why_running(7, Figures()) == "applied up to offset 7"
     why = why_running(7, Figures(left_out=2))
-    assert "2 statements about views, routines or the like not executed" in why
+    assert "2 statements about views, routines, excluded tables or the like not executed" in why
     assert "SELECT * FROM millrace.left_out on the target" in why

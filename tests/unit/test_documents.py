@@ -160,7 +160,7 @@ def test_password_in_a_document_is_refused_and_not_repeated() -> None:
             "consistency: transactional",
             "consistency: found 'transactional', wanted causal (transac",
         ),
-        ("include: ['*']", "include: found an unknown field"),
+        ("include: ['*']", "include[0]: found '*', wanted a pattern database.table"),
         ("registry: http://user:canary@h:1", "registry: found a URL with a user, not shown"),
         ("registry: ftp://h", "registry: found 'ftp://h', wanted a URL"),
         ("kafka: {bootstrap: nowhere}", "kafka.bootstrap: found 'nowhere', wanted Kafka servers"),
@@ -279,7 +279,7 @@ def test_canonical_json_writes_defaults() -> None:
     """A later change of a default must not change an existing task."""
     text = canonical_json(plain_task(parse_task(plain_from_yaml(APPLY))))
     assert text == (
-        '{"conflict":"skip","consistency":"causal","format":1,"kafka":{"bootstrap":"127.0.0.1:9092"},'
+        '{"conflict":"skip","consistency":"causal","exclude":[],"format":1,"include":["*.*"],"kafka":{"bootstrap":"127.0.0.1:9092"},'
         '"kind":"apply","lanes":4,"start":"first","target":"warehouse","task":"shop-to-warehouse","topic":"shop"}'
     )
 

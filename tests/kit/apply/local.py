@@ -29,7 +29,14 @@ from consumer.sql.table_plans import Catalogue
 from consumer.target.connection import Endpoint, TlsChoice, connect
 from consumer.target.progress import Mark
 from deploy.servers import DatabaseServer
-from schemas.documents import ApplyRules, ApplyTask, ConflictPolicy, Start, TopicAddress
+from schemas.documents import (
+    ApplyRules,
+    ApplyTask,
+    ConflictPolicy,
+    Start,
+    TableFilter,
+    TopicAddress,
+)
 from tests.kit.apply.topic import RecordStream
 
 LaneOrder = Callable[[int], Sequence[int]]
@@ -206,6 +213,7 @@ def apply_task(
     lanes: int = 4,
     conflict: ConflictPolicy = ConflictPolicy.STOP,
     start: str = "",
+    exclude: tuple[str, ...] = (),
 ) -> ApplyTask:
     """A task of this name."""
     return ApplyTask(
@@ -213,6 +221,7 @@ def apply_task(
         source=TopicAddress(topic="local", bootstrap=""),
         target="target",
         start=Start(start),
+        tables=TableFilter(exclude=exclude),
         rules=ApplyRules(lanes=lanes, conflict=conflict),
     )
 

@@ -1,0 +1,33 @@
+"""The tables of a topic that an apply task applies."""
+
+from consumer.route import Route
+from schemas.documents import TableFilter
+from schemas.sql.statement import classify
+
+
+def _route(*exclude: str, folds: bool = False) -> Route:
+    return Route(TableFilter(("shop.*",), exclude), folds)
+
+
+def test_patterns_ignore_case_only_on_a_folding_target() -> None:
+    """As for capture: otherwise names are compared unchanged."""
+    assert _route("shop.Log").admits("shop", "log")
+    assert not _route("shop.Log", folds=True).admits("Shop", "LOG")
+
+
+def test_statement_is_skipped_if_it_names_left_out_tables_only() -> None:
+    """A statement about both kinds is not, and its left-out tables are known."""
+    route = _route("shop.log")
+    assert route.skips(classify("TRUNCATE log", "shop"))
+    both = classify("RENAME TABLE log TO kept", "shop")
+    assert not route.skips(both)
+    assert route.left_out(both) == ("shop.log",)
+    assert not route.skips(classify("ALTER TABLE kept ADD x INT", "shop"))
+
+
+def test_statement_about_a_database_follows_include() -> None:
+    """A pattern of `include` decides, because a table of the database may be admitted."""
+    route = _route("shop.log")
+    assert not route.skips(classify("DROP DATABASE shop", ""))
+    assert route.skips(classify("DROP DATABASE bank", ""))
+    assert not Route().skips(classify("DROP DATABASE bank", ""))
