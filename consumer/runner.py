@@ -29,6 +29,7 @@ from typing import Protocol
 from consumer.apply.batch import Assignment, BatchApplier, Figures
 from consumer.apply.ddl import end_earlier_statement
 from consumer.spark.driver import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQuery
+from consumer.target.conflicts import forget_blocking
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.fence import raise_fence
 from consumer.target.inventory import read_inventory, read_triggers
@@ -114,6 +115,7 @@ def take_over(
     owner = raise_fence(session, task=task.name, epoch=epoch)
     end_earlier_statement(session, task.name)
     add_missing_columns(session)
+    forget_blocking(session, task.name)
     saved = read_saved_progress(session, task.name)
     mark = saved.mark
     if mark is None:

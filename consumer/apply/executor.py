@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from consumer.apply.conflict import store_blocking
 from consumer.apply.read_ahead import ReadAhead, collect_read_ahead
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.kernel import walk
@@ -266,6 +267,9 @@ def _apply_part(
         except MillraceError as exc:
             session.rollback()
             if exc.code != "MR-5005" and (careful or not isinstance(exc, Fatal)):
+                if writer.blocking is not None and session.is_open:
+                    packet = plans.inventory.packet_bytes_max
+                    store_blocking(session, order.owner, writer.blocking, bytes_max=packet)
                 session.close()
                 raise
             careful = careful or isinstance(exc, Fatal)

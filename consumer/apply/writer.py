@@ -18,8 +18,9 @@ MR-5023: the plan of lanes may not have known a key, and the conflict may be fal
 If a statement for one row changes more rows, or if its generated key does not find the written row, the error is Fatal
 under any policy (MR-5019, MR-5017): the target's table differs from its description.
 
-Each conflict is recorded in ``millrace.conflict`` in the same target transaction, with the record and the reason, but
-without the rows in its way. A table without a key has no row to overwrite, so ``overwrite`` refuses it with MR-5010.
+Each decision of ``overwrite`` and ``skip`` is stored in ``millrace.conflict`` in the same target transaction
+(``consumer.apply.conflict``). ``stop`` leaves the conflict in ``blocking`` for the caller to store after its rollback.
+A table without a key has no row to overwrite, so ``overwrite`` refuses it with MR-5010.
 
 Overwriting runs without foreign key checks: no cascade fires and no child prevents it. Children of a removed row stay
 unchanged, even if a cascade that the source does not log would have changed them. Until a record changes them, they
@@ -27,17 +28,19 @@ refer to the new row with that key, or to none.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from consumer.apply.conflict import make_conflict
 from consumer.kernel.walk import FLAGS, HAS_FALLBACK, OP, OP_CREATE, OP_DELETE, OP_UPDATE, SEQ, SLOT
 from consumer.row_schemas import Ints
 from consumer.rows import Rows, Template, find_keys
 from consumer.sql.json_documents import filled_exactly
 from consumer.sql.table_plan import BEFORE, Pieces, TablePlan, make_shape
 from consumer.sql.table_plans import TablePlans, slots_of
+from consumer.target.conflicts import Conflict, store_conflict
 from consumer.target.connection import (
     FOREIGN_KEY_ERRORS,
     LENIENT_MODE,
@@ -45,7 +48,6 @@ from consumer.target.connection import (
     TargetConnection,
 )
 from consumer.target.inventory import has_changed
-from consumer.target.progress import DATABASE
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour
@@ -81,6 +83,9 @@ class RowWriter:
         self._checks_foreign_keys = True
         self._compared: set[tuple[str, str, bool]] = set()  # in this target transaction
         self.statement_count = 0
+        self.blocking: Conflict | None = (
+            None  # the conflict of a Fatal MR-5010 of ``write_carefully``
+        )
 
     def write(self, rows: Rows, numbers: Ints) -> None:
         """Apply these records (numbers in seq order). After Fatal MR-5010 or another error, roll back."""
@@ -264,31 +269,25 @@ class RowWriter:
     def _decide(self, rows: Rows, number: int, why: str) -> None:
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
         policy = self._conflict_rule.policy
+        if policy is ConflictPolicy.OVERWRITE and not self._plans.table_plan(slot).identity:
+            why = f"{why}; a table without a key has no row to overwrite"
+            policy = ConflictPolicy.STOP
+        conflict = make_conflict(self._connection, self._plans, rows, number, why)
         if policy is ConflictPolicy.STOP:
+            self.blocking = conflict
             raise self._named(rows, number, why)
         if policy is ConflictPolicy.OVERWRITE:
-            if not self._plans.table_plan(slot).identity:
-                raise self._named(
-                    rows, number, f"{why}; a table without a key has no row to overwrite"
-                )
             self._set_foreign_key_checks(wanted=False)  # the next row sets it again
             if op != OP_CREATE:
                 self._write_one(rows, number, "delete")
             if op != OP_DELETE:
                 self._write_one(rows, number, "replace")
-        table_plan = self._plans.table_plan(slot)
-        self._connection.query(
-            f"REPLACE INTO {DATABASE}.conflict VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
-            (
-                self._conflict_rule.task,
-                int(rows.records[number, SEQ]),
-                rows.gtid(number),
-                table_plan.layout.table.full_name[:190],
-                chr(op),
-                str(policy),
-                why,
-                rows.values.value(number),
-            ),
+        store_conflict(
+            self._connection,
+            self._conflict_rule.task,
+            replace(conflict, schema_text=""),  # stored once for all records, when the mark moves
+            decision=str(policy),
+            bytes_max=self._plans.inventory.packet_bytes_max,
         )
 
     def _named(self, rows: Rows, number: int, why: str, *, code: str = "MR-5010") -> Fatal:

@@ -1,4 +1,4 @@
-"""Statements for one row: INSERT, REPLACE, UPDATE, DELETE and SELECT, by identity or by all columns.
+"""Statements for one row: INSERT, REPLACE, UPDATE, DELETE and SELECT, by identity, by a unique key or by all columns.
 
 Used for rows that need a statement each: changed identities, values in an unusual branch, tables without a key, and all
 rows after a conflict. ``kernel.literals`` fills the texts of a ``Template``.
@@ -45,6 +45,21 @@ def delete_template(table_plan: TablePlan, flavour: Flavour) -> Template:
 def find_template(table_plan: TablePlan, flavour: Flavour) -> Template:
     """SELECT of the row of the after image, to check its generated values."""
     return _where(table_plan, flavour, [b"SELECT 1 FROM " + table_plan.name], [], image=AFTER)
+
+
+def rows_template(
+    table_plan: TablePlan, shown: bytes, key: tuple[tuple[int, TargetColumn], ...], *, image: int
+) -> Template:
+    """SELECT of ``shown`` from the row that has this image's values in the columns of a unique key.
+
+    ``key``: pairs of (column index in the record, target column).
+    """
+    texts = [b"SELECT " + shown + b" FROM " + table_plan.name]
+    for number, (index, column) in enumerate(key):
+        before, behind = _found(table_plan.layout.table.columns[index], column)
+        texts[-1] += (b" AND " if number else b" WHERE ") + before
+        texts.append(behind)
+    return Template.of(texts, make_shape(table_plan.layout, [(image, index) for index, _ in key]))
 
 
 def _where(

@@ -138,7 +138,7 @@ class TargetConnection:
     def with_arguments(self, sql: str, arguments: Sequence[object]) -> bytes:
         """The statement with its arguments inserted, for ``run``."""
         with self._connection.cursor() as cursor:
-            return cursor.mogrify(sql, arguments).encode()
+            return cursor.mogrify(sql, arguments).encode(errors="surrogateescape")  # for bytes
 
     def run(self, sql: bytes) -> int:
         """Run one statement unchanged and return the number of matched rows."""

@@ -8,7 +8,7 @@
                                                                         transaction
     record_schema   task, id: schema_text     schemas that the topic introduced before the mark
     ddl_intent      task, seq: sql_text, state_text, decision           a statement that is being executed
-    conflict        task, seq: …              rows that ``overwrite`` or ``skip`` resolved
+    conflict        task, seq: …              changes that did not fit the target's row (``consumer.target.conflicts``)
     session         task, id: run             sessions that may hold the fence, for a later run to end
     left_out        task, seq: kind, sql_text     statements that were recorded but not applied
 
@@ -44,7 +44,7 @@ _TABLES = (
     " state_text LONGTEXT NOT NULL, decision VARCHAR(16) NOT NULL, PRIMARY KEY (task, seq))",
     "conflict (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, gtid VARCHAR(190) NOT NULL, table_name VARCHAR(190)"
     " NOT NULL, op CHAR(1) NOT NULL, decision VARCHAR(16) NOT NULL, detail LONGTEXT NOT NULL, record LONGBLOB NOT NULL,"
-    " PRIMARY KEY (task, seq))",
+    " target_rows LONGTEXT NULL, schema_text LONGTEXT NULL, at DATETIME(3) NULL, PRIMARY KEY (task, seq))",
     "session (task VARCHAR(190) NOT NULL, id BIGINT UNSIGNED NOT NULL, run BIGINT UNSIGNED NOT NULL,"
     " PRIMARY KEY (task, id))",
     "left_out (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, kind VARCHAR(32) NOT NULL, sql_text LONGTEXT NOT NULL,"
@@ -110,20 +110,29 @@ def create_tables(connection: TargetConnection) -> None:
     connection.commit()
 
 
+# (table, column, definition): added to the tables of an earlier version
+_ADDED = (
+    ("progress", "topic_id", "VARCHAR(36) NOT NULL DEFAULT ''"),
+    ("conflict", "target_rows", "LONGTEXT NULL"),
+    ("conflict", "schema_text", "LONGTEXT NULL"),
+    ("conflict", "at", "DATETIME(3) NULL"),
+)
+
+
 def add_missing_columns(connection: TargetConnection) -> None:
     """Upgrade tables of an earlier version. ``topic_id`` is set when the mark moves next.
 
     Call it after the fence is raised: ALTER TABLE waits for open target transactions of earlier runs.
     """
-    if connection.query(f"SHOW COLUMNS FROM {DATABASE}.progress LIKE 'topic_id'"):
-        return
-    try:
-        connection.query(
-            f"ALTER TABLE {DATABASE}.progress ADD COLUMN topic_id VARCHAR(36) NOT NULL DEFAULT ''"
-        )
-    except Fatal:  # another starting task added it at the same time
-        if not connection.query(f"SHOW COLUMNS FROM {DATABASE}.progress LIKE 'topic_id'"):
-            raise
+    for table, column, definition in _ADDED:
+        find = f"SHOW COLUMNS FROM {DATABASE}.{table} LIKE '{column}'"
+        if connection.query(find):
+            continue
+        try:
+            connection.query(f"ALTER TABLE {DATABASE}.{table} ADD COLUMN {column} {definition}")
+        except Fatal:  # another starting task added it at the same time
+            if not connection.query(find):
+                raise
     connection.commit()
 
 
@@ -264,12 +273,23 @@ def delete_applied(connection: TargetConnection, task: str, *, run: int | None) 
 
 
 def save_schemas(connection: TargetConnection, task: str, texts: dict[int, str]) -> None:
-    """Save schemas that the topic introduced, for a start after them. Does not commit."""
+    """Save schemas that the topic introduced, for a start after them. Does not commit.
+
+    If an ID gets another meaning, stored conflicts keep the schema of their records.
+    """
     for number, text in texts.items():
+        connection.query(KEEP_SCHEMA_SQL, (number, text, task, number.to_bytes(4, "big")))
         connection.query(
             f"REPLACE INTO {DATABASE}.record_schema (task, id, schema_text) VALUES (%s, %s, %s)",
             (task, number, text),
         )
+
+
+KEEP_SCHEMA_SQL = (
+    f"UPDATE {DATABASE}.conflict c JOIN {DATABASE}.record_schema s"
+    " ON s.task = c.task AND s.id = %s AND s.schema_text <> %s SET c.schema_text = s.schema_text"
+    " WHERE c.task = %s AND c.schema_text IS NULL AND SUBSTRING(c.record, 2, 4) = _binary %s"
+)
 
 
 def decide_intent(connection: TargetConnection, task: str, *, seq: int, decision: str) -> None:

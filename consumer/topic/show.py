@@ -28,8 +28,12 @@ _SHOWN_CHARACTERS_MAX = 60
 
 def line(offset: int, record: Record) -> str:
     """One line of printable text; line ends and terminal control characters are escaped."""
-    shown = f"{offset} {_text(record)}".replace("\n", " ")
-    return shown if shown.isprintable() else "".join(map(_printable, shown))
+    return printable(f"{offset} {_text(record)}".replace("\n", " "))
+
+
+def printable(text: str) -> str:
+    """The text with line ends and terminal control characters escaped."""
+    return text if text.isprintable() else "".join(map(_printable, text))
 
 
 def _printable(character: str) -> str:
@@ -41,13 +45,11 @@ def _text(record: Record) -> str:
         case RowRecord():
             source = record.source
             key = record.key if record.key is not None else {}
-            shown_key = "".join(f" {name}={_shown(value)}" for name, value in key.items())
+            shown_key = "".join(f" {name}={shown_value(value)}" for name, value in key.items())
             head = f"{record.change.op} {source.database}.{source.table}{shown_key}"
             return f"{head} {_place(source, record.transaction)}  {_change(record)}"
         case DdlRecord():
-            return (
-                f"ddl {_place(record.source, record.transaction)}  {_shown(record.statement.sql)}"
-            )
+            return f"ddl {_place(record.source, record.transaction)}  {shown_value(record.statement.sql)}"
         case SchemaRecord():
             return f"schema {record.value.id} {record.value.subject}"
         case FenceRecord():
@@ -71,15 +73,16 @@ def _change(record: RowRecord) -> str:
     before, after = record.change.before, record.change.after
     if before is not None and after is not None:
         return ", ".join(
-            f"{name}: {_shown(before[name])} → {_shown(value)}"
+            f"{name}: {shown_value(before[name])} → {shown_value(value)}"
             for name, value in after.items()
             if before[name] != value
         )
     image: Image = after if after is not None else before if before is not None else {}
-    return ", ".join(f"{name}: {_shown(value)}" for name, value in image.items())
+    return ", ".join(f"{name}: {shown_value(value)}" for name, value in image.items())
 
 
-def _shown(value: object) -> str:
+def shown_value(value: object) -> str:
+    """A column's value as short text."""
     match value:
         case None:
             text = "NULL"

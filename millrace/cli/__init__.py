@@ -88,6 +88,10 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "apply-ddl": Command(
             "millrace.cli.apply_ddl", "Resolve a DDL statement that blocks an apply task."
         ),
+        "conflict": Command(
+            "millrace.cli.conflict",
+            "Show changes that did not fit the target's row; replay or discard them.",
+        ),
         "bench": Command(
             "millrace.cli.bench",
             "Measure Millrace and its peers; prints JSON lines.",

@@ -77,7 +77,8 @@ CODES: tuple[Code, ...] = (
         "a target row differs from the source",
         "The row to change or delete is missing, or the row to insert already exists. Another client wrote to the target,"
         " or the task started at the wrong position.",
-        "Correct the row that the message names, or set `conflict: overwrite` or `conflict: skip` for the task; then"
+        "`millrace conflict show NAME N` prints the change and the target's row. Correct the row, or leave the change out"
+        " with `millrace conflict discard NAME N`, or set `conflict: overwrite` or `conflict: skip` for the task. Then"
         " `millrace task resume NAME`.",
         Branch.OPERATOR,
     ),
@@ -324,6 +325,30 @@ CODES: tuple[Code, ...] = (
         "`millrace compare` finds no single apply task",
         "The command names a capture task, and not exactly one apply task reads its topic.",
         "Name an apply task from `millrace task list`.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-5061",
+        "there is no such conflict",
+        "The task is not an apply task, has not run on this target, or has no stored conflict with this seq: the conflict"
+        " was replayed or discarded, or the task has resumed and tried the change that blocked it again.",
+        "`millrace conflict list TASK` shows the conflicts of a task.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-5062",
+        "the task has not passed the change yet",
+        "A replay needs all earlier changes on the target. The task is blocked at this change or before it, or it has not"
+        " stored its progress yet.",
+        "If the task is blocked at this change, correct the row on the target; then `millrace task resume TASK` tries the"
+        " change again. Otherwise resume the task and repeat the replay when it has applied the batch.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-5063",
+        "the task must be stopped before a change is left out",
+        "The change blocked the task, and the task runs again. It may already have applied the change.",
+        "If the task is blocked at the change again, repeat the command. Otherwise `millrace task pause TASK` first.",
         Branch.OPERATOR,
     ),
 )

@@ -9,11 +9,11 @@ import pytest
 
 from tests.fixtures.servers import FLAVOURS
 from tests.fixtures.stack import FaultStack
-from tests.kit.faults.campaign import POINTS, kill_at, victim_of
+from tests.kit.faults.campaign import SERVICE_POINTS, kill_at, victim_of
 
 
 @pytest.mark.parametrize("fault_stack", FLAVOURS, indirect=True, scope="session", ids=str)
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", SERVICE_POINTS)
 @pytest.mark.guarantee("resumed")
 def test_kill_at_any_fault_point_loses_and_repeats_nothing(
     fault_stack: FaultStack, point: str

@@ -304,12 +304,15 @@ def _ping(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], in
     return [(1,)], 0
 
 
-@statement(r"SHOW COLUMNS FROM millrace\.progress LIKE 'topic_id'$")
-def _has_topic_id(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
-    return [("topic_id",)], 0
+@statement(r"SHOW COLUMNS FROM millrace\.\w+ LIKE '(?P<column>\w+)'$")
+def _has_column(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    return [(found["column"],)], 0
 
 
-@statement(r"CREATE (DATABASE|TABLE) IF NOT EXISTS millrace|SET SESSION |USE ")
+@statement(
+    r"CREATE (DATABASE|TABLE) IF NOT EXISTS millrace|SET SESSION |USE |UPDATE millrace\.conflict"
+    r"|DELETE FROM millrace\.conflict"
+)
 def _nothing(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [], 0
 

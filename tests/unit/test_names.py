@@ -38,6 +38,7 @@ COMMANDS = (
     "compare",
     "compare --now",
     "apply-ddl --seq 1 --done",
+    "conflict list",
 )
 
 

@@ -31,6 +31,7 @@ VICTIMS = {  # by the longest prefix of a point's name
     "zk.run.slot.": "worker",
     "zk.placement.scheduler.": "scheduler",
     "apply.": "apply",
+    "conflict.": "command",  # `millrace conflict`: tests/fault/test_conflict_kills.py kills it
 }
 # in a Python worker, which Spark replaces, or in the driver, between DDL statements
 IN_A_LANE = ("apply.before_lane_commit", "apply.after_lane_commit")
@@ -76,7 +77,7 @@ def _points() -> tuple[str, ...]:
 
 
 def victim_of(point: str) -> str:
-    """The service's process that passes the point; KeyError for an unknown prefix."""
+    """The service's process, or ``command``, that passes the point; KeyError for an unknown prefix."""
     return VICTIMS[next(start for start in VICTIMS if point.startswith(start))]
 
 
@@ -233,3 +234,4 @@ PROVOCATIONS = {
     "apply.ddl_after_execute": Provocation(after=_fill),
 }
 POINTS = _points()
+SERVICE_POINTS = tuple(point for point in POINTS if victim_of(point) != "command")

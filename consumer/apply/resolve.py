@@ -1,0 +1,185 @@
+"""Replays or discards stored conflicts for an operator: each in one target transaction that holds the task's fence.
+
+    1  lock      the fence row FOR UPDATE: it waits for open target transactions of the task, and new ones wait for it
+    2  read      the conflict and the mark
+    3  write     replay: the record's row, one counted statement. Discard of a `stop`: its seq as applied, and run + 1
+    4  store     delete the conflict; or for a discarded `stop`, make it a `skip`
+    5  commit
+
+    killed between   the target has
+    1 and 5          the conflict, unchanged: repeat the command
+    after 5          the result, exactly once: the command repeated reports that there is no such conflict
+
+Between two target transactions of a task, a replay is like a client's write, so the task may run. The mark must be at
+or above the seq: all earlier changes are applied, and no later run applies the change again.
+
+A change that blocks the task is above the mark. Its discard stores the seq in ``applied``, where the next run finds the
+seqs that it must not apply again. A run that has already read its progress does not know this. So the fence is raised
+in the same target transaction, and that run can write no more.
+
+A replay does not repeat later changes of the row. Not done here: deciding whether the task may be stopped.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.apply.writer import ConflictRule, RowWriter
+from consumer.kernel import walk
+from consumer.plan.applied import to_bitmap
+from consumer.row_schemas import RowSchemas
+from consumer.rows import Rows, Values, walk_values
+from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.target.conflicts import SKIP, STOP, Conflict, no_conflict, read_conflict, schema_of
+from consumer.target.connection import Endpoint, TargetConnection
+from consumer.target.inventory import read_inventory
+from consumer.target.progress import DATABASE, Owner
+from consumer.target.sessions import open_session
+from millrace.errors import Fatal
+from millrace.faults import fault_point, register
+from schemas.documents import ConflictPolicy
+
+BEFORE_COMMIT = register("conflict.before_commit")
+AFTER_COMMIT = register("conflict.after_commit")
+
+DELETED_MAX = 10_000  # conflicts in one transaction of ``discard_resolved``
+_REPEAT = (
+    "Correct the row that the message names and repeat the command, or run"
+    " `millrace conflict discard TASK N`."
+)
+
+
+def replay(endpoint: Endpoint, task: str, seq: int) -> None:
+    """Apply the change of a conflict and delete the conflict.
+
+    Fatal MR-5061 without the conflict, MR-5062 if the task has not passed it, MR-5010 if it still does not fit, and
+    those of a row (MR-5011 to MR-5019).
+    """
+    with _session(endpoint, task) as session:
+        conflict = read_conflict(session, task, seq).conflict
+        plans, rows = _planned(session, task, conflict)
+        session.rollback()  # the fence is locked only for the writes
+        _lock_fence(session, task)
+        if read_conflict(session, task, seq).decision == STOP or seq > _mark_seq(session, task):
+            raise Fatal("MR-5062", f"{task} has not passed seq {seq} yet", task=task, seq=seq)
+        writer = RowWriter(session, plans, ConflictRule(task, ConflictPolicy.STOP))
+        try:
+            writer.write_carefully(rows, np.zeros(1, np.int64))
+        except Fatal as exc:
+            if exc.code != "MR-5010":
+                raise
+            raise Fatal(exc.code, exc.message, fix=_REPEAT, **dict(exc.context)) from exc
+        _delete(session, task, [seq])
+        _commit(session)
+
+
+def discard(endpoint: Endpoint, task: str, seqs: Sequence[int]) -> list[int]:
+    """Delete conflicts. Returns the seqs of changes that blocked the task and that it now leaves out.
+
+    Those conflicts stay, with the decision `skip`. All or nothing; Fatal MR-5061 if one does not exist.
+    """
+    with _session(endpoint, task) as session:
+        run = _lock_fence(session, task)
+        decisions = {seq: read_conflict(session, task, seq).decision for seq in sorted(set(seqs))}
+        blocking = [seq for seq, decision in decisions.items() if decision == STOP]
+        _delete(session, task, [seq for seq in decisions if seq not in blocking])
+        if blocking:
+            _leave_out(session, task, blocking, run=run + 1)
+        _commit(session)
+    return blocking
+
+
+def discard_resolved(endpoint: Endpoint, task: str) -> int:
+    """Delete all conflicts that `overwrite` or `skip` resolved. Returns their number."""
+    count = 0
+    with _session(endpoint, task) as session:
+        while True:
+            deleted = session.run(
+                session.with_arguments(
+                    f"DELETE FROM {DATABASE}.conflict WHERE task = %s AND decision <> %s LIMIT %s",
+                    (task, STOP, DELETED_MAX),
+                )
+            )
+            session.commit()
+            count += deleted
+            if deleted < DELETED_MAX:
+                return count
+
+
+@contextmanager
+def _session(endpoint: Endpoint, task: str) -> Iterator[TargetConnection]:
+    """A registered session: a run that starts can end it if it hangs (``consumer.target.fence``)."""
+    session = open_session(endpoint, Owner(task, 0, 0))
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def _lock_fence(session: TargetConnection, task: str) -> int:
+    """Lock the fence until the end of the transaction and return its run; Fatal MR-5061 if the task never ran."""
+    rows = session.query(f"SELECT run FROM {DATABASE}.fence WHERE task = %s FOR UPDATE", (task,))
+    if not rows:
+        raise Fatal("MR-5061", f"{task} has not run on this target", task=task)
+    run = rows[0][0]
+    assert isinstance(run, int)
+    return run
+
+
+def _mark_seq(session: TargetConnection, task: str) -> int:
+    rows = session.query(f"SELECT seq FROM {DATABASE}.progress WHERE task = %s", (task,))
+    seq = rows[0][0] if rows else -1
+    assert isinstance(seq, int)
+    return seq
+
+
+def _planned(session: TargetConnection, task: str, conflict: Conflict) -> tuple[TablePlans, Rows]:
+    """The plans of the record's table, and the record as one row."""
+    text = schema_of(session, task, conflict)
+    inventory = read_inventory(session)
+    schema_id = int.from_bytes(conflict.record[1:5], "big")
+    # plans are kept by version, so it must be unique
+    plans = TablePlans(Catalogue(f"replay/{uuid4().hex}", RowSchemas({schema_id: text}), inventory))
+    bounds: npt.NDArray[Any] = np.array([0, len(conflict.record)], np.int32)
+    bounds.flags.writeable = False  # as Arrow's: the kernel is compiled for one array type
+    rows = walk_values(Values(np.frombuffer(conflict.record, np.uint8), bounds), plans.programs)
+    if len(rows) != 1:
+        raise Fatal(
+            "MR-5032",
+            f"the record of seq {conflict.seq} can't be read: {walk.REASONS[rows.status]}",
+            seq=conflict.seq,
+        )
+    return plans, rows
+
+
+def _delete(session: TargetConnection, task: str, seqs: Sequence[int]) -> None:
+    """Fatal MR-5061 if a conflict was deleted since it was read."""
+    for seq in seqs:
+        sql = f"DELETE FROM {DATABASE}.conflict WHERE task = %s AND seq = %s"
+        if session.run(session.with_arguments(sql, (task, seq))) != 1:
+            raise no_conflict(task, seq)
+
+
+def _leave_out(session: TargetConnection, task: str, seqs: Sequence[int], *, run: int) -> None:
+    """Store the seqs as applied, for the next run, and raise the fence to ``run``."""
+    first, bitmap = to_bitmap(np.array(seqs, np.int64))
+    session.query(
+        f"INSERT INTO {DATABASE}.applied VALUES (%s, %s, 0, 0, 0, %s, _binary %s)",
+        (task, run, first, bitmap),
+    )
+    session.query(f"UPDATE {DATABASE}.fence SET run = %s WHERE task = %s", (run, task))
+    for seq in seqs:
+        session.query(
+            f"UPDATE {DATABASE}.conflict SET decision = %s WHERE task = %s AND seq = %s",
+            (SKIP, task, seq),
+        )
+
+
+def _commit(session: TargetConnection) -> None:
+    fault_point(BEFORE_COMMIT)
+    session.commit()
+    fault_point(AFTER_COMMIT)

@@ -1,0 +1,253 @@
+"""``millrace conflict list|show|replay|discard TASK``: the changes that did not fit the target's row.
+
+The commands connect to the primary of the task's target set. ``list`` and ``show`` only read.
+"""
+
+import base64
+import json as json_module
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millrace.cli.control import Control, console, control, new_table, print_json
+from millrace.errors import Fatal
+from schemas.documents import ApplyTask
+from schemas.status import TaskState
+
+if TYPE_CHECKING:
+    from consumer.target.conflicts import StoredConflict
+    from consumer.target.connection import Endpoint, TargetConnection
+
+OPERATIONS = {"c": "insert", "u": "update", "d": "delete"}
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Show changes that did not fit the target's row; apply them again, or discard them.",
+)
+
+Task = Annotated[str, typer.Argument(help="The apply task.", show_default=False)]
+Seq = Annotated[int, typer.Argument(min=1, help="The seq of the change.", show_default=False)]
+Seqs = Annotated[
+    list[int], typer.Argument(min=1, help="The seqs of the changes.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+def list_(
+    task: Task,
+    *,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The number to print.")] = 100,
+    first: Annotated[int, typer.Option("--from", min=0, help="Begin at this seq.")] = 0,
+    json: Json = False,
+) -> None:
+    """List conflicts in the order of the source's changes, one line each."""
+    from consumer.target.conflicts import count_conflicts, list_conflicts
+
+    with control() as now, _reading(_endpoint(now, task, for_writing=False), task) as session:
+        count = count_conflicts(session, task)
+        found = list_conflicts(session, task, first_seq=first, limit=limit)
+    if json:
+        print_json([_head(stored) for stored in found])
+        return
+    table = new_table("SEQ", "TIME", "DECISION", "CHANGE", "TABLE", "WHY")
+    for stored in found:
+        conflict = stored.conflict
+        change = OPERATIONS.get(conflict.op, conflict.op)
+        head = (str(conflict.seq), _time(stored.at), stored.decision, change)
+        table.add_row(*head, _printable(conflict.table), _printable(conflict.why))
+    out = console()
+    out.print(table if found else "no conflicts")
+    if len(found) < count:
+        out.print(f"{len(found)} of {count}; `--from SEQ` and `--limit N` show others")
+
+
+@app.command()
+def show(task: Task, seq: Seq, *, json: Json = False) -> None:
+    """Show one conflict: the change, the target's rows in its way, the reason and the decision."""
+    from consumer.target.conflicts import read_conflict, schema_of
+    from consumer.topic.show import as_json
+    from schemas.record.record import KnownSchemas, RowRecord, decode_record
+
+    with control() as now, _reading(_endpoint(now, task, for_writing=False), task) as session:
+        stored = read_conflict(session, task, seq)
+        text = schema_of(session, task, stored.conflict)
+    record = decode_record(None, stored.conflict.record, KnownSchemas(lambda _: text))
+    assert isinstance(record, RowRecord)
+    target_rows = json_module.loads(stored.conflict.target_rows or "null")
+    change = record.change
+    if json:
+        shown = as_json(0, 0, record)
+        wanted = ("before", "after", "source", "op", "ts_ms", "transaction")
+        plain = {name: shown[name] for name in wanted}
+        print_json(_head(stored) | {"record": plain, "target_rows": target_rows})
+        return
+    _print_head(task, stored)
+    count = len(target_rows or [])
+    numbered = [f"TARGET {number + 1}" if count > 1 else "TARGET" for number in range(count)]
+    table = new_table("COLUMN", "BEFORE", "AFTER", *numbered)
+    images: list[Mapping[str, Any] | None] = [change.before, change.after, *(target_rows or [])]
+    names = dict.fromkeys(name for image in images for name in image or {})
+    for name in names:
+        table.add_row(_printable(name), *(_shown(image, name) for image in images))
+    console().print("", table)
+    if target_rows is None:
+        print("the target's rows in the way are not known")
+    elif not target_rows:
+        print("no row of the target was in the way")
+
+
+@app.command()
+def replay(task: Task, seqs: Seqs) -> None:
+    """Apply resolved changes again, as they are in the topic, and delete their conflicts.
+
+    Later changes of the same rows are not repeated. The task may run.
+    """
+    from consumer.apply.resolve import replay as replay_one
+
+    with control() as now:
+        endpoint = _endpoint(now, task)
+    with _known(task):
+        for seq in sorted(set(seqs)):
+            replay_one(endpoint, task, seq)
+            print(f"{task}: seq {seq} applied")
+
+
+@app.command()
+def discard(
+    task: Task,
+    seqs: Annotated[
+        list[int] | None, typer.Argument(min=1, help="The seqs of the changes.", show_default=False)
+    ] = None,
+    *,
+    every: Annotated[
+        bool, typer.Option("--all", help="Delete every conflict that the policy has resolved.")
+    ] = False,
+) -> None:
+    """Delete conflicts. A change that blocks the task is left out when the task resumes."""
+    from consumer.apply.resolve import discard as discard_these
+    from consumer.apply.resolve import discard_resolved
+
+    if every == bool(seqs):
+        raise typer.BadParameter("give either SEQ or --all")
+    with control() as now:
+        endpoint = _endpoint(now, task)
+        with _known(task):
+            if every:
+                count = discard_resolved(endpoint, task)
+                print(f"{task}: {count} conflict{'' if count == 1 else 's'} discarded")
+                return
+            _check_stopped(now, endpoint, task, seqs or [])
+            blocking = discard_these(endpoint, task, seqs or [])
+    for seq in sorted(set(seqs or [])):
+        done = "will be left out; now" if seq in blocking else "discarded"
+        print(
+            f"{task}: seq {seq} {done}{f' `millrace task resume {task}`' if seq in blocking else ''}"
+        )
+
+
+def _endpoint(now: Control, task: str, *, for_writing: bool = True) -> "Endpoint":
+    """The primary of the target set; Fatal MR-5061 for a capture task."""
+    from consumer.target.members import primary_member
+
+    document = now.store.task_entry(task).document
+    if not isinstance(document, ApplyTask):
+        raise Fatal("MR-5061", f"{task} is not an apply task", task=task)
+    target = now.store.set_entry(document.target).document
+    return primary_member(target, for_writing=for_writing)
+
+
+@contextmanager
+def _reading(endpoint: "Endpoint", task: str) -> Iterator["TargetConnection"]:
+    from consumer.target.connection import connect
+
+    session = connect(endpoint)
+    try:
+        with _known(task):
+            yield session
+    finally:
+        session.close()
+
+
+@contextmanager
+def _known(task: str) -> Iterator[None]:
+    """Fatal MR-5061 if the target has no tables of Millrace, or those of an earlier version."""
+    try:
+        yield
+    except Fatal as exc:
+        if exc.code not in ("MR-5012", "MR-5013") or "table" in exc.context:
+            raise
+        raise Fatal(
+            "MR-5061", f"{task} has not run on this target with this version", task=task
+        ) from exc
+
+
+def _check_stopped(now: Control, endpoint: "Endpoint", task: str, seqs: list[int]) -> None:
+    """Fatal MR-5063 if a change of ``seqs`` blocks the task and the task has not stopped."""
+    from consumer.target.conflicts import STOP, read_conflict
+    from zk.view import read_cluster, status_of
+
+    with _reading(endpoint, task) as session:
+        if all(read_conflict(session, task, seq).decision != STOP for seq in seqs):
+            return
+    state = status_of(task, now.store.task_entry(task), read_cluster(now.session, now.tree)).state
+    if state not in (TaskState.BLOCKED, TaskState.PAUSED):
+        raise Fatal("MR-5063", f"{task} is {state.value}", task=task)
+
+
+def _head(stored: "StoredConflict") -> dict[str, object]:
+    conflict = stored.conflict
+    return {
+        "seq": conflict.seq,
+        "gtid": conflict.gtid,
+        "time": _time(stored.at),
+        "decision": stored.decision,
+        "op": conflict.op,
+        "table": conflict.table,
+        "why": conflict.why,
+    }
+
+
+def _print_head(task: str, stored: "StoredConflict") -> None:
+    conflict, change = stored.conflict, OPERATIONS.get(stored.conflict.op, stored.conflict.op)
+    meaning = {
+        "stop": f"stop: the task is blocked at this change. `millrace task resume {task}` tries it again,"
+        f" `millrace conflict discard {task} {conflict.seq}` leaves it out.",
+        "skip": "skip: the target's row is unchanged",
+        "overwrite": "overwrite: the source's row replaced the target's",
+    }
+    for name, value in (
+        ("change", f"{change} of {conflict.table}"),
+        ("seq", f"{conflict.seq}, GTID {conflict.gtid}"),
+        ("time", _time(stored.at) or "unknown"),
+        ("why", conflict.why),
+        ("decision", meaning.get(stored.decision, stored.decision)),
+    ):
+        print(f"{name:<10}{_printable(value)}")
+
+
+def _time(at: str) -> str:
+    """ISO 8601 in UTC; "" if unknown."""
+    return f"{at.replace(' ', 'T')}Z" if at else ""
+
+
+def _shown(image: Mapping[str, Any] | None, name: str) -> str:
+    from consumer.topic.show import shown_value
+
+    if image is None or name not in image:
+        return ""
+    value = image[name]
+    if isinstance(
+        value, dict
+    ):  # of a target row: bytes in base64, with an ellipsis if they were cut
+        value = base64.b64decode(value["base64"].rstrip("…"))
+    return _printable(shown_value(value))
+
+
+def _printable(text: str) -> str:
+    from consumer.topic.show import printable
+
+    return printable(text)

@@ -1,0 +1,89 @@
+"""`millrace conflict` dies by SIGKILL at each of its fault points: the change is applied, or left out, exactly once."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from consumer.apply import resolve
+from deploy.servers import DatabaseServer
+from millrace import faults
+from millrace.errors import Fatal
+from schemas.documents import ConflictPolicy
+from tests.kit.apply.local import apply_task, endpoint_of, run_once
+from tests.kit.apply.tables import integer, table
+from tests.kit.apply.topic import RecordStream
+
+POINTS = (resolve.BEFORE_COMMIT, resolve.AFTER_COMMIT)
+
+
+def _killed_at(point: str, work: Callable[[], object]) -> None:
+    """Run ``work`` in a child that must die at the point."""
+    child = os.fork()
+    if child == 0:
+        try:
+            faults.arm(f"{point}:kill")
+            work()
+        except BaseException:  # noqa: BLE001 - the child must not run the parent's code
+            sys.excepthook(*sys.exc_info())
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def _is_committed(server: DatabaseServer, name: str, decision: str) -> bool:
+    """Whether the conflict of seq 2 is no longer what it was."""
+    sql = "SELECT decision FROM millrace.conflict WHERE task = %s AND seq = 2"
+    return server.execute(sql, (name,)) != [(decision,)]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_replay_applies_the_change_exactly_once(
+    target_server: DatabaseServer, name: str, point: str
+) -> None:
+    """The table has no key, so a change that is applied twice shows."""
+    target_server.execute("CREATE TABLE bag (n INT, v INT)", db=name)
+    target_server.execute(f"INSERT INTO {name}.bag VALUES (1, 0), (1, 0)")
+    bag = table(name, "bag", integer("n"), integer("v"), key=())
+    stream = RecordStream()
+    stream.delete(bag, {"n": 1, "v": 0})
+    stream.delete(bag, {"n": 2, "v": 0})  # not there
+    stream.commit()
+    run_once(target_server, apply_task(name, conflict=ConflictPolicy.SKIP), stream)
+    target_server.execute(f"INSERT INTO {name}.bag VALUES (2, 0), (2, 0)")
+    endpoint = endpoint_of(target_server)
+    _killed_at(point, lambda: resolve.replay(endpoint, name, 2))
+    if point == resolve.BEFORE_COMMIT:
+        assert not _is_committed(target_server, name, "skip")
+        resolve.replay(endpoint, name, 2)
+    with pytest.raises(Fatal, match="MR-5061"):
+        resolve.replay(endpoint, name, 2)
+    rows = target_server.execute(f"SELECT n FROM {name}.bag ORDER BY n")
+    assert rows == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_discard_leaves_the_change_out_exactly_once(
+    target_server: DatabaseServer, name: str, point: str
+) -> None:
+    """Before the commit the task is still blocked; after it, the next run leaves out this change and no other."""
+    target_server.execute("CREATE TABLE bag (n INT)", db=name)
+    bag, stream = table(name, "bag", integer("n"), key=()), RecordStream()
+    stream.insert(bag, {"n": 1})
+    stream.delete(bag, {"n": 2})
+    stream.insert(bag, {"n": 2})
+    stream.commit()
+    task, endpoint = apply_task(name), endpoint_of(target_server)
+    with pytest.raises(Fatal, match="MR-5010"):
+        run_once(target_server, task, stream)
+    _killed_at(point, lambda: resolve.discard(endpoint, name, [2]))
+    if point == resolve.BEFORE_COMMIT:
+        assert not _is_committed(target_server, name, "stop")
+        with pytest.raises(Fatal, match="MR-5010"):
+            run_once(target_server, task, stream)
+        assert resolve.discard(endpoint, name, [2]) == [2]
+    assert _is_committed(target_server, name, "stop")
+    run_once(target_server, task, stream)
+    run_once(target_server, task, stream)
+    assert target_server.execute(f"SELECT n FROM {name}.bag ORDER BY n") == [(1,), (2,)]
