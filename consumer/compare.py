@@ -77,7 +77,9 @@ def compare_sets(
         for session in (left, right):
             session.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        source_tables, target_tables = read_inventory(left), read_inventory(right)
+        source_tables, target_tables = (
+            read_inventory(side, with_folds=False) for side in (left, right)
+        )
         at_target = target_tables.key
         found = Comparison()
         here: dict[TableKey, TargetTable] = {}

@@ -212,6 +212,7 @@ def find_keys(rows: Rows, programs: KeyPrograms, numbers: Ints) -> KeyEntries:
         programs.seeds,
         programs.tokens,
         programs.parts,
+        programs.folds,
         owners,
         hashes,
         modes,

@@ -28,7 +28,9 @@ from typing import Protocol
 
 from consumer.apply.batch import Assignment, BatchApplier, Figures
 from consumer.apply.ddl import end_earlier_statement
+from consumer.apply.executor import table_plans_for
 from consumer.spark.driver import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQuery
+from consumer.sql.table_plans import Catalogue
 from consumer.target.conflicts import forget_blocking
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.fence import raise_fence
@@ -63,6 +65,9 @@ SILENCE_S = 10.0
 # The request takes about 6 ms, a small micro-batch 110. Spark requests the topic's end every few milliseconds and
 # notices an end that moves back. It misses only a new topic that grows past the mark between two requests.
 SAME_TOPIC_S = 1.0
+# Computing the tables that are applied in order takes 0.1 ms a table, and every DDL statement may change them.
+IN_ORDER_S = 10.0
+IN_ORDER_NAMED = 5  # in a status
 
 _log = get_logger("apply")
 
@@ -220,6 +225,7 @@ class ApplyRun:
             None  # when the broker got the request that it has not answered
         )
         self._is_silent = False
+        self._in_order = InOrder()
         self._compare_topic()
         self._progressed(applier.mark)
         self._query: TopicQuery = driver.query(
@@ -273,6 +279,7 @@ class ApplyRun:
                 "ddl": figures.ddl,
                 "last_commit": _time(figures.commit_ms),
                 "statements_left_out": figures.left_out,
+                "applied_in_order": self._in_order.text(self._applier.catalogue),
             },
         )
 
@@ -334,6 +341,25 @@ class ApplyRun:
     def _cut_until(self, over: threading.Event) -> None:
         while not over.wait(CUT_AFTER_S):
             self._applier.cut()
+
+
+class InOrder:
+    """Names the tables that one lane applies, and why. The text is up to ``IN_ORDER_S`` old."""
+
+    def __init__(self) -> None:
+        self._version = self._text = ""
+        self._made_s = -IN_ORDER_S
+
+    def text(self, catalogue: Catalogue) -> str:
+        """At most ``IN_ORDER_NAMED`` tables, such as "shop.log: no usable key"; "" if all are applied in parallel."""
+        now_s = time.monotonic()
+        if catalogue.version != self._version and now_s - self._made_s >= IN_ORDER_S:
+            found = table_plans_for(catalogue).tables_in_order()
+            more = len(found) - IN_ORDER_NAMED
+            named = [f"{table}: {why}" for table, why in found[:IN_ORDER_NAMED]]
+            self._text = ", ".join([*named, f"{more} more"] if more > 0 else named)
+            self._version, self._made_s = catalogue.version, now_s
+        return self._text
 
 
 def why_running(offset: int, figures: Figures) -> str:

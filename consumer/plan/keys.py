@@ -3,7 +3,7 @@
 For each table of the target:
 
     its row identity                 ROW        the row; without an identity BAG, one token for the whole table
-    each further unique key          UNIQUE     whole comparable columns; otherwise its token (coarse)
+    each further unique key          UNIQUE     comparable columns or their first characters; otherwise its token
     a key WITHOUT OVERLAPS           ROW        its columns without the period, because overlaps are not computed here
     a foreign key, on the child      REFERENCE  the parent's columns that it refers to
     the same, on the parent          UNIQUE     these columns, with the same seed
@@ -11,7 +11,9 @@ For each table of the target:
                                      TOUCH      can reach; every record of that table touches the token
     a foreign key over columns that are not comparable   SERIAL   every record of both tables holds one token
 
-A column is comparable if equal values on the target have equal bytes here (``_method``). All others are COARSE.
+A column is comparable if equal values on the target have equal bytes or letters here (``_method``). All others are
+COARSE. Columns of a foreign key may come from source columns of other types than the target's. Such values have other
+bytes, so they are COARSE, and all records of a foreign key hold its token (``_is_natural``).
 Not done here: the key of the table map if the target has another identity. Two rows that share it may be applied in
 any order; each is found by the target's own key.
 """
@@ -24,40 +26,32 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import hashes
+from consumer.plan.collation import Codes, is_exact, make_table
 from consumer.row_schemas import Ints, is_decimal
 from consumer.sql.table_plan import TablePlan, record_indexes, target_column
 from consumer.target.inventory import ForeignKey, Inventory, TableKey, TargetColumn
-from schemas.table.structure import INTEGER_CODES, TEMPORAL_CODES, Column, TypeCode
+from schemas.table.structure import INTEGER_CODES, STRING_CODES, TEMPORAL_CODES, Column, TypeCode
 
-# In these collations printable ASCII differs only by case and trailing spaces. Other characters make the value coarse.
-_FOLDABLE = (
-    "utf8mb4_0900_ai_ci",
-    "utf8mb4_0900_as_ci",
-    "utf8mb4_0900_as_cs",
-    "utf8mb4_general_ci",
-    "utf8mb4_unicode_ci",
-    "utf8mb4_unicode_520_ci",
-    "utf8mb3_general_ci",
-    "utf8mb3_unicode_ci",
-    "utf8mb4_uca1400_ai_ci",
-    "utf8mb3_uca1400_ai_ci",
-    "utf8mb4_uca1400_as_ci",
-    "latin1_swedish_ci",
-    "latin1_general_ci",
-    "ascii_general_ci",
-)
 _BYTES_TYPES = {"binary", "varbinary", "uuid", "inet4", "inet6"}
+_BYTES_TYPES |= {"tinyblob", "blob", "mediumblob", "longblob"}
 _INTEGER_TYPES = {"tinyint", "smallint", "mediumint", "int", "bigint"}
+_TEXT_TYPES = {"char", "varchar"}
+_FOREIGN_TYPES = {"decimal", "date", "time", "datetime", "timestamp", "year", "binary", "varbinary"}
+
+
+Part = tuple[int, int, int, int]  # column of the record, method, fold, length
 
 
 @dataclass(frozen=True, slots=True)
 class KeyLine:
-    """One key of one table. ``parts`` are pairs of (column of the record, method)."""
+    """One key of one table. ``why``: the reason why the table's changes are applied in order; "" if they are not."""
 
     kind: int
     seed: int
     token: int
-    parts: tuple[tuple[int, int], ...] = ()
+    parts: tuple[Part, ...] = ()
+    holds_token: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +63,7 @@ class KeyPrograms:
     seeds: npt.NDArray[np.uint64]
     tokens: npt.NDArray[np.uint64]
     parts: Ints
+    folds: Codes
 
     def entries_max(self, record_count: int) -> int:
         """The maximum number of entries of ``record_count`` records."""
@@ -76,24 +71,42 @@ class KeyPrograms:
         return 4 * widest * record_count
 
 
-def make_key_programs(lines_by_slot: Iterable[tuple[KeyLine, ...]]) -> KeyPrograms:
+def make_key_programs(lines_by_slot: Iterable[tuple[KeyLine, ...]], folds: Codes) -> KeyPrograms:
     """The key lines of all slots as arrays."""
     first, rows, seeds, tokens = [0], [], [], []
-    parts: list[tuple[int, int]] = []
+    parts: list[Part] = []
     for lines in lines_by_slot:
         for line in lines:
-            rows.append((line.kind, len(parts), len(line.parts)))
+            rows.append((line.kind, len(parts), len(line.parts), line.holds_token))
             seeds.append(line.seed)
             tokens.append(line.token)
             parts.extend(line.parts)
         first.append(len(rows))
     return KeyPrograms(
         np.array(first, np.int64),
-        np.array(rows, np.int64).reshape(-1, 3),
+        np.array(rows, np.int64).reshape(-1, 4),
         np.array(seeds, np.uint64),
         np.array(tokens, np.uint64),
-        np.array(parts, np.int64).reshape(-1, 2),
+        np.array(parts, np.int64).reshape(-1, 4),
+        folds,
     )
+
+
+def fold_table(inventory: Inventory) -> Codes:
+    """The folds of all collations of the inventory, in the order of ``Part``."""
+    return make_table(inventory.folds[name] for name in sorted(inventory.folds))
+
+
+def ordered_tables(
+    lines_by_table: Iterable[tuple[str, tuple[KeyLine, ...]]],
+) -> tuple[tuple[str, str], ...]:
+    """The tables whose changes, or part of them, one lane applies, each with the reasons; sorted."""
+    found: dict[str, list[str]] = {}
+    for table, lines in lines_by_table:
+        for line in lines:
+            if line.why and line.why not in found.setdefault(table, []):
+                found[table].append(line.why)
+    return tuple((table, "; ".join(why)) for table, why in sorted(found.items()) if why)
 
 
 def key_lines(table_plan: TablePlan, inventory: Inventory) -> tuple[KeyLine, ...]:
@@ -103,16 +116,21 @@ def key_lines(table_plan: TablePlan, inventory: Inventory) -> tuple[KeyLine, ...
     names = tuple(table_plan.layout.table.columns[index].name for index in table_plan.identity)
     lines = []
     if table_plan.identity:
-        lines.append(_line(hashes.ROW, place, names, table_plan, list(names)))
+        lines.append(_line(hashes.ROW, _Key(place, names, names), table_plan, inventory))
     else:
-        lines.append(KeyLine(hashes.BAG, 0, _hash("bag", *place)))
+        lines.append(KeyLine(hashes.BAG, 0, _hash("bag", *place), why="no usable key"))
     for key in target.unique_keys:
         if key.has_period:
             shared = key.columns[:-2]
-            lines.append(_line(hashes.ROW, place, shared, table_plan, list(shared)))
+            lines.append(_line(hashes.ROW, _Key(place, shared, shared), table_plan, inventory))
+        elif not key.is_whole:
+            name = (*key.columns, *map(str, key.lengths))
+            known = key.columns if key.lengths else ("",) * len(key.columns)
+            made = _Key(place, name, known, key.lengths)
+            lines.append(_line(hashes.UNIQUE, made, table_plan, inventory))
         elif tuple(map(str.casefold, key.columns)) != tuple(map(str.casefold, names)):
-            wanted = [name if key.is_whole else "" for name in key.columns]
-            lines.append(_line(hashes.UNIQUE, place, key.columns, table_plan, wanted))
+            made = _Key(place, key.columns, key.columns)
+            lines.append(_line(hashes.UNIQUE, made, table_plan, inventory))
     lines.extend(_foreign_lines(place, table_plan, inventory))
     return tuple(lines)
 
@@ -128,16 +146,18 @@ def _foreign_lines(
             continue
         is_comparable = _is_comparable(foreign, inventory)
         if not is_comparable:
-            yield KeyLine(hashes.SERIAL, 0, _hash("serial", *foreign.parent))
+            why = f"foreign key of {'.'.join(foreign.child)} over columns that are not comparable"
+            yield KeyLine(hashes.SERIAL, 0, _hash("serial", *foreign.parent), why=why)
         if place == foreign.child and is_comparable:
-            names = list(foreign.columns)
-            yield _line(hashes.REFERENCE, foreign.parent, foreign.parent_columns, table_plan, names)
+            key = _Key(foreign.parent, foreign.parent_columns, foreign.columns, is_foreign=True)
+            yield _line(hashes.REFERENCE, key, table_plan, inventory)
         if place == foreign.parent and is_comparable:
-            names = list(foreign.parent_columns)
-            yield _line(hashes.UNIQUE, foreign.parent, foreign.parent_columns, table_plan, names)
+            names = foreign.parent_columns
+            key = _Key(foreign.parent, names, names, is_foreign=True)
+            yield _line(hashes.UNIQUE, key, table_plan, inventory)
         if place == foreign.parent and foreign.cascades:
             indexes = record_indexes(table_plan.layout, foreign.parent_columns) or ()
-            parts = tuple((index, hashes.EXACT) for index in indexes)
+            parts = tuple((index, hashes.EXACT, 0, 0) for index in indexes)
             for reached in sorted(_reach(place, children)):
                 yield KeyLine(hashes.CASCADE, 0, _hash("reach", *reached), parts)
 
@@ -170,32 +190,77 @@ def _is_comparable(foreign: ForeignKey, inventory: Inventory) -> bool:
         left, right = target_column(child, name), target_column(parent, parent_name)
         if left is None or right is None or left.generated or right.generated:
             return False
-        if left.base_type not in _INTEGER_TYPES and left.base_type not in ("char", "varchar"):
-            return False
-        unsigned = ("unsigned" in left.type_text) == ("unsigned" in right.type_text)
-        if left.base_type != right.base_type or left.collation != right.collation or not unsigned:
+        if left.collation != right.collation or not _is_same_type(left, right):
             return False
     return True
 
 
-def _line(
-    kind: int, place: TableKey, key: tuple[str, ...], table_plan: TablePlan, names: list[str]
-) -> KeyLine:
-    """A key over the record's columns ``names`` ("": not comparable), with the seed of ``place`` and ``key``."""
-    seed = _hash("key", *place, *map(str.casefold, key))
-    token = _hash("token", *place, *map(str.casefold, key))
-    parts = []
-    for name in names:
+def _is_same_type(left: TargetColumn, right: TargetColumn) -> bool:
+    """Whether both sides of a foreign key compare equal values as equal bytes or letters."""
+    if left.base_type in _INTEGER_TYPES:
+        unsigned = ("unsigned" in left.type_text) == ("unsigned" in right.type_text)
+        return left.base_type == right.base_type and unsigned
+    if left.base_type in _TEXT_TYPES:
+        return right.base_type in _TEXT_TYPES
+    return left.base_type in _FOREIGN_TYPES and left.type_text == right.type_text
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """``columns`` of ``place`` name the key, ``names`` are the record's columns ("": not in the record)."""
+
+    place: TableKey
+    columns: tuple[str, ...]
+    names: tuple[str, ...]
+    lengths: tuple[int, ...] = ()
+    is_foreign: bool = False
+
+
+def _line(kind: int, key: _Key, table_plan: TablePlan, inventory: Inventory) -> KeyLine:
+    """The line of one key. It is SERIAL if the record does not contain what the target compares."""
+    words = (*key.place, *map(str.casefold, key.columns))
+    seed, token = _hash("key", *words), _hash("token", *words)
+    parts: list[Part] = []
+    why = ""
+    for name, length in zip(key.names, key.lengths or (0,) * len(key.names), strict=True):
         indexes = record_indexes(table_plan.layout, (name,)) if name else None
         target = target_column(table_plan.target, name) if name else None
         if not indexes or target is None or target.generated:
-            return KeyLine(hashes.SERIAL, seed, token)  # the record does not contain the value
-        parts.append((indexes[0], _method(table_plan.layout.table.columns[indexes[0]], target)))
-    return KeyLine(kind, seed, token, tuple(parts))
+            why = f"unique key over {f'the generated column {name}' if target else 'an expression'}"
+            return KeyLine(hashes.SERIAL, seed, token, why=why)
+        column = table_plan.layout.table.columns[indexes[0]]
+        method, fold = _method(column, target, inventory)
+        if key.is_foreign and not _is_natural(column, target):
+            method = hashes.COARSE
+        if method == hashes.COARSE:
+            why = f"key column {name} {target.type_text} {target.collation}".rstrip()
+        parts.append((indexes[0], method, fold, length))
+    return KeyLine(kind, seed, token, tuple(parts), key.is_foreign, why)
 
 
-def _method(column: Column, target: TargetColumn) -> int:
-    """How values of this column are compared (``kernel.hashes``)."""
+def _method(column: Column, target: TargetColumn, inventory: Inventory) -> tuple[int, int]:
+    """How values of this column are compared (``kernel.hashes``): method and fold."""
+    if column.type.is_text or column.type.code is TypeCode.ENUM:
+        return _text_method(column, target, inventory)
+    return (hashes.FLOATING if _is_same_float(column, target) else _plain_method(column, target)), 0
+
+
+def _text_method(column: Column, target: TargetColumn, inventory: Inventory) -> tuple[int, int]:
+    """A label of an ENUM is looked up on the target as a text of its collation."""
+    if (column.type.code is TypeCode.ENUM) != (target.base_type == "enum") or not target.charset:
+        return hashes.COARSE, 0
+    if target.collation in inventory.folds:
+        return hashes.FOLDED, sorted(inventory.folds).index(target.collation)
+    is_plain = is_exact(target.collation) and target.base_type != "enum"
+    return (hashes.PADDED if is_plain else hashes.COARSE), 0
+
+
+def _is_same_float(column: Column, target: TargetColumn) -> bool:
+    name = {TypeCode.FLOAT: "float", TypeCode.DOUBLE: "double"}.get(column.type.code)
+    return name is not None and target.type_text.removesuffix(" unsigned") == name
+
+
+def _plain_method(column: Column, target: TargetColumn) -> int:
     code = column.type.code
     if code in INTEGER_CODES and target.base_type in _INTEGER_TYPES:
         return hashes.EXACT
@@ -207,17 +272,38 @@ def _method(column: Column, target: TargetColumn) -> int:
         digits = f"({column.type.fraction_digits})" if column.type.fraction_digits else ""
         same = target.type_text.split("(")[0] + digits == target.type_text
         return hashes.EXACT if same and target.base_type in _TEMPORAL_TYPES else hashes.COARSE
-    if column.type.is_text and target.charset:
-        if target.collation.endswith(("_bin", "_0900_bin")):
-            return hashes.PADDED
-        return hashes.FOLDED if target.collation in _FOLDABLE else hashes.COARSE
     if code is TypeCode.YEAR and target.base_type == "year":
+        return hashes.EXACT
+    if code is TypeCode.BIT and target.type_text == f"bit({column.type.bit_count})":
         return hashes.EXACT
     if column.type.text is not None and column.type.text.charset == "binary":
         return hashes.EXACT if target.base_type in _BYTES_TYPES else hashes.COARSE
     return hashes.COARSE
 
 
+def _is_natural(column: Column, target: TargetColumn) -> bool:
+    """Whether records have values of this target column always in the same form, as its own type has it."""
+    code, base = column.type.code, target.base_type
+    if base in _INTEGER_TYPES:
+        is_wide = base == "bigint" and "unsigned" in target.type_text
+        return code in INTEGER_CODES and is_decimal(column) == is_wide
+    if base in _TEXT_TYPES:
+        return column.type.is_text
+    if base in ("binary", "varbinary"):
+        return code in STRING_CODES and f"({column.type.length_bytes_max})" in target.type_text
+    if base == "decimal":
+        size = f"({column.type.precision},{column.type.scale})"
+        return code is TypeCode.NEWDECIMAL and size in target.type_text
+    return code is _NATURAL_CODES.get(base)
+
+
+_NATURAL_CODES = {
+    "date": TypeCode.DATE,
+    "time": TypeCode.TIME2,
+    "datetime": TypeCode.DATETIME2,
+    "timestamp": TypeCode.TIMESTAMP2,
+    "year": TypeCode.YEAR,
+}
 _TEMPORAL_TYPES = {"date", "time", "datetime", "timestamp"}
 
 

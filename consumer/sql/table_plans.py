@@ -5,17 +5,27 @@ catalogue is the same. A schema without a table on the target is an error only w
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from consumer.plan.keys import KeyLine, KeyPrograms, key_lines, make_key_programs
+from consumer.plan.collation import Codes
+from consumer.plan.keys import (
+    KeyLine,
+    KeyPrograms,
+    fold_table,
+    key_lines,
+    make_key_programs,
+    ordered_tables,
+)
 from consumer.route import Route
 from consumer.row_schemas import RowSchemas, make_programs
 from consumer.rows import Template
 from consumer.sql.table_plan import TablePlan, plan_table
 from consumer.sql.templates import delete_template, find_template, insert_template, update_template
 from consumer.target.inventory import Inventory
+from millrace.errors import Fatal
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,7 @@ class TablePlans:
         self._templates: dict[tuple[str, str], Template] = {}
         self._asked: set[int] = set()  # slots in ``_key_programs``
         self._key_programs: KeyPrograms | None = None
+        self._folds: Codes | None = None
         self.programs = make_programs(self.schemas)
 
     def learn(self, schemas: RowSchemas) -> None:
@@ -82,12 +93,23 @@ class TablePlans:
         """
         wanted = self._asked.union(slots)
         if self._key_programs is None or wanted != self._asked:
-            self._key_programs = make_key_programs(
+            if self._folds is None:
+                self._folds = fold_table(self.inventory)
+            lines = (
                 self._lines(slot) if slot in wanted else ()
                 for slot in range(len(self.programs.ids))
             )
+            self._key_programs = make_key_programs(lines, self._folds)
             self._asked = wanted
         return self._key_programs
+
+    def tables_in_order(self) -> tuple[tuple[str, str], ...]:
+        """The tables with changes that only one lane at a time applies, each with the reasons."""
+        found = []
+        for slot in filter(self.admits, range(len(self.programs.ids))):
+            with suppress(Fatal):  # such as a table that the target does not have
+                found.append((self.programs.layouts[slot].table.full_name, self._lines(slot)))
+        return ordered_tables(found)
 
     def _lines(self, slot: int) -> tuple[KeyLine, ...]:
         text = self._text(slot)

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from consumer.layered import LayeredMap, layered
+from consumer.plan.collation import Fold
 from consumer.target.connection import TargetConnection
+from consumer.target.folds import read_folds
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 
@@ -36,13 +38,15 @@ class UniqueKey:
     """``columns`` in key order, "" for an expression; ``is_whole``: it has no expression and no prefix.
 
     ``has_period``: MariaDB's WITHOUT OVERLAPS. The last two columns are the ends of a period; rows that are equal in
-    the other columns may not overlap in it.
+    the other columns may not overlap in it. ``lengths``: how many characters (of binary columns: bytes) of each column
+    are in a key that is not whole, 0 for all.
     """
 
     name: str
     columns: tuple[str, ...]
     is_whole: bool
     has_period: bool = False
+    lengths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class Inventory:
 
     ``alter_count`` is the server's, read before the tables. ``folds_names``: the server's ``lower_case_table_names`` is
     1, so it stores names of databases and tables in lower case.
+    ``folds`` has those of the collations of keys.
     """
 
     flavour: Flavour = Flavour.MYSQL
@@ -82,6 +87,7 @@ class Inventory:
     foreign_keys: tuple[ForeignKey, ...] = ()
     alter_count: int = 0
     folds_names: bool = False
+    folds: Mapping[str, Fold] = field(default_factory=dict)
 
     def key(self, database: str, table: str) -> TableKey:
         """The names as this server stores them."""
@@ -100,8 +106,8 @@ class Changed:
     alterations: int = 0
 
 
-def read_inventory(connection: TargetConnection) -> Inventory:
-    """Read all databases.
+def read_inventory(connection: TargetConnection, *, with_folds: bool = True) -> Inventory:
+    """Read all databases, and the folds of their keys' collations.
 
     Queries name one database each. A query over all databases makes MariaDB open every one of its own views each time,
     and has crashed 11.4.5.
@@ -122,6 +128,7 @@ def read_inventory(connection: TargetConnection) -> Inventory:
         tuple(foreign),
         altered,
         folds_names=folds == 1,
+        folds=_read_folds(connection, tables, foreign) if with_folds else {},
     )
 
 
@@ -161,7 +168,35 @@ def read_again(connection: TargetConnection, known: Inventory, changed: Changed)
         tables=layered(known.tables).changed(tables),
         foreign_keys=foreign_keys,
         alter_count=altered,
+        folds=_read_folds(connection, tables, foreign, known.folds),
     )
+
+
+def _read_folds(
+    connection: TargetConnection,
+    tables: Mapping[TableKey, TargetTable | None],
+    foreign: Iterable[ForeignKey],
+    known: Mapping[str, Fold] | None = None,
+) -> Mapping[str, Fold]:
+    """``known`` and the folds of the collations of each text column of a unique or foreign key of these tables."""
+    found = known or {}
+    names = {
+        place: {name for key in table.unique_keys for name in key.columns}
+        for place, table in tables.items()
+        if table is not None
+    }
+    for key in foreign:
+        names.get(key.child, set()).update(key.columns)
+        names.get(key.parent, set()).update(key.parent_columns)
+    used = (
+        table.columns.get(name)
+        for place, table in tables.items()
+        if table is not None
+        for name in names[place]
+    )
+    wanted = {(at.charset, at.collation) for at in used if at and at.collation not in found}
+    new = read_folds(connection, wanted)
+    return {**found, **new} if new else found
 
 
 def _present(connection: TargetConnection) -> set[str]:
@@ -294,7 +329,8 @@ def _unique_keys(indexes: Mapping[str, list[tuple[str, str]]]) -> Iterable[Uniqu
     for name in sorted(indexes, key=lambda name: (name != "PRIMARY", name)):
         parts = indexes[name]
         whole = all(column and not prefix for column, prefix in parts)
-        yield UniqueKey(name, tuple(column for column, _ in parts), whole)
+        lengths = () if whole else tuple(int(prefix or 0) for _, prefix in parts)
+        yield UniqueKey(name, tuple(column for column, _ in parts), whole, lengths=lengths)
 
 
 def of_one_table(sql: str) -> str:

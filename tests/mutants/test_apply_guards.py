@@ -63,7 +63,7 @@ def _further_unique_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def _collations(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(keys, "_method", lambda *_: hashes.EXACT)
+    patch.setattr(keys, "_method", lambda *_: (hashes.EXACT, 0))
 
 
 def _foreign_keys(patch: pytest.MonkeyPatch) -> None:

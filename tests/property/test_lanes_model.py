@@ -20,6 +20,7 @@ from consumer.rows import KeyEntries, Rows, find_keys, walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.record.avro_schema import envelope_schema
+from tests.kit.apply.folds import general_fold
 from tests.kit.apply.tables import accounts
 from tests.kit.apply.topic import SET, RecordStream
 
@@ -125,7 +126,8 @@ def _plans() -> TablePlans:
         for name, column in (("PRIMARY", "id"), ("code", "code"), ("mail", "mail"))
     )
     target = TargetTable("bank", "accounts", columns, keys)
-    inventory = Inventory(tables={("bank", "accounts"): target})
+    folds = {"utf8mb4_general_ci": general_fold()}
+    inventory = Inventory(tables={("bank", "accounts"): target}, folds=folds)
     return TablePlans(
         Catalogue("model", RowSchemas({100: envelope_schema(SET, TABLE).text}), inventory)
     )

@@ -11,6 +11,7 @@ from consumer import runner
 from consumer.apply.batch import BatchApplier, Figures
 from consumer.runner import ApplyRun, same_topic, why_running
 from consumer.spark.driver import FIRST_OFFSET, SparkDriver
+from consumer.sql.table_plans import Catalogue
 from consumer.target.progress import Mark, MarkTopic
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ApplyTask, TopicAddress
@@ -55,6 +56,7 @@ class _FailingApplier:
     error: BaseException
     mark: Mark = field(default_factory=lambda: Mark(0, FIRST_OFFSET))
     figures: Figures = field(default_factory=Figures)
+    catalogue: Catalogue = field(default_factory=lambda: Catalogue("1"))
     warned: MillraceError | None = None
 
     def process(self, *_: object) -> None:
@@ -247,6 +249,7 @@ class _CountingApplier:
     mark: Mark
     batches: int = 0
     figures: Figures = field(default_factory=Figures)
+    catalogue: Catalogue = field(default_factory=lambda: Catalogue("1"))
 
     def warning(self) -> MillraceError | None:
         return None

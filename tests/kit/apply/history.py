@@ -20,6 +20,7 @@ from consumer.target.inventory import (
 )
 from schemas.gtid import Flavour
 from schemas.table.structure import Column, TableSchema
+from tests.kit.apply.folds import general_fold
 from tests.kit.apply.tables import ACCOUNTS_SQL, accounts, integer, table, text
 from tests.kit.apply.topic import RecordStream
 
@@ -279,7 +280,8 @@ def inventory(database: str) -> Inventory:
         unique = tuple(UniqueKey(index, (column,), True) for index, column in keys[name])
         found[database, name] = TargetTable(database, name, columns, unique)
     foreign = ForeignKey((database, "c"), ("p",), (database, "p"), ("id",), True)
-    return Inventory(tables=found, foreign_keys=(foreign,))
+    folds = {"utf8mb4_general_ci": general_fold()}
+    return Inventory(tables=found, foreign_keys=(foreign,), folds=folds)
 
 
 def _column(column: Column) -> TargetColumn:

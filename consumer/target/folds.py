@@ -1,0 +1,103 @@
+"""Reads from a target server how its collations weigh characters, and makes folds of it (``consumer.plan.collation``).
+
+The server that compares the keys is the only one that knows: MariaDB has other weights under the name
+``utf8mb4_0900_ai_ci`` than MySQL. One collation takes the server 0.2 to 0.4 s and this process about 0.5 s, once per
+process and server version. Weights are part of a server's index files, so a version never changes them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from consumer.plan.collation import (
+    PAGE,
+    PLANES,
+    PROBE_LENGTH_MAX,
+    Fold,
+    has_fold,
+    is_exact,
+    is_tailored,
+    make_fold,
+    probes,
+)
+from consumer.target.connection import TargetConnection
+from schemas.gtid import Flavour
+
+KNOWN_MAX = 64  # folds kept in this process; 64 of 150 KB are 10 MB
+_POINTS = 64  # characters in one row of a result
+_LOW, _HIGH = range(PAGE // _POINTS), range(256)
+_SURROGATES = "(page.d BETWEEN 216 AND 223 AND plane.d = 0)"
+_CELL = 8 * PROBE_LENGTH_MAX  # hexadecimal digits of UTF-32
+
+_known: dict[tuple[str, str], Fold] = {}
+
+
+def read_folds(
+    connection: TargetConnection, collations: Iterable[tuple[str, str]]
+) -> Mapping[str, Fold]:
+    """The folds of these pairs (character set, collation). Without: those that have none or need none."""
+    wanted = [
+        (charset, collation)
+        for charset, collation in sorted(set(collations))
+        if has_fold(collation) and not is_exact(collation)
+    ]
+    if not wanted:
+        return {}
+    ((version,),) = connection.query("SELECT VERSION()")
+    found = {}
+    for charset, collation in wanted:
+        place = (str(version), collation)
+        if place not in _known:
+            while len(_known) >= KNOWN_MAX:
+                _known.pop(next(iter(_known)), None)
+            _known[place] = _read_fold(connection, charset, collation)
+        found[collation] = _known[place]
+    return found
+
+
+def _read_fold(connection: TargetConnection, charset: str, collation: str) -> Fold:
+    tailored = is_tailored(collation)
+    # MariaDB joins the levels without a separator
+    level = " LEVEL 1" if tailored and connection.flavour is Flavour.MARIADB else ""
+
+    def weight(point: str) -> str:
+        text = f"CONVERT({point} USING {charset})"
+        return f"COALESCE(HEX(WEIGHT_STRING({text} COLLATE {collation}{level})), '')"
+
+    row = ",".join(
+        weight(f"CHAR(plane.d*65536+page.d*{PAGE}+part.d*{_POINTS}+{at} USING utf32)")
+        for at in range(_POINTS)
+    )
+    tables = f"{_digits(PLANES)} plane, {_digits(_HIGH)} page, {_digits(_LOW)} part"
+    found: dict[int, list[bytes]] = {}
+    for plane, page, _, text in connection.query(
+        f"SELECT plane.d, page.d, part.d, CONCAT_WS(',',{row}) FROM {tables}"
+        f" WHERE NOT {_SURROGATES} ORDER BY plane.d, page.d, part.d"
+    ):
+        first = int(str(plane)) * 65536 + int(str(page)) * PAGE
+        found.setdefault(first, []).extend(map(bytes.fromhex, _text(text).split(",")))
+    sequences = _read_sequences(connection, weight) if tailored else {}
+    return make_fold(found, sequences, tailored=tailored)
+
+
+def _read_sequences(
+    connection: TargetConnection, weight: Callable[[str], str]
+) -> Mapping[str, bytes]:
+    texts = probes()
+    cells = "".join(text.encode("utf-32-be").hex().ljust(_CELL) for text in texts)
+    number = "high.d*4096+mid.d*64+low.d"
+    cell = f"CONVERT(UNHEX(TRIM(SUBSTRING(given.t, ({number})*{_CELL}+1, {_CELL}))) USING utf32)"
+    few = _digits(range(64))
+    rows = connection.query(
+        f"SELECT {number}, {weight(cell)} FROM (SELECT _latin1'{cells}' AS t) given,"
+        f" {_digits(range(len(texts) // 4096 + 1))} high, {few} mid, {few} low"
+        f" WHERE {number} < {len(texts)}"
+    )
+    return {texts[int(str(at))]: bytes.fromhex(_text(found)) for at, found in rows}
+
+
+def _digits(numbers: Iterable[int]) -> str:
+    """A derived table with one column ``d``."""
+    return "(" + " UNION ALL ".join(f"SELECT {number} AS d" for number in numbers) + ")"
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
