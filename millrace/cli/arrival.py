@@ -1,4 +1,4 @@
-"""Waits until a task has reached the position that the primary had at the start of the wait.
+"""Waits until a task has reached a GTID set: by default the position that the primary had at the start of the wait.
 
     capture task   the position of its set's primary
     apply task     the position of the primary whose set is captured to its topic
@@ -38,14 +38,18 @@ class Arrival:
     waited_s: float
 
 
-def wait_until_arrived(now: Control, name: str, *, timeout_s: float) -> Arrival:
-    """See the module. Retryable MR-4201 at the timeout; Fatal MR-4202 when the task or its capture task has stopped."""
+def wait_until_arrived(now: Control, name: str, *, timeout_s: float, gtid_set: str = "") -> Arrival:
+    """See the module. ``gtid_set`` "": the primary's position.
+
+    Fatal MR-6001 for text that is no GTID set, MR-4202 when the task or its capture task has stopped.
+    Retryable MR-4201 at the timeout.
+    """
     start_s = time.monotonic()
     deadline_s = start_s + timeout_s
     task = now.store.task_entry(name).document
     capture = None if isinstance(task, CaptureTask) else capture_task_of(now, task).name
     document = now.store.set_entry(source_set_of(now, task)).document
-    proof = _Proof(document, _history_until(deadline_s, document))
+    proof = _Proof(document, _history_until(deadline_s, document), gtid_set)
     while True:
         cluster = read_cluster(now.session, now.tree)
         report = _report(cluster, name)
@@ -69,13 +73,15 @@ def wait_until_arrived(now: Control, name: str, *, timeout_s: float) -> Arrival:
 
 
 class _Proof:
-    """Whether a reported position contains what the primary had at the start."""
+    """Whether a reported position contains ``gtid_set``, or if that is "", what the primary had at the start."""
 
-    def __init__(self, document: SetDocument, history: History) -> None:
+    def __init__(self, document: SetDocument, history: History, gtid_set: str) -> None:
         self.document = document
         self.history = history
         self._asked_again_at_s = float("-inf")
         self.wanted = history.position
+        if gtid_set:
+            self.wanted = parse_gtid_set(history.position.flavour, gtid_set)
 
     def missing(self, report: TaskReport) -> str:
         """The GTIDs not proven to have arrived, or "". Asks the primary at most every ``ASK_AGAIN_S``."""

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from millrace.cli.control import console, control, new_table, print_json
 from millrace.errors import Retryable
+from schemas.documents import TaskKind
 from schemas.status import TaskState, report_to_plain
 from zk.view import Cluster, TaskView, read_cluster, views
 
@@ -75,6 +76,10 @@ def as_plain(name: str, cluster: Cluster, found: list[TaskView]) -> dict[str, ob
     for view in found:
         report = report_to_plain(view.report)
         report.pop("format")
+        if (
+            view.kind == TaskKind.APPLY.value
+        ):  # the mark moves when all lanes have applied their rows
+            report["consistent_gtid"] = report["gtid_set"]
         head = {"task": view.name, "kind": view.kind, "way": view.route, "assigned": view.assigned}
         tasks.append({**head, **report, "age_s": round(view.age_s, 1)})
     workers = {worker: kind.value for worker, kind in cluster.workers.items()}

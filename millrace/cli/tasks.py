@@ -145,13 +145,16 @@ def wait(
     timeout: float = typer.Option(
         60.0, "--timeout", min=0.0, help="Seconds to wait; then exit with 1."
     ),
+    gtid: str = typer.Option(
+        "", "--gtid", help="Wait for this GTID set of the source instead of the current changes."
+    ),
     json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Wait until a task has published or applied all current changes of the primary."""
     from millrace.cli.arrival import wait_until_arrived
 
     with control() as now:
-        arrival = wait_until_arrived(now, name, timeout_s=timeout)
+        arrival = wait_until_arrived(now, name, timeout_s=timeout, gtid_set=gtid)
     if json:
         print_json(
             {"task": name, "gtid_set": str(arrival.wanted), "waited_s": round(arrival.waited_s, 3)}

@@ -84,6 +84,7 @@ def _wait(
     histories: Iterable[History],
     *,
     timeout_s: float = 0.0,
+    gtid_set: str = "",
 ) -> str:
     """Return the code that ends a wait for ``name``, "" for success.
 
@@ -108,7 +109,7 @@ def _wait(
     monkeypatch.setattr(arrival, "read_cluster", lambda *_: _cluster(reports, entries))
     now = cast(Control, SimpleNamespace(store=store, session=None, tree=None))
     try:
-        wait_until_arrived(now, name, timeout_s=timeout_s)
+        wait_until_arrived(now, name, timeout_s=timeout_s, gtid_set=gtid_set)
     except MillraceError as error:
         return f"{error.code} {error.message}"
     return ""
@@ -193,3 +194,16 @@ def test_greater_gtid_number_counts_only_if_the_primary_logged_it(
         assert message[:7] == code
         if code:
             assert f"it has {has}, which is not proven to contain 0-1-35889" in message
+
+
+@pytest.mark.parametrize(
+    ("gtid_set", "code"),
+    [("0-1-5", ""), ("0-1-7", ""), ("0-1-8", "MR-4201"), ("0-2-7", "MR-4201"), ("no", "MR-6001")],
+)
+def test_wait_for_a_given_gtid_set_ignores_later_changes(
+    monkeypatch: pytest.MonkeyPatch, gtid_set: str, code: str
+) -> None:
+    """The primary is at 9, the apply task at 7; a number of another server is no proof."""
+    reports = dict.fromkeys(("shop", "warehouse"), TaskReport(TaskState.RUNNING, gtid_set="0-1-7"))
+    found = _wait(monkeypatch, "warehouse", reports, [_history("0-1-9")], gtid_set=gtid_set)
+    assert found.partition(" ")[0] == code

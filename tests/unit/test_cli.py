@@ -290,6 +290,17 @@ def test_status_has_one_line_per_member() -> None:
     assert other.endswith("…")
 
 
+@pytest.mark.parametrize(("kind", "wanted"), [("apply", "0-1-7"), ("capture", None)])
+def test_json_status_names_the_consistent_gtid_of_apply_tasks(
+    kind: str, wanted: str | None
+) -> None:
+    """It is the GTID set of the mark, which moves when all lanes have applied their rows."""
+    report = TaskReport(TaskState.RUNNING, gtid_set="0-1-7")
+    view = TaskView(name="t", kind=kind, route="", report=report, assigned="w", age_s=0)
+    (task,) = cast(list[dict[str, object]], status.as_plain("c", _NOTHING, [view])["tasks"])
+    assert task.get("consistent_gtid") == wanted
+
+
 @pytest.mark.parametrize(
     ("task", "appliers", "code"),
     [
