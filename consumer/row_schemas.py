@@ -4,6 +4,7 @@
 layouts and makes programs when it needs them. Not done here: looking up an unknown ID.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -54,23 +55,51 @@ class Programs:
 
 
 def make_programs(schemas: RowSchemas) -> Programs:
-    """The programs of all known schemas."""
+    """The programs of all known schemas; those of the last few values are kept.
+
+    A DDL statement changes the inventory and not the schemas, and a new schema leaves the others as they are. So
+    neither parses all schemas again.
+    """
+    for known, programs in tuple(_made):
+        if known is schemas:
+            return programs
     ids = sorted(schemas.texts)
-    layouts = tuple(layout_of(schemas.texts[schema_id]) for schema_id in ids)
-    widths = np.array([len(layout.branches) for layout in layouts], np.int64)
-    names = [_names(layout) for layout in layouts]
+    parts = [_part(schemas.texts[schema_id]) for schema_id in ids]
     starts = np.zeros((len(ids) + 1, 2), np.int64)
-    starts[1:, 0] = np.cumsum(widths)
-    starts[1:, 1] = np.cumsum([len(name) for name in names])
-    program = [_line(column, branches) for at in layouts for column, branches in _columns(at)]
-    return Programs(
+    starts[1:, 0] = np.cumsum([len(part.program) for part in parts])
+    starts[1:, 1] = np.cumsum([len(part.names) for part in parts])
+    lines = [part.program for part in parts if len(part.program)]
+    programs = Programs(
         np.array(ids, np.int64),
-        widths,
+        np.array([len(part.program) for part in parts], np.int64),
         starts,
-        np.array(program or [[0] * walk.PROGRAM_WIDTH], np.int64),
-        np.frombuffer(b"".join(names), np.uint8),
-        layouts,
+        np.concatenate(lines) if lines else np.zeros((1, walk.PROGRAM_WIDTH), np.int64),
+        np.frombuffer(b"".join(part.names for part in parts), np.uint8),
+        tuple(part.layout for part in parts),
     )
+    _made.append((schemas, programs))
+    return programs
+
+
+MADE_MAX = 4  # for the tasks of one driver
+_made: deque[tuple[RowSchemas, Programs]] = deque(maxlen=MADE_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The part of one schema in ``Programs``."""
+
+    layout: RowLayout
+    program: Ints
+    names: bytes
+
+
+@lru_cache(maxsize=16384)
+def _part(schema_text: str) -> _Part:
+    layout = layout_of(schema_text)
+    lines = [_line(column, branches) for column, branches in _columns(layout)]
+    program = np.array(lines, np.int64).reshape(-1, walk.PROGRAM_WIDTH)
+    return _Part(layout, program, _names(layout))
 
 
 @lru_cache(maxsize=16384)

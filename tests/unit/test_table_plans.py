@@ -40,6 +40,18 @@ def test_table_combinations_use_bounded_memory() -> None:
     assert grown < BYTES_MAX
 
 
+def test_ddl_statement_makes_no_programs_again() -> None:
+    """Another inventory has the same programs, and a new schema keeps the others."""
+    first = _plans()
+    again = TablePlans(Catalogue("2", first.schemas, Inventory()))
+    assert again.programs is first.programs
+    text = envelope_schema(SET, table("shop", "new", integer("id"))).text
+    more = TablePlans(Catalogue("3", first.schemas.learned(900, text), Inventory()))
+    assert more.programs.layouts[TABLES].table.table == "new"
+    kept = zip(first.programs.layouts, more.programs.layouts[:TABLES], strict=True)
+    assert all(one is other for one, other in kept)
+
+
 def test_keys_of_later_tables_are_added() -> None:
     """The slots of earlier batches keep their keys; those of a later one get theirs."""
     plans = _plans()
