@@ -4,6 +4,7 @@
 cover the whole batch. A *record number* counts from 0 in it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel import json_numbers, literals, order, walk
-from consumer.kernel.hashes import EXACT, find_changes, key_hashes
+from consumer.kernel.hashes import key_hashes
 from consumer.kernel.walk import CELL_WIDTH
 from consumer.plan.keys import KeyPrograms
 from consumer.row_schemas import Ints, Programs
@@ -75,38 +76,44 @@ class Rows:
         width = literals.FLOAT_TEXT_BYTES
         return np.frombuffer(found.astype(f"S{width}").tobytes(), np.uint8).reshape(-1, width)
 
-    def text_of(self, numbers: Ints, shape: Ints, *, opening: bytes, closing: bytes) -> bytes:
-        """Rows of literals joined by commas (``kernel.literals``)."""
+    def firsts(self, befores: Ints, afters: Ints | None = None) -> Ints:
+        """For ``kernel.literals``: first cells of the records with the before images, and with the after images."""
+        found: Ints = np.empty((len(befores), 2), np.int64)
+        found[:, 0] = self.records[befores, walk.FIRST_CELL]
+        found[:, 1] = found[:, 0] if afters is None else self.records[afters, walk.FIRST_CELL]
+        return found
+
+    def text_of(self, firsts: Ints, shape: Ints, around: Sequence[bytes] = (b"",) * 4) -> bytes:
+        """Rows of literals joined by commas. ``around``: the lead, opening, closing, tail (``sql.table_plan``)."""
         floats = self.floats
-        numbers = np.ascontiguousarray(numbers, np.int64)
-        size = int(literals.measure(self.records, numbers, self.cells, shape).sum())
-        size += len(numbers) * (len(opening) + len(closing) + len(shape) + 1)
+        size = int(literals.measure(firsts, self.cells, shape).sum()) + len(shape) * len(firsts)
+        lead, opening, closing, tail = (np.frombuffer(text, np.uint8) for text in around)
+        size += (len(opening) + len(closing) + 1) * len(firsts) + len(lead) + len(tail)
         out = np.empty(size, np.uint8)
         length = literals.put_rows(
             out,
             self.values.payload,
-            self.records,
-            numbers,
+            firsts,
             self.cells,
             shape,
-            np.frombuffer(opening, np.uint8),
-            np.frombuffer(closing, np.uint8),
+            lead,
+            opening,
+            closing,
+            tail,
             floats,
             _BINARY_INTRODUCER,
         )
         return out[:length].tobytes()
 
-    def filled(self, number: int, template: "Template") -> bytes:
-        """A template filled with one record's literals."""
+    def filled(self, firsts: Ints, template: "Template") -> bytes:
+        """A template filled with the literals of one row."""
         floats = self.floats
-        one = np.array([number], np.int64)
-        size = int(literals.measure(self.records, one, self.cells, template.shape)[0])
+        size = int(literals.measure(firsts, self.cells, template.shape)[0])
         out = np.empty(size + len(template.glue), np.uint8)
         length = literals.put_template(
             out,
             self.values.payload,
-            self.records,
-            number,
+            firsts,
             self.cells,
             template.shape,
             template.glue,
@@ -115,16 +122,6 @@ class Rows:
             _BINARY_INTRODUCER,
         )
         return out[:length].tobytes()
-
-    def changes(
-        self, numbers: Ints, columns: tuple[int, ...], *, width: int
-    ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-        """True for the updates of one table that change one of these columns."""
-        parts = np.array([(column, EXACT) for column in columns], np.int64).reshape(-1, 2)
-        found: npt.NDArray[np.uint8] = find_changes(
-            self.values.payload, self.records, numbers, self.cells, width, parts
-        )
-        return found.astype(np.bool_)
 
     def inexact(
         self, numbers: Ints, columns: tuple[int, ...], *, width: int
@@ -136,9 +133,9 @@ class Rows:
         )
         return found.astype(np.bool_)
 
-    def text_sizes(self, numbers: Ints, shape: Ints) -> Ints:
+    def text_sizes(self, firsts: Ints, shape: Ints) -> Ints:
         """An upper limit of each row's literals in bytes."""
-        found: Ints = literals.measure(self.records, numbers, self.cells, shape)
+        found: Ints = literals.measure(firsts, self.cells, shape)
         return found
 
 

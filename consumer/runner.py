@@ -34,7 +34,7 @@ from consumer.sql.table_plans import Catalogue
 from consumer.target.conflicts import forget_blocking
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.fence import raise_fence
-from consumer.target.inventory import read_inventory, read_triggers
+from consumer.target.inventory import read_inventory
 from consumer.target.members import primary_member
 from consumer.target.progress import (
     DATABASE,
@@ -133,7 +133,6 @@ def take_over(
             f"the progress belongs to topic {mark.topic.name}, the task reads {task.source.topic}",
         )
     inventory = read_inventory(session)
-    triggers = read_triggers(session)
     session.commit()
     _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)
     given = Assignment(
@@ -145,7 +144,7 @@ def take_over(
         task.tables,
     )
     applier = BatchApplier.at(given, saved, inventory, mark)
-    applier.figures.triggers = triggers
+    applier.figures.triggers = inventory.triggers
     return applier
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from consumer.apply.executor import arrow_values
 from consumer.kernel.order import pack_lanes
+from consumer.plan.merge import net_changes
 from consumer.row_schemas import RowSchemas
 from consumer.rows import find_keys, walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
@@ -51,11 +52,12 @@ def warm() -> None:
     entries = find_keys(rows, plans.key_programs([0]), numbers)
     entries.levels(len(numbers))
     pack_lanes(entries.groups(len(numbers)), np.ones(len(numbers), np.int64), 1)
-    rows.changes(numbers, (0,), width=len(_COLUMNS))
+    net_changes(rows, numbers, plans.merge_rules([0]))
     rows.inexact(numbers, (0,), width=len(_COLUMNS))
     pieces = plans.table_plan(0).insert
-    rows.text_of(numbers, pieces.shape, opening=pieces.opening, closing=pieces.closing)
-    rows.filled(0, plans.template(0, "update"))
+    firsts = rows.firsts(numbers)
+    rows.text_of(firsts, pieces.shape, pieces.around)
+    rows.filled(firsts, plans.template(0, "update"))
 
 
 _COLUMNS = (("id", "int"), ("weight", "double"))

@@ -17,6 +17,8 @@ import base64
 import json
 from collections.abc import Iterable
 
+import numpy as np
+
 from consumer.kernel.walk import OP, OP_CREATE, OP_DELETE, SCHEMA_ID, SEQ, SLOT
 from consumer.rows import Rows
 from consumer.sql.table_plan import AFTER, BEFORE, TablePlan, quoted, record_indexes, target_column
@@ -85,7 +87,9 @@ def rows_in_the_way(
     try:
         for image, key in _look_ups(table_plan, op):
             template = rows_template(table_plan, shown, key, image=image)
-            found |= dict.fromkeys(connection.query(rows.filled(number, template)))
+            found |= dict.fromkeys(
+                connection.query(rows.filled(rows.firsts(np.array([number])), template))
+            )
     except Fatal as exc:
         _log.warning("the target's rows can't be read", table=table_plan.target.table, why=str(exc))
         return ""

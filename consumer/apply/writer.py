@@ -1,9 +1,10 @@
 """Writes rows to the target inside an open target transaction: fast in multi-row statements, or one by one.
 
-``write`` sorts records into levels. Records of one level share no causality key, so their order does not matter. It
-sorts each level by table and operation and makes multi-row statements with limited rows and bytes. Matched rows are
-counted. An INSERT of an existing row, or an UPDATE or DELETE that does not match all of its rows, is Fatal MR-5010.
-The caller then rolls back and uses ``write_carefully``, which finds the row and applies the conflict policy:
+``write`` merges the changes of one row into a net change (``consumer.plan.merge``) and sorts net changes into levels.
+Changes of one level share no causality key, so their order does not matter. It sorts each level by table and operation
+and makes multi-row statements with limited rows and bytes. Matched rows are counted. An INSERT of an existing row, or
+an UPDATE or DELETE that does not match all of its rows, is Fatal MR-5010. The caller then rolls back and uses
+``write_carefully`` on the original records, which finds the row and applies the conflict policy:
 
     conflict                       stop       overwrite                        skip
     INSERT of an existing row      MR-5010    REPLACE of all rows in its way   unchanged
@@ -34,11 +35,24 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.apply.conflict import make_conflict
+from consumer.kernel.merge import (
+    AFTER,
+    BEFORE,
+    CHANGE_OP,
+    EXACT,
+    LEVEL,
+    MODE,
+    MOVES,
+    OP_ABSENT,
+    PLACE,
+)
 from consumer.kernel.walk import FLAGS, HAS_FALLBACK, OP, OP_CREATE, OP_DELETE, OP_UPDATE, SEQ, SLOT
+from consumer.plan.merge import net_changes
 from consumer.row_schemas import Ints
-from consumer.rows import Rows, Template, find_keys
+from consumer.rows import Rows, find_keys
+from consumer.sql import table_plan as images
 from consumer.sql.json_documents import filled_exactly
-from consumer.sql.table_plan import BEFORE, Pieces, TablePlan, make_shape
+from consumer.sql.table_plan import Pieces, TablePlan, make_shape
 from consumer.sql.table_plans import TablePlans, slots_of
 from consumer.target.conflicts import Conflict, store_conflict
 from consumer.target.connection import (
@@ -61,6 +75,7 @@ _KEY_TEXT_MAX = 200
 Flags = npt.NDArray[np.bool_]
 
 _OPS = {OP_CREATE: "insert", OP_UPDATE: "update", OP_DELETE: "delete"}
+_OPS |= {OP_ABSENT: "insert and delete"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +104,25 @@ class RowWriter:
 
     def write(self, rows: Rows, numbers: Ints) -> None:
         """Apply these records (numbers in seq order). After Fatal MR-5010 or another error, roll back."""
-        programs = self._plans.key_programs(slots_of(rows.records[numbers, SLOT]))
-        levels = find_keys(rows, programs, numbers).levels(len(numbers))
-        about = rows.records[numbers]
+        if not len(numbers):
+            return
+        changes = leveled(self._plans, rows, numbers)
+        about = rows.records[changes[:, PLACE]]
         mixed = about[:, HAS_FALLBACK] | ((about[:, FLAGS] & NO_FOREIGN_KEY_CHECKS) << 1)
-        sorted_places = np.lexsort((mixed, about[:, OP], about[:, SLOT], levels))
-        marks = np.stack((levels, about[:, SLOT], about[:, OP], mixed), axis=1)[sorted_places]
-        cuts = np.flatnonzero((marks[1:] != marks[:-1]).any(axis=1)) + 1
-        for run in np.split(numbers[sorted_places], cuts):
+        kind = (changes[:, LEVEL] * len(rows.programs.ids) + about[:, SLOT]) << 12
+        kind |= changes[:, CHANGE_OP] << 4 | mixed
+        order = np.argsort(kind, kind="stable")
+        changes, kind = changes[order], kind[order]
+        cuts = np.flatnonzero(kind[1:] != kind[:-1]) + 1
+        for run in np.split(changes, cuts):
             self._write_run(rows, run)
         self._set_foreign_key_checks(wanted=True)
 
     def _write_run(self, rows: Rows, run: Ints) -> None:
-        """Records of one table and operation that share no key."""
-        slot, op = (int(rows.records[run[0], which]) for which in (SLOT, OP))
-        table_plan = self._plans.table_plan(slot)
-        self._check_foreign_keys(rows, int(run[0]))
+        """Net changes of one table and operation that share no key."""
+        place, op = int(run[0, PLACE]), int(run[0, CHANGE_OP])
+        table_plan = self._plans.table_plan(int(rows.records[place, SLOT]))
+        self._check_foreign_keys(rows, place)
         pieces = table_plan.insert
         if op != OP_CREATE:
             found = table_plan.update if op == OP_UPDATE else table_plan.delete
@@ -112,37 +130,37 @@ class RowWriter:
                 self._write_singly(rows, run)
                 return
             pieces = found
-        if rows.records[run[0], HAS_FALLBACK] or table_plan.is_identity_generated:
+        if rows.records[place, HAS_FALLBACK] or table_plan.is_identity_generated:
             self._write_singly(rows, run)
             return
         alone = self._alone(rows, run, table_plan, pieces)
-        self._write_singly(rows, run[alone])
-        run = run[~alone]
-        for part in _parts(rows, run, pieces, self._bytes_max):
-            literals = rows.text_of(
-                part, pieces.shape, opening=pieces.opening, closing=pieces.closing
-            )
-            matched = self._run(pieces.lead + literals + pieces.tail)
-            if matched != len(part):
+        if alone.any():
+            self._write_singly(rows, run[alone])
+            run = run[~alone]
+        firsts, around = rows.firsts(run[:, BEFORE], run[:, AFTER]), pieces.around
+        for part in _parts(rows, firsts, pieces, self._bytes_max):
+            matched = self._run(rows.text_of(part, pieces.shape, around))
+            if matched != (0 if op == OP_ABSENT else len(part)):
                 table = table_plan.layout.table.full_name
                 why = f"{_OPS[op]} of {len(part)} rows of {table} matched {matched}"
                 raise Fatal("MR-5010", why, table=table)
 
     def _alone(self, rows: Rows, run: Ints, table_plan: TablePlan, pieces: Pieces) -> Flags:
-        """True for the rows of one operation that need a statement each.
+        """True for the net changes of one operation that need a statement each.
 
         These are rows whose key changes, JSON that needs an expression, and on MariaDB updates to long values, because
         MariaDB's derived tables store the length of a literal modulo 65,536.
         """
-        op = int(rows.records[run[0], OP])
-        width = len(table_plan.layout.branches)
+        op = int(run[0, CHANGE_OP])
         alone: Flags = np.zeros(len(run), np.bool_)
         if op == OP_UPDATE:
-            alone |= rows.changes(run, table_plan.identity, width=width)
+            alone |= run[:, MOVES] != 0
             if self._plans.inventory.flavour is Flavour.MARIADB:
-                alone |= rows.text_sizes(run, pieces.shape) > DERIVED_ROW_BYTES_MAX
-        if op != OP_DELETE and table_plan.documents:
-            alone |= rows.inexact(run, table_plan.documents, width=width)
+                firsts = rows.firsts(run[:, BEFORE], run[:, AFTER])
+                alone |= rows.text_sizes(firsts, pieces.shape) > DERIVED_ROW_BYTES_MAX
+        if op in (OP_CREATE, OP_UPDATE) and table_plan.documents:
+            width = len(table_plan.layout.branches)
+            alone |= rows.inexact(run[:, AFTER], table_plan.documents, width=width)
         return alone
 
     @property
@@ -171,30 +189,33 @@ class RowWriter:
             self._checks_foreign_keys = wanted
 
     def _write_singly(self, rows: Rows, run: Ints) -> None:
-        for number in run:
-            if self._write_one(rows, int(number)) != 1:
+        for change in run:
+            single = _Single(
+                int(change[PLACE]),
+                rows.firsts(change[BEFORE : BEFORE + 1], change[AFTER : AFTER + 1]),
+                _OPS[int(change[CHANGE_OP])],
+            )
+            if self._write_one(rows, single) != 1:
                 raise Fatal("MR-5010", "the row does not exist")
 
-    def _write_one(self, rows: Rows, number: int, which: str = "") -> int:
+    def _write_one(self, rows: Rows, single: "_Single") -> int:
         """The number of matched rows: 0 or 1. REPLACE adds one for each row that it removes."""
-        slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
-        what = which or _OPS[op]
-        sql = self._filled(rows, number, self._plans.template(slot, what))
-        matched = self._run_one(rows, number, sql)
+        sql = self._filled(rows, single, single.what)
+        matched = self._run_one(rows, single.number, sql)
         if matched:
-            self._check_one(rows, number, what, matched)
+            self._check_one(rows, single, matched)
         return matched
 
-    def _check_one(self, rows: Rows, number: int, what: str, matched: int) -> None:
+    def _check_one(self, rows: Rows, single: "_Single", matched: int) -> None:
         """Fatal MR-5019 if more than one row was changed, MR-5017 if its key does not find the written row."""
-        slot = int(rows.records[number, SLOT])
+        slot, what = int(rows.records[single.number, SLOT]), single.what
         table_plan = self._plans.table_plan(slot)
         table = table_plan.layout.table.full_name
         if what != "replace" and matched > 1:
             raise Fatal("MR-5019", f"{what} of a row of {table} matched {matched}", table=table)
         if what == "delete" or not table_plan.is_identity_generated:
             return
-        if self._run(self._filled(rows, number, self._plans.template(slot, "find"))) != 1:
+        if self._run(self._filled(rows, single, "find")) != 1:
             names = ", ".join(column.name for _, column in table_plan.named if column.generated)
             why = f"what the target generates for {names} of {table} is not the record's value"
             raise Fatal("MR-5017", why, table=table)
@@ -210,12 +231,12 @@ class RowWriter:
             if self._connection.is_open:  # otherwise the first error must remain the reason
                 self._connection.run(b"SET SESSION sql_mode='" + STRICT_MODE.encode() + b"'")
 
-    def _filled(self, rows: Rows, number: int, template: Template) -> bytes:
-        table_plan = self._plans.table_plan(int(rows.records[number, SLOT]))
-        one, width = np.array([number], np.int64), len(table_plan.layout.branches)
-        if table_plan.documents and rows.inexact(one, table_plan.documents, width=width)[0]:
-            return filled_exactly(rows, number, template, table_plan)
-        return rows.filled(number, template)
+    def _filled(self, rows: Rows, single: "_Single", which: str) -> bytes:
+        slot = int(rows.records[single.number, SLOT])
+        template, table_plan = self._plans.template(slot, which), self._plans.table_plan(slot)
+        if table_plan.documents:  # without a key, the before image is compared, too
+            return filled_exactly(rows, single.firsts, template, table_plan)
+        return rows.filled(single.firsts, template)
 
     def _has_index_zero(self, rows: Rows, number: int) -> bool:
         layout = self._plans.table_plan(int(rows.records[number, SLOT])).layout
@@ -240,7 +261,7 @@ class RowWriter:
             self._check_foreign_keys(rows, number)
             refused: Fatal | None = None
             try:
-                matched = self._write_one(rows, number)
+                matched = self._write_one(rows, _Single.of(rows, number))
                 why = "" if matched == 1 else "the row does not exist"
             except Fatal as exc:
                 refused, why = exc, exc.message
@@ -279,9 +300,9 @@ class RowWriter:
         if policy is ConflictPolicy.OVERWRITE:
             self._set_foreign_key_checks(wanted=False)  # the next row sets it again
             if op != OP_CREATE:
-                self._write_one(rows, number, "delete")
+                self._write_one(rows, _Single.of(rows, number, "delete"))
             if op != OP_DELETE:
-                self._write_one(rows, number, "replace")
+                self._write_one(rows, _Single.of(rows, number, "replace"))
         store_conflict(
             self._connection,
             self._conflict_rule.task,
@@ -304,24 +325,54 @@ class RowWriter:
         )
 
     def _key_text(self, rows: Rows, number: int, table_plan: TablePlan) -> str:
-        image = BEFORE if rows.records[number, OP] != OP_CREATE else 1
+        image = images.BEFORE if rows.records[number, OP] != OP_CREATE else images.AFTER
         shape = make_shape(table_plan.layout, [(image, index) for index in table_plan.identity])
         if not len(shape):
             return "(no key)"
-        one = np.array([number], np.int64)
-        return rows.text_of(one, shape, opening=b"", closing=b"").decode(errors="replace")[
-            :_KEY_TEXT_MAX
-        ]
+        text = rows.text_of(_Single.of(rows, number).firsts, shape)
+        return text.decode(errors="replace")[:_KEY_TEXT_MAX]
 
 
-def _parts(rows: Rows, run: Ints, pieces: Pieces, bytes_max: int) -> Iterator[Ints]:
+def leveled(plans: TablePlans, rows: Rows, numbers: Ints) -> Ints:
+    """The net changes of these records, with levels (lines of ``kernel.merge``).
+
+    Only tables that are not EXACT need their causality keys.
+    """
+    rules = plans.merge_rules(slots_of(rows.records[numbers, SLOT]))
+    changes = net_changes(rows, numbers, rules)
+    slots = rows.records[changes[:, PLACE], SLOT]
+    keyed = np.flatnonzero(rules.rules[slots, MODE] != EXACT)
+    if len(keyed):
+        programs = plans.key_programs(slots_of(slots[keyed]))
+        entries = find_keys(rows, programs, changes[keyed, PLACE])
+        changes[keyed, LEVEL] = entries.levels(len(keyed))
+    return changes
+
+
+@dataclass(frozen=True, slots=True)
+class _Single:
+    """A statement for one row. ``number``: the record whose flags count; ``firsts``: see ``Rows.firsts``."""
+
+    number: int
+    firsts: Ints
+    what: str
+
+    @classmethod
+    def of(cls, rows: Rows, number: int, what: str = "") -> "_Single":
+        """For the change of one record, or for another template."""
+        return cls(
+            number, rows.firsts(np.array([number])), what or _OPS[int(rows.records[number, OP])]
+        )
+
+
+def _parts(rows: Rows, firsts: Ints, pieces: Pieces, bytes_max: int) -> Iterator[Ints]:
     """Split a run into statements below the limits. A row that exceeds them gets its own statement."""
-    if not len(run):
+    if not len(firsts):
         return
-    ends = np.cumsum(rows.text_sizes(run, pieces.shape) + len(pieces.shape) + 8)
+    ends = np.cumsum(rows.text_sizes(firsts, pieces.shape) + len(pieces.shape) + 8)
     first, base = 0, 0
-    while first < len(run):
+    while first < len(firsts):
         last = int(np.searchsorted(ends, base + bytes_max, side="right"))
         last = min(max(last, first + 1), first + STATEMENT_ROWS_MAX)
-        yield run[first:last]
+        yield firsts[first:last]
         first, base = last, int(ends[last - 1])

@@ -345,15 +345,3 @@ def key_hashes(
                         modes[out] = EXCLUSIVE
                     out += 1
     return out
-
-
-@compiled
-def find_changes(
-    data: Array, records: Array, numbers: Array, cells: Array, width: Any, parts: Array
-) -> Any:
-    """For each update in ``numbers`` (one table): 1 if a column of ``parts`` differs between its images, else 0."""
-    changed = np.zeros(len(numbers), np.uint8)
-    for place in range(len(numbers)):
-        cell = records[numbers[place], FIRST_CELL]
-        changed[place] = _differs(data, cells, cell, width, parts, 0, len(parts))
-    return changed

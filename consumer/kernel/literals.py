@@ -9,9 +9,12 @@ r"""Writes values as SQL literals directly into the text of a statement.
     BYTES                    _binary'…', with the same escapes
     NULL                     NULL
 
-A row is ``opening literal,literal,… closing``; a comma joins rows. ``shape`` has a line for each literal. Only bytes
-that end or change a string literal are escaped. sql_mode must not contain NO_BACKSLASH_ESCAPES; ANSI_QUOTES has no
-effect. The caller makes the texts of floats: ``floats`` has one line of ASCII, ended by NUL, for each value that
+A row is ``opening literal,literal,… closing``; a comma joins rows. ``shape`` has a line for each literal: (image, cell,
+form, scale). ``firsts`` has a line for each row: the first cell of the record with the before image, and of the record
+with the after image, which differ in a merged change. The literal is the cell ``firsts[row, image] + cell``.
+
+Only bytes that end or change a string literal are escaped. sql_mode must not contain NO_BACKSLASH_ESCAPES; ANSI_QUOTES
+has no effect. The caller makes the texts of floats: ``floats`` has one line of ASCII, ended by NUL, for each value that
 ``collect_floats`` returns.
 """
 
@@ -21,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consumer.kernel.compiled import compiled
-from consumer.kernel.walk import BYTES, DECIMAL, DOUBLE, FIRST_CELL, FLOAT, INT, STRING, read_long
+from consumer.kernel.walk import BYTES, DECIMAL, DOUBLE, FLOAT, INT, STRING, read_long
 
 Array = npt.NDArray[Any]
 
@@ -59,17 +62,16 @@ def collect_floats(data: Array, cells: Array, cell_count: Any) -> Any:
 
 
 @compiled
-def measure(records: Array, order: Array, cells: Array, shape: Array) -> Any:
-    """An upper bound of the literal bytes of each row of ``order``, without opening and closing."""
-    bounds = np.empty(len(order), np.int64)
-    for number in range(len(order)):
-        first = records[order[number], FIRST_CELL]
+def measure(firsts: Array, cells: Array, shape: Array) -> Any:
+    """An upper bound of the literal bytes of each row, without opening and closing."""
+    bounds = np.empty(len(firsts), np.int64)
+    for number in range(len(firsts)):
         total = np.int64(0)
         for place in range(len(shape)):
-            cell = cells[first + shape[place, 0]]
-            kind, start, end = cell[0], cell[1], cell[2]
+            cell = firsts[number, shape[place, 0]] + shape[place, 1]
+            kind = cells[cell, 0]
             if kind in (STRING, BYTES):
-                total += 2 * (end - start) + 24
+                total += 2 * (cells[cell, 2] - cells[cell, 1]) + 24
             else:
                 total += _NUMBER_BYTES_MAX
         bounds[number] = total
@@ -189,21 +191,22 @@ def put_literal(
     out: Array,
     at: Any,
     data: Array,
-    cell: Array,
+    cells: Array,
+    cell: Any,
     form: Any,
     scale: Any,
     floats: Array,
     binary: Array,
 ) -> Any:
     """Write one literal at ``out[at]``; returns the position after it. ``binary`` is the text ``_binary``."""
-    kind, start, end = cell[0], cell[1], cell[2]
+    kind, start, end = cells[cell, 0], cells[cell, 1], cells[cell, 2]
     if kind == INT:
         value, _ = read_long(data, start, end)
         return _put_signed(out, at, value)
     if kind == DECIMAL:
         return _put_decimal(out, at, data, start, end, scale)
     if kind in (FLOAT, DOUBLE):
-        return _put_float(out, at, floats, cell[3])
+        return _put_float(out, at, floats, cells[cell, 3])
     if kind == STRING:
         return _put_quoted(out, at, data, start, end)
     if kind == BYTES and form == BITS:
@@ -224,50 +227,40 @@ def put_literal(
 def put_rows(
     out: Array,
     data: Array,
-    records: Array,
-    order: Array,
+    firsts: Array,
     cells: Array,
     shape: Array,
+    lead: Array,
     opening: Array,
     closing: Array,
+    tail: Array,
     floats: Array,
     binary: Array,
 ) -> Any:
-    """Write the rows of ``order``, joined by commas, into ``out``; returns the number of bytes.
-
-    ``shape`` has a line for each literal: (cell relative to the record's first, form, scale).
-    """
-    at = 0
-    for number in range(len(order)):
+    """Write ``lead``, the rows joined by commas, and ``tail`` into ``out``; returns the number of bytes."""
+    at = _put_text(out, 0, lead)
+    for number in range(len(firsts)):
         if number > 0:
             out[at] = 44
             at += 1
         at = _put_text(out, at, opening)
-        first = records[order[number], FIRST_CELL]
         for place in range(len(shape)):
             if place > 0:
                 out[at] = 44
                 at += 1
+            cell = firsts[number, shape[place, 0]] + shape[place, 1]
             at = put_literal(
-                out,
-                at,
-                data,
-                cells[first + shape[place, 0]],
-                shape[place, 1],
-                shape[place, 2],
-                floats,
-                binary,
+                out, at, data, cells, cell, shape[place, 2], shape[place, 3], floats, binary
             )
         at = _put_text(out, at, closing)
-    return at
+    return _put_text(out, at, tail)
 
 
 @compiled
 def put_template(
     out: Array,
     data: Array,
-    records: Array,
-    number: Any,
+    firsts: Array,
     cells: Array,
     shape: Array,
     glue: Array,
@@ -275,24 +268,17 @@ def put_template(
     floats: Array,
     binary: Array,
 ) -> Any:
-    """Write one record's literals between fixed texts: text 0, literal 0, text 1, …; returns the number of bytes."""
+    """Write one row's literals between fixed texts: text 0, literal 0, text 1, …; returns the number of bytes."""
     at = 0
     start = 0
-    first = records[number, FIRST_CELL]
     for place in range(len(glue_ends)):
         for byte in range(start, glue_ends[place]):
             out[at] = glue[byte]
             at += 1
         start = glue_ends[place]
         if place < len(shape):
+            cell = firsts[0, shape[place, 0]] + shape[place, 1]
             at = put_literal(
-                out,
-                at,
-                data,
-                cells[first + shape[place, 0]],
-                shape[place, 1],
-                shape[place, 2],
-                floats,
-                binary,
+                out, at, data, cells, cell, shape[place, 2], shape[place, 3], floats, binary
             )
     return at

@@ -13,9 +13,8 @@ DATE, TIME, DATETIME and bytes become strings.
 import re
 from decimal import Decimal
 
-import numpy as np
-
-from consumer.kernel.walk import FIRST_CELL, STRING
+from consumer.kernel.walk import STRING
+from consumer.row_schemas import Ints
 from consumer.rows import Rows, Template
 from consumer.sql.table_plan import TablePlan
 
@@ -24,25 +23,23 @@ _DECIMAL = re.compile(rb"-?([0-9]+)(?:\.([0-9]+))?")
 _DIGITS_MAX, _SCALE_MAX = 65, 30  # of the server's DECIMAL
 
 
-def filled_exactly(rows: Rows, number: int, template: Template, table_plan: TablePlan) -> bytes:
-    """As ``Rows.filled``, with JSON values of one record by expression if they need it."""
+def filled_exactly(rows: Rows, firsts: Ints, template: Template, table_plan: TablePlan) -> bytes:
+    """As ``Rows.filled``, with JSON values by expression if they need it."""
     width = len(table_plan.layout.branches)
     documents = set(table_plan.documents)
-    first = int(rows.records[number, FIRST_CELL])
-    one = np.array([number], np.int64)
     glue, parts, start = template.glue.tobytes(), [], 0
     for place, end in enumerate(map(int, template.ends)):
         parts.append(glue[start:end])
         start = end
         if place == len(template.shape):
             break
-        offset = int(template.shape[place, 0])
-        kind, text_start, text_end = map(int, rows.cells[first + offset, :3])
+        image, offset = map(int, template.shape[place, :2])
+        kind, text_start, text_end = map(int, rows.cells[firsts[0, image] + offset, :3])
         found = None
         if kind == STRING and offset % width in documents:
             found = by_expression(rows.values.payload[text_start:text_end].tobytes())
         shape = template.shape[place : place + 1]
-        parts.append(found or rows.text_of(one, shape, opening=b"", closing=b""))
+        parts.append(found or rows.text_of(firsts, shape))
     return b"".join(parts)
 
 

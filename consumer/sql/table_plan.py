@@ -10,7 +10,8 @@ columns, on both flavours. A key without generated columns is preferred, because
 expression. Every UPDATE and DELETE names a whole unique key, or ends in LIMIT 1 (``check_names_row``).
 
 A statement is ``lead``, rows, ``tail``. A row is ``opening``, literals, ``closing``. ``kernel.literals`` writes the
-literals by the lines of ``shape``.
+literals by the lines of ``shape``. They name the image of each literal, because the images of a merged change come from
+two records.
 """
 
 from collections.abc import Sequence
@@ -56,6 +57,11 @@ class Pieces:
     closing: bytes
     tail: bytes
     shape: Ints
+
+    @property
+    def around(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """The texts for ``Rows.text_of``."""
+        return self.lead, self.opening, self.closing, self.tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +222,18 @@ def _key_columns(
 
 
 def make_shape(layout: RowLayout, places: list[tuple[int, int]]) -> Ints:
-    """Lines (cell number in the record, form, scale) for places (image, column)."""
+    """Lines (image, cell number in the record, form, scale) for places (image, column)."""
     columns = layout.table.columns
     lines = [
-        (image * len(columns) + index, literal_form(columns[index]), columns[index].type.scale)
+        (
+            image,
+            image * len(columns) + index,
+            literal_form(columns[index]),
+            columns[index].type.scale,
+        )
         for image, index in places
     ]
-    return np.array(lines, np.int64).reshape(-1, 3)
+    return np.array(lines, np.int64).reshape(-1, 4)
 
 
 def _insert(

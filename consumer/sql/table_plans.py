@@ -1,15 +1,17 @@
-"""Programs, table plans, templates and key programs, derived from row schemas and the inventory.
+"""Programs, table plans, templates, key programs and merge rules, derived from row schemas and the inventory.
 
 The driver sends a ``Catalogue``. Each process derives ``TablePlans`` from it when needed, and keeps them while the
 catalogue is the same. A schema without a table on the target is an error only when a row of it must be applied.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from consumer.kernel.merge import KEEP
 from consumer.plan.collation import Codes
 from consumer.plan.keys import (
     KeyLine,
@@ -19,12 +21,13 @@ from consumer.plan.keys import (
     make_key_programs,
     ordered_tables,
 )
+from consumer.plan.merge import MergeRule, MergeRules, make_merge_rules, merge_rule
 from consumer.route import Route
-from consumer.row_schemas import RowSchemas, make_programs
+from consumer.row_schemas import Ints, RowSchemas, make_programs
 from consumer.rows import Template
 from consumer.sql.table_plan import TablePlan, plan_table
 from consumer.sql.templates import delete_template, find_template, insert_template, update_template
-from consumer.target.inventory import Inventory
+from consumer.target.inventory import Inventory, TargetTable
 from millrace.errors import Fatal
 
 
@@ -48,16 +51,16 @@ class TablePlans:
         self._table_plans: dict[str, TablePlan] = {}
         self._key_lines: dict[str, tuple[KeyLine, ...]] = {}
         self._templates: dict[tuple[str, str], Template] = {}
-        self._asked: set[int] = set()  # slots in ``_key_programs``
-        self._key_programs: KeyPrograms | None = None
+        # each with the slots that it has; replaced as a whole, because several threads use the plans
+        self._key_programs: tuple[frozenset[int], KeyPrograms] | None = None
+        self._merge_rules: tuple[frozenset[int], tuple[MergeRule, ...], MergeRules] | None = None
         self._folds: Codes | None = None
         self.programs = make_programs(self.schemas)
 
     def learn(self, schemas: RowSchemas) -> None:
         """Replace the row schemas by a larger set."""
         self.schemas = schemas
-        self._asked.clear()
-        self._key_programs = None
+        self._key_programs = self._merge_rules = None
         self.programs = make_programs(schemas)
 
     def table_plan(self, slot: int) -> TablePlan:
@@ -86,22 +89,46 @@ class TablePlans:
                 self._templates[place] = insert_template(table_plan, replace=which == "replace")
         return self._templates[place]
 
-    def key_programs(self, slots: Iterable[int]) -> KeyPrograms:
+    def key_programs(self, slots: Collection[int]) -> KeyPrograms:
         """The key programs of these slots and of all slots of earlier calls; other slots have none.
 
         Only one set of programs is kept. One per combination of tables would fill the memory.
         """
-        wanted = self._asked.union(slots)
-        if self._key_programs is None or wanted != self._asked:
+        known = self._key_programs
+        if known is None or not known[0].issuperset(slots):
+            wanted = frozenset(slots).union(known[0] if known else ())
             if self._folds is None:
                 self._folds = fold_table(self.inventory)
             lines = (
                 self._lines(slot) if slot in wanted else ()
                 for slot in range(len(self.programs.ids))
             )
-            self._key_programs = make_key_programs(lines, self._folds)
-            self._asked = wanted
-        return self._key_programs
+            self._key_programs = known = (wanted, make_key_programs(lines, self._folds))
+        return known[1]
+
+    def merge_rules(self, slots: Sequence[int]) -> MergeRules:
+        """The rules by which changes of these slots merge. Other slots may have another rule than theirs."""
+        known = self._merge_rules
+        if known is None or not known[0].issuperset(slots):
+            wanted = frozenset(slots).union(known[0] if known else ())
+            rules = tuple(
+                merge_rule(self.table_plan(slot), self.inventory)
+                if slot in wanted
+                else MergeRule(KEEP)
+                for slot in range(len(self.programs.ids))
+            )
+            self._merge_rules = known = (wanted, rules, make_merge_rules(rules))
+        tables = [(plan.database, plan.table) for plan in map(self._target, slots)]
+        if len(set(tables)) == len(tables):
+            return known[2]
+        counts = Counter(tables)
+        twice = {slot for slot, table in zip(slots, tables, strict=True) if counts[table] > 1}
+        return make_merge_rules(
+            rule.kept() if slot in twice else rule for slot, rule in enumerate(known[1])
+        )
+
+    def _target(self, slot: int) -> TargetTable:
+        return self.table_plan(slot).target
 
     def tables_in_order(self) -> tuple[tuple[str, str], ...]:
         """The tables with changes that only one lane at a time applies, each with the reasons."""
@@ -121,6 +148,7 @@ class TablePlans:
 _MAKERS = {"update": update_template, "delete": delete_template, "find": find_template}
 
 
-def slots_of(column: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> list[int]:
+def slots_of(column: Ints) -> list[int]:
     """The distinct slots in a column."""
-    return [int(slot) for slot in np.unique(column)]
+    found: list[int] = np.flatnonzero(np.bincount(column)).tolist()
+    return found

@@ -51,7 +51,7 @@ class UniqueKey:
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """One base table; ``rolls_back``: its engine is transactional."""
+    """One base table; ``rolls_back``: its engine is transactional. ``is_versioned``: the server keeps old rows."""
 
     database: str
     table: str
@@ -59,6 +59,7 @@ class TargetTable:
     unique_keys: tuple[UniqueKey, ...]
     engine: str = "InnoDB"
     rolls_back: bool = True
+    is_versioned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Inventory:
 
     ``alter_count`` is the server's, read before the tables. ``folds_names``: the server's ``lower_case_table_names`` is
     1, so it stores names of databases and tables in lower case.
-    ``folds`` has those of the collations of keys.
+    ``folds`` has those of the collations of keys. ``triggers``: as ``read_triggers``.
     """
 
     flavour: Flavour = Flavour.MYSQL
@@ -88,6 +89,7 @@ class Inventory:
     alter_count: int = 0
     folds_names: bool = False
     folds: Mapping[str, Fold] = field(default_factory=dict)
+    triggers: Mapping[TableKey, tuple[str, ...]] = field(default_factory=dict)
 
     def key(self, database: str, table: str) -> TableKey:
         """The names as this server stores them."""
@@ -129,6 +131,7 @@ def read_inventory(connection: TargetConnection, *, with_folds: bool = True) -> 
         altered,
         folds_names=folds == 1,
         folds=_read_folds(connection, tables, foreign) if with_folds else {},
+        triggers=read_triggers(connection),
     )
 
 
@@ -163,12 +166,16 @@ def read_again(connection: TargetConnection, known: Inventory, changed: Changed)
     if foreign or any(key.child in tables or key.parent in tables for key in foreign_keys):
         kept = (key for key in foreign_keys if key.child not in tables)
         foreign_keys = (*kept, *foreign)
+    triggers = known.triggers
+    if any(key in tables or key[0] in changed.databases for key in triggers):
+        triggers = read_triggers(connection)
     return replace(
         known,
         tables=layered(known.tables).changed(tables),
         foreign_keys=foreign_keys,
         alter_count=altered,
         folds=_read_folds(connection, tables, foreign, known.folds),
+        triggers=triggers,
     )
 
 
@@ -292,7 +299,13 @@ def _read_tables(
             if connection.flavour is Flavour.MARIADB:
                 unique = _with_periods(connection, (database, table), found, unique)
             tables[database, table] = TargetTable(
-                database, table, found, unique, engine, engine in rolling_back
+                database,
+                table,
+                found,
+                unique,
+                engine,
+                engine in rolling_back,
+                kind == "SYSTEM VERSIONED",
             )
     return tables
 

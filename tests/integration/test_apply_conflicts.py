@@ -263,12 +263,14 @@ def test_key_added_mid_run_causes_no_conflict(
     """The run ends with MR-5023 instead of deciding apparent conflicts; the next run knows the key."""
     target_server.execute("CREATE TABLE p (id INT PRIMARY KEY)", db=name)
     target_server.execute("CREATE TABLE c (id INT PRIMARY KEY, p INT)", db=name)
-    parent, child = table(name, "p", integer("id")), table(name, "c", integer("id"), integer("p"))
+    parent = table(name, "p", integer("id"))
+    child = table(name, "c", integer("id"), integer("p", nullable=True))
     stream = RecordStream()
     for number in range(100):
+        row = {"id": number, "p": number}
         stream.insert(parent, {"id": number})
-        stream.insert(child, {"id": number, "p": number})
-        stream.delete(child, {"id": number, "p": number})
+        stream.insert(child, row)
+        stream.update(child, row, {"id": number + 200, "p": None})
         stream.insert(child, {"id": number + 100, "p": number})
     stream.commit()
     task = apply_task(name, lanes=4, conflict=policy)

@@ -42,7 +42,7 @@ def _literals(type_: ColumnType, values: list[object]) -> list[str]:
     rows = _walked(made, [{"v": value} for value in values])
     shape = make_shape(rows.programs.layouts[0], [(AFTER, 0)])
     return [
-        rows.text_of(np.array([number]), shape, opening=b"", closing=b"").decode("latin1")
+        rows.text_of(rows.firsts(np.array([number])), shape).decode("latin1")
         for number in range(len(rows))
     ]
 

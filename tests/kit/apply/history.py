@@ -252,12 +252,21 @@ def _family(chance: random.Random, tables: Tables, make: Make) -> None:
     make(name, before, after if before is None or chance.random() < 0.6 else None)
 
 
+def _parent(chance: random.Random, tables: Tables, make: Make) -> None:
+    key = chance.randint(1, IDS)
+    before = tables.rows["p"].get(key)
+    moved = chance.randint(1, IDS) if chance.random() < 0.2 else key
+    after: Row = (moved if before else key, _number(chance))
+    make("p", before, after if before is None or chance.random() < 0.6 else None)
+
+
 _ACCOUNTS = (*[_any_account] * 6, _swap_keys, _swap_codes, _delete_and_insert)
 _STEPS = {
     "accounts": _ACCOUNTS,
     "words": (_word,),
     "bag": (_bag,),
     "c": (_family,),
+    "p": (_parent,),
     "": (*_ACCOUNTS, *[_word, _bag, _family, _family] * 2),
 }
 

@@ -21,6 +21,7 @@ from consumer.apply.executor import arrow_values
 from consumer.kernel import walk
 from consumer.kernel.compiled import CHECKED
 from consumer.kernel.walk import SLOT
+from consumer.plan.merge import net_changes
 from consumer.row_schemas import RowSchemas
 from consumer.rows import Values, find_keys
 from consumer.sql.table_plans import Catalogue, TablePlans
@@ -137,6 +138,7 @@ def read(values: Sequence[bytes]) -> Counter[str]:
     numbers = np.flatnonzero(rows.column(SLOT) >= 0)
     slots = sorted({int(slot) for slot in rows.column(SLOT)[numbers]})
     find_keys(rows, plans.key_programs(slots), numbers)
+    net_changes(rows, numbers, plans.merge_rules(slots))
     for slot in slots:
         table_plan = plans.table_plan(slot)
         for op, pieces in (
@@ -150,7 +152,7 @@ def read(values: Sequence[bytes]) -> Counter[str]:
             if pieces is not None and len(mine):
                 width = len(table_plan.layout.branches)
                 rows.inexact(mine, tuple(range(width)), width=width)
-                rows.text_of(mine, pieces.shape, opening=pieces.opening, closing=pieces.closing)
+                rows.text_of(rows.firsts(mine), pieces.shape, pieces.around)
     for number in numbers:
         rows.gtid(int(number))
     return Counter(rows=len(numbers))
