@@ -8,6 +8,7 @@
 # make soak     kills by seed: MINUTES=30, SEED=N replays one; its history is kept in $MILLRACE_HOME/soak
 # make demo     setup, then the main job: real servers, a workload, rows arriving, a comparison
 # make bench    figures beside peers, as JSON lines
+# make bench-apply  the same for apply: ONLY="apply.hot apply.text" prints these lines alone, SCALE=0.1 is a quick look
 # a stack whose test failed is kept in $MILLRACE_HOME/failed, the last three
 
 SHELL := /bin/bash
@@ -19,7 +20,7 @@ endif
 
 TESTS := tests/unit tests/property tests/contracts tests/integration tests/fault tests/stack
 
-.PHONY: setup check test durations chaos mutants soak demo bench clean
+.PHONY: setup check test durations chaos mutants soak demo bench bench-apply clean
 
 setup: .venv/stamp-$(STAMP)
 	@$(BIN)/python -m deploy.servers.fetch
@@ -58,6 +59,10 @@ demo: setup
 bench: # standard output is for the figures alone
 	@$(MAKE) --no-print-directory setup >&2
 	@$(BIN)/millrace bench
+
+bench-apply:
+	@$(MAKE) --no-print-directory setup >&2
+	@$(BIN)/millrace bench --apply $(addprefix --only ,$(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,24 +1,23 @@
 """The peers: other programs that process the same binlog on the same machine, in the same run.
 
-decode    python-mysql-replication reads the source's binlog and decodes every row, without output
+decode    python-mysql-replication reads the source's binlog and decodes every row, without output. It begins at
+          ``beginning``, the source's GTID position before the load, so earlier transactions cost it nothing
 replica   a fresh server of the same flavour replicates the source with 4 workers
-
-Both begin at ``beginning``, the source's GTID position before the load, as Millrace does. Earlier transactions cost
-them nothing.
 """
 
 import secrets
 import subprocess
 import sys
-import time
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from deploy.servers import Account, DatabaseServer, ServerOptions
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 
 REPLICA_WORKERS = 4
-REPLICA_TIMEOUT_S = 300.0
+REPLICA_TIMEOUT_S = 1_800.0
 DECODE_TIMEOUT_S = 300.0
 _DECODE = """
 import sys, time
@@ -75,26 +74,48 @@ def decode_rate(
     return rows / float(seconds)
 
 
-def replica_rate(
-    source: DatabaseServer, account: Account, beginning: str, folder: Path, *, rows: int
-) -> float:
-    """Rows per second of a native replica that applies ``rows`` rows: everything after ``beginning``."""
-    workers = (
-        f"--slave-parallel-threads={REPLICA_WORKERS}"
-        if source.flavour is Flavour.MARIADB
-        else f"--replica-parallel-workers={REPLICA_WORKERS}"
-    )
-    options = ServerOptions(server_id=301, extra=(workers,))
-    replica = DatabaseServer.of(source.flavour, folder, options)
-    replica.start()
-    try:
-        variable = "gtid_slave_pos" if source.flavour is Flavour.MARIADB else "gtid_purged"
-        replica.execute(f"SET GLOBAL {variable} = %s", (beginning,))
-        position = source.gtid_position()
-        begin = time.monotonic()
-        replica.follow(source.port, account)
-        if not replica.wait_for_position(position, timeout_s=REPLICA_TIMEOUT_S):
-            raise TimeoutError(f"the replica did not reach {position}")
-        return rows / (time.monotonic() - begin)
-    finally:
-        replica.discard()
+class NativeReplica:
+    """A fresh server of the source's flavour that replicates it with ``REPLICA_WORKERS`` workers, when it is asked to.
+
+    Its settings are those of a stack's target. It begins with the source's first binlog, so use it on a fresh source.
+    """
+
+    def __init__(self, source: DatabaseServer, account: Account, folder: Path) -> None:
+        self._source = source
+        self._account = account
+        option = "slave-parallel-threads" if self._is_mariadb() else "replica-parallel-workers"
+        options = ServerOptions(server_id=301, extra=(f"--{option}={REPLICA_WORKERS}",))
+        self.server = DatabaseServer.of(source.flavour, folder, options)
+
+    def __enter__(self) -> Self:
+        try:
+            self.server.start()
+            self.server.follow(self._source.port, self._account)
+            self.stop()
+        except BaseException:
+            self.server.discard()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.server.discard()
+
+    def catch_up(self) -> None:
+        """Replicate until it has all that the source has now, then stop. Fatal MR-8004 after ``REPLICA_TIMEOUT_S``."""
+        position = self._source.gtid_position()
+        self.server.execute("START REPLICA")
+        if not self.server.wait_for_position(position, timeout_s=REPLICA_TIMEOUT_S):
+            raise Fatal("MR-8004", f"the native replica did not reach {position}")
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop replicating. What is done stays."""
+        self.server.execute("STOP REPLICA")
+
+    def _is_mariadb(self) -> bool:
+        return self._source.flavour is Flavour.MARIADB

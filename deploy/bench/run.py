@@ -1,4 +1,4 @@
-"""``make bench``: figures of capture and apply. What each one means is in ``docs/bench.md``.
+"""``make bench``: the figures of capture. What each one means is in ``docs/bench.md``.
 
 Only JSON lines go to standard output. Progress goes to standard error.
 """
@@ -22,9 +22,7 @@ from deploy.servers import sql
 from deploy.workload.beats import (
     Arrivals,
     Background,
-    Observer,
     percentile,
-    watch_target,
     watch_topic,
     write_beats,
 )
@@ -43,7 +41,6 @@ LATENCY_RATE = 500.0
 LATENCY_WRITERS = 2
 BEAT_S = 0.02
 DECODER = "python-mysql-replication, decode only"
-REPLICA = f"native replica, {peers.REPLICA_WORKERS} workers"
 
 
 def run_bench(flavour: Flavour, *, changes: int = load.CHANGES) -> None:
@@ -67,36 +64,27 @@ def _latency(stack: LocalStack) -> None:
     acknowledged: dict[int, float] = {}
     commits: list[float] = []
     topic = watch_topic(Arrivals(acknowledged), stack.kafka.bootstrap, TOPIC)
-    target = watch_target(
-        Arrivals(acknowledged), partial(sql.open_root, stack.target.socket, database="shop")
-    )
     first, second = (
         Background(f"orders {number}", partial(_write_orders, shop, number, commits))
         for number in range(LATENCY_WRITERS)
     )
-    with topic, target:
+    with topic:
         with write_beats(acknowledged, shop, interval_s=BEAT_S), first, second:
             time.sleep(WARM_UP_S)
             since_s = time.monotonic()
             time.sleep(LATENCY_S)
             until_s = time.monotonic()
-        for observer in (topic, target):
-            if not observer.wait_complete(ARRIVE_S):
-                missing = len(observer.arrivals.missing())
-                raise Fatal("MR-8004", f"{missing} beats did not arrive within {ARRIVE_S:.0f} s")
+        if not topic.wait_complete(ARRIVE_S):
+            missing = len(topic.arrivals.missing())
+            raise Fatal("MR-8004", f"{missing} beats did not arrive within {ARRIVE_S:.0f} s")
     done = [at_s for at_s in (*acknowledged.values(), *commits) if since_s <= at_s < until_s]
     _print(Figure("latency.load", len(done) / (until_s - since_s), "transactions/s"))
-    for name, observer in (("capture", topic), ("apply", target)):
-        _print_latency(name, observer, since_s, until_s)
-
-
-def _print_latency(name: str, observer: Observer, since_s: float, until_s: float) -> None:
-    latencies = observer.arrivals.latencies_ms(since_s, until_s)
+    latencies = topic.arrivals.latencies_ms(since_s, until_s)
     for share in (0.5, 0.99):
         value = percentile(latencies, share)
         if value is None:
             raise Fatal("MR-8004", "no beat was written while latency was measured")
-        _print(Figure(f"{name}.latency.p{share * 100:.0f}", value, "ms"))
+        _print(Figure(f"capture.latency.p{share * 100:.0f}", value, "ms"))
 
 
 def _write_orders(
@@ -117,7 +105,7 @@ def _write_orders(
 
 
 def _bulk(stack: LocalStack, changes: int) -> None:
-    """Write the load while both tasks are paused, then time capture, then apply."""
+    """Write the load while both tasks are paused, then time capture."""
     for task in (CAPTURE_TASK, APPLY_TASK):
         stack.run_command("task", "pause", task)
     source = stack.source.primary
@@ -141,16 +129,6 @@ def _bulk(stack: LocalStack, changes: int) -> None:
             source, account, beginning, database=load.DATABASE, rows=changes
         )
         _print(Figure("capture.bulk", captured, "rows/s", DECODER, decoded))
-        _say("apply.bulk")
-        stack.run_command("task", "resume", APPLY_TASK)
-        applied_to = task_report(session, CAPTURE_TASK).seq
-        applied = _rate(
-            lambda: task_report(session, APPLY_TASK).seq,
-            until=lambda: task_report(session, APPLY_TASK).seq >= applied_to,
-        )
-    folder = stack.folder / "peer"
-    replica = peers.replica_rate(source, account, beginning, folder, rows=changes)
-    _print(Figure("apply.bulk", applied, "rows/s", REPLICA, replica))
 
 
 def _rate(position: Callable[[], int], *, until: Callable[[], bool]) -> float:

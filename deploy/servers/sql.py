@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pymysql
 from pymysql.connections import Connection
-from pymysql.constants import ER
+from pymysql.constants import CLIENT, ER
 from pymysql.cursors import Cursor, DictCursor
 
 from millrace.errors import Fatal
@@ -81,9 +81,14 @@ def answers(path: Path) -> bool:
 
 
 def open_root(path: Path, *, database: str | None = None) -> "Connection[Cursor]":
-    """A connection as root without autocommit, for a workload. The caller closes it."""
+    """A connection as root without autocommit; a query may be several statements. The caller closes it."""
     return pymysql.connect(
-        user="root", unix_socket=str(path), database=database, charset="utf8mb4", autocommit=False
+        user="root",
+        unix_socket=str(path),
+        database=database,
+        charset="utf8mb4",
+        autocommit=False,
+        client_flag=CLIENT.MULTI_STATEMENTS,
     )
 
 

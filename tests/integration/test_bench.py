@@ -3,13 +3,19 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from deploy.bench import load, peers
+from deploy.bench.apply import workloads
+from deploy.bench.apply.clock import BinlogClock
+from deploy.bench.apply.run import GROUPS, run_bench_apply
+from deploy.bench.apply.size import Size
 from deploy.servers import DatabaseServer, sql
+from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from tests.fixtures.servers import FLAVOURS
 
@@ -31,26 +37,52 @@ def source(target_server: DatabaseServer) -> Iterator[DatabaseServer]:
     target_server.execute("DROP USER peer")
 
 
-def test_benchmark_peers_start_where_the_load_starts(
-    source: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Peers skip the earlier binlog. Otherwise the comparison would favor Millrace."""
-    databases: list[str] = []
-    discard = DatabaseServer.discard
-
-    def look_and_discard(server: DatabaseServer) -> None:
-        databases.extend(str(name) for (name,) in server.execute("SHOW DATABASES"))
-        discard(server)
-
-    monkeypatch.setattr(DatabaseServer, "discard", look_and_discard)
+def test_decoding_peer_starts_where_the_load_starts(source: DatabaseServer) -> None:
+    """It skips the earlier binlog. Otherwise the comparison would favor Millrace."""
     beginning = source.gtid_position()
     load.create_load(lambda: sql.open_root(source.socket))
     assert load.run_load(lambda: sql.open_root(source.socket), changes=CHANGES) == CHANGES
     account = peers.make_account(source)
     assert peers.decode_rate(source, account, beginning, database="bench", rows=CHANGES) > 0
-    assert peers.replica_rate(source, account, beginning, tmp_path / "peer", rows=CHANGES) > 0
-    assert "bench" in databases
-    assert "bench_before" not in databases
+
+
+def test_replica_and_clock_see_what_was_written_meanwhile(
+    new_server: Callable[..., DatabaseServer], tmp_path: Path
+) -> None:
+    """The replica does nothing until it is asked; the clock runs from its first commit to its last."""
+    source = new_server(Flavour.MARIADB)
+    workload = workloads.merge()
+    workload.create(partial(sql.open_root, source.socket))
+    with peers.NativeReplica(source, peers.make_account(source), tmp_path / "peer") as replica:
+        replica.catch_up()
+        made = workload.write(partial(sql.open_root, source.socket), workloads.STEP)
+        query = f"SELECT COUNT(*) FROM {workload.database}.items"
+        assert replica.server.execute(query) == [(0,)]
+        with BinlogClock(replica.server) as clock:
+            replica.catch_up()
+        assert replica.server.execute(query) == source.execute(query)
+        assert made == workloads.STEP
+        assert clock.pace().rate(made) > 0
+
+
+@pytest.mark.parametrize("name", ["bulk", "merge", "small", "hot", "text"])
+def test_workload_makes_the_number_of_changes_it_reports(
+    new_server: Callable[..., DatabaseServer], name: str
+) -> None:
+    """Counted by the server: rates are per change."""
+    source = new_server(Flavour.MARIADB)
+    workload = getattr(workloads, name)()
+    connect = partial(sql.open_root, source.socket)
+    workload.create(connect)
+    before = _row_changes(source)
+    assert workload.write(connect, workloads.STEP) == workloads.STEP
+    assert _row_changes(source) - before == workloads.STEP
+
+
+def _row_changes(server: DatabaseServer) -> int:
+    names = "'Handler_write', 'Handler_update', 'Handler_delete'"
+    found = server.execute(f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})")
+    return sum(int(str(value)) for _, value in found)
 
 
 @pytest.mark.chaos
@@ -67,8 +99,8 @@ def test_every_benchmark_output_line_is_one_figure(flavour: Flavour) -> None:
     )
     assert done.returncode == 0, done.stderr
     figures = [json.loads(line) for line in done.stdout.splitlines()]
-    with_peer = {"capture.bulk": "python-mysql-replication", "apply.bulk": "native replica"}
-    latencies = [f"{half}.latency.{p}" for half in ("capture", "apply") for p in ("p50", "p99")]
+    with_peer = {"capture.bulk": "python-mysql-replication"}
+    latencies = ["capture.latency.p50", "capture.latency.p99"]
     names = [*with_peer, *latencies, "latency.load"]
     assert sorted(figure["name"] for figure in figures) == sorted(names)
     for figure in figures:
@@ -84,3 +116,26 @@ def test_every_benchmark_output_line_is_one_figure(flavour: Flavour) -> None:
             unit = "transactions/s" if figure["name"] == "latency.load" else "ms"
             assert figure["unit"] == unit
             assert (figure["peer"], figure["peer_value"], figure["ratio"]) == (None, None, None)
+
+
+@pytest.mark.chaos
+def test_every_apply_line_is_one_figure() -> None:
+    """Standard output has only JSON lines; every line is there once, in its unit."""
+    command = (sys.executable, "-m", "millrace", "bench", "--apply", "--rounds", "1")
+    done = subprocess.run(
+        (*command, "--scale", "0.01"), capture_output=True, text=True, timeout=3_000, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    figures = [json.loads(line) for line in done.stdout.splitlines()]
+    lines = [line for group in GROUPS.values() if not group.is_long for line in group.lines]
+    assert sorted(figure["name"] for figure in figures) == sorted(lines)
+    for figure in figures:
+        assert list(figure) == ["name", "value", "unit", "peer", "peer_value", "ratio"]
+        assert figure["value"] > 0
+        assert (figure["peer"] is None) == (figure["ratio"] is None)
+
+
+def test_unknown_apply_line_is_refused() -> None:
+    """Before anything starts."""
+    with pytest.raises(Fatal, match=r"no such line: apply\.fast"):
+        run_bench_apply(Size(Flavour.MARIADB), ["apply.fast"])

@@ -1,0 +1,97 @@
+"""``apply.ddl``: CREATE TABLE, ``TABLES`` times in one database, then a row in each table.
+
+    apply.ddl        all these statements per second, from the first to the last; the peer is the native replica
+    apply.ddl.last   CREATE TABLE per second in the last fifth; the peer is the first fifth of the same run
+
+A table exists on a server when its ``.ibd`` file does: both flavours give each table one. The files are counted in the
+file system, so no query of the benchmark loads the server, and the last row is seen by the clock of all figures.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+
+from deploy.bench.apply.backlogs import REPLICA
+from deploy.bench.apply.clock import BinlogClock
+from deploy.bench.apply.scene import Scene, open_scene, say
+from deploy.bench.apply.size import Size
+from deploy.bench.apply.workloads import create_tables, fill_tables
+from deploy.bench.figure import Figure
+from deploy.servers import DatabaseServer
+from deploy.workload.beats import Background
+from millrace.errors import Fatal
+
+DATABASE = "bench_ddl"
+TABLES = 5_000
+WARM_UP = 0.02
+PARTS = 5
+POLL_S = 0.05
+
+
+def ddl_figures(size: Size) -> Iterator[Figure]:
+    """The two lines."""
+    tables = max(round(TABLES * size.scale / PARTS), 2) * PARTS
+    runs: dict[str, list[tuple[float, float, float]]] = {"ours": [], "replica": []}
+    with open_scene(size.flavour) as scene:
+        for number in range(size.rounds + 1):
+            say(f"  round {number} of {size.rounds}" if number else "  warm-up")
+            count = tables if number else max(round(tables * WARM_UP / PARTS), 2) * PARTS
+            _prepare(scene, count)
+            replica = _measure(scene.replica.server, count, scene.replica.catch_up)
+            ours = _measure(scene.stack.target, count, scene.resume)
+            say(f"  statements/s, first and last fifth: {ours}, replica {replica}")
+            if number:
+                runs["ours"].append(ours)
+                runs["replica"].append(replica)
+    all_ours, first, last = (median(values) for values in zip(*runs["ours"], strict=True))
+    theirs = median(values[0] for values in runs["replica"])
+    yield Figure("apply.ddl", all_ours, "statements/s", REPLICA, theirs)
+    yield Figure("apply.ddl.last", last, "statements/s", "the first fifth of the same run", first)
+
+
+def _prepare(scene: Scene, tables: int) -> None:
+    """An empty database on every server, then the statements on the source alone."""
+    scene.source.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
+    scene.source.execute(f"CREATE DATABASE {DATABASE}")
+    scene.wait_followed()
+    scene.pause()
+    begin_s = time.monotonic()
+    create_tables(scene.connect, 0, tables, database=DATABASE)
+    fill_tables(scene.connect, 0, tables, database=DATABASE)
+    say(f"  {tables:,} tables made and filled in {time.monotonic() - begin_s:.0f} s")
+    scene.wait_captured()
+
+
+def _measure(
+    server: DatabaseServer, tables: int, catch_up: Callable[[], None]
+) -> tuple[float, float, float]:
+    """Statements per second over all, and CREATE TABLE per second in the first and the last fifth."""
+    seen: list[tuple[float, int]] = []
+
+    def watch(stop: threading.Event) -> None:
+        while not stop.wait(POLL_S):
+            seen.append((time.monotonic(), _table_count(server.data_dir / DATABASE)))
+
+    with BinlogClock(server) as clock, Background("table files", watch):
+        catch_up()
+    part = tables // PARTS
+    marks = [_reached(seen, count) for count in (1, part, tables - part, tables)]
+    whole_s = clock.pace().end_s - marks[0]
+    ends = [part / (marks[at + 1] - marks[at]) for at in (0, 2)]
+    return 2 * tables / whole_s, ends[0], ends[1]
+
+
+def _reached(seen: list[tuple[float, int]], count: int) -> float:
+    """When that many tables were seen, between two samples in proportion. Fatal MR-8004 if they never were."""
+    before_s, before = seen[0]
+    for at_s, found in seen:
+        if found >= count:
+            return before_s + (at_s - before_s) * (count - before) / max(found - before, 1)
+        before_s, before = at_s, found
+    raise Fatal("MR-8004", f"there are {before} tables, not {count}")
+
+
+def _table_count(folder: Path) -> int:
+    return sum(1 for _ in folder.glob("*.ibd"))

@@ -1,0 +1,74 @@
+"""``make bench-apply``: the figures of apply beside its peers. ``docs/bench.md`` describes them.
+
+Only JSON lines go to standard output. Progress goes to standard error. Every group of lines has a fresh stack, so each
+can be run alone.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from deploy.bench.apply import workloads
+from deploy.bench.apply.backlogs import backlog_figure, small_figures
+from deploy.bench.apply.bulk import BULK, OVERHEAD, bulk_figures
+from deploy.bench.apply.ddl import ddl_figures
+from deploy.bench.apply.latency import latency_figures
+from deploy.bench.apply.scene import say
+from deploy.bench.apply.size import Size
+from deploy.bench.figure import Figure
+from millrace.errors import Fatal
+
+ROWS, TRANSACTIONS = "changes/s", "transactions/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Lines that are measured together; ``measure`` gets the lines that are asked for, none for all.
+
+    A long group runs only when one of its lines is named.
+    """
+
+    lines: tuple[str, ...]
+    measure: Callable[[Size, Sequence[str]], Iterator[Figure]]
+    is_long: bool = False
+
+    def wanted(self, only: Sequence[str]) -> bool:
+        """Whether a line of it is in ``only``; without ``only``, unless it is long."""
+        return not self.is_long if not only else bool(set(only) & set(self.lines))
+
+
+GROUPS: Mapping[str, Group] = {
+    "bulk": Group((BULK, OVERHEAD), bulk_figures),
+    "merge": Group(
+        ("apply.merge",),
+        lambda size, _: backlog_figure("apply.merge", workloads.merge(), size, unit=ROWS),
+    ),
+    "ddl": Group(("apply.ddl", "apply.ddl.last"), lambda size, _: ddl_figures(size)),
+    "small": Group(
+        ("apply.small", "apply.small.durable"),
+        lambda size, _: small_figures(workloads.small(), size),
+    ),
+    "hot": Group(
+        ("apply.hot",),
+        lambda size, _: backlog_figure("apply.hot", workloads.hot(), size, unit=TRANSACTIONS),
+    ),
+    "latency": Group(
+        ("apply.latency.p50", "apply.latency.p99"), lambda size, _: latency_figures(size)
+    ),
+    "text": Group(
+        ("apply.text",),
+        lambda size, _: backlog_figure("apply.text", workloads.text(), size, unit=ROWS),
+    ),
+}
+
+
+def run_bench_apply(size: Size, only: Sequence[str] = ()) -> None:
+    """Measure and print the lines in ``only``, or all but the long ones. Fatal MR-8004 for an unknown line."""
+    known = {line for group in GROUPS.values() for line in group.lines}
+    if unknown := sorted(set(only) - known):
+        raise Fatal("MR-8004", f"no such line: {', '.join(unknown)}; there are {sorted(known)}")
+    for name, group in GROUPS.items():
+        if group.wanted(only):
+            say(f"{name}: {', '.join(group.lines)}")
+            for figure in group.measure(size, only):
+                if not only or figure.name in only:
+                    print(figure.as_line(), flush=True)
