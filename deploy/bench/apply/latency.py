@@ -49,10 +49,9 @@ def latency_figures(size: Size) -> Iterator[Figure]:
         arrived: dict[int, float] = {}
         connect = partial(sql.open_root, scene.stack.target.socket, database=DATABASE)
         with Background("target observer", partial(_observe, connect, arrived)):
-            begin_s = time.monotonic()
             committed = _write(scene.source.socket, seconds)
             _wait(lambda: len(arrived) >= len(committed))
-    since_s = begin_s + seconds * WARM_UP_S / (WARM_UP_S + MEASURED_S)
+    since_s = min(committed.values()) + seconds * WARM_UP_S / (WARM_UP_S + MEASURED_S)
     counted = {beat: at_s for beat, at_s in committed.items() if at_s >= since_s}
     measured_s = max(counted.values(), default=since_s) - since_s
     say(f"  {len(counted):,} transactions in {measured_s:.1f} s")

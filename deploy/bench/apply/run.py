@@ -12,6 +12,7 @@ from deploy.bench.apply.backlogs import backlog_figure, small_figures
 from deploy.bench.apply.bulk import BULK, OVERHEAD, bulk_figures
 from deploy.bench.apply.ddl import ddl_figures
 from deploy.bench.apply.latency import latency_figures
+from deploy.bench.apply.memory import rss_figures
 from deploy.bench.apply.scene import say
 from deploy.bench.apply.size import Size
 from deploy.bench.figure import Figure
@@ -53,6 +54,16 @@ GROUPS: Mapping[str, Group] = {
     ),
     "latency": Group(
         ("apply.latency.p50", "apply.latency.p99"), lambda size, _: latency_figures(size)
+    ),
+    "rss": Group(
+        (
+            "apply.rss.driver",
+            "apply.rss.driver.jvm",
+            "apply.rss.driver.python",
+            "apply.rss.worker",
+        ),
+        lambda size, _: rss_figures(size),
+        is_long=True,
     ),
     "text": Group(
         ("apply.text",),
