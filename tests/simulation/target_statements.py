@@ -403,6 +403,14 @@ def _table_ids(session: ModelSession, _: Found, arguments: Values) -> tuple[list
     return [(name, session.server.tables[name.replace("/", ".")].id)], 0
 
 
+@statement(
+    r"SELECT NAME, CAST\(SPACE AS UNSIGNED\) FROM information_schema\.INNODB_TABLESPACES_BRIEF"
+)
+def _table_spaces(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    name = str(arguments[0])
+    return [(name, session.server.tables[name.replace("/", ".")].id)], 0
+
+
 @statement(r"TRUNCATE TABLE (?P<table>\w+)$")
 def _truncate(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
     session.commit_now()
