@@ -6,6 +6,8 @@
                                   late EndTxn may follow  broker then rejects the late request by its producer epoch
     an error, but not             nothing                 new instance, tail read: all of the batch is there → done,
     "unavailable"                                         none → sent once more, a part → Retryable (resume after it)
+    the same, and the batch    the tail has the same      sent once more; a repeated schema record does no harm, a
+    has only schema records    progress with or without   missing one makes rows unreadable
     "unavailable", or an error    nothing                 Retryable; the next ``open`` reads the tail
     of the second attempt
     fenced                        a newer instance        Fenced; the task's next owner verifies its lease before it
@@ -325,7 +327,7 @@ class Publisher:
             why=str(unknown),
         )
         found = self._renew()
-        if found == self._next_progress:
+        if found == self._next_progress and found != self._progress:
             self._note_commit(self._end)
             return True
         if found == self._progress:

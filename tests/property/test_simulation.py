@@ -9,7 +9,9 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import product
+from pathlib import Path
 
 import pytest
 import structlog
@@ -17,16 +19,20 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from schemas.gtid import Flavour
+from tests.simulation.capture import Portion
+from tests.simulation.gate import Fate, Plan
 from tests.simulation.machine import (
     ApplyMachine,
     CaptureMachine,
     WholeMachine,
 )
+from tests.simulation.world import CAPTURE_WORKERS, Weather, World
 
 Machine = type[RuleBasedStateMachine]
 
 LONG_S = 300.0
 LONG_STEPS = 60
+FIRST_REQUESTS = 24  # of the first step of capture
 MACHINES: dict[str, Machine] = {
     "capture": CaptureMachine,
     "apply": ApplyMachine,
@@ -55,6 +61,18 @@ def _quiet() -> Iterator[None]:
 def test_invariants_hold_under_any_interleaving(where: str, flavour: Flavour) -> None:
     """I1 to I10 of the threats hold under crashes, stale owners, late requests, torn files and lost answers."""
     run_state_machine_as_test(_of(MACHINES[where], flavour), settings=USUAL)
+
+
+@pytest.mark.parametrize("flavour", Flavour)
+@pytest.mark.guarantee("complete")
+def test_any_failed_request_keeps_schemas_before_rows(flavour: Flavour, tmp_path: Path) -> None:
+    """Small batches make Kafka transactions of schema records alone; the failure of each request is tested once."""
+    for at in range(1, FIRST_REQUESTS + 1):
+        world = World(tmp_path / str(at), flavour)
+        with closing(world), world.running():
+            small, failure = Portion(1 << 20, 2000, 3), Weather(Plan(Fate.FAIL, at))
+            world.step_capture(CAPTURE_WORKERS[0], small, failure)
+            world.come_to_rest()
 
 
 def _of(machine: Machine, flavour: Flavour) -> Machine:

@@ -3,6 +3,7 @@
 import time
 from contextlib import suppress
 
+import numpy as np
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
@@ -13,6 +14,7 @@ from schemas.progress import Progress
 from tests.kit.faults.starved import no_thread_left
 from tests.kit.publisher.model import (
     START,
+    Batch,
     Entry,
     KafkaTransaction,
     ModelCodec,
@@ -75,6 +77,21 @@ def test_batch_is_published_exactly_once_for_any_commit_outcome(outcome: Outcome
         publisher.publish(batch_after(publisher.progress, 4))
         assert publisher.renewed_count == (0 if outcome is Outcome.OK else 1)
     assert topic.seqs() == list(range(1, 13))
+
+
+@pytest.mark.parametrize("outcome", [Outcome.LOST_BEFORE, Outcome.LOST_AFTER])
+def test_unknown_outcome_loses_no_schema_record(outcome: Outcome) -> None:
+    """A batch of schema records alone keeps the progress, so the tail cannot prove that they were committed."""
+    topic = ModelTopic()
+    with running(topic) as publisher:
+        schema = b'{"kind": "schema", "of": "accounts"}'
+        bounds = np.array([[-1, -1, 0, len(schema)]], np.int64)
+        topic.outcomes = [outcome]
+        publisher.publish(Batch(np.frombuffer(schema, np.uint8), bounds, publisher.progress))
+        publisher.publish(batch_after(publisher.progress, 2))
+    values = [record.value for record in topic.committed()]
+    assert schema in values
+    assert topic.seqs() == [1, 2]
 
 
 def test_late_abort_is_repaired_by_a_new_producer() -> None:
