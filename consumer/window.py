@@ -207,7 +207,10 @@ def _walked(
 
 def _other_table(value: bytes, schema_text: str, offset: int) -> Fatal:
     number, body = unframe(value)
-    source = decode(schema_text, body)["source"]
+    try:
+        source = decode(schema_text, body)["source"]
+    except Fatal as unreadable:  # damaged, perhaps in its schema id
+        return Fatal("MR-5032", unreadable.message, offset=offset, schema_id=number)
     assert isinstance(source, dict)
     layout = layout_of(schema_text)
     of_row = f"{source['db']}.{source['table']} of set {source['set']}"

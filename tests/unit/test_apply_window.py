@@ -126,6 +126,17 @@ def test_row_of_a_table_unlike_its_schema_stops_the_task(
     assert f"known as {database}.{table} of set {set_name}" in caught.value.message
 
 
+def test_damaged_row_of_another_table_is_reported_with_its_offset() -> None:
+    """Its head names another table, and the bytes after it do not match the schema."""
+    stream = RecordStream()
+    stream.insert(accounts("bank"), {"id": 1, "amount": 0})
+    wrong = envelope_schema(SET, accounts("bang")).text
+    with pytest.raises(Fatal) as caught:
+        _read([stream.values[1] + b"\0"], Mark(0, 0), known=RowSchemas({100: wrong}))
+    assert caught.value.code == "MR-5032"
+    assert caught.value.context == {"offset": "0", "schema_id": "100"}
+
+
 @pytest.mark.parametrize("length", [1, 31, 32, 64, 400])
 def test_tables_are_distinguished_by_their_whole_name(length: int) -> None:
     """Names have a length of one or two bytes in the record and differ only in their last letter."""
