@@ -172,6 +172,7 @@ class Soak:
         }  # held while it is dead or starts
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._all_done = threading.Barrier(1)
         self._failures: list[BaseException] = []
         self._started: set[str] = set()  # servers that a soak thread has started
 
@@ -184,6 +185,7 @@ class Soak:
             self._kill_pairs,
             *(partial(self._serve, name, server) for name, server in self._servers.items()),
         ]
+        self._all_done = threading.Barrier(len(begun))
         self._threads = [threading.Thread(target=self._guard, args=(life,)) for life in begun]
         for thread in self._threads:
             thread.start()
@@ -209,6 +211,8 @@ class Soak:
             life()
         except BaseException as failure:  # noqa: BLE001 - raised by calm
             self._failures.append(failure)
+        # a server dies with the thread that started it, and another thread may still need it (`_live`: ZooKeeper)
+        self._all_done.wait()
 
     def _live(self, name: str) -> None:
         """Start and kill a service's process, armed or not, until ``calm``; then start it without a fault."""
