@@ -146,7 +146,8 @@ def _rate(position: Callable[[], int], *, until: Callable[[], bool]) -> float:
             raise Fatal("MR-8004", f"only {seen} was reached from {start} within {WAIT_S:.0f} s")
         time.sleep(POLL_S)
     if len(moves) < 2:
-        raise Fatal("MR-8004", f"{seen - start} changes arrived at once: too few for a rate")
+        what = f"{seen - start} changes arrived at once: too few for a rate"
+        raise Fatal("MR-8004", what, fix="Measure more changes with `--changes`.")
     (begin_s, first), (end_s, last) = moves[0], moves[-1]
     return (last - first) / (end_s - begin_s)
 

@@ -89,7 +89,7 @@ def _row_changes(server: DatabaseServer) -> int:
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
 def test_every_benchmark_output_line_is_one_figure(flavour: Flavour) -> None:
     """Standard output has only JSON lines; each figure appears once with all its keys."""
-    command = (sys.executable, "-m", "millrace", "bench", "--changes", "3000")
+    command = (sys.executable, "-m", "millrace", "bench", "--changes", str(10 * CHANGES))
     done = subprocess.run(
         (*command, "--flavour", str(flavour)),
         capture_output=True,
