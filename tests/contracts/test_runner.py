@@ -70,6 +70,17 @@ def test_file_without_a_stored_duration_gets_an_estimate(path: Path) -> None:
     assert TestFile.of(path, {}).expected_s > 1
 
 
+def test_each_file_has_a_lane() -> None:
+    """Shared servers and stacks have different lanes, so a file that needed both was never run."""
+    files = [TestFile.of(path, {}) for path in (ROOT / "tests").rglob("test_*.py")]
+    assert any("servers" in file.needs for file in files)
+    assert any("stack" in file.needs for file in files)
+    plan = Plan.of(files)
+    while sum(plan.take(lane) is not None for lane in range(3)):
+        pass
+    assert [file.path for file in plan.waiting] == []
+
+
 def test_ctrl_c_ends_the_lanes(tmp_path: Path) -> None:
     """A lane in a shell's background, where SIGINT is ignored, ends too."""
     mark = tmp_path / "pid"

@@ -50,9 +50,11 @@ class TestFile:
         measured = stored.get(name)
         if measured is None:
             measured = Measured(UNKNOWN_S, tuple(set(_NAMES.findall(path.read_text()))))
-        needs = {"servers"} if measured.uses else set()
-        # whole stacks: one at a time, and not in the lane of the shared servers
-        needs |= {"stack"} if path.parent.name in ("stack", "chaos") else set()
+        # whole stacks: one at a time, and not in the lane of the shared servers, so no file may need both
+        if path.parent.name in ("stack", "chaos"):
+            needs = {"stack"}
+        else:
+            needs = {"servers"} if measured.uses else set()
         return cls(name, measured.seconds, frozenset(needs), SETS in measured.uses)
 
 
