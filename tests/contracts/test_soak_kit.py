@@ -3,6 +3,7 @@
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -16,6 +17,8 @@ JOIN_S = 0.3  # for a thread that has ended
 
 
 class _Process:
+    identity = SimpleNamespace(pid=0)
+
     def __init__(self) -> None:
         self._is_alive = True
 
@@ -66,7 +69,7 @@ def test_soak_keeps_servers_until_no_thread_needs_them(
     """A server dies with the thread that started it. A process's last expiry waited 300 s for a dead ZooKeeper."""
     monkeypatch.setattr(soak, "SERVER_LIVES_S", (0.01, 0.01))
     monkeypatch.setattr(soak, "SERVER_AWAY_S", (0.0, 0.0))
-    monkeypatch.setattr(soak, "_one_of", lambda *_: None)
+    monkeypatch.setattr(soak, "session_members", lambda _: [])
     stack = _Stack()
     soaking = Soak(cast(FaultStack, stack), seed=1, history=History(tmp_path / "deaths"))
     for name in (REGISTRY, *LIVES_S):

@@ -64,7 +64,6 @@ def test_invariants_hold_under_any_interleaving(where: str, flavour: Flavour) ->
 
 
 @pytest.mark.parametrize("flavour", Flavour)
-@pytest.mark.guarantee("complete")
 def test_any_failed_request_keeps_schemas_before_rows(flavour: Flavour, tmp_path: Path) -> None:
     """Small batches make Kafka transactions of schema records alone; the failure of each request is tested once."""
     for at in range(1, FIRST_REQUESTS + 1):
