@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from consumer.apply.executor import arrow_values
 from consumer.kernel import walk
 from consumer.kernel.compiled import CHECKED
 from consumer.kernel.walk import SLOT
@@ -31,9 +32,9 @@ from millrace.compiled import IS_INTERPRETED
 from millrace.errors import Fatal, MillraceError
 from schemas.record.record import KnownSchemas, decode_record
 from schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
+from tests.kit.apply.arrow import batch_of
 from tests.kit.apply.tables import UTF8, integer, table, text
 from tests.kit.apply.topic import RecordStream
-from tests.kit.apply.values import values_of
 
 SIMPLE = table("d", "simple", integer("id"), text("mail"))
 EVERYTHING = table(
@@ -126,14 +127,14 @@ class _Guarded(np.ndarray[Any, Any]):
 def read(values: Sequence[bytes]) -> Counter[str]:
     """Read as an executor does: walk, keys, literals. Counts rows; MillraceError for unreadable records."""
     plans = TablePlans(Catalogue("fuzz", RowSchemas(), inventory()))
-    offsets, given = np.arange(len(values)), values_of(values)
+    offsets, arrow = arrow_values(batch_of(values))
     if IS_INTERPRETED:
-        given = Values(given.payload.view(_Guarded), given.offsets)
+        arrow = Values(arrow.payload.view(_Guarded), arrow.offsets)
     no_seqs: npt.NDArray[np.int64] = np.empty(0, np.int64)
     window = read_window(
-        given, offsets, plans=plans, seen=Mark(0, 0), applied=no_seqs, look_up=_nothing
+        arrow, offsets, plans=plans, seen=Mark(0, 0), applied=no_seqs, look_up=_nothing
     )
-    rows, plans = window.rows, window.plans
+    rows = window.rows
     numbers = np.flatnonzero(rows.column(SLOT) >= 0)
     slots = sorted({int(slot) for slot in rows.column(SLOT)[numbers]})
     find_keys(rows, plans.key_programs(slots), numbers)
