@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -132,16 +132,6 @@ class Scene:
     def service(self) -> ServerProcess:
         """The process of the apply driver."""
         return next(each for each in self.stack.services if each.spec.name == APPLY_SERVICE)
-
-    def restart_service(self, *arguments: str) -> None:
-        """End the apply driver and start another with these arguments of ``millrace apply``."""
-        old = self.service()
-        old.stop()
-        command = old.spec.command
-        kept = command[: command.index("apply") + 1]
-        new = ServerProcess(replace(old.spec, command=(*kept, *arguments)))
-        new.launch()
-        self.stack.services = tuple(new if each is old else each for each in self.stack.services)
 
     def wait_captured(self) -> None:
         """Wait until the topic has everything that the source has now."""
