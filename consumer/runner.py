@@ -6,35 +6,32 @@ A start takes these steps in order:
     2  create the tables of Millrace
     3  raise the fence: no earlier run writes after this
     4  end a statement that an earlier run still executes
-    5  read progress and inventory
+    5  read the progress
     6  compare the topic's ID with that of the mark
     7  start the query at the offset of the mark, or at the first offset that retention has left
 
-Before a micro-batch the topic's ID is compared again if the last comparison is older than ``SAME_TOPIC_S``. If a topic
+The topic's ID is compared again before a micro-batch, and every ``SAME_TOPIC_S`` while an executor applies. If a topic
 is deleted, created again and filled beyond the mark in less time, ``consumer.window`` detects it by seq and GTID set.
 
-Reports ``gtid_set`` and ``seq`` of the mark, and figures. Reports DEGRADED while the broker is silent. Ends when
-``stop`` is set, after the query, its Spark jobs and the current micro-batch have ended. Raises Retryable, Fenced and
-Fatal as the contract of runners requires.
+Reports ``gtid_set`` and ``seq`` of the mark, which it reads on the target while an executor applies, and figures.
+Reports DEGRADED while the broker is silent. Ends when ``stop`` is set, after the query, its Spark jobs and the current
+micro-batch have ended. Raises Retryable, Fenced and Fatal as the contract of runners requires.
 """
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
 from consumer.apply.batch import Assignment, BatchApplier, Figures
 from consumer.apply.ddl import end_earlier_statement
-from consumer.apply.executor import table_plans_for
 from consumer.spark.driver import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQuery
-from consumer.sql.table_plans import Catalogue
 from consumer.target.conflicts import forget_blocking
 from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.fence import raise_fence
-from consumer.target.inventory import read_inventory
 from consumer.target.members import primary_member
 from consumer.target.progress import (
     DATABASE,
@@ -44,7 +41,7 @@ from consumer.target.progress import (
     check_fence,
     create_tables,
     insert_mark,
-    read_saved_progress,
+    read_position,
 )
 from consumer.topic.kafka import NO_TOPIC, TopicIdentity, first_offset
 from consumer.warm import warm
@@ -56,9 +53,6 @@ from schemas.status import TaskReport, TaskState
 from zk.run.runner import HeldLease, Report
 
 LOOK_S = 0.2  # delay until a stop is noticed
-# The driver's own target transaction may wait for a locked row, for LOCK_TRIES_MAX times LOCK_WAIT_S. A stop closes its
-# connection after this time. Fence and mark show the next run the outcome.
-CUT_AFTER_S = 2.0
 # A broker that does not report the topic's end for this time is unavailable. An idle query asks most of the time, and
 # its state is only sampled: fifty samples in a row can not all hit requests that were answered.
 SILENCE_S = 10.0
@@ -66,7 +60,6 @@ SILENCE_S = 10.0
 # notices an end that moves back. It misses only a new topic that grows past the mark between two requests.
 SAME_TOPIC_S = 1.0
 # Computing the tables that are applied in order takes 0.1 ms a table, and every DDL statement may change them.
-IN_ORDER_S = 10.0
 IN_ORDER_NAMED = 5  # in a status
 
 _log = get_logger("apply")
@@ -115,14 +108,13 @@ class ApplyRunner:
 def take_over(
     session: TargetConnection, endpoint: Endpoint, task: ApplyTask, *, epoch: int
 ) -> BatchApplier:
-    """Raise the fence and read progress and inventory: all requests of a start to the target."""
+    """Raise the fence and read the progress: all requests of a start to the target."""
     create_tables(session)
     owner = raise_fence(session, task=task.name, epoch=epoch)
     end_earlier_statement(session, task.name)
     add_missing_columns(session)
     forget_blocking(session, task.name)
-    saved = read_saved_progress(session, task.name)
-    mark = saved.mark
+    mark, _ = read_position(session, task.name)
     if mark is None:
         mark = first_mark(task)
         check_fence(session, owner)  # of two concurrent first starts, only one inserts the mark
@@ -132,20 +124,11 @@ def take_over(
             "MR-5022",
             f"the progress belongs to topic {mark.topic.name}, the task reads {task.source.topic}",
         )
-    inventory = read_inventory(session)
     session.commit()
     _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)
-    given = Assignment(
-        owner,
-        endpoint,
-        task.rules.conflict,
-        min(task.rules.lanes, LANES_MAX),
-        task.source.registry,
-        task.tables,
-    )
-    applier = BatchApplier.at(given, saved, inventory, mark)
-    applier.figures.triggers = inventory.triggers
-    return applier
+    lanes = min(task.rules.lanes, LANES_MAX)
+    given = Assignment(endpoint, task.rules.conflict, lanes, task.source, task.tables)
+    return BatchApplier(given, owner, mark)
 
 
 def first_mark(task: ApplyTask) -> Mark:
@@ -224,13 +207,16 @@ class ApplyRun:
             None  # when the broker got the request that it has not answered
         )
         self._is_silent = False
-        self._in_order = InOrder()
+        self._looked_s = 0.0
+        self._reported_seq = -1
+        self._observer: TargetConnection | None = None
         self._compare_topic()
         self._progressed(applier.mark)
+        applier.begin = _begin(task.source, applier.mark.next_offset)
         self._query: TopicQuery = driver.query(
             task.name,
             task.source,
-            offset=_begin(task.source, applier.mark.next_offset),
+            offset=applier.begin,
             process=self._process,
         )
 
@@ -239,11 +225,10 @@ class ApplyRun:
             if self._ended:
                 return
             try:
-                if time.monotonic() - self._compared_s > SAME_TOPIC_S:
-                    self._compare_topic()
+                self._compare_topic()
                 self._applier.process(records, self._moved)
             except BaseException as exc:  # noqa: BLE001 - `until` raises it in the thread that the supervisor watches
-                self._failure = exc
+                self._failure = self._failure or exc
             # A short error without causes: Spark matches a regular expression against its text. The text of a failed
             # Spark job overflowed the stack of the query's thread, and the query neither ran nor ended.
             if self._failure is not None:
@@ -251,18 +236,19 @@ class ApplyRun:
 
     def _compare_topic(self) -> None:
         self._applier.mark = same_topic(self._topic, self._applier.mark, source=self._source)
-        self._compared_s = time.monotonic()
 
     def _moved(self, mark: Mark) -> None:
         self._progressed(mark)
-        if self._ended:  # cancelling Spark jobs does not end what the driver itself applies
+        if self._ended:
             raise Retryable("MR-5050", "the run is ending")
 
     def _progressed(self, mark: Mark) -> None:
+        self._reported_seq = mark.seq
         self._report(self._running(mark))
 
     def _running(self, mark: Mark) -> TaskReport:
         figures, warning = self._applier.figures, self._applier.warning()
+        counts = figures.counts
         return TaskReport(
             TaskState.RUNNING,
             why=warning.message if warning else why_running(mark.next_offset, figures),
@@ -272,13 +258,13 @@ class ApplyRun:
             seq=max(mark.seq, 0),
             figures={
                 "offset": max(mark.next_offset, 0),
-                "rows": figures.rows,
-                "statements": figures.statements,
-                "micro_batches": figures.batches,
-                "ddl": figures.ddl,
-                "last_commit": _time(figures.commit_ms),
-                "statements_left_out": figures.left_out,
-                "applied_in_order": self._in_order.text(self._applier.catalogue),
+                "rows": counts.rows,
+                "statements": counts.statements,
+                "turns": figures.turns,
+                "ddl": counts.ddl,
+                "last_commit": _time(counts.commit_ms),
+                "statements_left_out": counts.left_out,
+                "applied_in_order": in_order_text(figures.in_order),
             },
         )
 
@@ -289,10 +275,28 @@ class ApplyRun:
                 if self._query.wait(LOOK_S):
                     break
                 self._look_for_silence()
+                self._look_at_target()
         except MillraceError as exc:
             raise self._failure or exc from exc
         if self._failure is not None:
             raise self._failure
+
+    def _look_at_target(self) -> None:
+        """While an executor applies: compare the topic, and report how far the mark on the target is."""
+        now_s = time.monotonic()
+        if not self._busy.locked() or now_s - self._looked_s < SAME_TOPIC_S:
+            return
+        self._looked_s = now_s
+        same_topic(self._topic, self._applier.mark, source=self._source)
+        try:
+            if self._observer is None or not self._observer.is_open:
+                self._observer = connect(self._applier.assignment.endpoint)
+            mark, _ = read_position(self._observer, self._applier.owner.task)
+            self._observer.rollback()
+        except Retryable:
+            return  # the executor finds out
+        if mark is not None and mark.seq > self._reported_seq:
+            self._progressed(mark)
 
     def _look_for_silence(self) -> None:
         """Report when the broker stops answering Spark and when it answers again. Spark keeps asking.
@@ -324,48 +328,26 @@ class ApplyRun:
     def end(self) -> None:
         """End the query. Afterwards no micro-batch is running and none begins."""
         self._ended = True
-        over = threading.Event()
-        cutting = threading.Thread(target=self._cut_until, args=(over,), name="cut", daemon=True)
         try:
-            with suppress(RuntimeError):  # without a thread, a wait for a locked row takes its time
-                cutting.start()
             self._query.stop()
         finally:
             with self._busy:
-                over.set()
-                if cutting.is_alive():
-                    cutting.join()
-                self._applier.close()
-
-    def _cut_until(self, over: threading.Event) -> None:
-        while not over.wait(CUT_AFTER_S):
-            self._applier.cut()
+                if self._observer is not None:
+                    self._observer.close()
 
 
-class InOrder:
-    """Names the tables that one lane applies, and why. The text is up to ``IN_ORDER_S`` old."""
-
-    def __init__(self) -> None:
-        self._version = self._text = ""
-        self._made_s = -IN_ORDER_S
-
-    def text(self, catalogue: Catalogue) -> str:
-        """At most ``IN_ORDER_NAMED`` tables, such as "shop.log: no usable key"; "" if all are applied in parallel."""
-        now_s = time.monotonic()
-        if catalogue.version != self._version and now_s - self._made_s >= IN_ORDER_S:
-            found = table_plans_for(catalogue).tables_in_order()
-            more = len(found) - IN_ORDER_NAMED
-            named = [f"{table}: {why}" for table, why in found[:IN_ORDER_NAMED]]
-            self._text = ", ".join([*named, f"{more} more"] if more > 0 else named)
-            self._version, self._made_s = catalogue.version, now_s
-        return self._text
+def in_order_text(found: Sequence[tuple[str, str]]) -> str:
+    """At most ``IN_ORDER_NAMED`` tables, such as "shop.log: no usable key"; "" if all are applied in parallel."""
+    more = len(found) - IN_ORDER_NAMED
+    named = [f"{table}: {why}" for table, why in found[:IN_ORDER_NAMED]]
+    return ", ".join([*named, f"{more} more"] if more > 0 else named)
 
 
 def why_running(offset: int, figures: Figures) -> str:
     """The status text of a running task, with the place of statements that it did not execute."""
     why = "waiting for the first record" if offset < 0 else f"applied up to offset {offset}"
-    if figures.left_out:
-        statements = "1 statement" if figures.left_out == 1 else f"{figures.left_out} statements"
+    if left_out := figures.counts.left_out:
+        statements = "1 statement" if left_out == 1 else f"{left_out} statements"
         where = f"SELECT * FROM {DATABASE}.left_out on the target"
         why += f"; {statements} about views, routines, excluded tables or the like not executed: {where}"
     return why

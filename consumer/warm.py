@@ -5,13 +5,11 @@ code, so this takes seconds once per installation and milliseconds later. Comman
 """
 
 import numpy as np
-import pyarrow as pa
 
-from consumer.apply.executor import arrow_values
-from consumer.kernel.order import pack_lanes
+from consumer.kernel.order import bind_groups, hold_keys, pack_lanes
 from consumer.plan.merge import net_changes
 from consumer.row_schemas import RowSchemas
-from consumer.rows import find_keys, walk_values
+from consumer.rows import Values, find_keys, walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
 from schemas.gtid import Flavour
@@ -43,15 +41,18 @@ def warm() -> None:
     }
     table = TargetTable("warm", "warm", columns, (UniqueKey("PRIMARY", ("id",), True),))
     plans = TablePlans(Catalogue("warm", schemas, Inventory(tables={("warm", "warm"): table})))
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array([0], pa.int64()), pa.array([_record()], pa.binary())], names=["offset", "value"]
-    )
-    _, values = arrow_values(batch)
+    record = _record()
+    values = Values(np.frombuffer(record, np.uint8), np.array([0, len(record)], np.int64))
     rows = walk_values(values, plans.programs)
     numbers = np.arange(len(rows))
     entries = find_keys(rows, plans.key_programs([0]), numbers)
     entries.levels(len(numbers))
-    pack_lanes(entries.groups(len(numbers)), np.ones(len(numbers), np.int64), 1)
+    groups = entries.groups(len(numbers))
+    lanes = pack_lanes(groups, np.ones(len(numbers), np.int64), 1)
+    keys = (entries.owners, entries.hashes, entries.modes)
+    held, slots, bound = np.zeros(8, np.uint64), np.zeros((8, 3), np.int64), np.full(1, -1)
+    bind_groups(*keys, groups, held, slots, 0, bound)
+    hold_keys(*keys, lanes, 1, held, slots, 0)
     net_changes(rows, numbers, plans.merge_rules([0]))
     rows.inexact(numbers, (0,), width=len(_COLUMNS))
     pieces = plans.table_plan(0).insert

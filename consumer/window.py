@@ -56,9 +56,13 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Window:
-    """Walked records with their offsets in the topic. ``waiting``: the numbers of the rows that must be applied."""
+    """Walked records with their offsets in the topic. ``waiting``: the numbers of the rows that must be applied.
+
+    ``plans``: those of the caller, with the learned schemas.
+    """
 
     rows: Rows
+    plans: TablePlans
     offsets: Ints
     waiting: Ints
     learned: dict[int, str]
@@ -140,8 +144,8 @@ def read_window(
         if barrier is not None:
             end = number
             break
-    _learn(plans, learned)
-    rows = _walked(values.part(0, end), offsets, plans, learned, look_up)
+    plans = plans.learned(learned)
+    rows, plans = _walked(values.part(0, end), offsets, plans, learned, look_up)
     numbers = np.flatnonzero(rows.column(walk.SLOT) >= 0)
     seqs = rows.column(walk.SEQ)[numbers]
     _check_seqs(seqs, seen.seq, offsets[numbers])
@@ -150,7 +154,7 @@ def read_window(
     waiting = _admitted(rows, _waiting(rows, seen, applied), plans)
     if seen.is_unproven:
         _check_begin(seen, resolved, rows, waiting, offsets)
-    return Window(rows, offsets[:end], waiting, learned, tuple(resolved), barrier)
+    return Window(rows, plans, offsets[:end], waiting, learned, tuple(resolved), barrier)
 
 
 def _control(value: bytes, offset: int) -> ControlRecord:
@@ -174,21 +178,13 @@ def _redefines(record: SchemaRecord, schemas: RowSchemas, learned: dict[int, str
     return bool(record.table) and known is not None and known != record.value.schema.text
 
 
-def _learn(plans: TablePlans, learned: dict[int, str]) -> None:
-    schemas = plans.schemas
-    for number, text in learned.items():
-        schemas = schemas.learned(number, text)
-    if schemas is not plans.schemas:
-        plans.learn(schemas)
-
-
 def _walked(
     values: Values, offsets: Ints, plans: TablePlans, learned: dict[int, str], look_up: LookUp
-) -> Rows:
+) -> tuple[Rows, TablePlans]:
     while True:
         rows = walk_values(values, plans.programs)
         if len(rows) == len(values):
-            return rows
+            return rows, plans
         value, offset = values.value(len(rows)), int(offsets[len(rows)])
         number = int.from_bytes(value[1:5], "big")
         if rows.status == walk.OTHER_TABLE:
@@ -202,7 +198,7 @@ def _walked(
             )
         text = _looked_up(look_up, number, offset)
         learned[number] = text
-        plans.learn(plans.schemas.learned(number, text))
+        plans = plans.learned({number: text})
 
 
 def _other_table(value: bytes, schema_text: str, offset: int) -> Fatal:

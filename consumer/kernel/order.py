@@ -2,6 +2,7 @@
 
     groups   records joined by a hash that at least one of them holds exclusively (union-find over the whole batch)
     lanes    groups packed into lanes of similar weight: large groups first, the others in runs of neighbors
+    bound    groups whose keys an earlier flight still holds; they follow it in its lane
     levels   inside a lane: 0, 1, 2, …; records of one level share no key that one of them holds exclusively, so their
              order does not matter
 
@@ -17,6 +18,8 @@ from consumer.kernel.compiled import compiled
 from consumer.kernel.hashes import EXCLUSIVE
 
 Array = npt.NDArray[Any]
+
+FLIGHT, LANE, HELD = 0, 1, 2  # columns of ``slots``
 
 
 @compiled
@@ -51,14 +54,20 @@ def find_groups(owners: Array, hashes: Array, modes: Array, by_hash: Array, coun
     return parents
 
 
-def pack_lanes(groups: Array, weights: Array, lane_count: int) -> Array:
-    """The lane of each record. A group that weighs more than an eighth of a lane goes to the lightest lane."""
+def pack_lanes(groups: Array, weights: Array, lane_count: int, bound: Array | None = None) -> Array:
+    """The lane of each record. A group that weighs more than an eighth of a lane goes to the lightest lane.
+
+    ``bound``: the lane of each group, -1 if it is free.
+    """
     totals = np.bincount(groups, weights, minlength=len(groups)).astype(np.int64)
     share = int(weights.sum()) // lane_count + 1
-    large = np.flatnonzero(totals * 8 > share)
-    large = large[np.argsort(-totals[large], kind="stable")]
-    lane_of = np.full(len(groups), -1, np.int64)
+    lane_of = np.full(len(groups), -1, np.int64) if bound is None else bound
     loads = np.zeros(lane_count, np.int64)
+    held = lane_of >= 0
+    if held.any():
+        loads += np.bincount(lane_of[held], totals[held], minlength=lane_count).astype(np.int64)
+    large = np.flatnonzero((totals * 8 > share) & ~held)
+    large = large[np.argsort(-totals[large], kind="stable")]
     for group in large:
         lane_of[group] = np.argmin(loads)
         loads[lane_of[group]] += totals[group]
@@ -113,3 +122,66 @@ def find_levels(owners: Array, hashes: Array, modes: Array, by_hash: Array, coun
         levels[owners[at]] = level
         at = end
     return levels
+
+
+@compiled
+def bind_groups(
+    owners: Array,
+    hashes: Array,
+    modes: Array,
+    groups: Array,
+    table: Array,
+    slots: Array,
+    done_flight: Any,
+    bound: Array,
+) -> Any:
+    """Bind groups to the lanes that hold their keys in earlier flights; False if one needs two lanes.
+
+    ``table`` and ``slots`` are as ``hold_keys`` left them. ``bound[group]`` is set to the lane.
+    """
+    size = np.uint64(len(table))
+    for entry in range(len(owners)):
+        place: Any = np.int64(hashes[entry] % size)
+        while slots[place, FLIGHT] > 0 and table[place] != hashes[entry]:
+            place = place + 1 if place + 1 < len(table) else 0
+        if slots[place, FLIGHT] <= done_flight:
+            continue
+        if modes[entry] != EXCLUSIVE and slots[place, HELD] != EXCLUSIVE:
+            continue
+        lane, group = slots[place, LANE], groups[owners[entry]]
+        if lane < 0 or (bound[group] >= 0 and bound[group] != lane):
+            return False
+        bound[group] = lane
+    return True
+
+
+@compiled
+def hold_keys(
+    owners: Array,
+    hashes: Array,
+    modes: Array,
+    lanes: Array,
+    flight: Any,
+    table: Array,
+    slots: Array,
+    done_flight: Any,
+) -> None:
+    """Note the lane of every key of a flight. ``lanes``: of each owner. ``table`` must have room for all keys.
+
+    A line of ``slots`` is (flight, lane or -1 for several, mode); flight 0 is free. Flights count from 1.
+    """
+    size = np.uint64(len(table))
+    for entry in range(len(owners)):
+        place: Any = np.int64(hashes[entry] % size)
+        while slots[place, FLIGHT] > 0 and table[place] != hashes[entry]:
+            place = place + 1 if place + 1 < len(table) else 0
+        lane = lanes[owners[entry]]
+        if slots[place, FLIGHT] <= done_flight:
+            table[place] = hashes[entry]
+            slots[place, LANE], slots[place, HELD] = lane, modes[entry]
+        else:
+            if slots[place, LANE] != lane:
+                slots[place, LANE] = -1
+            if modes[entry] == EXCLUSIVE:
+                slots[place, HELD] = EXCLUSIVE
+        slots[place, FLIGHT] = flight

@@ -21,32 +21,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from pickle import PickleError
-from typing import TypeVar, cast
+from typing import cast
 
-import numpy as np
-import pyarrow as pa
 import pyspark
 from py4j.protocol import Py4JError
-from pyspark import Broadcast, StorageLevel, TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.apply.executor import (
-    Order,
-    Outcome,
-    Plan,
-    apply_lane,
-    apply_serial,
-    guarded,
-    plan,
-    results,
-    unpack,
-)
-from consumer.apply.serial import SerialLane
-from consumer.registry import look_up_at
-from consumer.row_schemas import Ints
+from consumer.apply.order import Order, Outcome, outcome_of
+from consumer.apply.worker import execute
 from consumer.spark.jvm import Jvm
 from consumer.spark.scratch import (
     folders_under,
@@ -55,20 +39,13 @@ from consumer.spark.scratch import (
     shuffle_folder,
     temporary,
 )
-from consumer.sql.table_plans import Catalogue
 from consumer.warm import warm
 from millrace.errors import Fatal, Retryable
 from millrace.home_folder import home
 from millrace.jvm import CLEAN_EXITS, JvmArchive
 from schemas.documents import TopicAddress
 
-ARROW_ROWS_MAX = 20_000  # measured: 100,000 is a quarter slower
-OFFSETS_PER_TRIGGER_MAX = (
-    1 << 17
-)  # limits a micro-batch; with fewer, planning its queries costs more than its rows
-ARROW_BYTES_MAX = 32 << 20  # for large rows: a Python worker holds a few batches at once
 LANES_MAX = 64
-SHARED_MAX = 8  # catalogues in executors: one version for each task and a few changes
 LOOK_S = 0.1
 REHEARSAL_S = 120.0
 FIRST_OFFSET = -2  # Kafka's number for the beginning
@@ -82,10 +59,7 @@ _FAILURES = (PySparkException, Py4JError, OSError, PickleError)
 _CHECKPOINT_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-_RESULT = "result binary"
 _KAFKA_TEXTS = ("org.apache.kafka.common.", "KAFKA_DATA_LOSS", "some data may")
-
-Answer = TypeVar("Answer", Outcome, Plan)
 
 
 class SparkDriver:
@@ -95,8 +69,6 @@ class SparkDriver:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if master.startswith("local"):
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        self._shared: dict[str, Broadcast[Catalogue]] = {}
-        self._sharing = threading.Lock()  # each task runs in its own thread
         self._scratch = memory_folder()
         self._disk = new_folder(temporary())
         builder = SparkSession.builder.master(master).appName("millrace-apply")
@@ -128,15 +100,6 @@ class SparkDriver:
         # the watch on the JVM then ends this process, and the service manager restarts it
         with _translated_errors():
             return TopicQuery(self, task, address, offset=offset, process=process)
-
-    def share(self, catalogue: Catalogue) -> Broadcast[Catalogue]:
-        """The catalogue in every executor, sent once for each version."""
-        with self._sharing:
-            if catalogue.version not in self._shared:
-                while len(self._shared) >= SHARED_MAX:
-                    self._shared.pop(next(iter(self._shared))).unpersist()
-                self._shared[catalogue.version] = self.session.sparkContext.broadcast(catalogue)
-            return self._shared[catalogue.version]
 
     def rehearse(self) -> None:
         """Start as for a task up to the first records, without a topic, then end the JVM. Fatal MR-5051."""
@@ -191,6 +154,7 @@ def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
         "spark.speculation": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.python.worker.reuse": "true",
+        "spark.python.task.killTimeout": "100ms",  # a stopped turn: the target rolls back
         "spark.python.daemon.module": "consumer.spark.driver",
         "spark.executorEnv.PYTHONSAFEPATH": "1",  # no modules of the folder in which the driver was started
         "spark.driver.memory": "1g",
@@ -199,12 +163,7 @@ def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
             (*jvm_archive().options(), shlex.quote(f"-Djava.io.tmpdir={disk}"))
         ),
         "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than it saves for these plans
-        "spark.sql.shuffle.partitions": "4",
         "spark.diskStore.subDirectories": "1",  # a fixed name, so that it can be created again
-        "spark.shuffle.compress": "false",  # written data is read at once, from memory
-        "spark.sql.inMemoryColumnarStorage.compressed": "false",
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS_MAX),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "2",
         # the checkpoint is scratch; Spark's default manager takes 300 ms per micro-batch, this one 80
@@ -234,7 +193,6 @@ class TopicQuery:
         self._driver = driver
         self._checkpoint = driver.scratch(task)
         self._process = process
-        self._next_offset = offset
         source = driver.session.readStream.format("kafka").options(
             **{
                 "kafka.bootstrap.servers": address.bootstrap,
@@ -243,7 +201,6 @@ class TopicQuery:
                 "kafka.isolation.level": "read_committed",
                 "kafka.fetch.max.wait.ms": "5",
                 "failOnDataLoss": "true",
-                "maxOffsetsPerTrigger": str(OFFSETS_PER_TRIGGER_MAX),
             }
         )
         records = source.load().select("offset", "value")
@@ -256,11 +213,8 @@ class TopicQuery:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
             raise Retryable("MR-5052", _first_line(exc)) from exc
 
-    def _on_batch(self, records: DataFrame, number: int) -> None:
-        end = _end_offset(self._checkpoint, number)
-        first = max(self._next_offset, 0)
-        self._process(Records(self._driver, records, first=first, end=end))
-        self._next_offset = end
+    def _on_batch(self, _: DataFrame, number: int) -> None:
+        self._process(Records(self._driver, end=_end_offset(self._checkpoint, number)))
 
     def wait(self, timeout_s: float) -> bool:
         """True when the query has ended; Retryable MR-5050 or MR-5052 with the reason when it failed."""
@@ -300,151 +254,29 @@ def _translated_errors() -> Iterator[None]:
 
 
 class Records:
-    """The records of a micro-batch, offsets ``first`` to ``end - 1``.
+    """A micro-batch: a range of offsets that ends before ``end``. An executor reads and applies it."""
 
-    Executors apply them, except for the read-ahead of ``SerialLane``, which the driver applies.
-    """
-
-    def __init__(self, driver: SparkDriver, frame: DataFrame, *, first: int, end: int) -> None:
+    def __init__(self, driver: SparkDriver, *, end: int) -> None:
         self._driver = driver
-        self._frame = frame
-        self._is_kept = False
-        self._first = first
-        self._end = end
-        self._serial = SerialLane(self._apply_serial, look_up_at)
-
-    @property
-    def span(self) -> int:
-        """The number of offsets, with or without a record."""
-        return self._end - self._first
-
-    def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        """``executor.apply_serial`` in one Spark task, or in the driver for read-ahead records."""
-        return self._serial(order, catalogue, applied)
+        self.end = end
 
     @_translated_errors()
-    def _apply_serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        shared = self._driver.share(catalogue)
+    def apply(self, order: Order) -> Outcome:
+        """One turn in one Spark task.
 
-        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return results(
-                guarded(
-                    lambda: apply_serial(
-                        batches,
-                        order=order,
-                        catalogue=shared.value,
-                        applied=applied,
-                        look_up=look_up_at(order.registry),
-                    )
-                )
-            )
-
-        (found,) = self._run(self._from(order).coalesce(1).mapInArrow(work, _RESULT), Outcome)
-        return found
-
-    @_translated_errors()
-    def plan(self, order: Order, catalogue: Catalogue, applied: Ints) -> Plan:
-        """``executor.plan`` in one Spark task. Spark keeps the records for the lanes."""
-        if not self._is_kept:
-            self._frame = self._frame.persist(StorageLevel.MEMORY_AND_DISK)
-            self._is_kept = True
-        shared = self._driver.share(catalogue)
-
-        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return results(
-                guarded(
-                    lambda: plan(
-                        batches,
-                        order=order,
-                        catalogue=shared.value,
-                        applied=applied,
-                        look_up=look_up_at(order.registry),
-                    )
-                )
-            )
-
-        (found,) = self._run(self._from(order).coalesce(1).mapInArrow(work, _RESULT), Plan)
-        return found
-
-    @_translated_errors()
-    def lanes(
-        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
-    ) -> list[Outcome]:
-        """``executor.apply_lane`` for all lanes in parallel. Record ``offsets[i]`` belongs to ``lanes[i]``."""
-        shared = self._driver.share(catalogue)
-        lane_count = int(lanes.max()) + 1
-        laid = (
-            self._from(order)
-            .withColumn("lane", _lane_column(offsets, lanes))
-            .where("lane >= 0")
-            .repartitionById(lane_count, "lane")
-            .sortWithinPartitions("offset")
-            .select("offset", "value")
-        )
-
-        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            context = TaskContext.get()
-            assert context is not None
-            number = context.partitionId()
-            return results(
-                guarded(
-                    lambda: apply_lane(
-                        batches, lane=number, order=order, catalogue=shared.value, applied=applied
-                    )
-                )
-            )
-
-        return self._run(laid.mapInArrow(work, _RESULT), Outcome, lane_count=lane_count)
-
-    @_translated_errors()
-    def release(self) -> None:
-        """Release the kept records."""
-        if self._is_kept:
-            self._frame.unpersist()
-            self._is_kept = False
-
-    def _from(self, order: Order) -> DataFrame:
-        """The records from the mark on. Filters only if needed: Spark compiles code for each number in a plan."""
-        if order.mark.next_offset <= self._first:
-            return self._frame
-        return self._frame.where(F.col("offset") >= order.mark.next_offset)
-
-    def _run(self, frame: DataFrame, kind: type[Answer], *, lane_count: int = 1) -> list[Answer]:
-        """The answer of each lane, or the first error among them.
-
-        PySpark treats a broken result socket as the end of the results. A lane without an answer may have applied
-        nothing.
+        PySpark treats a broken result socket as the end of the results: a turn without an answer may have applied
+        rows, so the run ends and reads the progress again.
         """
+        job = self._driver.session.sparkContext.parallelize([order], 1).map(execute)
         try:
-            rows = frame.collect()
+            answers = job.collect()
         except (
             Exception
         ) as exc:  # PySpark's code around the socket: struct.error, UnboundLocalError, …
             raise _failure(exc) from exc
-        found = [unpack(bytes(row[0])) for row in rows]
-        answers = [answer for answer in found if isinstance(answer, kind)]
-        _check_answers(sorted(answer.lane for answer in answers), lane_count)
-        return answers
-
-
-def _check_answers(lanes: list[int], lane_count: int) -> None:
-    if lanes != list(range(lane_count)):
-        raise Retryable("MR-5050", f"of {lane_count} lanes only these answered: {lanes}")
-
-
-def _lane_column(offsets: Ints, lanes: Ints) -> Column:
-    """The lane of an offset, -1 for none: a byte of a table, at the offset modulo its size.
-
-    The size is that of the largest micro-batch, so only the table changes in the plan. Spark's compiled code refers to
-    it, so nothing is compiled again.
-    """
-    size = OFFSETS_PER_TRIGGER_MAX
-    while size <= int(offsets[-1]) - int(offsets[0]):
-        size *= 2
-    table = np.zeros(size, np.uint8)
-    table[offsets % size] = lanes + 1
-    place = F.pmod(F.col("offset"), F.lit(size)).cast("int") + 1
-    return F.ascii(F.substring(F.lit(bytearray(table.tobytes())), place, 1)).cast("int") - 1
+        if len(answers) != 1:
+            raise Retryable("MR-5050", f"{len(answers)} executors answered one order")
+        return outcome_of(answers[0])
 
 
 def _failure(exc: BaseException) -> Retryable:

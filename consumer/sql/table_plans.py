@@ -5,7 +5,7 @@ catalogue is the same. A schema without a table on the target is an error only w
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -42,7 +42,7 @@ class Catalogue:
 
 
 class TablePlans:
-    """The plans of a catalogue in this process."""
+    """The plans of a catalogue in this process. Lanes share them, so schemas are never added in place."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.inventory = catalogue.inventory
@@ -57,11 +57,17 @@ class TablePlans:
         self._folds: Codes | None = None
         self.programs = make_programs(self.schemas)
 
-    def learn(self, schemas: RowSchemas) -> None:
-        """Replace the row schemas by a larger set."""
-        self.schemas = schemas
-        self._key_programs = self._merge_rules = None
-        self.programs = make_programs(schemas)
+    def learned(self, texts: Mapping[int, str]) -> "TablePlans":
+        """These plans with more row schemas, by ID; the same object if all are known."""
+        schemas = self.schemas
+        for number, text in texts.items():
+            schemas = schemas.learned(number, text)
+        if schemas is self.schemas:
+            return self
+        made = TablePlans(Catalogue("", schemas, self.inventory, self.route))
+        made._table_plans, made._key_lines = self._table_plans, self._key_lines
+        made._templates, made._folds = self._templates, self._folds
+        return made
 
     def table_plan(self, slot: int) -> TablePlan:
         """The plan of a slot's table; Fatal MR-5012, MR-5013, MR-5015."""

@@ -4,7 +4,9 @@
 2. If that takes longer than HUNG_S, end the registered sessions of the task with KILL. Without it, a lane or an earlier
    run whose process is stopped or whose connection is half open would hold the lock until the server notices.
 3. If the row has a greater epoch, a newer owner exists: Fenced MR-5020.
-4. Otherwise write the epoch and run + 1, and commit. Progress is read only afterwards.
+4. A turn takes the fence from exactly the owner that the driver named. If the row has another run, this is a late or
+   second execution of the turn: Fenced MR-5020.
+5. Otherwise write the epoch and run + 1, and commit. Progress is read only afterwards.
 
 Not done here: detecting a lost lease (``zk``).
 """
@@ -26,14 +28,24 @@ def raise_fence(connection: TargetConnection, *, task: str, epoch: int) -> Owner
     """Take over the task for this epoch and a new run; see the module's docstring."""
     if not connection.query(f"SELECT task FROM {DATABASE}.fence WHERE task = %s", (task,)):
         connection.query(f"INSERT IGNORE INTO {DATABASE}.fence VALUES (%s, 0, 0)", (task,))
+    return _raise(connection, Owner(task, epoch, -1))
+
+
+def take_turn(connection: TargetConnection, after: Owner) -> Owner:
+    """Take the fence from ``after`` for one turn; the owner that the turn writes as."""
+    return _raise(connection, after)
+
+
+def _raise(connection: TargetConnection, after: Owner) -> Owner:
+    task, epoch = after.task, after.epoch
     connection.query(f"REPLACE INTO {DATABASE}.session VALUES (%s, %s, 0)", (task, connection.id))
     connection.commit()
     held_epoch, held_run = _lock(connection, task)
-    if held_epoch > epoch:
+    if held_epoch > epoch or (after.run >= 0 and (held_epoch, held_run) != (epoch, after.run)):
         connection.rollback()
-        raise Fenced(
-            "MR-5020", f"the fence of {task} has epoch {held_epoch}, ours is {epoch}", task=task
-        )
+        what = f"epoch {epoch}" + (f", run {after.run}" if after.run >= 0 else "")
+        held = f"epoch {held_epoch}" + (f", run {held_run}" if after.run >= 0 else "")
+        raise Fenced("MR-5020", f"the fence of {task} has {held}, ours is {what}", task=task)
     connection.query(
         f"UPDATE {DATABASE}.fence SET epoch = %s, run = %s WHERE task = %s",
         (epoch, held_run + 1, task),

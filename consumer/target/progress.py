@@ -16,8 +16,8 @@ Crash table: a target transaction commits entirely, with its row in ``applied`` 
 all. If the answer to a commit is lost, the next run finds the outcome: raising the fence waits for the transaction or
 ends it, and only then reads the progress.
 
-Guarantees: after ``raise_fence`` no target transaction of an earlier run commits. After the mark has moved, no lane of
-an earlier plan commits. The mark moves only forward, from the value that the writer read. Not done here: deciding what
+Guarantees: after ``raise_fence`` no target transaction of an earlier run commits; each turn of a task is a run. The
+mark moves only forward, from the value that the writer read. Not done here: deciding what
 to apply.
 """
 
@@ -91,15 +91,6 @@ class Mark:
         return self.seq < 0
 
 
-@dataclass(frozen=True, slots=True)
-class SavedProgress:
-    """The progress that a starting task reads."""
-
-    mark: Mark | None
-    applied: Ints
-    schemas: RowSchemas
-
-
 def create_tables(connection: TargetConnection) -> None:
     """Create the database and its tables if they are missing."""
     connection.query(
@@ -147,20 +138,6 @@ def check_fence(connection: TargetConnection, owner: Owner) -> None:
         raise _fenced(owner, rows)
 
 
-def check_mark(connection: TargetConnection, task: str, mark: Mark) -> None:
-    """Check that the mark is still where the plan read it, and keep it there for this transaction; Retryable MR-5021.
-
-    For lanes: the move of the mark removes their bitmaps, so a late execution in the same run would not find its own.
-    """
-    rows = connection.query(
-        f"SELECT seq, next_offset FROM {DATABASE}.progress WHERE task = %s {_share(connection)}",
-        (task,),
-    )
-    if rows != [(mark.seq, mark.next_offset)]:
-        connection.rollback()
-        raise _moved(task, mark)
-
-
 def _share(connection: TargetConnection) -> str:
     return "LOCK IN SHARE MODE" if connection.flavour == "mariadb" else "FOR SHARE"
 
@@ -178,8 +155,8 @@ def _fenced(owner: Owner, rows: list[Row]) -> MillraceError:
     )
 
 
-def read_saved_progress(connection: TargetConnection, task: str) -> SavedProgress:
-    """The mark of a task, the applied seqs above it, and its schemas."""
+def read_position(connection: TargetConnection, task: str) -> tuple[Mark | None, Ints]:
+    """The mark of a task and the applied seqs above it. The current transaction stays open."""
     marks = connection.query(
         "SELECT seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start"
         f" FROM {DATABASE}.progress WHERE task = %s",
@@ -189,10 +166,8 @@ def read_saved_progress(connection: TargetConnection, task: str) -> SavedProgres
         f"SELECT first_seq, bitmap FROM {DATABASE}.applied WHERE task = %s",
         (task,),
     )
-    schemas = read_schemas(connection, task)
-    connection.commit()
     applied = from_bitmaps((_int(first), _bytes(bits)) for first, bits in bitmaps)
-    return SavedProgress(_mark(marks[0]) if marks else None, applied, schemas)
+    return (_mark(marks[0]) if marks else None), applied
 
 
 def read_schemas(connection: TargetConnection, task: str) -> RowSchemas:
@@ -265,11 +240,19 @@ def _move_sql(connection: TargetConnection, task: str, before: Mark, after: Mark
     )
 
 
-def delete_applied(connection: TargetConnection, task: str, *, run: int | None) -> None:
-    """Delete the bitmaps of this run (None: of all runs), once the mark is above them. Does not commit."""
-    own = "" if run is None else " AND run = %s"
-    arguments = (task,) if run is None else (task, run)
-    connection.query(f"DELETE FROM {DATABASE}.applied WHERE task = %s{own}", arguments)
+def delete_applied(
+    connection: TargetConnection, owner: Owner, *, through: int, all_runs: bool
+) -> None:
+    """Delete this run's bitmaps up to flight ``through``, once the mark is above them. Does not commit.
+
+    ``all_runs``: also those of earlier runs.
+    """
+    earlier = " OR run < %s" if all_runs else ""
+    arguments = (owner.task, owner.run, through, *((owner.run,) if all_runs else ()))
+    connection.query(
+        f"DELETE FROM {DATABASE}.applied WHERE task = %s AND (run = %s AND batch <= %s{earlier})",
+        arguments,
+    )
 
 
 def save_schemas(connection: TargetConnection, task: str, texts: dict[int, str]) -> None:

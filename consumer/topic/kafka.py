@@ -1,4 +1,4 @@
-"""Reads records of a set topic by offset, read_committed. The only module of consumer that uses confluent_kafka.
+"""Reads records of a set topic by offset, read_committed.
 
 A reader joins no consumer group and commits no offset, so it leaves no trace. Errors are MR-3501: Retryable if the
 broker is unavailable, Fatal if the topic or the permission to read it is missing.
@@ -29,7 +29,7 @@ READ_TIMEOUT_S = 30.0  # for offsets that exist; a broker restart takes 5 to 10 
 _CHUNK_RECORDS = 5000  # 1 MB of 200 B records at a time
 _FOLLOW_WAIT_S = 0.5
 
-_READER_SETTINGS: Settings = {
+READER_SETTINGS: Settings = {
     "group.id": "millrace-topic",  # required by the client; no group is joined
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
@@ -90,7 +90,7 @@ class TopicReader:
         settings: Settings = {
             **(client or {}),
             "bootstrap.servers": bootstrap,
-            **_READER_SETTINGS,
+            **READER_SETTINGS,
         }
         self._consumer = kafka_call(
             "creating a consumer", lambda: Consumer(settings, logger=driver_log)

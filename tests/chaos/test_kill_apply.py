@@ -108,7 +108,7 @@ def test_executor_killed_around_a_commit_loses_no_row(
 
 
 def _armed(fault: str) -> tuple[str, ...]:
-    """Arm Python workers only; the driver also passes the fault points of a lane."""
+    """Arm Python workers; all turns run in them."""
     return "--conf", f"spark.executorEnv.MILLRACE_FAULT={fault}"
 
 

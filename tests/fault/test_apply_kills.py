@@ -1,27 +1,28 @@
-"""Apply under kill -9: Python workers before and after a lane's commit, the driver before the mark, the target."""
+"""Apply under kill -9: Python workers in a turn, the driver with a turn before the mark, the target."""
 
 import os
-import signal
-import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from consumer.apply.batch import SERIAL_OFFSETS_MAX
 from consumer.spark.driver import SparkDriver
 from consumer.target.connection import connect
 from deploy.servers import DatabaseServer, KafkaServer
+from deploy.servers.process import ProcessSpec, ServerProcess
 from tests.fixtures.servers import NewServer
 from tests.fixtures.spark import armed, running
+from tests.fixtures.stack import stopped_in
 from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.paths import ROOT
-from tests.kit.waiting import until_locked_out
+from tests.kit.waiting import eventually, until_locked_out
 
 pytestmark = pytest.mark.usefixtures("target_password")
 
-ROWS = 3 * SERIAL_OFFSETS_MAX
+ROWS = 30_000
+WAIT_S = 150  # Spark starts, on two cores
 
 
 def _filled(kafka: KafkaServer, name: str) -> TopicWriter:
@@ -68,7 +69,11 @@ def _check(server: DatabaseServer, name: str) -> None:
 
 @pytest.mark.parametrize(
     "point",
-    [pytest.param("apply.before_lane_commit", marks=pytest.mark.chaos), "apply.after_lane_commit"],
+    [
+        pytest.param("apply.before_lane_commit", marks=pytest.mark.chaos),
+        "apply.after_lane_commit",
+        pytest.param("apply.after_turn", marks=pytest.mark.chaos),
+    ],
 )
 def test_killed_python_worker_loses_and_repeats_no_row(
     spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer, point: str
@@ -86,20 +91,25 @@ def test_killed_python_worker_loses_and_repeats_no_row(
 
 
 def test_next_driver_completes_the_work_of_a_killed_one(
-    spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer
+    spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer, tmp_path: Path
 ) -> None:
     """The lanes have committed, the mark has not moved: the next driver skips their rows by the bitmaps."""
     name = f"driver_{target_server.flavour}"
     writer = _filled(kafka, name)
     arguments = [name, writer.topic, writer.bootstrap, str(target_server.port), target_server.user]
-    process = subprocess.run(
-        [sys.executable, "-m", "tests.kit.apply.process", *arguments],
-        cwd=ROOT,
-        env=_environment("apply.before_mark:kill"),
-        timeout=400,
-        check=False,
+    process = ServerProcess(
+        ProcessSpec(
+            "the driver",
+            (sys.executable, "-m", "tests.kit.apply.process", *arguments),
+            tmp_path / "log",
+            _environment("apply.before_mark:stop"),
+        )
     )
-    assert process.returncode == -signal.SIGKILL
+    process.launch()
+    try:
+        eventually(lambda: stopped_in(process), timeout_s=WAIT_S, what="a turn is before the mark")
+    finally:
+        process.kill()
     lanes = target_server.execute("SELECT COUNT(*) FROM millrace.applied WHERE task = %s", (name,))
     assert lanes > [(1,)]
     with running(spark, target_server, writer, name=name) as task:

@@ -1,22 +1,20 @@
 """Apply waits for locks of other sessions on the target: it retries, reports a code, and loses and repeats no row."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import cast
+from contextlib import contextmanager
 
 import pytest
 
-from consumer import runner
-from consumer.apply import executor
+from consumer.apply import part
 from consumer.apply.writer import RowWriter
-from consumer.runner import ApplyRunner
 from consumer.spark.driver import SparkDriver
 from consumer.target import connection as connections
-from deploy.servers import DatabaseServer
+from consumer.target.connection import LOCK_WAIT_S
+from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Retryable
-from tests.fixtures.spark import FixedLease, OneSet
+from tests.fixtures.spark import running
 from tests.kit.apply.fault_tables import (
     assert_refused,
     check_rows,
@@ -25,10 +23,9 @@ from tests.kit.apply.fault_tables import (
     tables_on,
 )
 from tests.kit.apply.faults import Supervised
-from tests.kit.apply.local import KnownTopic, LocalRecords, apply_task, endpoint_of, run_once
-from tests.kit.apply.reader import ThreadQuery
+from tests.kit.apply.local import endpoint_of
 from tests.kit.apply.tables import integer, table, text
-from tests.kit.apply.topic import RecordStream
+from tests.kit.apply.topic import RecordStream, TopicWriter
 from tests.kit.waiting import eventually, until_locked_out
 
 
@@ -107,7 +104,7 @@ def test_long_row_lock_is_reported_and_retried(
 ) -> None:
     """Apply retries a few times on the same session, reports MR-5005, and continues when the lock is released."""
     monkeypatch.setattr(connections, "LOCK_WAIT_S", 1)
-    monkeypatch.setattr(executor, "LOCK_TRIES_MAX", 2)
+    monkeypatch.setattr(part, "LOCK_TRIES_MAX", 2)
     task = supervised(endpoint_of(target_server), name)
     with other_session(target_server, name) as other:
         other.query("INSERT INTO b VALUES (5, 0, '')")
@@ -118,58 +115,34 @@ def test_long_row_lock_is_reported_and_retried(
     check_rows(target_server, name)
 
 
-@dataclass
-class _Driver:
-    """The part of Spark's driver that a run uses; its query has one micro-batch."""
-
-    records: LocalRecords
-
-    def query(
-        self, *_: object, process: Callable[[LocalRecords], None], **__: object
-    ) -> ThreadQuery:
-        def apply_once() -> None:
-            with suppress(Retryable):
-                process(self.records)
-
-        return ThreadQuery(apply_once)
-
-
 @pytest.mark.usefixtures("target_password")
 def test_stop_does_not_wait_for_a_locked_row(
-    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+    name: str, target_server: DatabaseServer, spark: SparkDriver, kafka: KafkaServer
 ) -> None:
-    """After a DDL statement the driver applies rows itself, and no Spark job can be cancelled. No row is lost."""
-    monkeypatch.setattr(connections, "LOCK_WAIT_S", 300)
-    monkeypatch.setattr(runner, "CUT_AFTER_S", 0.1)
-    monkeypatch.setattr(runner, "TopicIdentity", lambda *_: KnownTopic())
+    """Spark kills the Python worker whose turn waits; the target rolls back, and no row is lost or repeated."""
     stream = RecordStream()
-    made = table(name, "b", integer("id"), integer("n"), text("note"))
-    stream.insert(made, {"id": 4, "n": 0, "note": ""})
-    stream.ddl("CREATE TABLE late (id INT PRIMARY KEY)", database=name)
-    for number in (5, 6):
-        stream.insert(made, {"id": number, "n": 0, "note": ""})
+    writer = TopicWriter(kafka.bootstrap, stream)
+    made = table(name, "bag", integer("n"), key=())
+    keyed = table(name, "b", integer("id"), integer("n"), text("note"))
+    stream.insert(made, {"n": 1})
     stream.commit()
-    task, stop = apply_task(name), threading.Event()
-    driver = cast(SparkDriver, _Driver(LocalRecords(stream.values, is_large=False)))
-    runs, lease = ApplyRunner(driver, OneSet(target_server)), FixedLease(name)
-
-    def run() -> None:
-        runs.run(task, lease=lease, stop=stop, report=lambda _: None)
-
+    writer.publish()
     with other_session(target_server, name) as other:
-        other.query("INSERT INTO b VALUES (6, 0, '')")
-        running = threading.Thread(target=run)
-        running.start()
-        until_locked_out(target_server, what="apply waits for a row after the statement")
-        stop.set()
-        running.join(120)
-        is_over = not running.is_alive()
+        with running(spark, target_server, writer, name=name) as task:
+            task.wait_until_at(stream.seq)
+            other.query("INSERT INTO b VALUES (6, 0, '')")
+            stream.insert(made, {"n": 2})
+            stream.insert(keyed, {"id": 6, "n": 0, "note": ""})
+            stream.commit()
+            writer.publish()
+            until_locked_out(target_server, what="apply waits for a row")
+            began_s = time.monotonic()
+        assert time.monotonic() - began_s < LOCK_WAIT_S / 2, "the stop waits for the row"
         other.rollback()
-        running.join()
-    assert is_over, "the stop waits for the row"
-    assert target_server.execute("SELECT id FROM b", db=name) == [(4,)]
-    run_once(target_server, task, stream, is_large=False).close()
-    assert target_server.execute("SELECT id FROM b ORDER BY id", db=name) == [(4,), (5,), (6,)]
+    with running(spark, target_server, writer, name=name) as task:
+        task.wait_until_at(stream.seq)
+    assert target_server.execute("SELECT n FROM bag ORDER BY n", db=name) == [(1,), (2,)]
+    assert target_server.execute("SELECT id FROM b", db=name) == [(6,)]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +153,7 @@ def test_locked_table_or_server_is_reported_and_retried(
 ) -> None:
     """The server's default wait is a day or a year; apply sets the same limit as for row locks."""
     monkeypatch.setattr(connections, "LOCK_WAIT_S", 1)
-    monkeypatch.setattr(executor, "LOCK_TRIES_MAX", 2)
+    monkeypatch.setattr(part, "LOCK_TRIES_MAX", 2)
     task = supervised(endpoint_of(target_server), name)
     Supervised(task.endpoint, task.task, RecordStream()).run()  # creates Millrace's tables
     with other_session(target_server, name) as other:

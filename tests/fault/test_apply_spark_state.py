@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from consumer.apply.batch import SERIAL_OFFSETS_MAX
 from consumer.spark.driver import SparkDriver
 from deploy.servers import DatabaseServer, KafkaServer
 from tests.fixtures.spark import running
@@ -15,6 +14,8 @@ from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream, TopicWriter
 
 pytestmark = pytest.mark.usefixtures("target_password")
+
+LANES_ROWS = 20_000
 
 
 class _Bag:
@@ -61,7 +62,7 @@ def test_deleted_or_damaged_spark_state_loses_no_row(
             task.wait_until_at(bag.stream.seq)
         for root in _folders_of_this_process():
             _delete(root)
-        bag.publish(2 * SERIAL_OFFSETS_MAX)  # lanes: Spark writes what it shuffles
+        bag.publish(LANES_ROWS)
         task.wait_until_at(bag.stream.seq)
         assert task.codes <= {"MR-5050"}
     assert not list(checkpoints.glob(f"{name}-*")), "a stopped query leaves nothing"

@@ -119,7 +119,6 @@ def test_killed_scheduler_or_worker_moves_no_other_apply_task(
         assert Counter(before.values()) == {"a": 2, "b": 2, "c": 2}
         assert before.items() >= early.items()
         fences = {bag.name: bag.fence() for bag in bags}
-        assert {run for _, run in fences.values()} == {1}
 
         for bag in bags:
             bag.publish(200)
@@ -133,9 +132,9 @@ def test_killed_scheduler_or_worker_moves_no_other_apply_task(
             epoch, run = fences[bag.name]
             if before[bag.name] == "c":
                 assert bag.fence()[0] > epoch
-                assert bag.fence()[1] == run + 1
             else:
-                assert bag.fence() == (epoch, run)
+                assert bag.fence()[0] == epoch
+            assert bag.fence()[1] > run
         after = dict(read_cluster(session, tree).assigned)
         assert after.items() >= {name: by for name, by in before.items() if by != "c"}.items()
         assert {after[name] for name, by in before.items() if by == "c"} == {"a", "b"}

@@ -5,14 +5,20 @@ from dataclasses import dataclass
 
 import pytest
 
-from consumer.apply.executor import Order, Outcome
-from consumer.row_schemas import Ints
-from consumer.sql.table_plans import Catalogue
+from consumer.apply.lanes import Done
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal, Retryable
 from schemas.documents import ConflictPolicy
 from schemas.table.structure import Column, ColumnType, TypeCode
-from tests.kit.apply.local import LocalRecords, apply_task, backwards, ignore, run_once, started
+from tests.kit.apply.local import (
+    InlineLanes,
+    LocalRecords,
+    apply_task,
+    backwards,
+    ignore,
+    run_once,
+    started,
+)
 from tests.kit.apply.tables import (
     ACCOUNTS_SQL,
     UTF8,
@@ -245,12 +251,20 @@ class _Altered(LocalRecords):
 
     alter: Callable[[], object] = list
 
-    def lanes(
-        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
-    ) -> list[Outcome]:
-        """Run the statement first."""
-        self.alter()
-        return super().lanes(order, catalogue, applied, offsets=offsets, lanes=lanes)
+    def lanes(self) -> InlineLanes:
+        """Lanes that run the statement first."""
+        return _AlteringLanes(self.lane_order, alter=self.alter)
+
+
+@dataclass
+class _AlteringLanes(InlineLanes):
+    alter: Callable[[], object] = list
+
+    def take(self, *, wait: bool) -> list[Done]:
+        if wait:
+            self.alter()
+            self.alter = list
+        return super().take(wait=wait)
 
 
 @pytest.mark.parametrize("policy", list(ConflictPolicy), ids=str)

@@ -78,9 +78,7 @@ def test_ddl_reads_only_its_tables_again(
         applier.process(LocalRecords(stream.values[first:], first), ignore)
         assert not asked or "DATABASE" in sql, sql
         with_session = connect(endpoint_of(target_server))
-        assert _comparable(applier.catalogue.inventory) == _comparable(
-            read_inventory(with_session)
-        ), sql
+        assert _comparable(applier.inventory) == _comparable(read_inventory(with_session)), sql
         with_session.close()
     applier.close()
 
@@ -96,5 +94,5 @@ def test_statement_of_another_session_is_noticed(name: str, target_server: Datab
     first = len(stream.values)
     stream.ddl("CREATE TABLE b (id INT PRIMARY KEY)", database=name)
     applier.process(LocalRecords(stream.values[first:], first), ignore)
+    assert len(applier.inventory.tables[name, "a"].unique_keys) == 2
     applier.close()
-    assert len(applier.catalogue.inventory.tables[name, "a"].unique_keys) == 2

@@ -105,7 +105,7 @@ def test_views_routines_and_accounts_are_recorded_not_applied(
         "SELECT kind, sql_text FROM millrace.left_out WHERE task = %s ORDER BY seq", (DATABASE,)
     )
     assert [kind for kind, _ in kept] == [kind for kind, _ in STATEMENTS]
-    assert applier.figures.left_out == len(STATEMENTS)
+    assert applier.figures.counts.left_out == len(STATEMENTS)
     texts = {str(text) for kind, text in kept if kind == "account"}
     assert all(text.endswith(" …") and "left_" not in text for text in texts), "and no hash"
     for question in OBJECTS:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from consumer.apply.executor import arrow_values
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.row_schemas import RowSchemas
 from consumer.rows import walk_values
@@ -15,11 +14,11 @@ from millrace.errors import Fatal
 from schemas.documents import ConflictPolicy
 from schemas.record.avro_schema import envelope_schema
 from schemas.table.structure import TableSchema
-from tests.kit.apply.arrow import batch_of
 from tests.kit.apply.history import SQL, make_history, schemas
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import SET, RecordStream
+from tests.kit.apply.values import values_of
 
 
 def _write(
@@ -31,7 +30,7 @@ def _write(
         texts = {100 + at: envelope_schema(SET, made).text for at, made in enumerate(tables)}
         plans = TablePlans(Catalogue("merge", RowSchemas(texts), read_inventory(session)))
         values = [value for value in stream.values if value[5] in (0, 2)]
-        rows = walk_values(arrow_values(batch_of(values))[1], plans.programs)
+        rows = walk_values(values_of(values), plans.programs)
         assert len(rows) == len(values)
         writer = RowWriter(session, plans, ConflictRule("merge", ConflictPolicy.STOP))
         write = writer.write_carefully if careful else writer.write

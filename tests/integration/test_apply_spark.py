@@ -1,14 +1,17 @@
 """Apply on Spark end to end: a real topic, a real session, a real target."""
 
+import threading
 import time
+from itertools import count
 
 import pytest
 
 from consumer import runner
-from consumer.apply.batch import SERIAL_OFFSETS_MAX
+from consumer.apply.applier import TURN_S, WINDOW
 from consumer.spark.driver import FIRST_OFFSET, SparkDriver
 from consumer.target.progress import Mark
 from consumer.topic.kafka import TopicIdentity, TopicReader, first_offset
+from consumer.topic.stream import TopicStream
 from deploy.servers import DatabaseServer, KafkaServer
 from millrace.errors import Fatal, Retryable
 from schemas.documents import TopicAddress
@@ -30,7 +33,7 @@ def test_topic_is_applied_from_its_beginning_then_as_it_grows(
     writer = TopicWriter(kafka.bootstrap, stream)
     stream.ddl(f"CREATE DATABASE {name}")
     stream.ddl("CREATE TABLE t (id INT PRIMARY KEY, body VARCHAR(20), n INT)", database=name)
-    rows = 2 * SERIAL_OFFSETS_MAX
+    rows = 20_000
     for number in range(rows):
         stream.insert(made, {"id": number, "body": f"b{number}", "n": 0})
     stream.commit()
@@ -54,6 +57,67 @@ def test_topic_is_applied_from_its_beginning_then_as_it_grows(
     found = target_server.execute(f"SELECT COUNT(*), SUM(n), SUM(id) FROM {name}.t")
     assert found == [(rows - 1, -(-rows // 100), sum(range(rows)) - 1)]
     target_server.execute(f"DROP DATABASE {name}")
+
+
+def test_reader_reaches_the_end_that_spark_plans_with(kafka: KafkaServer) -> None:
+    """After the last record are markers of Kafka transactions; without them a turn would wait for more records."""
+    stream = RecordStream()
+    writer = TopicWriter(kafka.bootstrap, stream)
+    reader = TopicReader(writer.bootstrap, writer.topic)
+    applied = TopicStream(writer.bootstrap, writer.topic)
+    applied.seek(FIRST_OFFSET)
+    for _ in range(2):
+        stream.commit()
+        writer.publish()
+
+        def is_read() -> bool:
+            applied.take(WINDOW, wait_s=0.1)
+            return applied.taken == len(stream.values)
+
+        eventually(is_read, what="all records are read")
+        eventually(lambda: applied.take(WINDOW, wait_s=0.1) is None)
+        assert applied.reached == reader.ends().stable > len(stream.values)
+    reader.close()
+    applied.close()
+
+
+def test_stop_ends_a_turn_under_way(
+    spark: SparkDriver, kafka: KafkaServer, mariadb_server: DatabaseServer
+) -> None:
+    """While records arrive, a turn lasts long; a stop does not wait for its end, and no row is lost or repeated."""
+    name = "fed"
+    bag = table(name, "bag", integer("n"), key=())
+    stream = RecordStream()
+    writer = TopicWriter(kafka.bootstrap, stream)
+    stream.ddl(f"CREATE DATABASE {name}")
+    stream.ddl("CREATE TABLE bag (n INT)", database=name)
+    writer.publish()
+    rows, enough = count(), threading.Event()
+
+    def feed() -> None:
+        while not enough.wait(0.05):
+            stream.insert(bag, {"n": next(rows)})
+            stream.commit()
+            writer.publish()
+
+    feeding = threading.Thread(target=feed)
+    try:
+        with running(spark, mariadb_server, writer, name=name) as task:
+            feeding.start()
+            task.wait_until_at(30)
+            began_s = time.monotonic()
+        took_s = time.monotonic() - began_s
+    finally:
+        enough.set()
+        feeding.join()
+    assert took_s < TURN_S / 2, "the stop waits for the turn"
+    with running(spark, mariadb_server, writer, name=name) as task:
+        task.wait_until_at(stream.seq)
+    fed = next(rows)
+    assert fed > 28
+    found = mariadb_server.execute(f"SELECT COUNT(*), COUNT(DISTINCT n) FROM {name}.bag")
+    assert found == [(fed, fed)]
+    mariadb_server.execute(f"DROP DATABASE {name}")
 
 
 def test_task_resumes_past_retention_if_no_row_is_missing(

@@ -6,30 +6,35 @@ The oracle is the content of the server's tables.
 import random
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from secrets import randbelow
 from threading import Event
 
 import pytest
 
-from consumer.apply.executor import Order, Outcome
-from consumer.row_schemas import Ints
-from consumer.sql.table_plans import Catalogue
+from consumer.apply.lanes import Done
+from consumer.apply.order import Order
+from consumer.apply.turn import Tools
 from consumer.target import fence
 from consumer.target.connection import TargetConnection, connect
 from consumer.target.fence import raise_fence
 from consumer.target.progress import DATABASE
 from consumer.target.sessions import session_for
+from consumer.topic.taken import Size, Taken
 from deploy.servers import DatabaseServer
 from millrace.errors import Fenced, Retryable
 from tests.kit.apply.history import SQL, make_history
 from tests.kit.apply.local import (
+    InlineLanes,
     LaneOrder,
+    ListSource,
     LocalRecords,
     apply_task,
     backwards,
     endpoint_of,
     ignore,
     run_once,
+    seqs_above_the_mark,
     started,
 )
 from tests.kit.apply.tables import ACCOUNTS_SQL, account, accounts
@@ -107,7 +112,7 @@ def test_any_batch_cut_and_lane_count_gives_equal_rows(
             stream.values[at:end],
             at,
             is_large=chance.random() < 0.7,
-            arrow_rows=chance.choice([3, 1000]),
+            window_rows=chance.choice([3, 1000]),
             lane_order=_any_order(chance),
         )
         applier.process(records, ignore)
@@ -161,7 +166,7 @@ def test_replay_from_an_older_offset_changes_nothing(
         "SELECT COUNT(*) FROM millrace.applied WHERE task = %s", (name,)
     ) == [(2,)]
     again = started(target_server, apply_task(name, lanes=2))
-    assert len(again.applied) > 0
+    assert len(seqs_above_the_mark(target_server, name)) > 0
     assert again.mark.seq == 0
     again.process(LocalRecords(stream.values), ignore)
     again.process(LocalRecords(stream.values), ignore)
@@ -187,7 +192,7 @@ def test_seqs_applied_above_the_mark_survive_restarts(
     second.process(LocalRecords(stream.values[:40]), ignore)
     second.close()
     third = started(target_server, apply_task(name, lanes=3))
-    assert int(third.applied.max()) > third.mark.seq > 0
+    assert int(seqs_above_the_mark(target_server, name).max()) > third.mark.seq > 0
     third.process(LocalRecords(stream.values), ignore)
     third.close()
     assert target_server.execute(f"SELECT * FROM {name}.accounts ORDER BY id") == wanted
@@ -195,24 +200,27 @@ def test_seqs_applied_above_the_mark_survive_restarts(
 
 
 class _LostError(Exception):
-    """Simulates the driver's death."""
+    """Simulates the death of the process."""
 
 
 class _Interrupted(LocalRecords):
-    """Commits two lanes; then the driver dies."""
+    """Commits two lanes; then the process dies."""
 
-    def lanes(
-        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
-    ) -> list[Outcome]:
-        order_of_all = self.lane_order
-        self.lane_order = lambda count: order_of_all(count)[:2]
-        super().lanes(order, catalogue, applied, offsets=offsets, lanes=lanes)
-        raise _LostError
+    def lanes(self) -> InlineLanes:
+        return _LostLanes(lambda count: self.lane_order(count)[:2])
+
+
+class _LostLanes(InlineLanes):
+    def take(self, *, wait: bool) -> list[Done]:
+        done = super().take(wait=wait)
+        if wait:
+            raise _LostError
+        return done
 
 
 @pytest.mark.guarantee("fenced")
 def test_stale_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
-    """Once a successor has raised the fence, its predecessor's target transactions fail in every code path."""
+    """Once a successor has raised the fence, its predecessor begins no turn."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     stream = _history(name, changes=50)
     stale = started(target_server, apply_task(name), epoch=7)
@@ -227,18 +235,74 @@ def test_stale_run_writes_nothing(name: str, target_server: DatabaseServer) -> N
         started(target_server, apply_task(name), epoch=7)
 
 
+@pytest.mark.parametrize("kind", ["lanes", "one lane", "statement", "no rows"])
+@pytest.mark.guarantee("fenced")
+def test_turn_under_way_writes_nothing_after_a_new_start(
+    name: str, target_server: DatabaseServer, kind: str
+) -> None:
+    """A successor raises the fence after the turn has read the progress: each kind of target transaction fails."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = RecordStream()
+    if kind == "statement":
+        stream.ddl("DROP TABLE accounts", database=name)
+    elif kind != "no rows":
+        stream = _history(name, changes=50)
+    stream.commit()
+    stale = started(target_server, apply_task(name))
+    records = LocalRecords(
+        stream.values,
+        is_large=kind == "lanes",
+        begun=lambda: started(target_server, apply_task(name), epoch=2),
+    )
+    with pytest.raises(Fenced) as caught:
+        stale.process(records, ignore)
+    stale.close()
+    assert caught.value.code == "MR-5020"
+    assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(0,)]
+    assert started(target_server, apply_task(name), epoch=2).mark == stale.mark
+
+
+@dataclass
+class _LateSource(ListSource):
+    """The first record comes after the linger time."""
+
+    asked: int = 0
+
+    def take(self, size: Size, *, wait_s: float) -> Taken | None:
+        self.asked += 1
+        return super().take(size, wait_s=wait_s) if self.asked > 2 else None
+
+
+class _Late(LocalRecords):
+    def tools(self, order: Order) -> Tools:
+        source = _LateSource(self.values, self.first, self.window_rows)
+        return replace(super().tools(order), source=source, is_read=lambda: source.at >= order.end)
+
+
+def test_turn_waits_for_records_that_the_topic_has(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A slow broker does not end the turn: Spark plans no other micro-batch for these records."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = _history(name, changes=20)
+    applier = started(target_server, apply_task(name))
+    applier.process(_Late(stream.values), ignore)
+    applier.close()
+    assert applier.mark.seq == stream.seq
+
+
 def test_raising_the_fence_kills_a_hung_lane_transaction(
     name: str, target_server: DatabaseServer
 ) -> None:
     """A hung lane transaction does not block the successor, and its rows are rolled back."""
     target_server.execute(ACCOUNTS_SQL, db=name)
     applier = started(target_server, apply_task(name))
-    hung = session_for(endpoint_of(target_server), applier.assignment.owner)
+    hung = session_for(endpoint_of(target_server), applier.owner)
     share = "LOCK IN SHARE MODE" if target_server.flavour == "mariadb" else "FOR SHARE"
     hung.query(f"SELECT * FROM millrace.fence WHERE task = %s {share}", (name,))
     hung.query(f"INSERT INTO {name}.accounts VALUES (1, NULL, NULL, 1)")
     successor = started(target_server, apply_task(name))
-    assert successor.assignment.owner.run == applier.assignment.owner.run + 1
+    assert successor.owner.run == applier.owner.run + 1
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.accounts") == [(0,)]
     hung.close()
     applier.close()
@@ -271,9 +335,9 @@ def test_raising_the_fence_kills_a_hung_predecessor(
         successor = started(target_server, apply_task(name), epoch=2)
         may_continue.set()
         assert isinstance(stopped.exception(60), Retryable)
-    assert successor.assignment.owner.run == first.assignment.owner.run + 1
+    assert successor.owner.run == first.owner.run + 1
     row = target_server.execute("SELECT epoch, run FROM millrace.fence WHERE task = %s", (name,))
-    assert row == [(2, successor.assignment.owner.run)]
+    assert row == [(2, successor.owner.run)]
     for each in (hung, first, successor):
         each.close()
 
@@ -287,7 +351,7 @@ def test_session_closed_by_the_target_is_reopened(name: str, target_server: Data
         first = len(stream.values)
         stream.insert(accounts(name), account(number))
         stream.commit()
-        session = session_for(applier.assignment.endpoint, applier.assignment.owner)
+        session = session_for(applier.assignment.endpoint, applier.owner)
         target_server.execute(f"KILL {session.id}")
         applier.process(LocalRecords(stream.values[first:], first, is_large=False), ignore)
     applier.close()

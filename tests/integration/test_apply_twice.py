@@ -1,10 +1,10 @@
-"""Repeated application on real targets: at once, later, or with other batch cuts. Each row appears once.
+"""Repeated application on real targets: at once, later, or with other cuts. Each row appears once.
 
 Spark is configured not to repeat tasks, but an executor that it dropped may still run. The target keeps rows exact.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,23 +13,24 @@ from itertools import count
 import pytest
 
 from consumer import runner
-from consumer.apply import executor
-from consumer.apply.batch import BatchApplier
-from consumer.apply.executor import Order, Outcome
+from consumer.apply import part
+from consumer.apply.lanes import Work
+from consumer.apply.order import Order, Outcome
+from consumer.apply.turn import Tools
 from consumer.row_schemas import Ints
-from consumer.sql.table_plans import Catalogue
-from consumer.target import fence
+from consumer.target import fence, sessions
 from consumer.target.connection import Endpoint, TargetConnection
-from consumer.target.progress import Owner, SavedProgress, read_saved_progress
-from consumer.target.sessions import open_session
+from consumer.target.progress import Mark, Owner, read_position
 from deploy.servers import DatabaseServer
-from millrace.errors import Fenced, Retryable
+from millrace.errors import Fenced, MillraceError, Retryable
 from tests.kit.apply.local import (
-    LaneCall,
+    InlineLanes,
+    LocalApplier,
     LocalRecords,
-    WatchedRecords,
     apply_task,
     ignore,
+    run_once,
+    seqs_above_the_mark,
     started,
 )
 from tests.kit.apply.tables import integer, table
@@ -39,6 +40,7 @@ from tests.kit.waiting import until_locked_out
 ROWS = 40
 
 _names = count(1)
+_Kept = tuple[Owner, Endpoint, TargetConnection]
 
 
 @pytest.fixture
@@ -52,18 +54,42 @@ def name(target_server: DatabaseServer) -> Iterator[str]:
     target_server.execute(f"DROP DATABASE {made}")
 
 
+class _OfEachThread(MutableMapping[str, _Kept]):
+    """Sessions that each thread keeps for itself, as each Python worker does."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self.made: list[TargetConnection] = []
+
+    @property
+    def _mine(self) -> dict[str, _Kept]:
+        return self._local.__dict__
+
+    def __getitem__(self, place: str) -> _Kept:
+        return self._mine[place]
+
+    def __setitem__(self, place: str, kept: _Kept) -> None:
+        self.made.append(kept[2])
+        self._mine[place] = kept
+
+    def __delitem__(self, place: str) -> None:
+        del self._mine[place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._mine)
+
+    def __len__(self) -> int:
+        return len(self._mine)
+
+
 @pytest.fixture
-def own_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gives each thread its own session, as each Python worker has one."""
-    mine = threading.local()
-
-    def session_for(endpoint: Endpoint, owner: Owner) -> TargetConnection:
-        if getattr(mine, "key", None) != (endpoint, owner) or not mine.session.is_open:
-            mine.key, mine.session = (endpoint, owner), open_session(endpoint, owner)
-        session: TargetConnection = mine.session
-        return session
-
-    monkeypatch.setattr(executor, "session_for", session_for)
+def own_sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Gives each thread its own sessions."""
+    kept = _OfEachThread()
+    monkeypatch.setattr(sessions, "kept_sessions", kept)
+    yield
+    for session in kept.made:
+        session.close()
 
 
 def _stream(name: str) -> RecordStream:
@@ -97,7 +123,7 @@ class _Gate:
         self._dies = dies
 
     def __call__(self, point: str) -> None:
-        if point == executor.BEFORE_LANE_COMMIT and not self.reached.is_set():
+        if point == part.BEFORE_LANE_COMMIT and not self.reached.is_set():
             self.reached.set()
             assert self.opened.wait(120)
             if self._dies:
@@ -106,153 +132,180 @@ class _Gate:
 
 @dataclass
 class _ExecutedTwice(LocalRecords):
-    """Executes the first Spark task twice; the second starts when the first is at its commit."""
+    """Executes the turn twice; the second starts when the first is at its first commit."""
 
     gate: _Gate = field(default_factory=lambda: _Gate(dies=False))
     server: DatabaseServer | None = None
     ends: list[str] = field(default_factory=list)
 
-    def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        """Execute the batch twice."""
-        return self._twice(lambda: super(_ExecutedTwice, self).serial(order, catalogue, applied))
-
-    def lanes(
-        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
-    ) -> list[Outcome]:
-        """Execute the first lane twice."""
-        call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
-        first = self._twice(lambda: call.apply(0))
-        return [first, *(call.apply(lane) for lane in range(1, len(call.offsets)))]
-
-    def _twice(self, work: Callable[[], Outcome]) -> Outcome:
+    def apply(self, order: Order) -> Outcome:
+        """The outcome of the first execution."""
+        execute = super().apply
         with ThreadPoolExecutor(2) as tasks:
-            first = tasks.submit(work)
+            first = tasks.submit(execute, order)
             assert self.gate.reached.wait(120)
-            second = tasks.submit(work)
+            second = tasks.submit(execute, order)
             assert self.server is not None
             until_locked_out(self.server, what="the second waits for the first")
             self.gate.opened.set()
-            done = [self._ended(task) for task in (first, second)]
-        return next(outcome for outcome in done if outcome is not None)
+            self.ends = [_code(task) for task in (first, second)]
+        return first.result()
 
-    def _ended(self, task: "Future[Outcome]") -> Outcome | None:
-        try:
-            outcome = task.result(120)
-        except Retryable as exc:
-            self.ends.append(exc.code)
-            return None
-        self.ends.append("")
-        return outcome
+
+def _code(task: "Future[Outcome]") -> str:
+    try:
+        task.result(120)
+    except MillraceError as exc:
+        return exc.code
+    return ""
 
 
 @pytest.mark.usefixtures("own_sessions")
-@pytest.mark.parametrize(
-    ("is_large", "dies", "ends"),
-    [
-        (True, False, ["", ""]),
-        (True, True, ["MR-9002", ""]),
-        (False, False, ["", "MR-5021"]),
-        (False, True, ["MR-9002", ""]),
-    ],
-    ids=["lane", "lane, first dies", "serial lane", "serial lane, first dies"],
-)
-def test_concurrent_executions_of_one_spark_task_apply_once(
+@pytest.mark.parametrize("dies", [False, True], ids=["", "first dies"])
+@pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
+def test_second_execution_of_one_spark_task_writes_nothing(
     name: str,
     target_server: DatabaseServer,
     monkeypatch: pytest.MonkeyPatch,
     *,
     is_large: bool,
     dies: bool,
-    ends: list[str],
 ) -> None:
-    """The second execution waits until the first has ended, then does nothing or all of the work."""
-    stream = _stream(name)
+    """It waits for the target transaction of the first and finds that the turn is taken, even if the first dies."""
+    monkeypatch.setattr(fence, "HUNG_S", 60.0)
+    stream, task = _stream(name), apply_task(name, lanes=2)
     gate = _Gate(dies=dies)
-    monkeypatch.setattr(executor, "fault_point", gate)
-    applier = started(target_server, apply_task(name, lanes=2))
+    monkeypatch.setattr(part, "fault_point", gate)
+    applier = started(target_server, task)
     records = _ExecutedTwice(stream.values, is_large=is_large, gate=gate, server=target_server)
-    applier.process(records, ignore)
-    applier.close()
-    assert records.ends == ends
+    if dies:
+        with pytest.raises(Retryable, match="MR-9002"):
+            applier.process(records, ignore)
+        assert target_server.execute(f"SELECT COUNT(*) FROM {name}.bag") == [(0,)]
+        applier = started(target_server, task)
+        applier.process(LocalRecords(stream.values, is_large=is_large), ignore)
+    else:
+        applier.process(records, ignore)
+    assert records.ends == ["MR-9002" if dies else "", "MR-5020"]
     assert applier.mark.seq == stream.seq
     _check(target_server, name)
 
 
-def _applied_lanes(server: DatabaseServer, name: str) -> LaneCall:
-    """Apply the whole stream in lanes, move the mark, and return the call that applied the lanes."""
+@dataclass
+class _Watched(LocalRecords):
+    """Keeps the orders."""
+
+    orders: list[Order] = field(default_factory=list)
+
+    def apply(self, order: Order) -> Outcome:
+        """One turn."""
+        self.orders.append(order)
+        return super().apply(order)
+
+
+def _applied_turn(server: DatabaseServer, name: str) -> tuple[_Watched, Order]:
+    """Apply the whole stream in lanes; returns the records and the order of the turn."""
     applier = started(server, apply_task(name, lanes=5))
-    records = WatchedRecords(_stream(name).values)
+    records = _Watched(_stream(name).values)
     applier.process(records, ignore)
     applier.close()
     _check(server, name)
-    (call,) = records.calls
-    return call
+    (order,) = records.orders
+    return records, order
 
 
-def test_late_lane_of_the_same_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
-    """The bitmap was removed when the mark moved, so the mark refuses a late execution."""
-    call = _applied_lanes(target_server, name)
-    for lane in range(len(call.offsets)):
-        with pytest.raises(Retryable) as caught:
-            call.apply(lane)
-        assert caught.value.code == "MR-5021"
+def test_late_execution_of_a_turn_writes_nothing(name: str, target_server: DatabaseServer) -> None:
+    """The turn is over and no other has begun: it took the fence from the owner that its order names."""
+    records, order = _applied_turn(target_server, name)
+    target_server.execute(
+        "UPDATE millrace.progress SET seq = 0, next_offset = -2 WHERE task = %s", (name,)
+    )
+    with pytest.raises(Fenced) as caught:
+        records.apply(order)
+    assert caught.value.code == "MR-5020"
     _check(target_server, name)
 
 
-def test_lane_of_an_earlier_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
+def test_turn_of_an_earlier_run_writes_nothing(name: str, target_server: DatabaseServer) -> None:
     """Its run is over, wherever the mark is."""
-    call = _applied_lanes(target_server, name)
-    started(target_server, apply_task(name)).close()
+    applier = started(target_server, apply_task(name))
+    records = _Watched(_stream(name).values)
+    run_once(target_server, apply_task(name), _stream(name))
     target_server.execute(
         "UPDATE millrace.progress SET seq = 0, next_offset = -2 WHERE task = %s", (name,)
     )
     with pytest.raises(Fenced):
-        call.apply(0)
+        applier.process(records, ignore)
     _check(target_server, name)
 
 
-def test_second_execution_with_other_cuts_loses_nothing(
-    name: str, target_server: DatabaseServer
+@pytest.mark.parametrize("is_large", [True, False], ids=["lanes", "one lane"])
+def test_turn_overtaken_by_a_later_run_writes_nothing(
+    name: str, target_server: DatabaseServer, *, is_large: bool
 ) -> None:
-    """A partial lane does not count as done when the second execution cut its Arrow batches elsewhere."""
+    """A later run applies everything after the turn has read the progress; the turn continues from there."""
+    stream, task = _stream(name), apply_task(name, lanes=2)
+
+    def overtake() -> None:
+        run_once(target_server, task, stream, is_large=is_large)
+
+    stale = started(target_server, task)
+    with pytest.raises(Fenced):
+        stale.process(LocalRecords(stream.values, is_large=is_large, begun=overtake), ignore)
+    stale.close()
+    _check(target_server, name)
+
+
+def test_next_turn_with_other_cuts_loses_nothing(name: str, target_server: DatabaseServer) -> None:
+    """A part of a lane does not count as the lane: the next run cuts windows, lanes and parts elsewhere."""
     stream = _stream(name)
     applier = started(target_server, apply_task(name, lanes=2))
-    with pytest.raises(Retryable) as caught:
-        applier.process(_CutDifferently(stream.values, arrow_rows=30), ignore)
+    with pytest.raises(Retryable, match="MR-9002"):
+        applier.process(_CutShort(stream.values), ignore)
     applier.close()
-    assert caught.value.code == "MR-5021"
     again = started(target_server, apply_task(name, lanes=3))
-    assert 0 < len(again.applied) < stream.seq
-    again.process(LocalRecords(stream.values), ignore)
+    assert 0 < len(seqs_above_the_mark(target_server, name)) < stream.seq
+    again.process(LocalRecords(stream.values, window_rows=30), ignore)
     again.close()
     _check(target_server, name)
 
 
-class _CutDifferently(LocalRecords):
-    """The first execution of a lane dies after its first part; the second cuts its Arrow batches elsewhere."""
+class _CutShort(LocalRecords):
+    """Parts of five rows; the process dies after the second."""
 
-    def lanes(
-        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
-    ) -> list[Outcome]:
-        """One lane."""
-        call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
-        replace(call, offsets=(call.offsets[0][:5],)).apply(0)
-        return [call.apply(lane) for lane in range(2)]
+    def tools(self, order: Order) -> Tools:
+        """With small parts."""
+        tools = super().tools(order)
+        return replace(tools, limits=replace(tools.limits, part_rows=5))
+
+    def lanes(self) -> InlineLanes:
+        """Lanes that die."""
+        return _DyingLanes()
+
+
+class _DyingLanes(InlineLanes):
+    parts = 0
+
+    def run(self, work: Work) -> int:
+        if self.parts == 2:
+            raise Retryable("MR-9002", "the process dies")
+        self.parts += 1
+        return super().run(work)
 
 
 def test_later_of_two_concurrent_first_starts_owns_the_mark(
     name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both found no mark; the one that raised the fence first writes none and blocks no other run."""
-    others: list[BatchApplier] = []
+    others: list[LocalApplier] = []
 
-    def read_then_lose_the_race(session: TargetConnection, task: str) -> SavedProgress:
-        found = read_saved_progress(session, task)
+    def read_then_lose_the_race(session: TargetConnection, task: str) -> tuple[Mark | None, Ints]:
+        found = read_position(session, task)
         monkeypatch.undo()
         others.append(started(target_server, apply_task(name)))
         return found
 
-    monkeypatch.setattr(runner, "read_saved_progress", read_then_lose_the_race)
+    monkeypatch.setattr(runner, "read_position", read_then_lose_the_race)
     with pytest.raises(Fenced):
         started(target_server, apply_task(name))
     (other,) = others
@@ -266,19 +319,19 @@ def test_lane_cannot_commit_after_its_successor_read_progress(
 ) -> None:
     """The lane holds a shared lock on the fence until its commit; a successor that kills it finds no row."""
     monkeypatch.setattr(fence, "HUNG_S", 0.3)
-    successors: list[BatchApplier] = []
+    successors: list[LocalApplier] = []
 
     def start_successor(point: str) -> None:
-        if point == executor.BEFORE_LANE_COMMIT and not successors:
+        if point == part.BEFORE_LANE_COMMIT and not successors:
             successors.append(started(target_server, apply_task(name)))
 
-    monkeypatch.setattr(executor, "fault_point", start_successor)
+    monkeypatch.setattr(part, "fault_point", start_successor)
     stale = started(target_server, apply_task(name, lanes=1))
     with suppress(Fenced, Retryable):
         stale.process(LocalRecords(_bag_only(name).values), ignore)
     (successor,) = successors
     stale.close()
-    assert (successor.mark.seq, len(successor.applied)) == (0, 0)
+    assert (successor.mark.seq, len(seqs_above_the_mark(target_server, name))) == (0, 0)
     assert target_server.execute(f"SELECT COUNT(*) FROM {name}.bag") == [(0,)]
     successor.close()
 

@@ -379,14 +379,16 @@ def test_row_too_large_for_the_target_is_reported_with_size(
 
 
 def test_tampered_progress_stops_the_run(name: str, target_server: DatabaseServer) -> None:
-    """The mark has another place, another topic, or is not a number."""
+    """The mark moves while a turn is under way, or belongs to another topic."""
     stream = RecordStream()
     stream.insert(table(name, "t", integer("id"), text("v")), {"id": 1, "v": "x"})
     stream.commit()
     task = apply_task(name)
     applier = started(target_server, task)
-    target_server.execute("UPDATE millrace.progress SET seq = 9 WHERE task = %s", (name,))
-    records = LocalRecords(stream.values, is_large=False)
+    tamper = "UPDATE millrace.progress SET seq = 9 WHERE task = %s"
+    records = LocalRecords(
+        stream.values, is_large=False, begun=lambda: target_server.execute(tamper, (name,))
+    )
     assert code_of(lambda: applier.process(records, ignore)) == "MR-5021"
     applier.close()
     with _session(target_server) as session:

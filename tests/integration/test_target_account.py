@@ -103,9 +103,9 @@ def test_readme_grants_are_exactly_what_apply_needs(
     applier = task.run_once()
     assert applier.mark.seq == task.stream.seq
     assert server.execute(f"SELECT COUNT(*) FROM {DATABASE}.child") == [(19,)]
-    hung = session_for(endpoint, applier.assignment.owner)
+    hung = session_for(endpoint, applier.owner)
     hung.query("SELECT * FROM millrace.fence WHERE task = %s LOCK IN SHARE MODE", (TASK,))
-    assert task.run_once().assignment.owner.run == applier.assignment.owner.run + 1
+    assert task.run_once().owner.run == applier.owner.run + 1
     session = connect(endpoint)
     try:
         assert not sources_of(session)

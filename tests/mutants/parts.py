@@ -3,13 +3,17 @@
 import re
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
 from consumer import runner, window
-from consumer.apply import batch
+from consumer.apply import part
 from consumer.spark import driver
+from consumer.target import fence
+from consumer.target.connection import TargetConnection
+from consumer.target.progress import Owner, delete_applied
 from consumer.topic.decode import TopicLookUp
 from consumer.topic.verify import Check, TopicVerifier
 from deploy.servers import process
@@ -63,14 +67,24 @@ def starts_not_proven(patch: Patch) -> None:
     patch.setattr(window, "_check_begin", lambda *_: None)
 
 
-def answers_of_lanes_not_checked(patch: Patch) -> None:
-    """The lanes that answered count as all lanes."""
-    patch.setattr(driver, "_check_answers", lambda *_: None)
+def answers_not_counted(patch: Patch) -> None:
+    """The first answer to an order counts."""
+    patch.setattr(driver, "len", lambda _: 1, raising=False)
 
 
-def rows_of_lanes_not_counted(patch: Patch) -> None:
-    """The rows of the lanes are not counted."""
-    patch.setattr(batch, "_check_rows", lambda *_, **__: None)
+def owner_before_not_compared(patch: Patch) -> None:
+    """Any execution of a turn takes the fence."""
+    raise_ = fence._raise
+    patch.setattr(fence, "_raise", lambda session, after: raise_(session, replace(after, run=-1)))
+
+
+def bitmaps_above_the_mark_deleted(patch: Patch) -> None:
+    """Every move of the mark deletes the bitmaps of all earlier turns."""
+
+    def forget(session: TargetConnection, owner: Owner, *, through: int, all_runs: bool) -> None:
+        delete_applied(session, owner, through=through, all_runs=True)
+
+    patch.setattr(part, "delete_applied", forget)
 
 
 def missing_files_not_noticed(patch: Patch) -> None:
@@ -227,16 +241,22 @@ MUTANTS = [
         {"test_start_gtid_before_the_topic_stops_the_task[3-missing2-1-begins after]": NOT_RAISED},
     ),
     Mutant(
-        "each lane must answer",
-        answers_of_lanes_not_checked,
+        "an order has one answer",
+        answers_not_counted,
         "tests/unit/test_lost_answers.py",
-        {"test_each_lane_answers_once": NOT_RAISED},
+        {"test_one_order_has_one_answer[2]": NOT_RAISED},
     ),
     Mutant(
-        "lanes apply all planned rows",
-        rows_of_lanes_not_counted,
-        "tests/unit/test_lost_answers.py",
-        {"test_mark_stays_if_lanes_applied_less_than_planned[rows1]": NOT_RAISED},
+        "a turn follows its owner",
+        owner_before_not_compared,
+        "tests/unit/test_take_turn.py",
+        {"test_turn_of_another_owner_is_refused[held0]": "DID NOT RAISE Fenced"},
+    ),
+    Mutant(
+        "bitmaps above the mark are kept",
+        bitmaps_above_the_mark_deleted,
+        "tests/unit/test_applier.py",
+        {"test_bitmaps_of_earlier_turns_stay_until_the_mark_passes_them": "bitmaps are lost"},
     ),
     Mutant(
         "no reader begins before a missing file",

@@ -7,8 +7,7 @@ from typing import Any
 import pymysql
 
 from consumer import compare
-from consumer.apply import batch, ddl, executor, writer
-from consumer.apply.batch import BatchApplier
+from consumer.apply import applier, ddl, part, turn, writer
 from consumer.apply.writer import RowWriter
 from consumer.sql import table_plans, templates
 from consumer.sql.table_plan import TablePlan, plan_table, quoted
@@ -169,14 +168,18 @@ def default_keepalive(patch: Patch) -> None:
     patch.setattr(connections, "_enable_keepalive", lambda _: None)
 
 
-def stop_cuts_no_connection(patch: Patch) -> None:
-    """A stop waits for the driver's own row locks."""
-    patch.setattr(BatchApplier, "cut", lambda _: None)
+def turn_taken_from_any_owner(patch: Patch) -> None:
+    """A turn takes the fence whatever run has it, as a start does."""
+    patch.setattr(
+        turn,
+        "take_turn",
+        lambda session, after: fence.raise_fence(session, task=after.task, epoch=after.epoch),
+    )
 
 
 def statement_seqs_not_checked(patch: Patch) -> None:
     """A statement is executed although rows before it are missing."""
-    patch.setattr(batch, "check_follows", lambda *_: None)
+    patch.setattr(applier, "check_follows", lambda *_: None)
 
 
 def views_and_triggers_executed(patch: Patch) -> None:
@@ -353,12 +356,6 @@ MUTANTS = [
         {"test_overwriting_a_row_leaves_children_of_removed_rows[mariadb]": "children"},
     ),
     Mutant(
-        "a stop cuts what the driver waits for",
-        stop_cuts_no_connection,
-        "tests/fault/test_apply_locks.py",
-        {"test_stop_does_not_wait_for_a_locked_row[mariadb]": "the stop waits for the row"},
-    ),
-    Mutant(
         "a vanished target is noticed",
         default_keepalive,
         "tests/integration/test_target_connection.py",
@@ -443,16 +440,16 @@ MUTANTS = [
         },
     ),
     Mutant(
-        "a late lane reads the mark",
-        lambda patch: patch.setattr(executor, "check_mark", lambda *_: None),
+        "a turn takes the fence from the owner that its order names",
+        turn_taken_from_any_owner,
         "tests/integration/test_apply_twice.py",
-        {"test_late_lane_of_the_same_run_writes_nothing[mariadb]": WRITTEN_AGAIN},
+        {"test_late_execution_of_a_turn_writes_nothing[mariadb]": WRITTEN_AGAIN},
     ),
     Mutant(
         "a late lane reads the fence",
-        lambda patch: patch.setattr(executor, "check_fence", lambda *_: None),
+        lambda patch: patch.setattr(part, "check_fence", lambda *_: None),
         "tests/integration/test_apply_twice.py",
-        {"test_lane_of_an_earlier_run_writes_nothing[mariadb]": WRITTEN_AGAIN},
+        {"test_turn_overtaken_by_a_later_run_writes_nothing[mariadb-lanes]": WRITTEN_AGAIN},
     ),
     Mutant(
         "a lane locks the fence that it reads",

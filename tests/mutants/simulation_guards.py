@@ -15,9 +15,8 @@ import numpy as np
 
 from consumer import runner as apply_start
 from consumer import window
-from consumer.apply import batch, ddl, executor
+from consumer.apply import applier, ddl, part
 from consumer.kernel import hashes
-from consumer.kernel.order import pack_lanes
 from consumer.plan.applied import not_applied
 from consumer.plan.keys import key_lines
 from consumer.row_schemas import Ints
@@ -115,8 +114,8 @@ _decode_previous = binary_gtid.decode_previous
 # ---- apply -----------------------------------------------------------------------------------------
 
 
-def _all_records(_: Any, batches: Any) -> Any:
-    return (read for read in map(executor.arrow_values, batches) if len(read[0]))
+def _all_records(offsets: Ints, mark: Any) -> int:
+    return 0
 
 
 def _all_waiting(seqs: Ints, *, mark: int, applied: Ints) -> Any:
@@ -129,46 +128,27 @@ def _identity_alone(table_plan: Any, inventory: Any) -> Any:
     )
 
 
-def _own_lane_each(groups: Ints, weights: Ints, lane_count: int) -> Ints:
+def _own_lane_each(groups: Ints, weights: Ints, lane_count: int, bound: Ints) -> Ints:
     return np.arange(len(groups), dtype=np.int64) % lane_count
 
 
-def _moved_anyhow(connection: Any, task: str, before: Any, after: Any) -> Any:
-    sql = _move_sql(connection, task, before, after)
-    return sql.partition(b" AND seq = ")[0]
+def _marked_first(self: applier.Applier, window: Any, flight: Any) -> None:
+    self._move(flight.after, flight.learned, flight=flight.number - 1)
+    _fly(self, window, flight)
 
 
-_move_sql = progress._move_sql
+_fly = applier.Applier._fly
 
 
-def _marked_first(self: batch.BatchApplier, records: Any, *, is_small: bool) -> Any:
-    """As ``BatchApplier._apply_window`` with lanes, but for the order of mark and lanes."""
-    if is_small or self._nears_barrier:
-        return _apply_window(self, records, is_small=True)
-    order = self._order()
-    plan = records.plan(order, self.catalogue, self.applied)
-    self._learn(plan.outcome.learned)
-    if plan.outcome.mark != self.mark:
-        self._move(plan.outcome.mark, plan.outcome.learned)
-    if len(plan.offsets):
-        groups = plan.entries.groups(len(plan.offsets))
-        lanes = pack_lanes(groups, plan.weights, self.assignment.lane_count)
-        records.lanes(order, self.catalogue, self.applied, offsets=plan.offsets, lanes=lanes)
-    return plan.outcome
+def _unclaimed(self: Any, connection: Any, owner: Any) -> None:
+    return None
 
 
-_apply_window = batch.BatchApplier._apply_window
+def _forgotten_all(connection: Any, owner: Any, *, through: int, all_runs: bool) -> None:
+    _delete_applied(connection, owner, through=1 << 60, all_runs=True)
 
 
-def _unclaimed(self: Any, connection: Any, owner: Any) -> bool:
-    return True
-
-
-def _forgotten_all(connection: Any, task: str, *, run: int | None) -> None:
-    _forget_applied(connection, task, run=None)
-
-
-_forget_applied = progress.delete_applied
+_delete_applied = progress.delete_applied
 
 
 def _executed_again(*_: object) -> str:
@@ -176,9 +156,7 @@ def _executed_again(*_: object) -> str:
 
 
 def _unfenced() -> tuple[Patch, ...]:
-    return tuple(
-        (module, "check_fence", _nothing) for module in (executor, batch, ddl, apply_start)
-    )
+    return tuple((module, "check_fence", _nothing) for module in (part, ddl, apply_start))
 
 
 def _of(name: str, where: str, harm: str, *patches: Patch, seed: int = 2) -> Guard:
@@ -246,17 +224,16 @@ GUARDS: tuple[Guard, ...] = (
         "records before the mark are skipped",
         "statements",
         "I6",
-        (executor, "records_from", _all_records),
+        (applier, "first_new", _all_records),
         (window, "_check_seqs", _nothing),  # these would notice and stop
         (window, "_check_repeated", _nothing),
         (window, "_check_positions", _nothing),
-        (batch, "check_follows", _nothing),
+        (applier, "check_follows", _nothing),
     ),
     _of(
         "seqs in bitmaps are skipped",
         "lanes",
         REFUSED,
-        (executor, "not_applied", _all_waiting),
         (window, "not_applied", _all_waiting),
         seed=1,
     ),
@@ -267,33 +244,19 @@ GUARDS: tuple[Guard, ...] = (
         "I8",
         (progress, "_share", lambda _: ""),
     ),
-    _of("a lane leaves a bitmap", "lanes", "I8", (executor._BitmapClaim, "make", _unclaimed)),
-    _of(
-        "a late lane is refused by the mark",
-        "lanes",
-        REFUSED,
-        (executor, "check_mark", _nothing),
-        seed=1,
-    ),
+    _of("a lane leaves a bitmap", "lanes", "I8", (part.BitmapClaim, "make", _unclaimed)),
     _of(
         "bitmaps above the mark stay when it moves",
         "lanes",
         "I8",
-        (batch, "delete_applied", _forgotten_all),
+        (part, "delete_applied", _forgotten_all),
         seed=4,
-    ),
-    _of(
-        "the mark moves from where it was read",
-        "lanes",
-        REFUSED,
-        (progress, "_move_sql", _moved_anyhow),
     ),
     _of(
         "the mark moves after the lanes",
         "lanes",
         "I8",
-        (batch.BatchApplier, "_apply_window", _marked_first),
-        (executor, "check_mark", _nothing),
+        (applier.Applier, "_fly", _marked_first),
     ),
     _of(
         "a second unique key is a causality key",
@@ -302,7 +265,10 @@ GUARDS: tuple[Guard, ...] = (
         (table_plans, "key_lines", _identity_alone),
     ),
     _of(
-        "changes of one group share a lane", "lanes", REFUSED, (batch, "pack_lanes", _own_lane_each)
+        "changes of one group share a lane",
+        "lanes",
+        REFUSED,
+        (applier, "pack_lanes", _own_lane_each),
     ),
     _of(
         "a statement's intent says whether it was executed",

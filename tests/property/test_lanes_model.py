@@ -8,11 +8,9 @@ import random
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer.apply.executor import arrow_values
 from consumer.kernel.order import pack_lanes
 from consumer.kernel.walk import OP, SEQ, SLOT
 from consumer.row_schemas import RowSchemas
@@ -23,6 +21,7 @@ from schemas.record.avro_schema import envelope_schema
 from tests.kit.apply.folds import general_fold
 from tests.kit.apply.tables import accounts
 from tests.kit.apply.topic import SET, RecordStream
+from tests.kit.apply.values import values_of
 
 TABLE = accounts("bank")
 Row = tuple[int, int | None, str | None, int]
@@ -99,12 +98,7 @@ def _encoded(history: list[Change]) -> Rows:
             stream.delete(TABLE, left)
         else:
             stream.update(TABLE, left, right)
-    values = stream.values[1:]
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array(range(len(values)), pa.int64()), pa.array(values, pa.binary())],
-        names=["offset", "value"],
-    )
-    return walk_values(arrow_values(batch)[1], _plans().programs)
+    return walk_values(values_of(stream.values[1:]), _plans().programs)
 
 
 def _plans() -> TablePlans:

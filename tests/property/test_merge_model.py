@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer.apply.executor import arrow_values
 from consumer.apply.writer import leveled
 from consumer.kernel import merge
 from consumer.kernel.walk import OP_CREATE, OP_DELETE, SLOT
@@ -19,7 +18,6 @@ from consumer.rows import Rows, walk_values
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.inventory import Inventory
 from schemas.record.avro_schema import envelope_schema
-from tests.kit.apply.arrow import batch_of
 from tests.kit.apply.history import (
     IDS,
     Change,
@@ -31,6 +29,7 @@ from tests.kit.apply.history import (
     schemas,
 )
 from tests.kit.apply.topic import SET, RecordStream
+from tests.kit.apply.values import values_of
 
 NAMES = tuple(schemas("bank"))
 TEXTS = {
@@ -56,7 +55,7 @@ def _walked(history: History, known: Inventory) -> tuple[Rows, TablePlans]:
         else:
             stream.update(made, left, right)
     plans = TablePlans(Catalogue("model", RowSchemas(TEXTS), known))
-    rows = walk_values(arrow_values(batch_of(stream.values[len(NAMES) :]))[1], plans.programs)
+    rows = walk_values(values_of(stream.values[len(NAMES) :]), plans.programs)
     assert len(rows) == len(history.changes)
     return rows, plans
 

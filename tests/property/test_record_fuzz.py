@@ -7,7 +7,6 @@ from decimal import Decimal
 
 import pytest
 
-from consumer.apply.executor import arrow_values
 from consumer.kernel import walk
 from consumer.row_schemas import RowSchemas, make_programs
 from consumer.rows import walk_values
@@ -15,8 +14,8 @@ from millrace.errors import Fatal
 from schemas.record.avro_codec import decode, encode
 from schemas.record.avro_schema import envelope_schema
 from schemas.record.framing import frame
-from tests.kit.apply.arrow import batch_of
 from tests.kit.apply.topic import SET, RecordStream
+from tests.kit.apply.values import values_of
 from tests.kit.fuzz.record import EVERYTHING, SIMPLE, read, row
 
 CHECKED = {"MILLRACE_KERNEL_CHECKED": "1"}
@@ -79,7 +78,7 @@ def _plain(value: bytes) -> dict[str, object]:
 
 def _status(value: bytes) -> int:
     programs = make_programs(RowSchemas({100: envelope_schema(SET, EVERYTHING).text}))
-    return walk_values(arrow_values(batch_of([value]))[1], programs).status
+    return walk_values(values_of([value]), programs).status
 
 
 @pytest.mark.parametrize(

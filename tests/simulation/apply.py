@@ -1,7 +1,7 @@
 """An apply driver's process and its executors: ``consumer.runner`` without Spark and its query.
 
 Real: lease, take-over, fence, inventory, windows, causality keys, lanes, SQL, progress. Models: ZooKeeper, the
-topic, the target server. A lane may run later: a Spark task that survives its driver.
+topic, the target server. A part of a turn may run later: a Spark task that survives its driver.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,28 +10,22 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from consumer.apply.applier import Limits
 from consumer.apply.batch import BatchApplier
-from consumer.apply.executor import (
-    Order,
-    Outcome,
-    Plan,
-    apply_lane,
-    apply_serial,
-    guarded,
-    plan,
-    unpack,
-)
-from consumer.apply.serial import SerialLane
-from consumer.row_schemas import Ints
+from consumer.apply.lanes import Done, Work
+from consumer.apply.order import Order, Outcome, guarded, outcome_of
+from consumer.apply.turn import Tools, run_turn
 from consumer.runner import take_over
-from consumer.sql.table_plans import Catalogue
 from consumer.target import sessions
 from consumer.target.connection import Endpoint, connect
+from consumer.target.sessions import close_sessions
+from consumer.topic.taken import Size, Taken
 from millrace.errors import Fenced, Retryable
 from producer.publish.driver import TopicRecord
 from schemas.documents import ApplyRules, ApplyTask, Start, TopicAddress
+from tests.kit.apply.local import ALL, InlineLanes
+from tests.kit.apply.values import values_of
 from tests.simulation.gate import Process, current
 from tests.simulation.model_zookeeper import TREE, ModelEnsemble, ModelSession
 from zk.lease.lease import Lease, acquire
@@ -46,17 +40,65 @@ class DriverGoneError(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One micro-batch: its offsets, its lanes or a serial lane, and the records per Arrow batch."""
+    """One micro-batch: its offsets, lanes or one target transaction after the other, and the records per window."""
 
     offsets: int
     is_large: bool
-    arrow_rows: int
+    window_rows: int
     seed: int
-    lanes_left: bool = False  # the driver dies between lanes; lanes not yet started survive it
+    lanes_left: bool = False  # the driver dies between parts; parts not yet started survive it
     is_doubled: bool = (
-        False  # work is executed twice, as by speculation: immediately, or by a surviving lane
+        False  # the order is executed twice, as by speculation: immediately, or later
     )
     again: int = 0  # number of offsets before the mark that are passed in again
+
+
+@dataclass
+class RecordSource:
+    """Committed records, a window at a time."""
+
+    records: Sequence[TopicRecord]
+    rows: int
+    at: int = 0
+
+    def seek(self, offset: int) -> None:
+        """Nothing: the applier must skip the records before its mark."""
+
+    def take(self, size: Size, *, wait_s: float) -> Taken | None:
+        part = self.records[self.at : self.at + self.rows]
+        self.at += len(part)
+        if not part:
+            return None
+        offsets = np.array([record.offset for record in part], np.int64)
+        values = values_of([record.value for record in part])
+        return Taken(offsets, values, self.at == len(self.records))
+
+
+@dataclass
+class MixedLanes(InlineLanes):
+    """Lanes that run in any order; the driver may die between two parts."""
+
+    cut: Cut = field(default_factory=lambda: Cut(0, True, 1, 0))
+    left: list[Callable[[], object]] = field(default_factory=list)
+    chance: Random = field(default_factory=Random)
+
+    def take(self, *, wait: bool) -> list[Done]:
+        done: list[Done] = []
+        while self.waiting and wait:
+            lane = self.chance.choice(sorted(self.waiting))
+            if self.cut.lanes_left and self.chance.random() < 0.4:
+                self.left += [
+                    self._late(work) for lane in self.waiting.values() for _, work in lane
+                ]
+                raise DriverGoneError
+            flight, work = self.waiting[lane].pop(0)
+            if not self.waiting[lane]:
+                del self.waiting[lane]
+            done.append(Done(flight, work()))
+        return done
+
+    def _late(self, work: Work) -> Callable[[], object]:
+        return work
 
 
 @dataclass
@@ -67,117 +109,37 @@ class TopicRecords:
     cut: Cut
     look_up: Callable[[int], str]
     left: list[Callable[[], object]] = field(default_factory=list)
-    _serial: SerialLane | None = None
 
     @property
-    def span(self) -> int:
-        return 1 << 20 if self.cut.is_large else 1
+    def end(self) -> int:
+        return self.records[-1].offset + 1
 
-    def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        if self._serial is None:
-            self._serial = SerialLane(self._spark_task, lambda _: self.look_up)
-        return self._serial(order, catalogue, applied)
+    def apply(self, order: Order) -> Outcome:
+        """One turn, perhaps executed twice."""
 
-    def _spark_task(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
         def execute() -> Outcome:
-            found = unpack(
-                guarded(
-                    lambda: apply_serial(
-                        self._batches(None),
-                        order=order,
-                        catalogue=catalogue,
-                        applied=applied,
-                        look_up=self.look_up,
-                    )
-                )
-            )
-            assert isinstance(found, Outcome)
-            return found
+            return outcome_of(guarded(lambda: run_turn(order, self._tools())))
 
         found = execute()
-        self._once_more(execute)
-        return found
-
-    def plan(self, order: Order, catalogue: Catalogue, applied: Ints) -> Plan:
-        found = unpack(
-            guarded(
-                lambda: plan(
-                    self._batches(None),
-                    order=order,
-                    catalogue=catalogue,
-                    applied=applied,
-                    look_up=self.look_up,
-                )
-            )
-        )
-        assert isinstance(found, Plan)
-        return found
-
-    def lanes(
-        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
-    ) -> list[Outcome]:
-        """Run the lanes in any order; some of them perhaps later."""
-        chance = Random(self.cut.seed)
-        numbers = sorted({int(lane) for lane in lanes})
-        chance.shuffle(numbers)
-
-        def execute(lane: int) -> Outcome:
-            mine = offsets[lanes == lane]
-            found = unpack(
-                guarded(
-                    lambda: apply_lane(
-                        self._batches(mine),
-                        lane=lane,
-                        order=order,
-                        catalogue=catalogue,
-                        applied=applied,
-                    )
-                )
-            )
-            assert isinstance(found, Outcome)
-            return found
-
-        done = []
-        begun = chance.randint(0, len(numbers)) if self.cut.lanes_left else len(numbers)
-        for lane in numbers[:begun]:
-            done.append(execute(lane))
-            self._once_more(lambda lane=lane: execute(lane))  # type: ignore[misc]
-        self.left += [lambda lane=lane: execute(lane) for lane in numbers[begun:]]  # type: ignore[misc]
-        if self.cut.lanes_left:
-            raise DriverGoneError
-        return done
-
-    def release(self) -> None:
-        pass
-
-    def _once_more(self, execute: Callable[[], object]) -> None:
-        """Execute finished work again, as by speculation. The result is ignored, but it must not block."""
-        if not self.cut.is_doubled:
-            return
-        if self.cut.seed % 2:
+        if self.cut.is_doubled and self.cut.seed % 2:
             self.left.append(execute)
-            return
+        elif self.cut.is_doubled:
+            self._refused(execute)
+        return found
+
+    def _refused(self, execute: Callable[[], object]) -> None:
+        """A second execution must write nothing and block nothing."""
         try:
             execute()
         except (Retryable, Fenced):
             return
 
-    def _batches(self, wanted: Ints | None) -> Iterator[pa.RecordBatch]:
-        """All records, also those before the mark: apply must skip them without Spark's filter."""
-        records = self.records
-        if wanted is not None:
-            chosen = set(wanted.tolist())
-            records = [record for record in records if record.offset in chosen]
-        for start in range(0, len(records), self.cut.arrow_rows):
-            part = records[start : start + self.cut.arrow_rows]
-            offsets = np.array([record.offset for record in part], np.int64)
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array(offsets, pa.int64()),
-                    pa.array([record.value for record in part], pa.binary()),
-                ],
-                names=["offset", "value"],
-            )
+    def _tools(self) -> Tools:
+        serial_rows = 0 if self.cut.is_large else ALL
+        limits = Limits(serial_rows=serial_rows, linger_s=0.0, turn_s=float(ALL))
+        lanes = MixedLanes(cut=self.cut, left=self.left, chance=Random(self.cut.seed))
+        source = RecordSource(self.records, self.cut.window_rows)
+        return Tools(source, lanes, self.look_up, limits)
 
 
 class ApplyProcess:
@@ -205,7 +167,7 @@ class ApplyProcess:
     def shut_down(self) -> None:
         """End the driver."""
         if self.applier is not None:
-            self.applier.close()
+            close_sessions(TASK)
         self.applier = None
 
     def release(self) -> None:
@@ -233,13 +195,16 @@ class ApplyProcess:
 
 
 class KeptSessions(dict[str, Any]):
-    """``consumer.target.sessions`` keeps sessions in a module; here each process has its own."""
+    """``consumer`` keeps sessions and what it knows of a task in modules; here each process has its own."""
 
     def get(self, key: str, default: object = None) -> Any:
         return current().sessions.get(key, default)
 
     def __setitem__(self, key: str, value: object) -> None:
         current().sessions[key] = value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(current().sessions))
 
     def pop(self, key: str, default: object = None) -> Any:
         return current().sessions.pop(key, default)

@@ -243,10 +243,23 @@ def _read_ours(session: ModelSession, found: Found, arguments: Values) -> tuple[
     return _chosen(session, found, chosen), 0
 
 
-@statement(r"SELECT 1 FROM millrace\.applied WHERE \(task, run, batch, lane, part\) =")
-def _read_same(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
-    row = session.get((f"{OURS}.applied", arguments[:5]))
-    return [(1,)] if row is not None and row[5:] == arguments[5:] else [], 0
+@statement(r"DELETE FROM millrace\.applied WHERE task = %s AND \(run = %s AND batch <= %s")
+def _delete_passed(
+    session: ModelSession, found: Found, arguments: Values
+) -> tuple[list[Values], int]:
+    task, run, through, *earlier = arguments
+    gone = [
+        place
+        for place in session.all(f"{OURS}.applied")
+        if place[1][0] == task
+        and (
+            (place[1][1] == run and place[1][2] <= through)
+            or (earlier and place[1][1] < earlier[0])
+        )
+    ]
+    for place in gone:
+        session.put(place, None)
+    return [], len(gone)
 
 
 @statement(r"SELECT @@lower_case_table_names")

@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
+from consumer.apply import turn
 from consumer.target import fence, sessions
 from millrace.errors import Fatal, Fenced, Retryable
 from producer.convert import converter, output
@@ -99,6 +100,7 @@ class World:
         with (
             self.target.dialled(),
             mock.patch.object(sessions, "kept_sessions", KeptSessions()),
+            mock.patch.object(turn, "residents", KeptSessions()),
             mock.patch.object(fence, "HUNG_S", HUNG_S),
             mock.patch.object(receiver, "RECONNECT_DELAYS_S", (0.0,)),
             mock.patch.object(converter, "SCHEMA_REPEAT_BYTES", SCHEMA_REPEAT_BYTES),

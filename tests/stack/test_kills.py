@@ -57,23 +57,28 @@ def test_capture_loses_and_repeats_nothing_whatever_is_killed(fault_stack: Fault
 @pytest.mark.guarantee("applied", "outages")
 def test_apply_loses_and_repeats_nothing_whatever_is_killed(fault_stack: FaultStack) -> None:
     """Target, Python worker and driver die while a lane is about to commit."""
-    armed = ("--conf", f"spark.executorEnv.MILLRACE_FAULT={BEFORE_LANE_COMMIT}:stop@2")
     with fault_stack.load("apply"):
-        fault_stack.end("apply")
-        fault_stack.launch("apply", options=armed)
-        fault_stack.wait_stopped("apply")
+        _stop_in_turn(fault_stack)
         fault_stack.stack.target.kill()
         _signal_stopped(fault_stack, signal.SIGCONT)
         assert fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5001").fix
         fault_stack.stack.target.start()
-        fault_stack.wait_stopped("apply")  # another Python worker
+        _stop_in_turn(fault_stack)
         _signal_stopped(fault_stack, signal.SIGKILL)
         assert fault_stack.wait_report(APPLY_TASK, TaskState.DEGRADED, "MR-5050").fix
-        fault_stack.wait_stopped("apply")
+        fault_stack.wait_stopped("apply")  # another Python worker
         fault_stack.services["apply"].kill()
         fault_stack.restart("apply")
         fault_stack.wait_applied()
     fault_stack.settle()
+
+
+def _stop_in_turn(stack: FaultStack) -> None:
+    """Restart the driver; its Python worker stops with a part about to commit."""
+    armed = ("--conf", f"spark.executorEnv.MILLRACE_FAULT={BEFORE_LANE_COMMIT}:stop@2")
+    stack.end("apply")
+    stack.launch("apply", options=armed)
+    stack.wait_stopped("apply")
 
 
 def _stop_mid_commit(stack: FaultStack) -> None:

@@ -4,13 +4,11 @@ import struct
 from decimal import Decimal
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from pymysql.converters import escape_string
 
-from consumer.apply.executor import arrow_values
 from consumer.kernel import walk
-from consumer.kernel.order import pack_lanes
+from consumer.kernel.order import bind_groups, hold_keys, pack_lanes
 from consumer.plan.applied import from_bitmaps, not_applied, to_bitmap
 from consumer.row_schemas import RowSchemas, make_programs
 from consumer.rows import KeyEntries, Rows, walk_values
@@ -19,6 +17,7 @@ from schemas.record.avro_schema import envelope_schema
 from schemas.table.structure import Column, ColumnType, TableSchema, TextEncoding, TypeCode
 from tests.kit.apply.tables import accounts, integer, table
 from tests.kit.apply.topic import SET, RecordStream
+from tests.kit.apply.values import values_of
 
 
 def _walked(made: TableSchema, rows: list[dict[str, object]]) -> Rows:
@@ -29,12 +28,8 @@ def _walked(made: TableSchema, rows: list[dict[str, object]]) -> Rows:
 
 
 def _walk(made: TableSchema, values: list[bytes]) -> Rows:
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array(range(len(values)), pa.int64()), pa.array(values, pa.binary())],
-        names=["offset", "value"],
-    )
     programs = make_programs(RowSchemas({100: envelope_schema(SET, made).text}))
-    return walk_values(arrow_values(batch)[1], programs)
+    return walk_values(values_of(values), programs)
 
 
 def _literals(type_: ColumnType, values: list[object]) -> list[str]:
@@ -156,3 +151,141 @@ def test_lanes_get_similar_weights() -> None:
     assert max(np.bincount(lanes)) <= 130
     again = pack_lanes(groups, np.ones(400, np.int64), 4)
     assert list(again) == list(lanes)
+
+
+def test_bound_group_goes_to_its_lane() -> None:
+    """The others fill the remaining room."""
+    groups, weights = np.arange(8), np.ones(8, np.int64)
+    bound = np.full(8, -1, np.int64)
+    bound[[0, 1, 2, 7]] = 1
+    lanes = pack_lanes(groups, weights, 2, bound)
+    assert list(lanes) == [1, 1, 1, 0, 0, 0, 0, 1]
+
+
+class _Held:
+    """The keys that flights hold. ``SHARED`` and ``EXCLUSIVE`` are the modes of an entry."""
+
+    def __init__(self, places: int = 16) -> None:
+        self.table = np.zeros(places, np.uint64)
+        self.slots = np.zeros((places, 3), np.int64)
+
+    def hold(
+        self, flight: int, lanes: list[int], *records: list[tuple[int, int]], done: int = 0
+    ) -> None:
+        """A flight with these records in these lanes takes off; flights up to ``done`` have ended."""
+        given = _entries(*records)
+        hold_keys(
+            given.owners,
+            given.hashes,
+            given.modes,
+            np.array(lanes, np.int64),
+            flight,
+            self.table,
+            self.slots,
+            done,
+        )
+
+    def bind(self, *records: list[tuple[int, int]], done: int = 0) -> list[int] | None:
+        """The lane of each record's group; None if a group needs two lanes."""
+        given, count = _entries(*records), len(records)
+        groups, bound = given.groups(count), np.full(count, -1, np.int64)
+        is_bound = bind_groups(
+            given.owners,
+            given.hashes,
+            given.modes,
+            groups,
+            self.table,
+            self.slots,
+            done,
+            bound,
+        )
+        return [int(bound[group]) for group in groups] if is_bound else None
+
+
+SHARED, EXCLUSIVE = 0, 1
+
+
+def test_key_of_an_earlier_flight_binds_its_group() -> None:
+    """All records of the group follow, even those without that key."""
+    held = _Held()
+    held.hold(1, [3, 2], [(7, EXCLUSIVE)], [(8, EXCLUSIVE)])
+    assert held.bind([(7, EXCLUSIVE), (9, EXCLUSIVE)], [(9, EXCLUSIVE)], [(5, EXCLUSIVE)]) == [
+        3,
+        3,
+        -1,
+    ]
+    assert held.bind([(8, EXCLUSIVE)]) == [2]
+
+
+def test_group_that_needs_two_lanes_is_not_bound() -> None:
+    """Its records would wait for parts of both lanes: the earlier flights end first."""
+    held = _Held()
+    held.hold(1, [3, 2, 3], [(7, EXCLUSIVE)], [(8, EXCLUSIVE)], [(9, EXCLUSIVE)])
+    assert held.bind([(7, EXCLUSIVE), (8, EXCLUSIVE)]) is None
+    assert held.bind([(7, EXCLUSIVE), (5, EXCLUSIVE)], [(8, EXCLUSIVE), (5, EXCLUSIVE)]) is None
+    assert held.bind([(7, EXCLUSIVE), (9, EXCLUSIVE)]) == [3]
+
+
+@pytest.mark.parametrize("first", [SHARED, EXCLUSIVE])
+@pytest.mark.parametrize("second", [SHARED, EXCLUSIVE])
+def test_shared_keys_bind_only_to_an_exclusive_one(first: int, second: int) -> None:
+    """Children of one parent go to any lane; a change of the parent follows them."""
+    held = _Held()
+    held.hold(1, [3], [(7, first)])
+    assert held.bind([(7, second)]) == [3 if EXCLUSIVE in (first, second) else -1]
+
+
+def test_key_shared_by_two_lanes_binds_no_exclusive_one() -> None:
+    """In one flight or in two."""
+    held = _Held()
+    held.hold(1, [3, 2], [(7, SHARED)], [(7, SHARED)])
+    assert held.bind([(7, SHARED)]) == [-1]
+    assert held.bind([(7, EXCLUSIVE)]) is None
+    held.hold(1, [1], [(8, SHARED)])
+    held.hold(2, [0], [(8, SHARED)])
+    assert held.bind([(8, EXCLUSIVE)]) is None
+
+
+def test_key_that_was_ever_exclusive_binds_shared_ones() -> None:
+    """A later flight shares the key in the same lane; the exclusive holder may still be under way."""
+    held = _Held()
+    held.hold(1, [3], [(7, EXCLUSIVE)])
+    held.hold(2, [3], [(7, SHARED)])
+    assert held.bind([(7, SHARED)]) == [3]
+    held.hold(3, [2, 2], [(8, SHARED)], [(8, EXCLUSIVE)])
+    assert held.bind([(8, SHARED)]) == [2]
+
+
+def test_keys_of_ended_flights_are_forgotten() -> None:
+    """A key that a later flight holds, too, stays. A new holder replaces the lane of an ended one."""
+    held = _Held()
+    held.hold(1, [3, 3], [(7, EXCLUSIVE)], [(8, EXCLUSIVE)])
+    held.hold(2, [3], [(8, EXCLUSIVE)])
+    assert held.bind([(7, EXCLUSIVE)], [(8, EXCLUSIVE)]) == [3, 3]
+    assert held.bind([(7, EXCLUSIVE)], [(8, EXCLUSIVE)], done=1) == [-1, 3]
+    assert held.bind([(7, EXCLUSIVE)], [(8, EXCLUSIVE)], done=2) == [-1, -1]
+    held.hold(3, [1, 0], [(7, SHARED)], [(8, EXCLUSIVE)], done=2)
+    assert held.bind([(7, EXCLUSIVE)], [(8, EXCLUSIVE)], done=2) == [1, 0]
+    assert held.bind([(7, SHARED)], done=2) == [-1]
+
+
+@pytest.mark.parametrize("last", [16 * 5 + 15, 16 * 5 + 3])
+def test_keys_of_one_place_are_distinguished(last: int) -> None:
+    """Hashes that are equal modulo the table's size take the next places, around its end, also past ended flights."""
+    keys = [last - 16 * number for number in range(5)]
+    held = _Held()
+    held.hold(1, [0, 1], *([(key, EXCLUSIVE)] for key in keys[:2]))
+    held.hold(2, [2, 3], *([(key, EXCLUSIVE)] for key in keys[2:4]))
+    wanted = [[(key, EXCLUSIVE)] for key in keys]
+    assert held.bind(*wanted) == [0, 1, 2, 3, -1]
+    assert held.bind(*wanted, done=1) == [-1, -1, 2, 3, -1]
+    held.hold(3, [4, 5], [(keys[4], EXCLUSIVE)], [(keys[0], EXCLUSIVE)], done=1)
+    assert held.bind(*wanted, done=1) == [5, -1, 2, 3, 4]
+
+
+def test_key_of_hash_zero_is_held() -> None:
+    """A free place of the table has the same number."""
+    held = _Held()
+    assert held.bind([(0, EXCLUSIVE)]) == [-1]
+    held.hold(1, [2], [(0, EXCLUSIVE)])
+    assert held.bind([(0, EXCLUSIVE)]) == [2]

@@ -2,19 +2,21 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
 
 from consumer import runner
-from consumer.apply.batch import BatchApplier, Figures
+from consumer.apply.batch import Assignment, BatchApplier, Figures
+from consumer.apply.order import Counts, Order, Outcome
 from consumer.runner import ApplyRun, same_topic, why_running
 from consumer.spark.driver import FIRST_OFFSET, SparkDriver
 from consumer.sql.table_plans import Catalogue
-from consumer.target.progress import Mark, MarkTopic
+from consumer.target.connection import Endpoint
+from consumer.target.progress import Mark, MarkTopic, Owner
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.documents import ApplyTask, TopicAddress
+from schemas.documents import ApplyTask, ConflictPolicy, TopicAddress
 from schemas.status import TaskReport, TaskState
 from tests.kit.apply.local import KnownTopic
 from tests.kit.faults.starved import no_thread_left
@@ -64,9 +66,6 @@ class _FailingApplier:
 
     def warning(self) -> MillraceError | None:
         return self.warned
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
 
 
 @pytest.mark.parametrize("error", [Retryable("MR-5050", LONG), ZeroDivisionError(LONG)])
@@ -257,14 +256,203 @@ class _CountingApplier:
     def process(self, *_: object) -> None:
         self.batches += 1
 
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
-
 
 @dataclass(frozen=True)
 class _Named:
     name: str = "shop-to-warehouse"
     source: TopicAddress = SHOP
+
+
+_GIVEN = Assignment(Endpoint("t1", 0, "", ""), ConflictPolicy.STOP, 4, SHOP)
+
+
+@dataclass
+class _Turns:
+    """A micro-batch whose turns end at these marks, the last one because there were no more records."""
+
+    end: int
+    marks: list[Mark]
+    orders: list[Order] = field(default_factory=list)
+
+    def apply(self, order: Order) -> Outcome:
+        self.orders.append(order)
+        mark, run = self.marks.pop(0), order.owner.run + 1
+        counts = Counts(rows=10, statements=2, ddl=1, left_out=1, commit_ms=len(self.marks))
+        owner = replace(order.owner, run=run)
+        return Outcome(owner, mark, counts, (f"shop.t.of_run_{run}",), not self.marks)
+
+
+def _applier(offset: int = 0) -> BatchApplier:
+    return BatchApplier(_GIVEN, Owner("task", 1, 1), Mark(0, offset, topic=MarkTopic("shop", "id")))
+
+
+def test_each_turn_follows_the_owner_of_the_last() -> None:
+    """A turn takes the fence from exactly that owner, so a late execution of an earlier turn applies nothing."""
+    applier, turns, moved = _applier(), _Turns(9, [Mark(3, 3), Mark(9, 9)]), list[Mark]()
+    applier.process(turns, moved.append)
+    assert [order.owner.run for order in turns.orders] == [1, 2]
+    assert applier.owner == Owner("task", 1, 3)
+    assert moved == [Mark(3, 3), Mark(9, 9)]
+    assert applier.mark == Mark(9, 9)
+    first = turns.orders[0]
+    assert (first.endpoint, first.policy, first.lane_count) == (_GIVEN.endpoint, _GIVEN.policy, 4)
+    assert (first.source, first.topic_id) == (SHOP, "id")
+
+
+def test_figures_are_those_of_all_turns() -> None:
+    """A turn without rows has no time of a commit; triggers are those of the last turn."""
+    applier = _applier()
+    applier.process(_Turns(9, [Mark(3, 3), Mark(9, 9)]), _nobody)
+    assert applier.figures.turns == 2
+    assert applier.figures.counts == Counts(rows=20, statements=4, ddl=2, left_out=2, commit_ms=1)
+    warning = applier.warning()
+    assert warning is not None
+    assert (warning.code, warning.message) == ("MR-5018", "triggers on the target: shop.t.of_run_3")
+
+
+def test_applied_micro_batch_takes_no_turn() -> None:
+    """The turn before it has applied these records, too: it continues as long as records arrive."""
+    turns = _Turns(9, [])
+    applier = _applier(offset=9)
+    applier.process(turns, _nobody)
+    assert turns.orders == []
+    assert applier.figures == Figures()
+
+
+def test_failed_turn_leaves_owner_and_mark() -> None:
+    """How far the executor came is read on the target by the next run."""
+
+    class Fails:
+        end = 9
+
+        def apply(self, _: Order) -> Outcome:
+            raise Retryable("MR-5001", "the connection broke")
+
+    applier = _applier()
+    with pytest.raises(Retryable):
+        applier.process(Fails(), _nobody)
+    assert (applier.owner.run, applier.mark.seq, applier.figures) == (1, 0, Figures())
+
+
+@dataclass
+class _Target:
+    """A session that an observer opens; None in ``seqs`` is a broken connection."""
+
+    seqs: list[int | None]
+    is_open: bool = True
+    rollbacks: int = 0
+
+    def rollback(self) -> None:
+        self.rollbacks += 1
+
+    def close(self) -> None:
+        self.is_open = False
+
+    def position(self) -> tuple[Mark | None, object]:
+        seq = self.seqs.pop(0) if len(self.seqs) > 1 else self.seqs[0]
+        if seq is None:
+            raise Retryable("MR-5001", "the connection broke")
+        return Mark(seq, seq), None
+
+
+@dataclass
+class _BusyApplier:
+    """An applier whose turn is under way until ``release``."""
+
+    mark: Mark
+    begun: threading.Event = field(default_factory=threading.Event)
+    release: threading.Event = field(default_factory=threading.Event)
+    figures: Figures = field(default_factory=Figures)
+    owner: Owner = field(default_factory=lambda: Owner("task", 1, 1))
+    assignment: Assignment = _GIVEN
+
+    def process(self, *_: object) -> None:
+        self.begun.set()
+        assert self.release.wait(30)
+
+    def warning(self) -> MillraceError | None:
+        return None
+
+
+def _busy(
+    monkeypatch: pytest.MonkeyPatch,
+    seqs: list[int | None],
+    ids: list[str],
+    report: Callable[[TaskReport], None],
+) -> tuple[ApplyRun, _BusyApplier, threading.Thread, _Target]:
+    """Return a run whose executor has a turn, while the mark on the target has these seqs in turn."""
+    target = _Target(seqs)
+    monkeypatch.setattr(runner, "SAME_TOPIC_S", -1.0)
+    monkeypatch.setattr(runner, "connect", lambda _: target)
+    monkeypatch.setattr(runner, "read_position", lambda *_: target.position())
+    driver, applier = _Driver(), _BusyApplier(Mark(0, FIRST_OFFSET, topic=MarkTopic("shop", "id")))
+    run = ApplyRun(
+        cast(SparkDriver, driver),
+        cast(ApplyTask, _Named()),
+        cast(BatchApplier, applier),
+        report,
+        KnownTopic(ids),
+    )
+    thread = threading.Thread(target=driver.process, args=(object(),))
+    thread.start()
+    assert applier.begun.wait(30)
+    return run, applier, thread, target
+
+
+def test_progress_is_reported_while_an_executor_applies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn takes up to half a minute. The mark on the target shows how far it is; a broken look is repeated."""
+    reports, stop = list[TaskReport](), threading.Event()
+
+    def note(report: TaskReport) -> None:
+        reports.append(report)
+        if report.seq == 7:
+            stop.set()
+
+    run, applier, thread, target = _busy(monkeypatch, [0, 5, None, 5, 7], [], note)
+    run.until(stop)
+    applier.release.set()
+    run.end()
+    thread.join(30)
+    assert [report.seq for report in reports] == [0, 5, 7]
+    assert {report.state for report in reports} == {TaskState.RUNNING}
+    assert target.rollbacks > 0, "an open transaction would show the same mark forever"
+    assert not target.is_open
+
+
+def test_topic_recreated_during_a_turn_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor doesn't compare the topic's id."""
+    run, applier, thread, _ = _busy(monkeypatch, [0], ["id", "id", "id", "other"], _nobody)
+    with pytest.raises(Fatal) as caught:
+        run.until(threading.Event())
+    assert caught.value.code == "MR-5035"
+    applier.release.set()
+    run.end()
+    thread.join(30)
+
+
+def test_idle_run_asks_neither_target_nor_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing moves the mark then, and Spark notices a new topic."""
+    monkeypatch.setattr(runner, "SAME_TOPIC_S", -1.0)
+    topic, stop, looks = KnownTopic(["id"]), threading.Event(), list[float]()
+
+    class Query(_SilentQuery):
+        def wait(self, timeout_s: float) -> bool:
+            looks.append(timeout_s)
+            if len(looks) == 5:
+                stop.set()
+            return False
+
+    run = ApplyRun(
+        cast(SparkDriver, _Driver(Query())),
+        cast(ApplyTask, _Named()),
+        cast(BatchApplier, _CountingApplier(Mark(0, FIRST_OFFSET))),
+        _nobody,
+        topic,
+    )
+    topic.ids.append("other")
+    run.until(stop)
+    run.end()
+    assert topic.ids == ["other"]
 
 
 def _nobody(_report: object) -> None:
@@ -275,6 +463,6 @@ def test_running_apply_task_describes_its_work() -> None:
     """The status also shows where the skipped statements are; a count alone would not."""
     assert why_running(-2, Figures()) == "waiting for the first record"
     assert why_running(7, Figures()) == "applied up to offset 7"
-    why = why_running(7, Figures(left_out=2))
+    why = why_running(7, Figures(counts=Counts(left_out=2)))
     assert "2 statements about views, routines, excluded tables or the like not executed" in why
     assert "SELECT * FROM millrace.left_out on the target" in why

@@ -4,10 +4,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from consumer.apply.executor import arrow_values
 from consumer.registry import look_up_at
 from consumer.row_schemas import Ints, RowSchemas
 from consumer.sql.table_plans import Catalogue, TablePlans
@@ -20,6 +18,7 @@ from schemas.record.avro_schema import envelope_schema
 from schemas.record.control import ResolvedRecord
 from tests.kit.apply.tables import accounts
 from tests.kit.apply.topic import SET, UUID, RecordStream
+from tests.kit.apply.values import values_of
 
 _NOTHING: Ints = np.empty(0, np.int64)
 _NO_SCHEMAS = RowSchemas()
@@ -29,14 +28,9 @@ _UNKNOWN = look_up_at("")
 def _read(
     values: list[bytes], seen: Mark, *, known: RowSchemas = _NO_SCHEMAS, look_up: LookUp = _UNKNOWN
 ) -> Window:
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array(range(len(values)), pa.int64()), pa.array(values, pa.binary())],
-        names=["offset", "value"],
-    )
-    offsets, found = arrow_values(batch)
     return read_window(
-        found,
-        offsets,
+        values_of(values),
+        np.arange(len(values)),
         plans=TablePlans(Catalogue("window", known)),
         seen=seen,
         applied=_NOTHING,

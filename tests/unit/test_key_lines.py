@@ -3,9 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
-from consumer.apply.executor import arrow_values
 from consumer.kernel import hashes
 from consumer.row_schemas import RowSchemas
 from consumer.rows import find_keys, walk_values
@@ -23,6 +21,7 @@ from schemas.table.structure import Column, ColumnType, TableSchema, TypeCode
 from tests.kit.apply.folds import general_fold
 from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import SET, RecordStream
+from tests.kit.apply.values import values_of
 
 FOLDS = {"utf8mb4_general_ci": general_fold()}
 _PLAIN = ("", "")
@@ -59,11 +58,7 @@ def _unique_hashes(source: TableSchema, target: TargetTable, *values: object) ->
     stream = RecordStream()
     for number, value in enumerate(values):
         stream.insert(source, {"id": number, "v": value})
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array(range(len(values)), pa.int64()), pa.array(stream.values[1:], pa.binary())],
-        names=["offset", "value"],
-    )
-    rows = walk_values(arrow_values(batch)[1], plans.programs)
+    rows = walk_values(values_of(stream.values[1:]), plans.programs)
     entries = find_keys(rows, plans.key_programs([0]), np.arange(len(rows)))
     taken = {}
     for owner, key, mode in zip(entries.owners, entries.hashes, entries.modes, strict=True):

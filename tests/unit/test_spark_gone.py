@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from pickle import PicklingError
 from types import SimpleNamespace
-from typing import Any, Self, cast
+from typing import Any, cast
 from unittest import mock
 
 import pytest
@@ -40,74 +40,47 @@ def test_query_without_a_jvm_is_retried(
     assert raised.value.code == "MR-5050"
 
 
-def _driver(**methods: Callable[[object], object]) -> SparkDriver:
-    """Return a driver that has only these methods."""
-    return cast(SparkDriver, SimpleNamespace(**methods))
+class _Context:
+    """A SparkContext whose call of this name raises the error."""
 
+    def __init__(self, call: str, failure: Exception) -> None:
+        self._call, self._failure = call, failure
 
-@pytest.mark.parametrize("call", ["serial", "plan", "lanes", "release"])
-def test_work_without_a_jvm_is_retried(call: str) -> None:
-    """The socket's own error, for a call without a peer, is covered too."""
-
-    class Gone:
-        def persist(self, _: object) -> Self:
+    def __getattr__(self, name: str) -> Callable[..., "_Context"]:
+        def called(*_: object) -> "_Context":
+            if name == self._call:
+                raise self._failure
             return self
 
-        def __getattr__(self, name: str) -> None:
-            raise ConnectionRefusedError
+        return called
 
-    gone = cast(Any, Gone())
-    records = Records(gone, gone, first=0, end=1)
-    if call == "release":  # records that a plan has kept
-        with pytest.raises(Retryable):
-            records.plan(gone, gone, gone)
-    given = {"serial": 3, "plan": 3, "lanes": 3, "release": 0}[call]
-    named = {"offsets": gone, "lanes": gone} if call == "lanes" else {}
-    with pytest.raises(Retryable) as raised:
-        getattr(records, call)(*[gone] * given, **named)
-    assert raised.value.code == "MR-5050"
+
+_FAILED_CALLS = (
+    ConnectionRefusedError(),
+    OSError(28, "No space left on device"),
+    PicklingError("Could not serialize the order"),
+)
+_FAILED_RESULTS = (
+    UnboundLocalError("cannot access local variable 'sockfile'"),
+    EOFError(),
+    RuntimeError(),
+)
 
 
 @pytest.mark.parametrize(
-    "failure",
+    ("call", "failure"),
     [
-        UnboundLocalError("cannot access local variable 'sockfile'"),
-        EOFError(),
-        OSError(28, "No space left on device"),
-        PicklingError("Could not serialize broadcast"),
-        RuntimeError(),
+        *(("parallelize", failure) for failure in _FAILED_CALLS),
+        *(("collect", failure) for failure in (*_FAILED_CALLS, *_FAILED_RESULTS)),
     ],
-    ids=lambda failure: type(failure).__name__,
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
 )
-def test_result_that_pyspark_cannot_fetch_is_retried(failure: Exception) -> None:
-    """PySpark's code around the socket raises arbitrary errors; the operator reads the cause."""
-
-    class Frame:
-        def __getattr__(self, name: str) -> Callable[..., "Frame"]:
-            return lambda *_, **__: self
-
-        def collect(self) -> None:
-            raise failure
-
-    records = Records(_driver(share=lambda _: None), cast(Any, Frame()), first=0, end=1)
-    order = SimpleNamespace(mark=SimpleNamespace(next_offset=0), registry="")
+def test_turn_without_a_jvm_is_retried(call: str, failure: Exception) -> None:
+    """The order goes through a file, the outcome through a socket, whose code raises arbitrary errors."""
+    session = SimpleNamespace(sparkContext=_Context(call, failure))
+    records = Records(cast(SparkDriver, SimpleNamespace(session=session)), end=1)
     with pytest.raises(Retryable, match=type(failure).__name__) as raised:
-        records.plan(cast(Any, order), cast(Any, None), cast(Any, None))
-    assert raised.value.code == "MR-5050"
-
-
-@pytest.mark.parametrize(
-    "failure", [OSError(28, "No space left on device"), PicklingError("of a broadcast")]
-)
-def test_catalogue_that_cannot_be_sent_is_retried(failure: Exception) -> None:
-    """PySpark writes it into a file first: memory may be full or its folder deleted."""
-
-    def fails(*_: object) -> None:
-        raise failure
-
-    gone = cast(Any, None)
-    with pytest.raises(Retryable, match=type(failure).__name__) as raised:
-        Records(_driver(share=fails), gone, first=0, end=1).serial(gone, gone, gone)
+        records.apply(cast(Any, None))
     assert raised.value.code == "MR-5050"
 
 

@@ -5,10 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from consumer.apply.executor import arrow_values
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.row_schemas import RowSchemas
 from consumer.rows import walk_values
@@ -21,6 +19,7 @@ from schemas.record.avro_schema import envelope_schema
 from schemas.table.structure import Column, ColumnType, TypeCode
 from tests.kit.apply.tables import UTF8, integer, table
 from tests.kit.apply.topic import SET, RecordStream
+from tests.kit.apply.values import values_of
 
 LOST = Retryable("MR-5001", "Lost connection to server during query")
 KILLED = Retryable("MR-5001", "Query execution was interrupted")
@@ -72,12 +71,10 @@ def test_sql_mode_ends_with_its_statement_and_keeps_the_error(error: MillraceErr
     texts = {100: envelope_schema(SET, words).text}
     inventory = Inventory(tables={("shop", "words"): target})
     plans = TablePlans(Catalogue("writer", RowSchemas(texts), inventory))
-    batch = pa.RecordBatch.from_pydict({"offset": [0], "value": stream.values[1:2]})
-    _, values = arrow_values(batch)
     session: Any = _Session({b"INSERT": error})
     writer = RowWriter(session, plans, ConflictRule("task", ConflictPolicy.SKIP))
     with pytest.raises(MillraceError) as caught:
-        writer.write(walk_values(values, plans.programs), np.array([0]))
+        writer.write(walk_values(values_of(stream.values[1:2]), plans.programs), np.array([0]))
     assert caught.value is error
     assert LENIENT_MODE in session.statements[0]
     assert session.is_open == any(STRICT_MODE in sql for sql in session.statements)

@@ -11,7 +11,6 @@ from unicodedata import normalize
 
 import numpy as np
 
-from consumer.apply.executor import arrow_values
 from consumer.kernel import hashes
 from consumer.plan.collation import Fold, make_table
 from consumer.plan.keys import KeyLine, make_key_programs
@@ -20,9 +19,9 @@ from consumer.rows import Rows, find_keys, walk_values
 from consumer.target.connection import TargetConnection
 from schemas.gtid import Flavour
 from schemas.record.avro_schema import envelope_schema
-from tests.kit.apply.arrow import batch_of
 from tests.kit.apply.tables import table, text
 from tests.kit.apply.topic import SET, RecordStream
+from tests.kit.apply.values import values_of
 
 TABLE = table("fold", "words", text("t", 60))
 LENGTH_MAX = 40
@@ -100,7 +99,7 @@ class TextRows:
         stream = RecordStream()
         for one in texts:
             stream.insert(TABLE, {"t": one})
-        values = arrow_values(batch_of(stream.values[1:]))[1]
+        values = values_of(stream.values[1:])
         schemas = RowSchemas({100: envelope_schema(SET, TABLE).text})
         self.rows: Rows = walk_values(values, make_programs(schemas))
 

@@ -10,14 +10,13 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from consumer.runner import take_over
-from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
+from consumer.target.connection import Endpoint, TargetConnection, TlsChoice
 from consumer.warm import warm
 from millrace import faults
 from millrace.log import configure
 from schemas.gtid import Flavour
 from tests.fixtures.servers import SERVICE
-from tests.kit.apply.local import LocalRecords, apply_task, ignore
+from tests.kit.apply.local import LocalRecords, apply_task, ignore, started_at
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
 
@@ -85,9 +84,7 @@ class _Script:
 
     def apply(self, endpoint: Endpoint, *, statement: int, fault: str) -> None:
         """One run from the last one's progress, one micro-batch per statement; the fault is armed for ``statement``."""
-        session = connect(endpoint)
-        applier = take_over(session, endpoint, apply_task(self.name), epoch=1)
-        session.close()
+        applier = started_at(endpoint, apply_task(self.name))
         first = 0
         for number, end in enumerate(self.ends):
             faults.arm(fault if number == statement else "")

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from consumer.apply.batch import BatchApplier
-from consumer.runner import take_over
-from consumer.target.connection import Endpoint, connect
+from consumer.target.connection import Endpoint
 from deploy.servers import DatabaseServer
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import ApplyTask
-from tests.kit.apply.local import LocalRecords, endpoint_of, ignore
+from tests.kit.apply.local import LocalApplier, LocalRecords, endpoint_of, ignore, started_at
 from tests.kit.apply.topic import RecordStream
 from tests.kit.faults.proxy import CHUNK_BYTES, Proxy
 
@@ -65,7 +63,7 @@ class Supervised:
     failures: list[MillraceError] = field(default_factory=list)
     is_large: Callable[[int], bool] = bool  # the first for one lane, all others for many
 
-    def run(self) -> BatchApplier:
+    def run(self) -> LocalApplier:
         """Run until all records are applied; raises Fenced and Fatal."""
         while True:
             try:
@@ -75,13 +73,9 @@ class Supervised:
                 if len(self.failures) == TRIES_MAX:
                     raise
 
-    def run_once(self) -> BatchApplier:
+    def run_once(self) -> LocalApplier:
         """One run: from the fence to the end of the stream."""
-        session = connect(self.endpoint)
-        try:
-            applier = take_over(session, self.endpoint, self.task, epoch=1)
-        finally:
-            session.close()
+        applier = started_at(self.endpoint, self.task)
         try:
             bounds = [0, *self.cuts, len(self.stream.values)]
             for number, (first, end) in enumerate(pairwise(bounds)):

@@ -1,33 +1,28 @@
-"""Apply without Spark and Kafka: executor functions in this process, on a list of records, against a real target.
+"""Apply without Spark and Kafka: turns in this process, on a list of records, against a real target.
 
-``LocalRecords`` are the records of a micro-batch. Lanes run one after the other in an order that the test chooses, so
-a dependency that planning missed always shows as a wrong row.
+``LocalRecords`` are the records of a micro-batch. Lanes run one after the other in an order that the test chooses, and
+each runs all of its parts, so a dependency that planning missed always shows as a wrong row.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 
+from consumer.apply.applier import Limits
 from consumer.apply.batch import BatchApplier
-from consumer.apply.executor import (
-    Order,
-    Outcome,
-    Plan,
-    apply_lane,
-    apply_serial,
-    guarded,
-    plan,
-    unpack,
-)
-from consumer.apply.serial import SerialLane
+from consumer.apply.lanes import Done, Work
+from consumer.apply.order import Order, Outcome, guarded, outcome_of
+from consumer.apply.turn import Tools, residents, run_turn
 from consumer.registry import look_up_at
 from consumer.row_schemas import Ints
 from consumer.runner import take_over
-from consumer.sql.table_plans import Catalogue
 from consumer.target.connection import Endpoint, TlsChoice, connect
-from consumer.target.progress import Mark
+from consumer.target.inventory import Inventory
+from consumer.target.progress import Mark, read_position
+from consumer.target.sessions import close_sessions
+from consumer.topic.taken import Size, Taken
 from deploy.servers import DatabaseServer
 from schemas.documents import (
     ApplyRules,
@@ -38,8 +33,10 @@ from schemas.documents import (
     TopicAddress,
 )
 from tests.kit.apply.topic import RecordStream
+from tests.kit.apply.values import values_of
 
 LaneOrder = Callable[[int], Sequence[int]]
+ALL = 1 << 60
 
 
 def ignore(_: Mark) -> None:
@@ -68,137 +65,110 @@ class KnownTopic:
 
 
 @dataclass
+class ListSource:
+    """Values whose offsets count from ``first``, at most ``rows`` at once. It starts before the wanted offset."""
+
+    values: Sequence[bytes]
+    first: int
+    rows: int
+    begun: Callable[[], object] = list
+    at: int = 0
+
+    def seek(self, offset: int) -> None:
+        """See ``Source``; the applier must skip what it has."""
+        self.begun()
+
+    def take(self, size: Size, *, wait_s: float) -> Taken | None:
+        """See ``Source``."""
+        part = self.values[self.at : self.at + min(self.rows, size.rows)]
+        if not part:
+            return None
+        begin = self.first + self.at
+        self.at += len(part)
+        offsets = np.arange(begin, begin + len(part), dtype=np.int64)
+        return Taken(offsets, values_of(part), self.at == len(self.values))
+
+
+@dataclass
+class InlineLanes:
+    """Lanes in this thread: a wait runs all parts, lane after lane."""
+
+    order: LaneOrder = in_turn
+    waiting: dict[int, list[tuple[int, Work]]] = field(default_factory=dict)
+
+    def submit(self, lane: int, flight: int, work: Work) -> None:
+        """See ``Lanes``."""
+        self.waiting.setdefault(lane, []).append((flight, work))
+
+    def take(self, *, wait: bool) -> list[Done]:
+        """See ``Lanes``."""
+        done: list[Done] = []
+        if wait:
+            lanes, waiting = sorted(self.waiting), self.waiting
+            self.waiting = {}
+            for place in self.order(len(lanes)):
+                for flight, work in waiting[lanes[place]]:
+                    done.append(Done(flight, self.run(work)))
+        return done
+
+    def run(self, work: Work) -> int:
+        """Apply one part."""
+        return work()
+
+    def close(self) -> None:
+        """See ``Lanes``."""
+        self.waiting.clear()
+
+
+@dataclass
 class LocalRecords:
-    """Values whose offsets count from ``first``."""
+    """Values whose offsets count from ``first``. ``is_large``: in lanes, however few.
+
+    ``begun`` is called when a turn has read the progress.
+    """
 
     values: Sequence[bytes]
     first: int = 0
     is_large: bool = True
-    arrow_rows: int = 1000
+    window_rows: int = 1000
     lane_order: LaneOrder = in_turn
-    _serial: SerialLane | None = None
+    begun: Callable[[], object] = list
 
     @property
-    def span(self) -> int:
-        """The number of records as the applier sees it; it plans lanes when this is large."""
-        return 1 << 20 if self.is_large else 1
+    def end(self) -> int:
+        """The offset after the last value."""
+        return self.first + len(self.values)
 
-    def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        """Apply in one lane."""
-        if self._serial is None:
-            self._serial = SerialLane(self._spark_task, look_up_at)
-        return self._serial(order, catalogue, applied)
+    def apply(self, order: Order) -> Outcome:
+        """One turn; Spark would send order and outcome as bytes."""
+        sent: Order = pickle.loads(pickle.dumps(order))
+        found = guarded(lambda: run_turn(sent, self.tools(sent)))
+        return outcome_of(pickle.loads(pickle.dumps(found)))
 
-    def _spark_task(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        found = unpack(
-            guarded(
-                lambda: apply_serial(
-                    self.batches(None),
-                    order=order,
-                    catalogue=catalogue,
-                    applied=applied,
-                    look_up=look_up_at(order.registry),
-                )
-            )
-        )
-        assert isinstance(found, Outcome)
-        return found
+    def tools(self, order: Order) -> Tools:
+        """The list as source, lanes in this thread."""
+        source = ListSource(self.values, self.first, self.window_rows, self.begun)
+        serial_rows = 0 if self.is_large else ALL
+        limits = Limits(serial_rows=serial_rows, linger_s=0.0, turn_s=float(ALL))
+        return Tools(source, self.lanes(), look_up_at(order.source.registry), limits)
 
-    def plan(self, order: Order, catalogue: Catalogue, applied: Ints) -> Plan:
-        """Find the keys."""
-        found = unpack(
-            guarded(
-                lambda: plan(
-                    self.batches(None),
-                    order=order,
-                    catalogue=catalogue,
-                    applied=applied,
-                    look_up=look_up_at(order.registry),
-                )
-            )
-        )
-        assert isinstance(found, Plan)
-        return found
-
-    def lanes(
-        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
-    ) -> list[Outcome]:
-        """Apply the lanes one after the other."""
-        call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
-        return [call.apply(lane) for lane in self.lane_order(len(call.offsets))]
-
-    def release(self) -> None:
-        """Nothing is kept."""
-
-    def batches(self, wanted: Ints | None) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of the wanted offsets, or of all records, including those before the mark."""
-        offsets = np.arange(self.first, self.first + len(self.values))
-        if wanted is not None:
-            offsets = offsets[np.isin(offsets, wanted)]
-        for start in range(0, len(offsets), self.arrow_rows):
-            part = offsets[start : start + self.arrow_rows]
-            values = [self.values[offset - self.first] for offset in part]
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(part, pa.int64()), pa.array(values, pa.binary())],
-                names=["offset", "value"],
-            )
+    def lanes(self) -> InlineLanes:
+        """The lanes of one turn."""
+        return InlineLanes(self.lane_order)
 
 
-@dataclass(frozen=True)
-class LaneCall:
-    """The lanes of one plan; each can be applied again at any time, like an abandoned Spark task that still runs."""
+class LocalApplier(BatchApplier):
+    """Ends what this process keeps of the task when it is closed."""
 
-    records: LocalRecords
-    order: Order
-    catalogue: Catalogue
-    applied: Ints
-    offsets: tuple[Ints, ...]
+    @property
+    def inventory(self) -> Inventory:
+        """The knowledge of this process about the target's tables after the last turn."""
+        return residents[self.owner.task].plans.inventory
 
-    @classmethod
-    def of(
-        cls,
-        records: "LocalRecords",
-        order: Order,
-        catalogue: Catalogue,
-        applied: Ints,
-        *,
-        offsets: Ints,
-        lanes: Ints,
-    ) -> "LaneCall":
-        """The arguments of ``RecordsLike.lanes``."""
-        parts = tuple(offsets[lanes == lane] for lane in range(int(lanes.max()) + 1))
-        return cls(records, order, catalogue, applied, parts)
-
-    def apply(self, lane: int) -> Outcome:
-        """``executor.apply_lane``; raises its errors as the driver does."""
-        found = unpack(
-            guarded(
-                lambda: apply_lane(
-                    self.records.batches(self.offsets[lane]),
-                    lane=lane,
-                    order=self.order,
-                    catalogue=self.catalogue,
-                    applied=self.applied,
-                )
-            )
-        )
-        assert isinstance(found, Outcome)
-        return found
-
-
-@dataclass
-class WatchedRecords(LocalRecords):
-    """Keeps the calls of ``lanes``."""
-
-    calls: list[LaneCall] = field(default_factory=list)
-
-    def lanes(
-        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
-    ) -> list[Outcome]:
-        """Apply the lanes one after the other."""
-        call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
-        self.calls.append(call)
-        return super().lanes(order, catalogue, applied, offsets=offsets, lanes=lanes)
+    def close(self) -> None:
+        """Close the sessions; the next run reads everything again."""
+        close_sessions(self.owner.task)
+        residents.pop(self.owner.task, None)
 
 
 def endpoint_of(server: DatabaseServer) -> Endpoint:
@@ -226,19 +196,33 @@ def apply_task(
     )
 
 
-def started(server: DatabaseServer, task: ApplyTask, *, epoch: int = 1) -> BatchApplier:
+def started(server: DatabaseServer, task: ApplyTask, *, epoch: int = 1) -> LocalApplier:
     """A new run of a task."""
-    endpoint = endpoint_of(server)
+    return started_at(endpoint_of(server), task, epoch=epoch)
+
+
+def started_at(endpoint: Endpoint, task: ApplyTask, *, epoch: int = 1) -> LocalApplier:
+    """A new run of a task on the server at this address."""
     session = connect(endpoint)
     try:
-        return take_over(session, endpoint, task, epoch=epoch)
+        made = take_over(session, endpoint, task, epoch=epoch)
+    finally:
+        session.close()
+    return LocalApplier(made.assignment, made.owner, made.mark)
+
+
+def seqs_above_the_mark(server: DatabaseServer, task: str) -> Ints:
+    """The seqs in the bitmaps of a task."""
+    session = connect(endpoint_of(server))
+    try:
+        return read_position(session, task)[1]
     finally:
         session.close()
 
 
 def run_once(
     server: DatabaseServer, task: ApplyTask, stream: RecordStream, *, is_large: bool = True
-) -> BatchApplier:
+) -> LocalApplier:
     """Start and apply the whole stream as one micro-batch."""
     applier = started(server, task)
     applier.process(LocalRecords(stream.values, is_large=is_large), ignore)

@@ -1,32 +1,33 @@
 """A target in memory for apply: Millrace's tables by the statements of the real code, rows by the seqs of changes.
 
 Target transactions run one after the other, each whole or not at all. A commit may lose its answer or its request, a
-driver may die between two lanes, and every lane may be executed again in any later run.
+turn may die between two parts, and every part of an earlier turn may be executed in any later one.
 """
 
 import pickle
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import pytest
 
-from consumer.apply import batch, executor
-from consumer.apply.batch import Assignment, BatchApplier
-from consumer.apply.executor import Order, Outcome
+from consumer.apply import applier, part
+from consumer.apply.applier import Applier, Limits
+from consumer.apply.lanes import Done, Work
+from consumer.apply.order import Order, Outcome
 from consumer.kernel.walk import SEQ, SLOT
 from consumer.plan.applied import from_bitmaps
 from consumer.row_schemas import Ints, RowSchemas
 from consumer.rows import Rows, find_keys
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.connection import Endpoint
-from consumer.target.progress import Mark, MarkTopic, Owner, SavedProgress
+from consumer.target.progress import Mark, MarkTopic, Owner
+from consumer.topic.taken import Size, Taken
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.documents import ConflictPolicy
+from schemas.documents import ConflictPolicy, TopicAddress
 from schemas.gtid import Flavour
 from tests.kit.apply.history import Change, History, RefusedError, Tables, inventory
-from tests.kit.apply.local import LaneCall, LocalRecords, ignore
+from tests.kit.apply.local import ALL, InlineLanes, ListSource
 
 ENDPOINT = Endpoint("model", 0, "", "")
 START = Mark(0, -2, topic=MarkTopic("local"))
@@ -92,24 +93,22 @@ class ModelSession:
         """Millrace's own statements; any other fails the test."""
         work, place = self.work, tuple(arguments[:5])
         match " ".join(sql.split()[:4]).replace("millrace.", ""):
-            case "SELECT 1":
-                return [(1,)]
             case "SHOW GLOBAL STATUS WHERE":
                 return []
             case "SELECT epoch, run FROM":
                 return [(1, work.run)]
-            case "SELECT seq, next_offset FROM":
-                return [(work.mark.seq, work.mark.next_offset)]
             case "INSERT INTO applied VALUES":
                 if place in work.applied:
                     raise Fatal("MR-5010", "it is there")
                 work.applied[place] = arguments[5:]  # type: ignore[assignment]
-            case "SELECT 1 FROM applied":
-                return [(1,)] if work.applied[place] == tuple(arguments[5:]) else []
             case "DELETE FROM applied WHERE":
-                run = arguments[1] if len(arguments) > 1 else None
-                kept = work.applied.items()
-                work.applied = {key: bits for key, bits in kept if run not in (None, key[1])}
+                _, own, through, *earlier = map(int, ("0", *map(str, arguments[1:])))
+                work.applied = {
+                    key: bits
+                    for key, bits in work.applied.items()
+                    if not (key[1] == own and int(str(key[2])) <= through)
+                    and not (earlier and int(str(key[1])) < earlier[0])
+                }
             case "REPLACE INTO record_schema (task,":
                 work.schemas[int(str(arguments[1]))] = str(arguments[2])
             case "UPDATE conflict c JOIN":
@@ -188,40 +187,54 @@ class DriverDiedError(Exception):
 
 
 @dataclass
-class ModelRecords(LocalRecords):
-    """Lanes in any order, some twice, some of earlier plans; the driver may die between two."""
+class ModelLanes(InlineLanes):
+    """Parts in any order that the lanes allow; the process may die between two, and parts of it may run later."""
 
     target: ModelTarget | None = None
 
-    def lanes(
-        self, order: Order, catalogue: Catalogue, applied: Ints, *, offsets: Ints, lanes: Ints
-    ) -> list[Outcome]:
-        """The lanes of the plan, and some of earlier plans."""
+    def take(self, *, wait: bool) -> list[Done]:
+        """Apply some parts; at least one if it waits."""
         assert self.target is not None
-        call = LaneCall.of(self, order, catalogue, applied, offsets=offsets, lanes=lanes)
-        done = []
-        for lane in self.lane_order(len(call.offsets)):
-            self.target.calls.append(partial(call.apply, lane))
-            done.append(call.apply(lane))
+        chance, done = self.target.chance, list[Done]()
+        while self.waiting and (chance.random() < 0.5 or (wait and not done)):
+            lane = chance.choice(sorted(self.waiting))
+            flight, work = self.waiting[lane].pop(0)
+            if not self.waiting[lane]:
+                del self.waiting[lane]
             if self.target.happens():
-                raise DriverDiedError
+                self._die(work)
             execute_again(self.target)
+            done.append(Done(flight, work()))
         return done
 
-    def serial(self, order: Order, catalogue: Catalogue, applied: Ints) -> Outcome:
-        """One Spark task for all rows; it may be executed again too."""
+    def _die(self, work: Work) -> None:
         assert self.target is not None
-        self.target.calls.append(partial(super().serial, order, catalogue, applied))
-        return super().serial(order, catalogue, applied)
+        left = [work, *(work for lane in self.waiting.values() for _, work in lane)]
+        self.target.calls += left
+        raise DriverDiedError
+
+
+@dataclass
+class ModelSource(ListSource):
+    """Records that come in pieces of any size; now and then none."""
+
+    chance: random.Random = field(default_factory=random.Random)
+
+    def take(self, size: Size, *, wait_s: float) -> Taken | None:
+        """See ``Source``."""
+        if self.chance.random() < 0.2:
+            return None
+        self.rows = self.chance.choice([1, 3, 20, 80])
+        return super().take(size, wait_s=wait_s)
 
 
 def execute_again(target: ModelTarget) -> None:
-    """Execute an abandoned or finished Spark task of any run again."""
+    """Execute a part of an earlier turn: it must write nothing."""
     if target.calls and target.happens():
         try:
             target.chance.choice(target.calls[-8:])()
         except MillraceError as exc:
-            if exc.code not in ("MR-5001", "MR-5020", "MR-5021"):
+            if exc.code not in ("MR-5001", "MR-5020"):
                 raise
 
 
@@ -231,43 +244,58 @@ def model_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
     def session_for(*_: object) -> ModelSession:
         return ModelSession(target)
 
-    patch.setattr(executor, "session_for", session_for)
-    patch.setattr(batch, "session_for", session_for)
-    patch.setattr(executor, "RowWriter", ModelWriter)
+    patch.setattr(part, "session_for", session_for)
+    patch.setattr(applier, "session_for", session_for)
+    patch.setattr(part, "RowWriter", ModelWriter)
 
 
-def start(target: ModelTarget, *, task: str, lanes: int) -> BatchApplier:
-    """A new run: raise the fence, then read the progress."""
+def one_turn(target: ModelTarget, *, task: str, lane_count: int) -> Outcome:
+    """A new turn: take the fence, then read the progress and apply."""
     target.state.run += 1
-    state = target.state
+    state, values, chance = target.state, target.history.stream.values, target.chance
     owner = Owner(task, 1, state.run)
-    saved = SavedProgress(
-        state.mark, from_bitmaps(state.applied.values()), RowSchemas(dict(state.schemas))
+    known = replace(inventory("bank"), flavour=target.flavour)
+    plans = TablePlans(Catalogue("", RowSchemas(dict(state.schemas)), known))
+    first = max(state.mark.next_offset, 0)
+    back = min(first, chance.choice([0, 0, 3]))
+    made = Applier(
+        Order(
+            owner,
+            ENDPOINT,
+            ConflictPolicy.STOP,
+            lane_count,
+            TopicAddress(topic="local", bootstrap=""),
+        ),
+        owner,
+        state.mark,
+        from_bitmaps(state.applied.values()),
+        plans,
+        ModelSource(values[first - back :], first - back, 1, chance=chance),
+        ModelLanes(target=target),
+        _no_schema,
+        limits=Limits(
+            serial_rows=chance.choice([0, 0, 2, 100]),
+            part_rows=chance.choice([1, 7, 1000]),
+            linger_s=0.0,
+            turn_s=float(ALL),
+        ),
     )
-    given = Assignment(owner, ENDPOINT, ConflictPolicy.STOP, lanes)
-    return BatchApplier.at(
-        given, saved, replace(inventory("bank"), flavour=target.flavour), state.mark
-    )
+    return made.run()
+
+
+def _no_schema(number: int) -> str:
+    raise AssertionError(number)
 
 
 def run_randomly(target: ModelTarget, *, task: str) -> None:
-    """Apply the whole history with random cuts, lanes, orders, replays, crashes and late lanes."""
+    """Apply the whole history with random windows, lanes, orders, replays, deaths and late parts."""
     values, chance = target.history.stream.values, target.chance
     for _ in range(RUNS_MAX):
-        applier = start(target, task=task, lanes=chance.randint(1, 5))
         try:
-            while (at := max(applier.mark.next_offset, 0)) < len(values):
-                records = ModelRecords(
-                    values[at : at + chance.choice([1, 5, 20, 80])],
-                    at,
-                    is_large=chance.random() < 0.7,
-                    arrow_rows=chance.choice([3, 1000]),
-                    lane_order=lambda count: chance.sample(range(count), count),
-                    target=target,
-                )
-                applier.process(records, ignore)
-                execute_again(target)
-            return
+            outcome = one_turn(target, task=task, lane_count=chance.randint(1, 5))
+            if outcome.mark.next_offset >= len(values):
+                return
+            execute_again(target)
         except DriverDiedError:
             continue
         except Retryable as exc:

@@ -5,6 +5,7 @@ import threading
 
 from consumer.runner import ApplyRunner
 from consumer.spark.driver import SparkDriver
+from millrace.errors import Fenced, Retryable
 from schemas.documents import (
     Account,
     ApplyTask,
@@ -17,6 +18,8 @@ from schemas.documents import (
 )
 from schemas.status import TaskReport
 from tests.fixtures.spark import PASSWORD_VARIABLE, FixedLease
+
+RETRY_S = 0.5
 
 
 class _Sets:
@@ -36,14 +39,19 @@ class _Sets:
 
 
 def main(name: str, topic: str, bootstrap: str, port: str, user: str, *spark: str) -> None:
-    """Run until killed; ``spark`` is a master and settings."""
+    """Run until killed, again after each error that a supervisor retries; ``spark`` is a master and settings."""
     master, *settings = spark or ("local[2]",)
     given = dict(setting.partition("=")[::2] for setting in settings)
     runner = ApplyRunner(SparkDriver(master=master, settings=given), _Sets(int(port), user))
     task = ApplyTask(
         name=name, source=TopicAddress(topic=topic, bootstrap=bootstrap), target="target"
     )
-    runner.run(task, lease=FixedLease(name), stop=threading.Event(), report=_ignore)
+    never = threading.Event()
+    while not never.wait(RETRY_S):
+        try:
+            runner.run(task, lease=FixedLease(name), stop=never, report=_ignore)
+        except (Retryable, Fenced) as exc:
+            print(exc, file=sys.stderr)
 
 
 def _ignore(report: TaskReport) -> None:

@@ -33,7 +33,7 @@ VICTIMS = {  # by the longest prefix of a point's name
     "apply.": "apply",
     "conflict.": "command",  # `millrace conflict`: tests/fault/test_conflict_kills.py kills it
 }
-# in a Python worker, which Spark replaces, or in the driver, between DDL statements
+IN_A_TURN = "apply."  # these are all passed in a Python worker, which Spark replaces
 IN_A_LANE = ("apply.before_lane_commit", "apply.after_lane_commit")
 # always passed by a process of the service before its task runs; the slot's points by each worker that takes a lease
 RECOVERY = {
@@ -100,9 +100,9 @@ def lead_to(stack: FaultStack, point: str, action: str) -> None:
 def kill_at(stack: FaultStack, point: str) -> None:
     """Lead to the point and wait until its process is dead by SIGKILL; its session and lease end at once."""
     victim = victim_of(point)
-    is_lane = point in IN_A_LANE
-    lead_to(stack, point, "stop" if is_lane else "kill")
-    if is_lane:  # the whole driver, with a lane just before or after its commit
+    is_turn = point.startswith(IN_A_TURN)
+    lead_to(stack, point, "stop" if is_turn else "kill")
+    if is_turn:  # the whole driver, with its turn at the point
         stack.wait_stopped(victim)
         stack.services[victim].kill()
     else:

@@ -29,7 +29,7 @@ from deploy.servers.process import ServerProcess, session_members
 from deploy.servers.server import Server
 from millrace.errors import Retryable
 from tests.fixtures.stack import RUNNING_WORDS, FaultStack
-from tests.kit.faults.campaign import IN_A_LANE, POINTS, PROVOCATIONS, victim_of
+from tests.kit.faults.campaign import POINTS, PROVOCATIONS, victim_of
 
 PASSAGE_MAX = 4
 ARMED_S = 12.0  # for an armed process to reach its point; then it is killed anyway
@@ -311,8 +311,8 @@ class Soak:
 
 
 def _random_fault(chance: random.Random, points: list[str]) -> str:
-    """A point and pass of the process; lane commits are in Python workers, which Spark replaces."""
-    point = chance.choice([point for point in points if point not in IN_A_LANE] or points)
+    """A point and pass of the process. Apply's are in Python workers, which Spark replaces until the life ends."""
+    point = chance.choice(points)
     prelude = PROVOCATIONS[point].prelude if point in PROVOCATIONS else ""
     return f"{prelude}{point}:kill@{chance.randint(1, PASSAGE_MAX)}"
 

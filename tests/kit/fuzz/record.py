@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from consumer.apply.executor import arrow_values
 from consumer.kernel import walk
 from consumer.kernel.compiled import CHECKED
 from consumer.kernel.walk import SLOT
@@ -32,9 +31,9 @@ from millrace.compiled import IS_INTERPRETED
 from millrace.errors import Fatal, MillraceError
 from schemas.record.record import KnownSchemas, decode_record
 from schemas.table.structure import Column, ColumnType, TextEncoding, TypeCode
-from tests.kit.apply.arrow import batch_of
 from tests.kit.apply.tables import UTF8, integer, table, text
 from tests.kit.apply.topic import RecordStream
+from tests.kit.apply.values import values_of
 
 SIMPLE = table("d", "simple", integer("id"), text("mail"))
 EVERYTHING = table(
@@ -127,14 +126,14 @@ class _Guarded(np.ndarray[Any, Any]):
 def read(values: Sequence[bytes]) -> Counter[str]:
     """Read as an executor does: walk, keys, literals. Counts rows; MillraceError for unreadable records."""
     plans = TablePlans(Catalogue("fuzz", RowSchemas(), inventory()))
-    offsets, arrow = arrow_values(batch_of(values))
+    offsets, given = np.arange(len(values)), values_of(values)
     if IS_INTERPRETED:
-        arrow = Values(arrow.payload.view(_Guarded), arrow.offsets)
+        given = Values(given.payload.view(_Guarded), given.offsets)
     no_seqs: npt.NDArray[np.int64] = np.empty(0, np.int64)
     window = read_window(
-        arrow, offsets, plans=plans, seen=Mark(0, 0), applied=no_seqs, look_up=_nothing
+        given, offsets, plans=plans, seen=Mark(0, 0), applied=no_seqs, look_up=_nothing
     )
-    rows = window.rows
+    rows, plans = window.rows, window.plans
     numbers = np.flatnonzero(rows.column(SLOT) >= 0)
     slots = sorted({int(slot) for slot in rows.column(SLOT)[numbers]})
     find_keys(rows, plans.key_programs(slots), numbers)

@@ -1,0 +1,398 @@
+"""Applies a topic for one turn: windows of records to lanes, and the low-water mark after them.
+
+    window     records up to a barrier or ``Limits.window``; checked, and their causality keys computed once
+    flight     a window whose parts are in the lanes; up to ``FLIGHTS_MAX`` at once
+    part       rows of one lane in one target transaction, with their bitmap
+    barrier    a DDL statement, or a schema record that gives a known ID a new meaning: all flights end first
+
+    few rows, nothing in flight    one target transaction applies them and moves the mark
+    more rows                      groups that share a key go to one lane. A key that an earlier flight holds binds the
+                                   group to that flight's lane, whose parts run in order. If a group needs two lanes,
+                                   the earlier flights end first. The mark moves when the oldest flights have ended.
+
+While flights are under way, this thread reads and plans the next window. A turn ends when no record came for
+``LINGER_S`` at the end of the topic, after ``TURN_S``, or with an error; never in the middle of a window.
+
+Errors leave rows above the mark with their bitmaps, which the next turn skips.
+Not done here: Spark, Kafka, SQL.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from consumer.apply.ddl import DdlPlace, apply_ddl
+from consumer.apply.lanes import Lanes
+from consumer.apply.order import Counts, Order, Outcome
+from consumer.apply.part import BitmapClaim, MarkClaim, Writing, apply_part, move_over
+from consumer.kernel.order import bind_groups, hold_keys, pack_lanes
+from consumer.kernel.walk import COMMIT_MS, SEQ, SLOT
+from consumer.row_schemas import Ints, layout_of
+from consumer.rows import KeyEntries, Rows, Values, find_keys
+from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
+from consumer.target.connection import TargetConnection
+from consumer.target.inventory import Inventory, alter_count, read_again, read_inventory
+from consumer.target.progress import Mark, Owner
+from consumer.target.sessions import session_for
+from consumer.topic.taken import Size, Taken
+from consumer.window import (
+    Barrier,
+    LookUp,
+    Window,
+    advanced,
+    check_follows,
+    check_statement_begin,
+    read_window,
+)
+from millrace.log import get_logger
+from schemas.record.control import DdlRecord, SchemaRecord
+from schemas.record.record import decode_control
+
+LINGER_S = 1.0
+TURN_S = 30.0
+FLIGHTS_MAX = 3
+HELD_KEYS_MAX = 1 << 18  # of all flights; the table has twice as many places
+WINDOW = Size(32_768, 8 << 20)
+NO_ROWS = np.empty(0, np.int64)
+
+_log = get_logger("apply.applier")
+
+
+class Source(Protocol):
+    """Records of the topic in order."""
+
+    def seek(self, offset: int) -> None:
+        """Continue at ``offset``; negative: the beginning."""
+
+    def take(self, size: Size, *, wait_s: float) -> Taken | None:
+        """The next records; None if none came in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``serial_rows``: with at most this many rows, one target transaction. ``part_rows``: per target transaction."""
+
+    window: Size = WINDOW
+    serial_rows: int = 256
+    part_rows: int = 10_000
+    linger_s: float = LINGER_S
+    turn_s: float = TURN_S
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(slots=True)
+class _Flight:
+    number: int
+    after: Mark
+    learned: dict[int, str]
+    parts: int = 0
+
+
+@dataclass(slots=True)
+class _HeldKeys:
+    """The keys of flights, with the lane that holds each."""
+
+    table: "np.ndarray[tuple[int], np.dtype[np.uint64]]"
+    slots: Ints
+    used: int = 0
+
+    @classmethod
+    def empty(cls) -> "_HeldKeys":
+        places = 2 * HELD_KEYS_MAX
+        return cls(np.zeros(places, np.uint64), np.zeros((places, 3), np.int64))
+
+    def clear(self) -> None:
+        if self.used:
+            self.slots[:, 0] = 0
+            self.used = 0
+
+
+@dataclass(slots=True)
+class Applier:
+    """One turn. ``seen``: the mark after all planned windows; ``mark``: the one on the target."""
+
+    order: Order
+    owner: Owner
+    mark: Mark
+    applied: Ints
+    plans: TablePlans
+    source: Source
+    lanes: Lanes
+    look_up: LookUp
+    limits: Limits = DEFAULT_LIMITS
+    is_over: Callable[[], bool] = lambda: False
+    is_read: Callable[[], bool] = lambda: True  # as far as the order says that the topic goes
+    counts: Counts = field(default_factory=Counts)
+    seen: Mark = field(init=False)
+    _flights: deque[_Flight] = field(default_factory=deque)
+    _number: int = 0
+    _held: _HeldKeys = field(default_factory=_HeldKeys.empty)
+
+    def __post_init__(self) -> None:
+        self.seen = self.mark
+
+    def run(self) -> Outcome:
+        """Apply until the turn ends."""
+        begun_s = fed_s = time.monotonic()
+        is_idle = False
+        self.source.seek(max(self.mark.next_offset, self.order.begin))
+        try:
+            while time.monotonic() - begun_s < self.limits.turn_s and not self.is_over():
+                taken = self.source.take(self.limits.window, wait_s=self._wait_s(fed_s))
+                self._advance(wait=False)
+                if taken is not None:
+                    self._apply(taken.offsets, taken.values)
+                    fed_s = time.monotonic()
+                elif self._flights:
+                    self._advance(wait=True)
+                elif self.is_read() and time.monotonic() - fed_s >= self.limits.linger_s:
+                    is_idle = True
+                    break
+            self._meet()
+        finally:
+            self.lanes.close()
+        return Outcome(
+            self.owner, self.mark, self.counts, self._fired(), is_idle, self.plans.tables_in_order()
+        )
+
+    def _wait_s(self, fed_s: float) -> float:
+        if self._flights:
+            return 0.0
+        if not self.is_read():
+            return self.limits.linger_s
+        return max(self.limits.linger_s - (time.monotonic() - fed_s), 0.001)
+
+    def _apply(self, offsets: Ints, values: Values) -> None:
+        first = first_new(offsets, self.seen)
+        while first < len(values):
+            window = read_window(
+                values.part(first, len(values)),
+                offsets[first:],
+                plans=self.plans,
+                seen=self.seen,
+                applied=self.applied,
+                look_up=self.look_up,
+            )
+            self.plans = window.plans
+            first += len(window.rows)
+            if len(window.rows):
+                self._dispatch(window)
+            if window.barrier is not None:
+                self._meet()
+                self._pass_barrier(window.barrier)
+                first += 1
+
+    # ---- windows ----------------------------------------------------------------------------------
+
+    def _dispatch(self, window: Window) -> None:
+        count = len(window.waiting)
+        few = count <= self.limits.serial_rows and not self._flights
+        if few or self.order.lane_count == 1:
+            self._meet()
+            self._apply_serially(window)
+            return
+        if count > self.limits.serial_rows:
+            self._check_inventory()
+        flight = self._take_off(window)
+        self._fly(window, flight)
+
+    def _apply_serially(self, window: Window) -> None:
+        """In parts of the window, each with its move of the mark."""
+        first = 0
+        learned = window.learned
+        while first < len(window.rows):
+            end = min(first + self.limits.part_rows, len(window.rows))
+            numbers = window.waiting[(window.waiting >= first) & (window.waiting < end)]
+            after = window.mark_after(end, before=self.seen)
+            claim = MarkClaim(self.mark, after, learned)
+            self.counts.statements += apply_part(
+                self._writing, 0, self.plans, window.rows, numbers, claim
+            )
+            self.mark, first, learned = after, end, {}
+            self._count(window.rows, numbers)
+        self.seen = self.mark
+
+    def _take_off(self, window: Window) -> _Flight:
+        after = window.mark_after(len(window.rows), before=self.seen)
+        self._number += 1
+        self.seen = after
+        return _Flight(self._number, after, window.learned)
+
+    def _fly(self, window: Window, flight: _Flight) -> None:
+        """Plan a window and submit its parts, after the flights that it can't overlap."""
+        count, lane_count = len(window.waiting), self.order.lane_count
+        lanes = NO_ROWS
+        if count:
+            _ = window.rows.floats  # once, not in each lane
+            programs = self.plans.key_programs(slots_of(window.rows.records[window.waiting, SLOT]))
+            entries = find_keys(window.rows, programs, window.waiting)
+            lanes = self._lanes_of(window, entries, flight.number)
+        while len(self._flights) >= FLIGHTS_MAX:
+            self._advance(wait=True)
+        self._flights.append(flight)
+        for lane in range(lane_count if count else 0):
+            mine = window.waiting[lanes == lane]
+            for first in range(0, len(mine), self.limits.part_rows):
+                numbers = mine[first : first + self.limits.part_rows]
+                self._submit(window.rows, numbers, flight, lane)
+        self._count(window.rows, window.waiting)
+        self._advance(wait=False)
+
+    def _lanes_of(self, window: Window, entries: KeyEntries, number: int) -> Ints:
+        count, held = len(window.waiting), self._held
+        groups = entries.groups(count)
+        bound = np.full(count, -1, np.int64)
+        if held.used + len(entries.hashes) > HELD_KEYS_MAX or (
+            self._flights
+            and not bind_groups(
+                entries.owners,
+                entries.hashes,
+                entries.modes,
+                groups,
+                held.table,
+                held.slots,
+                self._flights[0].number - 1,
+                bound,
+            )
+        ):
+            self._meet()
+            bound[:] = -1
+        if not self._flights:
+            held.clear()
+        weights = window.rows.values.sizes()[window.waiting] + 256
+        lanes: Ints = pack_lanes(groups, weights, self.order.lane_count, bound)
+        if len(entries.hashes) <= HELD_KEYS_MAX:
+            done = self._flights[0].number - 1 if self._flights else number - 1
+            hold_keys(
+                entries.owners,
+                entries.hashes,
+                entries.modes,
+                lanes,
+                number,
+                held.table,
+                held.slots,
+                done,
+            )
+            held.used += len(entries.hashes)
+        else:
+            held.used = HELD_KEYS_MAX + 1  # the next window waits for this flight
+        return lanes
+
+    def _submit(self, rows: Rows, numbers: Ints, flight: _Flight, lane: int) -> None:
+        part, plans, writing = flight.parts, self.plans, self._writing
+        claim = BitmapClaim(flight.number, lane, part, rows.column(SEQ)[numbers])
+        flight.parts += 1
+        self.lanes.submit(
+            lane, flight.number, lambda: apply_part(writing, lane, plans, rows, numbers, claim)
+        )
+
+    def _advance(self, *, wait: bool) -> None:
+        """Move the mark over the oldest flights that have ended."""
+        waits = wait and any(flight.parts for flight in self._flights)
+        for done in self.lanes.take(wait=waits):
+            self.counts.statements += done.statements
+            next(flight for flight in self._flights if flight.number == done.flight).parts -= 1
+        ended: _Flight | None = None
+        learned: dict[int, str] = {}
+        while self._flights and not self._flights[0].parts:
+            ended = self._flights.popleft()
+            learned |= ended.learned
+        if ended is not None:
+            self._move(ended.after, learned, flight=ended.number)
+
+    def _meet(self) -> None:
+        """Wait for all flights."""
+        while self._flights:
+            self._advance(wait=True)
+
+    def _move(self, after: Mark, learned: dict[int, str], *, flight: int) -> None:
+        is_passed = not len(self.applied) or int(self.applied[-1]) <= after.seq
+        claim = MarkClaim(self.mark, after, learned)
+        move_over(self._session, self.owner, claim, flight=flight, all_runs=is_passed)
+        self.mark = after
+
+    def _count(self, rows: Rows, numbers: Ints) -> None:
+        self.counts.rows += len(numbers)
+        if len(numbers):
+            self.counts.commit_ms = int(rows.records[numbers[-1], COMMIT_MS])
+
+    # ---- barriers ---------------------------------------------------------------------------------
+
+    def _pass_barrier(self, barrier: Barrier) -> None:
+        record = decode_control(barrier.value)
+        if isinstance(record, SchemaRecord):
+            learned = {record.value.id: record.value.schema.text}
+            after = advanced(self.mark, None, seq=self.mark.seq, next_offset=barrier.offset + 1)
+            self._move(after, learned, flight=self._number)
+            self.seen = self.mark
+            self.plans = self.plans.learned(learned)
+            return
+        assert isinstance(record, DdlRecord)
+        check_follows(record.source.seq, self.mark.seq, barrier.offset)
+        check_statement_begin(record, self.mark, barrier.offset)
+        seq = self.mark.seq if self.mark.is_unproven else record.source.seq
+        after = advanced(self.mark, None, seq=seq, next_offset=barrier.offset + 1)
+        known = self.plans.inventory
+        changed = apply_ddl(
+            self.order.endpoint,
+            self.owner,
+            record,
+            DdlPlace(self.mark, after),
+            route=self.plans.route,
+        )
+        self.mark = self.seen = after
+        self.counts.ddl += changed is not None
+        self.counts.left_out += changed is None
+        if changed is not None:
+            inventory = read_again(self._session, known, changed)
+            self._session.commit()
+            self.plans = self._plans_with(inventory)
+
+    def _check_inventory(self) -> None:
+        """Read the inventory again if a table was altered: lanes must know a key that an operator has added."""
+        session, known = self._session, self.plans.inventory
+        if alter_count(session) != known.alter_count:
+            inventory = read_inventory(session)
+            self.plans = self._plans_with(inventory)
+        session.rollback()
+
+    def _plans_with(self, inventory: Inventory) -> TablePlans:
+        return TablePlans(Catalogue("", self.plans.schemas, inventory, self.plans.route))
+
+    # ---- about the turn ---------------------------------------------------------------------------
+
+    @property
+    def _session(self) -> TargetConnection:
+        return session_for(self.order.endpoint, self.owner)
+
+    @property
+    def _writing(self) -> Writing:
+        return Writing(self.owner, self.order.endpoint, self.order.policy)
+
+    def _fired(self) -> tuple[str, ...]:
+        """The triggers on tables that the topic has rows of."""
+        if not self.plans.inventory.triggers:
+            return ()
+        inventory = self.plans.inventory
+        shown = (layout_of(text).table for text in self.plans.schemas.texts.values())
+        written = {
+            inventory.key(table.database, table.table)
+            for table in shown
+            if self.plans.route.admits(table.database, table.table)
+        }
+        return tuple(
+            ".".join((*key, name))
+            for key in sorted(written)
+            for name in inventory.triggers.get(key, ())
+        )
+
+
+def first_new(offsets: Ints, mark: Mark) -> int:
+    """The index of the first record at or above the mark's ``next_offset``."""
+    return int(np.searchsorted(offsets, mark.next_offset))

@@ -1,0 +1,141 @@
+"""One target transaction: the fence, a claim of progress, rows, commit.
+
+    the mark moves      a part that is applied in order, with nothing before it in flight
+    a bitmap            a part of a lane: its seqs, above the mark
+    only the mark       all parts up to it are applied; their bitmaps are deleted
+
+If the process is killed:
+
+    before the commit       the target has neither rows nor claim
+    after the commit        the target has both
+    outcome unknown         the next turn reads mark and bitmaps
+
+Every part reads the fence in its transaction. A turn takes the fence before it reads the progress, so a part of an
+earlier turn, even of a Spark task that was started twice, writes nothing (MR-5020).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from consumer.apply.conflict import store_blocking
+from consumer.apply.writer import ConflictRule, RowWriter
+from consumer.plan.applied import to_bitmap
+from consumer.row_schemas import Ints
+from consumer.rows import Rows
+from consumer.sql.table_plans import TablePlans
+from consumer.target.connection import Endpoint, TargetConnection
+from consumer.target.progress import (
+    DATABASE,
+    Mark,
+    Owner,
+    check_fence,
+    delete_applied,
+    move_mark,
+    save_schemas,
+)
+from consumer.target.sessions import session_for
+from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.faults import fault_point, register
+from schemas.documents import ConflictPolicy
+
+LOCK_TRIES_MAX = 8
+
+BEFORE_LANE_COMMIT = register("apply.before_lane_commit")
+AFTER_LANE_COMMIT = register("apply.after_lane_commit")
+BEFORE_MARK = register("apply.before_mark")
+AFTER_MARK = register("apply.after_mark")
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The writer, its target, and the conflict policy."""
+
+    owner: Owner
+    endpoint: Endpoint
+    policy: ConflictPolicy
+
+
+class Claim(Protocol):
+    """The record of a part's progress, written in its own transaction."""
+
+    def make(self, connection: TargetConnection, owner: Owner) -> None:
+        """Write it; an error rolls the part back."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkClaim:
+    """The mark moves from exactly ``before`` to ``after``."""
+
+    before: Mark
+    after: Mark
+    learned: dict[int, str]
+
+    def make(self, connection: TargetConnection, owner: Owner) -> None:
+        """Retryable MR-5021 if the mark is elsewhere."""
+        move_mark(connection, owner.task, before=self.before, after=self.after)
+        save_schemas(connection, owner.task, self.learned)
+
+
+@dataclass(frozen=True, slots=True)
+class BitmapClaim:
+    """The seqs of a part. ``flight``, ``lane``, ``part``: its place in the turn."""
+
+    flight: int
+    lane: int
+    part: int
+    seqs: Ints
+
+    def make(self, connection: TargetConnection, owner: Owner) -> None:
+        """Insert the bitmap."""
+        first_seq, bitmap = to_bitmap(self.seqs)
+        place = (owner.task, owner.run, self.flight, self.lane, self.part)
+        connection.query(
+            f"INSERT INTO {DATABASE}.applied VALUES (%s, %s, %s, %s, %s, %s, _binary %s)",
+            (*place, first_seq, bitmap),
+        )
+
+
+def apply_part(
+    writing: Writing, lane: int, plans: TablePlans, rows: Rows, numbers: Ints, claim: Claim
+) -> int:
+    """Run one target transaction on the lane's session. Returns the number of statements."""
+    session = session_for(writing.endpoint, writing.owner, lane)
+    writer = RowWriter(session, plans, ConflictRule(writing.owner.task, writing.policy))
+    careful = False
+    for _ in range(LOCK_TRIES_MAX):
+        try:
+            check_fence(session, writing.owner)
+            claim.make(session, writing.owner)
+            if len(numbers):
+                (writer.write_carefully if careful else writer.write)(rows, numbers)
+            fault_point(BEFORE_LANE_COMMIT)
+            session.commit()
+            fault_point(AFTER_LANE_COMMIT)
+            return writer.statement_count
+        except MillraceError as exc:
+            session.rollback()
+            if exc.code != "MR-5005" and (careful or not isinstance(exc, Fatal)):
+                if writer.blocking is not None and session.is_open:
+                    packet = plans.inventory.packet_bytes_max
+                    store_blocking(session, writing.owner, writer.blocking, bytes_max=packet)
+                session.close()
+                raise
+            careful = careful or isinstance(exc, Fatal)
+            writer.settle()
+    session.close()
+    raise Retryable("MR-5005", "the rows stay locked")
+
+
+def move_over(
+    session: TargetConnection, owner: Owner, claim: MarkClaim, *, flight: int, all_runs: bool
+) -> None:
+    """Move the mark over flights whose parts are all applied, and delete their bitmaps.
+
+    ``all_runs``: the mark has passed every bitmap that earlier turns left, so they are deleted too.
+    """
+    fault_point(BEFORE_MARK)
+    check_fence(session, owner)
+    claim.make(session, owner)
+    delete_applied(session, owner, through=flight, all_runs=all_runs)
+    session.commit()
+    fault_point(AFTER_MARK)

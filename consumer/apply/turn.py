@@ -1,0 +1,88 @@
+"""One turn of a task in an executor: take the fence, read the progress, apply.
+
+The fence is taken from exactly the owner that the order names. So of two executions of one turn only the first
+applies anything, and an execution that outlives its turn is refused at its next target transaction.
+
+A Python worker of Spark is kept between turns, and with it the sessions, the reader of the topic and what is known
+about the target's tables. That is used again only if this process also executed the task's last turn.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from consumer.apply.applier import DEFAULT_LIMITS, Applier, Limits, Source
+from consumer.apply.lanes import Lanes
+from consumer.apply.order import Order, Outcome
+from consumer.route import Route
+from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.target.connection import TargetConnection
+from consumer.target.fence import take_turn
+from consumer.target.inventory import alter_count, read_inventory
+from consumer.target.progress import Owner, read_position, read_schemas
+from consumer.target.sessions import session_for
+from consumer.window import LookUp
+from millrace.errors import Fatal
+from millrace.faults import fault_point, register
+
+AFTER_TURN = register("apply.after_turn")
+
+
+@dataclass
+class Resident:
+    """The state of a task that a process keeps after a turn."""
+
+    owner: Owner
+    plans: TablePlans
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The tools of a turn: the reader of the topic, the lanes, the look-up of schemas."""
+
+    source: Source
+    lanes: Lanes
+    look_up: LookUp
+    limits: Limits = DEFAULT_LIMITS
+    is_over: Callable[[], bool] = lambda: False
+    is_read: Callable[[], bool] = lambda: True
+
+
+residents: dict[str, Resident] = {}  # by task
+
+
+def run_turn(order: Order, tools: Tools) -> Outcome:
+    """Apply for one turn. Fenced MR-5020 if another execution or run has the task."""
+    task = order.owner.task
+    resident = residents.pop(task, None)
+    session = session_for(order.endpoint, order.owner, is_checked=True)
+    owner = take_turn(session, order.owner)
+    fault_point(AFTER_TURN)
+    mark, applied = read_position(session, task)
+    if mark is None:
+        raise Fatal("MR-5022", f"the progress of {task} is gone", task=task)
+    if resident is None or resident.owner != order.owner or _is_altered(session, resident):
+        inventory = read_inventory(session)
+        route = Route(order.tables, inventory.folds_names)
+        catalogue = Catalogue("", read_schemas(session, task), inventory, route)
+        resident = Resident(owner, TablePlans(catalogue))
+    session.commit()
+    applier = Applier(
+        replace(order, owner=owner),
+        owner,
+        replace(mark, topic=replace(mark.topic, id=order.topic_id or mark.topic.id)),
+        applied,
+        resident.plans,
+        tools.source,
+        tools.lanes,
+        tools.look_up,
+        tools.limits,
+        tools.is_over,
+        tools.is_read,
+    )
+    outcome = applier.run()
+    residents[task] = Resident(owner, applier.plans)
+    return outcome
+
+
+def _is_altered(session: TargetConnection, resident: Resident) -> bool:
+    return alter_count(session) != resident.plans.inventory.alter_count

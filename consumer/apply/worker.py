@@ -1,0 +1,60 @@
+"""Executes an order in a Python worker of Spark: a turn with threads as lanes and Kafka as the source.
+
+The reader of the topic is kept between turns, with the records that it has read ahead.
+"""
+
+import os
+
+from consumer.apply.lanes import ThreadLanes
+from consumer.apply.order import Failure, Order, Outcome, guarded
+from consumer.apply.turn import Tools, run_turn
+from consumer.registry import look_up_at
+from consumer.topic.stream import TopicStream
+from millrace.errors import MillraceError, Retryable
+from schemas.documents import TopicAddress
+
+_streams: dict[str, tuple[TopicAddress, TopicStream]] = {}  # by task
+
+
+def execute(order: Order) -> Outcome | Failure:
+    """Run one turn. An error of Millrace is returned as a value."""
+    return guarded(lambda: _execute(order))
+
+
+def _execute(order: Order) -> Outcome:
+    parent = os.getppid()
+    stream = _stream(order)
+    tools = Tools(
+        stream,
+        ThreadLanes(),
+        look_up_at(order.source.registry),
+        is_over=lambda: os.getppid() != parent,  # no process waits for the outcome
+        is_read=lambda: stream.reached >= order.end,
+    )
+    taken = stream.taken
+    try:
+        outcome = run_turn(order, tools)
+        if stream.taken == taken and not tools.is_read():
+            place = f"topic {order.source.topic} at {order.source.bootstrap}"
+            raise Retryable("MR-5052", f"{place}: no record came for {tools.limits.turn_s:g} s")
+        return outcome
+    except BaseException:
+        _streams.pop(order.owner.task, None)
+        stream.close()
+        raise
+
+
+def _stream(order: Order) -> TopicStream:
+    task, source = order.owner.task, order.source
+    kept = _streams.get(task)
+    if kept is not None and kept[0] == source:
+        return kept[1]
+    if kept is not None:
+        kept[1].close()
+    try:
+        made = TopicStream(source.bootstrap, source.topic)
+    except MillraceError as exc:
+        place = f"topic {source.topic} at {source.bootstrap}"
+        raise Retryable("MR-5052", f"{place}: {exc.message}") from exc
+    _streams[task] = (source, made)
+    return made

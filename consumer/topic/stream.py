@@ -1,0 +1,115 @@
+"""Reads the records of a set topic from an offset on, as arrays, for the process that applies them.
+
+``take`` returns what the broker has sent, up to a number of records and bytes. At the end of the topic it returns at
+once. librdkafka fetches ahead in its own thread, so the caller plans and applies in the meantime. Measured: 1.0 µs
+of CPU for a record of 400 bytes, against 11 µs through Spark's connector and Arrow.
+
+Read_committed; no group is joined and no offset is committed. Raises Retryable MR-5052 if the records at the offset
+can't be read, for example because retention removed them; a new start decides (``topic.kafka.first_offset``).
+Not done here: what a record means.
+"""
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+
+from consumer.rows import Values
+from consumer.topic.kafka import PARTITION, READER_SETTINGS, kafka_call
+from consumer.topic.taken import Size, Taken
+from millrace.errors import MillraceError, Retryable
+from millrace.kafka import Settings, driver_log
+
+CHUNK_RECORDS = 4096  # per call of the driver
+GATHER_S = (
+    0.01  # more records that are on their way: a window of few rows costs as much as one of many
+)
+_SETTINGS: Settings = {
+    "fetch.message.max.bytes": 8 << 20,
+    "queued.min.messages": 200_000,
+    "queued.max.messages.kbytes": 32 * 1024,
+    "check.crcs": False,  # records carry seq and lengths, and are checked by both
+}
+
+
+class TopicStream:
+    """One reader of partition 0, positioned by ``seek``."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, *, client: Mapping[str, str] | None = None
+    ) -> None:
+        self._place = f"topic {topic} at {bootstrap}"
+        self._topic = topic
+        settings: Settings = {
+            **(client or {}),
+            "bootstrap.servers": bootstrap,
+            **READER_SETTINGS,
+            **_SETTINGS,
+        }
+        with_errors = "creating a consumer"
+        self._consumer = kafka_call(with_errors, lambda: Consumer(settings, logger=driver_log))
+        self._position = -1
+        self.reached = -1  # after the last record, or the end that the broker reported after it
+        self.taken = 0  # records
+
+    def seek(self, offset: int) -> None:
+        """Read from ``offset`` on (negative: from the beginning). Keeps what was read ahead at that offset."""
+        if self._position >= 0 and offset == self._position:
+            return
+        self._position = self.reached = -1
+        start = TopicPartition(self._topic, PARTITION, offset if offset >= 0 else OFFSET_BEGINNING)
+        kafka_call("assigning the partition", lambda: self._consumer.assign([start]))
+
+    def take(self, size: Size, *, wait_s: float) -> Taken | None:
+        """The next records; None if none came within ``wait_s`` seconds."""
+        values: list[bytes] = []
+        offsets: list[int] = []
+        messages = self._consume(1, wait_s)
+        room_bytes, is_end = size.bytes, False
+        until_s = time.monotonic() + GATHER_S
+        while messages:
+            for message in messages:
+                if (error := message.error()) is not None:
+                    self._check(error)
+                    self.reached = max(self.reached, message.offset() or 0)
+                    is_end = True
+                    continue
+                value = message.value() or b""
+                values.append(value)
+                offsets.append(message.offset() or 0)
+                room_bytes -= len(value)
+                is_end = False
+            left = size.rows - len(values)
+            if left <= 0 or room_bytes <= 0 or (is_end and values):
+                break
+            average = max((size.bytes - room_bytes) // max(len(values), 1), 1)
+            wanted = min(left, CHUNK_RECORDS, max(room_bytes // average, 1))
+            messages = self._consume(wanted, 0.0)
+            if not messages:  # ``consume`` with a timeout would wait for all of ``wanted``
+                messages = self._consume(1, max(until_s - time.monotonic(), 0.0))
+        if not values:
+            return None
+        self._position = offsets[-1] + 1
+        self.reached = max(self.reached, self._position)
+        self.taken += len(values)
+        bounds: npt.NDArray[np.integer[npt.NBitBase]] = np.zeros(len(values) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=bounds[1:])
+        payload = np.frombuffer(b"".join(values), np.uint8)
+        return Taken(np.array(offsets, np.int64), Values(payload, bounds), is_end)
+
+    def close(self) -> None:
+        """Release connections."""
+        self._consumer.close()
+
+    def _consume(self, count: int, wait_s: float) -> list[Message]:
+        try:
+            return kafka_call("reading", lambda: self._consumer.consume(count, wait_s))
+        except MillraceError as exc:
+            raise Retryable("MR-5052", f"{self._place}: {exc.message}") from exc
+
+    def _check(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._PARTITION_EOF:
+            self._position = -1
+            raise Retryable("MR-5052", f"{self._place}: {error.str()}")

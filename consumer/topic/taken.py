@@ -1,0 +1,23 @@
+"""Records that a reader returns for applying, as arrays, and the limits of a request."""
+
+from dataclasses import dataclass
+
+from consumer.row_schemas import Ints
+from consumer.rows import Values
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """At most this many records and about this many bytes; always one record."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Records in topic order. ``is_end``: at that moment the topic had no more."""
+
+    offsets: Ints
+    values: Values
+    is_end: bool

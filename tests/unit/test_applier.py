@@ -1,0 +1,112 @@
+"""A turn on the model target, step by step."""
+
+import random
+from dataclasses import dataclass, replace
+
+import pytest
+
+from consumer.apply.applier import FLIGHTS_MAX, Applier, Limits
+from consumer.apply.lanes import Done
+from consumer.apply.order import Order
+from consumer.plan.applied import from_bitmaps, to_bitmap
+from consumer.row_schemas import Ints, RowSchemas
+from consumer.sql.table_plans import Catalogue, TablePlans
+from consumer.target.progress import Owner
+from millrace.errors import Retryable
+from schemas.documents import ConflictPolicy, TopicAddress
+from tests.kit.apply.history import History, inventory, schemas
+from tests.kit.apply.local import ALL, InlineLanes, ListSource
+from tests.kit.apply.model import ENDPOINT, ModelTarget, model_patched
+from tests.kit.apply.topic import RecordStream
+
+ROWS = 12
+LIMITS = Limits(serial_rows=0, linger_s=0.0, turn_s=float(ALL))
+
+
+@pytest.fixture
+def target(monkeypatch: pytest.MonkeyPatch) -> ModelTarget:
+    """A target without faults, and a history of rows with different keys."""
+    history, words = History(RecordStream()), schemas("bank")["words"]
+    for number in range(ROWS):
+        row = (f"w{number}", number)
+        history.tables.apply("words", None, row)
+        history.stream.insert(words, {"word": row[0], "n": number})
+        history.changes[history.stream.seq] = ("words", None, row)
+    made = ModelTarget(history, random.Random(1), faults=0.0)
+    model_patched(monkeypatch, made)
+    return made
+
+
+@dataclass
+class _Lanes(InlineLanes):
+    """A wait runs only the part that was submitted last, or (``ends_at``) fails; otherwise no part ends."""
+
+    ends_at: int = 1 << 30
+    waits: int = 0
+    most: int = 0
+
+    def take(self, *, wait: bool) -> list[Done]:
+        """One part if it waits."""
+        if not wait:
+            return []
+        self.waits += 1
+        if self.waits > self.ends_at:
+            raise Retryable("MR-5001", "the connection broke")
+        parts = [(flight, lane) for lane, given in self.waiting.items() for flight, _ in given]
+        self.most = max(self.most, len({flight for flight, _ in parts}))
+        _, lane = max(parts)
+        flight, work = self.waiting[lane].pop(0)
+        return [Done(flight, self.run(work))]
+
+
+def _turn(target: ModelTarget, lanes: InlineLanes, *, window_rows: int) -> Applier:
+    state, values = target.state, target.history.stream.values
+    state.run += 1
+    owner = Owner("task", 1, state.run)
+    known = replace(inventory("bank"), flavour=target.flavour)
+    return Applier(
+        Order(owner, ENDPOINT, ConflictPolicy.STOP, 2, TopicAddress(topic="local", bootstrap="")),
+        owner,
+        state.mark,
+        from_bitmaps(state.applied.values()),
+        TablePlans(Catalogue("", RowSchemas(dict(state.schemas)), known)),
+        ListSource(values, 0, window_rows),
+        lanes,
+        lambda number: pytest.fail(f"schema {number}"),
+        limits=LIMITS,
+    )
+
+
+def _seqs(target: ModelTarget) -> Ints:
+    return from_bitmaps(target.state.applied.values())
+
+
+def test_bitmaps_of_earlier_turns_stay_until_the_mark_passes_them(target: ModelTarget) -> None:
+    """Otherwise a turn that ends in between would apply their rows twice."""
+    late = ROWS
+    target.state.tables.apply(*target.history.changes[late])
+    target.state.applied["task", 0, 1, 0, 0] = to_bitmap(from_bitmaps([(late, b"\1")]))
+    with pytest.raises(Retryable):
+        _turn(target, _Lanes(ends_at=6), window_rows=3).run()
+    assert 0 < target.state.mark.seq < late
+    assert late in _seqs(target), "bitmaps are lost"
+    _turn(target, InlineLanes(), window_rows=3).run()
+    assert target.state.tables == target.history.tables
+    assert target.state.mark.seq == ROWS
+
+
+def test_mark_moves_only_over_ended_flights(target: ModelTarget) -> None:
+    """Parts of later flights end first: their bitmaps stay above the mark, and at most some flights are under way."""
+    lanes = _Lanes(ends_at=2)
+    with pytest.raises(Retryable):
+        _turn(target, lanes, window_rows=3).run()
+    assert target.state.mark.seq == 0
+    assert len(_seqs(target))
+    assert 1 not in _seqs(target)
+    again = _Lanes()
+    outcome = _turn(target, again, window_rows=3).run()
+    assert target.state.tables == target.history.tables
+    assert outcome.mark == target.state.mark
+    assert outcome.mark.seq == ROWS
+    assert again.most == FLIGHTS_MAX
+    assert target.state.applied == {}
