@@ -26,12 +26,13 @@ from typing import Protocol
 import numpy as np
 
 from consumer.apply.ddl import DdlPlace, apply_ddl
+from consumer.apply.held import HeldKeys
 from consumer.apply.lanes import Lanes
 from consumer.apply.order import Counts, Order, Outcome
 from consumer.apply.part import BitmapClaim, MarkClaim, Writing, apply_part, move_over
-from consumer.kernel.order import bind_groups, hold_keys, pack_lanes
+from consumer.kernel.order import pack_lanes
 from consumer.kernel.walk import COMMIT_MS, SEQ, SLOT
-from consumer.row_schemas import Ints, layout_of
+from consumer.row_schemas import Ints
 from consumer.rows import KeyEntries, Rows, Values, find_keys
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.connection import TargetConnection
@@ -55,7 +56,6 @@ from schemas.record.record import decode_control
 LINGER_S = 1.0
 TURN_S = 30.0
 FLIGHTS_MAX = 3
-HELD_KEYS_MAX = 1 << 18  # of all flights; the table has twice as many places
 WINDOW = Size(32_768, 8 << 20)
 NO_ROWS = np.empty(0, np.int64)
 
@@ -95,25 +95,6 @@ class _Flight:
 
 
 @dataclass(slots=True)
-class _HeldKeys:
-    """The keys of flights, with the lane that holds each."""
-
-    table: "np.ndarray[tuple[int], np.dtype[np.uint64]]"
-    slots: Ints
-    used: int = 0
-
-    @classmethod
-    def empty(cls) -> "_HeldKeys":
-        places = 2 * HELD_KEYS_MAX
-        return cls(np.zeros(places, np.uint64), np.zeros((places, 3), np.int64))
-
-    def clear(self) -> None:
-        if self.used:
-            self.slots[:, 0] = 0
-            self.used = 0
-
-
-@dataclass(slots=True)
 class Applier:
     """One turn. ``seen``: the mark after all planned windows; ``mark``: the one on the target."""
 
@@ -132,7 +113,7 @@ class Applier:
     seen: Mark = field(init=False)
     _flights: deque[_Flight] = field(default_factory=deque)
     _number: int = 0
-    _held: _HeldKeys = field(default_factory=_HeldKeys.empty)
+    _held: HeldKeys = field(default_factory=HeldKeys)
 
     def __post_init__(self) -> None:
         self.seen = self.mark
@@ -157,8 +138,9 @@ class Applier:
             self._meet()
         finally:
             self.lanes.close()
+        plans = self.plans
         return Outcome(
-            self.owner, self.mark, self.counts, self._fired(), is_idle, self.plans.tables_in_order()
+            self.owner, self.mark, self.counts, plans.triggers(), is_idle, plans.tables_in_order()
         )
 
     def _wait_s(self, fed_s: float) -> float:
@@ -247,41 +229,17 @@ class Applier:
     def _lanes_of(self, window: Window, entries: KeyEntries, number: int) -> Ints:
         count, held = len(window.waiting), self._held
         groups = entries.groups(count)
-        bound = np.full(count, -1, np.int64)
-        if held.used + len(entries.hashes) > HELD_KEYS_MAX or (
-            self._flights
-            and not bind_groups(
-                entries.owners,
-                entries.hashes,
-                entries.modes,
-                groups,
-                held.table,
-                held.slots,
-                self._flights[0].number - 1,
-                bound,
-            )
-        ):
-            self._meet()
-            bound[:] = -1
+        bound = None
+        if self._flights:
+            bound = held.bind(entries, groups, done=self._flights[0].number - 1)
+            if bound is None:
+                self._meet()
         if not self._flights:
             held.clear()
         weights = window.rows.values.sizes()[window.waiting] + 256
         lanes: Ints = pack_lanes(groups, weights, self.order.lane_count, bound)
-        if len(entries.hashes) <= HELD_KEYS_MAX:
-            done = self._flights[0].number - 1 if self._flights else number - 1
-            hold_keys(
-                entries.owners,
-                entries.hashes,
-                entries.modes,
-                lanes,
-                number,
-                held.table,
-                held.slots,
-                done,
-            )
-            held.used += len(entries.hashes)
-        else:
-            held.used = HELD_KEYS_MAX + 1  # the next window waits for this flight
+        done = self._flights[0].number - 1 if self._flights else number - 1
+        held.hold(entries, lanes, flight=number, done=done)
         return lanes
 
     def _submit(self, rows: Rows, numbers: Ints, flight: _Flight, lane: int) -> None:
@@ -374,23 +332,6 @@ class Applier:
     @property
     def _writing(self) -> Writing:
         return Writing(self.owner, self.order.endpoint, self.order.policy)
-
-    def _fired(self) -> tuple[str, ...]:
-        """The triggers on tables that the topic has rows of."""
-        if not self.plans.inventory.triggers:
-            return ()
-        inventory = self.plans.inventory
-        shown = (layout_of(text).table for text in self.plans.schemas.texts.values())
-        written = {
-            inventory.key(table.database, table.table)
-            for table in shown
-            if self.plans.route.admits(table.database, table.table)
-        }
-        return tuple(
-            ".".join((*key, name))
-            for key in sorted(written)
-            for name in inventory.triggers.get(key, ())
-        )
 
 
 def first_new(offsets: Ints, mark: Mark) -> int:

@@ -144,6 +144,23 @@ class TablePlans:
                 found.append((self.programs.layouts[slot].table.full_name, self._lines(slot)))
         return ordered_tables(found)
 
+    def triggers(self) -> tuple[str, ...]:
+        """The triggers on tables that the topic has rows of."""
+        inventory = self.inventory
+        if not inventory.triggers:
+            return ()
+        shown = (self.programs.layouts[slot].table for slot in range(len(self.programs.ids)))
+        written = {
+            inventory.key(table.database, table.table)
+            for table in shown
+            if self.route.admits(table.database, table.table)
+        }
+        return tuple(
+            ".".join((*key, name))
+            for key in sorted(written)
+            for name in inventory.triggers.get(key, ())
+        )
+
     def _lines(self, slot: int) -> tuple[KeyLine, ...]:
         text = self._text(slot)
         if text not in self._key_lines:

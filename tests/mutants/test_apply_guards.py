@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from consumer import window
-from consumer.apply import applier, part
+from consumer.apply import held, part
 from consumer.kernel import hashes
 from consumer.kernel.order import bind_groups
 from consumer.plan import keys
@@ -51,12 +51,12 @@ def _bitmap_of_a_part(patch: pytest.MonkeyPatch) -> None:
 
 def _keys_of_flights(patch: pytest.MonkeyPatch) -> None:
     """A window's rows go to any lane while earlier flights are under way."""
-    patch.setattr(applier, "bind_groups", lambda *_: True)
+    patch.setattr(held, "bind_groups", lambda *_: True)
 
 
 def _several_lanes(patch: pytest.MonkeyPatch) -> None:
     """A group that needs two lanes goes to one of them."""
-    patch.setattr(applier, "bind_groups", lambda *given: bind_groups(*given) or True)
+    patch.setattr(held, "bind_groups", lambda *given: bind_groups(*given) or True)
 
 
 def _flights_under_way(patch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def _flights_under_way(patch: pytest.MonkeyPatch) -> None:
         *keys_held, done_flight, bound = given
         return bind(*keys_held, done_flight + 1, bound)
 
-    patch.setattr(applier, "bind_groups", forget)
+    patch.setattr(held, "bind_groups", forget)
 
 
 def _further_unique_keys(patch: pytest.MonkeyPatch) -> None:
