@@ -1,7 +1,8 @@
 """A batch of walked records: their numbers, the places of their values, and literals for SQL.
 
-``walk_values`` stops before the first value that it can not walk and returns the reason; the caller decides. All arrays
-cover the whole batch. A *record number* counts from 0 in it.
+``walk_values`` stops before the first value that it can not walk and returns the reason; the caller decides. It also
+stops after ``CELLS_MAX`` cells, because a NULL takes one byte in a record and 32 in a cell. All arrays cover the whole
+batch. A *record number* counts from 0 in it.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,9 @@ from consumer.row_schemas import Ints, Programs
 
 Bytes = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
+
+# 32 MiB; a window of 32,768 rows reaches it with more than 16 columns. Four windows are in memory at once.
+CELLS_MAX = 1 << 20
 
 _BINARY_INTRODUCER = np.frombuffer(b"_binary", np.uint8)
 
@@ -180,14 +184,14 @@ class KeyEntries:
 
 
 def walk_values(values: Values, programs: Programs) -> Rows:
-    """Walk up to the end or to the first value that can not be walked."""
-    count = len(values)
-    arguments = (values.payload, values.offsets, 0, count, programs.ids, programs.widths)
-    room = walk.count_cells(*arguments)
+    """Walk up to the end, to the first value that can not be walked, or as far as the cells go; at least one row."""
+    places = (values.payload, values.offsets, 0)
+    tables = (programs.ids, programs.widths)
+    count, room = map(int, walk.count_cells(*places, len(values), *tables, CELLS_MAX))
     records = np.zeros((count, walk.RECORD_WIDTH), np.int64)
     cells = np.zeros((room, CELL_WIDTH), np.int64)
     done, status = walk.walk(
-        *arguments, programs.starts, programs.program, programs.names, records, cells
+        *places, count, *tables, programs.starts, programs.program, programs.names, records, cells
     )
     return Rows(values, programs, records[:done], cells, int(status))
 

@@ -1,6 +1,6 @@
 """A window: records in topic order up to a barrier, checked, with the rows to apply and the control records.
 
-    rows            walked up to the barrier or the end
+    rows            walked up to the barrier, the end, or ``rows.CELLS_MAX``
     learned         schemas that the window introduces
     resolved        its ``resolved`` and ``fence`` records, for the mark
     barrier         the first record for which all lanes wait: DDL, or a schema record that redefines a known ID
@@ -18,7 +18,7 @@ Not done here: I/O, except the schema look-up that the caller passes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -102,9 +102,10 @@ def advanced(
 def read_window(
     values: Values, offsets: Ints, *, plans: TablePlans, seen: Mark, applied: Ints, look_up: LookUp
 ) -> Window:
-    """Read records up to the first barrier. ``seen`` is the mark after the record before the first one.
+    """Read records up to the first barrier, or as many as ``walk_values`` takes.
 
-    Rows that are in ``applied``, covered by the start or left out by the task are not in ``waiting``.
+    ``seen`` is the mark after the record before the first one. Rows that are in ``applied``, covered by the start or
+    left out by the task are not in ``waiting``.
     """
     short = np.flatnonzero(values.sizes() <= _BODY)
     if len(short):
@@ -114,47 +115,67 @@ def read_window(
             offset=int(offsets[short[0]]),
             bytes=int(values.sizes()[short[0]]),
         )
-    heads = values.payload[values.offsets[:-1] + _BODY]
-    controls = np.flatnonzero((heads != 0) & (heads != 2))
-    learned: dict[int, str] = {}
-    resolved: list[tuple[int, ResolvedRecord | FenceRecord]] = []
-    repeating: list[tuple[int, SchemaRecord | ResolvedRecord | FenceRecord]] = []
-    barrier = None
-    end = len(values)
-    for number in map(int, controls):
-        value, offset = values.value(number), int(offsets[number])
-        record = _control(value, offset)
-        if not isinstance(record, DdlRecord):
-            repeating.append((number, record))
-        match record:
-            case DdlRecord():
-                barrier = Barrier(offset, value)
-            case SchemaRecord():
-                if record.table:
-                    _check_layout(record, offset)
-                if _redefines(record, plans.schemas, learned):
-                    barrier = Barrier(offset, value)
-                elif record.table:
-                    learned[record.value.id] = record.value.schema.text
-            case ResolvedRecord() | FenceRecord():
-                _check_epoch(
-                    record, resolved[-1][1].epoch if resolved else seen.topic.epoch, offset
-                )
-                resolved.append((number, record))
-        if barrier is not None:
-            end = number
-            break
-    plans = plans.learned(learned)
-    rows, plans = _walked(values.part(0, end), offsets, plans, learned, look_up)
+    known = plans.schemas
+    controls = _read_controls(values, offsets, known, seen)
+    plans = plans.learned(controls.learned)
+    looked_up: dict[int, str] = {}
+    rows, plans = _walked(values.part(0, controls.end), offsets, plans, looked_up, look_up)
+    if len(rows) < controls.end:  # the rest is the next window
+        controls = _read_controls(values.part(0, len(rows)), offsets, known, seen)
+    learned = controls.learned | looked_up
     numbers = np.flatnonzero(rows.column(walk.SLOT) >= 0)
     seqs = rows.column(walk.SEQ)[numbers]
     _check_seqs(seqs, seen.seq, offsets[numbers])
-    _check_repeated(repeating, seen.seq, rows, offsets)
+    _check_repeated(controls.repeating, seen.seq, rows, offsets)
+    resolved = controls.resolved
     _check_positions(resolved, seen, offsets)
     waiting = _admitted(rows, _waiting(rows, seen, applied), plans)
     if seen.is_unproven:
         _check_begin(seen, resolved, rows, waiting, offsets)
-    return Window(rows, plans, offsets[:end], waiting, learned, tuple(resolved), barrier)
+    end = len(rows)
+    return Window(rows, plans, offsets[:end], waiting, learned, tuple(resolved), controls.barrier)
+
+
+@dataclass(slots=True)
+class _Controls:
+    """The control records up to the first barrier, which is the record ``end``, or up to the end."""
+
+    end: int
+    learned: dict[int, str] = field(default_factory=dict)
+    resolved: list[tuple[int, ResolvedRecord | FenceRecord]] = field(default_factory=list)
+    repeating: list[tuple[int, SchemaRecord | ResolvedRecord | FenceRecord]] = field(
+        default_factory=list
+    )
+    barrier: Barrier | None = None
+
+
+def _read_controls(values: Values, offsets: Ints, known: RowSchemas, seen: Mark) -> _Controls:
+    heads = values.payload[values.offsets[:-1] + _BODY]
+    found = _Controls(len(values))
+    epoch = seen.topic.epoch
+    for number in map(int, np.flatnonzero((heads != 0) & (heads != 2))):
+        value, offset = values.value(number), int(offsets[number])
+        record = _control(value, offset)
+        if not isinstance(record, DdlRecord):
+            found.repeating.append((number, record))
+        match record:
+            case DdlRecord():
+                found.barrier = Barrier(offset, value)
+            case SchemaRecord():
+                if record.table:
+                    _check_layout(record, offset)
+                if _redefines(record, known, found.learned):
+                    found.barrier = Barrier(offset, value)
+                elif record.table:
+                    found.learned[record.value.id] = record.value.schema.text
+            case ResolvedRecord() | FenceRecord():
+                _check_epoch(record, epoch, offset)
+                epoch = record.epoch
+                found.resolved.append((number, record))
+        if found.barrier is not None:
+            found.end = number
+            break
+    return found
 
 
 def _control(value: bytes, offset: int) -> ControlRecord:
@@ -183,7 +204,7 @@ def _walked(
 ) -> tuple[Rows, TablePlans]:
     while True:
         rows = walk_values(values, plans.programs)
-        if len(rows) == len(values):
+        if rows.status == walk.OK:
             return rows, plans
         value, offset = values.value(len(rows)), int(offsets[len(rows)])
         number = int.from_bytes(value[1:5], "big")

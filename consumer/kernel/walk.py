@@ -219,19 +219,25 @@ def _walk_record(
 
 @compiled
 def count_cells(
-    data: Array, offsets: Array, first: Any, count: Any, ids: Array, widths: Array
+    data: Array, offsets: Array, first: Any, count: Any, ids: Array, widths: Array, cells_max: Any
 ) -> Any:
-    """The number of cells that ``walk`` needs for these values; a value that it can't walk needs none."""
+    """The first values whose cells are at most ``cells_max``, but at least one row: (values, their cells).
+
+    A value that ``walk`` can't walk needs no cells.
+    """
     cell_count = np.int64(0)
-    for number in range(first, first + count):
-        start = np.int64(offsets[number])
-        if np.int64(offsets[number + 1]) - start < 6 or data[start + 5] > 2:
+    for number in range(count):
+        start = np.int64(offsets[first + number])
+        if np.int64(offsets[first + number + 1]) - start < 6 or data[start + 5] > 2:
             continue
         schema_id = _schema_id(data, start)
         place = np.searchsorted(ids, schema_id)
         if place < len(ids) and ids[place] == schema_id:
-            cell_count += 2 * widths[place]
-    return cell_count
+            needed = 2 * widths[place]
+            if cell_count and cell_count + needed > cells_max:
+                return number, cell_count
+            cell_count += needed
+    return count, cell_count
 
 
 @compiled

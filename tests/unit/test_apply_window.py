@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from consumer.kernel import walk
 from consumer.registry import look_up_at
 from consumer.row_schemas import Ints, RowSchemas
 from consumer.sql.table_plans import Catalogue, TablePlans
@@ -16,7 +17,7 @@ from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import OpenTransaction, Progress
 from schemas.record.avro_schema import envelope_schema
 from schemas.record.control import ResolvedRecord
-from tests.kit.apply.tables import accounts
+from tests.kit.apply.tables import accounts, integer, table, text
 from tests.kit.apply.topic import SET, UUID, RecordStream
 from tests.kit.apply.values import values_of
 
@@ -253,3 +254,35 @@ def test_resolved_after_the_rows_of_its_window_is_accepted() -> None:
     window = _read(_stream().values, Mark(0, 0))
     assert len(window.waiting) == 3
     assert window.mark_after(5, before=Mark(0, 0)).seq == 3
+
+
+@pytest.mark.parametrize("is_looked_up", [False, True])
+def test_wide_rows_end_a_window_early(
+    monkeypatch: pytest.MonkeyPatch, *, is_looked_up: bool
+) -> None:
+    """A cell takes 32 bytes, also for a NULL: a window holds no more cells than the limit, and at least one row."""
+    columns = (text(f"c{number}") for number in range(99))
+    wide = table("bank", "wide", integer("id"), *columns)
+    stream = RecordStream()
+    for number in range(7):
+        stream.insert(wide, {"id": number, **{f"c{at}": None for at in range(99)}})
+        stream.commit()
+    stream.introduce(accounts("bank"))
+    known, values = envelope_schema(SET, wide).text, stream.values
+    if is_looked_up:
+        del values[0]
+    for cells_max, most in ((600, 3), (1, 1)):
+        monkeypatch.setattr("consumer.rows.CELLS_MAX", cells_max)
+        seen, first, seqs, learned, ends = Mark(0, 0), 0, list[int](), dict[int, str](), 0
+        while first < len(values):
+            window = _read(values[first:], seen, look_up=lambda _: known)
+            assert len(window.rows.cells) <= max(cells_max, 200)
+            assert 0 < len(window.waiting) <= most
+            seqs += window.rows.column(walk.SEQ)[window.waiting].tolist()
+            learned |= window.learned
+            ends += len(window.resolved)
+            seen = window.mark_after(len(window.rows), before=seen)
+            first += len(window.rows)
+        assert seqs == list(range(1, 8))
+        assert len(learned) == 2
+        assert ends == 7
