@@ -68,6 +68,18 @@ class Rows:
         found: Ints = self.records[:, which]
         return found
 
+    def has_changed(self, number: int, columns: tuple[int, ...]) -> bool:
+        """Whether an UPDATE changes the bytes of one of these columns."""
+        first, width = (
+            int(self.records[number, walk.FIRST_CELL]),
+            int(self.programs.widths[self.records[number, walk.SLOT]]),
+        )
+        return any(self._cell(first + at) != self._cell(first + width + at) for at in columns)
+
+    def _cell(self, place: int) -> tuple[int, bytes]:
+        kind, start, end = (int(part) for part in self.cells[place, :3])
+        return kind, self.values.payload[start:end].tobytes() if kind != walk.NULL else b""
+
     def gtid(self, number: int) -> str:
         """The source transaction of one row record."""
         start, end = self.records[number, walk.GTID_START], self.records[number, walk.GTID_END]

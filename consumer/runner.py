@@ -28,6 +28,7 @@ from typing import Protocol
 
 from consumer.apply.batch import Assignment, BatchApplier, Figures
 from consumer.apply.ddl import end_earlier_statement
+from consumer.safe_mode import SafeMode
 from consumer.spark.driver import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQuery
 from consumer.target.conflicts import forget_blocking
 from consumer.target.connection import Endpoint, TargetConnection, connect
@@ -48,7 +49,7 @@ from consumer.warm import warm
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.documents import ApplyTask, Consistency, SetDocument, TaskDocument, TopicAddress
-from schemas.gtid import Flavour, parse_gtid_set
+from schemas.gtid import parse_any_gtid_set
 from schemas.status import TaskReport, TaskState
 from zk.run.runner import HeldLease, Report
 
@@ -127,7 +128,8 @@ def take_over(
     session.commit()
     _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)
     lanes = min(task.rules.lanes, LANES_MAX)
-    given = Assignment(endpoint, task.rules.conflict, lanes, task.source, task.tables)
+    safe_until = task.rules.safe_mode.until_gtid
+    given = Assignment(endpoint, task.rules.conflict, lanes, task.source, task.tables, safe_until)
     return BatchApplier(given, owner, mark)
 
 
@@ -135,10 +137,9 @@ def first_mark(task: ApplyTask) -> Mark:
     """The mark of a task without progress. Rows that ``start`` covers are skipped later."""
     if task.start.is_first:
         return Mark(0, FIRST_OFFSET, topic=MarkTopic(task.source.topic))
-    flavour = Flavour.MYSQL if ":" in task.start.gtid_set else Flavour.MARIADB
-    start = parse_gtid_set(flavour, task.start.gtid_set)
+    start = parse_any_gtid_set(task.start.gtid_set)
     topic = MarkTopic(task.source.topic)
-    return Mark(-1, FIRST_OFFSET, str(start), str(flavour), topic, past_start=False)
+    return Mark(-1, FIRST_OFFSET, str(start), str(start.flavour), topic, past_start=False)
 
 
 class Identity(Protocol):
@@ -248,10 +249,12 @@ class ApplyRun:
 
     def _running(self, mark: Mark) -> TaskReport:
         figures, warning = self._applier.figures, self._applier.warning()
-        counts = figures.counts
+        counts, safe_mode = figures.counts, ""
+        if (found := SafeMode.of(self._applier.assignment.safe_until)) is not None:
+            safe_mode = found.text(mark)
         return TaskReport(
             TaskState.RUNNING,
-            why=warning.message if warning else why_running(mark.next_offset, figures),
+            why=warning.message if warning else why_running(mark.next_offset, figures, safe_mode),
             code=warning.code if warning else "",
             fix=warning.fix if warning else "",
             gtid_set=mark.gtid_set,
@@ -265,6 +268,7 @@ class ApplyRun:
                 "last_commit": _time(counts.commit_ms),
                 "statements_left_out": counts.left_out,
                 "applied_in_order": in_order_text(figures.in_order),
+                **({"safe_mode": safe_mode} if safe_mode else {}),
             },
         )
 
@@ -343,9 +347,11 @@ def in_order_text(found: Sequence[tuple[str, str]]) -> str:
     return ", ".join([*named, f"{more} more"] if more > 0 else named)
 
 
-def why_running(offset: int, figures: Figures) -> str:
-    """The status text of a running task, with the place of statements that it did not execute."""
+def why_running(offset: int, figures: Figures, safe_mode: str = "") -> str:
+    """The status text of a running task, with safe mode and the place of statements that it did not execute."""
     why = "waiting for the first record" if offset < 0 else f"applied up to offset {offset}"
+    if safe_mode:
+        why += f"; safe mode {safe_mode}"
     if left_out := figures.counts.left_out:
         statements = "1 statement" if left_out == 1 else f"{left_out} statements"
         where = f"SELECT * FROM {DATABASE}.left_out on the target"

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from consumer.kernel import walk
 from consumer.plan.applied import not_applied
@@ -363,16 +364,20 @@ def _waiting(rows: Rows, seen: Mark, applied: Ints) -> Ints:
     )
     if seen.past_start or not len(numbers):
         return numbers
-    flavour = Flavour(seen.flavour)
-    covered: dict[str, bool] = {}
-    keep = np.ones(len(numbers), np.bool_)
-    start = parse_gtid_set(flavour, seen.gtid_set)
+    start = parse_gtid_set(Flavour(seen.flavour), seen.gtid_set)
+    return numbers[~in_gtid_set(rows, numbers, start)]
+
+
+def in_gtid_set(rows: Rows, numbers: Ints, gtid_set: GtidPosition) -> npt.NDArray[np.bool_]:
+    """For each of these row records, whether its source transaction is in the GTID set."""
+    found: dict[str, bool] = {}
+    covered = np.zeros(len(numbers), np.bool_)
     for place, number in enumerate(map(int, numbers)):
         gtid = rows.gtid(number)
-        if gtid not in covered:
-            covered[gtid] = start.covers(parse_gtid(flavour, gtid))
-        keep[place] = not covered[gtid]
-    return numbers[keep]
+        if gtid not in found:
+            found[gtid] = gtid_set.covers(parse_gtid(gtid_set.flavour, gtid))
+        covered[place] = found[gtid]
+    return covered
 
 
 def _admitted(rows: Rows, numbers: Ints, plans: TablePlans) -> Ints:

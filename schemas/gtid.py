@@ -34,6 +34,7 @@ __all__ = [
     "has_same_sequence_from_other_server",
     "is_logged",
     "missing",
+    "parse_any_gtid_set",
     "parse_binlog_state",
     "parse_gtid",
     "parse_gtid_set",
@@ -44,6 +45,11 @@ __all__ = [
 def parse_gtid_set(flavour: Flavour, text: str) -> GtidPosition:
     """The position from the text that a server of this flavour prints; "" is the beginning. Fatal MR-6001."""
     return GtidSet.parse(text) if flavour is Flavour.MYSQL else MariadbGtidSet.parse(text)
+
+
+def parse_any_gtid_set(text: str) -> GtidPosition:
+    """The position from a text that is not empty and is valid in one flavour; Fatal MR-6001."""
+    return parse_gtid_set(Flavour.MYSQL if ":" in text else Flavour.MARIADB, text)
 
 
 def parse_gtid(flavour: Flavour, text: str) -> Gtid | MariadbGtid:

@@ -34,6 +34,7 @@ from consumer.kernel.order import pack_lanes
 from consumer.kernel.walk import COMMIT_MS, SEQ, SLOT
 from consumer.row_schemas import Ints
 from consumer.rows import KeyEntries, Rows, Values, find_keys
+from consumer.safe_mode import SafeMode
 from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.connection import TargetConnection
 from consumer.target.inventory import Inventory, alter_count, read_again, read_inventory
@@ -114,9 +115,11 @@ class Applier:
     _flights: deque[_Flight] = field(default_factory=deque)
     _number: int = 0
     _held: HeldKeys = field(default_factory=HeldKeys)
+    _safe_mode: SafeMode | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.seen = self.mark
+        self._safe_mode = SafeMode.of(self.order.safe_until)
 
     def run(self) -> Outcome:
         """Apply until the turn ends."""
@@ -162,6 +165,8 @@ class Applier:
                 look_up=self.look_up,
             )
             self.plans = window.plans
+            if self._safe_mode is not None:
+                self._safe_mode = self._safe_mode.set_in(window, self.seen)
             first += len(window.rows)
             if len(window.rows):
                 self._dispatch(window)

@@ -38,6 +38,7 @@ class Assignment:
     lane_count: int
     source: TopicAddress
     tables: TableFilter = field(default_factory=TableFilter)
+    safe_until: str = ""
 
 
 @dataclass(slots=True)
@@ -90,6 +91,7 @@ class BatchApplier:
                     given.tables,
                     self.begin,
                     records.end,
+                    given.safe_until,
                 )
             )
             self.owner, self.mark = outcome.owner, outcome.mark

@@ -21,7 +21,8 @@ class Order:
     """One turn of a task. ``topic_id``: Kafka's id of the topic, for the mark ("": unknown).
 
     ``begin``: the first offset that the topic kept when the run began, or the mark's. ``end``: the topic has records up
-    to this offset, so a turn is not idle before it has read that far.
+    to this offset, so a turn is not idle before it has read that far. ``safe_until``: the GTID set
+    of safe mode; "": none.
     """
 
     owner: Owner
@@ -33,6 +34,7 @@ class Order:
     tables: TableFilter = field(default_factory=TableFilter)
     begin: int = -1
     end: int = -1
+    safe_until: str = ""
 
 
 @dataclass(slots=True)

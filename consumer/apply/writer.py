@@ -1,8 +1,8 @@
 """Writes rows to the target inside an open target transaction: fast in multi-row statements, or one by one.
 
-``write`` merges the changes of one row into a net change (``consumer.plan.merge``) and sorts net changes into levels.
-Changes of one level share no causality key, so their order does not matter. It sorts each level by table and operation
-and makes multi-row statements with limited rows and bytes. Matched rows are counted. An INSERT of an existing row, or
+``write`` merges the changes of one row into a net change (``consumer.plan.merge``) and sorts net changes into levels
+(``consumer.apply.changes``). It sorts each level by table and operation and makes multi-row statements with limited
+rows and bytes. Matched rows are counted. An INSERT of an existing row, or
 an UPDATE or DELETE that does not match all of its rows, is Fatal MR-5010. The caller then rolls back and uses
 ``write_carefully`` on the original records, which finds the row and applies the conflict policy:
 
@@ -23,6 +23,9 @@ Each decision of ``overwrite`` and ``skip`` is stored in ``millrace.conflict`` i
 (``consumer.apply.conflict``). ``stop`` leaves the conflict in ``blocking`` for the caller to store after its rollback.
 A table without a key has no row to overwrite, so ``overwrite`` refuses it with MR-5010.
 
+Rows in the range of safe mode (``consumer.safe_mode``) are written by REPLACE and DELETE. They are not counted, so
+only a foreign key can make them a conflict.
+
 Overwriting runs without foreign key checks: no cascade fires and no child prevents it. Children of a removed row stay
 unchanged, even if a cascade that the source does not log would have changed them. Until a record changes them, they
 refer to the new row with that key, or to none.
@@ -34,26 +37,27 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from consumer.apply.changes import OP_REPLACE, changes_of
 from consumer.apply.conflict import make_conflict
-from consumer.kernel.merge import (
-    AFTER,
-    BEFORE,
-    CHANGE_OP,
-    EXACT,
-    LEVEL,
-    MODE,
-    MOVES,
-    OP_ABSENT,
-    PLACE,
+from consumer.kernel.merge import AFTER, BEFORE, CHANGE_OP, LEVEL, MOVES, OP_ABSENT, PLACE
+from consumer.kernel.walk import (
+    FLAGS,
+    HAS_FALLBACK,
+    IS_SAFE,
+    NO_FOREIGN_KEY_CHECKS,
+    OP,
+    OP_CREATE,
+    OP_DELETE,
+    OP_UPDATE,
+    SEQ,
+    SLOT,
 )
-from consumer.kernel.walk import FLAGS, HAS_FALLBACK, OP, OP_CREATE, OP_DELETE, OP_UPDATE, SEQ, SLOT
-from consumer.plan.merge import net_changes
 from consumer.row_schemas import Ints
-from consumer.rows import Rows, find_keys
+from consumer.rows import Rows
 from consumer.sql import table_plan as images
 from consumer.sql.json_documents import filled_exactly
 from consumer.sql.table_plan import Pieces, TablePlan, make_shape
-from consumer.sql.table_plans import TablePlans, slots_of
+from consumer.sql.table_plans import TablePlans
 from consumer.target.conflicts import Conflict, store_conflict
 from consumer.target.connection import (
     FOREIGN_KEY_ERRORS,
@@ -69,13 +73,12 @@ from schemas.gtid import Flavour
 STATEMENT_ROWS_MAX = 1000  # with more, a statement gains little and its locks and plan cost more
 STATEMENT_BYTES_MAX = 1 << 20
 DERIVED_ROW_BYTES_MAX = 1 << 15  # of a row's literals, far below the limit of 65,536 in `_alone`
-NO_FOREIGN_KEY_CHECKS = 2  # of a rows event's flags
 _KEY_TEXT_MAX = 200
 
 Flags = npt.NDArray[np.bool_]
 
 _OPS = {OP_CREATE: "insert", OP_UPDATE: "update", OP_DELETE: "delete"}
-_OPS |= {OP_ABSENT: "insert and delete"}
+_OPS |= {OP_ABSENT: "insert and delete", OP_REPLACE: "replace"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,11 @@ class RowWriter:
         """Apply these records (numbers in seq order). After Fatal MR-5010 or another error, roll back."""
         if not len(numbers):
             return
-        changes = leveled(self._plans, rows, numbers)
+        for changes in changes_of(self._plans, rows, numbers):
+            self._write_changes(rows, changes)
+        self._set_foreign_key_checks(wanted=True)
+
+    def _write_changes(self, rows: Rows, changes: Ints) -> None:
         about = rows.records[changes[:, PLACE]]
         mixed = about[:, HAS_FALLBACK] | ((about[:, FLAGS] & NO_FOREIGN_KEY_CHECKS) << 1)
         kind = (changes[:, LEVEL] * len(rows.programs.ids) + about[:, SLOT]) << 12
@@ -116,23 +123,19 @@ class RowWriter:
         cuts = np.flatnonzero(kind[1:] != kind[:-1]) + 1
         for run in np.split(changes, cuts):
             self._write_run(rows, run)
-        self._set_foreign_key_checks(wanted=True)
 
     def _write_run(self, rows: Rows, run: Ints) -> None:
         """Net changes of one table and operation that share no key."""
         place, op = int(run[0, PLACE]), int(run[0, CHANGE_OP])
-        table_plan = self._plans.table_plan(int(rows.records[place, SLOT]))
+        slot = int(rows.records[place, SLOT])
+        table_plan = self._plans.table_plan(slot)
         self._check_foreign_keys(rows, place)
-        pieces = table_plan.insert
-        if op != OP_CREATE:
-            found = table_plan.update if op == OP_UPDATE else table_plan.delete
-            if found is None:
-                self._write_singly(rows, run)
-                return
-            pieces = found
-        if rows.records[place, HAS_FALLBACK] or table_plan.is_identity_generated:
+        pieces = table_plan.pieces(_OPS[op])
+        is_single = rows.records[place, HAS_FALLBACK] or table_plan.is_identity_generated
+        if pieces is None or is_single:
             self._write_singly(rows, run)
             return
+        is_counted = not rows.records[place, IS_SAFE]
         alone = self._alone(rows, run, table_plan, pieces)
         if alone.any():
             self._write_singly(rows, run[alone])
@@ -140,7 +143,7 @@ class RowWriter:
         firsts, around = rows.firsts(run[:, BEFORE], run[:, AFTER]), pieces.around
         for part in _parts(rows, firsts, pieces, self._bytes_max):
             matched = self._run(rows.text_of(part, pieces.shape, around))
-            if matched != (0 if op == OP_ABSENT else len(part)):
+            if is_counted and matched != (0 if op == OP_ABSENT else len(part)):
                 table = table_plan.layout.table.full_name
                 why = f"{_OPS[op]} of {len(part)} rows of {table} matched {matched}"
                 raise Fatal("MR-5010", why, table=table)
@@ -158,7 +161,7 @@ class RowWriter:
             if self._plans.inventory.flavour is Flavour.MARIADB:
                 firsts = rows.firsts(run[:, BEFORE], run[:, AFTER])
                 alone |= rows.text_sizes(firsts, pieces.shape) > DERIVED_ROW_BYTES_MAX
-        if op in (OP_CREATE, OP_UPDATE) and table_plan.documents:
+        if op in (OP_CREATE, OP_UPDATE, OP_REPLACE) and table_plan.documents:
             width = len(table_plan.layout.branches)
             alone |= rows.inexact(run[:, AFTER], table_plan.documents, width=width)
         return alone
@@ -195,7 +198,8 @@ class RowWriter:
                 rows.firsts(change[BEFORE : BEFORE + 1], change[AFTER : AFTER + 1]),
                 _OPS[int(change[CHANGE_OP])],
             )
-            if self._write_one(rows, single) != 1:
+            matched = self._write_one(rows, single)
+            if matched != 1 and not rows.records[single.number, IS_SAFE]:
                 raise Fatal("MR-5010", "the row does not exist")
 
     def _write_one(self, rows: Rows, single: "_Single") -> int:
@@ -261,8 +265,11 @@ class RowWriter:
             self._check_foreign_keys(rows, number)
             refused: Fatal | None = None
             try:
-                matched = self._write_one(rows, _Single.of(rows, number))
-                why = "" if matched == 1 else "the row does not exist"
+                why = ""
+                if rows.records[number, IS_SAFE]:
+                    self._overwrite(rows, number)
+                elif self._write_one(rows, _Single.of(rows, number)) != 1:
+                    why = "the row does not exist"
             except Fatal as exc:
                 refused, why = exc, exc.message
             if why:
@@ -288,7 +295,7 @@ class RowWriter:
             raise Retryable("MR-5023", f"{name} was altered on the target", table=name)
 
     def _decide(self, rows: Rows, number: int, why: str) -> None:
-        slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
+        slot = int(rows.records[number, SLOT])
         policy = self._conflict_rule.policy
         if policy is ConflictPolicy.OVERWRITE and not self._plans.table_plan(slot).identity:
             why = f"{why}; a table without a key has no row to overwrite"
@@ -299,10 +306,7 @@ class RowWriter:
             raise self._named(rows, number, why)
         if policy is ConflictPolicy.OVERWRITE:
             self._set_foreign_key_checks(wanted=False)  # the next row sets it again
-            if op != OP_CREATE:
-                self._write_one(rows, _Single.of(rows, number, "delete"))
-            if op != OP_DELETE:
-                self._write_one(rows, _Single.of(rows, number, "replace"))
+            self._overwrite(rows, number)
         store_conflict(
             self._connection,
             self._conflict_rule.task,
@@ -310,6 +314,14 @@ class RowWriter:
             decision=str(policy),
             bytes_max=self._plans.inventory.packet_bytes_max,
         )
+
+    def _overwrite(self, rows: Rows, number: int) -> None:
+        """Write the record's row, whatever the target has."""
+        op = int(rows.records[number, OP])
+        if op != OP_CREATE:
+            self._write_one(rows, _Single.of(rows, number, "delete"))
+        if op != OP_DELETE:
+            self._write_one(rows, _Single.of(rows, number, "replace"))
 
     def _named(self, rows: Rows, number: int, why: str, *, code: str = "MR-5010") -> Fatal:
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
@@ -331,22 +343,6 @@ class RowWriter:
             return "(no key)"
         text = rows.text_of(_Single.of(rows, number).firsts, shape)
         return text.decode(errors="replace")[:_KEY_TEXT_MAX]
-
-
-def leveled(plans: TablePlans, rows: Rows, numbers: Ints) -> Ints:
-    """The net changes of these records, with levels (lines of ``kernel.merge``).
-
-    Only tables that are not EXACT need their causality keys.
-    """
-    rules = plans.merge_rules(slots_of(rows.records[numbers, SLOT]))
-    changes = net_changes(rows, numbers, rules)
-    slots = rows.records[changes[:, PLACE], SLOT]
-    keyed = np.flatnonzero(rules.rules[slots, MODE] != EXACT)
-    if len(keyed):
-        programs = plans.key_programs(slots_of(slots[keyed]))
-        entries = find_keys(rows, programs, changes[keyed, PLACE])
-        changes[keyed, LEVEL] = entries.levels(len(keyed))
-    return changes
 
 
 @dataclass(frozen=True, slots=True)

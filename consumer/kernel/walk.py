@@ -37,9 +37,11 @@ CELL_WIDTH = 4
 SEQ, SLOT, OP, FLAGS, FIRST_CELL, LAST, COMMIT_MS, SCHEMA_ID = 0, 1, 2, 3, 4, 5, 6, 7
 HAS_FALLBACK = 8  # a value has another branch than its column's first: raw bytes of a text, an index without a label
 GTID_START, GTID_END = 9, 10
-RECORD_WIDTH = 11
+IS_SAFE = 11  # set later, for rows in the range of safe mode (``consumer.safe_mode``)
+RECORD_WIDTH = 12
 
 OP_CONTROL, OP_CREATE, OP_UPDATE, OP_DELETE = 0, 99, 117, 100  # the letters of the record
+NO_FOREIGN_KEY_CHECKS = 2  # of FLAGS, which are those of the rows event
 OK, TORN, UNKNOWN_SCHEMA, NOT_FRAMED, BAD_OP, OTHER_TABLE = 0, 1, 2, 3, 4, 5
 REASONS = (
     "",

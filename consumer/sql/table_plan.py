@@ -15,7 +15,7 @@ two records.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -93,6 +93,17 @@ class TablePlan:
     def is_identity_generated(self) -> bool:
         """True if the target generates a part of the identity. The generated value is then checked."""
         return bool(self.identity) and any(column.generated for _, column in self.named)
+
+    def pieces(self, what: str) -> Pieces | None:
+        """The statement over many rows for an operation of the writer; None if there is none."""
+        match what:
+            case "insert":
+                return self.insert
+            case "replace":
+                return replace(self.insert, lead=self.insert.lead.replace(b"INSERT", b"REPLACE", 1))
+            case "update":
+                return self.update
+        return self.delete
 
     @property
     def documents(self) -> tuple[int, ...]:

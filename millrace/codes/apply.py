@@ -187,6 +187,17 @@ CODES: tuple[Code, ...] = (
         Branch.RETRIES,
     ),
     Code(
+        "MR-5024",
+        "a table can't be applied in safe mode",
+        "Safe mode replaces rows. In this table that would lose more than the row of the record, for the reason in the"
+        " message: it has no usable key, the target has columns, a trigger or a history that the records do not have, or"
+        " rows of other tables follow its key by a cascade. No row of the batch was written.",
+        "Remove the cause that the message names on the target until safe mode has ended. Or add the table to `exclude` in"
+        " the task document (`millrace task create -f FILE --replace`) and load it again later. Or load the target at one"
+        " GTID set and start there without `safe_mode`. Then `millrace task resume NAME`.",
+        Branch.OPERATOR,
+    ),
+    Code(
         "MR-5030",
         "records are missing in the topic",
         "`seq` has a gap: retention removed records before they were applied, or another program wrote to the topic.",

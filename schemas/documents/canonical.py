@@ -7,7 +7,14 @@ a default does not change existing tasks. ``parse_*(loads(encode(d))) == d``.
 import json
 from dataclasses import asdict
 
-from schemas.documents.model import ApplyTask, CaptureTask, SetDocument, TaskDocument, TopicOptions
+from schemas.documents.model import (
+    ApplyTask,
+    CaptureTask,
+    SafeMode,
+    SetDocument,
+    TaskDocument,
+    TopicOptions,
+)
 from schemas.documents.parse import FORMAT
 
 Plain = dict[str, object]
@@ -58,6 +65,10 @@ def _plain_options(options: TopicOptions) -> Plain:
     return {"topic_settings": named} if named else {}
 
 
+def _plain_safe_mode(safe_mode: SafeMode) -> Plain:
+    return {"safe_mode": asdict(safe_mode)} if safe_mode.until_gtid else {}
+
+
 def _plain_apply(task: ApplyTask) -> Plain:
     return {
         "format": FORMAT,
@@ -73,4 +84,5 @@ def _plain_apply(task: ApplyTask) -> Plain:
         "lanes": task.rules.lanes,
         "consistency": task.rules.consistency.value,
         "conflict": task.rules.conflict.value,
+        **_plain_safe_mode(task.rules.safe_mode),
     }

@@ -171,6 +171,13 @@ class CaptureTask:
         return TaskKind.CAPTURE
 
 
+@dataclass(frozen=True, slots=True)
+class SafeMode:
+    """The source transactions whose rows the target may already have; "" is none (``consumer.safe_mode``)."""
+
+    until_gtid: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRules:
     """How changes are applied. ``lanes`` is the number of concurrent target connections."""
@@ -178,6 +185,7 @@ class ApplyRules:
     lanes: int = 4
     consistency: Consistency = Consistency.CAUSAL
     conflict: ConflictPolicy = ConflictPolicy.STOP
+    safe_mode: SafeMode = field(default_factory=SafeMode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ Users write flat documents; the values in code are nested:
                                            include: ["*.*"]              lanes: 4
                                            exclude: []                   consistency: causal
                                            topic_settings: {…}           conflict: stop | overwrite | skip
+                                                                         safe_mode: {until_gtid: GTID set}
 
 Guarantees: a document is accepted or refused as a whole, and one error lists every problem (MR-4101). ``format`` is
 optional; an unknown one is refused (MR-4107).
@@ -28,6 +29,7 @@ from schemas.documents.model import (
     ConflictPolicy,
     Consistency,
     Member,
+    SafeMode,
     SetDocument,
     Start,
     TableFilter,
@@ -140,8 +142,16 @@ def _apply(fields: Fields) -> ApplyTask:
             conflict=fields.take(
                 "conflict", readers.choice(ConflictPolicy), ConflictPolicy.STOP, needed=False
             ),
+            safe_mode=_safe_mode(fields),
         ),
     )
+
+
+def _safe_mode(fields: Fields) -> SafeMode:
+    part = fields.part("safe_mode", needed=False, example="{until_gtid: 0-1-23}")
+    until = part.take("until_gtid", readers.gtid_set, "")
+    part.finish()
+    return SafeMode(until)
 
 
 def _tables(fields: Fields) -> TableFilter:

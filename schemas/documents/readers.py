@@ -146,21 +146,30 @@ def secret(value: object) -> SecretReference:
     return reference
 
 
-@described(type="string", maxLength=START_CHARACTERS_MAX, description="first, or a GTID set")
-def start(value: object) -> Start:
-    """``first`` or a GTID set of either flavour. White space in the set is dropped."""
+@described(type="string", minLength=1, maxLength=START_CHARACTERS_MAX, description="a GTID set")
+def gtid_set(value: object) -> str:
+    """A GTID set of either flavour. White space in it is dropped."""
     wanted = (
-        "first, or a GTID set as text, such as 0-1-23 (MariaDB) or"
+        "a GTID set as text, such as 0-1-23 (MariaDB) or"
         " 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 (MySQL)"
     )
-    if value == "first":
-        return Start()
     if not isinstance(value, str) or len(value) > START_CHARACTERS_MAX:
         raise Unreadable(wanted)
     packed = "".join(value.split())
     if not _MYSQL_GTID_SET.fullmatch(packed) and not _MARIADB_POSITION.fullmatch(packed):
         raise Unreadable(wanted)
-    return Start(packed)
+    return packed
+
+
+@described(type="string", maxLength=START_CHARACTERS_MAX, description="first, or a GTID set")
+def start(value: object) -> Start:
+    """``first`` or a GTID set of either flavour. White space in the set is dropped."""
+    if value == "first":
+        return Start()
+    try:
+        return Start(gtid_set(value))
+    except Unreadable as exc:
+        raise Unreadable(f"first, or {exc.wanted}") from exc
 
 
 @described(type="string", maxLength=TEXT_CHARACTERS_MAX, description="host:port[,host:port]")

@@ -16,6 +16,7 @@ from schemas.documents import (
     ConflictPolicy,
     Consistency,
     Member,
+    SafeMode,
     SecretPlace,
     SecretReference,
     SetDocument,
@@ -83,6 +84,7 @@ TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
             lanes=st.integers(1, 64),
             consistency=st.just(Consistency.CAUSAL),
             conflict=st.sampled_from(ConflictPolicy),
+            safe_mode=st.builds(SafeMode, STARTS.map(lambda start: start.gtid_set)),
         ),
     ),
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer.apply.writer import leveled
+from consumer.apply.changes import leveled
 from consumer.kernel import merge
 from consumer.kernel.walk import OP_CREATE, OP_DELETE, SLOT
 from consumer.plan.merge import merge_rule

@@ -12,7 +12,6 @@ from consumer.apply.batch import Assignment, BatchApplier, Figures
 from consumer.apply.order import Counts, Order, Outcome
 from consumer.runner import ApplyRun, same_topic, why_running
 from consumer.spark.driver import FIRST_OFFSET, SparkDriver
-from consumer.sql.table_plans import Catalogue
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, MarkTopic, Owner
 from millrace.errors import Fatal, MillraceError, Retryable
@@ -58,7 +57,7 @@ class _FailingApplier:
     error: BaseException
     mark: Mark = field(default_factory=lambda: Mark(0, FIRST_OFFSET))
     figures: Figures = field(default_factory=Figures)
-    catalogue: Catalogue = field(default_factory=lambda: Catalogue("1"))
+    assignment: Assignment = field(default_factory=lambda: _GIVEN)
     warned: MillraceError | None = None
 
     def process(self, *_: object) -> None:
@@ -107,6 +106,27 @@ def test_running_task_shows_warnings_in_its_status() -> None:
     (report,) = reports
     assert (report.state, report.why, report.code) == (TaskState.RUNNING, "shop.t.audit", "MR-5018")
     assert "DROP TRIGGER" in report.fix
+
+
+@pytest.mark.parametrize(
+    ("reached", "wanted"),
+    [("", "until 0-1-5"), ("0-1-4", "until 0-1-5"), ("0-2-5,1-1-1", "ended at 0-1-5")],
+)
+def test_status_shows_safe_mode(reached: str, wanted: str) -> None:
+    """Also when it has ended, so that an operator can remove it from the document."""
+    applier = _CountingApplier(Mark(7, FIRST_OFFSET, reached, "mariadb"))
+    applier.assignment = replace(_GIVEN, safe_until="0-1-5")
+    reports: list[TaskReport] = []
+    ApplyRun(
+        cast(SparkDriver, _Driver()),
+        cast(ApplyTask, _Named()),
+        cast(BatchApplier, applier),
+        reports.append,
+        KnownTopic(),
+    )
+    (report,) = reports
+    assert report.figures["safe_mode"] == wanted
+    assert report.why == f"waiting for the first record; safe mode {wanted}"
 
 
 def test_run_ends_its_query_even_without_a_spare_thread() -> None:
@@ -248,7 +268,7 @@ class _CountingApplier:
     mark: Mark
     batches: int = 0
     figures: Figures = field(default_factory=Figures)
-    catalogue: Catalogue = field(default_factory=lambda: Catalogue("1"))
+    assignment: Assignment = field(default_factory=lambda: _GIVEN)
 
     def warning(self) -> MillraceError | None:
         return None
@@ -263,7 +283,7 @@ class _Named:
     source: TopicAddress = SHOP
 
 
-_GIVEN = Assignment(Endpoint("t1", 0, "", ""), ConflictPolicy.STOP, 4, SHOP)
+_GIVEN: Assignment = Assignment(Endpoint("t1", 0, "", ""), ConflictPolicy.STOP, 4, SHOP)
 
 
 @dataclass

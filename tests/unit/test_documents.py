@@ -10,6 +10,7 @@ from schemas.documents import (
     CaptureTask,
     ConflictPolicy,
     Member,
+    SafeMode,
     SecretReference,
     SetDocument,
     TableFilter,
@@ -96,6 +97,19 @@ def test_apply_task_document_is_read() -> None:
     assert task.rules.conflict is ConflictPolicy.SKIP
     assert task.rules.lanes == 4
     assert task.source.registry == ""
+    assert task.rules.safe_mode == SafeMode()
+
+
+def test_safe_mode_names_a_gtid_set() -> None:
+    """White space in the set is dropped; a set that is missing or malformed is a problem of its field."""
+    text = APPLY + '\nsafe_mode: {until_gtid: "0-1-5, 1-1-7"}\n'
+    task = parse_task(plain_from_yaml(text))
+    assert isinstance(task, ApplyTask)
+    assert task.rules.safe_mode == SafeMode("0-1-5,1-1-7")
+    wanted = "found nothing, wanted a GTID set"
+    assert f"safe_mode.until_gtid: {wanted}" in _problems(APPLY + "\nsafe_mode: {}\n")
+    malformed = APPLY + "\nsafe_mode: {until_gtid: first}\n"
+    assert "safe_mode.until_gtid: found 'first'" in _problems(malformed)
 
 
 def test_all_problems_of_a_document_are_reported_together() -> None:

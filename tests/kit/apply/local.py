@@ -28,6 +28,7 @@ from schemas.documents import (
     ApplyRules,
     ApplyTask,
     ConflictPolicy,
+    SafeMode,
     Start,
     TableFilter,
     TopicAddress,
@@ -184,6 +185,7 @@ def apply_task(
     conflict: ConflictPolicy = ConflictPolicy.STOP,
     start: str = "",
     exclude: tuple[str, ...] = (),
+    safe_until: str = "",
 ) -> ApplyTask:
     """A task of this name."""
     return ApplyTask(
@@ -192,7 +194,7 @@ def apply_task(
         target="target",
         start=Start(start),
         tables=TableFilter(exclude=exclude),
-        rules=ApplyRules(lanes=lanes, conflict=conflict),
+        rules=ApplyRules(lanes=lanes, conflict=conflict, safe_mode=SafeMode(safe_until)),
     )
 
 
