@@ -112,7 +112,8 @@ class TopicRecords:
 
     @property
     def end(self) -> int:
-        return self.records[-1].offset + 1
+        """The end of the records, or of a topic that goes on, so that a turn reads records before the mark."""
+        return self.records[-1].offset + 1 if not self.cut.again else 1 << 60
 
     def apply(self, order: Order) -> Outcome:
         """One turn, perhaps executed twice."""
