@@ -90,7 +90,11 @@ class Rows:
         """The texts of all FLOAT and DOUBLE values, one per line, ended by NUL."""
         found = literals.collect_floats(self.values.payload, self.cells, len(self.cells))
         width = literals.FLOAT_TEXT_BYTES
-        return np.frombuffer(found.astype(f"S{width}").tobytes(), np.uint8).reshape(-1, width)
+        texts = np.zeros((len(found), width), np.uint8)
+        others = literals.put_short_floats(found, texts)
+        made = found[others].astype(f"S{width}").tobytes()
+        texts[others] = np.frombuffer(made, np.uint8).reshape(-1, width)
+        return texts
 
     def firsts(self, befores: Ints, afters: Ints | None = None) -> Ints:
         """For ``kernel.literals``: first cells of the records with the before images, and with the after images."""

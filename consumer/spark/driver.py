@@ -56,6 +56,7 @@ _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|spark://.+|yarn|k8s://.+"
 # Raised by calls into the JVM. OSError: the socket without a JVM, or a file without space or folder.
 _FAILURES = (PySparkException, Py4JError, OSError, PickleError)
 
+_FAST_START = "-XX:TieredStopAtLevel=1"  # this JVM computes too little for its second compiler
 _CHECKPOINT_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -105,8 +106,8 @@ class SparkDriver:
         """Start as for a task up to the first records, without a topic, then end the JVM. Fatal MR-5051."""
         has_records = threading.Event()
 
-        def look(records: DataFrame, _: int) -> None:
-            records.coalesce(1).mapInArrow(lambda batches: batches, records.schema).collect()
+        def look(_: DataFrame, number: int) -> None:
+            self.session.sparkContext.parallelize([number], 1).map(abs).collect()
             has_records.set()
 
         rate = self.session.readStream.format("rate").option("rowsPerSecond", 100).load()
@@ -160,8 +161,9 @@ def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": " ".join(
             # on disk: libraries that are unpacked there can not always be loaded from memory
-            (*jvm_archive().options(), shlex.quote(f"-Djava.io.tmpdir={disk}"))
+            (*jvm_archive().options(), _FAST_START, shlex.quote(f"-Djava.io.tmpdir={disk}"))
         ),
+        "spark.executor.extraJavaOptions": _FAST_START,
         "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than it saves for these plans
         "spark.diskStore.subDirectories": "1",  # a fixed name, so that it can be created again
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",

@@ -70,17 +70,12 @@ class TopicStream:
         room_bytes, is_end = size.bytes, False
         until_s = time.monotonic() + GATHER_S
         while messages:
-            for message in messages:
-                if (error := message.error()) is not None:
-                    self._check(error)
-                    self.reached = max(self.reached, message.offset() or 0)
-                    is_end = True
-                    continue
-                value = message.value() or b""
-                values.append(value)
-                offsets.append(message.offset() or 0)
-                room_bytes -= len(value)
-                is_end = False
+            is_end = messages[-1].error() is not None
+            records = self._records_of(messages)
+            taken = [message.value() or b"" for message in records]
+            values += taken
+            offsets += [message.offset() or 0 for message in records]
+            room_bytes -= sum(map(len, taken))
             left = size.rows - len(values)
             if left <= 0 or room_bytes <= 0 or (is_end and values):
                 break
@@ -109,7 +104,18 @@ class TopicStream:
         except MillraceError as exc:
             raise Retryable("MR-5052", f"{self._place}: {exc.message}") from exc
 
-    def _check(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._PARTITION_EOF:
+    def _records_of(self, messages: list[Message]) -> list[Message]:
+        """Those that are records; the others report the end of the partition, or an error, which is raised."""
+        ends = [message for message in messages if message.error() is not None]
+        for message in ends:
+            self._check(message)
+        if not ends:
+            return messages
+        return [message for message in messages if message.error() is None]
+
+    def _check(self, message: Message) -> None:
+        error = message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
             self._position = -1
             raise Retryable("MR-5052", f"{self._place}: {error.str()}")
+        self.reached = max(self.reached, message.offset() or 0)
