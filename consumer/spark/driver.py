@@ -56,7 +56,8 @@ _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|spark://.+|yarn|k8s://.+"
 # Raised by calls into the JVM. OSError: the socket without a JVM, or a file without space or folder.
 _FAILURES = (PySparkException, Py4JError, OSError, PickleError)
 
-_FAST_START = "-XX:TieredStopAtLevel=1"  # this JVM computes too little for its second compiler
+# this JVM only plans ranges: it computes too little for its second compiler, and a parallel collector costs memory
+_SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _CHECKPOINT_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -158,12 +159,12 @@ def _settings(scratch: Path, disk: Path, master: str) -> dict[str, str]:
         "spark.python.task.killTimeout": "100ms",  # a stopped turn: the target rolls back
         "spark.python.daemon.module": "consumer.spark.driver",
         "spark.executorEnv.PYTHONSAFEPATH": "1",  # no modules of the folder in which the driver was started
-        "spark.driver.memory": "1g",
+        "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": " ".join(
             # on disk: libraries that are unpacked there can not always be loaded from memory
-            (*jvm_archive().options(), _FAST_START, shlex.quote(f"-Djava.io.tmpdir={disk}"))
+            (*jvm_archive().options(), _SMALL_JVM, shlex.quote(f"-Djava.io.tmpdir={disk}"))
         ),
-        "spark.executor.extraJavaOptions": _FAST_START,
+        "spark.executor.extraJavaOptions": _SMALL_JVM,
         "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than it saves for these plans
         "spark.diskStore.subDirectories": "1",  # a fixed name, so that it can be created again
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
