@@ -13,7 +13,7 @@ SHORT = st.builds(
 
 @given(st.lists(SHORT | st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 def test_written_text_reads_back_as_the_same_double(values: list[float]) -> None:
-    """What is not written is listed."""
+    """The kernel lists the values that it leaves out."""
     texts = np.zeros((len(values), FLOAT_TEXT_BYTES), np.uint8)
     others = put_short_floats(np.array(values), texts)
     for place, value in enumerate(values):

@@ -112,7 +112,7 @@ class TopicRecords:
 
     @property
     def end(self) -> int:
-        """The end of the records, or of a topic that goes on, so that a turn reads records before the mark."""
+        """The end of the records, or of a topic that continues, so that a turn reads records before the mark."""
         return self.records[-1].offset + 1 if not self.cut.again else 1 << 60
 
     def apply(self, order: Order) -> Outcome:
