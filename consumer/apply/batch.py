@@ -3,12 +3,15 @@
 Spark plans the ranges of offsets, and the executor that gets a turn reads and applies the records itself
 (``apply.turn``). It continues past the range as long as records arrive, so a micro-batch that begins below the mark has
 nothing left to do.
+
+On a cluster, a backlog is applied by several executors (``apply.conductor``).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from consumer.apply.conductor import Cluster, Conductor, spread_turn
 from consumer.apply.order import Counts, Order, Outcome
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
@@ -18,7 +21,7 @@ from schemas.documents import ConflictPolicy, TableFilter, TopicAddress
 TRIGGERS_NAMED = 3  # in a warning
 
 
-class RecordsLike(Protocol):
+class RecordsLike(Cluster, Protocol):
     """A micro-batch, in Spark or in a test."""
 
     @property
@@ -74,30 +77,41 @@ class BatchApplier:
     mark: Mark
     begin: int = -1
     figures: Figures = field(default_factory=Figures)
+    conductor: Conductor = field(default_factory=Conductor)
 
     def process(self, records: RecordsLike, progressed: Callable[[Mark], None]) -> None:
         """Apply until no more records come. Errors end the run."""
         is_idle = self.mark.next_offset >= records.end
         while not is_idle:
-            given = self.assignment
-            outcome = records.apply(
-                Order(
-                    self.owner,
-                    given.endpoint,
-                    given.policy,
-                    given.lane_count,
-                    given.source,
-                    self.mark.topic.id,
-                    given.tables,
-                    self.begin,
-                    records.end,
-                    given.safe_until,
-                )
-            )
+            outcome, is_idle = self._turn(records)
             self.owner, self.mark = outcome.owner, outcome.mark
             self.figures.add(outcome)
-            is_idle = outcome.is_idle
             progressed(self.mark)
+
+    def _turn(self, records: RecordsLike) -> tuple[Outcome, bool]:
+        """One turn, and whether the micro-batch is done."""
+        given = self.assignment
+        order = Order(
+            self.owner,
+            given.endpoint,
+            given.policy,
+            given.lane_count,
+            given.source,
+            self.mark.topic.id,
+            given.tables,
+            self.begin,
+            records.end,
+            given.safe_until,
+        )
+        count = self.conductor.share_count(records, order, self.mark)
+        solo_s = self.conductor.solo_s() if count else 0.0
+        if count and not solo_s:
+            outcome = spread_turn(records, order, self.mark, count, self.conductor.note)
+            return outcome, outcome.is_idle
+        outcome = records.apply(replace(order, turn_s=solo_s) if solo_s else order)
+        is_past = outcome.mark.next_offset >= records.end
+        # on a cluster, what came meanwhile may be a backlog: Spark reports it in the next micro-batch
+        return outcome, outcome.is_idle or (is_past and records.executor_count() > 1)
 
     def warning(self) -> Retryable | None:
         """MR-5018 if the topic has rows of tables with triggers."""

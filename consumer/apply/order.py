@@ -2,13 +2,17 @@
 
     Order       apply the topic from the progress on the target, as the owner of the fence
     Outcome     how far it came
+    Share       one Spark task's part of a spread turn, which several apply together
+    ShareEnd    how far that came
     Failure     an error of Millrace as a value; other errors end the Spark task
 
 All are values that Spark can send.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
@@ -21,8 +25,8 @@ class Order:
     """One turn of a task. ``topic_id``: Kafka's id of the topic, for the mark ("": unknown).
 
     ``begin``: the first offset that the topic kept when the run began, or the mark's. ``end``: the topic has records up
-    to this offset, so a turn is not idle before it has read that far. ``safe_until``: the GTID set
-    of safe mode; "": none.
+    to this offset, so a turn is not idle before it has read that far. ``safe_until``: the GTID set of safe mode; "":
+    none. ``turn_s``: it ends after this time.
     """
 
     owner: Owner
@@ -35,6 +39,7 @@ class Order:
     begin: int = -1
     end: int = -1
     safe_until: str = ""
+    turn_s: float = math.inf
 
 
 @dataclass(slots=True)
@@ -64,6 +69,46 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """Share ``place`` of ``count`` of a spread turn: the lanes whose number leaves ``place`` when divided by ``count``.
+
+    The owner of ``order`` has the fence for the whole turn.
+    """
+
+    order: Order
+    place: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A window of a spread turn. ``plan``: a digest of the lanes of all rows up to here; ``learned``: its schemas."""
+
+    after: Mark
+    learned: Mapping[int, str]
+    plan: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ShareEnd:
+    """The end of a share. ``steps``: the windows whose rows in its lanes are applied, in order.
+
+    ``is_agreed``: no other share had another plan key; otherwise it has applied nothing. ``is_read``: it came to the
+    end of the order. ``needs_solo``: the next record is for a turn of one Spark task. ``left_to``: the last seq that
+    earlier turns left in bitmaps. The rest is as in ``Outcome``.
+    """
+
+    steps: tuple[Step, ...] = ()
+    is_agreed: bool = True
+    is_read: bool = False
+    needs_solo: bool = False
+    left_to: int = -1
+    counts: Counts = field(default_factory=Counts)
+    triggers: tuple[str, ...] = ()
+    in_order: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """An error of Millrace."""
 
@@ -83,7 +128,10 @@ _BRANCHES: dict[str, type[MillraceError]] = {
 }
 
 
-def guarded(work: Callable[[], Outcome]) -> Outcome | Failure:
+T = TypeVar("T")
+
+
+def guarded(work: Callable[[], T]) -> T | Failure:
     """Run ``work`` in an executor; an error of Millrace becomes a value."""
     try:
         return work()
@@ -92,8 +140,8 @@ def guarded(work: Callable[[], Outcome]) -> Outcome | Failure:
         return Failure(branch, exc.code, exc.message, exc.fix, dict(exc.context))
 
 
-def outcome_of(answer: Outcome | Failure) -> Outcome:
-    """The outcome; raises the error."""
+def outcome_of(answer: T | Failure) -> T:
+    """The answer; raises the error."""
     if isinstance(answer, Failure):
         raise answer.error()
     return answer

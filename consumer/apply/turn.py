@@ -18,7 +18,7 @@ from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.connection import TargetConnection
 from consumer.target.fence import take_turn
 from consumer.target.inventory import alter_count, read_inventory
-from consumer.target.progress import Owner, read_position, read_schemas
+from consumer.target.progress import Mark, Owner, read_position, read_schemas
 from consumer.target.sessions import session_for
 from consumer.window import LookUp
 from millrace.errors import Fatal
@@ -29,9 +29,10 @@ AFTER_TURN = register("apply.after_turn")
 
 @dataclass
 class Resident:
-    """The state of a task that a process keeps after a turn."""
+    """The state of a task that a process keeps after a turn. The plans have the topic's schemas up to ``mark``."""
 
     owner: Owner
+    mark: Mark
     plans: TablePlans
 
 
@@ -60,29 +61,36 @@ def run_turn(order: Order, tools: Tools) -> Outcome:
     mark, applied = read_position(session, task)
     if mark is None:
         raise Fatal("MR-5022", f"the progress of {task} is gone", task=task)
-    if resident is None or resident.owner != order.owner or _is_altered(session, resident):
-        inventory = read_inventory(session)
-        route = Route(order.tables, inventory.folds_names)
-        catalogue = Catalogue("", read_schemas(session, task), inventory, route)
-        resident = Resident(owner, TablePlans(catalogue))
+    plans = known_plans(session, order, resident, last=order.owner, mark=mark)
     session.commit()
     applier = Applier(
         replace(order, owner=owner),
         owner,
         replace(mark, topic=replace(mark.topic, id=order.topic_id or mark.topic.id)),
         applied,
-        resident.plans,
+        plans,
         tools.source,
         tools.lanes,
         tools.look_up,
-        tools.limits,
+        replace(tools.limits, turn_s=min(tools.limits.turn_s, order.turn_s)),
         tools.is_over,
         tools.is_read,
     )
     outcome = applier.run()
-    residents[task] = Resident(owner, applier.plans)
+    residents[task] = Resident(owner, outcome.mark, applier.plans)
     return outcome
 
 
-def _is_altered(session: TargetConnection, resident: Resident) -> bool:
-    return alter_count(session) != resident.plans.inventory.alter_count
+def known_plans(
+    session: TargetConnection, order: Order, resident: Resident | None, *, last: Owner, mark: Mark
+) -> TablePlans:
+    """The plans of this process if it executed the last turn, of owner ``last``, up to ``mark``; else new ones."""
+    if (
+        resident is not None
+        and (resident.owner, resident.mark.next_offset) == (last, mark.next_offset)
+        and alter_count(session) == resident.plans.inventory.alter_count
+    ):
+        return resident.plans
+    inventory = read_inventory(session)
+    route = Route(order.tables, inventory.folds_names)
+    return TablePlans(Catalogue("", read_schemas(session, order.owner.task), inventory, route))

@@ -1,27 +1,39 @@
-"""Executes an order in a Python worker of Spark: a turn with threads as lanes and Kafka as the source.
+"""Executes an order in a Python worker of Spark, with threads as lanes and Kafka as the source.
+
+An order is a turn or one share of a turn.
 
 The reader of the topic is kept between turns, with the records that it has read ahead.
 """
 
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
 from consumer.apply.lanes import ThreadLanes
-from consumer.apply.order import Failure, Order, Outcome, guarded
+from consumer.apply.order import Failure, Order, Outcome, Share, ShareEnd, guarded
+from consumer.apply.share import run_share
 from consumer.apply.turn import Tools, run_turn
 from consumer.registry import look_up_at
 from consumer.topic.stream import TopicStream
 from millrace.errors import MillraceError, Retryable
 from schemas.documents import TopicAddress
 
+T = TypeVar("T")
+
 _streams: dict[str, tuple[TopicAddress, TopicStream]] = {}  # by task
 
 
 def execute(order: Order) -> Outcome | Failure:
     """Run one turn. An error of Millrace is returned as a value."""
-    return guarded(lambda: _execute(order))
+    return guarded(lambda: _execute(order, lambda tools: run_turn(order, tools)))
 
 
-def _execute(order: Order) -> Outcome:
+def execute_share(share: Share) -> ShareEnd | Failure:
+    """Run one share of a spread turn. An error of Millrace is returned as a value."""
+    return guarded(lambda: _execute(share.order, lambda tools: run_share(share, tools)))
+
+
+def _execute(order: Order, run: Callable[[Tools], T]) -> T:
     parent = os.getppid()
     stream = _stream(order)
     tools = Tools(
@@ -33,7 +45,7 @@ def _execute(order: Order) -> Outcome:
     )
     taken = stream.taken
     try:
-        outcome = run_turn(order, tools)
+        outcome = run(tools)
         if stream.taken == taken and not tools.is_read():
             place = f"topic {order.source.topic} at {order.source.bootstrap}"
             raise Retryable("MR-5052", f"{place}: no record came for {tools.limits.turn_s:g} s")

@@ -17,11 +17,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from pickle import PickleError
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -29,8 +29,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from consumer.apply.order import Order, Outcome, outcome_of
-from consumer.apply.worker import execute
+from consumer.apply.order import Order, Outcome, Share, ShareEnd, outcome_of
+from consumer.apply.worker import execute, execute_share
 from consumer.spark.jvm import Jvm
 from consumer.spark.scratch import (
     folders_under,
@@ -62,6 +62,10 @@ _CHECKPOINT_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _KAFKA_TEXTS = ("org.apache.kafka.common.", "KAFKA_DATA_LOSS", "some data may")
+
+
+G = TypeVar("G")
+A = TypeVar("A")
 
 
 class SparkDriver:
@@ -263,23 +267,41 @@ class Records:
         self._driver = driver
         self.end = end
 
-    @_translated_errors()
     def apply(self, order: Order) -> Outcome:
-        """One turn in one Spark task.
+        """One turn in one Spark task."""
+        (answer,) = self._answers([order], execute)
+        return outcome_of(answer)
+
+    def apply_shares(self, shares: Sequence[Share]) -> Sequence[ShareEnd]:
+        """One spread turn, a Spark task for each share."""
+        return [outcome_of(answer) for answer in self._answers(shares, execute_share)]
+
+    @_translated_errors()
+    def executor_count(self) -> int:
+        """How many executors there are now; 1 in local mode, where the driver is the only one."""
+        context: Any = self._driver.session.sparkContext  # PySpark has no public call for it
+        with_driver = int(context._jsc.sc().getExecutorMemoryStatus().size())
+        return max(with_driver - 1, 1)
+
+    @_translated_errors()
+    def _answers(self, given: Sequence[G], work: Callable[[G], A]) -> Sequence[A]:
+        """One Spark task for each given value, all in one job.
 
         PySpark treats a broken result socket as the end of the results: a turn without an answer may have applied
         rows, so the run ends and reads the progress again.
         """
-        job = self._driver.session.sparkContext.parallelize([order], 1).map(execute)
+        job = self._driver.session.sparkContext.parallelize(given, len(given)).map(work)
         try:
             answers = job.collect()
         except (
             Exception
         ) as exc:  # PySpark's code around the socket: struct.error, UnboundLocalError, …
             raise _failure(exc) from exc
-        if len(answers) != 1:
-            raise Retryable("MR-5050", f"{len(answers)} executors answered one order")
-        return outcome_of(answers[0])
+        if len(answers) != len(given):
+            raise Retryable(
+                "MR-5050", f"executors gave {len(answers)} answers to {len(given)} orders"
+            )
+        return answers
 
 
 def _failure(exc: BaseException) -> Retryable:

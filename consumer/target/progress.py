@@ -11,6 +11,7 @@
     conflict        task, seq: …              changes that did not fit the target's row (``consumer.target.conflicts``)
     session         task, id: run             sessions that may hold the fence, for a later run to end
     left_out        task, seq: kind, sql_text     statements that were recorded but not applied
+    spread          task, run, place: plan_key    shares of a turn of several Spark tasks (``consumer.target.claims``)
 
 Crash table: a target transaction commits entirely, with its row in ``applied`` or its move of ``progress``, or not at
 all. If the answer to a commit is lost, the next run finds the outcome: raising the fence waits for the transaction or
@@ -49,6 +50,8 @@ _TABLES = (
     " PRIMARY KEY (task, id))",
     "left_out (task VARCHAR(190) NOT NULL, seq BIGINT NOT NULL, kind VARCHAR(32) NOT NULL, sql_text LONGTEXT NOT NULL,"
     " PRIMARY KEY (task, seq))",
+    "spread (task VARCHAR(190) NOT NULL, run BIGINT UNSIGNED NOT NULL, place INT NOT NULL,"
+    " plan_key VARBINARY(64) NOT NULL, PRIMARY KEY (task, run, place))",
 )
 
 
@@ -155,16 +158,22 @@ def _fenced(owner: Owner, rows: list[Row]) -> MillraceError:
     )
 
 
-def read_position(connection: TargetConnection, task: str) -> tuple[Mark | None, Ints]:
-    """The mark of a task and the applied seqs above it. The current transaction stays open."""
+def read_position(
+    connection: TargetConnection, task: str, *, before_run: int | None = None
+) -> tuple[Mark | None, Ints]:
+    """The mark of a task and the applied seqs above it. The current transaction stays open.
+
+    ``before_run``: without the seqs of this run and later ones.
+    """
     marks = connection.query(
         "SELECT seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start"
         f" FROM {DATABASE}.progress WHERE task = %s",
         (task,),
     )
+    earlier = "" if before_run is None else " AND run < %s"
     bitmaps = connection.query(
-        f"SELECT first_seq, bitmap FROM {DATABASE}.applied WHERE task = %s",
-        (task,),
+        f"SELECT first_seq, bitmap FROM {DATABASE}.applied WHERE task = %s{earlier}",
+        (task,) if before_run is None else (task, before_run),
     )
     applied = from_bitmaps((_int(first), _bytes(bits)) for first, bits in bitmaps)
     return (_mark(marks[0]) if marks else None), applied

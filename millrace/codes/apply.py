@@ -332,6 +332,16 @@ CODES: tuple[Code, ...] = (
         Branch.RETRIES,
     ),
     Code(
+        "MR-5055",
+        "Spark tasks planned the same records differently",
+        "Several Spark tasks share a backlog of this topic, and each computes the lane of every row. They computed"
+        " different lanes from equal inputs. This is a defect of Millrace. Each row that was written is right, and the"
+        " progress has not moved.",
+        "Report it with the message. Set `lanes: 1` in the task document until it is corrected: one Spark task then"
+        " applies all rows in order. Then run `millrace task resume NAME`.",
+        Branch.OPERATOR,
+    ),
+    Code(
         "MR-5060",
         "`millrace compare` finds no single apply task",
         "The command names a capture task, and not exactly one apply task reads its topic.",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kit.faults.campaign import POINTS, PROVOCATIONS, victim_of
+from tests.kit.faults.campaign import ELSEWHERE, POINTS, PROVOCATIONS, victim_of
 from tests.kit.paths import ROOT
 
 PRODUCT = ("millrace", "schemas", "registry", "zk", "producer", "consumer", "deploy")
@@ -71,4 +71,4 @@ def test_fault_point_registrations_are_found_in_any_form(text: str) -> None:
 def test_every_provocation_names_a_registered_fault_point() -> None:
     """A renamed point renames its provocation; each point has a victim."""
     assert set(PROVOCATIONS) <= set(POINTS)
-    assert {victim_of(point) for point in POINTS} == {"worker", "scheduler", "apply", "command"}
+    assert {victim_of(point) for point in POINTS} == {*ELSEWHERE, "worker", "scheduler", "apply"}

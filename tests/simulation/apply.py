@@ -24,7 +24,7 @@ from consumer.topic.taken import Size, Taken
 from millrace.errors import Fenced, Retryable
 from producer.publish.driver import TopicRecord
 from schemas.documents import ApplyRules, ApplyTask, Start, TopicAddress
-from tests.kit.apply.local import ALL, InlineLanes
+from tests.kit.apply.local import ALL, InlineLanes, OneExecutor
 from tests.kit.apply.values import values_of
 from tests.simulation.gate import Process, current
 from tests.simulation.model_zookeeper import TREE, ModelEnsemble, ModelSession
@@ -102,7 +102,7 @@ class MixedLanes(InlineLanes):
 
 
 @dataclass
-class TopicRecords:
+class TopicRecords(OneExecutor):
     """Committed records of some offsets; see ``consumer.apply.batch.RecordsLike``."""
 
     records: Sequence[TopicRecord]

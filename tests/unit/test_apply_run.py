@@ -17,7 +17,7 @@ from consumer.target.progress import Mark, MarkTopic, Owner
 from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ApplyTask, ConflictPolicy, TopicAddress
 from schemas.status import TaskReport, TaskState
-from tests.kit.apply.local import KnownTopic
+from tests.kit.apply.local import KnownTopic, OneExecutor
 from tests.kit.faults.starved import no_thread_left
 
 SHOP = TopicAddress(topic="shop", bootstrap="broker:9092")
@@ -287,7 +287,7 @@ _GIVEN: Assignment = Assignment(Endpoint("t1", 0, "", ""), ConflictPolicy.STOP, 
 
 
 @dataclass
-class _Turns:
+class _Turns(OneExecutor):
     """A micro-batch whose turns end at these marks, the last one because there were no more records."""
 
     end: int
@@ -342,7 +342,7 @@ def test_applied_micro_batch_takes_no_turn() -> None:
 def test_failed_turn_leaves_owner_and_mark() -> None:
     """How far the executor came is read on the target by the next run."""
 
-    class Fails:
+    class Fails(OneExecutor):
         end = 9
 
         def apply(self, _: Order) -> Outcome:

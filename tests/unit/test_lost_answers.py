@@ -82,7 +82,7 @@ def test_result_socket_broken_at_any_byte_is_retried() -> None:
 @pytest.mark.parametrize("count", [0, 2])
 def test_one_order_has_one_answer(count: int) -> None:
     """No answer is not an empty turn, and of two answers only one can have held the fence."""
-    with pytest.raises(Retryable, match=f"{count} executors answered one order") as caught:
+    with pytest.raises(Retryable, match=f"executors gave {count} answers to 1 orders") as caught:
         _applied(_stream(*[_done] * count))
     assert caught.value.code == "MR-5050"
 

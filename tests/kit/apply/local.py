@@ -13,7 +13,8 @@ import numpy as np
 from consumer.apply.applier import Limits
 from consumer.apply.batch import BatchApplier
 from consumer.apply.lanes import Done, Work
-from consumer.apply.order import Order, Outcome, guarded, outcome_of
+from consumer.apply.order import Failure, Order, Outcome, Share, ShareEnd, guarded, outcome_of
+from consumer.apply.share import run_share
 from consumer.apply.turn import Tools, residents, run_turn
 from consumer.registry import look_up_at
 from consumer.row_schemas import Ints
@@ -79,6 +80,10 @@ class ListSource:
         """See ``Source``; the applier must skip what it has."""
         self.begun()
 
+    def is_read(self) -> bool:
+        """Whether all values were returned."""
+        return self.at == len(self.values)
+
     def take(self, size: Size, *, wait_s: float) -> Taken | None:
         """See ``Source``."""
         part = self.values[self.at : self.at + min(self.rows, size.rows)]
@@ -121,11 +126,24 @@ class InlineLanes:
         self.waiting.clear()
 
 
+class OneExecutor:
+    """A micro-batch that is never shared."""
+
+    def executor_count(self) -> int:
+        """See ``Cluster``."""
+        return 1
+
+    def apply_shares(self, shares: Sequence[Share]) -> Sequence[ShareEnd]:
+        """See ``Cluster``."""
+        raise AssertionError(shares)
+
+
 @dataclass
 class LocalRecords:
     """Values whose offsets count from ``first``. ``is_large``: in lanes, however few.
 
-    ``begun`` is called when a turn has read the progress.
+    ``begun`` is called when a turn has read the progress. ``executors``: with several, a backlog is applied in shares,
+    one after the other, the last one first.
     """
 
     values: Sequence[bytes]
@@ -134,6 +152,7 @@ class LocalRecords:
     window_rows: int = 1000
     lane_order: LaneOrder = in_turn
     begun: Callable[[], object] = list
+    executors: int = 1
 
     @property
     def end(self) -> int:
@@ -144,14 +163,36 @@ class LocalRecords:
         """One turn; Spark would send order and outcome as bytes."""
         sent: Order = pickle.loads(pickle.dumps(order))
         found = guarded(lambda: run_turn(sent, self.tools(sent)))
-        return outcome_of(pickle.loads(pickle.dumps(found)))
+        answer: Outcome | Failure = pickle.loads(pickle.dumps(found))
+        return outcome_of(answer)
+
+    def executor_count(self) -> int:
+        """See ``Cluster``."""
+        return self.executors
+
+    def apply_shares(self, shares: Sequence[Share]) -> Sequence[ShareEnd]:
+        """See ``Cluster``."""
+        return [self.apply_share(share) for share in reversed(shares)][::-1]
+
+    def apply_share(self, share: Share) -> ShareEnd:
+        """One share; Spark would send it and its end as bytes."""
+        sent: Share = pickle.loads(pickle.dumps(share))
+        found = guarded(lambda: run_share(sent, self.tools(sent.order)))
+        answer: ShareEnd | Failure = pickle.loads(pickle.dumps(found))
+        return outcome_of(answer)
 
     def tools(self, order: Order) -> Tools:
         """The list as source, lanes in this thread."""
         source = ListSource(self.values, self.first, self.window_rows, self.begun)
         serial_rows = 0 if self.is_large else ALL
-        limits = Limits(serial_rows=serial_rows, linger_s=0.0, turn_s=float(ALL))
-        return Tools(source, self.lanes(), look_up_at(order.source.registry), limits)
+        limits = Limits(
+            window=Size(self.window_rows, 8 << 20),
+            serial_rows=serial_rows,
+            linger_s=0.0,
+            turn_s=float(ALL),
+        )
+        look_up = look_up_at(order.source.registry)
+        return Tools(source, self.lanes(), look_up, limits, is_read=source.is_read)
 
     def lanes(self) -> InlineLanes:
         """The lanes of one turn."""

@@ -6,12 +6,12 @@ turn may die between two parts, and every part of an earlier turn may be execute
 
 import pickle
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
 
-from consumer.apply import applier, part
+from consumer.apply import applier, conductor, part, share, spread
 from consumer.apply.applier import Applier, Limits
 from consumer.apply.lanes import Done, Work
 from consumer.apply.order import Order, Outcome
@@ -23,7 +23,7 @@ from consumer.sql.table_plans import Catalogue, TablePlans, slots_of
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, MarkTopic, Owner
 from consumer.topic.taken import Size, Taken
-from millrace.errors import Fatal, MillraceError, Retryable
+from millrace.errors import Fatal, Fenced, MillraceError, Retryable
 from schemas.documents import ConflictPolicy, TopicAddress
 from schemas.gtid import Flavour
 from tests.kit.apply.history import Change, History, RefusedError, Tables, inventory
@@ -43,11 +43,16 @@ class State:
     mark: Mark = START
     applied: dict[tuple[object, ...], tuple[int, bytes]] = field(default_factory=dict)
     schemas: dict[int, str] = field(default_factory=dict)
+    claims: dict[tuple[object, ...], object] = field(default_factory=dict)
 
     def copy(self) -> "State":
         """A copy for one target transaction."""
-        return State(
-            self.tables.copy(), self.run, self.mark, dict(self.applied), dict(self.schemas)
+        return replace(
+            self,
+            tables=self.tables.copy(),
+            applied=dict(self.applied),
+            schemas=dict(self.schemas),
+            claims=dict(self.claims),
         )
 
 
@@ -60,6 +65,7 @@ class ModelTarget:
     faults: float = 0.1
     state: State = field(default_factory=State)
     calls: list[Callable[[], object]] = field(default_factory=list)
+    switch: Callable[[], object] = list  # between two target transactions: others run
 
     @property
     def flavour(self) -> Flavour:
@@ -111,6 +117,14 @@ class ModelSession:
                 }
             case "REPLACE INTO record_schema (task,":
                 work.schemas[int(str(arguments[1]))] = str(arguments[2])
+            case "SELECT plan_key FROM spread":
+                return [(key,) for (_, run, _), key in work.claims.items() if run == arguments[1]]
+            case "DELETE FROM spread WHERE":
+                work.claims = {
+                    at: key
+                    for at, key in work.claims.items()
+                    if int(str(at[1])) >= place[1]  # type: ignore[operator]
+                }
             case "UPDATE conflict c JOIN":
                 return []  # no conflict keeps an earlier schema here
             case other:
@@ -119,12 +133,15 @@ class ModelSession:
 
     def with_arguments(self, sql: str, arguments: tuple[object, ...]) -> bytes:
         """The statement for ``run``."""
-        assert sql.startswith("UPDATE millrace.progress")
-        return pickle.dumps(arguments)
+        return pickle.dumps((sql.split()[0], arguments))
 
     def run(self, sql: bytes) -> int:
-        """Move the mark."""
-        *values, past_start, _, seq, next_offset = pickle.loads(sql)
+        """Move the mark, or claim a share."""
+        what, arguments = pickle.loads(sql)
+        if what == "INSERT":
+            place, key = arguments[:3], arguments[3]
+            return int(self.work.claims.setdefault(place, key) is key)
+        *values, past_start, _, seq, next_offset = arguments
         if (self.work.mark.seq, self.work.mark.next_offset) != (seq, next_offset):
             return 0
         topic = MarkTopic(*values[4:])
@@ -139,6 +156,7 @@ class ModelSession:
         self._work = None
         if is_lost:
             raise Retryable("MR-5001", "the connection broke")
+        self.target.switch()
 
     def rollback(self) -> None:
         """Discard the transaction."""
@@ -241,38 +259,54 @@ def execute_again(target: ModelTarget) -> None:
 def model_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
     """Connect ``consumer`` to the model."""
 
-    def session_for(*_: object) -> ModelSession:
+    def session_for(*_: object, **__: object) -> ModelSession:
         return ModelSession(target)
 
-    patch.setattr(part, "session_for", session_for)
-    patch.setattr(applier, "session_for", session_for)
+    for module in (part, applier, spread, share, conductor):
+        patch.setattr(module, "session_for", session_for)
     patch.setattr(part, "RowWriter", ModelWriter)
+
+
+def order_for(target: ModelTarget, *, task: str, lane_count: int) -> Order:
+    """An order after the current owner, up to the end of the history."""
+    return Order(
+        Owner(task, 1, target.state.run),
+        ENDPOINT,
+        ConflictPolicy.STOP,
+        lane_count,
+        TopicAddress(topic="local", bootstrap=""),
+        end=len(target.history.stream.values),
+    )
+
+
+def plans_of(target: ModelTarget) -> TablePlans:
+    """The plans of the target's tables and the schemas up to the mark."""
+    known = replace(inventory("bank"), flavour=target.flavour)
+    return TablePlans(Catalogue("", RowSchemas(dict(target.state.schemas)), known))
+
+
+def source_at_mark(target: ModelTarget) -> ModelSource:
+    """The records from the mark on, or a little before it."""
+    first = max(target.state.mark.next_offset, 0)
+    back = min(first, target.chance.choice([0, 0, 3]))
+    values = target.history.stream.values[first - back :]
+    return ModelSource(values, first - back, 1, chance=target.chance)
 
 
 def one_turn(target: ModelTarget, *, task: str, lane_count: int) -> Outcome:
     """A new turn: take the fence, then read the progress and apply."""
     target.state.run += 1
-    state, values, chance = target.state, target.history.stream.values, target.chance
-    owner = Owner(task, 1, state.run)
-    known = replace(inventory("bank"), flavour=target.flavour)
-    plans = TablePlans(Catalogue("", RowSchemas(dict(state.schemas)), known))
-    first = max(state.mark.next_offset, 0)
-    back = min(first, chance.choice([0, 0, 3]))
+    state, chance = target.state, target.chance
+    order = order_for(target, task=task, lane_count=lane_count)
     made = Applier(
-        Order(
-            owner,
-            ENDPOINT,
-            ConflictPolicy.STOP,
-            lane_count,
-            TopicAddress(topic="local", bootstrap=""),
-        ),
-        owner,
+        order,
+        order.owner,
         state.mark,
         from_bitmaps(state.applied.values()),
-        plans,
-        ModelSource(values[first - back :], first - back, 1, chance=chance),
+        plans_of(target),
+        source_at_mark(target),
         ModelLanes(target=target),
-        _no_schema,
+        no_schema,
         limits=Limits(
             serial_rows=chance.choice([0, 0, 2, 100]),
             part_rows=chance.choice([1, 7, 1000]),
@@ -283,16 +317,21 @@ def one_turn(target: ModelTarget, *, task: str, lane_count: int) -> Outcome:
     return made.run()
 
 
-def _no_schema(number: int) -> str:
+def no_schema(number: int) -> str:
+    """A look-up that must not happen."""
     raise AssertionError(number)
 
 
-def run_randomly(target: ModelTarget, *, task: str) -> None:
+Turn = Callable[..., Outcome]
+
+
+def run_randomly(target: ModelTarget, *, task: str, turns: Sequence[Turn] = (one_turn,)) -> None:
     """Apply the whole history with random windows, lanes, orders, replays, deaths and late parts."""
     values, chance = target.history.stream.values, target.chance
     for _ in range(RUNS_MAX):
         try:
-            outcome = one_turn(target, task=task, lane_count=chance.randint(1, 5))
+            turn = chance.choice(turns) if len(turns) > 1 else turns[0]
+            outcome = turn(target, task=task, lane_count=chance.randint(1, 5))
             if outcome.mark.next_offset >= len(values):
                 return
             execute_again(target)
@@ -301,4 +340,6 @@ def run_randomly(target: ModelTarget, *, task: str) -> None:
         except Retryable as exc:
             if exc.code not in ("MR-5001", "MR-5021"):
                 raise
+        except Fenced:
+            continue  # the second execution of a share answered first
     raise AssertionError("no run came through")

@@ -31,8 +31,10 @@ VICTIMS = {  # by the longest prefix of a point's name
     "zk.run.slot.": "worker",
     "zk.placement.scheduler.": "scheduler",
     "apply.": "apply",
+    "spread.": "cluster",  # tests/fault/test_spread_kills.py kills them
     "conflict.": "command",  # `millrace conflict`: tests/fault/test_conflict_kills.py kills it
 }
+ELSEWHERE = ("cluster", "command")
 IN_A_TURN = "apply."  # these are all passed in a Python worker, which Spark replaces
 IN_A_LANE = ("apply.before_lane_commit", "apply.after_lane_commit")
 # always passed by a process of the service before its task runs; the slot's points by each worker that takes a lease
@@ -77,7 +79,7 @@ def _points() -> tuple[str, ...]:
 
 
 def victim_of(point: str) -> str:
-    """The service's process, or ``command``, that passes the point; KeyError for an unknown prefix."""
+    """The service's process, ``cluster`` or ``command``, that passes the point; KeyError for an unknown prefix."""
     return VICTIMS[next(start for start in VICTIMS if point.startswith(start))]
 
 
@@ -234,4 +236,4 @@ PROVOCATIONS = {
     "apply.ddl_after_execute": Provocation(after=_fill),
 }
 POINTS = _points()
-SERVICE_POINTS = tuple(point for point in POINTS if victim_of(point) != "command")
+SERVICE_POINTS = tuple(point for point in POINTS if victim_of(point) not in ELSEWHERE)

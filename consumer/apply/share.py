@@ -1,0 +1,58 @@
+"""One share of a spread turn in an executor: read the progress, claim the share, apply.
+
+The driver has taken the fence for the turn. What a share reads does not change while the turn lasts: the mark stays,
+and bitmaps of this run are not read, so it does not matter which shares have already begun.
+
+If the process is killed, the claim stays: no second execution of the share writes a row. The turn fails, and the next
+one skips the rows whose bitmaps are there.
+"""
+
+from dataclasses import replace
+
+from consumer.apply.order import Share, ShareEnd
+from consumer.apply.spread import SpreadApplier
+from consumer.apply.turn import Resident, Tools, known_plans, residents
+from consumer.plan.plan_key import plan_key
+from consumer.target.claims import claim_share
+from consumer.target.progress import read_position
+from consumer.target.sessions import session_for
+from consumer.topic.cut import Cutter
+from millrace.errors import Fatal
+
+
+def run_share(share: Share, tools: Tools) -> ShareEnd:
+    """Apply a share. Fenced MR-5020 if the turn is over or another execution has claimed the share."""
+    order, limits = share.order, tools.limits
+    task = order.owner.task
+    resident = residents.pop(task, None)
+    session = session_for(order.endpoint, order.owner, is_checked=True)
+    mark, applied = read_position(session, task, before_run=order.owner.run)
+    if mark is None:
+        raise Fatal("MR-5022", f"the progress of {task} is gone", task=task)
+    last = replace(order.owner, run=order.owner.run - 1)
+    plans = known_plans(session, order, resident, last=last, mark=mark)
+    session.commit()
+    key = plan_key(
+        plans,
+        (mark.seq, mark.next_offset, order.begin, order.end),
+        applied.tobytes(),
+        (share.count, order.lane_count, limits.window.rows, limits.window.bytes),
+    )
+    if not claim_share(session, order.owner, share.place, key):
+        return ShareEnd(is_agreed=False)
+    begin = max(mark.next_offset, order.begin)
+    tools.source.seek(begin)
+    applier = SpreadApplier(
+        share,
+        replace(mark, topic=replace(mark.topic, id=order.topic_id or mark.topic.id)),
+        applied,
+        plans,
+        Cutter(tools.source, limits.window, begin, order.end, tools.is_read),
+        tools.lanes,
+        tools.look_up,
+        limits,
+        tools.is_over,
+    )
+    end = applier.run()
+    residents[task] = Resident(order.owner, applier.seen, applier.plans)
+    return end

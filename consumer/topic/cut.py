@@ -1,0 +1,99 @@
+"""Cuts the records of a topic into windows by a rule that depends only on the records.
+
+A window ends after ``size.rows`` records, or with the record that makes it ``size.bytes`` large, or at the end offset.
+A reader returns what has arrived, so its pieces differ from process to process. Processes that cut the same range from
+the same offset get the same windows.
+Not done here: reading, and what a record means.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.rows import Values
+from consumer.topic.taken import Size, Taken
+
+
+class Pieces(Protocol):
+    """A reader of the topic."""
+
+    def take(self, size: Size, *, wait_s: float) -> Taken | None:
+        """The next records; None if none came in time."""
+
+
+@dataclass(slots=True)
+class Cutter:
+    """Windows of the records from ``begin`` up to ``end``. ``is_read``: the reader has come to ``end``."""
+
+    pieces: Pieces
+    size: Size
+    begin: int
+    end: int
+    is_read: Callable[[], bool]
+    _kept: list[Taken] = field(default_factory=list)
+    _is_complete: bool = False
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all records up to ``end`` were returned."""
+        return self._is_complete and not self._kept
+
+    def take(self, *, wait_s: float) -> Taken | None:
+        """The next window. None at the end, or if its records did not come in time: call it again."""
+        while (missing := self._missing()) is not None:
+            piece = self.pieces.take(missing, wait_s=wait_s)
+            if piece is not None:
+                self._keep(piece)
+            elif not self.is_read():
+                return None
+            self._is_complete = self._is_complete or self.is_read()
+        return self._cut() if self._kept else None
+
+    def _missing(self) -> Size | None:
+        """The size that the next window may still need; None if it is complete."""
+        rows = self.size.rows - sum(len(piece.values) for piece in self._kept)
+        room = self.size.bytes - sum(_bytes(piece.values) for piece in self._kept)
+        return None if self._is_complete or rows <= 0 or room <= 0 else Size(rows, room)
+
+    def _keep(self, piece: Taken) -> None:
+        first, last = np.searchsorted(piece.offsets, (self.begin, self.end))
+        self._is_complete = self._is_complete or last < len(piece.offsets)
+        if last > first:
+            self._kept.append(part_of(piece, int(first), int(last)))
+
+    def _cut(self) -> Taken:
+        whole = _joined(self._kept)
+        ends = np.cumsum(whole.values.sizes())
+        count = int(np.searchsorted(ends, self.size.bytes)) + 1
+        count = min(count, self.size.rows, len(ends))
+        self._kept = [part_of(whole, count, len(ends))] if count < len(ends) else []
+        return part_of(whole, 0, count)
+
+
+def part_of(piece: Taken, first: int, last: int) -> Taken:
+    """Its records ``first`` to ``last - 1``."""
+    return Taken(piece.offsets[first:last], piece.values.part(first, last), piece.is_end)
+
+
+def _bytes(values: Values) -> int:
+    return int(values.offsets[-1] - values.offsets[0])
+
+
+def _joined(pieces: list[Taken]) -> Taken:
+    if len(pieces) == 1:
+        return pieces[0]
+    payload = np.concatenate(
+        [
+            piece.values.payload[piece.values.offsets[0] : piece.values.offsets[-1]]
+            for piece in pieces
+        ]
+    )
+    bounds: npt.NDArray[np.integer[npt.NBitBase]] = np.zeros(
+        sum(len(piece.values) for piece in pieces) + 1, np.int64
+    )
+    np.cumsum(np.concatenate([piece.values.sizes() for piece in pieces]), out=bounds[1:])
+    offsets = np.concatenate([piece.offsets for piece in pieces])
+    return Taken(offsets, Values(payload, bounds), pieces[-1].is_end)

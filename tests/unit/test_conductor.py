@@ -1,0 +1,103 @@
+"""The driver chooses between solo and spread turns, and how far the mark moves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from consumer.apply.applier import TURN_S
+from consumer.apply.conductor import BACKLOG_MIN, SOLO_S, STEPS_MIN, Conductor, common_steps
+from consumer.apply.order import Order, Share, ShareEnd, Step
+from consumer.target.connection import Endpoint
+from consumer.target.progress import Mark, Owner
+from millrace.errors import Fatal
+from schemas.documents import ConflictPolicy, TopicAddress
+
+ORDER = Order(
+    Owner("task", 1, 1),
+    Endpoint("t1", 0, "", ""),
+    ConflictPolicy.STOP,
+    4,
+    TopicAddress(topic="shop", bootstrap=""),
+    end=BACKLOG_MIN,
+)
+START = Mark(0, 0)
+SAFE = "0-1-5"
+AT_SAFE = replace(START, gtid_set=SAFE, flavour="mariadb")
+
+
+@dataclass
+class _Cluster:
+    executors: int
+
+    def executor_count(self) -> int:
+        return self.executors
+
+    def apply_shares(self, shares: Sequence[Share]) -> Sequence[ShareEnd]:
+        raise AssertionError(shares)
+
+
+@pytest.mark.parametrize(
+    ("executors", "order", "mark", "count"),
+    [
+        pytest.param(1, ORDER, START, 0, id="local mode"),
+        pytest.param(2, ORDER, START, 2, id="two executors"),
+        pytest.param(9, ORDER, START, 4, id="no more shares than lanes"),
+        pytest.param(9, replace(ORDER, lane_count=1), START, 0, id="one lane"),
+        pytest.param(2, ORDER, Mark(1, 1), 0, id="a small backlog"),
+        pytest.param(2, replace(ORDER, begin=9), Mark(0, -2), 0, id="retention left little"),
+        pytest.param(2, ORDER, Mark(-1, -2), 0, id="a start that is not proven"),
+        pytest.param(2, ORDER, replace(START, past_start=False), 0, id="before a start"),
+        pytest.param(2, replace(ORDER, safe_until=SAFE), START, 0, id="safe mode"),
+        pytest.param(2, replace(ORDER, safe_until=SAFE), AT_SAFE, 2, id="after safe mode"),
+        pytest.param(2, replace(ORDER, turn_s=1.0), START, 0, id="a setting that shares ignore"),
+    ],
+)
+def test_backlog_is_shared_by_executors(
+    executors: int, order: Order, mark: Mark, count: int
+) -> None:
+    """Everything else is applied by one Spark task."""
+    assert Conductor().share_count(_Cluster(executors), order, mark) == count
+
+
+def _end(steps: int, **more: bool) -> ShareEnd:
+    made = tuple(Step(Mark(n, n), {}, bytes([n])) for n in range(1, steps + 1))
+    return replace(ShareEnd(made), **more)  # type: ignore[arg-type]
+
+
+def test_mark_moves_over_the_windows_that_all_have_applied() -> None:
+    """A share that ended early decides; one that disagrees leaves everything to the next turn."""
+    assert common_steps([_end(5), _end(3), _end(4)]) == _end(3).steps
+    assert common_steps([_end(5), _end(0)]) == ()
+    assert common_steps([_end(5), _end(0, is_agreed=False)]) == ()
+
+
+@pytest.mark.parametrize("change", [{"plan": b"?"}, {"after": Mark(9, 2)}])
+def test_other_plans_for_the_same_window_block_the_task(change: dict[str, object]) -> None:
+    """Equal plan keys must give equal plans: rows of a window would be applied twice or never."""
+    good, other = _end(3), _end(3)
+    changed = replace(other.steps[1], **change)  # type: ignore[arg-type]
+    other = replace(other, steps=(other.steps[0], changed, other.steps[2]))
+    with pytest.raises(Fatal, match="window 2") as caught:
+        common_steps([good, other])
+    assert caught.value.code == "MR-5055"
+    assert common_steps([good, replace(other, steps=other.steps[:1])]) == good.steps[:1]
+
+
+def test_solo_turns_grow_while_spread_turns_come_not_far() -> None:
+    """A barrier needs a short one; a topic of barriers gets mostly solo turns, until a spread turn comes far again."""
+    conductor = Conductor()
+    assert conductor.solo_s() == 0
+    conductor.note([_end(STEPS_MIN)], STEPS_MIN)
+    assert conductor.solo_s() == 0
+    conductor.note([_end(STEPS_MIN, needs_solo=True)], STEPS_MIN)
+    assert [conductor.solo_s() for _ in range(2)] == [SOLO_S, 0]
+    found = []
+    for _ in range(8):
+        conductor.note([_end(1)], 1)
+        found.append(conductor.solo_s())
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (2 * SOLO_S, TURN_S)
+    conductor.note([_end(1, is_read=True)], 1)
+    conductor.note([_end(0)], 0)
+    assert conductor.solo_s() == SOLO_S
