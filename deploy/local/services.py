@@ -18,6 +18,7 @@ TARGET_SET = "warehouse"
 TOPIC = "shop"
 CAPTURE_TASK = "shop-capture"
 APPLY_TASK = "shop-to-warehouse"
+LOCAL_SPARK = ("--master", "local[2]")
 SERVICES = ("registry", "scheduler", "worker", "apply")
 PROGRAM = (
     sys.executable,
@@ -51,13 +52,18 @@ class SetAddress:
     authority: Path | None
 
 
-def service_specs(folder: Path, endpoints: Endpoints) -> tuple[ProcessSpec, ...]:
-    """The processes to start, in this order. Each finds the others through ZooKeeper."""
+def service_specs(
+    folder: Path, endpoints: Endpoints, *, spark: tuple[str, ...] = LOCAL_SPARK
+) -> tuple[ProcessSpec, ...]:
+    """The processes to start, in this order. Each finds the others through ZooKeeper.
+
+    ``spark``: the arguments of the apply driver.
+    """
     arguments: Mapping[str, tuple[str, ...]] = {
         "registry": ("--kafka", endpoints.kafka, "--port", str(endpoints.registry_port)),
         "scheduler": (),
         "worker": ("--relay-dir", str(relay_root(folder))),
-        "apply": ("--master", "local[2]"),
+        "apply": spark,
     }
     environment = service_environment(endpoints)
     return tuple(

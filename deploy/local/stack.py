@@ -152,6 +152,15 @@ class LocalStack:
         if "registry" not in missing:
             wait_for_registry(self.endpoints.registry, check=self.check_services)
 
+    def restart_apply(self, spark: tuple[str, ...]) -> None:
+        """Start the apply driver again with these arguments."""
+        specs = service_specs(self.folder, self.endpoints, spark=spark)
+        place = next(place for place, spec in enumerate(specs) if spec.command[4] == "apply")
+        self.services[place].stop(timeout_s=SERVICE_STOP_S)
+        made = ServerProcess(specs[place], dies_with_parent=self.options.dies_with_parent)
+        made.launch()
+        self.services = (*self.services[:place], made, *self.services[place + 1 :])
+
     def write_documents(self) -> tuple[tuple[str, ...], ...]:
         """Write the documents. Returns the commands that create sets and tasks from them."""
         authority = None if self.source.primary.tls is None else self.source.primary.tls.authority

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from deploy.bench.apply import workloads
 from deploy.bench.apply.backlogs import backlog_figure, small_figures
 from deploy.bench.apply.bulk import BULK, OVERHEAD, bulk_figures
+from deploy.bench.apply.cluster import CLUSTER, cluster_figures
 from deploy.bench.apply.ddl import ddl_figures
 from deploy.bench.apply.latency import latency_figures
 from deploy.bench.apply.memory import rss_figures
@@ -39,6 +40,7 @@ class Group:
 
 GROUPS: Mapping[str, Group] = {
     "bulk": Group((BULK, OVERHEAD), bulk_figures),
+    "cluster": Group((CLUSTER,), lambda size, _: cluster_figures(size)),
     "merge": Group(
         ("apply.merge",),
         lambda size, _: backlog_figure("apply.merge", workloads.merge(), size, unit=ROWS),

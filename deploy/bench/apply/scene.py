@@ -51,12 +51,13 @@ class Applied:
 
 
 class Scene:
-    """See the module. ``replica`` is there if it was asked for."""
+    """See the module. ``replica`` is there if it was asked for. ``executors``: processes beside the driver's own."""
 
     def __init__(self, stack: LocalStack, replica: NativeReplica | None, session: Session) -> None:
         self.stack = stack
         self._replica = replica
         self._session = session
+        self.executors: tuple[ServerProcess, ...] = ()
         self.source = stack.source.primary
         self.connect = partial(sql.open_root, self.source.socket)
 
@@ -77,10 +78,10 @@ class Scene:
 
     def apply(self) -> Applied:
         """Step 3 for the apply task."""
-        service = self.service()
+        processes = (self.service(), self.stack.kafka.process, *self.executors)
         with (
             BinlogClock(self.stack.target) as clock,
-            UseWatch((service, self.stack.kafka.process)) as use,
+            UseWatch(processes) as use,
         ):
             self.resume()
         pace = clock.pace()
