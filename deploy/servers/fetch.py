@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -54,6 +54,17 @@ def fetch_connector() -> None:
         _fetch_jars("spark", size_mb=7)
 
 
+def fetch_jars(
+    conf: str, *, size_mb: int, ivy_file: Path, finish: Callable[[Path], None] | None = None
+) -> Path:
+    """Fetch ``conf`` of another Ivy file, as ``fetch_all`` does. Returns its folder in ``jars``.
+
+    ``finish`` gets the fetched folder before it has its final name. Fatal MR-8003 if the download fails.
+    """
+    with _one_at_a_time():
+        return _fetch_jars(conf, size_mb=size_mb, ivy_file=ivy_file, finish=finish)
+
+
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
     with (home() / "fetch.lock").open("w") as lock:
@@ -61,25 +72,34 @@ def _one_at_a_time() -> Iterator[None]:
         yield
 
 
-def _fetch_jars(conf: str, *, size_mb: int) -> None:
-    stamp = sha256(IVY_FILE.read_bytes()).hexdigest()
+def _fetch_jars(
+    conf: str,
+    *,
+    size_mb: int,
+    ivy_file: Path = IVY_FILE,
+    finish: Callable[[Path], None] | None = None,
+) -> Path:
+    stamp = sha256(ivy_file.read_bytes()).hexdigest()
     folder = home() / "jars" / conf
     if (folder / "stamp").is_file() and (folder / "stamp").read_text() == stamp:
-        return
+        return folder
     print(f"millrace: fetching {conf} ({size_mb} MB)", flush=True)
     with tempfile.TemporaryDirectory(dir=home()) as scratch:
         pattern = f"{scratch}/[conf]/[artifact]-[revision].[ext]"
         cache = home() / "ivy"
         command = [str(java_program()), "-cp", str(_ivy_jar()), "org.apache.ivy.Main"]
-        command += ["-ivy", str(IVY_FILE), "-cache", str(cache), "-confs", conf]
+        command += ["-ivy", str(ivy_file), "-cache", str(cache), "-confs", conf]
         _run_shown([*command, "-retrieve", pattern], growing=cache)
         fetched = Path(scratch) / conf
         if not fetched.is_dir():
             raise Fatal("MR-8003", f"Ivy fetched nothing for {conf}")
+        if finish is not None:
+            finish(fetched)
         (fetched / "stamp").write_text(stamp)
         folder.parent.mkdir(exist_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         fetched.rename(folder)
+    return folder
 
 
 def _unpack_mariadb() -> None:

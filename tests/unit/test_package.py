@@ -55,6 +55,7 @@ def test_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
         str(path.relative_to(ROOT)) for folder in packages for path in (ROOT / folder).rglob("*.py")
     }
     data = {
+        "deploy/bench/apply/sink/ivy.xml",
         "deploy/servers/ivy.xml",
         "deploy/servers/fetch-mysql",
         "millrace/py.typed",

@@ -1,0 +1,1 @@
+"""The peer ``debezium-jdbc``: Debezium's JDBC sink in Kafka Connect."""

@@ -1,0 +1,138 @@
+"""A standalone Kafka Connect worker on loopback, and the calls of its REST interface that the peer needs.
+
+A connector is created stopped. Its tasks start and end while the worker's JVM stays warm. A refused request and
+a failed task are Fatal MR-8004.
+"""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from deploy.bench.apply.sink.jars import SinkJars
+from deploy.servers.process import ProcessSpec, free_port
+from deploy.servers.properties import property_value
+from deploy.servers.server import Server
+from millrace.errors import Fatal
+from millrace.jvm import java_program
+
+START_S = 180.0
+ANSWER_S = 120.0
+POLL_S = 0.1
+HEAP = ("-Xms2g", "-Xmx2g")
+_PROPERTIES = """\
+bootstrap.servers={bootstrap}
+listeners=http://127.0.0.1:{port}
+plugin.path={plugins}
+plugin.discovery=service_load
+key.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter=org.apache.kafka.connect.json.JsonConverter
+offset.storage.file.filename={offsets}
+offset.flush.interval.ms=1000
+"""
+
+
+class ConnectWorker(Server):
+    """See the module."""
+
+    def __init__(self, folder: Path, jars: SinkJars, bootstrap: str) -> None:
+        super().__init__(folder)
+        self._jars = jars
+        self._bootstrap = bootstrap
+        self._port = free_port()
+
+    def launch(self) -> None:
+        """Start the process and return at once."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        properties = self.folder / "worker.properties"
+        properties.write_text(
+            _PROPERTIES.format(
+                bootstrap=self._bootstrap,
+                port=self._port,
+                plugins=property_value(self._jars.plugins),
+                offsets=property_value(self.folder / "offsets"),
+            )
+        )
+        logs = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Duser.timezone=UTC")
+        program = (str(java_program()), *HEAP, *logs, "-cp", self._jars.classpath)
+        main = ("org.apache.kafka.connect.cli.ConnectStandalone", str(properties))
+        name = f"Kafka Connect on port {self._port}"
+        self._launch(ProcessSpec(name, (*program, *main), self.folder / "log"))
+
+    def wait_ready(self) -> None:
+        """Wait until its REST interface answers."""
+        self.process.wait_ready(self._answers, timeout_s=START_S)
+
+    def create(self, name: str, settings: Mapping[str, str]) -> None:
+        """Create a stopped connector."""
+        config = {"name": name, **settings}
+        created = {"name": name, "config": config, "initial_state": "STOPPED"}
+        self._ask("POST", "connectors", created)
+        self._wait_stopped(name)
+
+    def resume_tasks(self, name: str) -> None:
+        """Start the connector's tasks."""
+        self._ask("PUT", f"connectors/{name}/resume")
+
+    def rewind(self, name: str) -> None:
+        """End the connector's tasks; they will begin with their first records."""
+        self._ask("PUT", f"connectors/{name}/stop")
+        self._wait_stopped(name)
+        self._ask("DELETE", f"connectors/{name}/offsets")
+
+    def committed(self, name: str) -> int:
+        """How many records its tasks have written and committed."""
+        if trace := failure_of(self._ask("GET", f"connectors/{name}/status")):
+            raise Fatal("MR-8004", f"connector {name} failed: {trace}")
+        return committed_count(self._ask("GET", f"connectors/{name}/offsets"))
+
+    def _wait_stopped(self, name: str) -> None:
+        deadline = time.monotonic() + ANSWER_S
+        while not is_stopped(self._ask("GET", f"connectors/{name}/status")):
+            if time.monotonic() > deadline:
+                raise self.process.failure(f"did not stop connector {name}")
+            time.sleep(POLL_S)
+
+    def _answers(self) -> bool:
+        try:
+            self._ask("GET", "connectors")
+        except (OSError, Fatal):  # it listens before it knows this path
+            return False
+        return True
+
+    def _ask(self, method: str, path: str, body: object = None) -> Any:
+        """The answer, as JSON. OSError if there is none."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._port}/{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            detail = error.read().decode(errors="replace")
+            raise Fatal("MR-8004", f"Kafka Connect: {method} {path}: {detail}") from error
+        return json.loads(text) if text else None
+
+
+def is_stopped(status: Any) -> bool:
+    """True if the connector is stopped and has no task left, by its status."""
+    return status["connector"]["state"] == "STOPPED" and not status["tasks"]
+
+
+def failure_of(status: Any) -> str | None:
+    """The trace of a failed task, or of the failed connector; None if none failed."""
+    parts = (status["connector"], *status["tasks"])
+    return next(
+        (part.get("trace", "no trace") for part in parts if part["state"] == "FAILED"), None
+    )
+
+
+def committed_count(offsets: Any) -> int:
+    """The sum of the committed offsets of all partitions; 0 before the first commit."""
+    return sum(int(each["offset"]["kafka_offset"]) for each in offsets["offsets"])
