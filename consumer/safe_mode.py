@@ -120,6 +120,8 @@ def _prepare(rows: Rows, numbers: Ints, plans: TablePlans, slot: int) -> None:
 def refusal(table_plan: TablePlan, inventory: Inventory) -> str:
     """The reason why rows of this table can't be applied in safe mode; "" if they can."""
     target = table_plan.target
+    if target.is_sequence:  # each record sets its whole state
+        return ""
     if not table_plan.identity:
         return "it has no key that identifies a row"
     written = {column.name for _, column in table_plan.columns}

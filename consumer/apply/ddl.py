@@ -17,7 +17,8 @@ Killed in 3: MySQL and MariaDB 11 execute a statement on one table atomically, s
 On MariaDB a DROP of several tables can be half done: Fatal MR-5040, and an operator decides (``decision`` of the
 intent). CREATE OR REPLACE TABLE can be half done too; it is executed again if the table is missing.
 
-A statement that does not change its state (ALTERs like ANALYZE) is executed again, without effect. InnoDB assigns a new
+A statement that does not change its state (ALTERs like ANALYZE) is executed again, without effect. The state of a
+sequence includes its row, which ALTER SEQUENCE changes. InnoDB assigns a new
 ID to a truncated, rebuilt, renamed or exchanged table, so these states differ.
 
 A run keeps two sessions for all of its statements. The driver's own runs the target transactions of 2 and 4. The
@@ -89,6 +90,10 @@ def apply_ddl(
             statement = replace(statement, kind=Kind.UNKNOWN)
             doubt = f"names {', '.join(left_out)}, which the apply task leaves out"
             record = replace(record, statement=_doubted(record.statement, doubt))
+        if statement.kind is Kind.SEQUENCE and session.flavour is Flavour.MYSQL:
+            names = ", ".join(f"{name.database}.{name.table}" for name in statement.tables)
+            what = f"{statement.verb} {names}, and the target is MySQL"
+            raise Fatal("MR-5028", what, seq=record.source.seq, table=names)
         return _apply_once(session, owner, record, statement, place)
     except BaseException:
         session.rollback()
@@ -258,9 +263,10 @@ def decide(
         return UNDECIDED
     if statement.kind is Kind.DROP_DATABASE:
         return EXECUTE if any(now.values()) else DONE  # a half dropped database is dropped again
-    if statement.kind is Kind.CREATE_TABLE and not all(now.values()):
+    creates, drops = ({f"{verb} TABLE", f"{verb} SEQUENCE"} for verb in ("CREATE", "DROP"))
+    if statement.verb in creates and not all(now.values()):
         return EXECUTE  # MariaDB can die between the two halves of CREATE OR REPLACE
-    if statement.kind is Kind.DROP_TABLE and flavour is Flavour.MARIADB:
+    if statement.verb in drops and flavour is Flavour.MARIADB:
         left = [name for name, state in before.items() if state and now.get(name)]
         there = [name for name, state in before.items() if state]
         return EXECUTE if left == there else UNDECIDED if left else DONE

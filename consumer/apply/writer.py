@@ -39,6 +39,7 @@ import numpy.typing as npt
 
 from consumer.apply.changes import OP_REPLACE, changes_of
 from consumer.apply.conflict import make_conflict
+from consumer.apply.sequences import split_sequences
 from consumer.kernel.merge import AFTER, BEFORE, CHANGE_OP, LEVEL, MOVES, OP_ABSENT, PLACE
 from consumer.kernel.walk import (
     FLAGS,
@@ -107,6 +108,9 @@ class RowWriter:
 
     def write(self, rows: Rows, numbers: Ints) -> None:
         """Apply these records (numbers in seq order). After Fatal MR-5010 or another error, roll back."""
+        numbers, sequences = split_sequences(self._plans, rows, numbers)
+        for number in sequences:
+            self._set_sequence(rows, number)
         if not len(numbers):
             return
         for changes in changes_of(self._plans, rows, numbers):
@@ -204,11 +208,21 @@ class RowWriter:
 
     def _write_one(self, rows: Rows, single: "_Single") -> int:
         """The number of matched rows: 0 or 1. REPLACE adds one for each row that it removes."""
+        if self._plans.table_plan(int(rows.records[single.number, SLOT])).target.is_sequence:
+            self._set_sequence(rows, single.number)
+            return 1
         sql = self._filled(rows, single, single.what)
         matched = self._run_one(rows, single.number, sql)
         if matched:
             self._check_one(rows, single, matched)
         return matched
+
+    def _set_sequence(self, rows: Rows, number: int) -> None:
+        """SETVAL, then the whole row if the sequence is not as the record says (``consumer.sql.sequence``)."""
+        for which in ("setval", "is_set", "insert"):
+            matched = self._run(self._filled(rows, _Single.of(rows, number), which))
+            if which == "is_set" and matched:
+                return
 
     def _check_one(self, rows: Rows, single: "_Single", matched: int) -> None:
         """Fatal MR-5019 if more than one row was changed, MR-5017 if its key does not find the written row."""

@@ -3,6 +3,7 @@
 For each table of the target:
 
     its row identity                 ROW        the row; without an identity BAG, one token for the whole table
+    a sequence                       SERIAL     its token
     each further unique key          UNIQUE     comparable columns or their first characters; otherwise its token
     a key WITHOUT OVERLAPS           ROW        its columns without the period, because overlaps are not computed here
     a foreign key, on the child      REFERENCE  the parent's columns that it refers to
@@ -115,6 +116,8 @@ def key_lines(table_plan: TablePlan, inventory: Inventory) -> tuple[KeyLine, ...
     place = (target.database, target.table)
     names = tuple(table_plan.layout.table.columns[index].name for index in table_plan.identity)
     lines = []
+    if target.is_sequence:
+        return (KeyLine(hashes.SERIAL, 0, _hash("sequence", *place), why="a sequence"),)
     if table_plan.identity:
         lines.append(_line(hashes.ROW, _Key(place, names, names), table_plan, inventory))
     else:

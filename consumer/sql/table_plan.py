@@ -24,11 +24,11 @@ from consumer.target.inventory import Inventory, TargetColumn, TargetTable, Uniq
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.row_layout import RowLayout
-from schemas.table.structure import INTEGER_CODES, Column, TypeCode
+from schemas.table.structure import INTEGER_CODES, Column, TableSchema, TypeCode
 
 BEFORE, AFTER = 0, 1
 
-# Columns of a MariaDB sequence. Its rows are logged like those of a table, but can not be written to the target.
+# Columns of a MariaDB sequence. Its rows are logged like those of a table (``consumer.sql.sequence``).
 _OF_A_SEQUENCE = {
     "next_not_cached_value",
     "minimum_value",
@@ -44,6 +44,8 @@ _NOT_APPLIED = (
     "{} are not applied yet. Add the table to `exclude` in the document of the apply task, give it to"
     " `millrace task create -f FILE --replace`, then run `millrace task resume NAME`."
 )
+_CREATE_SEQUENCE = "CREATE SEQUENCE {} on the target, then `millrace task resume NAME`. The task sets all its options."
+_NO_SEQUENCE = "Drop the sequence {} on the target and create the table there, then `millrace task resume NAME`."
 _OTHER_ENGINE = "ALTER TABLE {} ENGINE=InnoDB on the target, then `millrace task resume NAME`."
 _SYSTEM_VERSIONED = _NOT_APPLIED.format("System-versioned tables")
 
@@ -125,21 +127,28 @@ def table_name(database: str, table: str) -> bytes:
     return quoted(database) + b"." + quoted(table)
 
 
+def _sql(target: TargetTable) -> str:
+    return table_name(target.database, target.table).decode()
+
+
 def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
-    """The plan of a table. Fatal MR-5012 without the table, MR-5013 without a column, MR-5015 without rollback."""
+    """The plan of a table. Fatal MR-5012 without the table, MR-5013 without a column, MR-5015 without rollback.
+
+    MR-5028 for a sequence if the target is MySQL.
+    """
     table = layout.table
     target = inventory.tables.get(inventory.key(table.database, table.table))
+    is_sequence = {column.name for column in table.columns} == _OF_A_SEQUENCE
     if target is None:
-        names = {column.name for column in table.columns}
-        what, fix = table.full_name, ""
-        if names == _OF_A_SEQUENCE:
-            what, fix = f"{what}: it is a sequence", _NOT_APPLIED.format("Sequences")
-        raise Fatal("MR-5012", f"there is no table {what}", fix=fix, table=table.full_name)
-    if not target.rolls_back:
+        raise _missing(table, inventory.flavour, is_sequence=is_sequence)
+    if target.is_sequence and not is_sequence:
+        what = f"{table.full_name} is a sequence on the target, and a table on the source"
+        raise Fatal("MR-5013", what, fix=_NO_SEQUENCE.format(_sql(target)), table=table.full_name)
+    if not target.rolls_back and not target.is_sequence:
         raise Fatal(
             "MR-5015",
             f"{table.full_name} has the engine {target.engine}",
-            fix=_OTHER_ENGINE.format(table_name(target.database, target.table).decode()),
+            fix=_OTHER_ENGINE.format(_sql(target)),
             table=table.full_name,
             engine=target.engine,
         )
@@ -168,6 +177,16 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
         _delete(layout, target, identity) if identity else None,
         _update(layout, target, columns, identity, inventory.flavour) if identity else None,
     )
+
+
+def _missing(table: TableSchema, flavour: Flavour, *, is_sequence: bool) -> Fatal:
+    name = table.full_name
+    if not is_sequence:
+        return Fatal("MR-5012", f"there is no table {name}", table=name)
+    if flavour is Flavour.MYSQL:
+        return Fatal("MR-5028", f"{name} is a sequence, and the target is MySQL", table=name)
+    fix = _CREATE_SEQUENCE.format(table_name(table.database, table.table).decode())
+    return Fatal("MR-5012", f"there is no sequence {name}", fix=fix, table=name)
 
 
 def target_column(target: TargetTable, name: str) -> TargetColumn | None:

@@ -25,6 +25,7 @@ from consumer.plan.merge import MergeRule, MergeRules, make_merge_rules, merge_r
 from consumer.route import Route
 from consumer.row_schemas import Ints, RowSchemas, make_programs
 from consumer.rows import Template
+from consumer.sql.sequence import is_set_template, setval_template
 from consumer.sql.table_plan import TablePlan, plan_table
 from consumer.sql.templates import delete_template, find_template, insert_template, update_template
 from consumer.target.inventory import Inventory, TargetTable
@@ -85,11 +86,13 @@ class TablePlans:
         return self.schemas.texts[int(self.programs.ids[slot])]
 
     def template(self, slot: int, which: str) -> Template:
-        """The statement ``insert``, ``replace``, ``update``, ``delete`` or ``find`` for one row."""
+        """A statement for one row: insert, replace, update, delete, find; setval and is_set of a sequence."""
         place = (self._text(slot), which)
         if place not in self._templates:
             table_plan, flavour = self.table_plan(slot), self.inventory.flavour
-            if (make := _MAKERS.get(which)) is not None:
+            if make_sequence := _SEQUENCE_MAKERS.get(which):
+                self._templates[place] = make_sequence(table_plan)
+            elif (make := _MAKERS.get(which)) is not None:
                 self._templates[place] = make(table_plan, flavour)
             else:
                 self._templates[place] = insert_template(table_plan, replace=which == "replace")
@@ -169,6 +172,7 @@ class TablePlans:
 
 
 _MAKERS = {"update": update_template, "delete": delete_template, "find": find_template}
+_SEQUENCE_MAKERS = {"setval": setval_template, "is_set": is_set_template}
 
 
 def slots_of(column: Ints) -> list[int]:

@@ -51,7 +51,10 @@ class UniqueKey:
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """One base table; ``rolls_back``: its engine is transactional. ``is_versioned``: the server keeps old rows."""
+    """One base table; ``rolls_back``: its engine is transactional. ``is_versioned``: the server keeps old rows.
+
+    MariaDB's sequences are tables with one row (``is_sequence``).
+    """
 
     database: str
     table: str
@@ -60,6 +63,7 @@ class TargetTable:
     engine: str = "InnoDB"
     rolls_back: bool = True
     is_versioned: bool = False
+    is_sequence: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +298,7 @@ def _read_tables(
     tables = {}
     for table, found in columns.items():
         kind, engine = kinds.get(table, ("", ""))
-        if kind in ("BASE TABLE", "SYSTEM VERSIONED"):
+        if kind in _TABLE_KINDS:
             unique = tuple(_unique_keys(keys.get(table, {})))
             if connection.flavour is Flavour.MARIADB:
                 unique = _with_periods(connection, (database, table), found, unique)
@@ -306,6 +310,7 @@ def _read_tables(
                 engine,
                 engine in rolling_back,
                 kind == "SYSTEM VERSIONED",
+                kind == "SEQUENCE",
             )
     return tables
 
@@ -377,6 +382,7 @@ def _key_opening(name: str) -> str:
     return "PRIMARY KEY (" if name == "PRIMARY" else f"UNIQUE KEY `{escaped}` ("
 
 
+_TABLE_KINDS = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
 _PERIOD_TYPES = {"date", "datetime", "timestamp"}
 COLUMNS_SQL = """
 SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, DATA_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, IS_NULLABLE,

@@ -198,6 +198,14 @@ CODES: tuple[Code, ...] = (
         Branch.OPERATOR,
     ),
     Code(
+        "MR-5028",
+        "MySQL has no sequences",
+        "The topic has a sequence of MariaDB, and the target is MySQL. Rows that got their values from it have them.",
+        "Add the sequence to `exclude` in the document of the apply task, give it to `millrace task create -f FILE"
+        " --replace`, then run `millrace task resume NAME`.",
+        Branch.OPERATOR,
+    ),
+    Code(
         "MR-5030",
         "records are missing in the topic",
         "`seq` has a gap: retention removed records before they were applied, or another program wrote to the topic.",

@@ -36,7 +36,7 @@ class Kind(StrEnum):
     ROUTINE = "routine"
     TRIGGER = "trigger"
     EVENT = "event"
-    SEQUENCE = "sequence"
+    SEQUENCE = "sequence"  # of MariaDB; ``tables`` are the sequences
     ACCOUNT = "account"  # users, roles, grants: the text is never recorded
     SERVER = (
         "server"  # tablespaces, plugins, components, foreign servers, resource groups, libraries
@@ -60,6 +60,7 @@ APPLIED_KINDS = frozenset(
         Kind.CREATE_DATABASE,
         Kind.ALTER_DATABASE,
         Kind.DROP_DATABASE,
+        Kind.SEQUENCE,
     }
 )
 RECORDED_KINDS = frozenset(
@@ -68,7 +69,6 @@ RECORDED_KINDS = frozenset(
         Kind.ROUTINE,
         Kind.TRIGGER,
         Kind.EVENT,
-        Kind.SEQUENCE,
         Kind.ACCOUNT,
         Kind.SERVER,
         Kind.MAINTENANCE,
@@ -248,6 +248,9 @@ def _create(reader: _Reader) -> Statement:
         return Statement(
             Kind.CREATE_DATABASE, "CREATE DATABASE", databases=(reader.identifier().name,)
         )
+    if reader.take("SEQUENCE"):
+        reader.take("IF", "NOT", "EXISTS")
+        return Statement(Kind.SEQUENCE, "CREATE SEQUENCE", tables=(reader.table(),))
     return _index(reader, "CREATE") or _stored_object(reader, "CREATE")
 
 
@@ -276,6 +279,9 @@ def _alter(reader: _Reader) -> Statement:
         )
         name = reader.identifier().name if named else reader.default_database()
         return Statement(Kind.ALTER_DATABASE, "ALTER DATABASE", databases=(name,))
+    if reader.take("SEQUENCE"):
+        reader.take("IF", "EXISTS")
+        return Statement(Kind.SEQUENCE, "ALTER SEQUENCE", tables=(reader.table(),))
     return _stored_object(reader, "ALTER")
 
 
@@ -329,15 +335,21 @@ def _drop(reader: _Reader) -> Statement:
     if reader.take("TEMPORARY"):
         return Statement(Kind.TEMPORARY, "DROP TEMPORARY TABLE")
     if reader.take_any("TABLE", "TABLES"):
-        reader.take("IF", "EXISTS")
-        tables = [reader.table()]
-        while reader.take_mark(","):
-            tables.append(reader.table())
-        return Statement(Kind.DROP_TABLE, "DROP TABLE", tables=tuple(tables))
+        return Statement(Kind.DROP_TABLE, "DROP TABLE", tables=_dropped(reader))
+    if reader.take("SEQUENCE"):
+        return Statement(Kind.SEQUENCE, "DROP SEQUENCE", tables=_dropped(reader))
     if reader.take_any("DATABASE", "SCHEMA"):
         reader.take("IF", "EXISTS")
         return Statement(Kind.DROP_DATABASE, "DROP DATABASE", databases=(reader.identifier().name,))
     return _index(reader, "DROP") or _stored_object(reader, "DROP")
+
+
+def _dropped(reader: _Reader) -> tuple[TableName, ...]:
+    reader.take("IF", "EXISTS")
+    tables = [reader.table()]
+    while reader.take_mark(","):
+        tables.append(reader.table())
+    return tuple(tables)
 
 
 def _index(reader: _Reader, verb: str) -> Statement | None:
@@ -434,7 +446,6 @@ _OBJECTS = {
     "LIBRARY": Kind.ROUTINE,
     "TRIGGER": Kind.TRIGGER,
     "EVENT": Kind.EVENT,
-    "SEQUENCE": Kind.SEQUENCE,
     "USER": Kind.ACCOUNT,
     "ROLE": Kind.ACCOUNT,
     "TABLESPACE": Kind.SERVER,

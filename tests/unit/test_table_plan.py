@@ -9,6 +9,7 @@ from consumer.sql.table_plan import plan_table
 from consumer.target.inventory import Inventory
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal
+from schemas.gtid import Flavour
 from tests.kit.apply.tables import integer, table
 
 SEQUENCE = (
@@ -23,23 +24,39 @@ SEQUENCE = (
 )
 
 
-def _refused(columns: tuple[str, ...], there: dict[str, Any] | None) -> Fatal:
+def _refused(
+    columns: tuple[str, ...], there: dict[str, Any] | None, flavour: Flavour = Flavour.MYSQL
+) -> Fatal:
     source: Any = SimpleNamespace(table=table("shop", "t", *map(integer, columns)))
     tables: Any = (
-        {} if there is None else {("shop", "t"): SimpleNamespace(columns=there, rolls_back=True)}
+        {}
+        if there is None
+        else {("shop", "t"): SimpleNamespace(columns=there, rolls_back=True, is_sequence=False)}
     )
     with pytest.raises(Fatal) as caught:
-        plan_table(source, Inventory(tables=tables))
+        plan_table(source, Inventory(flavour, tables=tables))
     return caught.value
 
 
 def test_fix_never_creates_a_sequence_as_a_table() -> None:
     """MariaDB logs rows of a sequence; with one column less it is an ordinary table."""
-    error = _refused(SEQUENCE, None)
+    error = _refused(SEQUENCE, None, Flavour.MARIADB)
     assert error.code == "MR-5012"
-    assert "it is a sequence" in error.message
-    assert error.fix.startswith("Sequences are not applied yet")
+    assert error.fix.startswith("CREATE SEQUENCE `shop`.`t` on the target")
+    assert _refused(SEQUENCE, None).code == "MR-5028"
     assert _refused(SEQUENCE[1:], None).fix == CATALOGUE["MR-5012"].fix
+
+
+def test_table_is_never_written_to_a_sequence() -> None:
+    """The target has a sequence of the table's name."""
+    there: Any = SimpleNamespace(
+        database="shop", table="t", columns={}, is_sequence=True, rolls_back=True
+    )
+    source: Any = SimpleNamespace(table=table("shop", "t", integer("id")))
+    with pytest.raises(Fatal) as caught:
+        plan_table(source, Inventory(tables={("shop", "t"): there}))
+    assert caught.value.code == "MR-5013"
+    assert "`shop`.`t`" in caught.value.fix
 
 
 def test_fix_never_adds_system_versioning_columns() -> None:
