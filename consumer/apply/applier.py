@@ -197,11 +197,12 @@ class Applier:
             end = min(first + self.limits.part_rows, len(window.rows))
             numbers = window.waiting[(window.waiting >= first) & (window.waiting < end)]
             after = window.mark_after(end, before=self.seen)
-            claim = MarkClaim(self.mark, after, learned)
+            claim = self._claim(after, learned)
             self.counts.statements += apply_part(
                 self._writing, 0, self.plans, window.rows, numbers, claim
             )
-            self.mark, first, learned = after, end, {}
+            self._has_moved(claim)
+            first, learned = end, {}
             self._count(window.rows, numbers)
         self.seen = self.mark
 
@@ -275,10 +276,18 @@ class Applier:
             self._advance(wait=True)
 
     def _move(self, after: Mark, learned: dict[int, str], *, flight: int) -> None:
-        is_passed = not len(self.applied) or int(self.applied[-1]) <= after.seq
-        claim = MarkClaim(self.mark, after, learned)
-        move_over(self._session, self.owner, claim, flight=flight, all_runs=is_passed)
-        self.mark = after
+        claim = self._claim(after, learned)
+        move_over(self._session, self.owner, claim, flight=flight)
+        self._has_moved(claim)
+
+    def _claim(self, after: Mark, learned: dict[int, str]) -> MarkClaim:
+        passes = len(self.applied) > 0 and int(self.applied[-1]) <= after.seq
+        return MarkClaim(self.mark, after, learned, passes)
+
+    def _has_moved(self, claim: MarkClaim) -> None:
+        self.mark = claim.after
+        if claim.passes_earlier:
+            self.applied = NO_ROWS
 
     def _count(self, rows: Rows, numbers: Ints) -> None:
         self.counts.rows += len(numbers)

@@ -3,8 +3,8 @@
     submit      adds a part to a lane
     take        the parts that have ended since, in any order; with ``wait`` at least one, if one is under way
 
-An error of a part is raised by ``take``. Parts that were submitted to that lane before the error was noticed are
-dropped; parts of other lanes may still commit, which their bitmaps show.
+An error of a part is raised by ``take``, then and by every later call. Parts that were submitted to that lane before
+the error was noticed are dropped; parts of other lanes may still commit, which their bitmaps show.
 Not done here: deciding which lane a row belongs to.
 """
 
@@ -47,6 +47,7 @@ class ThreadLanes:
         self._lanes: dict[int, _Lane] = {}
         self._done: queue.SimpleQueue[Done | BaseException] = queue.SimpleQueue()
         self._open = 0  # parts whose end ``take`` has not returned
+        self._failure: BaseException | None = None
 
     def submit(self, lane: int, flight: int, work: Work) -> None:
         """See ``Lanes``. Retryable MR-5050 if the system has no thread left."""
@@ -63,6 +64,8 @@ class ThreadLanes:
     def take(self, *, wait: bool) -> list[Done]:
         """See ``Lanes``."""
         found: list[Done] = []
+        if self._failure is not None:  # the lane has dropped parts, whose end would never come
+            raise self._failure
         while self._open:
             try:
                 ended = self._done.get(block=wait and not found)
@@ -70,6 +73,7 @@ class ThreadLanes:
                 break
             self._open -= 1
             if isinstance(ended, BaseException):
+                self._failure = ended
                 raise ended
             found.append(ended)
         return found

@@ -30,6 +30,7 @@ from consumer.target.progress import (
     Owner,
     check_fence,
     delete_applied,
+    delete_earlier,
     move_mark,
     save_schemas,
 )
@@ -64,16 +65,22 @@ class Claim(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MarkClaim:
-    """The mark moves from exactly ``before`` to ``after``."""
+    """The mark moves from exactly ``before`` to ``after``.
+
+    ``passes_earlier``: it passes every bitmap that earlier turns left, so they are deleted.
+    """
 
     before: Mark
     after: Mark
     learned: dict[int, str]
+    passes_earlier: bool = False
 
     def make(self, connection: TargetConnection, owner: Owner) -> None:
         """Retryable MR-5021 if the mark is elsewhere."""
         move_mark(connection, owner.task, before=self.before, after=self.after)
         save_schemas(connection, owner.task, self.learned)
+        if self.passes_earlier:
+            delete_earlier(connection, owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +133,11 @@ def apply_part(
     raise Retryable("MR-5005", "the rows stay locked")
 
 
-def move_over(
-    session: TargetConnection, owner: Owner, claim: MarkClaim, *, flight: int, all_runs: bool
-) -> None:
-    """Move the mark over flights whose parts are all applied, and delete their bitmaps.
-
-    ``all_runs``: the mark has passed every bitmap that earlier turns left, so they are deleted too.
-    """
+def move_over(session: TargetConnection, owner: Owner, claim: MarkClaim, *, flight: int) -> None:
+    """Move the mark over flights whose parts are all applied, and delete their bitmaps."""
     fault_point(BEFORE_MARK)
     check_fence(session, owner)
     claim.make(session, owner)
-    delete_applied(session, owner, through=flight, all_runs=all_runs)
+    delete_applied(session, owner, through=flight)
     session.commit()
     fault_point(AFTER_MARK)

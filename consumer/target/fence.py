@@ -1,12 +1,13 @@
 """Raises the fence: afterwards no target transaction of an earlier run of the task can commit.
 
-1. Lock the fence row exclusively. This waits for every lane transaction that holds a shared lock on it.
-2. If that takes longer than HUNG_S, end the registered sessions of the task with KILL. Without it, a lane or an earlier
+1. Read the fence row without a lock. If 4 or 5 refuses this run already, no session is ended in 3.
+2. Lock the row exclusively. This waits for every lane transaction that holds a shared lock on it.
+3. If that takes longer than HUNG_S, end the registered sessions of the task with KILL. Without it, a lane or an earlier
    run whose process is stopped or whose connection is half open would hold the lock until the server notices.
-3. If the row has a greater epoch, a newer owner exists: Fenced MR-5020.
-4. A turn takes the fence from exactly the owner that the driver named. If the row has another run, this is a late or
+4. If the row has a greater epoch, a newer owner exists: Fenced MR-5020.
+5. A turn takes the fence from exactly the owner that the driver named. If the row has another run, this is a late or
    second execution of the turn: Fenced MR-5020.
-5. Otherwise write the epoch and run + 1, and commit. Progress is read only afterwards.
+6. Otherwise write the epoch and run + 1, and commit. Progress is read only afterwards.
 
 Not done here: detecting a lost lease (``zk``).
 """
@@ -38,14 +39,11 @@ def take_turn(connection: TargetConnection, after: Owner) -> Owner:
 
 def _raise(connection: TargetConnection, after: Owner) -> Owner:
     task, epoch = after.task, after.epoch
+    _check(_read(connection, task), after, connection)
     connection.query(f"REPLACE INTO {DATABASE}.session VALUES (%s, %s, 0)", (task, connection.id))
     connection.commit()
     held_epoch, held_run = _lock(connection, task)
-    if held_epoch > epoch or (after.run >= 0 and (held_epoch, held_run) != (epoch, after.run)):
-        connection.rollback()
-        what = f"epoch {epoch}" + (f", run {after.run}" if after.run >= 0 else "")
-        held = f"epoch {held_epoch}" + (f", run {held_run}" if after.run >= 0 else "")
-        raise Fenced("MR-5020", f"the fence of {task} has {held}, ours is {what}", task=task)
+    _check((held_epoch, held_run), after, connection)
     connection.query(
         f"UPDATE {DATABASE}.fence SET epoch = %s, run = %s WHERE task = %s",
         (epoch, held_run + 1, task),
@@ -53,6 +51,30 @@ def _raise(connection: TargetConnection, after: Owner) -> Owner:
     connection.query(f"DELETE FROM {DATABASE}.session WHERE task = %s", (task,))
     connection.commit()
     return Owner(task, epoch, held_run + 1)
+
+
+def _check(held: tuple[int, int], after: Owner, connection: TargetConnection) -> None:
+    """Fenced MR-5020 if the row has a greater epoch, or for a turn another owner than ``after``."""
+    epoch, run = held
+    is_turn = after.run >= 0
+    if epoch <= after.epoch and (not is_turn or held == (after.epoch, after.run)):
+        return
+    connection.rollback()
+    what = f"epoch {after.epoch}" + (f", run {after.run}" if is_turn else "")
+    found = f"epoch {epoch}" + (f", run {run}" if is_turn else "")
+    raise Fenced(
+        "MR-5020", f"the fence of {after.task} has {found}, ours is {what}", task=after.task
+    )
+
+
+def _read(connection: TargetConnection, task: str, lock: str = "") -> tuple[int, int]:
+    """The epoch and run in the fence row."""
+    sql = f"SELECT epoch, run FROM {DATABASE}.fence WHERE task = %s{lock}"
+    rows = connection.query(sql, (task,))
+    epoch, run = rows[0] if rows else (0, 0)
+    assert isinstance(epoch, int)
+    assert isinstance(run, int)
+    return epoch, run
 
 
 def _lock(connection: TargetConnection, task: str) -> tuple[int, int]:
@@ -80,14 +102,7 @@ class _Waiter(threading.Thread):
 
     def run(self) -> None:
         try:
-            rows = self._connection.query(
-                f"SELECT epoch, run FROM {DATABASE}.fence WHERE task = %s FOR UPDATE",
-                (self._task,),
-            )
-            epoch, run = rows[0]
-            assert isinstance(epoch, int)
-            assert isinstance(run, int)
-            self._found = (epoch, run)
+            self._found = _read(self._connection, self._task, " FOR UPDATE")
         except MillraceError as exc:
             self._found = exc
 

@@ -249,18 +249,18 @@ def _move_sql(connection: TargetConnection, task: str, before: Mark, after: Mark
     )
 
 
-def delete_applied(
-    connection: TargetConnection, owner: Owner, *, through: int, all_runs: bool
-) -> None:
-    """Delete this run's bitmaps up to flight ``through``, once the mark is above them. Does not commit.
-
-    ``all_runs``: also those of earlier runs.
-    """
-    earlier = " OR run < %s" if all_runs else ""
-    arguments = (owner.task, owner.run, through, *((owner.run,) if all_runs else ()))
+def delete_applied(connection: TargetConnection, owner: Owner, *, through: int) -> None:
+    """Delete this run's bitmaps up to flight ``through``, once the mark is above them. Does not commit."""
     connection.query(
-        f"DELETE FROM {DATABASE}.applied WHERE task = %s AND (run = %s AND batch <= %s{earlier})",
-        arguments,
+        f"DELETE FROM {DATABASE}.applied WHERE task = %s AND run = %s AND batch <= %s",
+        (owner.task, owner.run, through),
+    )
+
+
+def delete_earlier(connection: TargetConnection, owner: Owner) -> None:
+    """Delete the bitmaps of earlier runs, once the mark is above all of them. Does not commit."""
+    connection.query(
+        f"DELETE FROM {DATABASE}.applied WHERE task = %s AND run < %s", (owner.task, owner.run)
     )
 
 

@@ -17,8 +17,8 @@ from consumer.apply.order import Order
 from consumer.apply.turn import Tools
 from consumer.target import fence
 from consumer.target.connection import TargetConnection, connect
-from consumer.target.fence import raise_fence
-from consumer.target.progress import DATABASE
+from consumer.target.fence import raise_fence, take_turn
+from consumer.target.progress import DATABASE, check_fence
 from consumer.target.sessions import session_for
 from consumer.topic.taken import Size, Taken
 from deploy.servers import DatabaseServer
@@ -307,6 +307,24 @@ def test_raising_the_fence_kills_a_hung_lane_transaction(
     hung.close()
     applier.close()
     successor.close()
+
+
+def test_refused_turn_ends_no_session_of_the_turn_under_way(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second execution of a turn is refused at once, however long the first one holds the fence."""
+    monkeypatch.setattr(fence, "HUNG_S", 0.1)
+    applier = started(target_server, apply_task(name))
+    endpoint, before = endpoint_of(target_server), applier.owner
+    second = connect(endpoint)
+    first = take_turn(session_for(endpoint, before), before)
+    lane = session_for(endpoint, first)
+    check_fence(lane, first)
+    with pytest.raises(Fenced):
+        take_turn(second, before)
+    assert lane.query("SELECT 1") == [(1,)]
+    second.close()
+    applier.close()
 
 
 def test_raising_the_fence_kills_a_hung_predecessor(

@@ -13,7 +13,7 @@ from consumer.apply import part
 from consumer.spark import driver
 from consumer.target import fence
 from consumer.target.connection import TargetConnection
-from consumer.target.progress import Owner, delete_applied
+from consumer.target.progress import Owner, delete_applied, delete_earlier
 from consumer.topic.decode import TopicLookUp
 from consumer.topic.verify import Check, TopicVerifier
 from deploy.servers import process
@@ -81,8 +81,9 @@ def owner_before_not_compared(patch: Patch) -> None:
 def bitmaps_above_the_mark_deleted(patch: Patch) -> None:
     """Every move of the mark deletes the bitmaps of all earlier turns."""
 
-    def forget(session: TargetConnection, owner: Owner, *, through: int, all_runs: bool) -> None:
-        delete_applied(session, owner, through=through, all_runs=True)
+    def forget(session: TargetConnection, owner: Owner, *, through: int) -> None:
+        delete_applied(session, owner, through=through)
+        delete_earlier(session, owner)
 
     patch.setattr(part, "delete_applied", forget)
 

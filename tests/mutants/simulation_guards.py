@@ -144,8 +144,9 @@ def _unclaimed(self: Any, connection: Any, owner: Any) -> None:
     return None
 
 
-def _forgotten_all(connection: Any, owner: Any, *, through: int, all_runs: bool) -> None:
-    _delete_applied(connection, owner, through=1 << 60, all_runs=True)
+def _forgotten_all(connection: Any, owner: Any, *, through: int) -> None:
+    _delete_applied(connection, owner, through=1 << 60)
+    progress.delete_earlier(connection, owner)
 
 
 _delete_applied = progress.delete_applied

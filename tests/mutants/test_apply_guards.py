@@ -39,8 +39,8 @@ def _bitmaps(patch: pytest.MonkeyPatch) -> None:
 def _bitmaps_of_flights(patch: pytest.MonkeyPatch) -> None:
     """The first flight that ends deletes the bitmaps of the later ones."""
 
-    def forget(session: TargetConnection, owner: Owner, *, through: int, all_runs: bool) -> None:
-        delete_applied(session, owner, through=1 << 60, all_runs=all_runs)
+    def forget(session: TargetConnection, owner: Owner, *, through: int) -> None:
+        delete_applied(session, owner, through=1 << 60)
 
     patch.setattr(part, "delete_applied", forget)
 

@@ -243,19 +243,16 @@ def _read_ours(session: ModelSession, found: Found, arguments: Values) -> tuple[
     return _chosen(session, found, chosen), 0
 
 
-@statement(r"DELETE FROM millrace\.applied WHERE task = %s AND \(run = %s AND batch <= %s")
-def _delete_passed(
-    session: ModelSession, found: Found, arguments: Values
-) -> tuple[list[Values], int]:
-    task, run, through, *earlier = arguments
+@statement(
+    r"DELETE FROM millrace\.applied WHERE task = %s AND run (?P<which>= %s AND batch <=|<) %s$"
+)
+def _delete_passed(session: ModelSession, _: Found, arguments: Values) -> tuple[list[Values], int]:
+    task, run, *through = arguments
     gone = [
         place
         for place in session.all(f"{OURS}.applied")
         if place[1][0] == task
-        and (
-            (place[1][1] == run and place[1][2] <= through)
-            or (earlier and place[1][1] < earlier[0])
-        )
+        and ((place[1][1] == run and place[1][2] <= through[0]) if through else place[1][1] < run)
     ]
     for place in gone:
         session.put(place, None)

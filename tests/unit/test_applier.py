@@ -95,6 +95,18 @@ def test_bitmaps_of_earlier_turns_stay_until_the_mark_passes_them(target: ModelT
     assert target.state.mark.seq == ROWS
 
 
+def test_bitmaps_that_few_rows_pass_are_deleted(target: ModelTarget) -> None:
+    """Windows of few rows use no lanes. Without this, each turn would read the bitmaps again."""
+    late = ROWS - 1
+    target.state.tables.apply(*target.history.changes[late])
+    target.state.applied["task", 0, 1, 0, 0] = to_bitmap(from_bitmaps([(late, b"\1")]))
+    turn = _turn(target, InlineLanes(), window_rows=3)
+    turn.limits = replace(LIMITS, serial_rows=ROWS, part_rows=2)
+    turn.run()
+    assert target.state.tables == target.history.tables
+    assert target.state.applied == {}
+
+
 def test_mark_moves_only_over_ended_flights(target: ModelTarget) -> None:
     """Parts of later flights end first: their bitmaps stay above the mark, and at most some flights are under way."""
     lanes = _Lanes(ends_at=2)

@@ -108,6 +108,19 @@ def test_error_is_raised_and_ends_its_lane(lanes: ThreadLanes, error: Exception)
     assert ran == [3]
 
 
+def test_every_take_after_an_error_raises_it(lanes: ThreadLanes) -> None:
+    """The failed lane has dropped its later parts: a wait for their end would last forever."""
+
+    def fails() -> int:
+        raise Retryable("MR-5001", "it broke")
+
+    lanes.submit(0, 1, fails)
+    lanes.submit(0, 2, lambda: 1)
+    for wait in (True, True, False):
+        with pytest.raises(Retryable):
+            lanes.take(wait=wait)
+
+
 def test_close_waits_for_parts_under_way() -> None:
     """The next turn raises the fence; a part that ends later would be refused, and its error lost."""
     lanes, begun, release = ThreadLanes(), threading.Event(), threading.Event()

@@ -17,12 +17,14 @@ class _Session:
     fence: tuple[int, int]
     changes: list[tuple[object, ...]] = field(default_factory=list)
     commits: int = 0
+    locks: int = 0
     id = 1
 
     def query(self, sql: str, arguments: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
         if sql.startswith("UPDATE"):
             self.changes.append(arguments)
-        return [self.fence] if sql.endswith("FOR UPDATE") else [("task",)]
+        self.locks += sql.endswith("FOR UPDATE")
+        return [self.fence] if sql.startswith("SELECT epoch, run") else [("task",)]
 
     def commit(self) -> None:
         self.commits += 1
@@ -48,6 +50,26 @@ def test_turn_of_another_owner_is_refused(held: tuple[int, int]) -> None:
     assert caught.value.code == "MR-5020"
     assert f"epoch {held[0]}, run {held[1]}" in caught.value.message
     assert session.changes == []
+    assert session.locks == 0, "a wait for the lock ends the sessions that hold it"
+
+
+@dataclass
+class _Overtaken(_Session):
+    """A fence that another execution takes before the lock is granted."""
+
+    def query(self, sql: str, arguments: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+        found = super().query(sql, arguments)
+        if sql.startswith("SELECT epoch, run"):
+            self.fence = (3, 8)
+        return found
+
+
+def test_turn_overtaken_before_its_lock_is_refused() -> None:
+    """The row is compared again under the lock."""
+    session: Any = _Overtaken((3, 7))
+    with pytest.raises(Fenced):
+        take_turn(session, Owner("task", 3, 7))
+    assert (session.locks, session.changes) == (1, [])
 
 
 @pytest.mark.parametrize("held", [(3, 8), (2, 7), (0, 0)])

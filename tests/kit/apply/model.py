@@ -108,12 +108,10 @@ class ModelSession:
                     raise Fatal("MR-5010", "it is there")
                 work.applied[place] = arguments[5:]  # type: ignore[assignment]
             case "DELETE FROM applied WHERE":
-                _, own, through, *earlier = map(int, ("0", *map(str, arguments[1:])))
                 work.applied = {
                     key: bits
                     for key, bits in work.applied.items()
-                    if not (key[1] == own and int(str(key[2])) <= through)
-                    and not (earlier and int(str(key[1])) < earlier[0])
+                    if not _is_deleted(key, *map(int, map(str, arguments[1:])))
                 }
             case "REPLACE INTO record_schema (task,":
                 work.schemas[int(str(arguments[1]))] = str(arguments[2])
@@ -165,6 +163,12 @@ class ModelSession:
     def close(self) -> None:
         """Close; the server rolls back."""
         self._work = None
+
+
+def _is_deleted(place: tuple[object, ...], run: int, through: int | None = None) -> bool:
+    """Of this run up to a flight, or of all earlier runs."""
+    of_run, flight = int(str(place[1])), int(str(place[2]))
+    return of_run < run if through is None else (of_run == run and flight <= through)
 
 
 class ModelWriter:
