@@ -10,24 +10,26 @@ A start takes these steps in order:
     6  compare the topic's ID with that of the mark
     7  start the query at the offset of the mark, or at the first offset that retention has left
 
-The topic's ID is compared again before a micro-batch, and every ``SAME_TOPIC_S`` while an executor applies. If a topic
+The topic's ID is compared again before a micro-batch, and every ``LOOK_AGAIN_S`` while an executor applies. If a topic
 is deleted, created again and filled beyond the mark in less time, ``consumer.window`` detects it by seq and GTID set.
 
-Reports ``gtid_set`` and ``seq`` of the mark, which it reads on the target while an executor applies, and figures.
-Reports DEGRADED while the broker is silent. Ends when ``stop`` is set, after the query, its Spark jobs and the current
-micro-batch have ended. Raises Retryable, Fenced and Fatal as the contract of runners requires.
+Looks once a second at the topic's end, and at the mark on the target while an executor applies. Reports ``gtid_set``
+and ``seq`` of the mark, the pace (``consumer.pace``) and figures; DEGRADED while the broker is silent. Ends when
+``stop`` is set, after the query, its Spark jobs and the current micro-batch have ended. Raises Retryable, Fenced and
+Fatal as the contract of runners requires.
 """
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from consumer.apply.batch import Assignment, BatchApplier, Figures
+from consumer.apply.batch import Assignment, BatchApplier
 from consumer.apply.ddl import end_earlier_statement
+from consumer.pace import Look, Pace
+from consumer.report import running_report
 from consumer.safe_mode import SafeMode
 from consumer.spark.driver import FIRST_OFFSET, LANES_MAX, Records, SparkDriver, TopicQuery
 from consumer.target.conflicts import forget_blocking
@@ -35,14 +37,13 @@ from consumer.target.connection import Endpoint, TargetConnection, connect
 from consumer.target.fence import raise_fence
 from consumer.target.members import primary_member
 from consumer.target.progress import (
-    DATABASE,
     Mark,
     MarkTopic,
     add_missing_columns,
     check_fence,
     create_tables,
     insert_mark,
-    read_position,
+    read_mark,
 )
 from consumer.topic.kafka import NO_TOPIC, TopicIdentity, first_offset
 from consumer.warm import warm
@@ -50,18 +51,17 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
 from schemas.documents import ApplyTask, Consistency, SetDocument, TaskDocument, TopicAddress
 from schemas.gtid import parse_any_gtid_set
-from schemas.status import TaskReport, TaskState
+from schemas.stages import Applied
+from schemas.status import TaskReport
 from zk.run.runner import HeldLease, Report
 
 LOOK_S = 0.2  # delay until a stop is noticed
 # A broker that does not report the topic's end for this time is unavailable. An idle query asks most of the time, and
 # its state is only sampled: fifty samples in a row can not all hit requests that were answered.
 SILENCE_S = 10.0
-# The request takes about 6 ms, a small micro-batch 110. Spark requests the topic's end every few milliseconds and
-# notices an end that moves back. It misses only a new topic that grows past the mark between two requests.
-SAME_TOPIC_S = 1.0
-# Computing the tables that are applied in order takes 0.1 ms a table, and every DDL statement may change them.
-IN_ORDER_NAMED = 5  # in a status
+# The topic's ID takes about 6 ms, its end and the mark a few more. Spark requests the end every few milliseconds and
+# notices one that moves back. It misses only a new topic that grows past the mark between two requests.
+LOOK_AGAIN_S = 1.0
 
 _log = get_logger("apply")
 
@@ -115,7 +115,8 @@ def take_over(
     end_earlier_statement(session, task.name)
     add_missing_columns(session)
     forget_blocking(session, task.name)
-    mark, _ = read_position(session, task.name)
+    found = read_mark(session, task.name)
+    mark = found[0] if found else None
     if mark is None:
         mark = first_mark(task)
         check_fence(session, owner)  # of two concurrent first starts, only one inserts the mark
@@ -147,6 +148,9 @@ class Identity(Protocol):
 
     def ask(self) -> str:
         """The topic's current ID."""
+
+    def end(self) -> int:
+        """The topic's current end, with Kafka's markers."""
 
 
 def same_topic(identity: Identity, mark: Mark, *, source: TopicAddress) -> Mark:
@@ -186,6 +190,14 @@ def _waiting_for(source: TopicAddress) -> Iterator[None]:
         raise Retryable("MR-5052", f"{place}: {exc.message}") from exc
 
 
+@dataclass(frozen=True, slots=True)
+class _MarkRead:
+    """The mark that the last look read on the target, with its lag; None before the first."""
+
+    mark: Mark
+    lag_s: float | None = None
+
+
 class ApplyRun:
     """One query and its applier."""
 
@@ -207,9 +219,14 @@ class ApplyRun:
         self._asked_at_s: float | None = (
             None  # when the broker got the request that it has not answered
         )
-        self._is_silent = False
+        self._silence: Retryable | None = None  # of the broker to Spark
+        self._unanswered: Retryable | None = None  # a request of the last look
         self._looked_s = 0.0
-        self._reported_seq = -1
+        self._pace, self._applied = Pace(), Applied(commit_ms=applier.mark.commit_ms)
+        self._mark = applier.mark  # the newest that is known
+        self._read = _MarkRead(applier.mark)
+        self._reported: TaskReport | None = None
+        self._reporting = threading.Lock()
         self._observer: TargetConnection | None = None
         self._compare_topic()
         self._progressed(applier.mark)
@@ -244,33 +261,21 @@ class ApplyRun:
             raise Retryable("MR-5050", "the run is ending")
 
     def _progressed(self, mark: Mark) -> None:
-        self._reported_seq = mark.seq
-        self._report(self._running(mark))
-
-    def _running(self, mark: Mark) -> TaskReport:
-        figures, warning = self._applier.figures, self._applier.warning()
-        counts, safe_mode = figures.counts, ""
-        if (found := SafeMode.of(self._applier.assignment.safe_until)) is not None:
-            safe_mode = found.text(mark)
-        return TaskReport(
-            TaskState.RUNNING,
-            why=warning.message if warning else why_running(mark.next_offset, figures, safe_mode),
-            code=warning.code if warning else "",
-            fix=warning.fix if warning else "",
-            gtid_set=mark.gtid_set,
-            seq=max(mark.seq, 0),
-            figures={
-                "offset": max(mark.next_offset, 0),
-                "rows": counts.rows,
-                "statements": counts.statements,
-                "turns": figures.turns,
-                "ddl": counts.ddl,
-                "last_commit": _time(counts.commit_ms),
-                "statements_left_out": counts.left_out,
-                "applied_in_order": in_order_text(figures.in_order),
-                **({"safe_mode": safe_mode} if safe_mode else {}),
-            },
-        )
+        applier = self._applier
+        safe_mode = SafeMode.of(applier.assignment.safe_until)
+        with self._reporting:
+            self._mark = max(self._mark, mark, key=_place)
+            report = running_report(
+                self._mark,
+                applier.figures,
+                self._applied,
+                warning=applier.warning(),
+                silence=self._unanswered or self._silence,
+                safe_mode=safe_mode.text(self._mark) if safe_mode else "",
+            )
+            if report != self._reported:
+                self._reported = report
+                self._report(report)
 
     def until(self, stop: threading.Event) -> None:
         """Wait for the end; raises the error of a micro-batch."""
@@ -279,47 +284,74 @@ class ApplyRun:
                 if self._query.wait(LOOK_S):
                     break
                 self._look_for_silence()
-                self._look_at_target()
+                self._look()
         except MillraceError as exc:
             raise self._failure or exc from exc
         if self._failure is not None:
             raise self._failure
 
-    def _look_at_target(self) -> None:
-        """While an executor applies: compare the topic, and report how far the mark on the target is."""
+    def _look(self) -> None:
+        """Once a second: how far the topic goes, and while an executor applies, how far the mark on the target is."""
         now_s = time.monotonic()
-        if not self._busy.locked() or now_s - self._looked_s < SAME_TOPIC_S:
+        if now_s - self._looked_s < LOOK_AGAIN_S:
             return
-        self._looked_s = now_s
-        same_topic(self._topic, self._applier.mark, source=self._source)
+        is_busy = self._busy.locked()
+        read_to = self._applier.read_to
+        end = self._end_of_topic(is_busy=is_busy)
+        if is_busy or self._read.lag_s is None or _place(self._read.mark) < _place(self._mark):
+            self._read_mark()
+        read = self._read
+        self._looked_s = time.monotonic()
+        self._applied = self._pace.saw(Look(self._looked_s, read.mark, read.lag_s, end, read_to))
+        self._progressed(read.mark)
+
+    def _end_of_topic(self, *, is_busy: bool) -> int | None:
+        """The topic's end; None if the broker does not answer, which the next report shows.
+
+        Compares the topic's ID while an executor reads it, and after the broker was silent. An idle query notices an
+        end that moves back.
+        """
+        try:
+            if is_busy or self._unanswered or self._silence:
+                same_topic(self._topic, self._applier.mark, source=self._source)
+            with _waiting_for(self._source):
+                end = self._topic.end()
+        except Retryable as exc:
+            if is_busy and exc.code == "MR-5054":
+                raise
+            self._unanswered = exc
+            return None
+        self._unanswered = None
+        return end
+
+    def _read_mark(self) -> None:
         try:
             if self._observer is None or not self._observer.is_open:
                 self._observer = connect(self._applier.assignment.endpoint)
-            mark, _ = read_position(self._observer, self._applier.owner.task)
+            found = read_mark(self._observer, self._applier.owner.task)
             self._observer.rollback()
         except Retryable:
             return  # the executor finds out
-        if mark is not None and mark.seq > self._reported_seq:
-            self._progressed(mark)
+        if found is not None:
+            mark, lag_ms = found
+            self._read = _MarkRead(mark, lag_ms / 1000 if mark.commit_ms else 0.0)
 
     def _look_for_silence(self) -> None:
-        """Report when the broker stops answering Spark and when it answers again. Spark keeps asking.
+        """Notice when the broker stops answering Spark and when it answers again. Spark keeps asking.
 
         A deleted topic looks the same to Spark. Fatal MR-5035 if another topic was created in its place.
         """
         now_s = time.monotonic()
         if not self._query.is_asking():
             self._asked_at_s = None
-            if self._is_silent:
-                self._is_silent = False
-                self._progressed(self._applier.mark)
+            if self._silence is not None:
+                self._silence = None
+                self._progressed(self._mark)
         elif self._asked_at_s is None:
             self._asked_at_s = now_s
-        elif not self._is_silent and now_s - self._asked_at_s > SILENCE_S:
-            self._is_silent = True
-            why = self._why_silent()
-            report = replace(self._running(self._applier.mark), state=TaskState.DEGRADED)
-            self._report(replace(report, why=why.message, code=why.code, fix=why.fix))
+        elif self._silence is None and now_s - self._asked_at_s > SILENCE_S:
+            self._silence = self._why_silent()
+            self._progressed(self._mark)
 
     def _why_silent(self) -> Retryable:
         try:
@@ -340,28 +372,5 @@ class ApplyRun:
                     self._observer.close()
 
 
-def in_order_text(found: Sequence[tuple[str, str]]) -> str:
-    """At most ``IN_ORDER_NAMED`` tables, such as "shop.log: no usable key"; "" if all are applied in parallel."""
-    more = len(found) - IN_ORDER_NAMED
-    named = [f"{table}: {why}" for table, why in found[:IN_ORDER_NAMED]]
-    return ", ".join([*named, f"{more} more"] if more > 0 else named)
-
-
-def why_running(offset: int, figures: Figures, safe_mode: str = "") -> str:
-    """The status text of a running task, with safe mode and the place of statements that it did not execute."""
-    why = "waiting for the first record" if offset < 0 else f"applied up to offset {offset}"
-    if safe_mode:
-        why += f"; safe mode {safe_mode}"
-    if left_out := figures.counts.left_out:
-        statements = "1 statement" if left_out == 1 else f"{left_out} statements"
-        where = f"SELECT * FROM {DATABASE}.left_out on the target"
-        why += f"; {statements} about views, routines, excluded tables or the like not executed: {where}"
-    return why
-
-
-def _time(unix_ms: int) -> str:
-    """The time in UTC, to the millisecond; "" for 0."""
-    if not unix_ms:
-        return ""
-    moment = datetime.fromtimestamp(unix_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _place(mark: Mark) -> tuple[int, int]:
+    return mark.seq, mark.next_offset

@@ -76,9 +76,13 @@ class Window:
         seq = before.seq
         if last or not before.is_unproven:
             seq = int(self.rows.column(walk.SEQ)[:end].max(initial=before.seq))
-        return advanced(
+        after = advanced(
             before, last[-1] if last else None, seq=seq, next_offset=int(self.offsets[end - 1]) + 1
         )
+        rows = np.flatnonzero(self.rows.column(walk.SLOT)[:end] >= 0)
+        if not len(rows):
+            return after
+        return replace(after, commit_ms=int(self.rows.records[rows[-1], walk.COMMIT_MS]))
 
 
 def advanced(
@@ -97,7 +101,7 @@ def advanced(
             or position.includes(parse_gtid_set(position.flavour, before.gtid_set))
         ):
             gtid_set, flavour, past_start = str(position), str(position.flavour), True
-    return Mark(seq, next_offset, gtid_set, flavour, topic, past_start)
+    return Mark(seq, next_offset, gtid_set, flavour, topic, past_start, before.commit_ms)
 
 
 def read_window(

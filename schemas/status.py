@@ -1,8 +1,8 @@
 """The report of a task, and the allowed changes of its state.
 
 Layout in ZooKeeper (``status/<task>``, canonical JSON, written by the task's owner at most twice a second):
-``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, figures, revision, work,
-brokers``.
+``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, figures, applied, revision,
+work, brokers``. ``applied`` is the task's stage (``schemas.stages``); null for a capture task.
 
 ``figures``, such as counts and the chosen replica, are for people and dashboards. No decision depends on them.
 ``gtid_set`` is what has been published (capture) or applied (apply). The authoritative progress is in the topic and on
@@ -18,6 +18,7 @@ from typing import Any
 
 from millrace.errors import Fatal
 from schemas.json_input import load_json
+from schemas.stages import Applied, applied_of
 
 STATUS_FORMAT = 1
 WHY_CHARACTERS_MAX = 4000  # keeps a node far below ZooKeeper's 1 MiB
@@ -78,6 +79,7 @@ class TaskReport:
     epoch: int = 0
     worker: str = ""
     figures: Mapping[str, Figure] = field(default_factory=dict)
+    applied: Applied | None = None
 
 
 def report_to_plain(report: TaskReport) -> dict[str, object]:
@@ -96,6 +98,7 @@ def report_to_plain(report: TaskReport) -> dict[str, object]:
         "epoch": report.epoch,
         "worker": report.worker,
         "figures": dict(report.figures),
+        "applied": report.applied.to_plain() if report.applied else None,
     }
 
 
@@ -118,6 +121,7 @@ def report_from_json(content: bytes, *, origin: str) -> TaskReport:
             epoch=int(plain["epoch"]),
             worker=str(plain["worker"]),
             figures=_figures(plain["figures"]),
+            applied=applied_of(plain.get("applied")),
         )
     except (ValueError, KeyError, TypeError, OverflowError) as exc:
         raise Fatal("MR-4011", f"{origin} can't be read: {type(exc).__name__}") from exc

@@ -20,7 +20,7 @@ Not done here: Spark, Kafka, SQL.
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -31,7 +31,7 @@ from consumer.apply.lanes import Lanes
 from consumer.apply.order import Counts, Order, Outcome
 from consumer.apply.part import BitmapClaim, MarkClaim, Writing, apply_part, move_over
 from consumer.kernel.order import pack_lanes
-from consumer.kernel.walk import COMMIT_MS, SEQ, SLOT
+from consumer.kernel.walk import SEQ, SLOT
 from consumer.row_schemas import Ints
 from consumer.rows import KeyEntries, Rows, Values, find_keys
 from consumer.safe_mode import SafeMode
@@ -203,7 +203,7 @@ class Applier:
             )
             self._has_moved(claim)
             first, learned = end, {}
-            self._count(window.rows, numbers)
+            self.counts.rows += len(numbers)
         self.seen = self.mark
 
     def _take_off(self, window: Window) -> _Flight:
@@ -229,7 +229,7 @@ class Applier:
             for first in range(0, len(mine), self.limits.part_rows):
                 numbers = mine[first : first + self.limits.part_rows]
                 self._submit(window.rows, numbers, flight, lane)
-        self._count(window.rows, window.waiting)
+        self.counts.rows += count
         self._advance(wait=False)
 
     def _lanes_of(self, window: Window, entries: KeyEntries, number: int) -> Ints:
@@ -289,11 +289,6 @@ class Applier:
         if claim.passes_earlier:
             self.applied = NO_ROWS
 
-    def _count(self, rows: Rows, numbers: Ints) -> None:
-        self.counts.rows += len(numbers)
-        if len(numbers):
-            self.counts.commit_ms = int(rows.records[numbers[-1], COMMIT_MS])
-
     # ---- barriers ---------------------------------------------------------------------------------
 
     def _pass_barrier(self, barrier: Barrier) -> None:
@@ -309,7 +304,10 @@ class Applier:
         check_follows(record.source.seq, self.mark.seq, barrier.offset)
         check_statement_begin(record, self.mark, barrier.offset)
         seq = self.mark.seq if self.mark.is_unproven else record.source.seq
-        after = advanced(self.mark, None, seq=seq, next_offset=barrier.offset + 1)
+        after = replace(
+            advanced(self.mark, None, seq=seq, next_offset=barrier.offset + 1),
+            commit_ms=record.source.place.ts_ms,
+        )
         known = self.plans.inventory
         changed = apply_ddl(
             self.order.endpoint,

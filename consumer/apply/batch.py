@@ -62,7 +62,6 @@ class Figures:
         all_.statements += one.statements
         all_.ddl += one.ddl
         all_.left_out += one.left_out
-        all_.commit_ms = one.commit_ms or all_.commit_ms
 
 
 @dataclass(slots=True)
@@ -70,21 +69,23 @@ class BatchApplier:
     """Gives turns to executors, one after the other. ``owner``: who holds the fence now.
 
     ``begin``: the offset at which the run began, above the mark's if retention removed records.
+    ``read_to``: the last turn found no record between the mark and this offset.
     """
 
     assignment: Assignment
     owner: Owner
     mark: Mark
     begin: int = -1
+    read_to: int = -1
     figures: Figures = field(default_factory=Figures)
     conductor: Conductor = field(default_factory=Conductor)
 
     def process(self, records: RecordsLike, progressed: Callable[[Mark], None]) -> None:
         """Apply until no more records come. Errors end the run."""
-        is_idle = self.mark.next_offset >= records.end
+        is_idle = max(self.mark.next_offset, self.read_to) >= records.end
         while not is_idle:
             outcome, is_idle = self._turn(records)
-            self.owner, self.mark = outcome.owner, outcome.mark
+            self.owner, self.mark, self.read_to = outcome.owner, outcome.mark, outcome.read_to
             self.figures.add(outcome)
             progressed(self.mark)
 

@@ -137,8 +137,8 @@ def _spread_turn(
         is_passed = all(end.left_to <= after.seq for end in ends)
         fault_point(BEFORE_SPREAD_MARK)
         session = session_for(order.endpoint, owner, is_checked=True)
-        claim = MarkClaim(mark, after, learned)
-        move_over(session, owner, claim, flight=len(steps), all_runs=is_passed)
+        claim = MarkClaim(mark, after, learned, is_passed)
+        move_over(session, owner, claim, flight=len(steps))
         mark = after
     note(ends, len(steps))
     is_read = all(end.is_read for end in ends) and all(len(end.steps) == len(steps) for end in ends)
@@ -164,5 +164,4 @@ def _sum(ends: Sequence[ShareEnd]) -> Counts:
     return Counts(
         rows=sum(end.counts.rows for end in ends),
         statements=sum(end.counts.statements for end in ends),
-        commit_ms=max(end.counts.commit_ms for end in ends),
     )

@@ -44,13 +44,12 @@ class Order:
 
 @dataclass(slots=True)
 class Counts:
-    """The work of one turn. ``left_out``: DDL statements not executed. ``commit_ms``: of the last applied row."""
+    """The work of one turn. ``left_out``: DDL statements not executed."""
 
     rows: int = 0
     statements: int = 0
     ddl: int = 0
     left_out: int = 0
-    commit_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,7 @@ class Outcome:
     """The end of a turn. ``owner`` holds the fence now. ``triggers``: those on tables that the topic writes.
 
     ``is_idle``: it ended because no more records came. ``in_order``: tables that one lane applies, and why.
+    ``read_to``: the topic has no record between the mark and this offset (-1: not known).
     """
 
     owner: Owner
@@ -66,6 +66,7 @@ class Outcome:
     triggers: tuple[str, ...] = ()
     is_idle: bool = False
     in_order: tuple[tuple[str, str], ...] = ()
+    read_to: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from consumer.apply.lanes import Lanes
 from consumer.apply.order import Counts, Share, ShareEnd, Step
 from consumer.apply.part import BitmapClaim, Writing, apply_part
 from consumer.kernel.order import pack_lanes
-from consumer.kernel.walk import COMMIT_MS, SEQ, SLOT
+from consumer.kernel.walk import SEQ, SLOT
 from consumer.row_schemas import Ints
 from consumer.rows import Rows, find_keys
 from consumer.sql.table_plans import TablePlans, slots_of
@@ -175,7 +175,7 @@ class SpreadApplier:
             claim = BitmapClaim(flight, lane, part, rows.column(SEQ)[numbers])
             self._parts[flight] += 1
             self.lanes.submit(lane, flight, _work(writing, lane, plans, rows, numbers, claim))
-            self._count(rows, numbers)
+            self.counts.rows += len(numbers)
 
     def _wait(self, flights: int) -> None:
         """Wait until at most this many flights are under way."""
@@ -186,10 +186,6 @@ class SpreadApplier:
             self._parts = +self._parts
             if len(self._parts) <= flights:
                 return
-
-    def _count(self, rows: Rows, numbers: Ints) -> None:
-        self.counts.rows += len(numbers)
-        self.counts.commit_ms = int(rows.records[numbers[-1], COMMIT_MS])
 
 
 def _work(

@@ -7,6 +7,7 @@ The reader of the topic is kept between turns, with the records that it has read
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from consumer.apply.lanes import ThreadLanes
@@ -25,7 +26,12 @@ _streams: dict[str, tuple[TopicAddress, TopicStream]] = {}  # by task
 
 def execute(order: Order) -> Outcome | Failure:
     """Run one turn. An error of Millrace is returned as a value."""
-    return guarded(lambda: _execute(order, lambda tools: run_turn(order, tools)))
+    return guarded(lambda: _turn(order))
+
+
+def _turn(order: Order) -> Outcome:
+    outcome = _execute(order, lambda tools: run_turn(order, tools))
+    return replace(outcome, read_to=_stream(order).reached)
 
 
 def execute_share(share: Share) -> ShareEnd | Failure:

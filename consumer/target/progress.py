@@ -2,8 +2,8 @@
 
     fence           task: epoch, run          raised at every start; every target transaction of Millrace reads it FOR
                                               SHARE
-    progress        task: seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start
-                                                                        the low-water mark
+    progress        task: seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start, commit_ms,
+                    lag_ms                    the low-water mark, and the lag when it passed its last row
     applied         task, run, batch, lane, part: first_seq, bitmap     seqs above the mark, one row per lane
                                                                         transaction
     record_schema   task, id: schema_text     schemas that the topic introduced before the mark
@@ -22,6 +22,7 @@ mark moves only forward, from the value that the writer read. Not done here: dec
 to apply.
 """
 
+import time
 from dataclasses import dataclass
 
 from consumer.plan.applied import from_bitmaps
@@ -35,7 +36,8 @@ _TABLES = (
     "fence (task VARCHAR(190) NOT NULL PRIMARY KEY, epoch BIGINT UNSIGNED NOT NULL, run BIGINT UNSIGNED NOT NULL)",
     "progress (task VARCHAR(190) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, next_offset BIGINT NOT NULL,"
     " gtid_set LONGTEXT NOT NULL, flavour VARCHAR(16) NOT NULL, topic VARCHAR(249) NOT NULL,"
-    " topic_epoch BIGINT NOT NULL, past_start TINYINT NOT NULL, topic_id VARCHAR(36) NOT NULL DEFAULT '')",
+    " topic_epoch BIGINT NOT NULL, past_start TINYINT NOT NULL, topic_id VARCHAR(36) NOT NULL DEFAULT '',"
+    " commit_ms BIGINT NOT NULL DEFAULT 0, lag_ms BIGINT NOT NULL DEFAULT 0)",
     "applied (task VARCHAR(190) NOT NULL, run BIGINT UNSIGNED NOT NULL, batch BIGINT NOT NULL, lane INT NOT NULL,"
     " part INT NOT NULL, first_seq BIGINT NOT NULL, bitmap LONGBLOB NOT NULL,"
     " PRIMARY KEY (task, run, batch, lane, part))",
@@ -79,6 +81,7 @@ class Mark:
 
     ``gtid_set`` is from the last ``resolved`` record before the mark. ``past_start``: the task's start covers none of
     the following rows. ``seq`` is -1 while it is not proven that the topic reaches back to a start at a GTID set.
+    ``commit_ms``: the source's commit of the last row or statement before the mark; 0 if there was none.
     """
 
     seq: int
@@ -87,6 +90,7 @@ class Mark:
     flavour: str = ""
     topic: MarkTopic = MarkTopic()
     past_start: bool = True
+    commit_ms: int = 0
 
     @property
     def is_unproven(self) -> bool:
@@ -107,6 +111,8 @@ def create_tables(connection: TargetConnection) -> None:
 # (table, column, definition): added to the tables of an earlier version
 _ADDED = (
     ("progress", "topic_id", "VARCHAR(36) NOT NULL DEFAULT ''"),
+    ("progress", "commit_ms", "BIGINT NOT NULL DEFAULT 0"),
+    ("progress", "lag_ms", "BIGINT NOT NULL DEFAULT 0"),
     ("conflict", "target_rows", "LONGTEXT NULL"),
     ("conflict", "schema_text", "LONGTEXT NULL"),
     ("conflict", "at", "DATETIME(3) NULL"),
@@ -165,18 +171,22 @@ def read_position(
 
     ``before_run``: without the seqs of this run and later ones.
     """
-    marks = connection.query(
-        "SELECT seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start"
-        f" FROM {DATABASE}.progress WHERE task = %s",
-        (task,),
-    )
+    found = read_mark(connection, task)
     earlier = "" if before_run is None else " AND run < %s"
     bitmaps = connection.query(
         f"SELECT first_seq, bitmap FROM {DATABASE}.applied WHERE task = %s{earlier}",
         (task,) if before_run is None else (task, before_run),
     )
     applied = from_bitmaps((_int(first), _bytes(bits)) for first, bits in bitmaps)
-    return (_mark(marks[0]) if marks else None), applied
+    return (found[0] if found else None), applied
+
+
+def read_mark(connection: TargetConnection, task: str) -> tuple[Mark, int] | None:
+    """The mark of a task, and the lag in ms when it passed its last row. The current transaction stays open."""
+    marks = connection.query(
+        f"SELECT {_MARK_COLUMNS}, lag_ms FROM {DATABASE}.progress WHERE task = %s", (task,)
+    )
+    return (_mark(marks[0][:-1]), _int(marks[0][-1])) if marks else None
 
 
 def read_schemas(connection: TargetConnection, task: str) -> RowSchemas:
@@ -188,8 +198,13 @@ def read_schemas(connection: TargetConnection, task: str) -> RowSchemas:
     return RowSchemas({_int(number): str(text) for number, text in schemas})
 
 
+_MARK_COLUMNS = (
+    "seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start, commit_ms"
+)
+
+
 def _mark(row: Row) -> Mark:
-    seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start = row
+    seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start, commit_ms = row
     return Mark(
         _int(seq),
         _int(next_offset),
@@ -197,6 +212,7 @@ def _mark(row: Row) -> Mark:
         str(flavour),
         MarkTopic(str(topic), str(topic_id), _int(topic_epoch)),
         past_start == 1,
+        _int(commit_ms),
     )
 
 
@@ -213,10 +229,9 @@ def _bytes(value: object) -> bytes:
 def insert_mark(connection: TargetConnection, task: str, mark: Mark) -> None:
     """Insert the first mark of a task."""
     connection.query(
-        f"INSERT INTO {DATABASE}.progress"
-        " (task, seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        (task, *_mark_values(mark)),
+        f"INSERT INTO {DATABASE}.progress (task, {_MARK_COLUMNS}, lag_ms)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (task, *_mark_values(mark), 0),
     )
 
 
@@ -230,11 +245,15 @@ def _mark_values(mark: Mark) -> tuple[object, ...]:
         mark.topic.id,
         mark.topic.epoch,
         int(mark.past_start),
+        mark.commit_ms,
     )
 
 
 def move_mark(connection: TargetConnection, task: str, *, before: Mark, after: Mark) -> None:
-    """Move the mark from the position that was read; Retryable MR-5021 if it is elsewhere. Does not commit."""
+    """Move the mark from the position that was read; Retryable MR-5021 if it is elsewhere. Does not commit.
+
+    If it passes a row, the lag is stored by the clock of this machine. No decision depends on it.
+    """
     moved = connection.run(_move_sql(connection, task, before, after))
     if moved != 1:
         connection.rollback()
@@ -242,10 +261,15 @@ def move_mark(connection: TargetConnection, task: str, *, before: Mark, after: M
 
 
 def _move_sql(connection: TargetConnection, task: str, before: Mark, after: Mark) -> bytes:
+    values = _mark_values(after)
+    names = _MARK_COLUMNS.split(", ")
+    if after.seq > before.seq and after.commit_ms:
+        names.append("lag_ms")
+        values = (*values, max(time.time_ns() // 1_000_000 - after.commit_ms, 0))
     return connection.with_arguments(
-        f"UPDATE {DATABASE}.progress SET seq = %s, next_offset = %s, gtid_set = %s, flavour = %s, topic = %s,"
-        " topic_id = %s, topic_epoch = %s, past_start = %s WHERE task = %s AND seq = %s AND next_offset = %s",
-        (*_mark_values(after), task, before.seq, before.next_offset),
+        f"UPDATE {DATABASE}.progress SET {' = %s, '.join(names)} = %s"
+        " WHERE task = %s AND seq = %s AND next_offset = %s",
+        (*values, task, before.seq, before.next_offset),
     )
 
 

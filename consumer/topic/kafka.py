@@ -11,11 +11,12 @@ from typing import TypeVar
 
 from confluent_kafka import (
     Consumer,
+    IsolationLevel,
     KafkaError,
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.kafka import Settings, ask_kafka, driver_log
@@ -169,7 +170,10 @@ class TopicReader:
 
 
 class TopicIdentity:
-    """Reads the id of the topic that has a name now. A topic that is deleted and created again has another id."""
+    """Reads the id and the end of the topic that has a name now.
+
+    A topic that is deleted and created again has another id.
+    """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
@@ -185,6 +189,18 @@ class TopicIdentity:
         found = kafka_call(f"reading the id of topic {self._topic}", asked[self._topic].result)
         topic_id = str(found.topic_id).replace("+", "-").replace("/", "_")
         return "" if topic_id == _NO_ID else topic_id
+
+    def end(self) -> int:
+        """The end of the records that read_committed can see, with Kafka's markers. MR-3501."""
+        partition = TopicPartition(self._topic, PARTITION)
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = self._admin.list_offsets(
+            {partition: latest},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=IDENTITY_TIMEOUT_S,
+        )
+        found = kafka_call(f"reading the end of topic {self._topic}", asked[partition].result)
+        return int(found.offset)
 
 
 def first_offset(bootstrap: str, topic: str, wanted: int) -> int:

@@ -14,7 +14,8 @@ from rich.text import Text
 from millrace.cli.control import console, control, new_table, print_json
 from millrace.errors import Retryable
 from schemas.documents import TaskKind
-from schemas.status import TaskState, report_to_plain
+from schemas.stages import Applied
+from schemas.status import TaskReport, TaskState, report_to_plain
 from zk.view import Cluster, TaskView, read_cluster, views
 
 WATCH_S = 1.0
@@ -23,6 +24,7 @@ MEMBER_CHARACTERS_MAX = (
     110  # one line for each member of the set: why the task reads from it, or does not
 )
 CHOICE = "choice"
+MINUTE_S = 60
 _STYLES = {
     TaskState.RUNNING: "green",
     TaskState.DEGRADED: "yellow",
@@ -76,14 +78,27 @@ def as_plain(name: str, cluster: Cluster, found: list[TaskView]) -> dict[str, ob
     for view in found:
         report = report_to_plain(view.report)
         report.pop("format")
-        if (
-            view.kind == TaskKind.APPLY.value
-        ):  # the mark moves when all lanes have applied their rows
+        report.pop("applied")
+        if view.kind == TaskKind.APPLY.value:
+            # the mark moves when all lanes have applied their rows
             report["consistent_gtid"] = report["gtid_set"]
+            report["applied"] = _applied(view.report)
         head = {"task": view.name, "kind": view.kind, "way": view.route, "assigned": view.assigned}
         tasks.append({**head, **report, "age_s": round(view.age_s, 1)})
     workers = {worker: kind.value for worker, kind in cluster.workers.items()}
     return {"cluster": name, "scheduler": cluster.leader, "workers": workers, "tasks": tasks}
+
+
+def _applied(report: TaskReport) -> dict[str, object]:
+    stage = _live_stage(report) or Applied()
+    position = {"seq": report.seq, "gtid_set": report.gtid_set, "consistent_gtid": report.gtid_set}
+    return {**position, **stage.to_plain()}
+
+
+def _live_stage(report: TaskReport) -> Applied | None:
+    """Lag and pace of a task that does not run are unknown."""
+    is_live = report.state in (TaskState.RUNNING, TaskState.DEGRADED)
+    return report.applied if is_live or report.applied is None else report.applied.at_rest()
 
 
 def as_table(name: str, cluster: Cluster, found: list[TaskView]) -> RenderableType:
@@ -115,6 +130,8 @@ def _notes(view: TaskView) -> Text:
         lines.append(f"  why  {code}{report.why}{retry}")
     if report.fix:
         lines.append(f"  fix  {report.fix}")
+    if (stage := _live_stage(report)) is not None and (line := applied_line(stage)):
+        lines.append(f"  {line}")
     figures = [f"{key}={value}" for key, value in report.figures.items() if key != CHOICE]
     if figures:
         lines.append("  " + "  ".join(figures))
@@ -124,6 +141,29 @@ def _notes(view: TaskView) -> Text:
     return (
         Text("\n".join(["", f"{view.name}: {report.state.value}", *lines])) if lines else Text("")
     )
+
+
+def applied_line(stage: Applied) -> str:
+    """The stage in one line of less than 80 characters, without what is unknown; "" if nothing is known."""
+    known = (
+        ("lag {}", duration(stage.lag_s, digits=1)),
+        ("backlog {:,} records", stage.backlog_records),
+        ("{:,.0f} rows/s", stage.rows_10_s),
+        ("ETA {}", duration(stage.eta_s) if stage.backlog_records else None),
+    )
+    return " | ".join(text.format(value) for text, value in known if value is not None)
+
+
+def duration(seconds: float | None, *, digits: int = 0) -> str | None:
+    """Such as "12 s", or from a minute on "1:02:03"."""
+    if seconds is None:
+        return None
+    if seconds < MINUTE_S:
+        return f"{seconds:.{digits}f} s"
+    whole = round(seconds)
+    minutes, left = divmod(whole, MINUTE_S)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{left:02}"
 
 
 def _shortened(text: str, characters_max: int) -> str:

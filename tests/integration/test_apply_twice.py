@@ -17,10 +17,9 @@ from consumer.apply import part
 from consumer.apply.lanes import Work
 from consumer.apply.order import Order, Outcome
 from consumer.apply.turn import Tools
-from consumer.row_schemas import Ints
 from consumer.target import fence, sessions
 from consumer.target.connection import Endpoint, TargetConnection
-from consumer.target.progress import Mark, Owner, read_position
+from consumer.target.progress import Mark, Owner, read_mark
 from deploy.servers import DatabaseServer
 from millrace.errors import Fenced, MillraceError, Retryable
 from tests.kit.apply.local import (
@@ -295,13 +294,13 @@ def test_later_of_two_concurrent_first_starts_owns_the_mark(
     """Both found no mark; the one that raised the fence first writes none and blocks no other run."""
     others: list[LocalApplier] = []
 
-    def read_then_lose_the_race(session: TargetConnection, task: str) -> tuple[Mark | None, Ints]:
-        found = read_position(session, task)
+    def read_then_lose_the_race(session: TargetConnection, task: str) -> tuple[Mark, int] | None:
+        found = read_mark(session, task)
         monkeypatch.undo()
         others.append(started(target_server, apply_task(name)))
         return found
 
-    monkeypatch.setattr(runner, "read_position", read_then_lose_the_race)
+    monkeypatch.setattr(runner, "read_mark", read_then_lose_the_race)
     with pytest.raises(Fenced):
         started(target_server, apply_task(name))
     (other,) = others

@@ -9,6 +9,8 @@ import yaml
 
 from deploy.servers import DatabaseServer
 from millrace.cli import run
+from schemas.documents import TaskKind
+from schemas.stages import Applied
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
 from tests.kit.control.control import ScriptedRunner
 from tests.kit.waiting import eventually
@@ -149,6 +151,28 @@ def test_status_json_is_one_complete_object(shell: Shell) -> None:
         "worker": "w1",
         "figures": {"rows": 1},
     }
+
+
+def test_json_status_of_an_apply_task_has_its_stage(shell: Shell) -> None:
+    """Lag, backlog, rates and ETA as the runner reported them, with the position on the target."""
+    shell("set", "create", "-f", shell.file(SHOP))
+    shell("task", "create", "-f", shell.file(APPLY))
+    stage = Applied(0.25, 1_700_000_000_000, 70, 1234.5, 67.8, 0.1)
+    with shell.running(ScriptedRunner(applied=stage), kind=TaskKind.APPLY):
+        eventually(lambda: _state(shell) == "running")
+        (task,) = json.loads(shell("status", "--json"))["tasks"]
+        text = shell("status")
+    assert task["applied"] == {
+        "seq": 7,
+        "gtid_set": "0-1-7",
+        "consistent_gtid": "0-1-7",
+        "lag_s": 0.25,
+        "commit_ms": 1_700_000_000_000,
+        "backlog": {"records": 70},
+        "rows_s": {"over_10_s": 1234.5, "over_60_s": 67.8},
+        "eta_s": 0.1,
+    }
+    assert "lag 0.2 s | backlog 70 records | 1,234 rows/s | ETA 0 s" in text
 
 
 def test_commands_without_an_ensemble_name_the_setting(

@@ -11,6 +11,7 @@ import zk.lease.lease
 import zk.run.slot
 from millrace.errors import Fatal, Fenced, Retryable
 from schemas.documents import TaskDocument, TaskKind, address_of
+from schemas.stages import Applied
 from schemas.status import TaskState
 from tests.kit.control.control import (
     QUICK,
@@ -112,11 +113,12 @@ def test_retryable_error_degrades_with_code_and_next_try(stage: Stage) -> None:
         runs_again.set()
         stop.wait()
 
-    runner = ScriptedRunner(script)
+    runner = ScriptedRunner(script, applied=Applied(lag_s=0.0, commit_ms=7, backlog_records=0))
     stage.scheduler()
     stage.worker(runner)
     stage.store.create_task(a_capture())
     report = stage.reaches("shop-capture", TaskState.DEGRADED, "the source is away")
+    assert report.applied == Applied(commit_ms=7), "its lag is no longer known"
     assert (report.code, report.next_try_s > 0, bool(report.fix)) == ("MR-4001", True, True)
     assert report.gtid_set == "0-1-7"
     eventually(lambda: len(runner.starts) >= 3, what="three tries")

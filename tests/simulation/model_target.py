@@ -58,7 +58,7 @@ _OUR_TABLES = {
     "progress": (
         (
             *("task", "seq", "next_offset", "gtid_set", "flavour"),
-            *("topic", "topic_id", "topic_epoch", "past_start"),
+            *("topic", "topic_id", "topic_epoch", "past_start", "commit_ms", "lag_ms"),
         ),
         1,
     ),

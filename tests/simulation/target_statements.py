@@ -196,7 +196,8 @@ def _move_progress(session: ModelSession, found: Found, _: Values) -> tuple[list
     row = session.get(place)
     if row is None or (seen and list(row[1:3]) != seen):
         return [], 0
-    session.put(place, (task, *_values(found["sets"])))
+    values = _values(found["sets"])  # with or without the lag, the last column
+    session.put(place, (task, *values, *row[1 + len(values) :]))
     return [], 1
 
 

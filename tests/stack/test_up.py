@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,15 @@ import pytest
 
 from consumer.topic.kafka import TopicReader
 from deploy.local.background import records
+from deploy.local.services import APPLY_TASK, CAPTURE_TASK
 from deploy.servers.process import is_running, session_members
+from millrace.cli.status import as_plain
 from millrace.home_folder import home, local_stack_folder
 from tests.fixtures.servers import FLAVOURS
 from tests.kit.waiting import eventually
 from zk.client.session import Session
 from zk.tree.paths import Tree
-from zk.view import read_cluster
+from zk.view import read_cluster, views
 
 NAME = "stack-test"
 SERVERS = 6  # source primary and two replicas, target, Kafka, ZooKeeper
@@ -110,6 +114,71 @@ def test_every_database_a_user_creates_is_replicated(stack: dict[str, Any]) -> N
     assert all(reason.endswith("): admissible") for reason in (chosen, *others))
 
 
+BACKLOG_ROWS, BATCH_ROWS = 400_000, 10_000
+
+
+@dataclass
+class _Looks:
+    """The stage ``applied`` of the apply task as often as it changes, each with the time at which it was read."""
+
+    session: Session
+    seen: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+
+    def is_caught_up(self) -> bool:
+        cluster = read_cluster(self.session, Tree("default"))
+        plain: Any = as_plain("default", cluster, views(cluster))
+        (task,) = (each for each in plain["tasks"] if each["task"] == APPLY_TASK)
+        stage = task["applied"]
+        if task["state"] != "running" or stage["backlog"]["records"] is None:
+            return False
+        if not self.seen or self.seen[-1][1] != stage:
+            self.seen.append((time.monotonic(), stage))
+        return bool(stage["backlog"]["records"] == 0)
+
+
+def test_status_shows_how_a_backlog_shrinks(stack: dict[str, Any]) -> None:
+    """The source commits while the apply task is paused. After its resume the backlog and the lag fall to 0.
+
+    In the middle, most ETAs are within a factor of three of the truth.
+    """
+    address = {"MILLRACE_ZOOKEEPER": stack["zookeeper"], "MILLRACE_CLUSTER": "default"}
+    source = stack["source"][0]
+    _asked(source, "CREATE DATABASE late")
+    _asked(source, "CREATE TABLE late.t (id INT PRIMARY KEY, v VARCHAR(40))")
+    _done(address, "task", "wait", APPLY_TASK, "--timeout", "300")
+    _done(address, "task", "pause", APPLY_TASK)
+    for first in range(0, BACKLOG_ROWS, BATCH_ROWS):
+        rows = ",".join(f"({n},'{n:040}')" for n in range(first, first + BATCH_ROWS))
+        _asked(source, f"INSERT INTO late.t VALUES {rows}")
+    _done(address, "task", "wait", CAPTURE_TASK, "--timeout", "300")
+    _done(address, "task", "resume", APPLY_TASK)
+    with closing(Session.open(stack["zookeeper"])) as session:
+        looks = _Looks(session)
+        eventually(looks.is_caught_up, every_s=0.1, what="the backlog is applied")
+        caught_up_s, _ = looks.seen[-1]
+        eventually(lambda: looks.is_caught_up() and looks.seen[-1][1]["lag_s"] == 0.0)
+    backlogs = [stage["backlog"]["records"] for _, stage in looks.seen]
+    assert backlogs[0] > 0.8 * BACKLOG_ROWS, "the first look is at the start"
+    lags = [stage["lag_s"] for _, stage in looks.seen if stage["lag_s"] is not None]
+    assert max(lags) > lags[-1] == 0.0
+    middle = [
+        (caught_up_s - at_s, stage)
+        for at_s, stage in looks.seen
+        if 0.2 < stage["backlog"]["records"] / BACKLOG_ROWS < 0.8
+    ]
+    assert all(stage["rows_s"]["over_10_s"] > 0 for _, stage in middle)
+    right = [left_s / 3 < (stage["eta_s"] or 0.0) < left_s * 3 for left_s, stage in middle]
+    assert sum(right) * 2 > len(right) > 0, looks.seen
+    line = "  lag 0.0 s | backlog 0 records | "  # a control record waits now and then
+    eventually(lambda: line in _done(address, "status"), what="the line of a caught-up task")
+
+
+def _done(address: dict[str, str], *arguments: str) -> str:
+    done = _millrace(*arguments, **address)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_up_prints_all_addresses_and_down_stops_everything(stack: dict[str, Any]) -> None:
     """The output is one object with known fields; every server answers; `down` leaves no process."""
     assert set(stack) == {
@@ -132,8 +201,8 @@ def test_up_prints_all_addresses_and_down_stops_everything(stack: dict[str, Any]
     with closing(TopicReader(stack["kafka"], stack["topic"])) as reader:
         assert reader.ends().stable > 0
     with closing(Session.open(stack["zookeeper"])) as session:
-        views = read_cluster(session, Tree("default")).tasks
-    assert sorted(views) == sorted(name for names in stack["tasks"].values() for name in names)
+        tasks = read_cluster(session, Tree("default")).tasks
+    assert sorted(tasks) == sorted(name for names in stack["tasks"].values() for name in names)
     with urllib.request.urlopen(f"{stack['registry']}/subjects", timeout=60) as answer:
         assert any("millrace" in subject for subject in json.load(answer))
     assert list(Path(stack["relay_dir"]).glob("shop/*.000001/mysql-bin.000001"))

@@ -1,63 +1,41 @@
 """An apply run reads only the topic of its mark, and a failed micro-batch ends it."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
 
 from consumer import runner
-from consumer.apply.batch import Assignment, BatchApplier, Figures
+from consumer.apply.batch import BatchApplier, Figures
 from consumer.apply.order import Counts, Order, Outcome
-from consumer.runner import ApplyRun, same_topic, why_running
+from consumer.report import why_running
+from consumer.runner import ApplyRun, same_topic
 from consumer.spark.driver import FIRST_OFFSET, SparkDriver
-from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, MarkTopic, Owner
 from millrace.errors import Fatal, MillraceError, Retryable
-from schemas.documents import ApplyTask, ConflictPolicy, TopicAddress
+from schemas.documents import ApplyTask
 from schemas.status import TaskReport, TaskState
 from tests.kit.apply.local import KnownTopic, OneExecutor
+from tests.kit.apply.run import (
+    GIVEN,
+    SHOP,
+    CountingApplier,
+    NamedTask,
+    QueryDriver,
+    QuietApplier,
+    ignore_report,
+)
 from tests.kit.faults.starved import no_thread_left
 
-SHOP = TopicAddress(topic="shop", bootstrap="broker:9092")
 LONG = "a cause of a cause | " * 10_000
 
 
 @dataclass
-class _SilentQuery:
-    """A query whose thread died silently: it neither runs nor ends."""
-
-    stopped: bool = False
-    asks: bool = False
-
-    def is_asking(self) -> bool:
-        return self.asks
-
-    def wait(self, timeout_s: float) -> bool:
-        threading.Event().wait(min(timeout_s, 0.01))
-        return False
-
-    def stop(self) -> None:
-        self.stopped = True
-
-
-@dataclass
-class _Driver:
-    made: _SilentQuery = field(default_factory=_SilentQuery)
-    process: Callable[[object], None] = print
-
-    def query(self, *_: object, process: Callable[[object], None], **__: object) -> _SilentQuery:
-        self.process = process
-        return self.made
-
-
-@dataclass
-class _FailingApplier:
-    error: BaseException
+class _FailingApplier(QuietApplier):
+    error: BaseException = field(default_factory=BaseException)
     mark: Mark = field(default_factory=lambda: Mark(0, FIRST_OFFSET))
     figures: Figures = field(default_factory=Figures)
-    assignment: Assignment = field(default_factory=lambda: _GIVEN)
     warned: MillraceError | None = None
 
     def process(self, *_: object) -> None:
@@ -70,12 +48,12 @@ class _FailingApplier:
 @pytest.mark.parametrize("error", [Retryable("MR-5050", LONG), ZeroDivisionError(LONG)])
 def test_failed_micro_batch_ends_the_run_with_its_error(error: Exception) -> None:
     """Spark gets a short text; the run raises the cause although the query never reports its end."""
-    driver = _Driver()
+    driver = QueryDriver()
     run = ApplyRun(
         cast(SparkDriver, driver),
-        cast(ApplyTask, _Named()),
-        cast(BatchApplier, _FailingApplier(error)),
-        _nobody,
+        cast(ApplyTask, NamedTask()),
+        cast(BatchApplier, _FailingApplier(error=error)),
+        ignore_report,
         KnownTopic(),
     )
     with pytest.raises(Retryable) as caught:
@@ -93,12 +71,12 @@ def test_failed_micro_batch_ends_the_run_with_its_error(error: Exception) -> Non
 def test_running_task_shows_warnings_in_its_status() -> None:
     """The status has the warning's code and fix, and the task runs."""
     applier = _FailingApplier(
-        Retryable("MR-5050", "x"), warned=Retryable("MR-5018", "shop.t.audit")
+        error=Retryable("MR-5050", "x"), warned=Retryable("MR-5018", "shop.t.audit")
     )
     reports: list[TaskReport] = []
     ApplyRun(
-        cast(SparkDriver, _Driver()),
-        cast(ApplyTask, _Named()),
+        cast(SparkDriver, QueryDriver()),
+        cast(ApplyTask, NamedTask()),
         cast(BatchApplier, applier),
         reports.append,
         KnownTopic(),
@@ -114,12 +92,12 @@ def test_running_task_shows_warnings_in_its_status() -> None:
 )
 def test_status_shows_safe_mode(reached: str, wanted: str) -> None:
     """Also when it has ended, so that an operator can remove it from the document."""
-    applier = _CountingApplier(Mark(7, FIRST_OFFSET, reached, "mariadb"))
-    applier.assignment = replace(_GIVEN, safe_until="0-1-5")
+    applier = CountingApplier(mark=Mark(7, FIRST_OFFSET, reached, "mariadb"))
+    applier.assignment = replace(GIVEN, safe_until="0-1-5")
     reports: list[TaskReport] = []
     ApplyRun(
-        cast(SparkDriver, _Driver()),
-        cast(ApplyTask, _Named()),
+        cast(SparkDriver, QueryDriver()),
+        cast(ApplyTask, NamedTask()),
         cast(BatchApplier, applier),
         reports.append,
         KnownTopic(),
@@ -131,12 +109,12 @@ def test_status_shows_safe_mode(reached: str, wanted: str) -> None:
 
 def test_run_ends_its_query_even_without_a_spare_thread() -> None:
     """Otherwise the old query would read beside the next run's query."""
-    driver = _Driver()
+    driver = QueryDriver()
     run = ApplyRun(
         cast(SparkDriver, driver),
-        cast(ApplyTask, _Named()),
-        cast(BatchApplier, _FailingApplier(Retryable("MR-5050", "x"))),
-        _nobody,
+        cast(ApplyTask, NamedTask()),
+        cast(BatchApplier, _FailingApplier(error=Retryable("MR-5050", "x"))),
+        ignore_report,
         KnownTopic(),
     )
     with no_thread_left():
@@ -146,13 +124,13 @@ def test_run_ends_its_query_even_without_a_spare_thread() -> None:
 
 def test_topic_with_another_id_than_the_marks_is_not_read() -> None:
     """If the topic was recreated between runs, there is no query and no report of a running task."""
-    driver, reports = _Driver(), list[object]()
+    driver, reports = QueryDriver(), list[object]()
     mark = Mark(5, FIRST_OFFSET, topic=MarkTopic("shop", "first"))
     with pytest.raises(Fatal, match=r"shop has the id second.* id first") as caught:
         ApplyRun(
             cast(SparkDriver, driver),
-            cast(ApplyTask, _Named()),
-            cast(BatchApplier, _CountingApplier(mark)),
+            cast(ApplyTask, NamedTask()),
+            cast(BatchApplier, CountingApplier(mark=mark)),
             reports.append,
             KnownTopic(["second"]),
         )
@@ -162,14 +140,14 @@ def test_topic_with_another_id_than_the_marks_is_not_read() -> None:
 
 def test_topic_recreated_during_a_query_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic's id is checked before each micro-batch; records of a new topic are not applied."""
-    monkeypatch.setattr(runner, "SAME_TOPIC_S", -1.0)
-    driver = _Driver()
-    applier = _CountingApplier(Mark(0, FIRST_OFFSET, topic=MarkTopic("shop")))
+    monkeypatch.setattr(runner, "LOOK_AGAIN_S", -1.0)
+    driver = QueryDriver()
+    applier = CountingApplier(mark=Mark(0, FIRST_OFFSET, topic=MarkTopic("shop")))
     run = ApplyRun(
         cast(SparkDriver, driver),
-        cast(ApplyTask, _Named()),
+        cast(ApplyTask, NamedTask()),
         cast(BatchApplier, applier),
-        _nobody,
+        ignore_report,
         KnownTopic(["first", "first", "second"]),
     )
     driver.process(object())
@@ -191,12 +169,12 @@ def test_mark_keeps_a_known_topic_id(known: str, found: str) -> None:
 
 def test_task_without_its_topic_is_not_reported_as_running() -> None:
     """The status gives the reason for waiting; "running" would hide it."""
-    driver, reports = _Driver(), list[object]()
+    driver, reports = QueryDriver(), list[object]()
     with pytest.raises(Retryable, match="there is no topic shop at broker:9092") as caught:
         ApplyRun(
             cast(SparkDriver, driver),
-            cast(ApplyTask, _Named()),
-            cast(BatchApplier, _CountingApplier(Mark(0, FIRST_OFFSET))),
+            cast(ApplyTask, NamedTask()),
+            cast(BatchApplier, CountingApplier()),
             reports.append,
             _RefusedTopic(_MISSING),
         )
@@ -216,7 +194,7 @@ def test_silent_query_reports_its_topic_and_the_reason(
 ) -> None:
     """Spark asks for minutes, even for a deleted topic."""
     monkeypatch.setattr(runner, "SILENCE_S", -1.0)
-    driver, reports, stop = _Driver(), list[TaskReport](), threading.Event()
+    driver, reports, stop = QueryDriver(), list[TaskReport](), threading.Event()
 
     def note(report: TaskReport) -> None:
         reports.append(report)
@@ -226,8 +204,8 @@ def test_silent_query_reports_its_topic_and_the_reason(
     identity = _Lost(topic)
     run = ApplyRun(
         cast(SparkDriver, driver),
-        cast(ApplyTask, _Named()),
-        cast(BatchApplier, _CountingApplier(Mark(0, FIRST_OFFSET))),
+        cast(ApplyTask, NamedTask()),
+        cast(BatchApplier, CountingApplier()),
         note,
         identity,
     )
@@ -246,6 +224,9 @@ class _RefusedTopic:
     def ask(self) -> str:
         raise self.error
 
+    def end(self) -> int:
+        raise self.error
+
 
 _MISSING = Fatal("MR-3501", "Kafka answered", answer="UNKNOWN_TOPIC_OR_PART")
 
@@ -262,28 +243,9 @@ class _Lost:
             raise _MISSING
         return self.left.ask() if self.left and self.is_lost else ""
 
-
-@dataclass
-class _CountingApplier:
-    mark: Mark
-    batches: int = 0
-    figures: Figures = field(default_factory=Figures)
-    assignment: Assignment = field(default_factory=lambda: _GIVEN)
-
-    def warning(self) -> MillraceError | None:
-        return None
-
-    def process(self, *_: object) -> None:
-        self.batches += 1
-
-
-@dataclass(frozen=True)
-class _Named:
-    name: str = "shop-to-warehouse"
-    source: TopicAddress = SHOP
-
-
-_GIVEN: Assignment = Assignment(Endpoint("t1", 0, "", ""), ConflictPolicy.STOP, 4, SHOP)
+    def end(self) -> int:
+        self.ask()
+        return 0
 
 
 @dataclass
@@ -297,13 +259,18 @@ class _Turns(OneExecutor):
     def apply(self, order: Order) -> Outcome:
         self.orders.append(order)
         mark, run = self.marks.pop(0), order.owner.run + 1
-        counts = Counts(rows=10, statements=2, ddl=1, left_out=1, commit_ms=len(self.marks))
+        counts = Counts(
+            rows=10,
+            statements=2,
+            ddl=1,
+            left_out=1,
+        )
         owner = replace(order.owner, run=run)
         return Outcome(owner, mark, counts, (f"shop.t.of_run_{run}",), not self.marks)
 
 
 def _applier(offset: int = 0) -> BatchApplier:
-    return BatchApplier(_GIVEN, Owner("task", 1, 1), Mark(0, offset, topic=MarkTopic("shop", "id")))
+    return BatchApplier(GIVEN, Owner("task", 1, 1), Mark(0, offset, topic=MarkTopic("shop", "id")))
 
 
 def test_each_turn_follows_the_owner_of_the_last() -> None:
@@ -315,16 +282,16 @@ def test_each_turn_follows_the_owner_of_the_last() -> None:
     assert moved == [Mark(3, 3), Mark(9, 9)]
     assert applier.mark == Mark(9, 9)
     first = turns.orders[0]
-    assert (first.endpoint, first.policy, first.lane_count) == (_GIVEN.endpoint, _GIVEN.policy, 4)
+    assert (first.endpoint, first.policy, first.lane_count) == (GIVEN.endpoint, GIVEN.policy, 4)
     assert (first.source, first.topic_id) == (SHOP, "id")
 
 
 def test_figures_are_those_of_all_turns() -> None:
-    """A turn without rows has no time of a commit; triggers are those of the last turn."""
+    """Triggers are those of the last turn."""
     applier = _applier()
-    applier.process(_Turns(9, [Mark(3, 3), Mark(9, 9)]), _nobody)
+    applier.process(_Turns(9, [Mark(3, 3), Mark(9, 9)]), ignore_report)
     assert applier.figures.turns == 2
-    assert applier.figures.counts == Counts(rows=20, statements=4, ddl=2, left_out=2, commit_ms=1)
+    assert applier.figures.counts == Counts(rows=20, statements=4, ddl=2, left_out=2)
     warning = applier.warning()
     assert warning is not None
     assert (warning.code, warning.message) == ("MR-5018", "triggers on the target: shop.t.of_run_3")
@@ -334,7 +301,7 @@ def test_applied_micro_batch_takes_no_turn() -> None:
     """The turn before it has applied these records, too: it continues as long as records arrive."""
     turns = _Turns(9, [])
     applier = _applier(offset=9)
-    applier.process(turns, _nobody)
+    applier.process(turns, ignore_report)
     assert turns.orders == []
     assert applier.figures == Figures()
 
@@ -350,133 +317,8 @@ def test_failed_turn_leaves_owner_and_mark() -> None:
 
     applier = _applier()
     with pytest.raises(Retryable):
-        applier.process(Fails(), _nobody)
+        applier.process(Fails(), ignore_report)
     assert (applier.owner.run, applier.mark.seq, applier.figures) == (1, 0, Figures())
-
-
-@dataclass
-class _Target:
-    """A session that an observer opens; None in ``seqs`` is a broken connection."""
-
-    seqs: list[int | None]
-    is_open: bool = True
-    rollbacks: int = 0
-
-    def rollback(self) -> None:
-        self.rollbacks += 1
-
-    def close(self) -> None:
-        self.is_open = False
-
-    def position(self) -> tuple[Mark | None, object]:
-        seq = self.seqs.pop(0) if len(self.seqs) > 1 else self.seqs[0]
-        if seq is None:
-            raise Retryable("MR-5001", "the connection broke")
-        return Mark(seq, seq), None
-
-
-@dataclass
-class _BusyApplier:
-    """An applier whose turn is under way until ``release``."""
-
-    mark: Mark
-    begun: threading.Event = field(default_factory=threading.Event)
-    release: threading.Event = field(default_factory=threading.Event)
-    figures: Figures = field(default_factory=Figures)
-    owner: Owner = field(default_factory=lambda: Owner("task", 1, 1))
-    assignment: Assignment = _GIVEN
-
-    def process(self, *_: object) -> None:
-        self.begun.set()
-        assert self.release.wait(30)
-
-    def warning(self) -> MillraceError | None:
-        return None
-
-
-def _busy(
-    monkeypatch: pytest.MonkeyPatch,
-    seqs: list[int | None],
-    ids: list[str],
-    report: Callable[[TaskReport], None],
-) -> tuple[ApplyRun, _BusyApplier, threading.Thread, _Target]:
-    """Return a run whose executor has a turn, while the mark on the target has these seqs in turn."""
-    target = _Target(seqs)
-    monkeypatch.setattr(runner, "SAME_TOPIC_S", -1.0)
-    monkeypatch.setattr(runner, "connect", lambda _: target)
-    monkeypatch.setattr(runner, "read_position", lambda *_: target.position())
-    driver, applier = _Driver(), _BusyApplier(Mark(0, FIRST_OFFSET, topic=MarkTopic("shop", "id")))
-    run = ApplyRun(
-        cast(SparkDriver, driver),
-        cast(ApplyTask, _Named()),
-        cast(BatchApplier, applier),
-        report,
-        KnownTopic(ids),
-    )
-    thread = threading.Thread(target=driver.process, args=(object(),))
-    thread.start()
-    assert applier.begun.wait(30)
-    return run, applier, thread, target
-
-
-def test_progress_is_reported_while_an_executor_applies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A turn takes up to half a minute. The mark on the target shows how far it is; a broken look is repeated."""
-    reports, stop = list[TaskReport](), threading.Event()
-
-    def note(report: TaskReport) -> None:
-        reports.append(report)
-        if report.seq == 7:
-            stop.set()
-
-    run, applier, thread, target = _busy(monkeypatch, [0, 5, None, 5, 7], [], note)
-    run.until(stop)
-    applier.release.set()
-    run.end()
-    thread.join(30)
-    assert [report.seq for report in reports] == [0, 5, 7]
-    assert {report.state for report in reports} == {TaskState.RUNNING}
-    assert target.rollbacks > 0, "an open transaction would show the same mark forever"
-    assert not target.is_open
-
-
-def test_topic_recreated_during_a_turn_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The executor doesn't compare the topic's id."""
-    run, applier, thread, _ = _busy(monkeypatch, [0], ["id", "id", "id", "other"], _nobody)
-    with pytest.raises(Fatal) as caught:
-        run.until(threading.Event())
-    assert caught.value.code == "MR-5035"
-    applier.release.set()
-    run.end()
-    thread.join(30)
-
-
-def test_idle_run_asks_neither_target_nor_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing moves the mark then, and Spark notices a new topic."""
-    monkeypatch.setattr(runner, "SAME_TOPIC_S", -1.0)
-    topic, stop, looks = KnownTopic(["id"]), threading.Event(), list[float]()
-
-    class Query(_SilentQuery):
-        def wait(self, timeout_s: float) -> bool:
-            looks.append(timeout_s)
-            if len(looks) == 5:
-                stop.set()
-            return False
-
-    run = ApplyRun(
-        cast(SparkDriver, _Driver(Query())),
-        cast(ApplyTask, _Named()),
-        cast(BatchApplier, _CountingApplier(Mark(0, FIRST_OFFSET))),
-        _nobody,
-        topic,
-    )
-    topic.ids.append("other")
-    run.until(stop)
-    run.end()
-    assert topic.ids == ["other"]
-
-
-def _nobody(_report: object) -> None:
-    """Ignore the report."""
 
 
 def test_running_apply_task_describes_its_work() -> None:

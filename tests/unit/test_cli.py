@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import typer
@@ -23,6 +23,7 @@ from millrace.cli.topic import registry_for
 from millrace.codes import CATALOGUE
 from millrace.errors import Fatal, Retryable
 from schemas.documents import ApplyTask, CaptureTask, TaskDocument, TopicAddress
+from schemas.stages import Applied
 from schemas.status import TaskReport, TaskState
 from zk.tree.entries import Desired, TaskEntry
 from zk.tree.paths import Tree
@@ -299,6 +300,58 @@ def test_json_status_names_the_consistent_gtid_of_apply_tasks(
     view = TaskView(name="t", kind=kind, route="", report=report, assigned="w", age_s=0)
     (task,) = cast(list[dict[str, object]], status.as_plain("c", _NOTHING, [view])["tasks"])
     assert task.get("consistent_gtid") == wanted
+
+
+def _view(report: TaskReport, kind: str = "apply") -> TaskView:
+    return TaskView(name="t", kind=kind, route="", report=report, assigned="w", age_s=0)
+
+
+STAGE = Applied(1.5, 1_700_000_000_000, 12_345, 4321.0, 100.0, 3723.4)
+
+
+def test_json_status_has_the_stage_of_an_apply_task() -> None:
+    """A capture task has other stages."""
+    report = TaskReport(TaskState.RUNNING, gtid_set="0-1-7", seq=9, applied=STAGE)
+    (task,) = cast(list[Any], status.as_plain("c", _NOTHING, [_view(report)])["tasks"])
+    position = {"seq": 9, "gtid_set": "0-1-7", "consistent_gtid": "0-1-7"}
+    assert task["applied"] == {**position, **STAGE.to_plain()}
+    (other,) = cast(list[Any], status.as_plain("c", _NOTHING, [_view(report, "capture")])["tasks"])
+    assert "applied" not in other
+
+
+@pytest.mark.parametrize("state", [TaskState.PAUSED, TaskState.BLOCKED, TaskState.PENDING])
+def test_stage_of_a_task_that_does_not_run_is_unknown(state: TaskState) -> None:
+    """A lag from before the pause would look like one of now. The last row stays known."""
+    report = TaskReport(state, gtid_set="0-1-7", seq=9, applied=STAGE)
+    (task,) = cast(list[Any], status.as_plain("c", _NOTHING, [_view(report)])["tasks"])
+    assert (task["applied"]["lag_s"], task["applied"]["eta_s"]) == (None, None)
+    assert task["applied"]["rows_s"] == {"over_10_s": None, "over_60_s": None}
+    assert (task["applied"]["commit_ms"], task["applied"]["seq"]) == (STAGE.commit_ms, 9)
+
+
+@pytest.mark.parametrize(
+    ("stage", "line"),
+    [
+        (STAGE, "lag 1.5 s | backlog 12,345 records | 4,321 rows/s | ETA 1:02:03"),
+        (Applied(0.0, 7, 0, 0.0, 0.0, 0.0), "lag 0.0 s | backlog 0 records | 0 rows/s"),
+        (Applied(None, 7, 12, None, None, None), "backlog 12 records"),
+        (Applied(), None),
+    ],
+)
+def test_status_shows_the_stage_in_one_line(stage: Applied, line: str | None) -> None:
+    """Below the reason; unknown values are left out."""
+    report = TaskReport(TaskState.RUNNING, why="applied", applied=stage)
+    out = Console(width=80, highlight=False, markup=False)
+    with out.capture() as captured:
+        out.print(status.as_table("c", _NOTHING, [_view(report)]))
+    lines = [each.strip() for each in captured.get().splitlines()]
+    assert [each for each in lines if "records" in each] == ([line] if line else [])
+
+
+def test_longest_stage_fits_a_terminal() -> None:
+    """80 columns, with two of indent."""
+    stage = Applied(1e6, 7, 10**10, 999_999.0, 999_999.0, 359_999.0)
+    assert len(status.applied_line(stage)) <= 78
 
 
 @pytest.mark.parametrize(

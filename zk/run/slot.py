@@ -295,6 +295,7 @@ class Slot:
                 fix=error.fix if error else "",
                 next_try_s=next_try_s,
                 epoch=self._report.epoch if epoch is None else epoch,
+                applied=self._report.applied and self._report.applied.at_rest(),
             )
         )
 

@@ -52,7 +52,9 @@ class SavedReport:
         here = address_of(document)
         if not self.brokers or here.is_same_topic(replace(here, bootstrap=self.brokers)):
             return self.report
-        return replace(self.report, gtid_set="", seq=0, topic="", topic_end=0, figures={})
+        return replace(
+            self.report, gtid_set="", seq=0, topic="", topic_end=0, figures={}, applied=None
+        )
 
 
 def work_of(document: TaskDocument) -> str:

@@ -57,13 +57,18 @@ def backwards(count: int) -> Sequence[int]:
 
 @dataclass
 class KnownTopic:
-    """A topic that reports these ids in turn, then none."""
+    """A topic that reports these ids in turn, then none, and its end."""
 
     ids: list[str] = field(default_factory=list)
+    last: int = 0
 
     def ask(self) -> str:
         """See ``consumer.topic.kafka.TopicIdentity``."""
         return self.ids.pop(0) if self.ids else ""
+
+    def end(self) -> int:
+        """See ``consumer.topic.kafka.TopicIdentity``."""
+        return self.last
 
 
 @dataclass

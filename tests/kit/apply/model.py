@@ -139,11 +139,14 @@ class ModelSession:
         if what == "INSERT":
             place, key = arguments[:3], arguments[3]
             return int(self.work.claims.setdefault(place, key) is key)
-        *values, past_start, _, seq, next_offset = arguments
+        *values, _, seq, next_offset = arguments
         if (self.work.mark.seq, self.work.mark.next_offset) != (seq, next_offset):
             return 0
-        topic = MarkTopic(*values[4:])
-        self.work.mark = replace(Mark(*values[:4]), topic=topic, past_start=bool(past_start))
+        past_start, commit_ms, *_ = values[7:]  # and the lag
+        topic = MarkTopic(*values[4:7])
+        self.work.mark = replace(
+            Mark(*values[:4]), topic=topic, past_start=bool(past_start), commit_ms=commit_ms
+        )
         return 1
 
     def commit(self) -> None:
@@ -166,7 +169,7 @@ class ModelSession:
 
 
 def _is_deleted(place: tuple[object, ...], run: int, through: int | None = None) -> bool:
-    """Of this run up to a flight, or of all earlier runs."""
+    """Whether it is a bitmap of this run up to a flight, or of any earlier run."""
     of_run, flight = int(str(place[1])), int(str(place[2]))
     return of_run < run if through is None else (of_run == run and flight <= through)
 

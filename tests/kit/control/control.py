@@ -10,7 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kazoo.client import KazooClient
 
@@ -26,6 +26,7 @@ from schemas.documents import (
     TaskKind,
     TopicAddress,
 )
+from schemas.stages import Applied
 from schemas.status import TaskReport, TaskState
 from tests.kit.waiting import eventually
 from zk.client.session import Session
@@ -78,6 +79,7 @@ class ScriptedRunner:
 
     script: Callable[[TaskDocument, HeldLease, threading.Event], None] | None = None
     gtid_set: str = "0-1-7"  # its reported progress
+    applied: Applied | None = None
     starts: list[tuple[str, int]] = field(default_factory=list)  # (task, epoch)
     ends: list[tuple[str, int]] = field(default_factory=list)
     alive: set[str] = field(default_factory=set)
@@ -93,9 +95,9 @@ class ScriptedRunner:
         self.starts.append((task.name, lease.epoch))
         try:
             lease.verify()
-            report(
-                TaskReport(TaskState.RUNNING, gtid_set=self.gtid_set, seq=7, figures={"rows": 1})
-            )
+            figures = {"rows": 1}
+            made = TaskReport(TaskState.RUNNING, gtid_set=self.gtid_set, seq=7, figures=figures)
+            report(replace(made, applied=self.applied))
             if self.script is not None:
                 self.script(task, lease, stop)
             else:

@@ -1,0 +1,66 @@
+"""The report of a running apply task, from its mark, its figures and its pace. Pure.
+
+``figures`` count the turns that have ended since the start of the run. A turn takes up to half a minute; the stage
+``applied`` is never older than the last look.
+"""
+
+from collections.abc import Sequence
+
+from consumer.apply.batch import Figures
+from consumer.target.progress import DATABASE, Mark
+from millrace.errors import Retryable
+from schemas.stages import Applied
+from schemas.status import TaskReport, TaskState
+
+IN_ORDER_NAMED = 5  # in a status
+
+
+def running_report(
+    mark: Mark,
+    figures: Figures,
+    applied: Applied,
+    *,
+    warning: Retryable | None = None,
+    silence: Retryable | None = None,
+    safe_mode: str = "",
+) -> TaskReport:
+    """RUNNING, or DEGRADED with the reason while the broker is silent. ``warning``: does not stop the task."""
+    shown = silence or warning
+    counts = figures.counts
+    return TaskReport(
+        TaskState.DEGRADED if silence else TaskState.RUNNING,
+        why=shown.message if shown else why_running(mark.next_offset, figures, safe_mode),
+        code=shown.code if shown else "",
+        fix=shown.fix if shown else "",
+        gtid_set=mark.gtid_set,
+        seq=max(mark.seq, 0),
+        figures={
+            "rows": counts.rows,
+            "statements": counts.statements,
+            "turns": figures.turns,
+            "ddl": counts.ddl,
+            "statements_left_out": counts.left_out,
+            "applied_in_order": in_order_text(figures.in_order),
+            **({"safe_mode": safe_mode} if safe_mode else {}),
+        },
+        applied=applied,
+    )
+
+
+def in_order_text(found: Sequence[tuple[str, str]]) -> str:
+    """At most ``IN_ORDER_NAMED`` tables, such as "shop.log: no usable key"; "" if all are applied in parallel."""
+    more = len(found) - IN_ORDER_NAMED
+    named = [f"{table}: {why}" for table, why in found[:IN_ORDER_NAMED]]
+    return ", ".join([*named, f"{more} more"] if more > 0 else named)
+
+
+def why_running(offset: int, figures: Figures, safe_mode: str = "") -> str:
+    """The status text of a running task, with safe mode and the place of statements that it did not execute."""
+    why = "waiting for the first record" if offset < 0 else f"applied up to offset {offset}"
+    if safe_mode:
+        why += f"; safe mode {safe_mode}"
+    if left_out := figures.counts.left_out:
+        statements = "1 statement" if left_out == 1 else f"{left_out} statements"
+        where = f"SELECT * FROM {DATABASE}.left_out on the target"
+        why += f"; {statements} about views, routines, excluded tables or the like not executed: {where}"
+    return why

@@ -1,0 +1,75 @@
+"""Doubles around an ``ApplyRun``: a Spark driver without Spark, and appliers without a target."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from consumer.apply.batch import Assignment, Figures
+from consumer.spark.driver import FIRST_OFFSET
+from consumer.target.connection import Endpoint
+from consumer.target.progress import Mark, Owner
+from millrace.errors import MillraceError
+from schemas.documents import ConflictPolicy, TopicAddress
+
+SHOP = TopicAddress(topic="shop", bootstrap="broker:9092")
+GIVEN = Assignment(Endpoint("t1", 0, "", ""), ConflictPolicy.STOP, 4, SHOP)
+
+
+@dataclass
+class SilentQuery:
+    """A query whose thread died silently: it neither runs nor ends."""
+
+    stopped: bool = False
+    asks: bool = False
+
+    def is_asking(self) -> bool:
+        return self.asks
+
+    def wait(self, timeout_s: float) -> bool:
+        threading.Event().wait(min(timeout_s, 0.01))
+        return False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@dataclass
+class QueryDriver:
+    made: SilentQuery = field(default_factory=SilentQuery)
+    process: Callable[[object], None] = print
+
+    def query(self, *_: object, process: Callable[[object], None], **__: object) -> SilentQuery:
+        self.process = process
+        return self.made
+
+
+@dataclass
+class QuietApplier:
+    """The parts of an applier that a run reads, besides the mark."""
+
+    read_to: int = -1
+    owner: Owner = field(default_factory=lambda: Owner("task", 1, 1))
+    assignment: Assignment = field(default_factory=lambda: GIVEN)
+
+
+@dataclass
+class CountingApplier(QuietApplier):
+    mark: Mark = field(default_factory=lambda: Mark(0, FIRST_OFFSET))
+    batches: int = 0
+    figures: Figures = field(default_factory=Figures)
+
+    def warning(self) -> MillraceError | None:
+        return None
+
+    def process(self, *_: object) -> None:
+        self.batches += 1
+
+
+@dataclass(frozen=True)
+class NamedTask:
+    name: str = "shop-to-warehouse"
+    source: TopicAddress = SHOP
+
+
+def ignore_report(_: object) -> None:
+    """A listener that ignores each report or mark."""

@@ -1,0 +1,205 @@
+"""A run looks at the topic's end and the mark once a second, reports them, and notices a silent broker."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from consumer import runner
+from consumer.apply.batch import BatchApplier, Figures
+from consumer.runner import ApplyRun
+from consumer.spark.driver import FIRST_OFFSET, SparkDriver
+from consumer.target.progress import Mark, MarkTopic
+from millrace.errors import Fatal, MillraceError, Retryable
+from schemas.documents import ApplyTask
+from schemas.status import TaskReport, TaskState
+from tests.kit.apply.local import KnownTopic
+from tests.kit.apply.run import (
+    CountingApplier,
+    NamedTask,
+    QueryDriver,
+    QuietApplier,
+    SilentQuery,
+    ignore_report,
+)
+
+
+@dataclass
+class _Target:
+    """A session that an observer opens; None in ``seqs`` is a broken connection. The lag is as many ms as the seq."""
+
+    seqs: list[int | None]
+    is_open: bool = True
+    rollbacks: int = 0
+
+    def rollback(self) -> None:
+        self.rollbacks += 1
+
+    def close(self) -> None:
+        self.is_open = False
+
+    def mark(self) -> tuple[Mark, int]:
+        seq = self.seqs.pop(0) if len(self.seqs) > 1 else self.seqs[0]
+        if seq is None:
+            raise Retryable("MR-5001", "the connection broke")
+        return Mark(seq, seq, commit_ms=1), seq
+
+
+@dataclass
+class _BusyApplier(QuietApplier):
+    """An applier whose turn is under way until ``release``."""
+
+    mark: Mark = field(default_factory=lambda: Mark(0, FIRST_OFFSET, topic=MarkTopic("shop", "id")))
+    begun: threading.Event = field(default_factory=threading.Event)
+    release: threading.Event = field(default_factory=threading.Event)
+    figures: Figures = field(default_factory=Figures)
+
+    def process(self, *_: object) -> None:
+        self.begun.set()
+        assert self.release.wait(30)
+
+    def warning(self) -> MillraceError | None:
+        return None
+
+
+def _observed(monkeypatch: pytest.MonkeyPatch, seqs: list[int | None]) -> _Target:
+    """The target of a run that looks all the time; the mark has these seqs in turn."""
+    target = _Target(seqs)
+    monkeypatch.setattr(runner, "LOOK_AGAIN_S", -1.0)
+    monkeypatch.setattr(runner, "connect", lambda _: target)
+    monkeypatch.setattr(runner, "read_mark", lambda *_: target.mark())
+    return target
+
+
+def _busy(
+    topic: KnownTopic, report: Callable[[TaskReport], None]
+) -> tuple[ApplyRun, _BusyApplier, threading.Thread]:
+    """Return a run whose executor has a turn."""
+    driver, applier = QueryDriver(), _BusyApplier()
+    run = ApplyRun(
+        cast(SparkDriver, driver),
+        cast(ApplyTask, NamedTask()),
+        cast(BatchApplier, applier),
+        report,
+        topic,
+    )
+    thread = threading.Thread(target=driver.process, args=(object(),))
+    thread.start()
+    assert applier.begun.wait(30)
+    return run, applier, thread
+
+
+def test_progress_is_reported_while_an_executor_applies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn takes up to half a minute. The mark on the target shows how far it is; a broken look is repeated."""
+    reports, stop = list[TaskReport](), threading.Event()
+
+    def note(report: TaskReport) -> None:
+        reports.append(report)
+        if report.seq == 7:
+            stop.set()
+
+    target = _observed(monkeypatch, [0, 5, None, 5, 7])
+    run, applier, thread = _busy(KnownTopic(last=9), note)
+    run.until(stop)
+    applier.release.set()
+    run.end()
+    thread.join(30)
+    seqs = [report.seq for report in reports]
+    assert (sorted(seqs), set(seqs)) == (seqs, {0, 5, 7})
+    assert {report.state for report in reports} == {TaskState.RUNNING}
+    applied = reports[-1].applied
+    assert applied is not None
+    assert (applied.lag_s, applied.backlog_records) == (0.007, 2)
+    assert target.rollbacks > 0, "an open transaction would show the same mark forever"
+    assert not target.is_open
+
+
+def test_topic_recreated_during_a_turn_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor doesn't compare the topic's id."""
+    _observed(monkeypatch, [0])
+    run, applier, thread = _busy(KnownTopic(["id", "id", "id", "other"]), ignore_report)
+    with pytest.raises(Fatal) as caught:
+        run.until(threading.Event())
+    assert caught.value.code == "MR-5035"
+    applier.release.set()
+    run.end()
+    thread.join(30)
+
+
+@dataclass
+class _LosingTopic(KnownTopic):
+    """A topic whose broker stops answering after ``answers`` looks at its end, until ``is_back``."""
+
+    answers: int = 0
+    is_back: bool = False
+
+    def end(self) -> int:
+        self.answers -= 1
+        if self.answers < 0 and not self.is_back:
+            raise Retryable("MR-3501", "Kafka answered _TIMED_OUT", answer="_TIMED_OUT")
+        return self.last
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_broker_that_does_not_answer_a_look_degrades_the_task(
+    monkeypatch: pytest.MonkeyPatch, is_busy: bool
+) -> None:
+    """During a turn Spark doesn't ask the broker, and an idle query does so for minutes. The run continues."""
+    topic, stop, reports = _LosingTopic(last=9, answers=2), threading.Event(), list[TaskReport]()
+
+    def note(report: TaskReport) -> None:
+        reports.append(report)
+        if report.state is TaskState.DEGRADED:
+            topic.is_back = True
+        elif topic.is_back:
+            stop.set()
+
+    _observed(monkeypatch, [9])
+    run, applier, thread = _busy(topic, note)
+    if not is_busy:
+        applier.release.set()
+        thread.join(30)
+    run.until(stop)
+    applier.release.set()
+    run.end()
+    thread.join(30)
+    states = [report.state for report in reports]
+    assert states[-2:] == [TaskState.DEGRADED, TaskState.RUNNING]
+    assert (reports[-2].code, reports[-1].code) == ("MR-5052", "")
+    assert reports[-2].fix
+    for report, backlog in ((reports[-2], None), (reports[-1], 0)):
+        assert report.applied is not None
+        assert report.applied.backlog_records == backlog
+
+
+def test_idle_run_asks_only_for_the_topics_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing moves the mark then, and Spark notices a new topic. The lag of 0 is not older than a look."""
+    target = _observed(monkeypatch, [0])
+    topic, stop, looks = KnownTopic(["id"]), threading.Event(), list[float]()
+    reports = list[TaskReport]()
+
+    class Query(SilentQuery):
+        def wait(self, timeout_s: float) -> bool:
+            looks.append(timeout_s)
+            topic.last = 5 * (len(looks) == 5)
+            if len(looks) == 5:
+                stop.set()
+            return False
+
+    run = ApplyRun(
+        cast(SparkDriver, QueryDriver(Query())),
+        cast(ApplyTask, NamedTask()),
+        cast(BatchApplier, CountingApplier()),
+        reports.append,
+        topic,
+    )
+    topic.ids.append("other")
+    run.until(stop)
+    run.end()
+    assert topic.ids == ["other"]
+    assert target.rollbacks == 1, "the mark is read once, for its lag"
+    applied = [report.applied for report in reports if report.applied]
+    assert [each.backlog_records for each in applied] == [None, 0, 5]
+    assert [each.lag_s == 0.0 for each in applied] == [False, True, False]

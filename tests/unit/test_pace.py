@@ -1,0 +1,97 @@
+"""Lag, backlog, rates and ETA of an apply task, from a sequence of looks."""
+
+import pytest
+
+from consumer.pace import LONG_S, Look, Pace
+from consumer.target.progress import Mark
+from schemas.stages import Applied
+
+
+def _look(
+    at_s: float, seq: int, *, end: int | None, lag_s: float | None = None, read_to: int = -1
+) -> Look:
+    """A look at a topic with two records for each row."""
+    return Look(at_s, Mark(seq, 2 * seq, commit_ms=1000 + seq), lag_s, end, read_to)
+
+
+def test_task_that_catches_up_shows_rate_and_eta() -> None:
+    """400 rows a second in steps of one look; half of 20,000 records remain after 12.5 s."""
+    pace = Pace()
+    for tick in range(26):
+        applied = pace.saw(_look(tick / 2, 200 * tick, end=20_000, lag_s=100.0 - tick))
+    assert applied.backlog_records == 10_000
+    assert applied.lag_s == 75.0
+    assert (applied.rows_10_s, applied.rows_60_s) == (400.0, 400.0)
+    assert applied.eta_s == 12.5
+    assert applied.commit_ms == 6000
+
+
+def test_rates_are_those_of_their_windows() -> None:
+    """60 s at 100 rows a second, then 10 s at 700; earlier looks count in neither."""
+    pace, seq = Pace(), 0
+    for tick in range(101):
+        seq += 0 if tick <= 30 else 100 if tick <= 90 else 700
+        applied = pace.saw(_look(tick, seq, end=0))
+    assert applied.rows_10_s == 700.0
+    assert applied.rows_60_s == (50 * 100 + 10 * 700) / LONG_S
+
+
+def test_rate_bridges_marks_that_move_seldom() -> None:
+    """A mark that moves once in 20 s: the rate over 10 s is 0 in between, and the ETA uses the last minute."""
+    pace = Pace()
+    for tick in range(61):
+        applied = pace.saw(_look(tick, 1000 * (tick // 20), end=12_000))
+    assert applied.rows_10_s == 100.0
+    for tick in range(61, 75):
+        applied = pace.saw(_look(tick, 3000, end=12_000))
+    assert (applied.rows_10_s, applied.rows_60_s) == (0.0, 50.0)
+    assert applied.eta_s == 60.0
+
+
+def test_caught_up_task_has_no_lag_and_no_eta() -> None:
+    """Also if its last row was late and is long ago."""
+    pace = Pace()
+    pace.saw(_look(0, 5, end=12, lag_s=300.0))
+    assert pace.saw(_look(1, 6, end=12, lag_s=300.0)).lag_s == 300.0, "of the row just applied"
+    applied = pace.saw(_look(2, 6, end=12, lag_s=300.0))
+    assert (applied.lag_s, applied.backlog_records, applied.eta_s) == (0.0, 0, 0.0)
+    assert pace.saw(_look(100, 6, end=12, lag_s=300.0)).rows_60_s == 0.0
+
+
+def test_lag_grows_while_records_wait() -> None:
+    """From 0 after a caught-up look, from the last row's lag after a move."""
+    pace = Pace()
+    pace.saw(_look(0, 5, end=10))
+    assert pace.saw(_look(3, 5, end=14)).lag_s == 3.0
+    assert pace.saw(_look(4, 6, end=14, lag_s=3.5)).lag_s == 3.5
+    assert pace.saw(_look(6, 6, end=14, lag_s=3.5)).lag_s == 5.5
+
+
+def test_kafkas_markers_are_no_backlog() -> None:
+    """The mark is after the last record; the topic ends after markers, which a turn has read."""
+    pace = Pace()
+    assert pace.saw(_look(0, 5, end=11)).backlog_records == 1
+    applied = pace.saw(_look(1, 5, end=11, read_to=11))
+    assert (applied.backlog_records, applied.lag_s) == (0, 0.0)
+
+
+@pytest.mark.parametrize("end", [None, 12])
+def test_unknown_values_are_absent(end: int | None) -> None:
+    """At the first look nothing is known but the backlog, and without the broker's answer not even that."""
+    stage = Pace().saw(_look(0, 5, end=end, lag_s=9.0))
+    backlog = None if end is None else 2
+    assert stage == Applied(commit_ms=1005, backlog_records=backlog)
+    silent = Pace()
+    silent.saw(_look(0, 5, end=10))
+    after = silent.saw(_look(1, 6, end=None, lag_s=0.1))
+    assert (after.lag_s, after.backlog_records, after.eta_s) == (None, None, None)
+    assert after.rows_10_s == 1.0
+
+
+def test_proof_of_a_start_is_no_row() -> None:
+    """The seq jumps from -1 to that of the topic's first record."""
+    pace = Pace()
+    pace.saw(Look(0, Mark(-1, 0), None, 50))
+    pace.saw(_look(1, 1_000_000, end=3_000_000))
+    applied = pace.saw(_look(2, 1_000_010, end=3_000_000))
+    assert applied.rows_10_s == 10.0
