@@ -3,7 +3,7 @@
 A start takes these steps in order:
 
     1  find the writable member of the target set
-    2  create the tables of Millrace
+    2  create the tables of Millrace, and the procedure for readers
     3  raise the fence: no earlier run writes after this
     4  end a statement that an earlier run still executes
     5  read the progress
@@ -45,6 +45,7 @@ from consumer.target.progress import (
     insert_mark,
     read_mark,
 )
+from consumer.target.wait_procedure import create_procedure
 from consumer.topic.kafka import NO_TOPIC, TopicIdentity, first_offset
 from consumer.warm import warm
 from millrace.errors import Fatal, MillraceError, Retryable
@@ -111,6 +112,7 @@ def take_over(
 ) -> BatchApplier:
     """Raise the fence and read the progress: all requests of a start to the target."""
     create_tables(session)
+    create_procedure(session)
     owner = raise_fence(session, task=task.name, epoch=epoch)
     end_earlier_statement(session, task.name)
     add_missing_columns(session)

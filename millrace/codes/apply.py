@@ -198,6 +198,15 @@ CODES: tuple[Code, ...] = (
         Branch.OPERATOR,
     ),
     Code(
+        "MR-5026",
+        "readers can't wait for a GTID set on the target",
+        "The account may not make the procedure `millrace.wait_for_gtid`, or a session that uses an earlier version of it"
+        " held it while the task started. A warning in the log: the task applies without it.",
+        "GRANT CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON millrace.* to the account, unless it has ALL PRIVILEGES there. Then"
+        " `millrace task pause NAME` and `millrace task resume NAME`.",
+        Branch.RETRIES,
+    ),
+    Code(
         "MR-5028",
         "MySQL has no sequences",
         "The topic has a sequence of MariaDB, and the target is MySQL. Rows that got their values from it have them.",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from consumer.target import inventory
 from consumer.target.fence import HOLDERS_SQL
 from consumer.target.progress import DATABASE as OURS
+from consumer.target.wait_procedure import COMMENT
 from tests.simulation.binlog import DATABASE
 from tests.simulation.model_target import (
     Found,
@@ -258,6 +259,11 @@ def _delete_passed(session: ModelSession, _: Found, arguments: Values) -> tuple[
     for place in gone:
         session.put(place, None)
     return [], len(gone)
+
+
+@statement(r"SELECT ROUTINE_COMMENT")
+def _procedure(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
+    return [(COMMENT,)], 0  # it is there, and no reader calls it
 
 
 @statement(r"SELECT @@lower_case_table_names")

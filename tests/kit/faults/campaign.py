@@ -35,7 +35,8 @@ VICTIMS = {  # by the longest prefix of a point's name
     "conflict.": "command",  # `millrace conflict`: tests/fault/test_conflict_kills.py kills it
 }
 ELSEWHERE = ("cluster", "command")
-IN_A_TURN = "apply."  # these are all passed in a Python worker, which Spark replaces
+# passed in a Python worker, which Spark replaces; only procedure_dropped in the driver
+IN_A_TURN = "apply."
 IN_A_LANE = ("apply.before_lane_commit", "apply.after_lane_commit")
 # always passed by a process of the service before its task runs; the slot's points by each worker that takes a lease
 RECOVERY = {
@@ -197,6 +198,10 @@ def _make_assignments(stack: FaultStack) -> None:
     stack.launch("worker")
 
 
+def _drop_the_procedure(stack: FaultStack) -> None:
+    stack.stack.target.execute("DROP PROCEDURE millrace.wait_for_gtid")
+
+
 def _fill(stack: FaultStack) -> None:
     """Enough rows for lanes, then a DDL statement."""
     name = f"fill_{time.monotonic_ns()}"
@@ -227,6 +232,7 @@ PROVOCATIONS = {
     "publisher.after_renew": Provocation(prelude="publisher.after_begin:raise@3,"),
     "zk.run.slot.before_release": Provocation(after=_move_the_task),
     "zk.placement.scheduler.between_commits": Provocation(after=_make_assignments),
+    "apply.procedure_dropped": Provocation(before=_drop_the_procedure),
     "apply.before_lane_commit": Provocation(after=_fill),
     "apply.after_lane_commit": Provocation(after=_fill),
     "apply.before_mark": Provocation(after=_fill),
