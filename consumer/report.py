@@ -23,6 +23,7 @@ def running_report(
     warning: Retryable | None = None,
     silence: Retryable | None = None,
     safe_mode: str = "",
+    consistency: str = "",
 ) -> TaskReport:
     """RUNNING, or DEGRADED with the reason while the broker is silent. ``warning``: does not stop the task."""
     shown = silence or warning
@@ -41,6 +42,7 @@ def running_report(
             "ddl": counts.ddl,
             "statements_left_out": counts.left_out,
             "applied_in_order": in_order_text(figures.in_order),
+            "consistency": consistency,
             **({"safe_mode": safe_mode} if safe_mode else {}),
         },
         applied=applied,

@@ -50,7 +50,7 @@ from consumer.topic.kafka import NO_TOPIC, TopicIdentity, first_offset
 from consumer.warm import warm
 from millrace.errors import Fatal, MillraceError, Retryable
 from millrace.log import get_logger
-from schemas.documents import ApplyTask, Consistency, SetDocument, TaskDocument, TopicAddress
+from schemas.documents import ApplyTask, SetDocument, TaskDocument, TopicAddress
 from schemas.gtid import parse_any_gtid_set
 from schemas.stages import Applied
 from schemas.status import TaskReport
@@ -88,10 +88,6 @@ class ApplyRunner:
         """Run until ``stop`` is set or an error is raised."""
         if not isinstance(task, ApplyTask):
             raise Fatal("MR-4101", f"{task.name} is not an apply task")
-        if task.rules.consistency is not Consistency.CAUSAL:
-            raise Fatal(
-                "MR-5008", "consistency: transactional is not available yet", task=task.name
-            )
         endpoint = primary_member(self._sets.set_document(task.target))
         lease.verify()
         session = connect(endpoint)
@@ -131,8 +127,16 @@ def take_over(
     session.commit()
     _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)
     lanes = min(task.rules.lanes, LANES_MAX)
-    safe_until = task.rules.safe_mode.until_gtid
-    given = Assignment(endpoint, task.rules.conflict, lanes, task.source, task.tables, safe_until)
+    rules = task.rules
+    given = Assignment(
+        endpoint,
+        rules.conflict,
+        lanes,
+        task.source,
+        task.tables,
+        rules.safe_mode.until_gtid,
+        rules.consistency,
+    )
     return BatchApplier(given, owner, mark)
 
 
@@ -274,6 +278,7 @@ class ApplyRun:
                 warning=applier.warning(),
                 silence=self._unanswered or self._silence,
                 safe_mode=safe_mode.text(self._mark) if safe_mode else "",
+                consistency=str(applier.assignment.consistency),
             )
             if report != self._reported:
                 self._reported = report

@@ -36,10 +36,11 @@ from schemas.record.control import (
     ControlRecord,
     DdlRecord,
     FenceRecord,
+    RecordKind,
     ResolvedRecord,
     SchemaRecord,
 )
-from schemas.record.framing import unframe
+from schemas.record.framing import peek_kind, unframe
 from schemas.record.record import decode_control
 
 LookUp = Callable[[int], str]
@@ -69,6 +70,24 @@ class Window:
     learned: dict[int, str]
     resolved: tuple[tuple[int, ResolvedRecord | FenceRecord], ...]
     barrier: Barrier | None
+
+    def ends_at_a_statement(self) -> bool:
+        """Whether a DDL statement is its barrier."""
+        return self.barrier is not None and peek_kind(self.barrier.value) is RecordKind.DDL
+
+    def part(self, end: int) -> "Window":
+        """The first ``end`` records, with all schemas that were learned; the others are the next window."""
+        if end == len(self.rows):
+            return self
+        resolved = tuple((number, record) for number, record in self.resolved if number < end)
+        return replace(
+            self,
+            rows=replace(self.rows, records=self.rows.records[:end]),
+            offsets=self.offsets[:end],
+            waiting=self.waiting[self.waiting < end],
+            resolved=resolved,
+            barrier=None,
+        )
 
     def mark_after(self, end: int, *, before: Mark) -> Mark:
         """The mark after the first ``end`` records; ``before`` is the mark at the window's start."""

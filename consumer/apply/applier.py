@@ -19,19 +19,20 @@ Not done here: Spark, Kafka, SQL.
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
 from consumer.apply.ddl import DdlPlace, apply_ddl
 from consumer.apply.held import HeldKeys
 from consumer.apply.lanes import Lanes
+from consumer.apply.large import LargeTransaction
 from consumer.apply.order import Counts, Order, Outcome
 from consumer.apply.part import BitmapClaim, MarkClaim, Writing, apply_part, move_over
 from consumer.kernel.order import pack_lanes
 from consumer.kernel.walk import SEQ, SLOT
+from consumer.plan.units import cut, numbered, owned_by, units_of
 from consumer.row_schemas import Ints
 from consumer.rows import KeyEntries, Rows, Values, find_keys
 from consumer.safe_mode import SafeMode
@@ -40,7 +41,8 @@ from consumer.target.connection import TargetConnection
 from consumer.target.inventory import Inventory, alter_count, read_again, read_inventory
 from consumer.target.progress import Mark, Owner
 from consumer.target.sessions import session_for
-from consumer.topic.taken import Size, Taken
+from consumer.topic.taken import Size, Source, Taken
+from consumer.topic.whole import WholeReader, first_transaction, last_end
 from consumer.window import (
     Barrier,
     LookUp,
@@ -51,6 +53,7 @@ from consumer.window import (
     read_window,
 )
 from millrace.log import get_logger
+from schemas.documents import Consistency
 from schemas.record.control import DdlRecord, SchemaRecord
 from schemas.record.record import decode_control
 
@@ -61,16 +64,6 @@ WINDOW = Size(32_768, 8 << 20)
 NO_ROWS = np.empty(0, np.int64)
 
 _log = get_logger("apply.applier")
-
-
-class Source(Protocol):
-    """Records of the topic in order."""
-
-    def seek(self, offset: int) -> None:
-        """Continue at ``offset``; negative: the beginning."""
-
-    def take(self, size: Size, *, wait_s: float) -> Taken | None:
-        """The next records; None if none came in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +109,13 @@ class Applier:
     _number: int = 0
     _held: HeldKeys = field(default_factory=HeldKeys)
     _safe_mode: SafeMode | None = field(init=False)
+    _whole: WholeReader | None = None  # under ``consistency: transactional``
 
     def __post_init__(self) -> None:
         self.seen = self.mark
         self._safe_mode = SafeMode.of(self.order.safe_until)
+        if self.order.consistency is Consistency.TRANSACTIONAL:
+            self.source = self._whole = WholeReader(self.source)
 
     def run(self) -> Outcome:
         """Apply until the turn ends."""
@@ -127,17 +123,22 @@ class Applier:
         is_idle = False
         self.source.seek(max(self.mark.next_offset, self.order.begin))
         try:
-            while time.monotonic() - begun_s < self.limits.turn_s and not self.is_over():
+            # A turn ends in the middle of a source transaction only if no record comes.
+            while self._since(begun_s, fed_s) < self.limits.turn_s and not self.is_over():
                 taken = self.source.take(self.limits.window, wait_s=self._wait_s(fed_s))
                 self._advance(wait=False)
                 if taken is not None:
                     self._apply(taken.offsets, taken.values)
+                    self._apply_large()
                     fed_s = time.monotonic()
                 elif self._flights:
                     self._advance(wait=True)
+                elif self._is_scanning:
+                    continue
                 elif self.is_read() and time.monotonic() - fed_s >= self.limits.linger_s:
                     is_idle = True
                     break
+            is_idle |= self._is_scanning and self.is_read()
             self._meet()
         finally:
             self.lanes.close()
@@ -146,10 +147,17 @@ class Applier:
             self.owner, self.mark, self.counts, plans.triggers(), is_idle, plans.tables_in_order()
         )
 
+    @property
+    def _is_scanning(self) -> bool:
+        return self._whole is not None and self._whole.is_scanning
+
+    def _since(self, begun_s: float, fed_s: float) -> float:
+        return time.monotonic() - (fed_s if self._is_scanning else begun_s)
+
     def _wait_s(self, fed_s: float) -> float:
         if self._flights:
             return 0.0
-        if not self.is_read():
+        if not self.is_read() or self._is_scanning:
             return self.limits.linger_s
         return max(self.limits.linger_s - (time.monotonic() - fed_s), 0.001)
 
@@ -164,6 +172,13 @@ class Applier:
                 applied=self.applied,
                 look_up=self.look_up,
             )
+            if self._whole is not None and len(window.rows) and not window.ends_at_a_statement():
+                end = last_end(values.part(first, first + len(window.rows)))
+                if not end:
+                    rest = Taken(offsets[first:], values.part(first, len(values)), is_end=False)
+                    first += self._apply_together([first_transaction(rest)])
+                    continue
+                window = window.part(end)
             self.plans = window.plans
             if self._safe_mode is not None:
                 self._safe_mode = self._safe_mode.set_in(window, self.seen)
@@ -174,6 +189,26 @@ class Applier:
                 self._meet()
                 self._pass_barrier(window.barrier)
                 first += 1
+
+    def _apply_large(self) -> None:
+        """Apply the source transaction that does not fit into a window, if the reader has found its end."""
+        if self._whole is not None and self._whole.large is not None:
+            size, wait_s = self.limits.window, self.limits.turn_s
+            self._apply_together(self._whole.read_large(size, wait_s=wait_s, is_over=self.is_over))
+
+    def _apply_together(self, pieces: Iterable[Taken]) -> int:
+        """In one target transaction. Returns how many records of the last piece were applied."""
+        self._meet()
+        large = LargeTransaction(
+            self._writing, self.mark, self.applied, self.plans, self.look_up, self._safe_mode
+        )
+        taken = large.apply(pieces)
+        self._has_moved(self._claim(large.mark, {}))
+        self.plans, self.seen = large.plans, large.mark
+        self._safe_mode = large.safe_mode
+        self.counts.rows += large.rows
+        self.counts.statements += large.statements
+        return taken
 
     # ---- windows ----------------------------------------------------------------------------------
 
@@ -191,10 +226,8 @@ class Applier:
 
     def _apply_serially(self, window: Window) -> None:
         """In parts of the window, each with its move of the mark."""
-        first = 0
         learned = window.learned
-        while first < len(window.rows):
-            end = min(first + self.limits.part_rows, len(window.rows))
+        for first, end in cut(self._units(window.rows), rows_max=self.limits.part_rows):
             numbers = window.waiting[(window.waiting >= first) & (window.waiting < end)]
             after = window.mark_after(end, before=self.seen)
             claim = self._claim(after, learned)
@@ -202,7 +235,7 @@ class Applier:
                 self._writing, 0, self.plans, window.rows, numbers, claim
             )
             self._has_moved(claim)
-            first, learned = end, {}
+            learned = {}
             self.counts.rows += len(numbers)
         self.seen = self.mark
 
@@ -215,25 +248,29 @@ class Applier:
     def _fly(self, window: Window, flight: _Flight) -> None:
         """Plan a window and submit its parts, after the flights that it can't overlap."""
         count, lane_count = len(window.waiting), self.order.lane_count
-        lanes = NO_ROWS
+        lanes = units = NO_ROWS
         if count:
+            units = numbered(self._units(window.rows)[window.waiting])
             _ = window.rows.floats  # once, not in each lane
             programs = self.plans.key_programs(slots_of(window.rows.records[window.waiting, SLOT]))
             entries = find_keys(window.rows, programs, window.waiting)
-            lanes = self._lanes_of(window, entries, flight.number)
+            lanes = self._lanes_of(window, owned_by(entries, units), units, flight.number)
         while len(self._flights) >= FLIGHTS_MAX:
             self._advance(wait=True)
         self._flights.append(flight)
         for lane in range(lane_count if count else 0):
             mine = window.waiting[lanes == lane]
-            for first in range(0, len(mine), self.limits.part_rows):
-                numbers = mine[first : first + self.limits.part_rows]
-                self._submit(window.rows, numbers, flight, lane)
+            for first, end in cut(units[lanes == lane], rows_max=self.limits.part_rows):
+                self._submit(window.rows, mine[first:end], flight, lane)
         self.counts.rows += count
         self._advance(wait=False)
 
-    def _lanes_of(self, window: Window, entries: KeyEntries, number: int) -> Ints:
-        count, held = len(window.waiting), self._held
+    def _units(self, rows: Rows) -> Ints:
+        return units_of(rows, is_whole=self._whole is not None)
+
+    def _lanes_of(self, window: Window, entries: KeyEntries, units: Ints, number: int) -> Ints:
+        """The lane of each waiting row. ``units``: that of each; they own ``entries``."""
+        count, held = int(units[-1]) + 1, self._held
         groups = entries.groups(count)
         bound = None
         if self._flights:
@@ -242,11 +279,13 @@ class Applier:
                 self._meet()
         if not self._flights:
             held.clear()
-        weights = window.rows.values.sizes()[window.waiting] + 256
+        sizes = window.rows.values.sizes()[window.waiting] + 256
+        weights = np.bincount(units, sizes, minlength=count).astype(np.int64)
         lanes: Ints = pack_lanes(groups, weights, self.order.lane_count, bound)
         done = self._flights[0].number - 1 if self._flights else number - 1
         held.hold(entries, lanes, flight=number, done=done)
-        return lanes
+        found: Ints = lanes[units]
+        return found
 
     def _submit(self, rows: Rows, numbers: Ints, flight: _Flight, lane: int) -> None:
         part, plans, writing = flight.parts, self.plans, self._writing

@@ -16,7 +16,7 @@ from consumer.apply.order import Counts, Order, Outcome
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
 from millrace.errors import Retryable
-from schemas.documents import ConflictPolicy, TableFilter, TopicAddress
+from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
 
 TRIGGERS_NAMED = 3  # in a warning
 
@@ -42,6 +42,7 @@ class Assignment:
     source: TopicAddress
     tables: TableFilter = field(default_factory=TableFilter)
     safe_until: str = ""
+    consistency: Consistency = Consistency.CAUSAL
 
 
 @dataclass(slots=True)
@@ -103,6 +104,7 @@ class BatchApplier:
             self.begin,
             records.end,
             given.safe_until,
+            consistency=given.consistency,
         )
         count = self.conductor.share_count(records, order, self.mark)
         solo_s = self.conductor.solo_s() if count else 0.0

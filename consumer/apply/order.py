@@ -17,7 +17,7 @@ from typing import TypeVar
 from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from schemas.documents import ConflictPolicy, TableFilter, TopicAddress
+from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class Order:
     end: int = -1
     safe_until: str = ""
     turn_s: float = math.inf
+    consistency: Consistency = Consistency.CAUSAL
 
 
 @dataclass(slots=True)

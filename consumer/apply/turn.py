@@ -10,7 +10,7 @@ about the target's tables. That is used again only if this process also executed
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from consumer.apply.applier import DEFAULT_LIMITS, Applier, Limits, Source
+from consumer.apply.applier import DEFAULT_LIMITS, Applier, Limits
 from consumer.apply.lanes import Lanes
 from consumer.apply.order import Order, Outcome
 from consumer.route import Route
@@ -20,6 +20,7 @@ from consumer.target.fence import take_turn
 from consumer.target.inventory import alter_count, read_inventory
 from consumer.target.progress import Mark, Owner, read_position, read_schemas
 from consumer.target.sessions import session_for
+from consumer.topic.taken import Source
 from consumer.window import LookUp
 from millrace.errors import Fatal
 from millrace.faults import fault_point, register

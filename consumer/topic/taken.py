@@ -1,6 +1,7 @@
 """Records that a reader returns for applying, as arrays, and the limits of a request."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from consumer.row_schemas import Ints
 from consumer.rows import Values
@@ -21,3 +22,13 @@ class Taken:
     offsets: Ints
     values: Values
     is_end: bool
+
+
+class Source(Protocol):
+    """Records of the topic in order."""
+
+    def seek(self, offset: int) -> None:
+        """Continue at ``offset``; negative: the beginning."""
+
+    def take(self, size: Size, *, wait_s: float) -> Taken | None:
+        """The next records; None if none came in time."""

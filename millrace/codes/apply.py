@@ -58,9 +58,9 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "MR-5008",
-        "the task document asks for a feature that apply does not have",
-        "This version does not support the value of a field.",
-        "Change the field that the message names (`millrace task create -f FILE --replace`), or upgrade apply.",
+        "the value of a field of the task document can't be used",
+        "The value does not fit the topic, for example a GTID set of MariaDB for a topic of MySQL.",
+        "Change the field that the message names (`millrace task create -f FILE --replace`).",
         Branch.OPERATOR,
     ),
     Code(

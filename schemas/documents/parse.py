@@ -137,7 +137,7 @@ def _apply(fields: Fields) -> ApplyTask:
         rules=ApplyRules(
             lanes=fields.take("lanes", readers.integer(1, LANES_MAX), 4, needed=False),
             consistency=fields.take(
-                "consistency", readers.consistency, Consistency.CAUSAL, needed=False
+                "consistency", readers.choice(Consistency), Consistency.CAUSAL, needed=False
             ),
             conflict=fields.take(
                 "conflict", readers.choice(ConflictPolicy), ConflictPolicy.STOP, needed=False

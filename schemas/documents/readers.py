@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from schemas.documents.fields import Unreadable
-from schemas.documents.model import Consistency, Start
+from schemas.documents.model import Start
 from schemas.documents.secret import SecretReference
 
 NAME_WANTED = "a name of 1 to 63 letters, digits, '.', '_', '-', beginning with a letter or digit"
@@ -124,14 +124,6 @@ def choice(kind: type[E]) -> Callable[[object], E]:
         return kind(value)
 
     return read
-
-
-@described(enum=[Consistency.CAUSAL.value])
-def consistency(value: object) -> Consistency:
-    """The only consistency that is implemented."""
-    if value != Consistency.CAUSAL.value:
-        raise Unreadable(f"{Consistency.CAUSAL} (transactional is not available yet)")
-    return Consistency.CAUSAL
 
 
 @described(type="string", pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.*)$")

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from consumer.spark.driver import SparkDriver
 from consumer.target.connection import connect
 from deploy.servers import DatabaseServer, KafkaServer
 from deploy.servers.process import ProcessSpec, ServerProcess
+from schemas.documents import Consistency
 from tests.fixtures.servers import NewServer
 from tests.fixtures.spark import armed, running
 from tests.fixtures.stack import stopped_in
@@ -22,6 +24,7 @@ from tests.kit.waiting import eventually, until_locked_out
 pytestmark = pytest.mark.usefixtures("target_password")
 
 ROWS = 30_000
+LARGE_ROWS = 70_000  # more than two windows
 WAIT_S = 150  # Spark starts, on two cores
 
 
@@ -88,6 +91,40 @@ def test_killed_python_worker_loses_and_repeats_no_row(
         task.wait_until_at(writer.stream.seq)
         assert "MR-5050" in task.codes
     _check(target_server, name)
+
+
+def test_killed_worker_leaves_no_part_of_a_large_source_transaction(
+    spark: SparkDriver, kafka: KafkaServer, target_server: DatabaseServer
+) -> None:
+    """The worker is killed inside its open target transaction. It is larger than two windows.
+
+    Before, the capture task stops in the middle of it, after a window: the target shows none of its rows.
+    """
+    name = f"large_{target_server.flavour}"
+    writer, bag = _with_tables(kafka, name), table(name, "bag", integer("n"), key=())
+    stream = writer.stream
+    for number in range(LARGE_ROWS):
+        stream.insert(bag, {"n": number})
+        if number == 0:
+            stream.commit()
+        if number == LARGE_ROWS // 2:
+            stream.pause()
+            writer.publish()
+    count = f"SELECT COUNT(*), SUM(n) FROM {name}.bag"
+    with ExitStack() as faults:
+        faults.enter_context(armed(spark, "apply.inside_large_transaction:kill@2"))
+        rule = Consistency.TRANSACTIONAL
+        with running(spark, target_server, writer, name=name, consistency=rule) as task:
+            task.wait_until_at(stream.ends[-1])
+            assert target_server.execute(count) == [(1, 0)]
+            stream.commit()
+            writer.publish()
+            eventually(lambda: "MR-5050" in task.codes, timeout_s=WAIT_S, what="a worker is killed")
+            assert target_server.execute(count) == [(1, 0)]
+            faults.close()
+            task.wait_until_at(stream.seq)
+    assert target_server.execute(count) == [(LARGE_ROWS, sum(range(LARGE_ROWS)))]
+    target_server.execute(f"DROP DATABASE {name}")
 
 
 def test_next_driver_completes_the_work_of_a_killed_one(

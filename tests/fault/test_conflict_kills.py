@@ -1,35 +1,17 @@
 """`millrace conflict` dies by SIGKILL at each of its fault points: the change is applied, or left out, exactly once."""
 
-import os
-import signal
-import sys
-from collections.abc import Callable
-
 import pytest
 
 from consumer.apply import resolve
 from deploy.servers import DatabaseServer
-from millrace import faults
 from millrace.errors import Fatal
 from schemas.documents import ConflictPolicy
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
+from tests.kit.forked import killed_at
 
 POINTS = (resolve.BEFORE_COMMIT, resolve.AFTER_COMMIT)
-
-
-def _killed_at(point: str, work: Callable[[], object]) -> None:
-    """Run ``work`` in a child that must die at the point."""
-    child = os.fork()
-    if child == 0:
-        try:
-            faults.arm(f"{point}:kill")
-            work()
-        except BaseException:  # noqa: BLE001 - the child must not run the parent's code
-            sys.excepthook(*sys.exc_info())
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
 def _is_committed(server: DatabaseServer, name: str, decision: str) -> bool:
@@ -53,7 +35,7 @@ def test_killed_replay_applies_the_change_exactly_once(
     run_once(target_server, apply_task(name, conflict=ConflictPolicy.SKIP), stream)
     target_server.execute(f"INSERT INTO {name}.bag VALUES (2, 0), (2, 0)")
     endpoint = endpoint_of(target_server)
-    _killed_at(point, lambda: resolve.replay(endpoint, name, 2))
+    killed_at(f"{point}:kill", lambda: resolve.replay(endpoint, name, 2))
     if point == resolve.BEFORE_COMMIT:
         assert not _is_committed(target_server, name, "skip")
         resolve.replay(endpoint, name, 2)
@@ -77,7 +59,7 @@ def test_killed_discard_leaves_the_change_out_exactly_once(
     task, endpoint = apply_task(name), endpoint_of(target_server)
     with pytest.raises(Fatal, match="MR-5010"):
         run_once(target_server, task, stream)
-    _killed_at(point, lambda: resolve.discard(endpoint, name, [2]))
+    killed_at(f"{point}:kill", lambda: resolve.discard(endpoint, name, [2]))
     if point == resolve.BEFORE_COMMIT:
         assert not _is_committed(target_server, name, "stop")
         with pytest.raises(Fatal, match="MR-5010"):

@@ -12,7 +12,6 @@ from itertools import count
 import pymysql
 import pytest
 
-from consumer.runner import ApplyRunner
 from consumer.target.connection import Endpoint, TargetConnection, TlsChoice, connect
 from consumer.target.inventory import read_inventory
 from consumer.target.members import primary_member
@@ -24,7 +23,6 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from producer.upstream.connection import Login, SourceConnection
 from schemas.documents import (
     Account,
-    Consistency,
     Member,
     SecretPlace,
     SecretReference,
@@ -442,14 +440,16 @@ def test_decision_on_a_statement_that_is_not_waiting_fails(
         assert code_of(lambda: decide_intent(session, name, seq=7, decision="done")) == "MR-5043"
 
 
-def test_unsupported_consistency_rule_is_refused() -> None:
-    """MR-5008, before any query to the target."""
-    task = apply_task("transactional")
-    task = replace(task, rules=replace(task.rules, consistency=Consistency.TRANSACTIONAL))
-    runner = object.__new__(ApplyRunner)  # without a Spark
-    with pytest.raises(Fatal) as caught:
-        runner.run(task, lease=None, stop=None, report=None)  # type: ignore[arg-type]
-    assert caught.value.code == "MR-5008"
+def test_safe_mode_until_a_foreign_gtid_set_is_refused(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """MR-5008: the range has GTIDs of MariaDB, the topic those of MySQL."""
+    stream = RecordStream()
+    stream.commit()
+    run_once(target_server, apply_task(name), stream)
+    stream.commit()
+    task = apply_task(name, safe_until="0-1-5")
+    assert code_of(lambda: run_once(target_server, task, stream)) == "MR-5008"
 
 
 # ---- commands, local servers -----------------------------------------------------------------------

@@ -4,6 +4,9 @@ A server process imports the modules once; each process is its fork and runs one
 """
 
 import multiprocessing
+import os
+import signal
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +27,19 @@ def exit_status(main: Callable[..., object], *arguments: Any, fault: str = "") -
     status = process.exitcode
     assert status is not None, f"not ended within {END_S:.0f} s"
     return status
+
+
+def killed_at(fault: str, work: Callable[[], object]) -> None:
+    """Run ``work`` in a fork of this process with ``MILLRACE_FAULT`` armed as given; it must die by SIGKILL."""
+    child = os.fork()
+    if child == 0:
+        try:
+            faults.arm(fault)
+            work()
+        except BaseException:  # noqa: BLE001 - the child must not run the parent's code
+            sys.excepthook(*sys.exc_info())
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
 def _run(main: Callable[..., object], arguments: tuple[object, ...], fault: str) -> None:

@@ -117,7 +117,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-5005": "test_full_or_locked_target_table_is_retried",
     "MR-5006": "test_full_or_locked_target_table_is_retried",
     "MR-5007": "test_refusal_by_the_target_is_reported_with_its_reason",
-    "MR-5008": "test_unsupported_consistency_rule_is_refused",
+    "MR-5008": "test_safe_mode_until_a_foreign_gtid_set_is_refused",
     "MR-5009": "test_refusal_by_the_target_is_reported_with_its_reason",
     "MR-5010": "test_conflict_blocks_by_default_and_names_the_row",
     "MR-5011": "test_row_that_does_not_fit_the_target_blocks_the_task",

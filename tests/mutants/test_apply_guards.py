@@ -5,21 +5,25 @@ right without them, because each turn reads the progress after it has taken the 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from consumer import window
-from consumer.apply import held, part
+from consumer.apply import applier, held, large, part
 from consumer.kernel import hashes
 from consumer.kernel.order import bind_groups
 from consumer.plan import keys
+from consumer.plan.units import units_of
 from consumer.row_schemas import Ints
 from consumer.target.connection import TargetConnection
 from consumer.target.progress import Owner, delete_applied
+from consumer.topic import whole
+from consumer.topic.taken import Taken
 from millrace.errors import MillraceError
-from tests.kit.apply.model_run import OTHER_ROWS, REFUSED, run_history
+from tests.kit.apply.model import whole_turn
+from tests.kit.apply.model_run import OTHER_ROWS, REFUSED, TORN, run_history
 
 SEEDS_MAX = 150  # enough to show the harm of each missing guard
 WRONG = f"{OTHER_ROWS}|{REFUSED}"  # rows are applied twice: the second time an insert adds one, a delete finds none
@@ -98,8 +102,38 @@ def _bags(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _units(patch: pytest.MonkeyPatch) -> None:
+    """Lanes and parts are cut by rows."""
+    patch.setattr(applier, "units_of", lambda rows, **_: units_of(rows, is_whole=False))
+
+
+def _ends(patch: pytest.MonkeyPatch) -> None:
+    """Windows end anywhere."""
+    patch.setattr(whole, "last_end", len)
+
+
+def _windows_of_many_cells(patch: pytest.MonkeyPatch) -> None:
+    """A window that ends because its rows have many cells ends anywhere."""
+    patch.setattr(applier, "last_end", len)
+
+
+def _open_transactions(patch: pytest.MonkeyPatch) -> None:
+    """A ``resolved`` record inside a source transaction counts as its end."""
+    patch.setattr(whole, "_ends", lambda _: True)
+
+
+def _one_target_transaction(patch: pytest.MonkeyPatch) -> None:
+    """Each window of a large source transaction is committed."""
+    apply = large.LargeTransaction.apply
+
+    def piece_by_piece(given: large.LargeTransaction, pieces: Iterable[Taken]) -> int:
+        return [apply(given, [piece]) for piece in pieces][-1]
+
+    patch.setattr(large.LargeTransaction, "apply", piece_by_piece)
+
+
 GUARDS = (
-    (_fence, "bag", WRONG),
+    (_fence, "bag", f"{WRONG}|MR-5010 it is there"),  # or a late part repeats a bitmap
     (_bitmaps, "bag", WRONG),
     (_bitmaps_of_flights, "bag", WRONG),
     (_bitmap_of_a_part, "bag", WRONG),
@@ -112,6 +146,32 @@ GUARDS = (
     (_cascades, "c", REFUSED),
     (_bags, "bag", REFUSED),
 )
+
+
+WHOLE_GUARDS = (
+    _units,
+    _ends,
+    _windows_of_many_cells,
+    _open_transactions,
+    _one_target_transaction,
+)
+
+
+@pytest.mark.parametrize(
+    "guard", WHOLE_GUARDS, ids=[guard.__name__.strip("_") for guard in WHOLE_GUARDS]
+)
+def test_transactional_apply_without_any_one_guard_shows_a_part(
+    guard: Callable[[pytest.MonkeyPatch], None],
+) -> None:
+    """Without the guard, an observer of some history sees a part of a source transaction."""
+    for seed in range(SEEDS_MAX):
+        try:
+            run_history(seed, steps=60, turns=[whole_turn], guard=guard)
+        except AssertionError as done:
+            assert str(done).startswith(TORN), done  # noqa: PT017 - in one of many histories
+            run_history(seed, steps=60, turns=[whole_turn])
+            return
+    pytest.fail(f"{SEEDS_MAX} histories came through without it")
 
 
 @pytest.mark.parametrize(

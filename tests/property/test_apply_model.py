@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.gtid import Flavour
 from tests.kit.apply.history import Tables, make_history
+from tests.kit.apply.model import one_turn, whole_turn
 from tests.kit.apply.model_run import run_history
 
 
@@ -21,6 +22,23 @@ def test_applying_a_history_in_any_way_gives_its_rows(
 ) -> None:
     """Unique keys with NULLs, swapped keys, texts that ignore case, no key, cascades; crashes and replays anywhere."""
     run_history(seed, steps=steps, flavour=flavour)
+
+
+@pytest.mark.parametrize("flavour", Flavour)
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**32), st.integers(1, 90))
+def test_transactional_apply_never_shows_a_part_of_a_source_transaction(
+    flavour: Flavour, seed: int, steps: int
+) -> None:
+    """An observer reads the target after every commit. Source transactions are smaller and larger than windows."""
+    run_history(seed, steps=steps, flavour=flavour, turns=[whole_turn])
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32), st.integers(1, 90))
+def test_consistency_may_change_between_turns(seed: int, steps: int) -> None:
+    """Bitmaps of a causal turn hold parts of source transactions, which the next turns complete."""
+    run_history(seed, steps=steps, turns=[one_turn, whole_turn])
 
 
 @given(st.integers(0, 2**32))

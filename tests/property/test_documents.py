@@ -82,7 +82,7 @@ TASKS: st.SearchStrategy[TaskDocument] = st.one_of(
         rules=st.builds(
             ApplyRules,
             lanes=st.integers(1, 64),
-            consistency=st.just(Consistency.CAUSAL),
+            consistency=st.sampled_from(Consistency),
             conflict=st.sampled_from(ConflictPolicy),
             safe_mode=st.builds(SafeMode, STARTS.map(lambda start: start.gtid_set)),
         ),

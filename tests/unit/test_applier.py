@@ -12,8 +12,9 @@ from consumer.plan.applied import from_bitmaps, to_bitmap
 from consumer.row_schemas import Ints, RowSchemas
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.progress import Owner
+from consumer.topic.taken import Size
 from millrace.errors import Retryable
-from schemas.documents import ConflictPolicy, TopicAddress
+from schemas.documents import ConflictPolicy, Consistency, TopicAddress
 from tests.kit.apply.history import History, inventory, schemas
 from tests.kit.apply.local import ALL, InlineLanes, ListSource
 from tests.kit.apply.model import ENDPOINT, ModelTarget, model_patched
@@ -26,15 +27,20 @@ LIMITS = Limits(serial_rows=0, linger_s=0.0, turn_s=float(ALL))
 @pytest.fixture
 def target(monkeypatch: pytest.MonkeyPatch) -> ModelTarget:
     """A target without faults, and a history of rows with different keys."""
-    history, words = History(RecordStream()), schemas("bank")["words"]
-    for number in range(ROWS):
+    history = History(RecordStream())
+    _add_rows(history, range(ROWS))
+    made = ModelTarget(history, random.Random(1), faults=0.0)
+    model_patched(monkeypatch, made)
+    return made
+
+
+def _add_rows(history: History, numbers: range) -> None:
+    words = schemas("bank")["words"]
+    for number in numbers:
         row = (f"w{number}", number)
         history.tables.apply("words", None, row)
         history.stream.insert(words, {"word": row[0], "n": number})
         history.changes[history.stream.seq] = ("words", None, row)
-    made = ModelTarget(history, random.Random(1), faults=0.0)
-    model_patched(monkeypatch, made)
-    return made
 
 
 @dataclass
@@ -59,13 +65,27 @@ class _Lanes(InlineLanes):
         return [Done(flight, self.run(work))]
 
 
-def _turn(target: ModelTarget, lanes: InlineLanes, *, window_rows: int) -> Applier:
+def _turn(
+    target: ModelTarget,
+    lanes: InlineLanes,
+    *,
+    window_rows: int,
+    limits: Limits = LIMITS,
+    consistency: Consistency = Consistency.CAUSAL,
+) -> Applier:
     state, values = target.state, target.history.stream.values
     state.run += 1
     owner = Owner("task", 1, state.run)
     known = replace(inventory("bank"), flavour=target.flavour)
     return Applier(
-        Order(owner, ENDPOINT, ConflictPolicy.STOP, 2, TopicAddress(topic="local", bootstrap="")),
+        Order(
+            owner,
+            ENDPOINT,
+            ConflictPolicy.STOP,
+            2,
+            TopicAddress(topic="local", bootstrap=""),
+            consistency=consistency,
+        ),
         owner,
         state.mark,
         from_bitmaps(state.applied.values()),
@@ -73,8 +93,14 @@ def _turn(target: ModelTarget, lanes: InlineLanes, *, window_rows: int) -> Appli
         ListSource(values, 0, window_rows),
         lanes,
         lambda number: pytest.fail(f"schema {number}"),
-        limits=LIMITS,
+        limits=limits,
     )
+
+
+def _whole_turn(target: ModelTarget, lanes: InlineLanes, *, window_rows: int = 3) -> Applier:
+    limits = replace(LIMITS, window=Size(window_rows, 1 << 20), turn_s=0.05)
+    rule = Consistency.TRANSACTIONAL
+    return _turn(target, lanes, window_rows=window_rows, limits=limits, consistency=rule)
 
 
 def _seqs(target: ModelTarget) -> Ints:
@@ -122,3 +148,29 @@ def test_mark_moves_only_over_ended_flights(target: ModelTarget) -> None:
     assert outcome.mark.seq == ROWS
     assert again.most == FLIGHTS_MAX
     assert target.state.applied == {}
+
+
+def test_large_source_transaction_waits_for_all_lanes(target: ModelTarget) -> None:
+    """Parts of smaller ones are under way when its end has come. It moves the mark itself, so it needs their move."""
+    history = target.history
+    history.stream.commit()
+    _add_rows(history, range(ROWS, 3 * ROWS))
+    history.stream.commit()
+    lanes = _Lanes()
+    outcome = _whole_turn(target, lanes, window_rows=ROWS + 2).run()
+    assert target.state.tables == history.tables
+    assert outcome.mark.seq == target.state.mark.seq == 3 * ROWS
+    assert target.state.applied == {}
+
+
+def test_turn_is_idle_before_a_source_transaction_without_its_end(target: ModelTarget) -> None:
+    """Whether its rows fit into a window or not. Later the next turn applies all of them."""
+    history = target.history
+    for window_rows in (ROWS - 1, 2 * ROWS):
+        outcome = _whole_turn(target, InlineLanes(), window_rows=window_rows).run()
+        assert outcome.is_idle
+        assert outcome.mark.seq == 0
+        assert target.state.done == frozenset()
+    history.stream.commit()
+    assert _whole_turn(target, InlineLanes()).run().mark.seq == ROWS
+    assert target.state.tables == history.tables

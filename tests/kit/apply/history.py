@@ -147,8 +147,11 @@ def make_history(
         else:
             history.stream.update(made[name], left, right)
         history.changes[history.stream.seq] = (name, before, after)
-        if chance.random() < 0.2:
+        drawn = chance.random()
+        if drawn < 0.2:
             history.stream.commit()
+        elif drawn < 0.25:
+            history.stream.pause()
 
     for _ in range(steps):
         chance.choice(_STEPS[about])(chance, history.tables, change)

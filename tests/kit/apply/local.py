@@ -29,6 +29,7 @@ from schemas.documents import (
     ApplyRules,
     ApplyTask,
     ConflictPolicy,
+    Consistency,
     SafeMode,
     Start,
     TableFilter,
@@ -82,8 +83,9 @@ class ListSource:
     at: int = 0
 
     def seek(self, offset: int) -> None:
-        """See ``Source``; the applier must skip what it has."""
+        """Go back if ``offset`` was taken; otherwise continue: the applier must skip what it has."""
         self.begun()
+        self.at = min(self.at, max(offset - self.first, 0))
 
     def is_read(self) -> bool:
         """Whether all values were returned."""
@@ -158,6 +160,7 @@ class LocalRecords:
     lane_order: LaneOrder = in_turn
     begun: Callable[[], object] = list
     executors: int = 1
+    turn_s: float = float(ALL)
 
     @property
     def end(self) -> int:
@@ -194,7 +197,7 @@ class LocalRecords:
             window=Size(self.window_rows, 8 << 20),
             serial_rows=serial_rows,
             linger_s=0.0,
-            turn_s=float(ALL),
+            turn_s=self.turn_s,
         )
         look_up = look_up_at(order.source.registry)
         return Tools(source, self.lanes(), look_up, limits, is_read=source.is_read)
@@ -229,6 +232,7 @@ def apply_task(
     *,
     lanes: int = 4,
     conflict: ConflictPolicy = ConflictPolicy.STOP,
+    consistency: Consistency = Consistency.CAUSAL,
     start: str = "",
     exclude: tuple[str, ...] = (),
     safe_until: str = "",
@@ -240,7 +244,12 @@ def apply_task(
         target="target",
         start=Start(start),
         tables=TableFilter(exclude=exclude),
-        rules=ApplyRules(lanes=lanes, conflict=conflict, safe_mode=SafeMode(safe_until)),
+        rules=ApplyRules(
+            lanes=lanes,
+            conflict=conflict,
+            consistency=consistency,
+            safe_mode=SafeMode(safe_until),
+        ),
     )
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from consumer.apply import applier, conductor, part, share, spread
+from consumer import rows
+from consumer.apply import applier, conductor, large, part, share, spread
 from consumer.apply.applier import Applier, Limits
 from consumer.apply.lanes import Done, Work
 from consumer.apply.order import Order, Outcome
@@ -24,7 +25,7 @@ from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, MarkTopic, Owner
 from consumer.topic.taken import Size, Taken
 from millrace.errors import Fatal, Fenced, MillraceError, Retryable
-from schemas.documents import ConflictPolicy, TopicAddress
+from schemas.documents import ConflictPolicy, Consistency, TopicAddress
 from schemas.gtid import Flavour
 from tests.kit.apply.history import Change, History, RefusedError, Tables, inventory
 from tests.kit.apply.local import ALL, InlineLanes, ListSource
@@ -44,6 +45,7 @@ class State:
     applied: dict[tuple[object, ...], tuple[int, bytes]] = field(default_factory=dict)
     schemas: dict[int, str] = field(default_factory=dict)
     claims: dict[tuple[object, ...], object] = field(default_factory=dict)
+    done: frozenset[int] = frozenset()  # seqs whose changes were made
 
     def copy(self) -> "State":
         """A copy for one target transaction."""
@@ -66,6 +68,7 @@ class ModelTarget:
     state: State = field(default_factory=State)
     calls: list[Callable[[], object]] = field(default_factory=list)
     switch: Callable[[], object] = list  # between two target transactions: others run
+    observe: Callable[[State], object] = id  # after each commit
 
     @property
     def flavour(self) -> Flavour:
@@ -87,6 +90,7 @@ class ModelSession:
         self.target = target
         self.flavour = target.flavour
         self._work: State | None = None
+        self._saved = target.state
 
     @property
     def work(self) -> State:
@@ -123,6 +127,10 @@ class ModelSession:
                     for at, key in work.claims.items()
                     if int(str(at[1])) >= place[1]  # type: ignore[operator]
                 }
+            case "SAVEPOINT millrace_window":
+                self._saved = work.copy()
+            case "ROLLBACK TO SAVEPOINT millrace_window":
+                self._work = self._saved.copy()
             case "UPDATE conflict c JOIN":
                 return []  # no conflict keeps an earlier schema here
             case other:
@@ -154,6 +162,7 @@ class ModelSession:
         is_lost = self.target.happens()
         if not is_lost or self.target.chance.random() < 0.5:
             self.target.state = self.work
+            self.target.observe(self.work)
         self._work = None
         if is_lost:
             raise Retryable("MR-5001", "the connection broke")
@@ -202,6 +211,7 @@ class ModelWriter:
                 self._session.work.tables.apply(*change)
             except RefusedError:
                 raise Fatal("MR-5010", f"{change} is refused") from None
+            self._session.work.done |= {int(rows.records[number, SEQ])}
 
     def settle(self) -> None:
         """There is nothing to settle."""
@@ -244,11 +254,14 @@ class ModelSource(ListSource):
     """Records that come in pieces of any size; now and then none."""
 
     chance: random.Random = field(default_factory=random.Random)
+    deaths: float = 0.0  # of this process, while it reads
 
     def take(self, size: Size, *, wait_s: float) -> Taken | None:
         """See ``Source``."""
         if self.chance.random() < 0.2:
             return None
+        if self.chance.random() < self.deaths:
+            raise DriverDiedError
         self.rows = self.chance.choice([1, 3, 20, 80])
         return super().take(size, wait_s=wait_s)
 
@@ -264,14 +277,16 @@ def execute_again(target: ModelTarget) -> None:
 
 
 def model_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
-    """Connect ``consumer`` to the model."""
+    """Connect ``consumer`` to the model. Windows also end after a random number of cells."""
 
     def session_for(*_: object, **__: object) -> ModelSession:
         return ModelSession(target)
 
-    for module in (part, applier, spread, share, conductor):
+    patch.setattr(rows, "CELLS_MAX", target.chance.choice([1, 30, 100, 1 << 20]))
+    for module in (part, large, applier, spread, share, conductor):
         patch.setattr(module, "session_for", session_for)
     patch.setattr(part, "RowWriter", ModelWriter)
+    patch.setattr(large, "RowWriter", ModelWriter)
 
 
 def order_for(target: ModelTarget, *, task: str, lane_count: int) -> Order:
@@ -300,21 +315,30 @@ def source_at_mark(target: ModelTarget) -> ModelSource:
     return ModelSource(values, first - back, 1, chance=target.chance)
 
 
-def one_turn(target: ModelTarget, *, task: str, lane_count: int) -> Outcome:
+def one_turn(
+    target: ModelTarget,
+    *,
+    task: str,
+    lane_count: int,
+    consistency: Consistency = Consistency.CAUSAL,
+) -> Outcome:
     """A new turn: take the fence, then read the progress and apply."""
     target.state.run += 1
     state, chance = target.state, target.chance
     order = order_for(target, task=task, lane_count=lane_count)
+    source = source_at_mark(target)
+    source.deaths = target.faults / 5
     made = Applier(
-        order,
+        replace(order, consistency=consistency),
         order.owner,
         state.mark,
         from_bitmaps(state.applied.values()),
         plans_of(target),
-        source_at_mark(target),
+        source,
         ModelLanes(target=target),
         no_schema,
         limits=Limits(
+            window=Size(chance.choice([1, 4, 15, 1000]), 8 << 20),
             serial_rows=chance.choice([0, 0, 2, 100]),
             part_rows=chance.choice([1, 7, 1000]),
             linger_s=0.0,
@@ -322,6 +346,12 @@ def one_turn(target: ModelTarget, *, task: str, lane_count: int) -> Outcome:
         ),
     )
     return made.run()
+
+
+def whole_turn(target: ModelTarget, *, task: str, lane_count: int) -> Outcome:
+    """A turn under ``consistency: transactional``."""
+    rule = Consistency.TRANSACTIONAL
+    return one_turn(target, task=task, lane_count=lane_count, consistency=rule)
 
 
 def no_schema(number: int) -> str:

@@ -1,18 +1,18 @@
 """Records for tests of apply, made by the reference encoder: rows, DDL, resolved; as a list or in a topic.
 
-Guarantees the same as a publisher: seq without gaps, and a ``resolved`` after each source transaction. The calls alone
-decide the contents.
+Guarantees the same as a publisher: seq without gaps, ``last`` in the last row of a source transaction, and a
+``resolved`` after each. The calls alone decide the contents.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from schemas.gtid import Flavour, parse_gtid_set
-from schemas.progress import Progress
+from schemas.progress import OpenTransaction, Progress
 from schemas.record.avro_codec import encode
 from schemas.record.avro_schema import envelope_schema
 from schemas.record.control import (
@@ -48,7 +48,7 @@ _topics = count(1)
 class RecordStream:
     """The values of a topic in order; ``epoch`` is the epoch of its ``resolved`` records.
 
-    ``last_number`` is the number of the last GTID.
+    ``last_number`` is the number of the last GTID, ``ends`` the seq after each source transaction.
     """
 
     flavour: Flavour = Flavour.MYSQL
@@ -56,6 +56,8 @@ class RecordStream:
     epoch: int = 1
     values: list[bytes] = field(default_factory=list)
     last_number: int = 0
+    ends: list[int] = field(default_factory=list)
+    _last_row: int | None = None  # of the current source transaction
     _ids: dict[str, int] = field(default_factory=dict)
 
     def insert(self, table: TableSchema, after: Image, *, flags: int = 0) -> None:
@@ -99,8 +101,18 @@ class RecordStream:
 
     def commit(self) -> None:
         """End the current source transaction with a ``resolved`` of all GTIDs so far."""
+        if self._last_row is not None:
+            self.values[self._last_row] = self.values[self._last_row][:-1] + b"\1"
+            self._last_row = None
+        self.ends.append(self.seq)
         self.last_number += 1
         self.control(ResolvedRecord(self._progress(), SET, self.epoch, COMMIT_MS))
+
+    def pause(self) -> None:
+        """A ``resolved`` inside the current source transaction, as after a Kafka transaction that has a part of it."""
+        rows = self.seq - (self.ends[-1] if self.ends else 0)
+        opened = replace(self._progress(), open=OpenTransaction(self.gtid, rows))
+        self.control(ResolvedRecord(opened, SET, self.epoch, COMMIT_MS))
 
     def fence(self) -> None:
         """The record that an owner writes first."""
@@ -135,6 +147,7 @@ class RecordStream:
             "ts_ms": COMMIT_MS + self.seq,
             "transaction": transaction_to_plain(RecordTransaction(self.gtid, 1, False)),
         }
+        self._last_row = len(self.values)
         self.values.append(frame(self._ids[schema.text], encode(schema.text, plain)))
 
     def _progress(self) -> Progress:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local.services import CAPTURE_TASK, SOURCE_SET
+from deploy.local.services import APPLY_TASK, CAPTURE_TASK, SOURCE_SET
 from millrace.faults import registered
 from tests.fixtures.stack import RUNNING_WORDS, FaultStack
 
@@ -54,6 +54,7 @@ RECOVERY = {
 STREAM_PASSAGE = 5  # a later pass, so that the point is reached in the stream and not at its start
 OLD_S = 48 * 3600.0  # longer than any relay file is kept
 LANES_ROWS = 15_000  # enough for lanes and a mark over them; a trickle is applied by one Spark task
+LARGE_ROWS = 40_000  # more than a window
 
 
 def _nothing(_stack: FaultStack) -> None:
@@ -209,6 +210,17 @@ def _fill(stack: FaultStack) -> None:
     stack.stack.source.execute(f"ALTER TABLE {name}.t ADD COLUMN w INT")
 
 
+def _apply_whole_transactions(stack: FaultStack) -> None:
+    document = stack.stack.folder / f"{APPLY_TASK}.yaml"
+    document.write_text(document.read_text().replace("causal", "transactional"))
+    stack.stack.run_command("task", "create", "-f", str(document), "--replace")
+
+
+def _fill_largely(stack: FaultStack) -> None:
+    """One source transaction of several windows."""
+    stack.fill(f"large_{time.monotonic_ns()}", rows=LARGE_ROWS)
+
+
 PROVOCATIONS = {
     "relay.before_write": Provocation(passage=STREAM_PASSAGE),
     "relay.mid_write": Provocation(passage=STREAM_PASSAGE),
@@ -237,6 +249,9 @@ PROVOCATIONS = {
     "apply.after_lane_commit": Provocation(after=_fill),
     "apply.before_mark": Provocation(after=_fill),
     "apply.after_mark": Provocation(after=_fill),
+    "apply.inside_large_transaction": Provocation(
+        before=_apply_whole_transactions, after=_fill_largely, passage=2
+    ),
     "apply.ddl_before_intent": Provocation(after=_fill),
     "apply.ddl_after_intent": Provocation(after=_fill),
     "apply.ddl_after_execute": Provocation(after=_fill),

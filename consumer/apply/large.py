@@ -1,0 +1,130 @@
+"""Applies records in one open target transaction, piece by piece: a source transaction that is larger than a window.
+
+    the fence, then for each window   a savepoint, rows
+    then                              the move of the mark, commit
+
+Memory is bounded by a window. Nothing else of the task is under way, so the mark is where the records begin.
+A window that does not fit the target's rows is rolled back to its savepoint and written row by row.
+
+If the process is killed before the commit, the target rolls everything back, and the next turn begins at the first
+record. Rows in a bitmap are skipped: a run under ``consistency: causal`` may have applied a part.
+
+A schema record that gives a known id a new meaning is no barrier here, because windows are written in order.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from consumer.apply.conflict import store_blocking
+from consumer.apply.part import AFTER_LANE_COMMIT, BEFORE_LANE_COMMIT, MarkClaim, Writing
+from consumer.apply.writer import ConflictRule, RowWriter
+from consumer.row_schemas import Ints
+from consumer.safe_mode import SafeMode
+from consumer.sql.table_plans import TablePlans
+from consumer.target.connection import TargetConnection
+from consumer.target.progress import Mark, check_fence
+from consumer.target.sessions import session_for
+from consumer.topic.taken import Taken
+from consumer.window import LookUp, Window, advanced, read_window
+from millrace.errors import Fatal, MillraceError
+from millrace.faults import fault_point, register
+from schemas.record.control import SchemaRecord
+from schemas.record.record import decode_control
+
+INSIDE_LARGE = register("apply.inside_large_transaction")
+
+
+@dataclass(slots=True)
+class LargeTransaction:
+    """``plans`` and ``mark``: of the caller before, and after the records once ``apply`` has returned."""
+
+    writing: Writing
+    mark: Mark
+    applied: Ints
+    plans: TablePlans
+    look_up: LookUp
+    safe_mode: SafeMode | None
+    rows: int = 0
+    statements: int = 0
+    _learned: dict[int, str] = field(default_factory=dict)
+
+    def apply(self, pieces: Iterable[Taken]) -> int:
+        """Apply records that have no DDL statement; the number of records of the last piece."""
+        session = session_for(self.writing.endpoint, self.writing.owner, 0)
+        before, taken = self.mark, 0
+        try:
+            check_fence(session, self.writing.owner)
+            for piece in pieces:
+                taken = self._add(session, piece)
+                fault_point(INSIDE_LARGE)
+            passes = len(self.applied) > 0 and int(self.applied[-1]) <= self.mark.seq
+            claim = MarkClaim(before, self.mark, self._learned, passes)
+            claim.make(session, self.writing.owner)
+            fault_point(BEFORE_LANE_COMMIT)
+            session.commit()
+        except BaseException:
+            session.close()  # the server rolls back
+            raise
+        fault_point(AFTER_LANE_COMMIT)
+        return taken
+
+    def _add(self, session: TargetConnection, piece: Taken) -> int:
+        first = int(np.searchsorted(piece.offsets, self.mark.next_offset))
+        while first < len(piece.offsets):
+            window = read_window(
+                piece.values.part(first, len(piece.offsets)),
+                piece.offsets[first:],
+                plans=self.plans,
+                seen=self.mark,
+                applied=self.applied,
+                look_up=self.look_up,
+            )
+            self.plans = window.plans
+            if self.safe_mode is not None:
+                self.safe_mode = self.safe_mode.set_in(window, self.mark)
+            self._learned |= window.learned
+            end = len(window.rows)
+            if end:
+                self._write(session, window)
+                self.mark = window.mark_after(end, before=self.mark)
+            first += end
+            if window.barrier is not None:
+                record = decode_control(window.barrier.value)
+                assert isinstance(record, SchemaRecord)
+                learned = {record.value.id: record.value.schema.text}
+                self.plans = self.plans.learned(learned)
+                self._learned |= learned
+                after = window.barrier.offset + 1
+                self.mark = advanced(self.mark, None, seq=self.mark.seq, next_offset=after)
+                first += 1
+        return first
+
+    def _write(self, session: TargetConnection, window: Window) -> None:
+        numbers = window.waiting
+        if not len(numbers):
+            return
+        owner, policy = self.writing.owner, self.writing.policy
+        writer = RowWriter(session, self.plans, ConflictRule(owner.task, policy))
+        session.query("SAVEPOINT millrace_window")
+        try:
+            writer.write(window.rows, numbers)
+        except Fatal:
+            session.query("ROLLBACK TO SAVEPOINT millrace_window")
+            writer.settle()
+            self._write_carefully(session, writer, window)
+        self.statements += writer.statement_count
+        self.rows += len(numbers)
+
+    def _write_carefully(
+        self, session: TargetConnection, writer: RowWriter, window: Window
+    ) -> None:
+        try:
+            writer.write_carefully(window.rows, window.waiting)
+        except MillraceError:
+            if writer.blocking is not None and session.is_open:
+                session.rollback()
+                packet = self.plans.inventory.packet_bytes_max
+                store_blocking(session, self.writing.owner, writer.blocking, bytes_max=packet)
+            raise

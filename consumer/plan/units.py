@@ -1,0 +1,52 @@
+"""Units: records that are applied in one target transaction. Under ``consistency: transactional`` a source transaction.
+
+A unit has one owner of causality keys, so its rows are in one group and one lane, and no part ends inside it.
+Under ``consistency: causal`` each record is a unit.
+
+Pure. The caller cuts windows at the ends of source transactions (``topic.whole``).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from consumer.kernel.walk import LAST, SLOT
+from consumer.row_schemas import Ints
+from consumer.rows import KeyEntries, Rows
+
+
+def units_of(rows: Rows, *, is_whole: bool) -> Ints:
+    """The unit of each record; units grow in record order. ``is_whole``: a unit is a source transaction."""
+    if not is_whole:
+        return np.arange(len(rows))
+    ends = (rows.column(LAST) == 1) & (rows.column(SLOT) >= 0)
+    found: Ints = np.cumsum(ends) - ends
+    return found
+
+
+def numbered(units: Ints) -> Ints:
+    """The units of some records in order, numbered from 0 without gaps."""
+    found: Ints = np.zeros(len(units), np.int64)
+    np.cumsum(units[1:] != units[:-1], out=found[1:])
+    return found
+
+
+def owned_by(entries: KeyEntries, units: Ints) -> KeyEntries:
+    """The keys with the unit of each record as the owner."""
+    return replace(entries, owners=units[entries.owners])
+
+
+def cut(units: Ints, *, rows_max: int) -> Iterator[tuple[int, int]]:
+    """Cut records in order into parts ``first`` to ``end - 1`` at the ends of units.
+
+    A part has at most ``rows_max`` records, or one unit that has more.
+    """
+    edges = np.append(np.flatnonzero(units[1:] != units[:-1]) + 1, len(units))
+    first = 0
+    while first < len(units):
+        place = int(np.searchsorted(edges, first + rows_max, side="right")) - 1
+        if place < 0 or edges[place] <= first:
+            place += 1
+        yield first, int(edges[place])
+        first = int(edges[place])
