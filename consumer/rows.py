@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from consumer.kernel import json_numbers, literals, order, walk
 from consumer.kernel.hashes import key_hashes
+from consumer.kernel.load_text import put_lines
 from consumer.kernel.walk import CELL_WIDTH
 from consumer.plan.keys import KeyPrograms
 from consumer.row_schemas import Ints, Programs
@@ -123,6 +124,14 @@ class Rows:
             floats,
             _BINARY_INTRODUCER,
         )
+        return out[:length].tobytes()
+
+    def lines_of(self, firsts: Ints, shape: Ints) -> bytes:
+        """Rows as the text that LOAD DATA reads (``kernel.load_text``)."""
+        floats = self.floats
+        size = int(literals.measure(firsts, self.cells, shape).sum())
+        out = np.empty(size + (len(shape) + 1) * len(firsts), np.uint8)
+        length = put_lines(out, self.values.payload, firsts, self.cells, shape, floats)
         return out[:length].tobytes()
 
     def filled(self, firsts: Ints, template: "Template") -> bytes:

@@ -58,6 +58,7 @@ def warm() -> None:
     pieces = plans.table_plan(0).insert
     firsts = rows.firsts(numbers)
     rows.text_of(firsts, pieces.shape, pieces.around)
+    rows.lines_of(firsts, pieces.shape)
     rows.filled(firsts, plans.template(0, "update"))
 
 

@@ -25,6 +25,7 @@ from consumer.plan.merge import MergeRule, MergeRules, make_merge_rules, merge_r
 from consumer.route import Route
 from consumer.row_schemas import Ints, RowSchemas, make_programs
 from consumer.rows import Template
+from consumer.sql.load import load_statement
 from consumer.sql.sequence import is_set_template, setval_template
 from consumer.sql.table_plan import TablePlan, plan_table
 from consumer.sql.templates import delete_template, find_template, insert_template, update_template
@@ -52,6 +53,7 @@ class TablePlans:
         self._table_plans: dict[str, TablePlan] = {}
         self._key_lines: dict[str, tuple[KeyLine, ...]] = {}
         self._templates: dict[tuple[str, str], Template] = {}
+        self._loads: dict[str, bytes | None] = {}
         # each with the slots that it has; replaced as a whole, because several threads use the plans
         self._key_programs: tuple[frozenset[int], KeyPrograms] | None = None
         self._merge_rules: tuple[frozenset[int], tuple[MergeRule, ...], MergeRules] | None = None
@@ -67,7 +69,7 @@ class TablePlans:
             return self
         made = TablePlans(Catalogue("", schemas, self.inventory, self.route))
         made._table_plans, made._key_lines = self._table_plans, self._key_lines
-        made._templates, made._folds = self._templates, self._folds
+        made._templates, made._loads, made._folds = self._templates, self._loads, self._folds
         return made
 
     def table_plan(self, slot: int) -> TablePlan:
@@ -97,6 +99,17 @@ class TablePlans:
             else:
                 self._templates[place] = insert_template(table_plan, replace=which == "replace")
         return self._templates[place]
+
+    def load_statement(self, slot: int) -> bytes | None:
+        """LOAD DATA for rows of this table; None if it takes INSERT."""
+        text = self._text(slot)
+        if text not in self._loads:
+            self._loads[text] = load_statement(self.table_plan(slot), self.inventory)
+        return self._loads[text]
+
+    def refuse_load(self, slot: int) -> None:
+        """From now on the table takes INSERT."""
+        self._loads[self._text(slot)] = None
 
     def key_programs(self, slots: Collection[int]) -> KeyPrograms:
         """The key programs of these slots and of all slots of earlier calls; other slots have none.

@@ -83,7 +83,8 @@ class Inventory:
 
     ``alter_count`` is the server's, read before the tables. ``folds_names``: the server's ``lower_case_table_names`` is
     1, so it stores names of databases and tables in lower case.
-    ``folds`` has those of the collations of keys. ``triggers``: as ``read_triggers``.
+    ``folds`` has those of the collations of keys. ``triggers``: as ``read_triggers``. ``loads``: ``local_infile`` is
+    on.
     """
 
     flavour: Flavour = Flavour.MYSQL
@@ -94,6 +95,7 @@ class Inventory:
     folds_names: bool = False
     folds: Mapping[str, Fold] = field(default_factory=dict)
     triggers: Mapping[TableKey, tuple[str, ...]] = field(default_factory=dict)
+    loads: bool = False
 
     def key(self, database: str, table: str) -> TableKey:
         """The names as this server stores them."""
@@ -125,7 +127,7 @@ def read_inventory(connection: TargetConnection, *, with_folds: bool = True) -> 
     for database in sorted(_present(connection) - set(_SYSTEM)):
         tables |= _read_tables(connection, database, rolling_back)
         foreign += _read_foreign_keys(connection, database)
-    ((packet, folds),) = connection.query(LIMITS_SQL)
+    ((packet, folds, loads),) = connection.query(LIMITS_SQL)
     assert isinstance(packet, int)
     return Inventory(
         connection.flavour,
@@ -136,6 +138,7 @@ def read_inventory(connection: TargetConnection, *, with_folds: bool = True) -> 
         folds_names=folds == 1,
         folds=_read_folds(connection, tables, foreign) if with_folds else {},
         triggers=read_triggers(connection),
+        loads=loads == 1,
     )
 
 
@@ -398,7 +401,7 @@ TRIGGERS_SQL = """
 SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME FROM information_schema.TRIGGERS
 ORDER BY EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME
 """
-LIMITS_SQL = "SELECT @@max_allowed_packet, @@lower_case_table_names"
+LIMITS_SQL = "SELECT @@max_allowed_packet, @@lower_case_table_names, @@local_infile"
 ENGINES_SQL = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
 TABLE_KINDS_SQL = (
     "SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"

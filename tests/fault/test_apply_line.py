@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from consumer.apply import writer
 from consumer.target.connection import TargetConnection
 from deploy.servers import DatabaseServer
 from schemas.gtid import Flavour
@@ -30,17 +31,17 @@ class _Counted:
         self.counts: Counter[str] = Counter()
         self.armed: tuple[str, int, Loss] | None = None
         self._line = line
-        for kind in ("query", "run", "commit"):
+        for kind in ("query", "run", "load", "commit"):
             method = getattr(TargetConnection, kind)
             monkeypatch.setattr(TargetConnection, kind, self._counting(kind, method))
 
     def _counting(self, kind: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(session: TargetConnection, *arguments: object) -> object:
+        def counted(session: TargetConnection, *arguments: object, **named: object) -> object:
             for name in (kind, "any"):
                 self.counts[name] += 1
                 if self.armed is not None and self.armed[:2] == (name, self.counts[name]):
                     self._line.lose(self.armed[2])
-            return method(session, *arguments)
+            return method(session, *arguments, **named)
 
         return counted
 
@@ -172,6 +173,17 @@ def test_connection_lost_in_a_statement_loses_no_row(
     """Whether the statement was executed or not, its target transaction is lost, and the next run repeats it."""
     some = _some(target_server, step=40)
     _campaign(line, counted, target_server, kind="any", numbers=some, losses=tuple(Loss))
+
+
+def test_connection_lost_in_a_load_loses_no_row(
+    line: BadLine,
+    counted: _Counted,
+    target_server: DatabaseServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Either the server does not get the LOAD DATA, or its request for the rows is lost."""
+    monkeypatch.setattr(writer, "LOAD_ROWS_MIN", 1)
+    _campaign(line, counted, target_server, kind="load", numbers=slice(None), losses=tuple(Loss))
 
 
 @pytest.mark.chaos

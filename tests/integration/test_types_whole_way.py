@@ -5,13 +5,16 @@ values), and with the value as the key, where the server allows it. Both servers
 Millrace's comparison.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
 import pytest
 
+from consumer.apply import writer
 from consumer.compare import compare_sets
+from consumer.sql.table_plans import TablePlans
 from deploy.servers import DatabaseServer
 from schemas.gtid import Flavour
 from tests.kit.apply.local import apply_task, endpoint_of, run_once
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.both_flavours
 
 DATABASE = "whole_way"
 # not allowed as a key: BLOB and TEXT without a length, types without an order, compressed columns
+_runs = count(1)  # the plug-in of the mutants calls a test again
 NO_KEY = ("BLOB", "TEXT", "JSON", "GEOMETRY", "VECTOR", "COMPRESSED")
 # MySQL's JSON whose text is not exact: docs/guarantees.md, "Not promised"
 INEXACT = ("DATETIME", "DATE)", "TIME", "DECIMAL", "x'00FF'", "ST_Geom")
@@ -164,13 +168,21 @@ def _questions(table: Table, flavour: Flavour) -> Iterator[str]:
 
 
 @pytest.mark.guarantee("exact")
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["INSERT", "LOAD DATA"])
 def test_every_type_arrives_end_to_end(
-    source: LoggedSession, target_server: DatabaseServer
+    source: LoggedSession,
+    target_server: DatabaseServer,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_loaded: bool,
 ) -> None:
     """Next to a key, as a key, and without a key; inserted, updated, deleted: no byte differs.
 
-    One lane on one flavor, several lanes on the other.
+    One lane on one flavor, several lanes on the other. LOAD DATA is used for any number of rows, and never refused.
     """
+    refused: list[int] = []
+    monkeypatch.setattr(TablePlans, "refuse_load", lambda _, slot: refused.append(slot))
+    monkeypatch.setattr(writer, "LOAD_ROWS_MIN", 1 if is_loaded else sys.maxsize)
     flavour = target_server.flavour
     tables = _tables(target_server)
     values = _records(source, tables)
@@ -179,7 +191,9 @@ def test_every_type_arrives_end_to_end(
         for table in tables:
             there.execute(table.create)
         stream = RecordStream(flavour=flavour, values=values)
-        run_once(target_server, apply_task("whole"), stream, is_large=flavour is Flavour.MYSQL)
+        task = apply_task(f"whole{next(_runs)}")
+        run_once(target_server, task, stream, is_large=flavour is Flavour.MYSQL)
+        assert refused == []
         for table in tables:
             for question in _questions(table, flavour):
                 there.execute(question)
@@ -202,9 +216,6 @@ EQUALS = (
     ("VARCHAR(9) COLLATE utf8mb4_general_ci", "'a'", "'A '", "HEX(v)"),
     ("VARCHAR(9) CHARACTER SET latin1", "'e'", "'é'", "HEX(v)"),
 )
-
-
-_runs = count(1)  # the plug-in of the mutants calls the test again
 
 
 def test_rows_with_collation_equal_values_stay_distinct_without_a_key(

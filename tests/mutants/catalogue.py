@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from tests.mutants import parts, publisher_broker, publisher_model, relay, servers
+from tests.mutants import parts, publisher_broker, publisher_model, relay, servers, target
 from tests.mutants.mutant import Mutant
 
 LEVELS: Mapping[str, Sequence[Mutant]] = {
     "unit": (*parts.MUTANTS, *publisher_model.MUTANTS),
     "relay": relay.MUTANTS,
     "broker": publisher_broker.MUTANTS,
-    "servers": servers.MUTANTS,
+    "servers": (*servers.MUTANTS, *target.MUTANTS),
 }

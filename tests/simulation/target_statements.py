@@ -357,9 +357,9 @@ def _triggers(session: ModelSession, _: Found, __: Values) -> tuple[list[Values]
     return [], 0
 
 
-@statement(r"SELECT @@max_allowed_packet, @@lower_case_table_names$")
+@statement(re.escape(inventory.LIMITS_SQL) + "$")
 def _packet(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
-    return [(1 << 22, 0)], 0
+    return [(1 << 22, 0, 0)], 0
 
 
 def _shop(session: ModelSession, asked: Values) -> list[tuple[str, TargetTable]]:

@@ -1,0 +1,87 @@
+r"""Writes rows as the text that LOAD DATA reads: fields end with a tab, lines with a line feed, ``\`` escapes.
+
+    kind in the record       field
+    INT                      decimal digits
+    BYTES, form BITS         the unsigned number
+    DECIMAL                  digits, with the decimal point that the scale requires
+    FLOAT, DOUBLE            shortest text of the double, always with an exponent
+    STRING                   utf8mb4, with NUL, tab, line feed and \ escaped as \0 \t \n \\
+    BYTES                    hexadecimal digits
+    NULL                     \N
+
+In utf8mb4 no byte of a longer character equals one of the escaped bytes. Arguments are those of ``kernel.literals``.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from consumer.kernel.compiled import compiled
+from consumer.kernel.literals import BITS, put_literal
+from consumer.kernel.walk import BYTES, NULL, STRING
+
+Array = npt.NDArray[Any]
+
+_NUL, _TAB, _LINE_FEED, _BACKSLASH = 0, 9, 10, 92
+
+
+@compiled
+def _put_escaped(out: Array, at: Any, data: Array, start: Any, end: Any) -> Any:
+    for place in range(start, end):
+        byte = data[place]
+        if byte in (_BACKSLASH, _TAB, _LINE_FEED, _NUL):
+            out[at] = _BACKSLASH
+            at += 1
+            if byte == _TAB:
+                byte = np.uint8(116)
+            elif byte == _LINE_FEED:
+                byte = np.uint8(110)
+            elif byte == _NUL:
+                byte = np.uint8(48)
+        out[at] = byte
+        at += 1
+    return at
+
+
+@compiled
+def _hex_digit(value: Any) -> Any:
+    return np.uint8(value + (48 if value < 10 else 55))
+
+
+@compiled
+def _put_hex(out: Array, at: Any, data: Array, start: Any, end: Any) -> Any:
+    for place in range(start, end):
+        byte = np.int64(data[place])
+        out[at] = _hex_digit(byte >> 4)
+        out[at + 1] = _hex_digit(byte & 15)
+        at += 2
+    return at
+
+
+@compiled
+def put_lines(
+    out: Array, data: Array, firsts: Array, cells: Array, shape: Array, floats: Array
+) -> Any:
+    """Write the rows into ``out``; returns the number of bytes."""
+    at = np.int64(0)
+    for number in range(len(firsts)):
+        for place in range(len(shape)):
+            if place > 0:
+                out[at] = _TAB
+                at += 1
+            cell = firsts[number, shape[place, 0]] + shape[place, 1]
+            kind, form = cells[cell, 0], shape[place, 2]
+            if kind == STRING:
+                at = _put_escaped(out, at, data, cells[cell, 1], cells[cell, 2])
+            elif kind == BYTES and form != BITS:
+                at = _put_hex(out, at, data, cells[cell, 1], cells[cell, 2])
+            elif kind == NULL:
+                out[at] = _BACKSLASH
+                out[at + 1] = 78
+                at += 2
+            else:
+                at = put_literal(out, at, data, cells, cell, form, shape[place, 3], floats, data)
+        out[at] = _LINE_FEED
+        at += 1
+    return at
