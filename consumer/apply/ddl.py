@@ -397,6 +397,8 @@ def _variables(session: TargetConnection, record: DdlRecord) -> dict[str, object
     # DEFAULT CURRENT_TIMESTAMP of a new column gives old rows the statement's time. A double can not hold it exactly.
     # MySQL rounds it to microseconds and MariaDB truncates it; adding 0.3 microseconds is right for both.
     seconds, micros = record.source.place.ts_ms // 1000, int(values.get("microseconds", "0"))
+    if session.flavour is Flavour.MARIADB:  # the source has accepted the statement
+        found["system_versioning_alter_history"] = "KEEP"
     return found | {"timestamp": Decimal(f"{seconds}.{micros:06}3")}
 
 

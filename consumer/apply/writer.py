@@ -31,7 +31,6 @@ unchanged, even if a cascade that the source does not log would have changed the
 refer to the new row with that key, or to none.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,6 +39,8 @@ import numpy.typing as npt
 from consumer.apply.changes import OP_REPLACE, changes_of
 from consumer.apply.conflict import make_conflict
 from consumer.apply.sequences import split_sequences
+from consumer.apply.statements import OPS, Single, statement_bytes, statement_parts
+from consumer.apply.versions import VersionWriter
 from consumer.kernel.merge import AFTER, BEFORE, CHANGE_OP, LEVEL, MOVES, OP_ABSENT, PLACE
 from consumer.kernel.walk import (
     FLAGS,
@@ -71,17 +72,12 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour
 
-STATEMENT_ROWS_MAX = 1000  # with more, a statement gains little and its locks and plan cost more
-STATEMENT_BYTES_MAX = 1 << 20
 LOAD_ROWS_MIN = 100  # LOAD DATA takes a round trip more, and saves at least 1 us a row
 LOAD_ROWS_MAX = 5_000  # some Galera servers commit every 10,000 rows (wsrep_load_data_splitting)
 DERIVED_ROW_BYTES_MAX = 1 << 15  # of a row's literals, far below the limit of 65,536 in `_alone`
 _KEY_TEXT_MAX = 200
 
 Flags = npt.NDArray[np.bool_]
-
-_OPS = {OP_CREATE: "insert", OP_UPDATE: "update", OP_DELETE: "delete"}
-_OPS |= {OP_ABSENT: "insert and delete", OP_REPLACE: "replace"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +99,7 @@ class RowWriter:
         self._conflict_rule = conflict_rule
         self._checks_foreign_keys = True
         self._compared: set[tuple[str, str, bool]] = set()  # in this target transaction
+        self._versions = VersionWriter(plans, self._run, self._run_one, self._filled)
         self.statement_count = 0
         self.blocking: Conflict | None = (
             None  # the conflict of a Fatal MR-5010 of ``write_carefully``
@@ -113,6 +110,8 @@ class RowWriter:
         numbers, sequences = split_sequences(self._plans, rows, numbers)
         for number in sequences:
             self._set_sequence(rows, number)
+        numbers, versioned = self._versions.split(rows, numbers)
+        self._write_versions(rows, versioned)
         if not len(numbers):
             return
         for changes in changes_of(self._plans, rows, numbers):
@@ -130,13 +129,26 @@ class RowWriter:
         for run in np.split(changes, cuts):
             self._write_run(rows, run)
 
+    def _write_versions(self, rows: Rows, numbers: Ints) -> None:
+        """In their order; the session's settings are restored at the end."""
+        for part in self._versions.parts(rows, numbers):
+            self._check_foreign_keys(rows, int(part[0]))
+            if len(part) == 1:
+                matched = self._write_one(rows, Single.of(rows, int(part[0])))
+            else:
+                matched = self._versions.write_part(rows, part)
+            if matched != len(part):
+                raise Fatal("MR-5010", "the row does not exist")
+        self._versions.restore()
+        self._set_foreign_key_checks(wanted=True)
+
     def _write_run(self, rows: Rows, run: Ints) -> None:
         """Net changes of one table and operation that share no key."""
         place, op = int(run[0, PLACE]), int(run[0, CHANGE_OP])
         slot = int(rows.records[place, SLOT])
         table_plan = self._plans.table_plan(slot)
         self._check_foreign_keys(rows, place)
-        pieces = table_plan.pieces(_OPS[op])
+        pieces = table_plan.pieces(OPS[op])
         is_single = rows.records[place, HAS_FALLBACK] or table_plan.is_identity_generated
         if pieces is None or is_single:
             self._write_singly(rows, run)
@@ -149,11 +161,11 @@ class RowWriter:
         firsts, around = rows.firsts(run[:, BEFORE], run[:, AFTER]), pieces.around
         if op == OP_CREATE and len(run) >= LOAD_ROWS_MIN and self._load(rows, firsts, slot):
             return
-        for part in _parts(rows, firsts, pieces, self._bytes_max):
+        for part in statement_parts(rows, firsts, pieces, self._plans.inventory):
             matched = self._run(rows.text_of(part, pieces.shape, around))
             if is_counted and matched != (0 if op == OP_ABSENT else len(part)):
                 table = table_plan.layout.table.full_name
-                why = f"{_OPS[op]} of {len(part)} rows of {table} matched {matched}"
+                why = f"{OPS[op]} of {len(part)} rows of {table} matched {matched}"
                 raise Fatal("MR-5010", why, table=table)
 
     def _load(self, rows: Rows, firsts: Ints, slot: int) -> bool:
@@ -161,14 +173,15 @@ class RowWriter:
 
         If a row was skipped or changed, the table takes INSERT from now on, and the caller writes this part carefully.
         """
-        sql = self._plans.load_statement(slot) if self._plans.inventory.loads else None
+        inventory = self._plans.inventory
+        sql = self._plans.load_statement(slot) if inventory.loads else None
         if sql is None:
             return False
         table_plan = self._plans.table_plan(slot)
-        for part in _parts(rows, firsts, table_plan.insert, self._bytes_max, LOAD_ROWS_MAX):
+        for part in statement_parts(rows, firsts, table_plan.insert, inventory, LOAD_ROWS_MAX):
             self.statement_count += 1
             lines = rows.lines_of(part, table_plan.insert.shape)
-            if not self._connection.load(sql, lines, packet_bytes=self._bytes_max):
+            if not self._connection.load(sql, lines, packet_bytes=statement_bytes(inventory)):
                 self._plans.refuse_load(slot)
                 table = table_plan.layout.table.full_name
                 why = f"LOAD DATA of {len(part)} rows of {table} skipped or changed a row"
@@ -193,10 +206,6 @@ class RowWriter:
             alone |= rows.inexact(run[:, AFTER], table_plan.documents, width=width)
         return alone
 
-    @property
-    def _bytes_max(self) -> int:
-        return min(STATEMENT_BYTES_MAX, self._plans.inventory.packet_bytes_max // 2)
-
     def _run(self, sql: bytes) -> int:
         if len(sql) >= self._plans.inventory.packet_bytes_max:
             limit = self._plans.inventory.packet_bytes_max
@@ -220,22 +229,26 @@ class RowWriter:
 
     def _write_singly(self, rows: Rows, run: Ints) -> None:
         for change in run:
-            single = _Single(
+            single = Single(
                 int(change[PLACE]),
                 rows.firsts(change[BEFORE : BEFORE + 1], change[AFTER : AFTER + 1]),
-                _OPS[int(change[CHANGE_OP])],
+                OPS[int(change[CHANGE_OP])],
             )
             matched = self._write_one(rows, single)
             if matched != 1 and not rows.records[single.number, IS_SAFE]:
                 raise Fatal("MR-5010", "the row does not exist")
 
-    def _write_one(self, rows: Rows, single: "_Single") -> int:
+    def _write_one(self, rows: Rows, single: Single) -> int:
         """The number of matched rows: 0 or 1. REPLACE adds one for each row that it removes."""
-        if self._plans.table_plan(int(rows.records[single.number, SLOT])).target.is_sequence:
+        table_plan = self._plans.table_plan(int(rows.records[single.number, SLOT]))
+        if table_plan.target.is_sequence:
             self._set_sequence(rows, single.number)
             return 1
-        sql = self._filled(rows, single, single.what)
-        matched = self._run_one(rows, single.number, sql)
+        if table_plan.period:
+            matched = self._versions.write_one(rows, single)
+        else:
+            sql = self._filled(rows, single, single.what)
+            matched = self._run_one(rows, single.number, sql)
         if matched:
             self._check_one(rows, single, matched)
         return matched
@@ -243,11 +256,11 @@ class RowWriter:
     def _set_sequence(self, rows: Rows, number: int) -> None:
         """SETVAL, then the whole row if the sequence is not as the record says (``consumer.sql.sequence``)."""
         for which in ("setval", "is_set", "insert"):
-            matched = self._run(self._filled(rows, _Single.of(rows, number), which))
+            matched = self._run(self._filled(rows, Single.of(rows, number), which))
             if which == "is_set" and matched:
                 return
 
-    def _check_one(self, rows: Rows, single: "_Single", matched: int) -> None:
+    def _check_one(self, rows: Rows, single: Single, matched: int) -> None:
         """Fatal MR-5019 if more than one row was changed, MR-5017 if its key does not find the written row."""
         slot, what = int(rows.records[single.number, SLOT]), single.what
         table_plan = self._plans.table_plan(slot)
@@ -272,7 +285,7 @@ class RowWriter:
             if self._connection.is_open:  # otherwise the first error must remain the reason
                 self._connection.run(b"SET SESSION sql_mode='" + STRICT_MODE.encode() + b"'")
 
-    def _filled(self, rows: Rows, single: "_Single", which: str) -> bytes:
+    def _filled(self, rows: Rows, single: Single, which: str) -> bytes:
         slot = int(rows.records[single.number, SLOT])
         template, table_plan = self._plans.template(slot, which), self._plans.table_plan(slot)
         if table_plan.documents:  # without a key, the before image is compared, too
@@ -289,6 +302,7 @@ class RowWriter:
         usual = b"SET SESSION foreign_key_checks=1, sql_mode='" + STRICT_MODE.encode() + b"'"
         try:
             self._connection.run(usual)
+            self._versions.restore()
         except MillraceError:
             self._connection.close()
             raise
@@ -305,7 +319,7 @@ class RowWriter:
                 why = ""
                 if rows.records[number, IS_SAFE]:
                     self._overwrite(rows, number)
-                elif self._write_one(rows, _Single.of(rows, number)) != 1:
+                elif self._write_one(rows, Single.of(rows, number)) != 1:
                     why = "the row does not exist"
             except Fatal as exc:
                 refused, why = exc, exc.message
@@ -314,6 +328,7 @@ class RowWriter:
                 if refused is not None and refused.code != "MR-5010":
                     raise self._named(rows, number, why, code=refused.code) from refused
                 self._decide(rows, number, why)
+        self._versions.restore()
         self._set_foreign_key_checks(wanted=True)
 
     def _check_unchanged(self, rows: Rows, number: int, refused: Fatal | None) -> None:
@@ -344,6 +359,7 @@ class RowWriter:
         if policy is ConflictPolicy.OVERWRITE:
             self._set_foreign_key_checks(wanted=False)  # the next row sets it again
             self._overwrite(rows, number)
+        self._versions.restore()
         store_conflict(
             self._connection,
             self._conflict_rule.task,
@@ -356,9 +372,9 @@ class RowWriter:
         """Write the record's row, whatever the target has."""
         op = int(rows.records[number, OP])
         if op != OP_CREATE:
-            self._write_one(rows, _Single.of(rows, number, "delete"))
+            self._write_one(rows, Single.of(rows, number, "delete"))
         if op != OP_DELETE:
-            self._write_one(rows, _Single.of(rows, number, "replace"))
+            self._write_one(rows, Single.of(rows, number, "replace"))
 
     def _named(self, rows: Rows, number: int, why: str, *, code: str = "MR-5010") -> Fatal:
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
@@ -366,7 +382,7 @@ class RowWriter:
         table = table_plan.layout.table.full_name
         return Fatal(
             code,
-            f"{_OPS[op]} of a row of {table}: {why}",
+            f"{OPS[op]} of a row of {table}: {why}",
             table=table,
             key=self._key_text(rows, number, table_plan),
             seq=rows.records[number, SEQ],
@@ -378,36 +394,5 @@ class RowWriter:
         shape = make_shape(table_plan.layout, [(image, index) for index in table_plan.identity])
         if not len(shape):
             return "(no key)"
-        text = rows.text_of(_Single.of(rows, number).firsts, shape)
+        text = rows.text_of(Single.of(rows, number).firsts, shape)
         return text.decode(errors="replace")[:_KEY_TEXT_MAX]
-
-
-@dataclass(frozen=True, slots=True)
-class _Single:
-    """A statement for one row. ``number``: the record whose flags count; ``firsts``: see ``Rows.firsts``."""
-
-    number: int
-    firsts: Ints
-    what: str
-
-    @classmethod
-    def of(cls, rows: Rows, number: int, what: str = "") -> "_Single":
-        """For the change of one record, or for another template."""
-        return cls(
-            number, rows.firsts(np.array([number])), what or _OPS[int(rows.records[number, OP])]
-        )
-
-
-def _parts(
-    rows: Rows, firsts: Ints, pieces: Pieces, bytes_max: int, rows_max: int = STATEMENT_ROWS_MAX
-) -> Iterator[Ints]:
-    """Split a run into statements below the limits. A row that exceeds them gets its own statement."""
-    if not len(firsts):
-        return
-    ends = np.cumsum(rows.text_sizes(firsts, pieces.shape) + len(pieces.shape) + 8)
-    first, base = 0, 0
-    while first < len(firsts):
-        last = int(np.searchsorted(ends, base + bytes_max, side="right"))
-        last = min(max(last, first + 1), first + rows_max)
-        yield firsts[first:last]
-        first, base = last, int(ends[last - 1])

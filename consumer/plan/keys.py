@@ -4,6 +4,7 @@ For each table of the target:
 
     its row identity                 ROW        the row; without an identity BAG, one token for the whole table
     a sequence                       SERIAL     its token
+    a system-versioned table         SERIAL     its token, and that of every table that a cascade can reach
     each further unique key          UNIQUE     comparable columns or their first characters; otherwise its token
     a key WITHOUT OVERLAPS           ROW        its columns without the period, because overlaps are not computed here
     a foreign key, on the child      REFERENCE  the parent's columns that it refers to
@@ -118,6 +119,9 @@ def key_lines(table_plan: TablePlan, inventory: Inventory) -> tuple[KeyLine, ...
     lines = []
     if target.is_sequence:
         return (KeyLine(hashes.SERIAL, 0, _hash("sequence", *place), why="a sequence"),)
+    if table_plan.period:
+        serial = KeyLine(hashes.SERIAL, 0, _hash("versions", *place), why="system-versioned")
+        return (serial, *_foreign_lines(place, table_plan, inventory))
     if table_plan.identity:
         lines.append(_line(hashes.ROW, _Key(place, names, names), table_plan, inventory))
     else:
@@ -161,8 +165,10 @@ def _foreign_lines(
         if place == foreign.parent and foreign.cascades:
             indexes = record_indexes(table_plan.layout, foreign.parent_columns) or ()
             parts = tuple((index, hashes.EXACT, 0, 0) for index in indexes)
+            # the records of a deletion in a system-versioned table are updates
+            kind = hashes.SERIAL if table_plan.period else hashes.CASCADE
             for reached in sorted(_reach(place, children)):
-                yield KeyLine(hashes.CASCADE, 0, _hash("reach", *reached), parts)
+                yield KeyLine(kind, 0, _hash("reach", *reached), parts)
 
 
 def _children(foreign_keys: Iterable[ForeignKey]) -> Mapping[TableKey, list[ForeignKey]]:
@@ -187,7 +193,7 @@ def _reach(parent: TableKey, children: Mapping[TableKey, list[ForeignKey]]) -> s
 def _is_comparable(foreign: ForeignKey, inventory: Inventory) -> bool:
     """True if both sides have the same type and collation, so that equal keys have equal bytes."""
     child, parent = inventory.tables.get(foreign.child), inventory.tables.get(foreign.parent)
-    if child is None or parent is None:
+    if child is None or parent is None or child.period or parent.period:
         return False
     for name, parent_name in zip(foreign.columns, foreign.parent_columns, strict=True):
         left, right = target_column(child, name), target_column(parent, parent_name)

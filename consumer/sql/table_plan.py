@@ -20,7 +20,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from consumer.row_schemas import Ints, literal_form
-from consumer.target.inventory import Inventory, TargetColumn, TargetTable, UniqueKey
+from consumer.target.inventory import (
+    HIDDEN_PERIOD,
+    Inventory,
+    TargetColumn,
+    TargetTable,
+    UniqueKey,
+)
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
 from schemas.record.row_layout import RowLayout
@@ -39,15 +45,14 @@ _OF_A_SEQUENCE = {
     "cycle_option",
     "cycle_count",
 }
-_OF_SYSTEM_VERSIONING = ("row_start", "row_end")
-_NOT_APPLIED = (
-    "{} are not applied yet. Add the table to `exclude` in the document of the apply task, give it to"
-    " `millrace task create -f FILE --replace`, then run `millrace task resume NAME`."
+_NOT_VERSIONED = (
+    "The source's table is system-versioned. Create it WITH SYSTEM VERSIONING on the target (MariaDB), or add it to"
+    " `exclude` in the document of the apply task and give that to `millrace task create -f FILE --replace`. Then"
+    " `millrace task resume NAME`."
 )
 _CREATE_SEQUENCE = "CREATE SEQUENCE {} on the target, then `millrace task resume NAME`. The task sets all its options."
 _NO_SEQUENCE = "Drop the sequence {} on the target and create the table there, then `millrace task resume NAME`."
 _OTHER_ENGINE = "ALTER TABLE {} ENGINE=InnoDB on the target, then `millrace task resume NAME`."
-_SYSTEM_VERSIONED = _NOT_APPLIED.format("System-versioned tables")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class Pieces:
 class TablePlan:
     """``columns``: pairs of (column index in the record, target column) of all written columns.
 
+    ``period``: the same pairs of the row's start and end, if both sides' tables are system-versioned.
     ``update`` is None if the identity has columns that a join can not compare. Rows are then updated one by one.
     """
 
@@ -80,6 +86,7 @@ class TablePlan:
     insert: Pieces
     delete: Pieces | None
     update: Pieces | None
+    period: tuple[tuple[int, TargetColumn], ...] = ()
 
     @property
     def name(self) -> bytes:
@@ -89,7 +96,8 @@ class TablePlan:
     @property
     def named(self) -> tuple[tuple[int, TargetColumn], ...]:
         """The columns that an UPDATE or DELETE of one row compares: the identity, else all written columns."""
-        return _key_columns(self.layout, self.target, self.identity) or self.columns
+        key = _key_columns(self.layout, self.target, self.identity)
+        return key or (*self.columns, *self.period[:1])
 
     @property
     def is_identity_generated(self) -> bool:
@@ -152,8 +160,11 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
             table=table.full_name,
             engine=target.engine,
         )
+    period = _period(layout, target)
     columns = []
     for index, column in enumerate(table.columns):
+        if index in [at for at, _ in period]:
+            continue
         found = target_column(target, column.name)
         if found is None and column.is_key_hash:
             continue
@@ -161,7 +172,7 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
             raise Fatal(
                 "MR-5013",
                 f"{table.full_name} has no column {column.name}",
-                fix=_SYSTEM_VERSIONED if column.name in _OF_SYSTEM_VERSIONING else "",
+                fix=_NOT_VERSIONED if column.name in HIDDEN_PERIOD else "",
                 table=table.full_name,
                 column=column.name,
             )
@@ -173,9 +184,10 @@ def plan_table(layout: RowLayout, inventory: Inventory) -> TablePlan:
         target,
         tuple(columns),
         identity,
-        _insert(layout, target, columns),
+        insert_pieces(layout, target, columns),
         _delete(layout, target, identity) if identity else None,
         _update(layout, target, columns, identity, inventory.flavour) if identity else None,
+        period,
     )
 
 
@@ -187,6 +199,18 @@ def _missing(table: TableSchema, flavour: Flavour, *, is_sequence: bool) -> Fata
         return Fatal("MR-5028", f"{name} is a sequence, and the target is MySQL", table=name)
     fix = _CREATE_SEQUENCE.format(table_name(table.database, table.table).decode())
     return Fatal("MR-5012", f"there is no sequence {name}", fix=fix, table=name)
+
+
+def _period(layout: RowLayout, target: TargetTable) -> tuple[tuple[int, TargetColumn], ...]:
+    indexes = record_indexes(layout, target.period)
+    if not indexes:
+        return ()
+    columns = (
+        target_column(target, name)
+        or TargetColumn(name, "timestamp(6)", "timestamp", "", "", False, True)
+        for name in target.period
+    )
+    return tuple(zip(indexes, columns, strict=True))
 
 
 def target_column(target: TargetTable, name: str) -> TargetColumn | None:
@@ -266,9 +290,10 @@ def make_shape(layout: RowLayout, places: list[tuple[int, int]]) -> Ints:
     return np.array(lines, np.int64).reshape(-1, 4)
 
 
-def _insert(
+def insert_pieces(
     layout: RowLayout, target: TargetTable, columns: list[tuple[int, TargetColumn]]
 ) -> Pieces:
+    """INSERT of these columns."""
     names = b",".join(quoted(column.name) for _, column in columns)
     lead = (
         b"INSERT INTO " + table_name(target.database, target.table) + b" (" + names + b") VALUES "

@@ -5,9 +5,10 @@ catalogue is the same. A schema without a table on the target is an error only w
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -28,9 +29,16 @@ from consumer.rows import Template
 from consumer.sql.load import load_statement
 from consumer.sql.sequence import is_set_template, setval_template
 from consumer.sql.table_plan import TablePlan, plan_table
-from consumer.sql.templates import delete_template, find_template, insert_template, update_template
+from consumer.sql.templates import (
+    delete_template,
+    find_history_template,
+    find_template,
+    insert_template,
+    update_template,
+)
 from consumer.target.inventory import Inventory, TargetTable
 from millrace.errors import Fatal
+from schemas.gtid import Flavour
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +96,14 @@ class TablePlans:
         return self.schemas.texts[int(self.programs.ids[slot])]
 
     def template(self, slot: int, which: str) -> Template:
-        """A statement for one row: insert, replace, update, delete, find; setval and is_set of a sequence."""
+        """A statement for one row (``_MAKERS``, ``_INSERT_MAKERS``)."""
         place = (self._text(slot), which)
         if place not in self._templates:
             table_plan, flavour = self.table_plan(slot), self.inventory.flavour
-            if make_sequence := _SEQUENCE_MAKERS.get(which):
-                self._templates[place] = make_sequence(table_plan)
-            elif (make := _MAKERS.get(which)) is not None:
-                self._templates[place] = make(table_plan, flavour)
+            if make_insert := _INSERT_MAKERS.get(which):
+                self._templates[place] = make_insert(table_plan)
             else:
-                self._templates[place] = insert_template(table_plan, replace=which == "replace")
+                self._templates[place] = _MAKERS[which](table_plan, flavour)
         return self._templates[place]
 
     def load_statement(self, slot: int) -> bytes | None:
@@ -184,8 +190,20 @@ class TablePlans:
         return self._key_lines[text]
 
 
-_MAKERS = {"update": update_template, "delete": delete_template, "find": find_template}
-_SEQUENCE_MAKERS = {"setval": setval_template, "is_set": is_set_template}
+_MAKERS: dict[str, Callable[[TablePlan, Flavour], Template]] = {
+    "update": update_template,
+    "delete": delete_template,
+    "find": find_template,
+    "find_history": find_history_template,
+}
+_INSERT_MAKERS: dict[str, Callable[[TablePlan], Template]] = {
+    "insert": insert_template,
+    "replace": partial(insert_template, replace=True),
+    "insert_version": partial(insert_template, period=1),
+    "insert_history": partial(insert_template, period=2),
+    "setval": setval_template,
+    "is_set": is_set_template,
+}
 
 
 def slots_of(column: Ints) -> list[int]:

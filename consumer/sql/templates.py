@@ -14,10 +14,11 @@ from schemas.gtid import Flavour
 from schemas.table.structure import Column
 
 
-def insert_template(table_plan: TablePlan, *, replace: bool = False) -> Template:
-    """INSERT or REPLACE of the after image."""
-    indexes = [index for index, _ in table_plan.columns]
-    names = b",".join(quoted(column.name) for _, column in table_plan.columns)
+def insert_template(table_plan: TablePlan, *, replace: bool = False, period: int = 0) -> Template:
+    """INSERT or REPLACE of the after image. ``period``: with so many columns of the table's period."""
+    columns = (*table_plan.columns, *table_plan.period[:period])
+    indexes = [index for index, _ in columns]
+    names = b",".join(quoted(column.name) for _, column in columns)
     verb = b"REPLACE INTO " if replace else b"INSERT INTO "
     texts = [verb + table_plan.name + b" (" + names + b") VALUES ("]
     for place in range(len(indexes)):
@@ -45,6 +46,23 @@ def delete_template(table_plan: TablePlan, flavour: Flavour) -> Template:
 def find_template(table_plan: TablePlan, flavour: Flavour) -> Template:
     """SELECT of the row of the after image, to check its generated values."""
     return _where(table_plan, flavour, [b"SELECT 1 FROM " + table_plan.name], [], image=AFTER)
+
+
+def find_history_template(table_plan: TablePlan, flavour: Flavour) -> Template:
+    """SELECT of the row of the history that is the after image."""
+    columns = (*table_plan.named, table_plan.period[1])
+    texts = [b"SELECT 1 FROM " + table_plan.name + b" FOR SYSTEM_TIME ALL"]
+    for number, (index, column) in enumerate(columns):
+        texts[-1] += b" AND " if number else b" WHERE "
+        if table_plan.identity:
+            before, behind = _found(table_plan.layout.table.columns[index], column)
+        else:
+            before, behind = _same(column, flavour)
+        texts[-1] += before
+        texts.append(behind)
+    shape = make_shape(table_plan.layout, [(AFTER, index) for index, _ in columns])
+    texts[-1] += b" LIMIT 1"
+    return Template.of(texts, shape)
 
 
 def rows_template(

@@ -51,8 +51,10 @@ class UniqueKey:
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """One base table; ``rolls_back``: its engine is transactional. ``is_versioned``: the server keeps old rows.
+    """One base table; ``rolls_back``: its engine is transactional.
 
+    ``is_versioned``: the server keeps old rows. ``period``: the names of the columns with the start and the end of each
+    row; the end is left out of ``unique_keys``. They may be hidden, and then are not in ``columns``.
     MariaDB's sequences are tables with one row (``is_sequence``).
     """
 
@@ -64,6 +66,7 @@ class TargetTable:
     rolls_back: bool = True
     is_versioned: bool = False
     is_sequence: bool = False
+    period: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +282,7 @@ def _read_tables(
     asked = of_one_table if table_name else str
     wanted = (database, table_name) if table_name else (database,)
     columns: dict[str, dict[str, TargetColumn]] = {}
+    ends: dict[str, dict[str, str]] = {}
     for row in connection.query(asked(COLUMNS_SQL), wanted):
         table, name, type_text, base, charset, collation, nullable, generated = map(_text, row)
         columns.setdefault(table, {})[name] = TargetColumn(
@@ -290,6 +294,7 @@ def _read_tables(
             nullable == "YES",
             generated != "",
         )
+        ends.setdefault(table, {})[generated.upper()] = name
     kinds = {
         _text(table): (_text(kind), _text(engine))
         for table, kind, engine in connection.query(asked(TABLE_KINDS_SQL), wanted)
@@ -302,7 +307,12 @@ def _read_tables(
     for table, found in columns.items():
         kind, engine = kinds.get(table, ("", ""))
         if kind in _TABLE_KINDS:
-            unique = tuple(_unique_keys(keys.get(table, {})))
+            period: tuple[str, ...] = ()
+            if kind == "SYSTEM VERSIONED":
+                named, hidden = ends[table], HIDDEN_PERIOD
+                period = named.get("ROW START", hidden[0]), named.get("ROW END", hidden[1])
+            parts = _without(keys.get(table, {}), period)
+            unique = tuple(_unique_keys(parts))
             if connection.flavour is Flavour.MARIADB:
                 unique = _with_periods(connection, (database, table), found, unique)
             tables[database, table] = TargetTable(
@@ -314,6 +324,7 @@ def _read_tables(
                 engine in rolling_back,
                 kind == "SYSTEM VERSIONED",
                 kind == "SEQUENCE",
+                period,
             )
     return tables
 
@@ -344,6 +355,15 @@ def _read_foreign_keys(
 
 def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else "" if value is None else str(value)
+
+
+def _without(
+    indexes: Mapping[str, list[tuple[str, str]]], period: tuple[str, ...]
+) -> Mapping[str, list[tuple[str, str]]]:
+    found = {
+        name: [part for part in parts if part[0] not in period] for name, parts in indexes.items()
+    }
+    return {name: parts for name, parts in found.items() if parts}
 
 
 def _unique_keys(indexes: Mapping[str, list[tuple[str, str]]]) -> Iterable[UniqueKey]:
@@ -385,6 +405,7 @@ def _key_opening(name: str) -> str:
     return "PRIMARY KEY (" if name == "PRIMARY" else f"UNIQUE KEY `{escaped}` ("
 
 
+HIDDEN_PERIOD = ("row_start", "row_end")
 _TABLE_KINDS = ("BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE")
 _PERIOD_TYPES = {"date", "datetime", "timestamp"}
 COLUMNS_SQL = """

@@ -215,6 +215,15 @@ CODES: tuple[Code, ...] = (
         Branch.OPERATOR,
     ),
     Code(
+        "MR-5029",
+        "a change of a system-versioned table can't be repeated",
+        "The target must be MariaDB 10.11 or later and allow SET timestamp (`secure_timestamp`). The source changed a stored"
+        " row in a way that no SQL statement repeats, such as in its history.",
+        "Change the setting that the message names. Or add the table to `exclude` in the document of the apply task, give"
+        " it to `millrace task create -f FILE --replace`. Then run `millrace task resume NAME`.",
+        Branch.OPERATOR,
+    ),
+    Code(
         "MR-5030",
         "records are missing in the topic",
         "`seq` has a gap: retention removed records before they were applied, or another program wrote to the topic.",

@@ -7,12 +7,10 @@ import pymysql
 import pytest
 
 from deploy.servers import DatabaseServer
-from schemas.documents import TableFilter
 from schemas.gtid import Flavour
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import LoggedSession, logged, session
-from tests.kit.capture.converter import Conversion, raw_records
 
 DATABASE = "left_out"
 SECRET = "canary-of-left-out"
@@ -95,10 +93,7 @@ def test_views_routines_and_accounts_are_recorded_not_applied(
     for number, (_, statement) in enumerate(STATEMENTS, 2):
         source.run(statement.format(password=hashed), f"INSERT INTO t VALUES ({number}, 0)")
     source.run("CALL p()", "DELETE FROM t WHERE id = 2")
-    whole = source.conversion()
-    conversion = Conversion(whole.reader, flavour=whole.flavour, filter=TableFilter(), at=whole.at)
-    values = [value for batch in conversion.batches() for _, value in raw_records(batch)]
-    stream = RecordStream(flavour=source.server.flavour, values=values)
+    stream = RecordStream(flavour=source.server.flavour, values=source.record_values())
     applier = run_once(target_server, apply_task(DATABASE), stream)
 
     kept = target_server.execute(

@@ -8,13 +8,11 @@ from consumer.apply.part import BEFORE_LANE_COMMIT
 from deploy.servers import DatabaseServer, DatabaseSet
 from millrace import faults
 from millrace.errors import Fatal, Retryable
-from schemas.documents import TableFilter
 from schemas.gtid import Flavour
 from tests.fixtures.servers import Pool
 from tests.kit.apply.local import LocalRecords, apply_task, ignore, run_once, started
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import LoggedSession, logged
-from tests.kit.capture.converter import Conversion, raw_records
 
 DATABASE = "numbers"
 SEQUENCES = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_TYPE = 'SEQUENCE'"
@@ -70,12 +68,6 @@ def source(source_set: DatabaseSet, mariadb_server: DatabaseServer) -> Iterator[
     mariadb_server.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
 
 
-def _values(source: LoggedSession) -> list[bytes]:
-    whole = source.conversion()
-    found = Conversion(whole.reader, flavour=whole.flavour, filter=TableFilter(), at=whole.at)
-    return [value for batch in found.batches() for _, value in raw_records(batch)]
-
-
 def _states(server: DatabaseServer) -> dict[str, list[tuple[object, ...]]]:
     """The row of every sequence."""
     names = sorted(str(name) for (name,) in server.execute(SEQUENCES, (DATABASE,)))
@@ -96,7 +88,7 @@ def test_sequences_equal_those_of_a_native_replica(
     applier = started(mariadb_server, apply_task(f"numbers_{is_large}"))
     for statement in STATEMENTS:
         source.run(statement)
-        values = _values(source)
+        values = source.record_values()
         applier.process(LocalRecords(values[done:], first=done, is_large=is_large), ignore)
         done = len(values)
         assert replica.wait_for_position(source.server.gtid_position(), timeout_s=30)
@@ -110,13 +102,34 @@ def test_sequences_equal_those_of_a_native_replica(
     assert mariadb_server.execute(f"SELECT NEXTVAL({DATABASE}.s)") == [states["s"][0][:1]]
 
 
+def test_sequence_ahead_of_the_topic_is_right_after_safe_mode(
+    source: LoggedSession, mariadb_server: DatabaseServer
+) -> None:
+    """The target has it from a load, which saw a later state."""
+    _skip_statement(source, mariadb_server, "loaded_numbers")
+    mariadb_server.execute(f"CREATE SEQUENCE {DATABASE}.s")
+    mariadb_server.execute(f"SELECT SETVAL({DATABASE}.s, 400)")
+    source.run("SELECT NEXTVAL(s)", "SELECT SETVAL(s, 31)")
+    task = apply_task("loaded_numbers", safe_until=source.server.gtid_position())
+    run_once(mariadb_server, task, RecordStream(values=source.record_values()))
+    assert _states(mariadb_server) == _states(source.server)
+
+
+def _skip_statement(source: LoggedSession, target: DatabaseServer, task: str) -> None:
+    """The task passes CREATE SEQUENCE without executing it."""
+    source.run(STATEMENTS[0])
+    stream = RecordStream(values=source.record_values())
+    run_once(target, apply_task(task, exclude=(f"{DATABASE}.s",)), stream)
+    assert _states(target) == {}
+
+
 @pytest.mark.parametrize("window_rows", [3, 1000])
 def test_sequence_is_right_after_rolled_back_target_transactions(
     source: LoggedSession, mariadb_server: DatabaseServer, window_rows: int
 ) -> None:
     """A sequence is not rolled back. Each target transaction fails once before its commit, and all rows come again."""
     source.run(*STATEMENTS)
-    values, passed = _values(source), list[str]()
+    values, passed = source.record_values(), list[str]()
 
     def fail(point: str) -> None:
         passed.append(point)
@@ -139,13 +152,31 @@ def test_sequence_is_right_after_rolled_back_target_transactions(
     assert _states(mariadb_server) == _states(source.server)
 
 
+def test_sequence_without_its_statement_is_created_by_the_operator(
+    source: LoggedSession, mariadb_server: DatabaseServer
+) -> None:
+    """Earlier versions did not apply CREATE SEQUENCE. The fix names the statement; the first row sets all options."""
+    _skip_statement(source, mariadb_server, "later")
+    source.run(STATEMENTS[1])
+    task, stream = apply_task("later"), RecordStream(values=source.record_values())
+    with pytest.raises(Fatal) as caught:
+        run_once(mariadb_server, task, stream)
+    assert caught.value.code == "MR-5012"
+    mariadb_server.execute(caught.value.fix.partition(" on the target")[0])
+    run_once(mariadb_server, task, stream)
+    assert _states(mariadb_server) == _states(source.server)
+
+
 def test_sequence_blocks_a_mysql_target_until_it_is_excluded(
     source: LoggedSession, mysql_server: DatabaseServer
 ) -> None:
     """MySQL has no sequences. The table that got its values from one is applied."""
     source.run(STATEMENTS[0], "CREATE TABLE t (id INT PRIMARY KEY)")
     source.run("INSERT INTO t VALUES (NEXTVAL(s))")
-    stream, name = RecordStream(flavour=Flavour.MARIADB, values=_values(source)), "no_numbers"
+    stream, name = (
+        RecordStream(flavour=Flavour.MARIADB, values=source.record_values()),
+        "no_numbers",
+    )
     with pytest.raises(Fatal) as caught:
         run_once(mysql_server, apply_task(name), stream)
     assert caught.value.code == "MR-5028"

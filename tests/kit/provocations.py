@@ -136,6 +136,7 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-5024": "test_table_that_replace_would_harm_is_refused",
     "MR-5026": "test_account_that_may_not_create_the_procedure_applies_without_it",
     "MR-5028": "test_sequence_blocks_a_mysql_target_until_it_is_excluded",
+    "MR-5029": "test_target_without_the_time_of_the_source_is_refused",
     "MR-5030": "test_seq_gap_in_the_topic_blocks_the_task",
     "MR-5031": "test_seq_gap_in_the_topic_blocks_the_task",
     "MR-5032": "test_value_of_unknown_kind_is_reported_with_its_offset",

@@ -31,7 +31,11 @@ def _refused(
     tables: Any = (
         {}
         if there is None
-        else {("shop", "t"): SimpleNamespace(columns=there, rolls_back=True, is_sequence=False)}
+        else {
+            ("shop", "t"): SimpleNamespace(
+                columns=there, rolls_back=True, is_sequence=False, period=()
+            )
+        }
     )
     with pytest.raises(Fatal) as caught:
         plan_table(source, Inventory(flavour, tables=tables))
@@ -64,5 +68,5 @@ def test_fix_never_adds_system_versioning_columns() -> None:
     hidden: Any = SimpleNamespace(name="id", generated=False)
     error = _refused(("id", "row_start", "row_end"), {"id": hidden})
     assert error.code == "MR-5013"
-    assert error.fix.startswith("System-versioned tables are not applied yet")
+    assert "WITH SYSTEM VERSIONING" in error.fix
     assert _refused(("id", "other"), {"id": hidden}).fix == CATALOGUE["MR-5013"].fix

@@ -9,7 +9,7 @@ import pymysql
 from deploy.servers import DatabaseServer
 from schemas.documents import TableFilter
 from schemas.place import FIRST_POS, Coordinates
-from tests.kit.capture.converter import SUBDIR, Conversion, FileReader
+from tests.kit.capture.converter import SUBDIR, Conversion, FileReader, raw_records
 
 Cursor = pymysql.cursors.Cursor
 
@@ -45,6 +45,12 @@ class LoggedSession:
         """All rows of a query."""
         self.cursor.execute(query)
         return list(self.cursor.fetchall())
+
+    def record_values(self) -> list[bytes]:
+        """The values of a topic with all changes so far, also those of other databases."""
+        whole = self.conversion()
+        found = Conversion(whole.reader, flavour=whole.flavour, filter=TableFilter(), at=whole.at)
+        return [value for batch in found.batches() for _, value in raw_records(batch)]
 
     def conversion(self) -> Conversion:
         """The conversion of this database's changes so far."""
