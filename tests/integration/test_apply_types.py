@@ -279,7 +279,11 @@ def test_updates_keep_long_values_whole_on_mariadb(mariadb_server: DatabaseServe
     stream = RecordStream(flavour=Flavour.MARIADB)
     for number, _ in enumerate(lengths):
         stream.insert(made, {"id": number, "v": b""})
-    for number, length in enumerate(lengths):
+    stream.commit()
+    run_once(mariadb_server, apply_task("long-values"), stream, is_large=False)
+    for number, length in enumerate(
+        lengths
+    ):  # in one window they would be inserted with the new value
         stream.update(made, {"id": number, "v": b""}, {"id": number, "v": b"x" * length})
     stream.commit()
     run_once(mariadb_server, apply_task("long-values"), stream, is_large=False)
@@ -301,6 +305,9 @@ def test_json_decimals_keep_their_digits_on_mysql(mysql_server: DatabaseServer) 
     for number, text in enumerate(texts):
         stream.insert(made, {"id": number, "v": text})
         stream.insert(made, {"id": 10 + number, "v": "[]"})
+    stream.commit()
+    run_once(mysql_server, apply_task("documents"), stream, is_large=False)
+    for number, text in enumerate(texts):
         stream.update(made, {"id": 10 + number, "v": "[]"}, {"id": 10 + number, "v": text})
     stream.commit()
     run_once(mysql_server, apply_task("documents"), stream, is_large=False)

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import pymysql
+import pytest
 
 from consumer import compare
-from consumer.apply import applier, ddl, part, turn, writer
+from consumer.apply import applier, conflict, ddl, part, turn, writer
 from consumer.apply.writer import RowWriter
 from consumer.sql import table_plans, templates
 from consumer.sql.table_plan import TablePlan, plan_table, quoted
@@ -32,6 +33,12 @@ from tests.mutants.mutant import Mutant, Patch
 
 NOT_RAISED = "DID NOT RAISE (Fatal|Fenced|Retryable|Exception)"
 WRITTEN_AGAIN = f"{NOT_RAISED}|MR-5010"  # without or with a primary key in the lane
+
+
+def _unfenced_parts(patch: pytest.MonkeyPatch) -> None:
+    """Also where a part stores the conflict that it meets instead."""
+    for module in (part, conflict):
+        patch.setattr(module, "check_fence", lambda *_: None)
 
 
 def phases_read_as_statements(patch: Patch) -> None:
@@ -447,7 +454,7 @@ MUTANTS = [
     ),
     Mutant(
         "a late lane reads the fence",
-        lambda patch: patch.setattr(part, "check_fence", lambda *_: None),
+        _unfenced_parts,
         "tests/integration/test_apply_twice.py",
         {"test_turn_overtaken_by_a_later_run_writes_nothing[mariadb-lanes]": WRITTEN_AGAIN},
     ),

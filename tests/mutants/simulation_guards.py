@@ -270,6 +270,7 @@ GUARDS: tuple[Guard, ...] = (
         "lanes",
         REFUSED,
         (applier, "pack_lanes", _own_lane_each),
+        seed=3,
     ),
     _of(
         "a statement's intent says whether it was executed",
