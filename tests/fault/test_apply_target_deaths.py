@@ -24,7 +24,9 @@ from tests.kit.apply.tables import integer, table, text
 from tests.kit.apply.topic import RecordStream
 from tests.kit.faults.campaign import POINTS
 
-APPLY_POINTS = [point for point in POINTS if point.startswith("apply.")]
+# not passed by a causal run with a current procedure; the campaign provokes and kills them
+ELSEWHERE = ("apply.procedure_dropped", "apply.inside_large_transaction")
+APPLY_POINTS = [p for p in POINTS if p.startswith("apply.") and p not in ELSEWHERE]
 
 Mortal = Callable[[Flavour], DatabaseServer]
 STATEMENTS = ("ALTER TABLE bag ADD INDEX (n)", "ALTER TABLE b ADD INDEX (n), COMMENT 'twice'")

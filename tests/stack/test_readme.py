@@ -95,7 +95,8 @@ def test_readme_commands_show_a_row_on_the_target(other_home: dict[str, str]) ->
 def grants(flavour: Flavour) -> list[list[str]]:
     """Return the SQL for the source, then for the target."""
     found = re.findall(r"(?:^    \S.*;.*\n)+", section("Your own servers"), re.MULTILINE)
-    statements = [block.replace("'…'", f"'{PASSWORD}'").splitlines() for block in found]
+    accounts = [block for block in found if "CREATE USER" in block]
+    statements = [block.replace("'…'", f"'{PASSWORD}'").splitlines() for block in accounts]
     return [[_statement(line, flavour) for line in lines] for lines in statements]
 
 
