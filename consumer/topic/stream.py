@@ -30,6 +30,7 @@ _SETTINGS: Settings = {
     "fetch.message.max.bytes": 8 << 20,
     "queued.min.messages": 200_000,
     "queued.max.messages.kbytes": 32 * 1024,
+    "fetch.queue.backoff.ms": 10,  # by default a full queue stops fetching for a second, and runs empty
     "check.crcs": False,  # records carry seq and lengths, and are checked by both
 }
 
