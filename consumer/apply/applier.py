@@ -52,7 +52,6 @@ from consumer.window import (
     check_statement_begin,
     read_window,
 )
-from millrace.log import get_logger
 from schemas.documents import Consistency
 from schemas.record.control import DdlRecord, SchemaRecord
 from schemas.record.record import decode_control
@@ -62,8 +61,6 @@ TURN_S = 30.0
 FLIGHTS_MAX = 3
 WINDOW = Size(32_768, 8 << 20)
 NO_ROWS = np.empty(0, np.int64)
-
-_log = get_logger("apply.applier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,8 +317,7 @@ class Applier:
         self._has_moved(claim)
 
     def _claim(self, after: Mark, learned: dict[int, str]) -> MarkClaim:
-        passes = len(self.applied) > 0 and int(self.applied[-1]) <= after.seq
-        return MarkClaim(self.mark, after, learned, passes)
+        return MarkClaim.over(self.applied, before=self.mark, after=after, learned=learned)
 
     def _has_moved(self, claim: MarkClaim) -> None:
         self.mark = claim.after

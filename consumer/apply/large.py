@@ -59,8 +59,9 @@ class LargeTransaction:
             for piece in pieces:
                 taken = self._add(session, piece)
                 fault_point(INSIDE_LARGE)
-            passes = len(self.applied) > 0 and int(self.applied[-1]) <= self.mark.seq
-            claim = MarkClaim(before, self.mark, self._learned, passes)
+            claim = MarkClaim.over(
+                self.applied, before=before, after=self.mark, learned=self._learned
+            )
             claim.make(session, self.writing.owner)
             fault_point(BEFORE_LANE_COMMIT)
             session.commit()

@@ -75,6 +75,14 @@ class MarkClaim:
     learned: dict[int, str]
     passes_earlier: bool = False
 
+    @classmethod
+    def over(
+        cls, applied: Ints, *, before: Mark, after: Mark, learned: dict[int, str]
+    ) -> "MarkClaim":
+        """``applied``: the seqs in bitmaps of earlier turns."""
+        passes = len(applied) > 0 and int(applied[-1]) <= after.seq
+        return cls(before, after, learned, passes)
+
     def make(self, connection: TargetConnection, owner: Owner) -> None:
         """Retryable MR-5021 if the mark is elsewhere."""
         move_mark(connection, owner.task, before=self.before, after=self.after)

@@ -11,13 +11,11 @@ from dataclasses import replace
 
 from consumer.apply.order import Share, ShareEnd
 from consumer.apply.spread import SpreadApplier
-from consumer.apply.turn import Resident, Tools, known_plans, residents
+from consumer.apply.turn import Resident, Tools, known_plans, known_position, residents
 from consumer.plan.plan_key import plan_key
 from consumer.target.claims import claim_share
-from consumer.target.progress import read_position
 from consumer.target.sessions import session_for
 from consumer.topic.cut import Cutter
-from millrace.errors import Fatal
 
 
 def run_share(share: Share, tools: Tools) -> ShareEnd:
@@ -26,9 +24,7 @@ def run_share(share: Share, tools: Tools) -> ShareEnd:
     task = order.owner.task
     resident = residents.pop(task, None)
     session = session_for(order.endpoint, order.owner, is_checked=True)
-    mark, applied = read_position(session, task, before_run=order.owner.run)
-    if mark is None:
-        raise Fatal("MR-5022", f"the progress of {task} is gone", task=task)
+    mark, applied = known_position(session, order, before_run=order.owner.run)
     last = replace(order.owner, run=order.owner.run - 1)
     plans = known_plans(session, order, resident, last=last, mark=mark)
     session.commit()
@@ -44,7 +40,7 @@ def run_share(share: Share, tools: Tools) -> ShareEnd:
     tools.source.seek(begin)
     applier = SpreadApplier(
         share,
-        replace(mark, topic=replace(mark.topic, id=order.topic_id or mark.topic.id)),
+        mark,
         applied,
         plans,
         Cutter(tools.source, limits.window, begin, order.end, tools.is_read),

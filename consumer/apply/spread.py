@@ -37,7 +37,7 @@ from consumer.sql.table_plans import TablePlans, slots_of
 from consumer.target.inventory import alter_count
 from consumer.target.progress import Mark
 from consumer.target.sessions import session_for
-from consumer.topic.cut import Cutter, part_of
+from consumer.topic.cut import Cutter
 from consumer.topic.taken import Taken
 from consumer.window import LookUp, Window, read_window
 
@@ -99,7 +99,7 @@ class SpreadApplier:
             look_up=self.look_up,
         )
         count = len(window.rows)
-        self._left = part_of(taken, count, len(taken.values)) if count < len(taken.values) else None
+        self._left = taken.part(count, len(taken.values)) if count < len(taken.values) else None
         if count and not self._fly(window):
             return False
         self.needs_solo = window.barrier is not None

@@ -14,6 +14,7 @@ from consumer.apply.applier import DEFAULT_LIMITS, Applier, Limits
 from consumer.apply.lanes import Lanes
 from consumer.apply.order import Order, Outcome
 from consumer.route import Route
+from consumer.row_schemas import Ints
 from consumer.sql.table_plans import Catalogue, TablePlans
 from consumer.target.connection import TargetConnection
 from consumer.target.fence import take_turn
@@ -59,15 +60,13 @@ def run_turn(order: Order, tools: Tools) -> Outcome:
     session = session_for(order.endpoint, order.owner, is_checked=True)
     owner = take_turn(session, order.owner)
     fault_point(AFTER_TURN)
-    mark, applied = read_position(session, task)
-    if mark is None:
-        raise Fatal("MR-5022", f"the progress of {task} is gone", task=task)
+    mark, applied = known_position(session, order)
     plans = known_plans(session, order, resident, last=order.owner, mark=mark)
     session.commit()
     applier = Applier(
         replace(order, owner=owner),
         owner,
-        replace(mark, topic=replace(mark.topic, id=order.topic_id or mark.topic.id)),
+        mark,
         applied,
         plans,
         tools.source,
@@ -80,6 +79,17 @@ def run_turn(order: Order, tools: Tools) -> Outcome:
     outcome = applier.run()
     residents[task] = Resident(owner, outcome.mark, applier.plans)
     return outcome
+
+
+def known_position(
+    session: TargetConnection, order: Order, *, before_run: int | None = None
+) -> tuple[Mark, Ints]:
+    """The mark, with the topic's id, and the applied seqs above it (``before_run``: of earlier runs). Fatal MR-5022."""
+    task = order.owner.task
+    mark, applied = read_position(session, task, before_run=before_run)
+    if mark is None:
+        raise Fatal("MR-5022", f"the progress of {task} is gone", task=task)
+    return replace(mark, topic=replace(mark.topic, id=order.topic_id or mark.topic.id)), applied
 
 
 def known_plans(

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from consumer.rows import Values
-from consumer.topic.taken import Size, Taken
+from consumer.topic.taken import Size, Taken, joined
 
 
 class Pieces(Protocol):
@@ -54,46 +52,18 @@ class Cutter:
 
     def _missing(self) -> Size | None:
         """The size that the next window may still need; None if it is complete."""
-        rows = self.size.rows - sum(len(piece.values) for piece in self._kept)
-        room = self.size.bytes - sum(_bytes(piece.values) for piece in self._kept)
-        return None if self._is_complete or rows <= 0 or room <= 0 else Size(rows, room)
+        return None if self._is_complete else self.size.without(self._kept)
 
     def _keep(self, piece: Taken) -> None:
         first, last = np.searchsorted(piece.offsets, (self.begin, self.end))
         self._is_complete = self._is_complete or last < len(piece.offsets)
         if last > first:
-            self._kept.append(part_of(piece, int(first), int(last)))
+            self._kept.append(piece.part(int(first), int(last)))
 
     def _cut(self) -> Taken:
-        whole = _joined(self._kept)
+        whole = joined(self._kept)
         ends = np.cumsum(whole.values.sizes())
         count = int(np.searchsorted(ends, self.size.bytes)) + 1
         count = min(count, self.size.rows, len(ends))
-        self._kept = [part_of(whole, count, len(ends))] if count < len(ends) else []
-        return part_of(whole, 0, count)
-
-
-def part_of(piece: Taken, first: int, last: int) -> Taken:
-    """Its records ``first`` to ``last - 1``."""
-    return Taken(piece.offsets[first:last], piece.values.part(first, last), piece.is_end)
-
-
-def _bytes(values: Values) -> int:
-    return int(values.offsets[-1] - values.offsets[0])
-
-
-def _joined(pieces: list[Taken]) -> Taken:
-    if len(pieces) == 1:
-        return pieces[0]
-    payload = np.concatenate(
-        [
-            piece.values.payload[piece.values.offsets[0] : piece.values.offsets[-1]]
-            for piece in pieces
-        ]
-    )
-    bounds: npt.NDArray[np.integer[npt.NBitBase]] = np.zeros(
-        sum(len(piece.values) for piece in pieces) + 1, np.int64
-    )
-    np.cumsum(np.concatenate([piece.values.sizes() for piece in pieces]), out=bounds[1:])
-    offsets = np.concatenate([piece.offsets for piece in pieces])
-    return Taken(offsets, Values(payload, bounds), pieces[-1].is_end)
+        self._kept = [whole.part(count, len(ends))] if count < len(ends) else []
+        return whole.part(0, count)

@@ -11,6 +11,7 @@ Not done here: what a record means.
 
 import time
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -49,8 +50,8 @@ class TopicStream:
             **READER_SETTINGS,
             **_SETTINGS,
         }
-        with_errors = "creating a consumer"
-        self._consumer = kafka_call(with_errors, lambda: Consumer(settings, logger=driver_log))
+        make = partial(Consumer, settings, logger=driver_log)
+        self._consumer = kafka_call("creating a consumer", make)
         self._position = -1
         self.reached = -1  # after the last record, or the end that the broker reported after it
         self.taken = 0  # records

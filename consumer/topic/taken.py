@@ -1,7 +1,11 @@
 """Records that a reader returns for applying, as arrays, and the limits of a request."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from consumer.row_schemas import Ints
 from consumer.rows import Values
@@ -14,6 +18,12 @@ class Size:
     rows: int
     bytes: int
 
+    def without(self, pieces: "Sequence[Taken]") -> "Size | None":
+        """The room that these records leave; None if they fill it."""
+        rows = self.rows - sum(len(piece.values) for piece in pieces)
+        room = self.bytes - sum(int(piece.values.sizes().sum()) for piece in pieces)
+        return Size(rows, room) if rows > 0 and room > 0 else None
+
 
 @dataclass(frozen=True)
 class Taken:
@@ -22,6 +32,23 @@ class Taken:
     offsets: Ints
     values: Values
     is_end: bool
+
+    def part(self, first: int, end: int) -> "Taken":
+        """Its records ``first`` to ``end - 1``."""
+        is_end = self.is_end and end == len(self.offsets)
+        return Taken(self.offsets[first:end], self.values.part(first, end), is_end)
+
+
+def joined(pieces: Sequence[Taken]) -> Taken:
+    """Pieces that follow each other as one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    values = [piece.values for piece in pieces]
+    payload = np.concatenate([v.payload[v.offsets[0] : v.offsets[-1]] for v in values])
+    bounds: npt.NDArray[np.integer[npt.NBitBase]] = np.zeros(sum(map(len, values)) + 1, np.int64)
+    np.cumsum(np.concatenate([v.sizes() for v in values]), out=bounds[1:])
+    offsets = np.concatenate([piece.offsets for piece in pieces])
+    return Taken(offsets, Values(payload, bounds), pieces[-1].is_end)
 
 
 class Source(Protocol):

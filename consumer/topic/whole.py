@@ -20,11 +20,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from consumer.row_schemas import Ints
 from consumer.rows import Values
-from consumer.topic.taken import Size, Source, Taken
+from consumer.topic.taken import Size, Source, Taken, joined
 from millrace.errors import Fatal, Retryable
 from schemas.record.control import DdlRecord, SchemaRecord
 from schemas.record.record import decode_control
@@ -68,18 +66,19 @@ class WholeReader:
         if self._scan_begin is not None:
             return self._scan(self._scan_begin, size, wait_s)
         rest = self._rest
-        left = size if rest is None else _left(size, rest)
+        left = size.without([rest]) if rest is not None else size
+        assert left is not None, "a rest that fills a piece is not kept"
         taken = self._source.take(left, wait_s=wait_s)
         if taken is None:
             return None
-        return self._split(taken if rest is None else _joined(rest, taken), size)
+        return self._split(taken if rest is None else joined([rest, taken]), size)
 
     def _split(self, taken: Taken, size: Size) -> Taken:
         end = last_end(taken.values)
-        self._rest = _part(taken, end, len(taken.offsets)) if end < len(taken.offsets) else None
-        if self._rest is not None and not _has_room(size, self._rest):
+        self._rest = taken.part(end, len(taken.offsets)) if end < len(taken.offsets) else None
+        if self._rest is not None and size.without([self._rest]) is None:
             self._scan_begin, self._rest = int(self._rest.offsets[0]), None
-        return _part(taken, 0, end)
+        return taken.part(0, end)
 
     def _scan(self, begin: int, size: Size, wait_s: float) -> Taken | None:
         taken = self._source.take(size, wait_s=wait_s)
@@ -89,7 +88,7 @@ class WholeReader:
         if end is not None:
             after = int(taken.offsets[end]) if end < len(taken.offsets) else taken.offsets[-1] + 1
             self._scan_begin, self.large = None, Range(begin, int(after))
-        return _part(taken, 0, 0)
+        return taken.part(0, 0)
 
     def read_large(
         self, size: Size, *, wait_s: float, is_over: Callable[[], bool]
@@ -113,12 +112,12 @@ class WholeReader:
             fed_s = time.monotonic()
             first, end = (int(np.searchsorted(taken.offsets, edge)) for edge in (at, given.end))
             if end < len(taken.offsets):
-                self._ready = self._split(_part(taken, end, len(taken.offsets)), size)
+                self._ready = self._split(taken.part(end, len(taken.offsets)), size)
             if end:
                 at = int(taken.offsets[end - 1]) + 1
             if taken.offsets[-1] + 1 >= given.end:
                 at = given.end
-            yield _part(taken, first, end)
+            yield taken.part(first, end)
 
 
 def last_end(values: Values) -> int:
@@ -148,7 +147,7 @@ def first_end(values: Values) -> int | None:
 def first_transaction(taken: Taken) -> Taken:
     """The records up to the end of the first source transaction, which ``last_end`` has found to be there."""
     end = first_end(taken.values)
-    return taken if end is None else _part(taken, 0, end)
+    return taken if end is None else taken.part(0, end)
 
 
 def _rows(
@@ -182,30 +181,3 @@ def _is_ddl(value: bytes) -> bool:
         return isinstance(decode_control(value), DdlRecord)
     except Fatal:
         return False
-
-
-def _left(size: Size, rest: Taken) -> Size:
-    return Size(size.rows - len(rest.offsets), size.bytes - int(rest.values.sizes().sum()))
-
-
-def _has_room(size: Size, rest: Taken) -> bool:
-    left = _left(size, rest)
-    return left.rows > 0 and left.bytes > 0
-
-
-def _part(taken: Taken, first: int, end: int) -> Taken:
-    is_end = taken.is_end and end == len(taken.offsets)
-    return Taken(taken.offsets[first:end], taken.values.part(first, end), is_end)
-
-
-def _joined(rest: Taken, taken: Taken) -> Taken:
-    payloads, bounds = [], [np.zeros(1, np.int64)]
-    size = 0
-    for values in (rest.values, taken.values):
-        first, last = int(values.offsets[0]), int(values.offsets[-1])
-        payloads.append(values.payload[first:last])
-        bounds.append(values.offsets[1:].astype(np.int64) - first + size)
-        size += last - first
-    joined: npt.NDArray[np.integer[npt.NBitBase]] = np.concatenate(bounds)
-    offsets: Ints = np.concatenate([rest.offsets, taken.offsets])
-    return Taken(offsets, Values(np.concatenate(payloads), joined), taken.is_end)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from consumer.apply import conductor, share, spread
+from consumer.apply import conductor, share, spread, turn
 from consumer.apply.applier import Limits
 from consumer.apply.lanes import Work
 from consumer.apply.order import Order, Outcome, Share, ShareEnd
@@ -172,7 +172,7 @@ def spread_patched(patch: pytest.MonkeyPatch, target: ModelTarget) -> None:
         inventory = replace(plans.inventory, folds={})
         return TablePlans(Catalogue("", plans.schemas, inventory))
 
-    patch.setattr(share, "read_position", read_position)
+    patch.setattr(turn, "read_position", read_position)
     patch.setattr(share, "known_plans", known_plans)
     patch.setattr(conductor, "take_turn", take_turn)
     patch.setattr(spread, "TURN_KEYS_MAX", 64)
