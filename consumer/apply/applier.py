@@ -304,16 +304,18 @@ class Applier:
             ended = self._flights.popleft()
             learned |= ended.learned
         if ended is not None:
-            self._move(ended.after, learned, flight=ended.number)
+            # The DELETE reads one row further: one that a lane has not committed yet would stop it.
+            through = ended.number - 1 if self._flights else ended.number
+            self._move(ended.after, learned, through=through)
 
     def _meet(self) -> None:
         """Wait for all flights."""
         while self._flights:
             self._advance(wait=True)
 
-    def _move(self, after: Mark, learned: dict[int, str], *, flight: int) -> None:
+    def _move(self, after: Mark, learned: dict[int, str], *, through: int) -> None:
         claim = self._claim(after, learned)
-        move_over(self._session, self.owner, claim, flight=flight)
+        move_over(self._session, self.owner, claim, through=through)
         self._has_moved(claim)
 
     def _claim(self, after: Mark, learned: dict[int, str]) -> MarkClaim:
@@ -331,7 +333,7 @@ class Applier:
         if isinstance(record, SchemaRecord):
             learned = {record.value.id: record.value.schema.text}
             after = advanced(self.mark, None, seq=self.mark.seq, next_offset=barrier.offset + 1)
-            self._move(after, learned, flight=self._number)
+            self._move(after, learned, through=self._number)
             self.seen = self.mark
             self.plans = self.plans.learned(learned)
             return

@@ -138,7 +138,7 @@ def _spread_turn(
         fault_point(BEFORE_SPREAD_MARK)
         session = session_for(order.endpoint, owner, is_checked=True)
         claim = MarkClaim(mark, after, learned, is_passed)
-        move_over(session, owner, claim, flight=len(steps))
+        move_over(session, owner, claim, through=len(steps))
         mark = after
     note(ends, len(steps))
     is_read = all(end.is_read for end in ends) and all(len(end.steps) == len(steps) for end in ends)

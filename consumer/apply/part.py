@@ -141,11 +141,11 @@ def apply_part(
     raise Retryable("MR-5005", "the rows stay locked")
 
 
-def move_over(session: TargetConnection, owner: Owner, claim: MarkClaim, *, flight: int) -> None:
-    """Move the mark over flights whose parts are all applied, and delete their bitmaps."""
+def move_over(session: TargetConnection, owner: Owner, claim: MarkClaim, *, through: int) -> None:
+    """Move the mark over flights whose parts are all applied; delete bitmaps of flights up to ``through``."""
     fault_point(BEFORE_MARK)
     check_fence(session, owner)
     claim.make(session, owner)
-    delete_applied(session, owner, through=flight)
+    delete_applied(session, owner, through=through)
     session.commit()
     fault_point(AFTER_MARK)

@@ -84,7 +84,10 @@ def run_turn(order: Order, tools: Tools) -> Outcome:
 def known_position(
     session: TargetConnection, order: Order, *, before_run: int | None = None
 ) -> tuple[Mark, Ints]:
-    """The mark, with the topic's id, and the applied seqs above it (``before_run``: of earlier runs). Fatal MR-5022."""
+    """The mark, with the topic's id, and the applied seqs of bitmaps. Fatal MR-5022.
+
+    ``before_run``: only bitmaps of earlier runs.
+    """
     task = order.owner.task
     mark, applied = read_position(session, task, before_run=before_run)
     if mark is None:

@@ -4,8 +4,8 @@
                                               SHARE
     progress        task: seq, next_offset, gtid_set, flavour, topic, topic_id, topic_epoch, past_start, commit_ms,
                     lag_ms                    the low-water mark, and the lag when it passed its last row
-    applied         task, run, batch, lane, part: first_seq, bitmap     seqs above the mark, one row per lane
-                                                                        transaction
+    applied         task, run, batch, lane, part: first_seq, bitmap     seqs of one lane transaction; deleted
+                                              after the mark has passed them
     record_schema   task, id: schema_text     schemas that the topic introduced before the mark
     ddl_intent      task, seq: sql_text, state_text, decision           a statement that is being executed
     conflict        task, seq: …              changes that did not fit the target's row (``consumer.target.conflicts``)
@@ -167,7 +167,7 @@ def _fenced(owner: Owner, rows: list[Row]) -> MillraceError:
 def read_position(
     connection: TargetConnection, task: str, *, before_run: int | None = None
 ) -> tuple[Mark | None, Ints]:
-    """The mark of a task and the applied seqs above it. The current transaction stays open.
+    """The mark of a task and the applied seqs of bitmaps. The current transaction stays open.
 
     ``before_run``: without the seqs of this run and later ones.
     """

@@ -1,8 +1,18 @@
 """Apply's progress on real targets: gaps, stale owners, starts and restarts."""
 
+import threading
+from dataclasses import replace
+
 import pytest
 
+from consumer.apply import part
 from consumer.apply.batch import BatchApplier
+from consumer.apply.lanes import ThreadLanes
+from consumer.apply.order import Order
+from consumer.apply.part import BitmapClaim
+from consumer.apply.turn import Tools
+from consumer.target.connection import TargetConnection
+from consumer.target.progress import Owner
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
 from tests.kit.apply.local import (
@@ -10,6 +20,7 @@ from tests.kit.apply.local import (
     apply_task,
     ignore,
     run_once,
+    seqs_above_the_mark,
     started,
 )
 from tests.kit.apply.tables import ACCOUNTS_SQL, account, accounts
@@ -127,3 +138,45 @@ def test_resolved_records_advance_the_mark_without_rows(
     applier: BatchApplier = run_once(target_server, apply_task(name), stream)
     assert applier.mark.gtid_set == f"{UUID}:1-3"
     assert started(target_server, apply_task(name)).mark == applier.mark
+
+
+class _InThreads(LocalRecords):
+    """With lanes as threads."""
+
+    def tools(self, order: Order) -> Tools:
+        """See ``LocalRecords``."""
+        return replace(super().tools(order), lanes=ThreadLanes())
+
+
+def test_mark_moves_while_a_later_window_is_uncommitted(
+    name: str, target_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of window 3 commits only after the mark has passed window 2; no bitmap is left at the end."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    stream = RecordStream()
+    for number in range(5):  # the schema and one row, two rows, two rows
+        stream.insert(accounts(name), account(number))
+    stream.commit()
+    inserted, moved = threading.Event(), threading.Event()
+    make = BitmapClaim.make
+
+    def make_and_wait(claim: BitmapClaim, connection: TargetConnection, owner: Owner) -> None:
+        make(claim, connection, owner)
+        if (claim.flight, claim.lane) == (2, 1):
+            assert inserted.wait(120)
+        elif (claim.flight, claim.lane) == (3, 0):
+            inserted.set()
+            assert moved.wait(120)
+
+    def note(point: str) -> None:
+        if point == part.AFTER_MARK and inserted.is_set():
+            moved.set()
+
+    monkeypatch.setattr(BitmapClaim, "make", make_and_wait)
+    monkeypatch.setattr(part, "fault_point", note)
+    applier = started(target_server, apply_task(name, lanes=2))
+    applier.process(_InThreads(stream.values, window_rows=2), ignore)
+    applier.close()
+    assert applier.mark.seq == stream.seq
+    assert len(seqs_above_the_mark(target_server, name)) == 0
+    assert target_server.execute("SELECT COUNT(*) FROM accounts", db=name) == [(5,)]

@@ -133,7 +133,7 @@ def _own_lane_each(groups: Ints, weights: Ints, lane_count: int, bound: Ints) ->
 
 
 def _marked_first(self: applier.Applier, window: Any, flight: Any) -> None:
-    self._move(flight.after, flight.learned, flight=flight.number - 1)
+    self._move(flight.after, flight.learned, through=flight.number - 1)
     _fly(self, window, flight)
 
 
