@@ -1,7 +1,7 @@
 """A batch of walked records: their numbers, the places of their values, and literals for SQL.
 
 ``walk_values`` stops before the first value that it can not walk and returns the reason; the caller decides. It also
-stops after ``CELLS_MAX`` cells, because a NULL takes one byte in a record and 32 in a cell. All arrays cover the whole
+stops after ``CELLS_MAX`` cells, because a NULL takes one byte in a record and 24 in a cell. All arrays cover the whole
 batch. A *record number* counts from 0 in it.
 """
 
@@ -22,7 +22,7 @@ from consumer.row_schemas import Ints, Programs
 Bytes = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
 
-# 32 MiB; a window of 32,768 rows reaches it with more than 16 columns. Four windows are in memory at once.
+# 24 MiB; a window of 32,768 rows reaches it with more than 16 columns. Four windows are in memory at once.
 CELLS_MAX = 1 << 20
 
 _BINARY_INTRODUCER = np.frombuffer(b"_binary", np.uint8)
@@ -86,17 +86,6 @@ class Rows:
         start, end = self.records[number, walk.GTID_START], self.records[number, walk.GTID_END]
         return self.values.payload[start:end].tobytes().decode("utf-8", "replace")
 
-    @cached_property
-    def floats(self) -> Bytes:
-        """The texts of all FLOAT and DOUBLE values, one per line, ended by NUL."""
-        found = literals.collect_floats(self.values.payload, self.cells, len(self.cells))
-        width = literals.FLOAT_TEXT_BYTES
-        texts = np.zeros((len(found), width), np.uint8)
-        others = literals.put_short_floats(found, texts)
-        made = found[others].astype(f"S{width}").tobytes()
-        texts[others] = np.frombuffer(made, np.uint8).reshape(-1, width)
-        return texts
-
     def firsts(self, befores: Ints, afters: Ints | None = None) -> Ints:
         """For ``kernel.literals``: first cells of the records with the before images, and with the after images."""
         found: Ints = np.empty((len(befores), 2), np.int64)
@@ -106,7 +95,6 @@ class Rows:
 
     def text_of(self, firsts: Ints, shape: Ints, around: Sequence[bytes] = (b"",) * 4) -> bytes:
         """Rows of literals joined by commas. ``around``: the lead, opening, closing, tail (``sql.table_plan``)."""
-        floats = self.floats
         size = int(literals.measure(firsts, self.cells, shape).sum()) + len(shape) * len(firsts)
         lead, opening, closing, tail = (np.frombuffer(text, np.uint8) for text in around)
         size += (len(opening) + len(closing) + 1) * len(firsts) + len(lead) + len(tail)
@@ -121,22 +109,19 @@ class Rows:
             opening,
             closing,
             tail,
-            floats,
             _BINARY_INTRODUCER,
         )
         return out[:length].tobytes()
 
     def lines_of(self, firsts: Ints, shape: Ints) -> bytes:
         """Rows as the text that LOAD DATA reads (``kernel.load_text``)."""
-        floats = self.floats
         size = int(literals.measure(firsts, self.cells, shape).sum())
         out = np.empty(size + (len(shape) + 1) * len(firsts), np.uint8)
-        length = put_lines(out, self.values.payload, firsts, self.cells, shape, floats)
+        length = put_lines(out, self.values.payload, firsts, self.cells, shape)
         return out[:length].tobytes()
 
     def filled(self, firsts: Ints, template: "Template") -> bytes:
         """A template filled with the literals of one row."""
-        floats = self.floats
         size = int(literals.measure(firsts, self.cells, template.shape)[0])
         out = np.empty(size + len(template.glue), np.uint8)
         length = literals.put_template(
@@ -147,7 +132,6 @@ class Rows:
             template.shape,
             template.glue,
             template.ends,
-            floats,
             _BINARY_INTRODUCER,
         )
         return out[:length].tobytes()

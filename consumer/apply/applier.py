@@ -248,7 +248,6 @@ class Applier:
         lanes = units = NO_ROWS
         if count:
             units = numbered(self._units(window.rows)[window.waiting])
-            _ = window.rows.floats  # once, not in each lane
             programs = self.plans.key_programs(slots_of(window.rows.records[window.waiting, SLOT]))
             entries = find_keys(window.rows, programs, window.waiting)
             lanes = self._lanes_of(window, owned_by(entries, units), units, flight.number)

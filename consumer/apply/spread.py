@@ -168,8 +168,6 @@ class SpreadApplier:
     def _submit(self, window: Window, mine: Ints, flight: int, lane: int) -> None:
         order, plans, rows = self.share.order, self.plans, window.rows
         writing = Writing(order.owner, order.endpoint, order.policy)
-        if len(mine):
-            _ = rows.floats  # once, not in each lane
         for part, first in enumerate(range(0, len(mine), self.limits.part_rows)):
             numbers = mine[first : first + self.limits.part_rows]
             claim = BitmapClaim(flight, lane, part, rows.column(SEQ)[numbers])

@@ -58,7 +58,7 @@ def version_of(rows: Rows, table_plan: TablePlan, number: int) -> Version:
 
     def text(image: int, index: int) -> bytes:
         cell = int(rows.records[number, FIRST_CELL]) + image * width + index
-        start, end = (int(place) for place in rows.cells[cell, 1 : CELL_WIDTH - 1])
+        start, end = (int(place) for place in rows.cells[cell, 1:CELL_WIDTH])
         return rows.values.payload[start:end].tobytes()
 
     op = int(rows.records[number, OP])

@@ -7,8 +7,9 @@ Python.
 import os
 from pathlib import Path
 
+from millrace import doubles
 from millrace.compiled import kernel_compiler
 
 CHECKED = os.environ.get("MILLRACE_KERNEL_CHECKED", "") == "1"
 
-compiled = kernel_compiler("apply", Path(__file__).parent, is_checked=CHECKED)
+compiled = kernel_compiler("apply", Path(__file__).parent, doubles.SOURCE, is_checked=CHECKED)

@@ -4,7 +4,7 @@ r"""Writes values as SQL literals directly into the text of a statement.
     INT                      decimal digits
     BYTES, form BITS         the unsigned number
     DECIMAL                  digits, with the decimal point that the scale requires
-    FLOAT, DOUBLE            shortest text of the double, always with an exponent (``-0.0e0`` keeps its sign)
+    FLOAT, DOUBLE            the shortest digits of the double and an exponent: ``-25e-1``; ``-0e0`` keeps its sign
     STRING                   '…' in utf8mb4, with NUL, ' and \ escaped as \0 \' \\
     BYTES                    _binary'…', with the same escapes
     NULL                     NULL
@@ -14,8 +14,7 @@ form, scale). ``firsts`` has a line for each row: the first cell of the record w
 with the after image, which differ in a merged change. The literal is the cell ``firsts[row, image] + cell``.
 
 Only bytes that end or change a string literal are escaped. sql_mode must not contain NO_BACKSLASH_ESCAPES; ANSI_QUOTES
-has no effect. The caller makes the texts of floats: ``floats`` has one line of ASCII, ended by NUL, for each value that
-``collect_floats`` returns.
+has no effect. A number with an exponent is a DOUBLE, which the server reads as the double nearest to it.
 """
 
 from typing import Any
@@ -25,75 +24,12 @@ import numpy.typing as npt
 
 from consumer.kernel.compiled import compiled
 from consumer.kernel.walk import BYTES, DECIMAL, DOUBLE, FLOAT, INT, STRING, read_long
+from millrace.doubles import shortest
 
 Array = npt.NDArray[Any]
 
 PLAIN, BITS = 0, 1
-FLOAT_TEXT_BYTES = 32
 _NUMBER_BYTES_MAX = 96  # DECIMAL(65) with sign and point, a double with exponent
-
-
-@compiled
-def collect_floats(data: Array, cells: Array, cell_count: Any) -> Any:
-    """The values of all FLOAT and DOUBLE cells as doubles; each cell's ``line`` is set to its index among them."""
-    count = 0
-    for cell in range(cell_count):
-        if cells[cell, 0] == FLOAT or cells[cell, 0] == DOUBLE:
-            count += 1
-    values = np.empty(count, np.float64)
-    raw = values.view(np.uint8)
-    narrow = np.empty(1, np.float32)
-    narrow_raw = narrow.view(np.uint8)
-    place = 0
-    for cell in range(cell_count):
-        kind, start = cells[cell, 0], cells[cell, 1]
-        if kind == DOUBLE:
-            for byte in range(8):
-                raw[place * 8 + byte] = data[start + byte]
-        elif kind == FLOAT:
-            for byte in range(4):
-                narrow_raw[byte] = data[start + byte]
-            values[place] = np.float64(narrow[0])
-        else:
-            continue
-        cells[cell, 3] = place
-        place += 1
-    return values
-
-
-@compiled
-def put_short_floats(values: Array, texts: Array) -> Any:
-    """Write a line of ``texts`` for each whole number over 1 to 10**4; the indices of the other values.
-
-    The server reads a decimal text as the double nearest to it, and the quotient of two exact doubles is the double
-    nearest to it as well. So it reads ``n / 10**k`` as the value that the division gives here.
-    """
-    others = np.empty(len(values), np.int64)
-    count = 0
-    for place in range(len(values)):
-        size = abs(values[place])
-        power, digits, scale = 1.0, np.floor(size + 0.5), 0
-        while digits / power != size and scale < 4:
-            scale += 1
-            power *= 10.0
-            digits = np.floor(size * power + 0.5)
-        if digits / power != size or digits >= 1e15 or size == 0.0:
-            others[count] = place
-            count += 1
-            continue
-        at = 0
-        if values[place] < 0.0:
-            texts[place, at] = 45
-            at += 1
-        whole = np.uint64(digits) // np.uint64(power)
-        rest = np.uint64(digits) - whole * np.uint64(power)
-        at = _put_number(texts[place], at, whole)
-        if scale:
-            texts[place, at] = 46
-            for column in range(at + scale, at, -1):
-                texts[place, column] = np.uint8(48) + np.uint8(rest % np.uint64(10))
-                rest //= np.uint64(10)
-    return others[:count]
 
 
 @compiled
@@ -179,20 +115,25 @@ def _put_decimal(out: Array, at: Any, data: Array, start: Any, end: Any, scale: 
 
 
 @compiled
-def _put_float(out: Array, at: Any, floats: Array, place: Any) -> Any:
-    exponent = False
-    for column in range(FLOAT_TEXT_BYTES):
-        byte = floats[place, column]
-        if byte == 0:
-            break
-        exponent |= byte == 101
-        out[at] = byte
+def _put_double(out: Array, at: Any, bits: Any) -> Any:
+    if bits < 0:
+        out[at] = 45
         at += 1
-    if not exponent:
-        out[at] = 101
-        out[at + 1] = 48
-        at += 2
-    return at
+        bits &= np.int64(0x7FFFFFFFFFFFFFFF)
+    digits, exponent = shortest(bits) if bits else (0, 0)
+    at = _put_number(out, at, np.uint64(digits))
+    out[at] = 101
+    return _put_signed(out, at + 1, np.int64(exponent))
+
+
+@compiled
+def _double_bits(data: Array, start: Any, kind: Any) -> Any:
+    bits = np.int64(0)
+    for byte in range(8 if kind == DOUBLE else 4):
+        bits |= np.int64(data[start + byte]) << np.int64(8 * byte)
+    if kind == FLOAT:
+        return np.float64(np.int32(bits).view(np.float32)).view(np.int64)
+    return bits
 
 
 @compiled
@@ -230,7 +171,6 @@ def put_literal(
     cell: Any,
     form: Any,
     scale: Any,
-    floats: Array,
     binary: Array,
 ) -> Any:
     """Write one literal at ``out[at]``; returns the position after it. ``binary`` is the text ``_binary``."""
@@ -241,7 +181,7 @@ def put_literal(
     if kind == DECIMAL:
         return _put_decimal(out, at, data, start, end, scale)
     if kind in (FLOAT, DOUBLE):
-        return _put_float(out, at, floats, cells[cell, 3])
+        return _put_double(out, at, _double_bits(data, start, kind))
     if kind == STRING:
         return _put_quoted(out, at, data, start, end)
     if kind == BYTES and form == BITS:
@@ -269,7 +209,6 @@ def put_rows(
     opening: Array,
     closing: Array,
     tail: Array,
-    floats: Array,
     binary: Array,
 ) -> Any:
     """Write ``lead``, the rows joined by commas, and ``tail`` into ``out``; returns the number of bytes."""
@@ -284,9 +223,7 @@ def put_rows(
                 out[at] = 44
                 at += 1
             cell = firsts[number, shape[place, 0]] + shape[place, 1]
-            at = put_literal(
-                out, at, data, cells, cell, shape[place, 2], shape[place, 3], floats, binary
-            )
+            at = put_literal(out, at, data, cells, cell, shape[place, 2], shape[place, 3], binary)
         at = _put_text(out, at, closing)
     return _put_text(out, at, tail)
 
@@ -300,7 +237,6 @@ def put_template(
     shape: Array,
     glue: Array,
     glue_ends: Array,
-    floats: Array,
     binary: Array,
 ) -> Any:
     """Write one row's literals between fixed texts: text 0, literal 0, text 1, …; returns the number of bytes."""
@@ -313,7 +249,5 @@ def put_template(
         start = glue_ends[place]
         if place < len(shape):
             cell = firsts[0, shape[place, 0]] + shape[place, 1]
-            at = put_literal(
-                out, at, data, cells, cell, shape[place, 2], shape[place, 3], floats, binary
-            )
+            at = put_literal(out, at, data, cells, cell, shape[place, 2], shape[place, 3], binary)
     return at

@@ -60,9 +60,7 @@ def _put_hex(out: Array, at: Any, data: Array, start: Any, end: Any) -> Any:
 
 
 @compiled
-def put_lines(
-    out: Array, data: Array, firsts: Array, cells: Array, shape: Array, floats: Array
-) -> Any:
+def put_lines(out: Array, data: Array, firsts: Array, cells: Array, shape: Array) -> Any:
     """Write the rows into ``out``; returns the number of bytes."""
     at = np.int64(0)
     for number in range(len(firsts)):
@@ -81,7 +79,7 @@ def put_lines(
                 out[at + 1] = 78
                 at += 2
             else:
-                at = put_literal(out, at, data, cells, cell, form, shape[place, 3], floats, data)
+                at = put_literal(out, at, data, cells, cell, form, shape[place, 3], data)
         out[at] = _LINE_FEED
         at += 1
     return at

@@ -11,9 +11,9 @@ A row record (see docs/record.md), after ``00 | schema id``:
     transaction   id: string; total_order: long; last: boolean
 
 A column is described by one line of a program: ``branch_count kind0 kind1 kind2 parameter``. A column with one branch
-has no union index. The value's *cell* is ``(kind, start, end, line)``. ``start`` and ``end`` delimit the content of a
-kind with a length, and the encoded number of any other kind. ``line`` is set later, for floats (``kernel.text``). The
-record table has one column for each of ``SEQ``, ``SLOT`` and so on.
+has no union index. The value's *cell* is ``(kind, start, end)``. ``start`` and ``end`` delimit the content of a
+kind with a length, and the encoded number of any other kind. The record table has one column for each of ``SEQ``,
+``SLOT`` and so on.
 
 A truncated value has the status ``TORN``; nothing is read past its end. A value whose images do not match its operation
 has ``BAD_OP``. A value whose db, table and set do not match its schema has ``OTHER_TABLE``: a schema id alone does not
@@ -31,7 +31,7 @@ Array = npt.NDArray[Any]
 
 NULL, INT, DECIMAL, FLOAT, DOUBLE, BYTES, STRING = 0, 1, 2, 3, 4, 5, 6
 PROGRAM_WIDTH = 5
-CELL_WIDTH = 4
+CELL_WIDTH = 3
 
 # columns of the record table
 SEQ, SLOT, OP, FLAGS, FIRST_CELL, LAST, COMMIT_MS, SCHEMA_ID = 0, 1, 2, 3, 4, 5, 6, 7

@@ -107,7 +107,7 @@ def test_packed_decimal_keeps_its_value(value: tuple[int, int, int]) -> None:
 def test_double_has_the_digits_of_repr(value: float) -> None:
     """The text is the shortest that gives the number back, plain or with an exponent as in MySQL."""
     (bits,) = struct.unpack("<q", struct.pack("<d", value))
-    text = written(write_json_double(OUT, 0, bits, NUMBERS)).decode()
+    text = written(write_json_double(OUT, 0, bits)).decode()
     assert float(text) == value
     assert math.copysign(1, float(text)) == math.copysign(1, value)
     wanted, found = (Decimal(t).normalize().as_tuple().digits for t in (repr(value), text))

@@ -67,7 +67,7 @@ def test_double_printed_by_mysql_is_read_exactly(value: float) -> None:
     """The rule matches the kernel that prints doubles."""
     out = np.zeros(TEXT_BYTES_MAX, np.uint8)
     bits = int(np.float64(value).view(np.int64))
-    end = write_json_double(out, 0, bits, np.zeros(2, np.int64))
+    end = write_json_double(out, 0, bits)
     assert is_read_exactly(out[:end].tobytes())
 
 

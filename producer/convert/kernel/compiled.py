@@ -9,10 +9,13 @@ Modes (environment):
 import os
 from pathlib import Path
 
+from millrace import doubles
 from millrace.compiled import IS_INTERPRETED, kernel_compiler
 from producer.binlog.compiled import SOURCES
 
 CHECKED = os.environ.get("MILLRACE_KERNEL_CHECKED", "") == "1"
 INTERPRETED = IS_INTERPRETED
 
-compiled = kernel_compiler("converter", Path(__file__).parent, *SOURCES, is_checked=CHECKED)
+compiled = kernel_compiler(
+    "converter", Path(__file__).parent, *SOURCES, doubles.SOURCE, is_checked=CHECKED
+)

@@ -44,7 +44,7 @@ from producer.convert.kernel.temporal import write_clock_parts, write_date_parts
 BROKEN, FULL = -1, -2
 DEPTH_MAX = 101
 FRAME = 6  # numbers per level: base, end, count, next index, large, object
-STACK = FRAME * DEPTH_MAX + 2  # and two for the digits of a double
+STACK = FRAME * DEPTH_MAX
 
 _ESCAPE = np.zeros(32, np.uint8)
 _ESCAPE[[8, 9, 10, 12, 13]] = np.frombuffer(b"btnfr", np.uint8)
@@ -71,7 +71,7 @@ def write_json(
     depth = 0
     base = pos + 1
     if kind > 3:
-        return _write_scalar(out, at, limit, buf, base, end, kind, stack)
+        return _write_scalar(out, at, limit, buf, base, end, kind)
     at = _open(out, at, limit, buf, base, end, kind, stack, depth)
     if at < 0:
         return at
@@ -113,13 +113,13 @@ def write_json(
         entry += index * (width + 1)
         kind = load_u8(buf, entry)
         if 4 <= kind <= 6 or (large and 7 <= kind <= 8):
-            at = _write_scalar(out, at, limit, buf, entry + 1, entry + 1 + width, kind, stack)
+            at = _write_scalar(out, at, limit, buf, entry + 1, entry + 1 + width, kind)
         else:
             offset = load_u32(buf, entry + 1) if large else load_u16(buf, entry + 1)
             if offset < 2 * width + count * (width + 1) or base + offset >= end:
                 return BROKEN
             if kind > 3:
-                at = _write_scalar(out, at, limit, buf, base + offset, end, kind, stack)
+                at = _write_scalar(out, at, limit, buf, base + offset, end, kind)
             else:
                 if depth == DEPTH_MAX:
                     return BROKEN
@@ -171,7 +171,6 @@ def _write_scalar(
     pos: int,
     end: int,
     kind: int,
-    stack: NDArray[np.int64],
 ) -> int:
     if at + 40 > limit:
         return FULL
@@ -205,7 +204,7 @@ def _write_scalar(
             return write_unsigned(out, at, value)
         if (value >> 52) & 0x7FF == 0x7FF:  # JSON has no infinity
             return BROKEN
-        return write_json_double(out, at, value, stack[FRAME * DEPTH_MAX :])
+        return write_json_double(out, at, value)
     if kind == 15:
         if pos + 1 > end:
             return BROKEN

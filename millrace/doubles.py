@@ -1,0 +1,123 @@
+"""The shortest decimal digits that give a double back.
+
+``shortest`` is Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2021): the nearest of the shortest. Its
+table of powers of ten, 617 numbers of 126 bits, is computed here with Python's integers.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from millrace.compiled import kernel_compiler
+
+SOURCE = Path(__file__)  # for the key of kernels that call these
+
+compiled = kernel_compiler(
+    "doubles", SOURCE, is_checked=os.environ.get("MILLRACE_KERNEL_CHECKED", "") == "1"
+)
+
+_K_MIN, _K_MAX = -324, 292
+
+
+def _power(exponent: int) -> int:
+    """floor(10**exponent x 2**-r) + 1 with 126 significant bits."""
+    if exponent >= 0:
+        numerator, denominator = 10**exponent, 1
+    else:
+        numerator, denominator = 1, 10**-exponent
+    shift = 125 - (numerator.bit_length() - denominator.bit_length())
+    for candidate in (shift, shift + 1, shift - 1):
+        value: int = (
+            numerator << candidate if candidate >= 0 else numerator >> -candidate
+        ) // denominator
+        if value.bit_length() == 126:
+            return value + 1
+    raise AssertionError(exponent)
+
+
+# index: k + 324 for 10**-k, k of the value 10**k; words of 63 bits, high and low, as Schubfach's g1 and g0
+_TABLE = [_power(-k) for k in range(_K_MIN, _K_MAX + 1)]
+POWERS_HIGH = np.array([value >> 63 for value in _TABLE], np.uint64)
+POWERS_LOW = np.array([value & (2**63 - 1) for value in _TABLE], np.uint64)
+_int64 = cast(Callable[[Any], int], np.int64)
+_MASK32 = np.uint64(0xFFFFFFFF)
+_MASK63 = np.uint64(2**63 - 1)
+_ONE = np.uint64(1)
+_32 = np.uint64(32)
+_63 = np.uint64(63)
+
+
+@compiled
+def multiply_high(left: np.uint64, right: np.uint64) -> np.uint64:
+    """The upper 64 bits of a product of two unsigned 64-bit numbers."""
+    left_low, left_high = left & _MASK32, left >> _32
+    right_low, right_high = right & _MASK32, right >> _32
+    middle = left_high * right_low + ((left_low * right_low) >> _32)
+    other = left_low * right_high + (middle & _MASK32)
+    return np.uint64(left_high * right_high + (middle >> _32) + (other >> _32))
+
+
+@compiled
+def _round_to_odd(high: np.uint64, low: np.uint64, scaled: np.uint64) -> np.uint64:
+    inner = multiply_high(low, scaled)
+    product = high * scaled
+    outer = multiply_high(high, scaled)
+    rest = (product >> _ONE) + inner
+    result = outer + (rest >> _63)
+    return np.uint64(result | (((rest & _MASK63) + _MASK63) >> _63))
+
+
+@compiled
+def shortest(bits: int) -> tuple[int, int]:
+    """The positive finite double with these bits as ``digits`` x 10**``exponent``, without trailing zeros."""
+    exponent = (bits >> 52) & 0x7FF
+    fraction = bits & 0xFFFFFFFFFFFFF
+    if exponent == 0:
+        c = fraction
+        q = -1074
+    else:
+        c = fraction | (1 << 52)
+        q = exponent - 1075
+    out = c & 1
+    cb = c << 2
+    cbr = cb + 2
+    if c != (1 << 52) or exponent <= 1:
+        cbl = cb - 2
+        k = (q * 661971961083) >> 41
+    else:
+        cbl = cb - 1
+        k = (q * 661971961083 - 274743187321) >> 41
+    h = q + ((-k * 913124641741) >> 38) + 2
+    high = POWERS_HIGH[k - _K_MIN]
+    low = POWERS_LOW[k - _K_MIN]
+    shift = np.uint64(h)
+    vb = _int64(_round_to_odd(high, low, np.uint64(cb) << shift))
+    vbl = _int64(_round_to_odd(high, low, np.uint64(cbl) << shift)) + out
+    vbr = _int64(_round_to_odd(high, low, np.uint64(cbr) << shift)) - out
+    s = vb >> 2
+    digits = 0
+    found = False
+    if s >= 10:
+        lower = s // 10 * 10
+        upper = lower + 10
+        lower_inside = vbl <= lower << 2
+        upper_inside = upper << 2 <= vbr
+        if lower_inside != upper_inside:
+            digits = lower if lower_inside else upper
+            found = True
+    if not found:
+        t = s + 1
+        s_inside = vbl <= s << 2
+        t_inside = t << 2 <= vbr
+        if s_inside != t_inside:
+            digits = s if s_inside else t
+        else:
+            middle = (s + t) << 1
+            digits = s if vb < middle or (vb == middle and (s & 1) == 0) else t
+    while digits % 10 == 0:
+        digits //= 10
+        k += 1
+    return digits, k
