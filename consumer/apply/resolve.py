@@ -3,25 +3,28 @@
     1  lock      the fence row FOR UPDATE: it waits for open target transactions of the task, and new ones wait for it
     2  read      the conflict and the mark
     3  write     replay: the record's row, one counted statement. Discard of a `stop`: its seq as applied, and run + 1
-    4  store     delete the conflict; or for a discarded `stop`, make it a `skip`
+    4  store     delete the conflict; for a discarded `stop`, make it a `skip`; for one above the mark, nothing
     5  commit
 
     killed between   the target has
     1 and 5          the conflict, unchanged: repeat the command
-    after 5          the result, exactly once: the command repeated reports that there is no such conflict
+    after 5          the result, exactly once: the command repeated reports that there is no such conflict, or that the
+                     change is left out already
 
 Between two target transactions of a task, a replay is like a client's write, so the task may run. The mark must be at
 or above the seq: all earlier changes are applied, and no later run applies the change again.
 
 A change that blocks the task is above the mark. Its discard stores the seq in ``applied``, where the next run finds the
 seqs that it must not apply again. A run that has already read its progress does not know this. So the fence is raised
-in the same target transaction, and that run can write no more.
+in the same target transaction, and that run can write no more. A discard deletes no conflict above the mark: it is the
+only trace of the change, which a replay needs once the task has passed it.
 
 A replay does not repeat later changes of the row. Not done here: deciding whether the task may be stopped.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -77,37 +80,61 @@ def replay(endpoint: Endpoint, task: str, seq: int) -> None:
         _commit(session)
 
 
-def discard(endpoint: Endpoint, task: str, seqs: Sequence[int]) -> list[int]:
-    """Delete conflicts. Returns the seqs of changes that blocked the task and that it now leaves out.
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """The outcome of a discard. ``left_out``: changes that blocked the task, and that it now leaves out.
 
-    Those conflicts stay, with the decision `skip`. All or nothing; Fatal MR-5061 if one does not exist.
+    ``kept``: resolved conflicts that the task has not passed yet. They stay; so do those of ``left_out``, as `skip`.
+    """
+
+    left_out: Sequence[int] = ()
+    kept: Sequence[int] = ()
+
+
+def discard(endpoint: Endpoint, task: str, seqs: Sequence[int]) -> Discarded:
+    """Delete the conflicts that the task has passed, and let it leave out those that block it.
+
+    All or nothing; Fatal MR-5061 if one does not exist.
     """
     with _session(endpoint, task) as session:
-        run = _lock_fence(session, task)
+        run, mark_seq = _lock_fence(session, task), _mark_seq(session, task)
         decisions = {seq: read_conflict(session, task, seq).decision for seq in sorted(set(seqs))}
         blocking = [seq for seq, decision in decisions.items() if decision == STOP]
-        _delete(session, task, [seq for seq in decisions if seq not in blocking])
+        kept = [seq for seq in decisions if seq > mark_seq and seq not in blocking]
+        _delete(session, task, [seq for seq in decisions if seq not in (*blocking, *kept)])
         if blocking:
             _leave_out(session, task, blocking, run=run + 1)
         _commit(session)
-    return blocking
+    return Discarded(blocking, kept)
 
 
-def discard_resolved(endpoint: Endpoint, task: str) -> int:
-    """Delete all conflicts that `overwrite` or `skip` resolved. Returns their number."""
+def discard_resolved(endpoint: Endpoint, task: str) -> tuple[int, int]:
+    """Delete all conflicts that `overwrite` or `skip` resolved and that the task has passed.
+
+    Returns the number of them, and that of those that it has not passed.
+    """
     count = 0
     with _session(endpoint, task) as session:
+        mark_seq = _mark_seq(session, task)
         while True:
             deleted = session.run(
                 session.with_arguments(
-                    f"DELETE FROM {DATABASE}.conflict WHERE task = %s AND decision <> %s LIMIT %s",
-                    (task, STOP, DELETED_MAX),
+                    f"DELETE FROM {DATABASE}.conflict"
+                    " WHERE task = %s AND seq <= %s AND decision <> %s LIMIT %s",
+                    (task, mark_seq, STOP, DELETED_MAX),
                 )
             )
             session.commit()
             count += deleted
             if deleted < DELETED_MAX:
-                return count
+                break
+        ((kept,),) = session.query(
+            f"SELECT COUNT(*) FROM {DATABASE}.conflict"
+            " WHERE task = %s AND seq > %s AND decision <> %s",
+            (task, mark_seq, STOP),
+        )
+    assert isinstance(kept, int)
+    return count, kept
 
 
 @contextmanager

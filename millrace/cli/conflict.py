@@ -124,7 +124,7 @@ def discard(
     ] = None,
     *,
     every: Annotated[
-        bool, typer.Option("--all", help="Delete every conflict that the policy has resolved.")
+        bool, typer.Option("--all", help="Delete every resolved conflict that the task has passed.")
     ] = False,
 ) -> None:
     """Delete conflicts. A change that blocks the task is left out when the task resumes."""
@@ -137,16 +137,28 @@ def discard(
         endpoint = _endpoint(now, task)
         with _known(task):
             if every:
-                count = discard_resolved(endpoint, task)
-                print(f"{task}: {count} conflict{'' if count == 1 else 's'} discarded")
+                count, kept = discard_resolved(endpoint, task)
+                print(f"{task}: {_conflicts(count)} discarded")
+                if kept:
+                    print(f"{task}: {_conflicts(kept)} kept; {_not_passed(task)}")
                 return
             _check_stopped(now, endpoint, task, seqs or [])
-            blocking = discard_these(endpoint, task, seqs or [])
+            discarded = discard_these(endpoint, task, seqs or [])
     for seq in sorted(set(seqs or [])):
-        done = "will be left out; now" if seq in blocking else "discarded"
-        print(
-            f"{task}: seq {seq} {done}{f' `millrace task resume {task}`' if seq in blocking else ''}"
-        )
+        done = "discarded"
+        if seq in discarded.left_out:
+            done = f"will be left out; now `millrace task resume {task}`"
+        elif seq in discarded.kept:
+            done = f"is left out already, its conflict is kept; {_not_passed(task)}"
+        print(f"{task}: seq {seq} {done}")
+
+
+def _conflicts(count: int) -> str:
+    return f"{count} conflict{'' if count == 1 else 's'}"
+
+
+def _not_passed(task: str) -> str:
+    return f"the task has not passed it yet: `millrace task resume {task}` if it is stopped"
 
 
 def _endpoint(now: Control, task: str, *, for_writing: bool = True) -> "Endpoint":

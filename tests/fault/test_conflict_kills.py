@@ -64,8 +64,10 @@ def test_killed_discard_leaves_the_change_out_exactly_once(
         assert not _is_committed(target_server, name, "stop")
         with pytest.raises(Fatal, match="MR-5010"):
             run_once(target_server, task, stream)
-        assert resolve.discard(endpoint, name, [2]) == [2]
+        assert resolve.discard(endpoint, name, [2]).left_out == [2]
     assert _is_committed(target_server, name, "stop")
+    repeated = resolve.discard(endpoint, name, [2])
+    assert (repeated.left_out, repeated.kept) == ([], [2])
     run_once(target_server, task, stream)
     run_once(target_server, task, stream)
     assert target_server.execute(f"SELECT n FROM {name}.bag ORDER BY n") == [(1,), (2,)]

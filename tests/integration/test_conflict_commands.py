@@ -169,6 +169,9 @@ def test_blocking_change_is_shown_and_left_out_once(
     assert "0 conflicts" in conflict("discard", "--all")
     conflict.shell("task", "pause", name)
     assert "task resume" in conflict("discard", "2")
+    for again in (("2",), ("--all",)):  # it is the only trace of the change
+        assert "kept; the task has not passed it yet" in conflict("discard", *again)
+    assert json.loads(conflict("show", "2", "--json"))["decision"] == "skip"
     assert conflict("replay", "2", exit_code=1).startswith("MR-5062 ")
     run_once(target_server, apply_task(name), stream)
     assert _ids(target_server, name) == [1, 3]
@@ -191,7 +194,7 @@ def test_discard_fences_a_run_that_has_read_its_progress(
     )
     target_server.execute(f"{sql} VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", row)
     target_server.execute(f"INSERT INTO {name}.accounts VALUES (99, NULL, 'Mail99', 0)")
-    assert discard(endpoint_of(target_server), name, [2]) == [2]
+    assert discard(endpoint_of(target_server), name, [2]).left_out == [2]
     with pytest.raises(Fenced):
         running.process(LocalRecords(stream.values), ignore)
     running.close()
