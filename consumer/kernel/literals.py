@@ -132,7 +132,7 @@ def _double_bits(data: Array, start: Any, kind: Any) -> Any:
     for byte in range(8 if kind == DOUBLE else 4):
         bits |= np.int64(data[start + byte]) << np.int64(8 * byte)
     if kind == FLOAT:
-        return np.float64(np.int32(bits).view(np.float32)).view(np.int64)
+        return np.float64(np.uint32(bits).view(np.float32)).view(np.int64)
     return bits
 
 
