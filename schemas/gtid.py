@@ -31,6 +31,7 @@ __all__ = [
     "History",
     "MariadbGtid",
     "MariadbGtidSet",
+    "beyond",
     "has_same_sequence_from_other_server",
     "is_logged",
     "missing",
@@ -74,6 +75,17 @@ def unite(known: GtidPosition, other: GtidPosition) -> GtidPosition:
     for gtid in other.gtids():
         known = known if known.covers(gtid) else known.advanced(gtid)
     return known
+
+
+def beyond(position: GtidPosition, reached: GtidPosition) -> str:
+    """The part of ``position`` whose numbers are not in ``reached``, of the same flavour, as text; "" if there is none.
+
+    Of MariaDB the last GTIDs: its numbers don't count transactions.
+    """
+    if isinstance(position, GtidSet) and isinstance(reached, GtidSet):
+        return str(position - reached)
+    assert isinstance(position, MariadbGtidSet)
+    return ",".join(str(gtid) for gtid in position.gtids() if not reached.covers(gtid))
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ class Applier:
     _held: HeldKeys = field(default_factory=HeldKeys)
     _safe_mode: SafeMode | None = field(init=False)
     _whole: WholeReader | None = None  # under ``consistency: transactional``
+    _shown: str = ""  # see ``Outcome``
 
     def __post_init__(self) -> None:
         self.seen = self.mark
@@ -141,7 +142,13 @@ class Applier:
             self.lanes.close()
         plans = self.plans
         return Outcome(
-            self.owner, self.mark, self.counts, plans.triggers(), is_idle, plans.tables_in_order()
+            self.owner,
+            self.mark,
+            self.counts,
+            plans.triggers(),
+            is_idle,
+            plans.tables_in_order(),
+            shown=self._shown,
         )
 
     @property
@@ -177,6 +184,8 @@ class Applier:
                     continue
                 window = window.part(end)
             self.plans = window.plans
+            if not self.seen.past_start and window.resolved:
+                self._shown = str(window.resolved[-1][1].progress.gtid_set)
             if self._safe_mode is not None:
                 self._safe_mode = self._safe_mode.set_in(window, self.seen)
             first += len(window.rows)

@@ -17,8 +17,10 @@ from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
 from millrace.errors import Retryable
 from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
+from schemas.gtid import Flavour, beyond, parse_gtid_set
 
 TRIGGERS_NAMED = 3  # in a warning
+GTIDS_SHOWN_MAX = 200  # characters of a GTID set in a warning
 
 
 class RecordsLike(Cluster, Protocol):
@@ -53,12 +55,14 @@ class Figures:
     counts: Counts = field(default_factory=Counts)
     triggers: tuple[str, ...] = ()
     in_order: tuple[tuple[str, str], ...] = ()
+    shown: str = ""  # see ``Outcome``
 
     def add(self, outcome: Outcome) -> None:
         """Add a turn."""
         all_, one = self.counts, outcome.counts
         self.turns += 1
         self.triggers, self.in_order = outcome.triggers, outcome.in_order
+        self.shown = outcome.shown
         all_.rows += one.rows
         all_.statements += one.statements
         all_.ddl += one.ddl
@@ -117,10 +121,26 @@ class BatchApplier:
         return outcome, outcome.is_idle or (is_past and records.executor_count() > 1)
 
     def warning(self) -> Retryable | None:
-        """MR-5018 if the topic has rows of tables with triggers."""
+        """MR-5038 while the topic has not reached the start; MR-5018 if it has rows of tables with triggers."""
+        if not self.mark.past_start and self.mark.next_offset >= 0:
+            return waiting_for_start(self.mark, self.figures.shown)
         fired = self.figures.triggers
         if not fired:
             return None
         more = f" and {len(fired) - TRIGGERS_NAMED} more" if len(fired) > TRIGGERS_NAMED else ""
         names = ", ".join(fired[:TRIGGERS_NAMED])
         return Retryable("MR-5018", f"triggers on the target: {names}{more}")
+
+
+def waiting_for_start(mark: Mark, shown: str) -> Retryable:
+    """MR-5038. ``shown``: the GTID set that the topic has shown, "" if that is not known."""
+    flavour = Flavour(mark.flavour)
+    start = parse_gtid_set(flavour, mark.gtid_set)
+    what = f"skips rows until the topic reaches the start {_short(mark.gtid_set)}"
+    if shown:
+        what += f"; it does not have {_short(beyond(start, parse_gtid_set(flavour, shown)))} yet"
+    return Retryable("MR-5038", what)
+
+
+def _short(gtids: str) -> str:
+    return gtids if len(gtids) <= GTIDS_SHOWN_MAX else f"{gtids[:GTIDS_SHOWN_MAX]}…"

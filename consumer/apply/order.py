@@ -59,6 +59,7 @@ class Outcome:
 
     ``is_idle``: it ended because no more records came. ``in_order``: tables that one lane applies, and why.
     ``read_to``: the topic has no record between the mark and this offset (-1: not known).
+    ``shown``: while the task waits for its start, the GTID set of the last control record; "" if there was none.
     """
 
     owner: Owner
@@ -68,6 +69,7 @@ class Outcome:
     is_idle: bool = False
     in_order: tuple[tuple[str, str], ...] = ()
     read_to: int = -1
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)

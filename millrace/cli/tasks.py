@@ -17,6 +17,7 @@ from millrace.cli.control import (
 )
 from millrace.errors import Retryable
 from schemas.documents import (
+    ApplyTask,
     CaptureTask,
     TaskDocument,
     address_of,
@@ -47,14 +48,22 @@ def create(
     ),
     replace: bool = typer.Option(False, help="Replace the task of this name."),
 ) -> None:
-    """Create a task, or replace it with --replace. A worker of its kind starts it."""
+    """Create a task, or replace it with --replace. A worker of its kind starts it.
+
+    The start of an apply task is compared with the primary of its source.
+    """
+    from millrace.cli.apply_start import check_start
+
     task = parse_task(plain_from_file(file), origin=origin_of(file))
     with control() as now:
         before = now.store.tasks().get(task.name)
-        outcome = now.store.create_task(task, replace=replace)
         note = ""
+        is_new_start = not isinstance(before, TaskEntry) or before.document.start != task.start
+        if isinstance(task, ApplyTask) and is_new_start:
+            note = check_start(now, task)
+        outcome = now.store.create_task(task, replace=replace)
         if outcome is Outcome.REPLACED and isinstance(before, TaskEntry):
-            note = start_note(before.document, task, now.store.last_report(task))
+            note = start_note(before.document, task, now.store.last_report(task)) or note
     print(f"task {task.name} {outcome.value}")
     if note:
         print(f"note: {note}", file=sys.stderr)

@@ -285,6 +285,25 @@ CODES: tuple[Code, ...] = (
         Branch.OPERATOR,
     ),
     Code(
+        "MR-5037",
+        "the source does not have the task's start",
+        "`start` names source transactions that the primary of the source set has not executed. Rows that it commits under"
+        " these GTIDs later would be skipped. The task was not created.",
+        "Correct `start`: take the GTID set of the load. If the load came from a server that has these transactions, the"
+        " primary has lost them: load the target again.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-5038",
+        "the topic has not reached the task's start yet",
+        "The task skips all rows of the source transactions in `start`, and the topic does not have all of these yet. This is"
+        " usual while capture lags behind the load. If the source does not have them either, the task skips rows that the"
+        " source commits later. The task continues.",
+        "Nothing to do while capture lags. Otherwise compare `start` with the GTID set of the source's primary. If `start` is"
+        " ahead of it, delete the task and create one with another name and the GTID set of the load.",
+        Branch.RETRIES,
+    ),
+    Code(
         "MR-5040",
         "the outcome of a DDL statement is unknown",
         "The run ended while the target executed the statement, and the tables look neither as before nor as after it.",

@@ -109,6 +109,37 @@ def test_rows_before_the_start_are_skipped(name: str, target_server: DatabaseSer
     assert rows == [(4,), (5,)]
 
 
+def test_status_warns_until_the_topic_reaches_the_start(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """Rows are skipped without a trace: of a load that is ahead of the topic, or of a start ahead of the source."""
+    target_server.execute(ACCOUNTS_SQL, db=name)
+    made, stream, task = accounts(name), RecordStream(), apply_task(name, start=f"{UUID}:1-3")
+    stream.fence()
+    for number in (1, 2):
+        stream.insert(made, account(number))
+        stream.commit()
+    applier = started(target_server, task)
+    assert applier.warning() is None
+    applier.process(LocalRecords(stream.values), ignore)
+    warning = applier.warning()
+    assert warning is not None
+    assert warning.code == "MR-5038"
+    assert warning.message.endswith(f"start {UUID}:1-3; it does not have {UUID}:3 yet")
+    applier.close()
+    again = started(target_server, task)
+    warning = again.warning()
+    assert warning is not None
+    assert warning.message.endswith(f"start {UUID}:1-3")
+    for number in (3, 4):
+        stream.insert(made, account(number))
+        stream.commit()
+    again.process(LocalRecords(stream.values), ignore)
+    assert again.warning() is None
+    again.close()
+    assert target_server.execute(f"SELECT id FROM {name}.accounts") == [(4,)]
+
+
 def test_restart_knows_schemas_from_before_the_mark(
     name: str, target_server: DatabaseServer
 ) -> None:

@@ -1,6 +1,7 @@
 """`millrace task wait` on real servers and a real ZooKeeper."""
 
 import json
+import re
 import threading
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from schemas.documents import TaskDocument, TaskKind, parse_set
 from schemas.gtid import Flavour, missing
 from schemas.status import TaskReport, TaskState
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
+from tests.kit.apply.topic import UUID
 from tests.kit.control.control import ScriptedRunner
 from zk.run.runner import HeldLease, Report
 
@@ -113,6 +115,34 @@ def test_wait_needs_a_reachable_primary(
     shell("task", "delete", "shop-capture")
     shell("task", "create", "-f", shell.file(APPLY))
     assert shell("task", "wait", "shop-apply", exit_code=1).startswith("MR-4203 ")
+
+
+def test_start_that_the_source_does_not_have_is_refused(
+    shell: Shell, source_set: DatabaseSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task would skip the rows that the source commits under these GTIDs later. What it has, is a start."""
+    monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
+    shell("set", "create", "-f", shell.file(_document_of(source_set)))
+    warehouse = _document_of(source_set).replace("set: shop", "set: warehouse")
+    shell("set", "create", "-f", shell.file(warehouse))
+    _commit(source_set)
+    position = source_set.primary.gtid_position()
+    last = re.findall(r"\d+", position)[-1]
+    ahead = position.removesuffix(last) + str(int(last) + 5)
+    task = APPLY.replace("target: shop", "target: warehouse")
+    words = ("task", "create", "--replace", "-f")
+    unknown = shell(*words, shell.file(task + f"start: '{position}'"), stream="err")
+    assert "not compared with the source: MR-4203 " in unknown
+    shell("task", "create", "-f", shell.file(CAPTURE))
+    refused = shell(*words, shell.file(task + f"start: '{ahead}'"), exit_code=1)
+    assert refused.startswith("MR-5037 the primary of shop does not have ")
+    assert str(int(last) + 5) in refused
+    other = "0-1-5" if source_set.flavour is Flavour.MYSQL else f"{UUID}:1-5"
+    refused = shell(*words, shell.file(task + f"start: '{other}'"), exit_code=1)
+    assert refused.startswith("MR-5008 ")
+    shell("task", "delete", "shop-apply")
+    assert not shell(*words, shell.file(task + f"start: '{position}'"), stream="err")
+    assert "created" not in shell(*words, shell.file(task + f"start: '{position}'"))
 
 
 @dataclass

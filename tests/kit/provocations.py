@@ -144,6 +144,8 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-5034": "test_records_of_a_stale_capture_owner_block_the_task",
     "MR-5035": "test_records_of_another_topic_after_the_mark_stop_the_task",
     "MR-5036": "test_row_of_a_table_unlike_its_schema_stops_the_task",
+    "MR-5037": "test_start_that_the_source_does_not_have_is_refused",
+    "MR-5038": "test_status_warns_until_the_topic_reaches_the_start",
     "MR-5040": "test_half_done_drop_of_tables_waits_for_an_operator",
     "MR-5041": "test_unexecutable_ddl_waits_for_an_operator",
     "MR-5042": "test_unexecutable_ddl_waits_for_an_operator",
