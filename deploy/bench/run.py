@@ -19,9 +19,9 @@ from deploy.local.readiness import task_report
 from deploy.local.services import APPLY_TASK, CAPTURE_TASK, TOPIC
 from deploy.local.stack import LocalStack, StackOptions
 from deploy.servers import sql
+from deploy.workload.background import Background
 from deploy.workload.beats import (
     Arrivals,
-    Background,
     percentile,
     watch_topic,
     write_beats,

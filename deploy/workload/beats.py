@@ -20,11 +20,12 @@ by primary key: its latencies are up to ``POLL_S`` too high.
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from consumer.topic.kafka import TopicReader
+from deploy.workload.background import Background
 from deploy.workload.shop import BEATS, Connect
 from schemas.record.control import SchemaRecord
 from schemas.record.record import KnownSchemas, RowRecord, decode_record
@@ -32,41 +33,6 @@ from schemas.record.record import KnownSchemas, RowRecord, decode_record
 POLL_S = 0.005
 COMPLETE_POLL_S = 0.05
 BEAT_S = 0.05
-
-
-class Background:
-    """Runs ``work(stop)`` in a thread for the length of the ``with`` block; raises what it raised."""
-
-    def __init__(self, name: str, work: Callable[[threading.Event], None]) -> None:
-        self._stop = threading.Event()
-        self._failure: BaseException | None = None
-        self._work = work
-        self._thread = threading.Thread(target=self._run, name=name)
-
-    def is_alive(self) -> bool:
-        """True while the thread runs."""
-        return self._thread.is_alive()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        if kind is None and self._failure is not None:
-            raise self._failure
-
-    def _run(self) -> None:
-        try:
-            self._work(self._stop)
-        except BaseException as failure:  # noqa: BLE001 - raised again in the thread that made this
-            self._failure = failure
 
 
 class Arrivals:

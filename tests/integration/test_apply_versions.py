@@ -5,14 +5,19 @@ from collections.abc import Iterator
 import pytest
 
 from consumer.apply import versions
-from consumer.apply.part import BEFORE_LANE_COMMIT
 from deploy.servers import DatabaseServer, DatabaseSet
-from millrace import faults
-from millrace.errors import Fatal, Retryable
+from millrace.errors import Fatal
 from schemas.documents import ConflictPolicy
 from schemas.gtid import Flavour
 from tests.fixtures.servers import Pool
-from tests.kit.apply.local import LocalRecords, apply_task, ignore, run_once, started
+from tests.kit.apply.local import (
+    LocalRecords,
+    apply_task,
+    apply_with_failures,
+    ignore,
+    run_once,
+    started,
+)
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import LoggedSession, logged
 
@@ -160,26 +165,8 @@ def test_versions_are_exact_after_rolled_back_target_transactions(
 ) -> None:
     """All at once, cut anywhere. Each target transaction fails once before its commit, and its rows come again."""
     source.run(*CREATES, *CHANGES)
-    values, passed = source.record_values(), list[str]()
-
-    def fail(point: str) -> None:
-        passed.append(point)
-        if point == BEFORE_LANE_COMMIT and passed.count(point) % 2:
-            raise Retryable("MR-5001", "the connection broke")
-
-    task, is_idle = apply_task(f"versions_again_{window_rows}"), False
-    with faults.watched(fail):
-        while not is_idle:
-            applier = started(mariadb_server, task)
-            first = max(applier.mark.next_offset, 0)
-            records = LocalRecords(values[first:], first=first, window_rows=window_rows)
-            try:
-                applier.process(records, ignore)
-                is_idle = True
-            except Retryable:
-                assert passed[-1] == BEFORE_LANE_COMMIT
-            applier.close()
-    assert passed.count(BEFORE_LANE_COMMIT) > 10
+    task = apply_task(f"versions_again_{window_rows}")
+    apply_with_failures(mariadb_server, task, source.record_values(), window_rows=window_rows)
     assert _states(mariadb_server) == _states(source.server)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from deploy.bench import load, peers
 from deploy.bench.apply import workloads
-from deploy.bench.apply.clock import BinlogClock
+from deploy.bench.apply.clock import binlog_clock
 from deploy.bench.apply.run import GROUPS, run_bench_apply
 from deploy.bench.apply.size import Size
 from deploy.servers import DatabaseServer, sql
@@ -58,7 +58,7 @@ def test_replica_and_clock_see_what_was_written_meanwhile(
         made = workload.write(partial(sql.open_root, source.socket), workloads.STEP)
         query = f"SELECT COUNT(*) FROM {workload.database}.items"
         assert replica.server.execute(query) == [(0,)]
-        with BinlogClock(replica.server) as clock:
+        with binlog_clock(replica.server) as clock:
             replica.catch_up()
         assert replica.server.execute(query) == source.execute(query)
         assert made == workloads.STEP

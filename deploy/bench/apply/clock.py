@@ -11,15 +11,15 @@ Changes are weighted by bytes, so a workload must be the same from its first cha
 holds more than half of everything, as in a very small run, the clock starts when the applier is started.
 """
 
-import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from deploy.servers import DatabaseServer
 from deploy.servers.database import BINLOG_NAME
+from deploy.workload.background import sampled
 from millrace.errors import Fatal
 
 POLL_S = 0.005
@@ -39,29 +39,20 @@ class Pace:
         return changes * self.share / (self.end_s - self.begin_s)
 
 
+@contextmanager
+def binlog_clock(server: DatabaseServer) -> "Iterator[BinlogClock]":
+    """Watches a server's binlog files for the length of the ``with`` block."""
+    clock = BinlogClock(server.binlog_dir)
+    with sampled("binlog clock", clock.look, every_s=POLL_S):
+        yield clock
+
+
 class BinlogClock:
-    """Watches a server's binlog files in a thread for the length of the ``with`` block."""
+    """The sizes of binlog files over time."""
 
-    def __init__(self, server: DatabaseServer) -> None:
-        self._folder = server.binlog_dir
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="binlog clock")
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._moves: list[tuple[float, int]] = []
-
-    def __enter__(self) -> Self:
-        self._look()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._look()
 
     def pace(self) -> Pace:
         """After the block: when the growth began and ended. Fatal MR-8004 if there was none."""
@@ -76,11 +67,8 @@ class BinlogClock:
         )
         return Pace(begin_s, end_s, (last - first) / total)
 
-    def _watch(self) -> None:
-        while not self._stop.wait(POLL_S):
-            self._look()
-
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Note the size if it has changed."""
         size = _size_bytes(self._folder)
         if not self._moves or size != self._moves[-1][1]:
             self._moves.append((time.monotonic(), size))

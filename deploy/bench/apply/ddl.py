@@ -14,13 +14,13 @@ from pathlib import Path
 from statistics import median
 
 from deploy.bench.apply.backlogs import REPLICA
-from deploy.bench.apply.clock import BinlogClock
+from deploy.bench.apply.clock import binlog_clock
 from deploy.bench.apply.scene import Scene, open_scene, say
 from deploy.bench.apply.size import Size
 from deploy.bench.apply.workloads import create_tables, fill_tables
 from deploy.bench.figure import Figure
 from deploy.servers import DatabaseServer
-from deploy.workload.beats import Background
+from deploy.workload.background import Background
 from millrace.errors import Fatal
 
 DATABASE = "bench_ddl"
@@ -74,7 +74,7 @@ def _measure(
         while not stop.wait(POLL_S):
             seen.append((time.monotonic(), _table_count(server.data_dir / DATABASE)))
 
-    with BinlogClock(server) as clock, Background("table files", watch):
+    with binlog_clock(server) as clock, Background("table files", watch):
         catch_up()
     part = tables // PARTS
     marks = [_reached(seen, count) for count in (1, part, tables - part, tables)]

@@ -8,7 +8,7 @@ largest Python worker. Peaks are the kernel's, since each process began.
 from collections.abc import Iterator
 from contextlib import closing
 
-from deploy.bench.apply.processes import Part, UseWatch
+from deploy.bench.apply.processes import Part, use_watch
 from deploy.bench.apply.scene import Scene, open_scene, say
 from deploy.bench.apply.size import Size
 from deploy.bench.figure import Figure
@@ -28,7 +28,7 @@ def rss_figures(size: Size) -> Iterator[Figure]:
             " note VARCHAR(200) NOT NULL) DEFAULT CHARSET=utf8mb4"
         )
         scene.wait_applied()
-        with UseWatch((scene.service(),)) as use:
+        with use_watch((scene.service(),)) as use:
             _write(scene, max(round(ROWS * size.scale / BLOCK), 2))
             scene.wait_applied()
     jvm, python = use.peak_mb(Part.JVM), use.peak_mb(Part.PYTHON)

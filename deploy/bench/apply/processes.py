@@ -5,16 +5,15 @@ sample can miss it while the process lives.
 """
 
 import os
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from deploy.servers.process import ServerProcess, session_members
+from deploy.workload.background import sampled
 
 POLL_S = 0.5
 _TICKS_S = os.sysconf("SC_CLK_TCK")
@@ -57,30 +56,21 @@ def uses(process: ServerProcess) -> Iterator[Use]:
         yield Use(pid, part, ticks / _TICKS_S, int(lines["VmHWM"].split()[0]) / 1024)
 
 
+@contextmanager
+def use_watch(processes: Sequence[ServerProcess]) -> "Iterator[UseWatch]":
+    """Samples the use of sessions every ``POLL_S`` for the length of the ``with`` block."""
+    watch = UseWatch(processes)
+    with sampled("use of processes", watch.look, every_s=POLL_S):
+        yield watch
+
+
 class UseWatch:
-    """Samples the use of sessions every ``POLL_S`` in a thread for the length of the ``with`` block."""
+    """The use of sessions over time."""
 
     def __init__(self, processes: Sequence[ServerProcess]) -> None:
         self._processes = processes
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="use of processes")
         self._cpu: list[tuple[float, float]] = []
         self._peaks: dict[Part, float] = {}
-
-    def __enter__(self) -> Self:
-        self._look()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._look()
 
     def cpu_s(self, begin_s: float, end_s: float) -> float:
         """CPU seconds of all sessions between two moments of the monotonic clock, interpolated between samples."""
@@ -98,11 +88,8 @@ class UseWatch:
             return left
         return left + (right - left) * (at_s - left_s) / (right_s - left_s)
 
-    def _watch(self) -> None:
-        while not self._stop.wait(POLL_S):
-            self._look()
-
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Add a sample."""
         found = [use for process in self._processes for use in uses(process)]
         self._cpu.append((time.monotonic(), sum(use.cpu_s for use in found)))
         for use in found:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from deploy.bench.apply.clock import BinlogClock, Pace
-from deploy.bench.apply.processes import UseWatch
+from deploy.bench.apply.clock import Pace, binlog_clock
+from deploy.bench.apply.processes import use_watch
 from deploy.bench.apply.workloads import Workload
 from deploy.bench.peers import NativeReplica, make_account
 from deploy.local.readiness import task_report
@@ -80,8 +80,8 @@ class Scene:
         """Step 3 for the apply task."""
         processes = (self.service(), self.stack.kafka.process, *self.executors)
         with (
-            BinlogClock(self.stack.target) as clock,
-            UseWatch(processes) as use,
+            binlog_clock(self.stack.target) as clock,
+            use_watch(processes) as use,
         ):
             self.resume()
         pace = clock.pace()
@@ -89,7 +89,7 @@ class Scene:
 
     def replicate(self) -> Pace:
         """Step 3 for the native replica."""
-        with BinlogClock(self.replica.server) as clock:
+        with binlog_clock(self.replica.server) as clock:
             self.replica.catch_up()
         return clock.pace()
 

@@ -14,6 +14,7 @@ from consumer.apply.applier import Limits
 from consumer.apply.batch import BatchApplier
 from consumer.apply.lanes import Done, Work
 from consumer.apply.order import Failure, Order, Outcome, Share, ShareEnd, guarded, outcome_of
+from consumer.apply.part import BEFORE_LANE_COMMIT
 from consumer.apply.share import run_share
 from consumer.apply.turn import Tools, residents, run_turn
 from consumer.registry import look_up_at
@@ -25,6 +26,8 @@ from consumer.target.progress import Mark, read_position
 from consumer.target.sessions import close_sessions
 from consumer.topic.taken import Size, Taken
 from deploy.servers import DatabaseServer
+from millrace import faults
+from millrace.errors import Retryable
 from schemas.documents import (
     ApplyRules,
     ApplyTask,
@@ -266,6 +269,32 @@ def started_at(endpoint: Endpoint, task: ApplyTask, *, epoch: int = 1) -> LocalA
     finally:
         session.close()
     return LocalApplier(made.assignment, made.owner, made.mark)
+
+
+def apply_with_failures(
+    server: DatabaseServer, task: ApplyTask, values: Sequence[bytes], *, window_rows: int
+) -> None:
+    """Apply all values. Each target transaction fails once before its commit, and its rows come again."""
+    passed: list[str] = []
+
+    def fail(point: str) -> None:
+        passed.append(point)
+        if point == BEFORE_LANE_COMMIT and passed.count(point) % 2:
+            raise Retryable("MR-5001", "the connection broke")
+
+    is_idle = False
+    with faults.watched(fail):
+        while not is_idle:
+            applier = started(server, task)
+            first = max(applier.mark.next_offset, 0)
+            records = LocalRecords(values[first:], first=first, window_rows=window_rows)
+            try:
+                applier.process(records, ignore)
+                is_idle = True
+            except Retryable:
+                assert passed[-1] == BEFORE_LANE_COMMIT
+            applier.close()
+    assert passed.count(BEFORE_LANE_COMMIT) > 10
 
 
 def seqs_above_the_mark(server: DatabaseServer, task: str) -> Ints:

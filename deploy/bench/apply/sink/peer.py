@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from consumer.topic.kafka import TopicReader
-from deploy.bench.apply.clock import BinlogClock, Pace
+from deploy.bench.apply.clock import Pace, binlog_clock
 from deploy.bench.apply.scene import POLL_S, WAIT_S, Scene, say
 from deploy.bench.apply.sink.connect import ConnectWorker
 from deploy.bench.apply.sink.jars import SinkJars
@@ -98,7 +98,7 @@ class _Sink:
 
     def catch_up(self) -> Pace:
         """Let the connectors write all their records. Fatal MR-8004 if one fails."""
-        with BinlogClock(self._target) as clock:
+        with binlog_clock(self._target) as clock:
             for table in self._topics:
                 self._worker.resume_tasks(table)
             deadline = time.monotonic() + WAIT_S

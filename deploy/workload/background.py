@@ -1,0 +1,56 @@
+"""Threads that work for the length of a ``with`` block."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+
+class Background:
+    """Runs ``work(stop)`` in a thread for the length of the ``with`` block; raises what it raised."""
+
+    def __init__(self, name: str, work: Callable[[threading.Event], None]) -> None:
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._work = work
+        self._thread = threading.Thread(target=self._run, name=name)
+
+    def is_alive(self) -> bool:
+        """True while the thread runs."""
+        return self._thread.is_alive()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        if kind is None and self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            self._work(self._stop)
+        except BaseException as failure:  # noqa: BLE001 - raised again in the thread that made this
+            self._failure = failure
+
+
+@contextmanager
+def sampled(name: str, look: Callable[[], None], *, every_s: float) -> Iterator[None]:
+    """Calls ``look`` at the begin, every ``every_s`` seconds in a thread, and at the end."""
+
+    def watch(stop: threading.Event) -> None:
+        while not stop.wait(every_s):
+            look()
+
+    look()
+    with Background(name, watch):
+        yield
+    look()
