@@ -25,7 +25,6 @@ A replay does not repeat later changes of the row. Not done here: deciding wheth
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -171,8 +170,7 @@ def _planned(session: TargetConnection, task: str, conflict: Conflict) -> tuple[
     schema_id = int.from_bytes(conflict.record[1:5], "big")
     # plans are kept by version, so it must be unique
     plans = TablePlans(Catalogue(f"replay/{uuid4().hex}", RowSchemas({schema_id: text}), inventory))
-    bounds: npt.NDArray[Any] = np.array([0, len(conflict.record)], np.int32)
-    bounds.flags.writeable = False  # as Arrow's: the kernel is compiled for one array type
+    bounds: npt.NDArray[np.integer[npt.NBitBase]] = np.array([0, len(conflict.record)], np.int64)
     rows = walk_values(Values(np.frombuffer(conflict.record, np.uint8), bounds), plans.programs)
     if len(rows) != 1:
         raise Fatal(

@@ -45,6 +45,7 @@ def joined(pieces: Sequence[Taken]) -> Taken:
         return pieces[0]
     values = [piece.values for piece in pieces]
     payload = np.concatenate([v.payload[v.offsets[0] : v.offsets[-1]] for v in values])
+    payload.flags.writeable = False  # as a reader returns it: kernels are compiled for one type
     bounds: npt.NDArray[np.integer[npt.NBitBase]] = np.zeros(sum(map(len, values)) + 1, np.int64)
     np.cumsum(np.concatenate([v.sizes() for v in values]), out=bounds[1:])
     offsets = np.concatenate([piece.offsets for piece in pieces])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.topic.cut import Cutter
-from consumer.topic.taken import Size, Taken
+from consumer.topic.taken import Size, Taken, joined
 from tests.kit.apply.values import values_of
 
 
@@ -80,3 +80,14 @@ def test_windows_do_not_depend_on_the_pieces(
     wanted = _expected(records, size, begin, end)
     assert _windows(records, size, begin, end, seed) == wanted
     assert _windows(records, size, begin, end, seed + 1) == wanted
+
+
+def test_joined_pieces_need_no_other_machine_code() -> None:
+    """A kernel is compiled for each type of arrays, and one that can be written is another."""
+    piece = Taken(np.array([1, 2], np.int64), values_of([b"a", b"b"]), is_end=False)
+    found = joined([piece, piece]).values
+    for one, other in (
+        (found.payload, piece.values.payload),
+        (found.offsets, piece.values.offsets),
+    ):
+        assert (one.dtype, one.flags.writeable) == (other.dtype, other.flags.writeable)
