@@ -35,6 +35,9 @@ Refused before a row of their window is written (MR-5024), because a REPLACE wou
     an UPDATE of a key that others follow       their rows follow without a record, and DELETE and REPLACE move none
     by a cascade
 
+A trigger may be created while the task runs. Each target transaction with rows in the range reads the triggers of their
+tables before it writes, and holds them until its end (``check_triggers``).
+
 Columns that the target generates are computed by REPLACE; a generated identity is compared as always (MR-5017).
 Not done here: the statements (``consumer.apply.writer``).
 """
@@ -48,7 +51,8 @@ from consumer.row_schemas import Ints
 from consumer.rows import Rows
 from consumer.sql.table_plan import TablePlan, record_indexes
 from consumer.sql.table_plans import TablePlans, slots_of
-from consumer.target.inventory import Inventory
+from consumer.target.connection import TargetConnection
+from consumer.target.inventory import Inventory, hold_triggers
 from consumer.target.progress import Mark
 from consumer.window import Window, in_gtid_set
 from millrace.errors import Fatal
@@ -100,6 +104,23 @@ class SafeMode:
         return f"ended at {shown}" if self.is_over(mark) else f"until {shown}"
 
 
+def check_triggers(session: TargetConnection, plans: TablePlans, rows: Rows, numbers: Ints) -> None:
+    """In a target transaction, before these rows are written: Fatal MR-5024 for a trigger on a table of safe mode."""
+    safe = numbers[rows.records[numbers, walk.IS_SAFE] == 1]
+    for slot in slots_of(rows.records[safe, walk.SLOT]):
+        table_plan = plans.table_plan(slot)
+        target = table_plan.target
+        if target.is_sequence:
+            continue
+        if triggers := hold_triggers(session, (target.database, target.table)):
+            table = table_plan.layout.table.full_name
+            raise Fatal("MR-5024", f"{table}: {_of_trigger(triggers[0])}", table=table)
+
+
+def _of_trigger(name: str) -> str:
+    return f"trigger {name} on the target"
+
+
 def _prepare(rows: Rows, numbers: Ints, plans: TablePlans, slot: int) -> None:
     table_plan, inventory = plans.table_plan(slot), plans.inventory
     table = table_plan.layout.table.full_name
@@ -129,7 +150,7 @@ def refusal(table_plan: TablePlan, inventory: Inventory) -> str:
     if missing := sorted(set(filled) - written):
         return f"the records do not have the column {missing[0]}"
     if triggers := inventory.triggers.get((target.database, target.table)):
-        return f"trigger {triggers[0]} on the target"
+        return _of_trigger(triggers[0])
     if target.is_versioned:
         return "the target keeps its history (system versioning)"
     if any(key.has_period for key in target.unique_keys):

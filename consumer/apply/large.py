@@ -21,7 +21,7 @@ from consumer.apply.conflict import store_blocking
 from consumer.apply.part import AFTER_LANE_COMMIT, BEFORE_LANE_COMMIT, MarkClaim, Writing
 from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.row_schemas import Ints
-from consumer.safe_mode import SafeMode
+from consumer.safe_mode import SafeMode, check_triggers
 from consumer.sql.table_plans import TablePlans
 from consumer.target.connection import TargetConnection
 from consumer.target.progress import Mark, check_fence
@@ -108,6 +108,7 @@ class LargeTransaction:
             return
         owner, policy = self.writing.owner, self.writing.policy
         writer = RowWriter(session, self.plans, ConflictRule(owner.task, policy))
+        check_triggers(session, self.plans, window.rows, numbers)
         session.query("SAVEPOINT millrace_window")
         try:
             writer.write(window.rows, numbers)

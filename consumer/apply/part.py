@@ -22,6 +22,7 @@ from consumer.apply.writer import ConflictRule, RowWriter
 from consumer.plan.applied import to_bitmap
 from consumer.row_schemas import Ints
 from consumer.rows import Rows
+from consumer.safe_mode import check_triggers
 from consumer.sql.table_plans import TablePlans
 from consumer.target.connection import Endpoint, TargetConnection
 from consumer.target.progress import (
@@ -122,6 +123,7 @@ def apply_part(
             check_fence(session, writing.owner)
             claim.make(session, writing.owner)
             if len(numbers):
+                check_triggers(session, plans, rows, numbers)
                 (writer.write_carefully if careful else writer.write)(rows, numbers)
             fault_point(BEFORE_LANE_COMMIT)
             session.commit()

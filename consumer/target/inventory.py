@@ -253,6 +253,16 @@ def read_triggers(connection: TargetConnection) -> dict[TableKey, tuple[str, ...
     return found
 
 
+def hold_triggers(connection: TargetConnection, table: TableKey) -> tuple[str, ...]:
+    """The names of a table's triggers. None is created or dropped until the end of the target
+    transaction.
+
+    The lock is the metadata lock that a write takes, too; no row is locked.
+    """
+    connection.query(f"SELECT 1 FROM {_quoted(*table)} LIMIT 0 FOR UPDATE")
+    return tuple(_text(name) for (name,) in connection.query(TRIGGERS_OF_TABLE_SQL, table))
+
+
 def alter_count(connection: TargetConnection) -> int:
     """The number of statements that change keys of tables the server has begun. Takes 2 ms for any number of tables."""
     return sum(int(_text(count)) for _, count in connection.query(DDL_COUNTS_SQL))
@@ -421,6 +431,10 @@ DDL_COUNTS_SQL = (
 TRIGGERS_SQL = """
 SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME FROM information_schema.TRIGGERS
 ORDER BY EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME
+"""
+TRIGGERS_OF_TABLE_SQL = """
+SELECT TRIGGER_NAME FROM information_schema.TRIGGERS
+WHERE EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s ORDER BY TRIGGER_NAME
 """
 LIMITS_SQL = "SELECT @@max_allowed_packet, @@lower_case_table_names, @@local_infile"
 ENGINES_SQL = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"

@@ -6,12 +6,22 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from consumer.target.connection import connect
+from consumer.target.inventory import hold_triggers
 from deploy.servers import DatabaseServer
-from millrace.errors import Fatal
-from schemas.documents import ApplyTask
+from millrace.errors import Fatal, Retryable
+from schemas.documents import ApplyTask, Consistency
 from schemas.gtid import Flavour
 from schemas.table.structure import TableSchema
-from tests.kit.apply.local import LocalRecords, apply_task, backwards, ignore, run_once, started
+from tests.kit.apply.local import (
+    LocalRecords,
+    apply_task,
+    backwards,
+    endpoint_of,
+    ignore,
+    run_once,
+    started,
+)
 from tests.kit.apply.tables import ACCOUNTS_SQL, accounts, integer, table, text
 from tests.kit.apply.topic import RecordStream
 
@@ -252,6 +262,67 @@ def test_logged_cascade_is_not_repeated(name: str, target_server: DatabaseServer
     run_once(target_server, apply_task(name, safe_until=stream.gtid_set), stream)
     assert target_server.execute(f"SELECT * FROM {name}.p") == [(3,)]
     assert target_server.execute(f"SELECT * FROM {name}.c ORDER BY id") == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("is_large", "consistency"),
+    [
+        (True, Consistency.CAUSAL),
+        (False, Consistency.CAUSAL),
+        (True, Consistency.TRANSACTIONAL),
+    ],
+)
+def test_trigger_created_while_the_task_runs_is_refused(
+    name: str, target_server: DatabaseServer, *, is_large: bool, consistency: Consistency
+) -> None:
+    """It comes after the task has read the triggers; no row is written, so it does not fire."""
+    target_server.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", db=name)
+    target_server.execute("CREATE TABLE audit (id INT)", db=name)
+    target_server.execute("INSERT INTO t VALUES (1, 0)", db=name)
+    made, stream = table(name, "t", integer("id"), integer("n", nullable=True)), RecordStream()
+    for value in range(8):  # larger than a window
+        stream.update(made, {"id": 1, "n": value}, {"id": 1, "n": value + 1})
+    stream.commit()
+
+    triggers = [
+        "CREATE TRIGGER t_log AFTER INSERT ON t FOR EACH ROW INSERT INTO audit VALUES (NEW.id)"
+    ]
+
+    def create_trigger() -> None:
+        while triggers:
+            target_server.execute(triggers.pop(), db=name)
+
+    task = apply_task(name, safe_until=stream.gtid_set, consistency=consistency)
+    applier = started(target_server, task)
+    records = LocalRecords(stream.values, is_large=is_large, window_rows=5, begun=create_trigger)
+    with pytest.raises(Fatal, match=r"t: trigger t_log on the target") as caught:
+        applier.process(records, ignore)
+    applier.close()
+    assert caught.value.code == "MR-5024"
+    assert target_server.execute(f"SELECT * FROM {name}.audit") == []
+    assert target_server.execute(f"SELECT n FROM {name}.t") == [(0,)]
+    target_server.execute("DROP TRIGGER t_log", db=name)
+    run_once(target_server, task, stream, is_large=is_large)
+    assert target_server.execute(f"SELECT n FROM {name}.t") == [(8,)]
+
+
+def test_trigger_waits_for_a_target_transaction_in_safe_mode(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """Between the look for triggers and the commit none can be created."""
+    target_server.execute("CREATE TABLE t (id INT PRIMARY KEY)", db=name)
+    session = connect(endpoint_of(target_server))
+    assert hold_triggers(session, (name, "t")) == ()
+    client = connect(endpoint_of(target_server))
+    client.query("SET SESSION lock_wait_timeout = 1")
+    trigger = f"CREATE TRIGGER {name}.t_log AFTER INSERT ON {name}.t FOR EACH ROW SET @n = 1"
+    with pytest.raises(Retryable, match="MR-5005"):
+        client.query(trigger)
+    session.commit()
+    client.query(trigger)
+    assert hold_triggers(session, (name, "t")) == ("t_log",)
+    session.close()
+    client.close()
 
 
 def test_generated_values_follow_replaced_rows(name: str, target_server: DatabaseServer) -> None:
