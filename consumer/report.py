@@ -44,8 +44,19 @@ def running_report(
             "applied_in_order": in_order_text(figures.in_order),
             "consistency": consistency,
             **({"safe_mode": safe_mode} if safe_mode else {}),
+            **({"filter_warning": warned} if (warned := filter_warning(figures)) else {}),
         },
         applied=applied,
+    )
+
+
+def filter_warning(figures: Figures) -> str:
+    """A note for the operator while the task leaves out every table that the topic has rows of; else ""."""
+    if not figures.only_left_out:
+        return ""
+    return (
+        "`include` and `exclude` leave out every table that the topic has rows of so far, such as"
+        f" {figures.only_left_out}"
     )
 
 

@@ -148,6 +148,7 @@ class Applier:
             plans.triggers(),
             is_idle,
             plans.tables_in_order(),
+            only_left_out=plans.only_left_out(),
             shown=self._shown,
         )
 

@@ -55,6 +55,7 @@ class Figures:
     counts: Counts = field(default_factory=Counts)
     triggers: tuple[str, ...] = ()
     in_order: tuple[tuple[str, str], ...] = ()
+    only_left_out: str = ""  # see ``Outcome``
     shown: str = ""  # see ``Outcome``
 
     def add(self, outcome: Outcome) -> None:
@@ -62,7 +63,7 @@ class Figures:
         all_, one = self.counts, outcome.counts
         self.turns += 1
         self.triggers, self.in_order = outcome.triggers, outcome.in_order
-        self.shown = outcome.shown
+        self.only_left_out, self.shown = outcome.only_left_out, outcome.shown
         all_.rows += one.rows
         all_.statements += one.statements
         all_.ddl += one.ddl

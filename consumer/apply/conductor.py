@@ -143,7 +143,15 @@ def _spread_turn(
     note(ends, len(steps))
     is_read = all(end.is_read for end in ends) and all(len(end.steps) == len(steps) for end in ends)
     shown = max(ends, key=lambda end: len(end.steps))
-    return Outcome(owner, mark, _sum(ends), shown.triggers, is_read, shown.in_order)
+    return Outcome(
+        owner,
+        mark,
+        _sum(ends),
+        shown.triggers,
+        is_read,
+        shown.in_order,
+        only_left_out=shown.only_left_out,
+    )
 
 
 def common_steps(ends: Sequence[ShareEnd]) -> tuple[Step, ...]:

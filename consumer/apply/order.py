@@ -59,6 +59,7 @@ class Outcome:
 
     ``is_idle``: it ended because no more records came. ``in_order``: tables that one lane applies, and why.
     ``read_to``: the topic has no record between the mark and this offset (-1: not known).
+    ``only_left_out``: see ``TablePlans``.
     ``shown``: while the task waits for its start, the GTID set of the last control record; "" if there was none.
     """
 
@@ -69,6 +70,7 @@ class Outcome:
     is_idle: bool = False
     in_order: tuple[tuple[str, str], ...] = ()
     read_to: int = -1
+    only_left_out: str = ""
     shown: str = ""
 
 
@@ -110,6 +112,7 @@ class ShareEnd:
     counts: Counts = field(default_factory=Counts)
     triggers: tuple[str, ...] = ()
     in_order: tuple[tuple[str, str], ...] = ()
+    only_left_out: str = ""
 
 
 @dataclass(frozen=True, slots=True)

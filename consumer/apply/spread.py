@@ -117,6 +117,7 @@ class SpreadApplier:
             counts=self.counts,
             triggers=plans.triggers(),
             in_order=plans.tables_in_order(),
+            only_left_out=plans.only_left_out(),
         )
 
     @property

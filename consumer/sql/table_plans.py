@@ -183,6 +183,13 @@ class TablePlans:
             for name in inventory.triggers.get(key, ())
         )
 
+    def only_left_out(self) -> str:
+        """A table that the topic has rows of, if the task leaves out all of them; "" otherwise."""
+        slots = range(len(self.programs.ids))
+        if self.route.admits_all or not len(slots) or any(map(self.admits, slots)):
+            return ""
+        return self.programs.layouts[0].table.full_name
+
     def _lines(self, slot: int) -> tuple[KeyLine, ...]:
         text = self._text(slot)
         if text not in self._key_lines:

@@ -1,12 +1,16 @@
 """`include` and `exclude` of an apply task: rows are skipped exactly, and a blocked task can be rescued."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
+from consumer.report import filter_warning, running_report
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
+from schemas.documents import TableFilter
+from schemas.stages import Applied
 from tests.kit.apply.local import apply_task, run_once
 from tests.kit.apply.tables import integer, table
 from tests.kit.apply.topic import RecordStream
@@ -50,6 +54,26 @@ def test_rows_of_left_out_tables_are_skipped(
     assert mariadb_server.execute(left_out, (task.name,)) == [
         ("CREATE TABLE log (id INT PRIMARY KEY)",)
     ]
+
+
+def test_status_warns_while_every_table_is_left_out(
+    name: str, mariadb_server: DatabaseServer
+) -> None:
+    """Such as by a mistyped `include`; the next start knows it from the stored schemas once a turn has ended."""
+    stream = _stream(name)
+    task = replace(apply_task(name), tables=TableFilter(("typo.*",)))
+    applier = run_once(mariadb_server, task, stream)
+    assert applier.figures.counts.rows == 0
+    assert f"such as {name}.kept" in filter_warning(applier.figures)
+    report = running_report(applier.mark, applier.figures, Applied())
+    assert report.figures["filter_warning"] == filter_warning(applier.figures)
+    stream.insert(table(name, "log", integer("id")), {"id": 100})
+    stream.commit()
+    again = run_once(mariadb_server, task, stream)
+    assert filter_warning(again.figures)
+    applier = run_once(mariadb_server, apply_task(f"{name}-all", exclude=(f"{name}.log",)), stream)
+    report = running_report(applier.mark, applier.figures, Applied())
+    assert "filter_warning" not in report.figures
 
 
 def test_task_blocked_by_one_table_is_rescued(name: str, mariadb_server: DatabaseServer) -> None:
