@@ -1,6 +1,8 @@
 """The local servers: each kind starts, serves, survives a kill, and leaves nothing."""
 
+import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pymysql
@@ -14,6 +16,7 @@ from deploy.servers import (
     ZooKeeperServer,
     sql,
 )
+from deploy.servers.client import client_command
 from deploy.servers.process import session_members
 from millrace.errors import Fatal
 from millrace.home_folder import ENVIRONMENT as HOME_VARIABLE
@@ -167,3 +170,19 @@ def test_java_servers_start_in_a_folder_with_any_name(
     assert list((folder / "templates").glob("kafka-*/meta.properties"))
     assert any((folder / "zookeeper" / "data").glob("version-*"))
     assert any((folder / "kafka" / "data").glob("__cluster_metadata-*"))
+
+
+def test_bundled_client_speaks_utf8mb4(target_server: DatabaseServer) -> None:
+    """An emoji in a statement is stored and printed as it is, whatever the client's own default is."""
+    program = Path(target_server.dialect.command()[0])
+    command = client_command(
+        program, target_server.host, target_server.port, user=target_server.user
+    )
+    statement = "SELECT @@character_set_client, HEX('🎉') AS bytes, '🎉' AS emoji"
+    done = subprocess.run(
+        [*command, "--skip-column-names", "-e", statement],
+        env=os.environ | {"MYSQL_PWD": target_server.password},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.decode().split() == ["utf8mb4", "F09F8E89", "🎉"]
