@@ -1,9 +1,10 @@
 """The pace of an apply task: lag, backlog, rows a second and ETA, from looks at the target's mark and the topic's end.
 
     look        the mark on the target, the lag that was stored with it, and the topic's end, about once a second
-    rate        from the marks of two looks: seq counts rows, the offset counts records
-    backlog     records from the mark to the topic's end. 0 if a turn found no record up to the end, although the mark
-                is below Kafka's markers
+    rate        from the marks of two looks: seq counts the topic's rows and statements, also those that the task skips;
+                the offset counts records
+    backlog     offsets from the mark to the topic's end, or from where a turn found no record up to the end. 0 for the
+                last ``TAIL_OFFSETS``, which are no row and no statement
     ETA         the backlog by the records a second over 10 s, or over 60 s if no mark moved for 10 s
 
 The lag is the stored one if the mark has moved since the last look. Otherwise it is 0 if no record waits. If records
@@ -22,6 +23,8 @@ from schemas.stages import Applied
 
 SHORT_S, LONG_S = 10.0, 60.0
 SPAN_S_MIN = 0.5  # of closer marks no rate is computed
+# A Kafka transaction ends with a `resolved` record and Kafka's marker, or is one `fence` or schema record and a marker.
+TAIL_OFFSETS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,8 @@ class Pace:
 def _backlog(look: Look) -> int | None:
     if look.end is None:
         return None
-    return max(look.end - max(look.mark.next_offset, look.read_to, 0), 0)
+    waiting = look.end - max(look.mark.next_offset, look.read_to, 0)
+    return waiting if waiting > TAIL_OFFSETS else 0
 
 
 def _seq(mark: Mark) -> int:

@@ -16,11 +16,13 @@ Plain = Mapping[str, object]
 class Applied:
     """The pace of an apply task. A task that does not run has only ``commit_ms``.
 
-    ``lag_s``           from the source's commit of the last applied row to the target's commit. 0 if no record waits in
-                        the topic. It grows with the clock while records wait and none is applied.
+    ``lag_s``           from the source's commit of the last applied row to the target's commit. 0 if no row and no
+                        statement waits in the topic. It grows with the clock while some wait and none is applied.
     ``commit_ms``       the source's commit of that row (Unix time); 0 before the first row.
-    ``backlog_records`` in the topic after the mark, with control records and Kafka's own markers.
-    ``rows_10_s``, ``rows_60_s``  rows a second over the last 10 and 60 seconds.
+    ``backlog_records`` in the topic after the mark, with control records and Kafka's own markers. 0 if only the control
+                        record and the marker that end the topic wait.
+    ``rows_10_s``, ``rows_60_s``  rows and statements of the topic a second over the last 10 and 60 seconds, also those
+                        that the task skips.
     ``eta_s``           the backlog at the current pace.
     """
 
