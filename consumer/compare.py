@@ -1,7 +1,7 @@
 """Compares every row of every table of source and target. The servers convert all values; this code decodes none.
 
-Each server converts each value to text without loss (``_exact``). A value of a long type becomes a digest, because a
-server returns NULL for a text longer than its ``max_allowed_packet``. A row becomes a digest of its texts.
+Each server converts each value to text without loss (``consumer.exact``). A value of a long type becomes a digest,
+because a server returns NULL for a text longer than its ``max_allowed_packet``. A row becomes a digest of its texts.
 First, each side returns the row count and the sum of the digests of a table (120 bits, independent of order; duplicate
 rows count twice). If the sums differ, all rows of both sides are read and equal rows are removed from both. The
 remaining rows are different, missing or extra.
@@ -17,24 +17,30 @@ Not done here: structure other than column names, indexes, views; repairs.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from consumer.exact import Exact, exact_columns, literals
 from consumer.row_schemas import layout_of
 from consumer.sql.table_plan import quoted
 from consumer.target.connection import Endpoint, Row, TargetConnection, connect
-from consumer.target.inventory import TableKey, TargetColumn, TargetTable, read_inventory
+from consumer.target.inventory import TableKey, TargetTable, read_inventory
 from consumer.target.progress import read_schemas
 from millrace.errors import Fatal
 from millrace.grant_fix import grantee
 
 FETCH_ROWS = 5_000
 SHOWN_MAX = 20  # rows listed per table
+KEY_TEXT_MAX = 200  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One row. ``what``: different, missing (on the target) or extra. ``key``: its primary key, else all values."""
+    """One row. ``what``: different, missing (on the target) or extra.
+
+    ``key``: its primary key, else all values, as literals (``9,'日本'``) and at most ``KEY_TEXT_MAX`` characters. For
+    more than a row, the place in parentheses.
+    """
 
     table: str
     what: str
@@ -55,13 +61,14 @@ class Comparison:
         """True without any difference."""
         return self.difference_count == 0
 
-    def note(self, table: str, what: str, keys: list[str]) -> None:
-        """Count differences of a table and list the first ones."""
-        self.difference_count += len(keys)
-        shown = sum(1 for known in self.differences if known.table == table)
-        self.differences += [
-            Difference(table, what, key) for key in sorted(keys)[: SHOWN_MAX - shown]
-        ]
+    def note(self, table: str, what: str, keys: Sequence[str], *, count: int | None = None) -> None:
+        """List differences of a table and count them. ``count``: if more than ``keys`` were found."""
+        self.difference_count += len(keys) if count is None else count
+        self.differences += [Difference(table, what, key) for key in keys[: self.room(table)]]
+
+    def room(self, table: str) -> int:
+        """How many more differences of the table are listed."""
+        return SHOWN_MAX - sum(1 for known in self.differences if known.table == table)
 
 
 def compare_sets(
@@ -154,12 +161,36 @@ def _compare_table(found: Comparison, source: Side, target: Side) -> None:
     if sums[0] == sums[1]:
         return
     missing, extra = _unmatched_rows(source, target, columns)
-    key = _key_columns(source[1])
+    key = _key_columns(source[1]) or columns
     source_keys, target_keys = _keys(missing, columns, key), _keys(extra, columns, key)
     both = source_keys & target_keys
-    found.note(name, "different", list(both.elements()))
-    found.note(name, "missing", list((source_keys - both).elements()))
-    found.note(name, "extra", list((target_keys - both).elements()))
+    shown = _KeyTexts(source, target[1], key), _KeyTexts(target, source[1], key)
+    for what, side, keys in (
+        ("different", shown[0], both),
+        ("missing", shown[0], source_keys - both),
+        ("extra", shown[1], target_keys - both),
+    ):
+        found.note(name, what, side.first(keys, found.room(name)), count=keys.total())
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyTexts:
+    """Keys of rows of ``side`` as text. ``other``: the other side's table."""
+
+    side: Side
+    other: TargetTable
+    key: Sequence[str]
+
+    def first(self, keys: Counter[Row], count: int) -> list[str]:
+        """The first keys."""
+        session, table = self.side
+        columns = exact_columns(table, self.key, self.other, key=_key_columns(table))
+        found = sorted(keys.elements(), key=_order)[:count]
+        return [",".join(literals(session, columns, row))[:KEY_TEXT_MAX] for row in found]
+
+
+def _order(row: Row) -> list[tuple[bool, str]]:
+    return [(value is not None, str(value)) for value in row]
 
 
 def _count(row: Row) -> int:
@@ -170,7 +201,8 @@ def _sums(side: Side, columns: list[str], other: Side) -> Row:
     """(rows, sum of the first 60 bits of each row's digest, sum of the next 60)."""
     session, table = side
     texts = ", '|', ".join(
-        f"COALESCE(CONCAT(LENGTH({e}), ':', {e}), 'N')" for e in _exacts(table, columns, other[1])
+        f"COALESCE(CONCAT(LENGTH({e.sql}), ':', {e.sql}), 'N')"
+        for e in _exacts(table, columns, other[1])
     )
     digest = f"SHA2(CONCAT({texts}), 224)"  # MySQL 9 has no MD5
     halves = ", ".join(
@@ -203,7 +235,8 @@ def _unmatched_rows(
 def _rows(side: Side, columns: list[str], other: Side) -> Iterator[list[Row]]:
     session, table = side
     order = ", ".join(_quoted(name) for name in _key_columns(table))
-    sql = f"SELECT {', '.join(_exacts(table, columns, other[1]))} FROM {_name(table)}"
+    exacts = ", ".join(exact.sql for exact in _exacts(table, columns, other[1]))
+    sql = f"SELECT {exacts} FROM {_name(table)}"
     stream = session.stream(sql + (f" ORDER BY {order}" if order else ""))
     try:
         while rows := stream.take(FETCH_ROWS):
@@ -218,17 +251,12 @@ def _key_columns(table: TargetTable) -> tuple[str, ...]:
     )
 
 
-def _keys(rows: Counter[Row], columns: list[str], key: tuple[str, ...]) -> Counter[str]:
-    places = [columns.index(name) for name in key] or range(len(columns))
-    found: Counter[str] = Counter()
+def _keys(rows: Counter[Row], columns: list[str], key: Sequence[str]) -> Counter[Row]:
+    places = [columns.index(name) for name in key]
+    found: Counter[Row] = Counter()
     for row, times in rows.items():
-        found[", ".join(_shown(row[place]) for place in places)] += times
+        found[tuple(row[place] for place in places)] += times
     return found
-
-
-def _shown(value: object) -> str:
-    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    return text if len(text) <= 100 else text[:100] + "…"
 
 
 def _name(table: TargetTable) -> str:
@@ -239,56 +267,5 @@ def _quoted(name: str) -> str:
     return quoted(name).decode()
 
 
-def _exacts(table: TargetTable, columns: list[str], other: TargetTable) -> list[str]:
-    key = _key_columns(table)
-    found = []
-    for name in columns:
-        column = table.columns[name]
-        is_long = column.base_type in _LONG and name not in key
-        found.append((_digest if is_long else _exact)(column, other.columns[name]))
-    return found
-
-
-_HEX = {
-    "geometry",
-    "point",
-    "linestring",
-    "polygon",
-    "multipoint",
-    "multilinestring",
-    "multipolygon",
-}
-_HEX |= {"geomcollection", "geometrycollection", "vector", "binary", "varbinary"}
-_HEX |= {"tinyblob", "blob", "mediumblob", "longblob"}
-_LONG = _HEX - {"binary", "varbinary"} | {"text", "mediumtext", "longtext", "json"}
-
-
-def _digest(column: TargetColumn, other: TargetColumn) -> str:
-    """SQL for a digest of a long value's bytes."""
-    name = _quoted(column.name)
-    is_text = column.base_type == "json" or column.charset
-    if is_text and (column.base_type, column.charset) != (other.base_type, other.charset):
-        name = f"CONVERT({name} USING utf8mb4)"
-    return f"SHA2(CAST({name} AS BINARY), 224)"
-
-
-def _exact(column: TargetColumn, other: TargetColumn) -> str:
-    """SQL for a column's text without loss."""
-    name = _quoted(column.name)
-    if column.base_type in _HEX:
-        return f"HEX({name})"
-    if column.base_type in ("uuid", "inet4", "inet6"):
-        return f"HEX({name})"
-    if column.base_type == "float":
-        return f"CAST({name} AS DOUBLE)"  # FLOAT alone prints six digits
-    if column.base_type == "bit":
-        return f"({name} + 0)"
-    if column.base_type == "enum":
-        return f"CONCAT({name} + 0, ':', HEX({name}))"
-    if column.base_type == "json" or other.base_type == "json":
-        return f"HEX(CONVERT({name} USING utf8mb4))"
-    if column.charset and column.charset == other.charset:
-        return f"HEX({name})"  # its bytes
-    if column.charset:
-        return f"HEX(CONVERT({name} USING utf8mb4))"
-    return f"CAST({name} AS CHAR)"
+def _exacts(table: TargetTable, columns: list[str], other: TargetTable) -> list[Exact]:
+    return exact_columns(table, columns, other, key=_key_columns(table))

@@ -23,7 +23,7 @@ from schemas.stages import Applied
 
 SHORT_S, LONG_S = 10.0, 60.0
 SPAN_S_MIN = 0.5  # of closer marks no rate is computed
-# A Kafka transaction ends with a `resolved` record and Kafka's marker, or is one `fence` or schema record and a marker.
+# A Kafka transaction ends with a `resolved` or `fence` record and Kafka's marker.
 TAIL_OFFSETS = 2
 
 

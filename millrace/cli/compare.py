@@ -22,6 +22,7 @@ def compare(task: str, *, timeout: Timeout = 60.0, now: Now = False, json: Json 
     """Compare every row of an apply task's source and target set. A capture task stands for its only apply task."""
     from consumer.compare import compare_sets
     from consumer.target.members import primary_member
+    from consumer.topic.show import printable
     from millrace.cli.arrival import capture_task_of, wait_until_arrived
 
     with control() as cluster:
@@ -57,7 +58,8 @@ def compare(task: str, *, timeout: Timeout = 60.0, now: Now = False, json: Json 
     else:
         out = console()
         for detail in details:
-            out.print(f"{detail['table']}: {detail['what']}: {detail['key']}", markup=False)
+            shown = printable(f"{detail['table']}: {detail['what']}: {detail['key']}")
+            out.print(shown, markup=False)
         verdict = "equal" if found.is_equal else _counted(found.difference_count, "difference")
         tables, rows = _counted(found.tables, "table"), _counted(found.rows, "row")
         out.print(f"{tables}, {rows}: {verdict}")

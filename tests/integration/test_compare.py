@@ -89,6 +89,51 @@ def test_each_difference_is_named(
     assert found.difference_count == 1
 
 
+KEYS = (
+    ("INT, v VARCHAR(10) CHARACTER SET utf8mb4", "4100, 'k0'", "4100,'k0'"),
+    ("INT, v VARCHAR(10) CHARACTER SET utf8mb4", "9, '日本'", "9,'日本'"),
+    ("BIGINT UNSIGNED, v VARCHAR(9) CHARACTER SET latin1", "5, 'é''\\\\'", "5,'é\\'\\\\'"),
+    ("INT, v CHAR(3) CHARACTER SET sjis", "1, '日'", "1,'日'"),
+    ("DECIMAL(5,2), v VARBINARY(5)", "-1.5, x'00FF'", "-1.50,x'00ff'"),
+    (
+        "DATETIME(1), v ENUM('a','日')",
+        "'2026-01-02 03:04:05.6', '日'",
+        "'2026-01-02 03:04:05.6','日'",
+    ),
+    ("INT, v SET('a','b')", "1, 'a,b'", "1,'a,b'"),
+    ("BIT(9), v YEAR", "257, 2026", "257,2026"),
+)
+
+
+@pytest.mark.both_flavours
+@pytest.mark.parametrize(("types", "values", "wanted"), KEYS)
+def test_keys_are_printed_as_literals(
+    sides: tuple[DatabaseServer, DatabaseServer], types: str, values: str, wanted: str
+) -> None:
+    """As in MR-5010, in every character set; bytes as hex digits with a prefix."""
+    for side in sides:
+        side.execute(f"CREATE TABLE k (i {types}, PRIMARY KEY (i, v))", db="compared")
+    for side, what in zip(sides, ("missing", "extra"), strict=True):
+        side.execute(f"INSERT INTO k VALUES ({values})", db="compared")
+        assert _compared(sides).differences == [Difference("compared.k", what, wanted)]
+        side.execute("DELETE FROM k", db="compared")
+
+
+@pytest.mark.both_flavours
+def test_rows_without_a_key_are_printed_whole(
+    sides: tuple[DatabaseServer, DatabaseServer],
+) -> None:
+    """NULL is a word, and a long value is named by its digest."""
+    for side in sides:
+        side.execute("CREATE TABLE k (i INT, v VARCHAR(9), b BLOB)", db="compared")
+    sides[0].execute("INSERT INTO k VALUES (NULL, '', 'x'), (NULL, 'n', NULL)", db="compared")
+    digest = sides[0].execute("SELECT LEFT(SHA2('x', 224), 12)")[0][0]
+    assert [found.key for found in _compared(sides).differences] == [
+        f"NULL,'',(digest {digest})",
+        "NULL,'n',NULL",
+    ]
+
+
 def test_many_differences_are_counted_and_the_first_listed(
     sides: tuple[DatabaseServer, DatabaseServer],
 ) -> None:

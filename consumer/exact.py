@@ -1,0 +1,153 @@
+"""Columns of a table as text without loss, for comparison, and single values of it as SQL literals, for people.
+
+    type                    text                                     literal
+    number, YEAR            as the server prints it                  5
+    date, time              as the server prints it                  '2026-01-01'
+    characters, SET         hex digits of its bytes (1)              '日本'
+    ENUM                    its number, a colon, and as above        'new'
+    UUID, INET4, INET6      hex digits                               '10.0.0.1'
+    bytes                   hex digits                               x'00ff'
+    long type, not a key    a digest of its bytes                    (digest 1a2b…)
+
+(1) in the column's character set, or in utf8mb4 if the other side has another one. A server converts them back.
+
+A literal is as in the key of MR-5010, except for bytes. NULL is None as text.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from ipaddress import ip_address
+from uuid import UUID
+
+from consumer.sql.table_plan import quoted
+from consumer.target.connection import Row, TargetConnection
+from consumer.target.inventory import TargetColumn, TargetTable
+
+DIGEST_SHOWN = 12  # hex digits
+
+_SPATIAL = {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"}
+_SPATIAL |= {"multipolygon", "geomcollection", "geometrycollection"}
+_BYTES = _SPATIAL | {"vector", "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+_LONG = _BYTES - {"binary", "varbinary"} | {"text", "mediumtext", "longtext", "json"}
+_ADDRESSES = {"inet4", "inet6"}
+_NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "double", "year"}
+
+
+class Form(Enum):
+    """How a literal is made of the text."""
+
+    NUMBER = auto()
+    QUOTED = auto()
+    TEXT = auto()
+    ENUM = auto()
+    UUID = auto()
+    ADDRESS = auto()
+    BYTES = auto()
+    DIGEST = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """A column. ``sql`` returns its text. ``charset``: that of the bytes in TEXT and ENUM."""
+
+    sql: str
+    form: Form
+    charset: str = ""
+
+
+def exact_columns(
+    table: TargetTable, names: Sequence[str], other: TargetTable, *, key: Sequence[str]
+) -> list[Exact]:
+    """These columns of ``table``, for comparison with ``other``. Long values of ``key`` are read in full."""
+    return [_exact(table.columns[name], other.columns[name], is_key=name in key) for name in names]
+
+
+def _exact(column: TargetColumn, other: TargetColumn, *, is_key: bool) -> Exact:
+    name, base = quoted(column.name).decode(), column.base_type
+    utf8 = f"CONVERT({name} USING utf8mb4)"
+    if base in _LONG and not is_key:
+        is_text = base == "json" or column.charset
+        is_equal = (base, column.charset) == (other.base_type, other.charset)
+        value = utf8 if is_text and not is_equal else name
+        return Exact(f"SHA2(CAST({value} AS BINARY), 224)", Form.DIGEST)
+    if base in _BYTES:
+        return Exact(f"HEX({name})", Form.BYTES)
+    if base == "uuid":
+        return Exact(f"HEX({name})", Form.UUID)
+    if base in _ADDRESSES:
+        return Exact(f"HEX({name})", Form.ADDRESS)
+    if base == "float":
+        return Exact(f"CAST({name} AS DOUBLE)", Form.NUMBER)  # FLOAT alone prints six digits
+    if base == "bit":
+        return Exact(f"({name} + 0)", Form.NUMBER)
+    if base == "enum":
+        return Exact(f"CONCAT({name} + 0, ':', HEX({name}))", Form.ENUM, column.charset)
+    if base == "json" or other.base_type == "json":
+        return Exact(f"HEX({utf8})", Form.TEXT, "utf8mb4")
+    if column.charset and column.charset == other.charset:
+        return Exact(f"HEX({name})", Form.TEXT, column.charset)
+    if column.charset:
+        return Exact(f"HEX({utf8})", Form.TEXT, "utf8mb4")
+    return Exact(f"CAST({name} AS CHAR)", Form.NUMBER if base in _NUMBERS else Form.QUOTED)
+
+
+def literals(session: TargetConnection, columns: Sequence[Exact], row: Row) -> list[str]:
+    """A row's texts as literals; ``columns`` are those of the row. The server converts characters."""
+    texts = [None if value is None else _str(value) for value in row]
+    places = [
+        number
+        for number, column in enumerate(columns)
+        if column.charset and texts[number] is not None
+    ]
+    each = (
+        f"CONVERT(CAST(x'{_digits(texts[number])}' AS CHAR CHARACTER SET {columns[number].charset})"
+        " USING utf8mb4)"
+        for number in places
+    )
+    characters: dict[int, str] = {}
+    if places:
+        (found,) = session.query(f"SELECT {', '.join(each)}")
+        characters = {
+            n: _str(value) for n, value in zip(places, found, strict=True) if value is not None
+        }
+    return [
+        _literal(column, text, characters.get(number))
+        for number, (column, text) in enumerate(zip(columns, texts, strict=True))
+    ]
+
+
+def _digits(text: str | None) -> str:
+    """The hex digits of a TEXT, or those after the number of an ENUM."""
+    return (text or "").rpartition(":")[2]
+
+
+def _literal(column: Exact, text: str | None, characters: str | None) -> str:
+    if text is None:
+        return "NULL"
+    match column.form:
+        case Form.NUMBER:
+            return text
+        case Form.QUOTED:
+            return _quoted(text)
+        case Form.TEXT | Form.ENUM:
+            # a server may have no characters for bytes that it has stored
+            return f"x'{_digits(text).lower()}'" if characters is None else _quoted(characters)
+        case Form.UUID:
+            return _quoted(str(UUID(hex=text)))
+        case Form.ADDRESS:
+            return _quoted(str(ip_address(bytes.fromhex(text))))
+        case Form.BYTES:
+            return f"x'{text.lower()}'"
+        case Form.DIGEST:
+            return f"(digest {text[:DIGEST_SHOWN]})"
+
+
+def _quoted(text: str) -> str:
+    for raw, escaped in (("\\", "\\\\"), ("'", "\\'"), ("\0", "\\0")):
+        text = text.replace(raw, escaped)
+    return f"'{text}'"
+
+
+def _str(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
