@@ -50,6 +50,7 @@ from consumer.window import (
     advanced,
     check_follows,
     check_statement_begin,
+    is_covered,
     read_window,
 )
 from schemas.documents import Consistency
@@ -362,9 +363,9 @@ class Applier:
             DdlPlace(self.mark, after),
             route=self.plans.route,
         )
-        self.mark = self.seen = after
         self.counts.ddl += changed is not None
-        self.counts.left_out += changed is None
+        self.counts.left_out += changed is None and not is_covered(record, self.mark)
+        self.mark = self.seen = after
         if changed is not None:
             inventory = read_again(self._session, known, changed)
             self._session.commit()

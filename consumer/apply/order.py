@@ -45,7 +45,7 @@ class Order:
 
 @dataclass(slots=True)
 class Counts:
-    """The work of one turn. ``left_out``: DDL statements not executed."""
+    """The work of one turn. ``left_out``: DDL statements in the table ``left_out``."""
 
     rows: int = 0
     statements: int = 0
