@@ -123,6 +123,8 @@ def take_over(
         raise Fatal(
             "MR-5022",
             f"the progress belongs to topic {mark.topic.name}, the task reads {task.source.topic}",
+            fix=f"Set `topic` back to {mark.topic.name} (`millrace task create -f FILE --replace`), then `millrace"
+            f" task resume {task.name}`. To apply {task.source.topic}, create a task with another name.",
         )
     session.commit()
     _log.info("apply begins", task=task.name, run=owner.run, seq=mark.seq, offset=mark.next_offset)

@@ -348,14 +348,15 @@ class RowWriter:
 
     def _decide(self, rows: Rows, number: int, why: str) -> None:
         slot = int(rows.records[number, SLOT])
-        policy = self._conflict_rule.policy
+        policy, fix = self._conflict_rule.policy, ""
         if policy is ConflictPolicy.OVERWRITE and not self._plans.table_plan(slot).identity:
             why = f"{why}; a table without a key has no row to overwrite"
+            fix = _without_overwrite(self._conflict_rule.task, int(rows.records[number, SEQ]))
             policy = ConflictPolicy.STOP
         conflict = make_conflict(self._connection, self._plans, rows, number, why)
         if policy is ConflictPolicy.STOP:
             self.blocking = conflict
-            raise self._named(rows, number, why)
+            raise self._named(rows, number, why, fix=fix)
         if policy is ConflictPolicy.OVERWRITE:
             self._set_foreign_key_checks(wanted=False)  # the next row sets it again
             self._overwrite(rows, number)
@@ -376,13 +377,16 @@ class RowWriter:
         if op != OP_DELETE:
             self._write_one(rows, Single.of(rows, number, "replace"))
 
-    def _named(self, rows: Rows, number: int, why: str, *, code: str = "MR-5010") -> Fatal:
+    def _named(
+        self, rows: Rows, number: int, why: str, *, code: str = "MR-5010", fix: str = ""
+    ) -> Fatal:
         slot, op = (int(rows.records[number, which]) for which in (SLOT, OP))
         table_plan = self._plans.table_plan(slot)
         table = table_plan.layout.table.full_name
         return Fatal(
             code,
             f"{OPS[op]} of a row of {table}: {why}",
+            fix=fix,
             table=table,
             key=self._key_text(rows, number, table_plan),
             seq=rows.records[number, SEQ],
@@ -396,3 +400,12 @@ class RowWriter:
             return "(no key)"
         text = rows.text_of(Single.of(rows, number).firsts, shape)
         return text.decode(errors="replace")[:_KEY_TEXT_MAX]
+
+
+def _without_overwrite(task: str, seq: int) -> str:
+    """The fix of MR-5010 where `overwrite` does not help."""
+    return (
+        f"`millrace conflict show {task} {seq}` prints the change. Correct the row, or leave the change out with"
+        f" `millrace conflict discard {task} {seq}`, or set `conflict: skip` for the task. Then `millrace task resume"
+        f" {task}`."
+    )

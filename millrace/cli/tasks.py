@@ -15,7 +15,7 @@ from millrace.cli.control import (
     plain_from_file,
     print_json,
 )
-from millrace.errors import Retryable
+from millrace.errors import Fatal, Retryable
 from schemas.documents import (
     ApplyTask,
     CaptureTask,
@@ -61,6 +61,8 @@ def create(
         is_new_start = not isinstance(before, TaskEntry) or before.document.start != task.start
         if isinstance(task, ApplyTask) and is_new_start:
             note = check_start(now, task)
+        if replace and isinstance(before, TaskEntry):
+            check_topic(before.document, task, now.store.last_report(before.document))
         outcome = now.store.create_task(task, replace=replace)
         if outcome is Outcome.REPLACED and isinstance(before, TaskEntry):
             note = start_note(before.document, task, now.store.last_report(task)) or note
@@ -69,12 +71,38 @@ def create(
         print(f"note: {note}", file=sys.stderr)
 
 
+def check_topic(before: TaskDocument, task: TaskDocument, report: TaskReport | None) -> None:
+    """Fatal MR-5022 if an apply task gets another topic than the one that it has applied.
+
+    Its progress on the target belongs to that topic. ``report``: the last one on the work of ``before``.
+    """
+    known, wanted = address_of(before).topic, address_of(task).topic
+    if (
+        not isinstance(before, ApplyTask)
+        or known == wanted
+        or report is None
+        or not has_progress(report)
+    ):
+        return
+    raise Fatal(
+        "MR-5022",
+        f"{task.name} has applied the topic {known} up to seq {report.seq}, the document names {wanted}",
+        fix=f"Set `topic` to {known}, or give the task of {wanted} another name.",
+        task=task.name,
+    )
+
+
+def has_progress(report: TaskReport) -> bool:
+    """Whether the task has published or applied a record."""
+    return bool(report.seq or report.gtid_set)
+
+
 def start_note(before: TaskDocument, task: TaskDocument, report: TaskReport | None) -> str:
     """A note that a changed ``start`` has no effect; "" when it has one, or did not change.
 
     ``report``: the last report on this task's work; ``None`` when the task has not worked on this topic yet.
     """
-    if before.start == task.start or report is None or not (report.seq or report.gtid_set):
+    if before.start == task.start or report is None or not has_progress(report):
         return ""
     is_capture = isinstance(task, CaptureTask)
     topic = address_of(task).topic

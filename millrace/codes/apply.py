@@ -175,7 +175,8 @@ CODES: tuple[Code, ...] = (
         "the progress on the target does not belong to this task",
         "Another version or an operator changed the progress tables, or a task with this name applied another topic"
         " before.",
-        "Upgrade, or restore the database `millrace` of the target. To apply another topic, give the task another name.",
+        "If the document names another topic, set `topic` back: a task with another name can apply that topic. Otherwise"
+        " upgrade, or restore the database `millrace` of the target.",
         Branch.OPERATOR,
     ),
     Code(

@@ -361,3 +361,16 @@ def test_overwriting_a_row_leaves_children_of_removed_rows(
         "SELECT seq, op, decision FROM millrace.conflict WHERE task = %s ORDER BY seq", (name,)
     )
     assert found == [(1, "u", "overwrite"), (3, "c", "overwrite"), (4, "d", "overwrite")]
+
+
+def test_overwrite_is_not_advised_where_it_is_set(name: str, target_server: DatabaseServer) -> None:
+    """A table without a key has no row to overwrite; the fix names what helps, with task and seq."""
+    target_server.execute("CREATE TABLE notes (n INT)", db=name)
+    stream = RecordStream()
+    stream.delete(table(name, "notes", integer("n"), key=()), {"n": 1})
+    stream.commit()
+    with pytest.raises(Fatal, match="no row to overwrite") as caught:
+        run_once(target_server, apply_task(name, conflict=ConflictPolicy.OVERWRITE), stream)
+    assert caught.value.code == "MR-5010"
+    assert f"`millrace conflict discard {name} 1`" in caught.value.fix
+    assert "overwrite" not in caught.value.fix

@@ -15,6 +15,7 @@ from consumer.target.connection import TargetConnection
 from consumer.target.progress import Owner
 from deploy.servers import DatabaseServer
 from millrace.errors import Fatal
+from schemas.documents import TopicAddress
 from tests.kit.apply.local import (
     LocalRecords,
     apply_task,
@@ -108,6 +109,18 @@ def test_rows_before_the_start_are_skipped(name: str, target_server: DatabaseSer
     assert applier.figures.counts.left_out == 0  # the table of that name has none
     rows = target_server.execute(f"SELECT id FROM {name}.accounts ORDER BY id")
     assert rows == [(4,), (5,)]
+
+
+def test_progress_of_another_topic_names_the_way_back(
+    name: str, target_server: DatabaseServer
+) -> None:
+    """A document with another topic is no damage of the database `millrace`."""
+    task = apply_task(name)
+    started(target_server, task).close()
+    with pytest.raises(Fatal) as caught:
+        started(target_server, replace(task, source=TopicAddress(topic="other", bootstrap="")))
+    assert caught.value.code == "MR-5022"
+    assert caught.value.fix.startswith("Set `topic` back to local ")
 
 
 def test_status_warns_until_the_topic_reaches_the_start(

@@ -121,6 +121,21 @@ def test_changed_start_without_effect_is_reported(shell: Shell) -> None:
         assert replaced(later + "topic: another\n") == ""  # a new topic, where `start` is read
 
 
+def test_apply_task_keeps_the_topic_of_its_progress(shell: Shell) -> None:
+    """Another topic would block the task at its next start; before its first record the topic may change."""
+    shell("set", "create", "-f", shell.file(SHOP))
+    words = ("task", "create", "--replace", "-f")
+    other = APPLY.replace("topic: shop", "topic: other")
+    shell(*words, shell.file(other))
+    assert "replaced" in shell(*words, shell.file(APPLY))
+    with shell.running(ScriptedRunner(), kind=TaskKind.APPLY):
+        eventually(lambda: _state(shell) == "running")
+        refused = shell(*words, shell.file(other), exit_code=1)
+    assert refused.startswith("MR-5022 shop-apply has applied the topic shop up to seq 7")
+    assert "Set `topic` to shop" in refused
+    assert "replaced" in shell(*words, shell.file(APPLY + "lanes: 2\n"))
+
+
 def test_status_json_is_one_complete_object(shell: Shell) -> None:
     """The fields that scripts rely on."""
     shell("set", "create", "-f", shell.file(SHOP))
