@@ -6,7 +6,10 @@ It compares the set with ``progress.gtid_set``, which the task commits with the 
 ``consistent_gtid`` in ``millrace status --json``. The set has the form of the task's source, not of the target:
 
     mysql      each interval is in one interval of the progress, with the same uuid and tag
-    mariadb    the progress has at least the sequence number of each domain; numbers alone prove no history
+    mariadb    the progress has at least the sequence number of each domain; numbers alone prove no history. A domain
+               that appears twice is refused
+
+An empty set is refused: a variable of the reader was not set.
 
 It is a procedure because a function runs inside one statement and its snapshot. Each poll must see new commits:
 
@@ -16,7 +19,7 @@ It is a procedure because a function runs inside one statement and its snapshot.
 
 Error 1568 of SET TRANSACTION shows that a transaction is open. A transaction that was begun under a level other than
 its session's is not noticed: the procedure then returns 0. It takes no lock. SQL SECURITY DEFINER: a reader needs only
-EXECUTE. Errors are SQLSTATE 45000.
+EXECUTE. Errors are SQLSTATE 45000; a text has at most 128 characters (MySQL), with the code of ``millrace explain``.
 
 A task makes the procedure at its start, and replaces one of another version, which its COMMENT shows: MySQL can only
 drop and create it. If the task is killed in between, the next start of a task creates it. A DROP also drops what was
@@ -51,11 +54,13 @@ BEGIN
   DECLARE kind VARCHAR(16) {_TEXT};
   DECLARE problem VARCHAR(128) {_TEXT};
   DECLARE tag, other_tag VARCHAR(64) {_TEXT};
-  DECLARE reached, compared, items, item, head, parts, part, others, other LONGTEXT {_TEXT};
+  DECLARE reached, compared, items, item, head, heads, parts, part, others, other LONGTEXT {_TEXT};
   DECLARE first_number, last_number DECIMAL(20,0);
   SET wanted = LOWER(REGEXP_REPLACE(wanted, '[[:space:]]+', ''));
   IF task_name IS NULL OR wanted IS NULL OR timeout_s IS NULL THEN
-    SET problem = '{NAME} needs a task, a GTID set and a timeout in seconds';
+    SET problem = 'MR-6001 {NAME} needs a task, a GTID set and a timeout in seconds; none may be NULL';
+  ELSEIF REPLACE(wanted, ',', '') = '' THEN
+    SET problem = 'MR-6001 the GTID set is empty; give {NAME} the GTIDs that the task shall have applied';
   END IF;
   poll: LOOP
     IF problem IS NOT NULL THEN
@@ -81,11 +86,12 @@ BEGIN
       COMMIT;
     END IF;
     IF reached IS NULL THEN
-      SET problem = CONCAT('Millrace has no task ', LEFT(task_name, 60), ' on this server');
+      SET problem = CONCAT('MR-4104 Millrace has no task ', LEFT(task_name, 40),
+        ' on this server: correct the name or the server');
       ITERATE poll;
     END IF;
     IF NOT reached <=> compared THEN
-      SET compared = reached, is_reached = TRUE, items = wanted;
+      SET compared = reached, is_reached = TRUE, items = wanted, heads = '';
       SET kind = IF(kind <> '', kind, IF(LOCATE(':', wanted), 'mysql', 'mariadb'));
     END IF;
     WHILE items <> '' DO
@@ -100,6 +106,7 @@ BEGIN
             OR CAST(SUBSTRING_INDEX(other, '-', -1) AS DECIMAL(20,0)) < last_number THEN
           SET is_reached = FALSE;
         END IF;
+        SET part = IF(LOCATE(head, heads), 'a domain twice', part), heads = CONCAT(heads, head);
       ELSEIF kind = 'mysql' AND item REGEXP '^[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}:' THEN
         SET head = CONCAT(',', SUBSTRING_INDEX(item, ':', 1), ':'), tag = '', part = 'tag';
         SET parts = SUBSTRING(item, CHAR_LENGTH(head));
@@ -133,7 +140,9 @@ BEGIN
         SET part = 'another form';
       END IF;
       IF part NOT REGEXP '^[0-9]' THEN
-        SET problem = CONCAT(QUOTE(LEFT(item, 60)), ' is no GTID set of ', kind), items = '';
+        SET problem = LEFT(CONCAT('MR-6001 ', QUOTE(LEFT(item, 40)),
+          IF(part = 'a domain twice', ' repeats its domain in this GTID set of ', ' is no GTID set of '), kind,
+          '; copy @@', IF(kind = 'mysql', 'gtid_executed', 'gtid_binlog_pos')), 128), items = '';
       END IF;
     END WHILE;
     IF problem IS NOT NULL THEN

@@ -28,6 +28,10 @@ from zk.view import Cluster, read_cluster, status_of
 
 POLL_S = 0.1
 ASK_AGAIN_S = 0.5
+_EMPTY = (
+    "Give --gtid the GTIDs that the task shall have reached; a shell variable may be unset. Without --gtid, the command"
+    " waits for all current changes."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +42,12 @@ class Arrival:
     waited_s: float
 
 
-def wait_until_arrived(now: Control, name: str, *, timeout_s: float, gtid_set: str = "") -> Arrival:
-    """See the module. ``gtid_set`` "": the primary's position.
+def wait_until_arrived(
+    now: Control, name: str, *, timeout_s: float, gtid_set: str | None = None
+) -> Arrival:
+    """See the module. ``gtid_set`` None: the primary's position.
 
-    Fatal MR-6001 for text that is no GTID set, MR-4202 when the task or its capture task has stopped.
+    Fatal MR-6001 for text that is no GTID set or an empty one, MR-4202 when the task or its capture task has stopped.
     Retryable MR-4201 at the timeout.
     """
     start_s = time.monotonic()
@@ -73,15 +79,17 @@ def wait_until_arrived(now: Control, name: str, *, timeout_s: float, gtid_set: s
 
 
 class _Proof:
-    """Whether a reported position contains ``gtid_set``, or if that is "", what the primary had at the start."""
+    """Whether a reported position contains ``gtid_set``, or if that is None, what the primary had at the start."""
 
-    def __init__(self, document: SetDocument, history: History, gtid_set: str) -> None:
+    def __init__(self, document: SetDocument, history: History, gtid_set: str | None) -> None:
         self.document = document
         self.history = history
         self._asked_again_at_s = float("-inf")
         self.wanted = history.position
-        if gtid_set:
+        if gtid_set is not None:
             self.wanted = parse_gtid_set(history.position.flavour, gtid_set)
+            if self.wanted.is_empty:
+                raise Fatal("MR-6001", f"{gtid_set!r} has no GTID", fix=_EMPTY)
 
     def missing(self, report: TaskReport) -> str:
         """The GTIDs not proven to have arrived, or "". Asks the primary at most every ``ASK_AGAIN_S``."""

@@ -182,8 +182,8 @@ def wait(
     timeout: float = typer.Option(
         60.0, "--timeout", min=0.0, help="Seconds to wait; then exit with 1."
     ),
-    gtid: str = typer.Option(
-        "", "--gtid", help="Wait for this GTID set of the source instead of the current changes."
+    gtid: str | None = typer.Option(
+        None, "--gtid", help="Wait for this GTID set of the source instead of the current changes."
     ),
     json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:

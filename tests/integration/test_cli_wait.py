@@ -101,10 +101,17 @@ def test_wait_needs_a_reachable_primary(
 ) -> None:
     """Dead members do not matter while the primary answers; otherwise the command fails with its code."""
     monkeypatch.setenv("MILLRACE_TEST_PASSWORD", source_set.password)
+    shell("set", "create", "-f", shell.file(_document_of(source_set)))
+    shell("task", "create", "-f", shell.file(CAPTURE))
+    for unset in ("", " ", ","):  # a shell variable
+        output = shell("task", "wait", "shop-capture", "--gtid", unset, exit_code=1)
+        assert output.startswith("MR-6001 ")
+    shell("task", "delete", "shop-capture")
     document = parse_set(yaml.safe_load(_document_of(source_set, dead_port=1)))
     history = primary_history(document)
     assert not missing(primary_history(document).position, history.position, history)
-    shell("set", "create", "-f", shell.file(_document_of(source_set, only_replicas=True)))
+    replicas = shell.file(_document_of(source_set, only_replicas=True))
+    shell("set", "create", "-f", replicas, "--replace")
     shell("task", "create", "-f", shell.file(CAPTURE))
     output = shell("task", "wait", "shop-capture", "--timeout", "1", exit_code=1)
     assert output.startswith("MR-4204 ")

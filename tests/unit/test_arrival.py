@@ -84,7 +84,7 @@ def _wait(
     histories: Iterable[History],
     *,
     timeout_s: float = 0.0,
-    gtid_set: str = "",
+    gtid_set: str | None = None,
 ) -> str:
     """Return the code that ends a wait for ``name``, "" for success.
 
@@ -198,7 +198,14 @@ def test_greater_gtid_number_counts_only_if_the_primary_logged_it(
 
 @pytest.mark.parametrize(
     ("gtid_set", "code"),
-    [("0-1-5", ""), ("0-1-7", ""), ("0-1-8", "MR-4201"), ("0-2-7", "MR-4201"), ("no", "MR-6001")],
+    [
+        ("0-1-5", ""),
+        ("0-1-7", ""),
+        ("0-1-8", "MR-4201"),
+        ("0-2-7", "MR-4201"),
+        ("no", "MR-6001"),
+        ("", "MR-6001"),
+    ],
 )
 def test_wait_for_a_given_gtid_set_ignores_later_changes(
     monkeypatch: pytest.MonkeyPatch, gtid_set: str, code: str
