@@ -64,6 +64,18 @@ def test_longest_file_runs_first_and_servers_share_one_lane() -> None:
     ]
 
 
+def test_one_idle_lane_helps_the_lane_of_the_servers() -> None:
+    """If the rest is worth a second copy of the servers; source sets are not started twice."""
+    sets = TestFile("sets", 50, frozenset({"servers"}), uses_sets=True)
+    files = [_file(f"servers {seconds}", seconds, "servers") for seconds in (10, 20, 30, 40)]
+    plan = Plan.of([sets, *files])
+    assert plan.take(0) == sets
+    assert plan.take(1) == files[3]
+    assert plan.take(2) is None
+    assert plan.take(0) == files[2]
+    assert plan.take(1) is None  # 30 s are left
+
+
 @pytest.mark.parametrize("path", [Path(__file__)])
 def test_file_without_a_stored_duration_gets_an_estimate(path: Path) -> None:
     """A new file is not assumed to be short."""

@@ -1,7 +1,7 @@
 """Which test file a lane runs next, and the expected time of the rest. No I/O.
 
-The longest file comes first, so the lanes end together. Files that need the shared database servers run in one lane: a
-second copy would cost memory, and their tests check the whole server (binlog, locks, variables).
+The longest file comes first, so the lanes end together. Files that need the shared database servers run in one lane,
+because a second copy costs memory and time. When another lane has nothing else to do, it starts this copy, and helps.
 """
 
 import json
@@ -15,6 +15,10 @@ from tests.kit.paths import ROOT
 
 DURATIONS = ROOT / "tests" / "durations.json"
 UNKNOWN_S = 10.0  # of a file without a stored duration
+HELP_S = (
+    60.0  # of waiting files: less than that is done before a second copy of the servers has paid
+)
+SERVERS, HELPER = "servers", "helper"
 # fixtures (tests/fixtures/servers.py, spark.py) that only one lane may use
 SETS = "source_set"
 SHARED = frozenset({"pool", "spark", SETS})
@@ -54,7 +58,7 @@ class TestFile:
         if path.parent.name in ("stack", "chaos"):
             needs = {"stack"}
         else:
-            needs = {"servers"} if measured.uses else set()
+            needs = {SERVERS} if measured.uses else set()
         return cls(name, measured.seconds, frozenset(needs), SETS in measured.uses)
 
 
@@ -75,14 +79,21 @@ class Plan:
 
         First come files that only it can run, and of these the files with source sets.
         """
-        allowed = [file for file in self.waiting if self._may(lane, file)]
+        allowed = [file for file in self.waiting if self._may(lane, file)] or self._helped(lane)
         if not allowed:
             return None
         # min is stable: it returns the longest of its kind
         chosen = min(allowed, key=lambda file: (not file.needs, not file.uses_sets))
         self.waiting.remove(chosen)
-        self.owners.update(dict.fromkeys(chosen.needs, lane))
+        for need in chosen.needs:
+            self.owners.setdefault(need, lane)
         return chosen
+
+    def _helped(self, lane: int) -> list[TestFile]:
+        """The files of the servers' lane, for one lane that has no others."""
+        if self.left_s() < HELP_S or self.owners.setdefault(HELPER, lane) != lane:
+            return []
+        return [file for file in self.waiting if file.needs == {SERVERS} and not file.uses_sets]
 
     def _may(self, lane: int, file: TestFile) -> bool:
         if any(self.owners.get(need, lane) != lane for need in file.needs):
