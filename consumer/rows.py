@@ -46,6 +46,11 @@ class Values:
         """Values ``first`` to ``end - 1``."""
         return Values(self.payload, self.offsets[first : end + 1])
 
+    @property
+    def byte_count(self) -> int:
+        """The size of all values."""
+        return int(self.offsets[-1] - self.offsets[0])
+
     def sizes(self) -> Ints:
         """The size of each value in bytes."""
         return np.diff(self.offsets).astype(np.int64)

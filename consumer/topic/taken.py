@@ -21,7 +21,7 @@ class Size:
     def without(self, pieces: "Sequence[Taken]") -> "Size | None":
         """The room that these records leave; None if they fill it."""
         rows = self.rows - sum(len(piece.values) for piece in pieces)
-        room = self.bytes - sum(int(piece.values.sizes().sum()) for piece in pieces)
+        room = self.bytes - sum(piece.values.byte_count for piece in pieces)
         return Size(rows, room) if rows > 0 and room > 0 else None
 
 
