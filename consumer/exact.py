@@ -20,15 +20,21 @@ from enum import Enum, auto
 from ipaddress import ip_address
 from uuid import UUID
 
-from consumer.sql.table_plan import quoted
+from consumer.sql.table_plan import SPATIAL_TYPES, escaped, quoted
 from consumer.target.connection import Row, TargetConnection
 from consumer.target.inventory import TargetColumn, TargetTable
 
 DIGEST_SHOWN = 12  # hex digits
 
-_SPATIAL = {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"}
-_SPATIAL |= {"multipolygon", "geomcollection", "geometrycollection"}
-_BYTES = _SPATIAL | {"vector", "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+_BYTES = SPATIAL_TYPES | {
+    "vector",
+    "binary",
+    "varbinary",
+    "tinyblob",
+    "blob",
+    "mediumblob",
+    "longblob",
+}
 _LONG = _BYTES - {"binary", "varbinary"} | {"text", "mediumtext", "longtext", "json"}
 _ADDRESSES = {"inet4", "inet6"}
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "double", "year"}
@@ -144,9 +150,7 @@ def _literal(column: Exact, text: str | None, characters: str | None) -> str:
 
 
 def _quoted(text: str) -> str:
-    for raw, escaped in (("\\", "\\\\"), ("'", "\\'"), ("\0", "\\0")):
-        text = text.replace(raw, escaped)
-    return f"'{text}'"
+    return f"'{escaped(text.encode()).decode()}'"
 
 
 def _str(value: object) -> str:

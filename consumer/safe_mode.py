@@ -56,9 +56,7 @@ from consumer.target.inventory import Inventory, hold_triggers
 from consumer.target.progress import Mark
 from consumer.window import Window, in_gtid_set
 from millrace.errors import Fatal
-from schemas.gtid import Flavour, GtidPosition, parse_any_gtid_set, parse_gtid_set
-
-SHOWN_MAX = 200  # characters of a GTID set in a status
+from schemas.gtid import Flavour, GtidPosition, parse_any_gtid_set, parse_gtid_set, shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +97,7 @@ class SafeMode:
 
     def text(self, mark: Mark) -> str:
         """For the status."""
-        until = str(self.until)
-        shown = until if len(until) <= SHOWN_MAX else f"{until[:SHOWN_MAX]}…"
+        shown = shortened(str(self.until))
         return f"ended at {shown}" if self.is_over(mark) else f"until {shown}"
 
 

@@ -39,8 +39,11 @@ __all__ = [
     "parse_binlog_state",
     "parse_gtid",
     "parse_gtid_set",
+    "shortened",
     "unite",
 ]
+
+SHOWN_MAX = 200
 
 
 def parse_gtid_set(flavour: Flavour, text: str) -> GtidPosition:
@@ -75,6 +78,11 @@ def unite(known: GtidPosition, other: GtidPosition) -> GtidPosition:
     for gtid in other.gtids():
         known = known if known.covers(gtid) else known.advanced(gtid)
     return known
+
+
+def shortened(text: str) -> str:
+    """A GTID set for a status or a warning: at most its first ``SHOWN_MAX`` characters."""
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
 
 
 def beyond(position: GtidPosition, reached: GtidPosition) -> str:

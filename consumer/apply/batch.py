@@ -17,10 +17,9 @@ from consumer.target.connection import Endpoint
 from consumer.target.progress import Mark, Owner
 from millrace.errors import Retryable
 from schemas.documents import ConflictPolicy, Consistency, TableFilter, TopicAddress
-from schemas.gtid import Flavour, beyond, parse_gtid_set
+from schemas.gtid import Flavour, beyond, parse_gtid_set, shortened
 
 TRIGGERS_NAMED = 3  # in a warning
-GTIDS_SHOWN_MAX = 200  # characters of a GTID set in a warning
 
 
 class RecordsLike(Cluster, Protocol):
@@ -137,11 +136,7 @@ def waiting_for_start(mark: Mark, shown: str) -> Retryable:
     """MR-5038. ``shown``: the GTID set that the topic has shown, "" if that is not known."""
     flavour = Flavour(mark.flavour)
     start = parse_gtid_set(flavour, mark.gtid_set)
-    what = f"skips rows until the topic reaches the start {_short(mark.gtid_set)}"
+    what = f"skips rows until the topic reaches the start {shortened(mark.gtid_set)}"
     if shown:
-        what += f"; it does not have {_short(beyond(start, parse_gtid_set(flavour, shown)))} yet"
+        what += f"; it does not have {shortened(beyond(start, parse_gtid_set(flavour, shown)))} yet"
     return Retryable("MR-5038", what)
-
-
-def _short(gtids: str) -> str:
-    return gtids if len(gtids) <= GTIDS_SHOWN_MAX else f"{gtids[:GTIDS_SHOWN_MAX]}…"

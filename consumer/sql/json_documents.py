@@ -16,7 +16,7 @@ from decimal import Decimal
 from consumer.kernel.walk import STRING
 from consumer.row_schemas import Ints
 from consumer.rows import Rows, Template
-from consumer.sql.table_plan import TablePlan
+from consumer.sql.table_plan import TablePlan, escaped
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]|-?[0-9][0-9.eE+-]*', re.DOTALL)
 _DECIMAL = re.compile(rb"-?([0-9]+)(?:\.([0-9]+))?")
@@ -64,8 +64,8 @@ def by_expression(text: bytes) -> bytes | None:
                 legs[-1] = token
         elif not is_read_exactly(token):
             path = b"".join(b"[%d]" % leg if isinstance(leg, int) else b"." + leg for leg in legs)
-            replaced += b",'$" + _escaped(path) + b"'," + token
-    return b"JSON_REPLACE('" + _escaped(text) + b"'" + replaced + b")" if replaced else None
+            replaced += b",'$" + escaped(path) + b"'," + token
+    return b"JSON_REPLACE('" + escaped(text) + b"'" + replaced + b")" if replaced else None
 
 
 def is_read_exactly(token: bytes) -> bool:
@@ -92,7 +92,3 @@ def _printed(value: float) -> str:
         return f"{shortest:e}"
     plain = f"{shortest:f}"
     return plain if "." in plain else plain + ".0"
-
-
-def _escaped(text: bytes) -> bytes:
-    return text.replace(b"\\", b"\\\\").replace(b"'", b"\\'").replace(b"\0", b"\\0")

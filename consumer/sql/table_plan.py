@@ -33,6 +33,8 @@ from schemas.record.row_layout import RowLayout
 from schemas.table.structure import INTEGER_CODES, Column, TableSchema, TypeCode
 
 BEFORE, AFTER = 0, 1
+SPATIAL_TYPES = {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"}
+SPATIAL_TYPES |= {"multipolygon", "geomcollection", "geometrycollection"}
 
 # Columns of a MariaDB sequence. Its rows are logged like those of a table (``consumer.sql.sequence``).
 _OF_A_SEQUENCE = {
@@ -128,6 +130,11 @@ class TablePlan:
 def quoted(name: str) -> bytes:
     """A quoted identifier. All names in SQL are quoted here."""
     return b"`" + name.encode().replace(b"`", b"``") + b"`"
+
+
+def escaped(text: bytes) -> bytes:
+    """A text between the quotes of a string literal (UTF-8)."""
+    return text.replace(b"\\", b"\\\\").replace(b"'", b"\\'").replace(b"\0", b"\\0")
 
 
 def table_name(database: str, table: str) -> bytes:

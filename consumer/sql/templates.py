@@ -7,8 +7,18 @@ Without a key, every column is compared null-safe, as bytes if a collation treat
 selects one of several equal rows; it does not matter which one.
 """
 
+from collections.abc import Iterable
+
 from consumer.rows import Template
-from consumer.sql.table_plan import AFTER, BEFORE, TablePlan, check_names_row, make_shape, quoted
+from consumer.sql.table_plan import (
+    AFTER,
+    BEFORE,
+    SPATIAL_TYPES,
+    TablePlan,
+    check_names_row,
+    make_shape,
+    quoted,
+)
 from consumer.target.inventory import TargetColumn
 from schemas.gtid import Flavour
 from schemas.table.structure import Column
@@ -52,14 +62,7 @@ def find_history_template(table_plan: TablePlan, flavour: Flavour) -> Template:
     """SELECT of the row of the history that is the after image."""
     columns = (*table_plan.named, table_plan.period[1])
     texts = [b"SELECT 1 FROM " + table_plan.name + b" FOR SYSTEM_TIME ALL"]
-    for number, (index, column) in enumerate(columns):
-        texts[-1] += b" AND " if number else b" WHERE "
-        if table_plan.identity:
-            before, behind = _found(table_plan.layout.table.columns[index], column)
-        else:
-            before, behind = _same(column, flavour)
-        texts[-1] += before
-        texts.append(behind)
+    _add_condition(texts, table_plan, columns, same_on=None if table_plan.identity else flavour)
     shape = make_shape(table_plan.layout, [(AFTER, index) for index, _ in columns])
     texts[-1] += b" LIMIT 1"
     return Template.of(texts, shape)
@@ -73,10 +76,7 @@ def rows_template(
     ``key``: pairs of (column index in the record, target column).
     """
     texts = [b"SELECT " + shown + b" FROM " + table_plan.name]
-    for number, (index, column) in enumerate(key):
-        before, behind = _found(table_plan.layout.table.columns[index], column)
-        texts[-1] += (b" AND " if number else b" WHERE ") + before
-        texts.append(behind)
+    _add_condition(texts, table_plan, key, same_on=None)
     return Template.of(texts, make_shape(table_plan.layout, [(image, index) for index, _ in key]))
 
 
@@ -92,18 +92,29 @@ def _where(
     is_limited = not table_plan.identity
     names = [column.name for _, column in table_plan.named]
     check_names_row(table_plan.target, names, is_limited=is_limited)
-    for number, (index, column) in enumerate(table_plan.named):
-        texts[-1] += b" AND " if number else b" WHERE "
-        if is_limited:
-            before, behind = _same(column, flavour)
-        else:
-            before, behind = _found(table_plan.layout.table.columns[index], column)
-        texts[-1] += before
-        texts.append(behind)
+    same_on = flavour if is_limited else None
+    _add_condition(texts, table_plan, table_plan.named, same_on=same_on)
     if is_limited:
         texts[-1] += b" LIMIT 1"
     places = [*places, *((image, index) for index, _ in table_plan.named)]
     return Template.of(texts, make_shape(table_plan.layout, places))
+
+
+def _add_condition(
+    texts: list[bytes],
+    table_plan: TablePlan,
+    columns: Iterable[tuple[int, TargetColumn]],
+    *,
+    same_on: Flavour | None,
+) -> None:
+    """WHERE with a literal for each column. ``same_on``: by value, as this flavour compares; None: as a key."""
+    for number, (index, column) in enumerate(columns):
+        if same_on is None:
+            before, behind = _found(table_plan.layout.table.columns[index], column)
+        else:
+            before, behind = _same(column, same_on)
+        texts[-1] += (b" AND " if number else b" WHERE ") + before
+        texts.append(behind)
 
 
 def _found(source: Column, column: TargetColumn) -> tuple[bytes, bytes]:
@@ -122,16 +133,7 @@ def _found(source: Column, column: TargetColumn) -> tuple[bytes, bytes]:
     return name + b"=", b""
 
 
-_AS_HEX = {
-    "geometry",
-    "point",
-    "linestring",
-    "polygon",
-    "multipoint",
-    "multilinestring",
-    "multipolygon",
-}
-_AS_HEX |= {"geomcollection", "geometrycollection", "vector", "uuid", "inet4", "inet6"}
+_AS_HEX = SPATIAL_TYPES | {"vector", "uuid", "inet4", "inet6"}
 _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 
 

@@ -254,8 +254,7 @@ def read_triggers(connection: TargetConnection) -> dict[TableKey, tuple[str, ...
 
 
 def hold_triggers(connection: TargetConnection, table: TableKey) -> tuple[str, ...]:
-    """The names of a table's triggers. None is created or dropped until the end of the target
-    transaction.
+    """The names of a table's triggers. None is created or dropped until the end of the target transaction.
 
     The lock is the metadata lock that a write takes, too; no row is locked.
     """
