@@ -30,6 +30,13 @@ def empty_position(flavour: Flavour) -> GtidPosition:
     return GtidSet() if flavour is Flavour.MYSQL else MariadbGtidSet()
 
 
+def gtid_of_words(words: list[int], number: int, *, is_mariadb: bool) -> Gtid | MariadbGtid:
+    """The GTID with this identity (``gtid_events``: the words before NUMBER) and number."""
+    if is_mariadb:
+        return MariadbGtid(words[0], words[1], number & _MASK)
+    return Gtid(_uuid(words[0], words[1]), number, _tag(words[2:]))
+
+
 def advance_position(position: GtidPosition, runs: Words) -> GtidPosition:
     """``position`` plus the transactions of ``runs``; Fatal MR-6002 if a MariaDB sequence decreases."""
     rows = runs.tolist()

@@ -111,7 +111,7 @@ class EventHandler:
             return self._prepare(bytes(body), events, at)
         content = bytes(body)
         if kind == t.MARIADB_QUERY_COMPRESSED:
-            content = _inflated_query(content, at)
+            content = inflated_query(content, at)
         query = parse_query(content, flavour=self._origin.connector)
         return self._query(query, event, at)
 
@@ -331,7 +331,7 @@ def _sql_mode(query: Query) -> SqlMode:
     return SqlMode("ANSI_QUOTES" in modes, "NO_BACKSLASH_ESCAPES" in modes)
 
 
-def _inflated_query(body: bytes, at: Coordinates) -> bytes:
+def inflated_query(body: bytes, at: Coordinates) -> bytes:
     """MariaDB's QUERY_COMPRESSED. Only the text is compressed: 128 | n, its length (n bytes, big-endian), zlib."""
     if len(body) < 13:
         raise Fatal("MR-6003", "a compressed query event is too short", coordinates=at)

@@ -156,6 +156,11 @@ def write_diverged(directory: Path, missing: str, files: Files = DISK) -> None:
     replace_file(directory / DIVERGED_NAME, f"{missing}\n", is_durable=True, files=files)
 
 
+def remove_diverged(directory: Path, files: Files = DISK) -> None:
+    """Remove relay.apart: the sub-directory continues the preceding one."""
+    files.unlink(directory / DIVERGED_NAME)
+
+
 def is_diverged(directory: Path, files: Files = DISK) -> bool:
     """Whether the server was missing transactions that the preceding sub-directory ends with."""
     return DIVERGED_NAME in files.list_files(directory)

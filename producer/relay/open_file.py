@@ -1,5 +1,6 @@
 """The relay file being written, and the position from which a dump resumes."""
 
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from schemas.gtid import GtidPosition
 from schemas.place import Coordinates
 
 WRITE_FAILED = -1  # the size of a file after a failed write
+GROUP_STARTS_MAX = 64  # one for each append: enough to find the last few MiB
 
 
 @dataclass(slots=True)
@@ -23,9 +25,21 @@ class OpenFile:
     last_group_at: int = 0  # start of the last whole source transaction, 0 if unknown
     size: int = field(init=False)  # bytes written, or WRITE_FAILED
     synced_end: int = field(init=False)  # value of ``end`` that the last successful fsync covered
+    group_starts: deque[int] = field(default_factory=lambda: deque(maxlen=GROUP_STARTS_MAX))
 
     def __post_init__(self) -> None:
         self.size = self.synced_end = self.end
+
+    def note_group(self, start: int) -> None:
+        """Note the start of the last whole source transaction; 0 if unknown."""
+        if start and start != self.last_group_at:
+            self.group_starts.append(start)
+        self.last_group_at = start
+
+    def tail_start(self, bytes_max: int) -> int:
+        """The start of a source transaction, at most ``bytes_max`` before ``end``; ``end`` if none is known."""
+        starts = [*self.group_starts, self.last_group_at or self.end]
+        return next((start for start in starts if start >= self.end - bytes_max), self.end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,8 @@ class RelayReader:
                         f"the file between {at.file} and {following[1]} is not in the relay log",
                         directory=self._relay.root,
                     )
+                if known[0] != following[0] and self._relay.notes.is_apart(following[0]):
+                    return None  # until the receiver has compared the two servers
                 return Coordinates(str(following[0]), following[1], FIRST_POS)
         return None
 
@@ -236,21 +238,21 @@ class RelayReader:
         """
         if older[0] == newer[0]:
             return _is_next(older[1], newer[1])
-        if older[0].server == newer[0].server or self._relay.is_diverged(newer[0]):
+        if older[0].server == newer[0].server or self._relay.notes.is_apart(newer[0]):
             return False
         known = self._continuous.get((older, newer))
         if known is not None:
             return known
         wanted = self._relay.position_before(Coordinates(str(newer[0]), newer[1], FIRST_POS))
         if wanted is None:  # its head has not arrived yet
-            wanted = self._relay.position_before_subdir(newer[0])
+            wanted = self._relay.notes.before(newer[0])
         if wanted is None:  # the receiver requested the file that continues the log
             return True
         path = self._relay.root / str(older[0]) / older[1]
         with disk_errors(self._relay.root):
             walked = walk_file(path, self._relay.flavour, self._relay.disk)
-        is_continuous = walked is not None and self._relay.with_before(
-            str(older[0]), walked.position
+        is_continuous = walked is not None and self._relay.notes.with_before(
+            older[0], walked.position
         ).includes(wanted)
         self._continuous[older, newer] = is_continuous
         return is_continuous

@@ -35,10 +35,11 @@ from producer.binlog.gtid_runs import Bytes, Words, advance_position, empty_posi
 from producer.relay import layout
 from producer.relay.files import DISK, Files, disk_errors, read_range, write_all
 from producer.relay.layout import Meta, Subdir
+from producer.relay.notes import SubdirNotes
 from producer.relay.open_file import WRITE_FAILED, OpenFile, ResumePoint, create_file
 from producer.relay.recovery import read_position_before, recover_file, walk_file
 from producer.relay.sync import SyncPolicy, SyncThread
-from schemas.gtid import Flavour, GtidPosition, unite
+from schemas.gtid import Flavour, GtidPosition
 from schemas.place import FIRST_POS, Coordinates
 
 BEFORE_WRITE = register("relay.before_write")
@@ -68,8 +69,7 @@ class RelayLog:
         self.disk = disk
         self.condition = threading.Condition()  # guards the state; notified when the end moves
         self.files: dict[Subdir, list[str]] = {}
-        self._befores: dict[str, GtidPosition] = {}  # by sub-directory: content of relay.before
-        self._diverged: set[Subdir] = set()
+        self.notes = SubdirNotes(root, flavour=flavour, disk=disk)
         self._lock_fd = lock_fd
         self._file: OpenFile | None = None
         self._subdir: Subdir | None = None
@@ -167,20 +167,22 @@ class RelayLog:
         """The GTIDs executed before the file of ``at``; None while its head is incomplete."""
         with disk_errors(self.root, at):
             logged = read_position_before(self.path(at), self.flavour, self.disk)
-        return None if logged is None else self.with_before(at.subdir, logged)
+        return None if logged is None else self._with_before(at.subdir, logged)
 
-    def position_before_subdir(self, subdir: Subdir) -> GtidPosition | None:
-        """The GTIDs executed before its first file, even if that has no head yet; None without relay.before."""
-        return self._befores.get(str(subdir))
+    def join(self, subdir: Subdir) -> None:
+        """Let readers cross over to ``subdir``, which ``begin_subdir`` began apart. Retryable MR-2002."""
+        with disk_errors(self.root):
+            self.notes.join(subdir)
+        with self.condition:
+            self.condition.notify_all()
 
-    def with_before(self, subdir: str, logged: GtidPosition) -> GtidPosition:
-        """``logged`` plus the GTIDs that the server of the sub-directory had executed before its first file."""
-        before = self._befores.get(subdir)
-        return logged if before is None else unite(logged, before)
-
-    def is_diverged(self, subdir: Subdir) -> bool:
-        """Whether its server was missing transactions of the preceding sub-directory. Readers must not cross over."""
-        return subdir in self._diverged
+    def tail(self, bytes_max: int) -> Coordinates | None:
+        """Where the last whole source transactions of the newest file begin, at most ``bytes_max`` before its end."""
+        with self.condition:
+            file = self._file
+            if file is None or (start := file.tail_start(bytes_max)) == file.end:
+                return None
+            return Coordinates(str(file.subdir), file.name, start)
 
     def list_files(self) -> list[tuple[Subdir, str]]:
         """Every file, oldest first."""
@@ -229,12 +231,12 @@ class RelayLog:
     # ---- for the receiver --------------------------------------------------------------------------
 
     def begin_subdir(
-        self, server: str, *, before: GtidPosition | None = None, missing: str = ""
+        self, server: str, *, before: GtidPosition | None = None, apart: str = ""
     ) -> Subdir:
         """Create the next sub-directory for ``server``; the next ``begin_file`` creates its file there.
 
-        ``before``: the GTIDs that the server executed before that file. ``missing``: the transactions that the relay
-        log has and the server is missing.
+        ``before``: the GTIDs that the server executed before that file. ``apart``: why no reader may cross over to it,
+        such as the transactions that the server is missing.
         """
         self._check_usable()
         with disk_errors(self.root):
@@ -244,12 +246,7 @@ class RelayLog:
             self.disk.make_directory(self.root / str(subdir))
             self.disk.sync_directory(self.root)
             fault_point(AFTER_SUBDIR)
-            if before is not None:
-                layout.write_before(self.root / str(subdir), before, self.disk)
-                self._befores[str(subdir)] = before
-            if missing:
-                layout.write_diverged(self.root / str(subdir), missing, self.disk)
-                self._diverged.add(subdir)
+            self.notes.write(subdir, before=before, apart=apart)
             with self.condition:
                 self.files[subdir] = []
                 self._subdir, self._position = subdir, None
@@ -292,7 +289,7 @@ class RelayLog:
         with self.condition:
             file.size = at + len(view)
             file.end = end
-            file.last_group_at = last_group_at
+            file.note_group(last_group_at)
             if len(runs):
                 self._pending_runs.append(runs.copy())
             if len(self._pending_runs) > PENDING_RUNS_MAX:
@@ -313,13 +310,8 @@ class RelayLog:
     def _load(self) -> None:
         """List the files and recover the newest one. If recovery removes it, the preceding file is recovered."""
         for subdir in layout.list_subdirs(self.root, self.disk):
-            directory = self.root / str(subdir)
-            self.files[subdir] = layout.list_files(directory, self.disk)
-            before = layout.read_before(directory, self.flavour, self.disk)
-            if before is not None:
-                self._befores[str(subdir)] = before
-            if layout.is_diverged(directory, self.disk):
-                self._diverged.add(subdir)
+            self.files[subdir] = layout.list_files(self.root / str(subdir), self.disk)
+            self.notes.load(subdir)
         for subdir in sorted(self.files, key=lambda known: -known.seq):
             self._load_subdir(subdir)
         self._write_hints()
@@ -344,7 +336,7 @@ class RelayLog:
             return False
         fd = self.disk.open(path)
         self._file = OpenFile(subdir, name, fd, walked.end, walked.last_group_at)
-        self._subdir, self._position = subdir, self.with_before(str(subdir), walked.position)
+        self._subdir, self._position = subdir, self.notes.with_before(subdir, walked.position)
         return True
 
     def _write_hints(self) -> None:
@@ -374,7 +366,7 @@ class RelayLog:
             where = "in its head"
         elif not walked.is_whole:
             where = f"at {walked.walked_to}"
-        elif (before := self._position_before_next(at)) is not None and not self.with_before(
+        elif (before := self._position_before_next(at)) is not None and not self._with_before(
             at.subdir, walked.position
         ).includes(before):
             where = f"at its end: {before} was executed before the next file"
@@ -383,6 +375,10 @@ class RelayLog:
                 self._closed_ends[at.subdir, at.file] = walked.end
             return walked.end
         raise Fatal("MR-2004", f"{at.subdir}/{at.file} is damaged {where}", directory=self.root)
+
+    def _with_before(self, name: str, logged: GtidPosition) -> GtidPosition:
+        subdir = layout.parse_subdir(name)
+        return logged if subdir is None else self.notes.with_before(subdir, logged)
 
     def _position_before_next(self, at: Coordinates) -> GtidPosition | None:
         """The GTIDs executed before the file with the next number, if there is one."""

@@ -157,7 +157,7 @@ class Receiver:
                 raise self._doubt("the server does not continue where the relay log ends")
             missing = self._find_missing(connection, identity, stop)
             start = self._find_start(connection, identity.flavour, missing=missing)
-            subdir = self._relay.begin_subdir(identity.server, before=start.before, missing=missing)
+            subdir = self._relay.begin_subdir(identity.server, before=start.before, apart=missing)
             log.info(
                 "relay sub-directory started",
                 subdir=str(subdir),

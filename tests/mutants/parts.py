@@ -20,6 +20,7 @@ from deploy.servers import process
 from millrace.errors import Fatal
 from producer.publish.audit import Audit
 from producer.relay import layout, reader
+from producer.relay.notes import SubdirNotes
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.upstream import choice
@@ -95,7 +96,7 @@ def missing_files_not_noticed(patch: Patch) -> None:
 
 def lost_tails_not_noticed(patch: Patch) -> None:
     """A reader continues into a sub-directory whose server did not have the end of the former one."""
-    patch.setattr(RelayLog, "is_diverged", lambda *_: False)
+    patch.setattr(SubdirNotes, "is_apart", lambda *_: False)
 
 
 def repeated_file_numbers_not_noticed(patch: Patch) -> None:

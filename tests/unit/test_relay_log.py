@@ -266,7 +266,7 @@ def test_reader_never_crosses_from_a_tail_lost_in_failover(tmp_path: Path) -> No
         relay = RelayLog.open(root, flavour=Flavour.MYSQL)
         relay.begin_subdir("server-a")
         write_file(relay, NAME, BinlogFile().transaction().transaction())
-        relay.begin_subdir("server-b", missing=missing)
+        relay.begin_subdir("server-b", apart=missing)
         write_file(relay, NAME, BinlogFile(first_number=2).transaction())
         for _ in range(2):
             with RelayReader(relay) as reader:
@@ -282,6 +282,29 @@ def test_reader_never_crosses_from_a_tail_lost_in_failover(tmp_path: Path) -> No
         relay.close()
 
 
+def test_reader_waits_until_the_next_sub_directory_is_joined(tmp_path: Path) -> None:
+    """A reader at the end of one sub-directory crosses over when the two servers were compared, and not before."""
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    write_file(relay, NAME, BinlogFile().transaction().transaction())
+    with RelayReader(relay) as reader:
+        end = relay.end()
+        assert end is not None
+        reader.release(end)
+        subdir = relay.begin_subdir("server-b", apart="not compared")
+        write_file(relay, NAME, BinlogFile().transaction().transaction().transaction())
+        assert reader.after_file(end) is None
+        assert not reader.wait(end, timeout_s=0)
+        relay.join(subdir)
+        assert reader.wait(end, timeout_s=0)
+        assert reader.after_file(end) == Coordinates("server-b.000002", NAME, 4)
+    relay.close()
+    relay = RelayLog.open(tmp_path, flavour=Flavour.MYSQL)
+    with RelayReader(relay) as reader:
+        assert reader.after_file(end) == Coordinates("server-b.000002", NAME, 4)
+    relay.close()
+
+
 def test_separate_file_is_always_marked_by_its_sub_directory(tmp_path: Path) -> None:
     """Any operation may fail while the file is begun: no reader enters it from the tail before it."""
     begun = 0
@@ -292,7 +315,7 @@ def test_separate_file_is_always_marked_by_its_sub_directory(tmp_path: Path) -> 
         write_file(relay, NAME, BinlogFile().transaction().transaction())
         disk.fail_at = len(disk.ops) + fail_at
         with suppress(Retryable):
-            relay.begin_subdir("server-b", missing=f"{SERVER}:2")
+            relay.begin_subdir("server-b", apart=f"{SERVER}:2")
             write_file(relay, NAME, BinlogFile(first_number=2).transaction())
         has_failed = disk.has_failed
         disk.heal()

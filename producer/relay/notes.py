@@ -1,0 +1,75 @@
+"""Notes beside the files of a sub-directory, about facts that the files do not hold. Written before the first file.
+
+    relay.before   the GTIDs that its server had executed before its first file
+    relay.apart    the sub-directory does not continue the preceding one: its server was missing transactions of that
+                   one, or has not been compared with it yet
+
+| step                                        | a crash after it leaves                                               |
+|---------------------------------------------|-----------------------------------------------------------------------|
+| relay.apart written, first file received    | a sub-directory in which readers may start; none crosses over to it   |
+| the servers were compared: ``join`` removes | the same, or a sub-directory to which readers cross over              |
+| relay.apart                                 |                                                                       |
+
+Guarantees: a note is durable before the sub-directory has a file. One thread changes notes, any number read.
+"""
+
+from pathlib import Path
+
+from millrace.faults import fault_point, register
+from producer.relay import layout
+from producer.relay.files import Files
+from producer.relay.layout import Subdir
+from schemas.gtid import Flavour, GtidPosition, unite
+
+BEFORE_JOIN = register("relay.before_join")
+AFTER_JOIN = register("relay.after_join")
+
+
+class SubdirNotes:
+    """The notes of all sub-directories of a relay log."""
+
+    def __init__(self, root: Path, *, flavour: Flavour, disk: Files) -> None:
+        self._root = root
+        self._flavour = flavour
+        self._disk = disk
+        self._befores: dict[Subdir, GtidPosition] = {}
+        self._apart: set[Subdir] = set()
+
+    def load(self, subdir: Subdir) -> None:
+        """Read the notes of a sub-directory. Fatal MR-2004."""
+        directory = self._root / str(subdir)
+        before = layout.read_before(directory, self._flavour, self._disk)
+        if before is not None:
+            self._befores[subdir] = before
+        if layout.is_diverged(directory, self._disk):
+            self._apart.add(subdir)
+
+    def write(self, subdir: Subdir, *, before: GtidPosition | None, apart: str) -> None:
+        """Write the notes of a new sub-directory. ``apart``: why it is apart; "" if it is not."""
+        directory = self._root / str(subdir)
+        if before is not None:
+            layout.write_before(directory, before, self._disk)
+            self._befores[subdir] = before
+        if apart:
+            layout.write_diverged(directory, apart, self._disk)
+            self._apart.add(subdir)
+
+    def join(self, subdir: Subdir) -> None:
+        """Let readers cross over to ``subdir``: its server has the transactions that the preceding one ends with."""
+        fault_point(BEFORE_JOIN)
+        layout.remove_diverged(self._root / str(subdir), self._disk)
+        self._apart.discard(subdir)
+        fault_point(AFTER_JOIN)
+
+    def is_apart(self, subdir: Subdir) -> bool:
+        """Whether readers must not cross over from the preceding sub-directory."""
+        return subdir in self._apart
+
+    def before(self, subdir: Subdir) -> GtidPosition | None:
+        """The GTIDs executed before its first file, even if that has no head yet; None without a note."""
+        return self._befores.get(subdir)
+
+    def with_before(self, subdir: Subdir, logged: GtidPosition) -> GtidPosition:
+        """``logged`` plus the GTIDs that the server of the sub-directory had executed before its first file."""
+        before = self._befores.get(subdir)
+        return logged if before is None else unite(logged, before)
