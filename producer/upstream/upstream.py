@@ -25,7 +25,7 @@ from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from producer.relay.control import answer_purge_request
 from producer.relay.files import DISK, Files
-from producer.relay.purge import Positions, PurgePolicy, purge_due
+from producer.relay.purge import Positions, PurgeSchedule
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.upstream.choice import Choice, choose
@@ -36,8 +36,6 @@ from producer.upstream.receiver import Receiver, ReceiverSource, ReceiverStatus
 from schemas.documents import Member, SetDocument, resolve_secret
 from schemas.gtid import GtidPosition
 from schemas.place import FIRST_POS, Coordinates
-
-PURGE_INTERVAL_S = 600.0  # 15 GiB of free space last ten minutes at 25 MB/s
 
 REQUEST_INTERVAL_S = 0.5  # how often to check for a purge request
 
@@ -78,7 +76,8 @@ class Upstream:
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self._purge_lock = threading.Lock()
-        self._next_purge_s = self._next_check_s = 0.0
+        self._next_check_s = 0.0
+        self._schedule = PurgeSchedule(document.relay.purge)
         self._thread = threading.Thread(target=self._receive, name=f"receiver {document.name}")
         with ExitStack() as undo:
             self._relay = RelayLog.open(root, flavour=self.choice.flavour, disk=disk)
@@ -147,9 +146,7 @@ class Upstream:
         try:
             self._next_check_s = now_s + REQUEST_INTERVAL_S
             deleted = answer_purge_request(self._relay, needed=needed)
-            if now_s >= self._next_purge_s and (positions := needed()) is not None:
-                self._next_purge_s = now_s + PURGE_INTERVAL_S
-                deleted += purge_due(self._relay, PurgePolicy(), needed=positions)
+            deleted += self._schedule.run(self._relay, needed)
             if deleted:
                 self._skip_purged()
         finally:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from schemas.documents.model import (
     ApplyTask,
     CaptureTask,
+    RelayRules,
     SafeMode,
     SetDocument,
     TaskDocument,
@@ -30,6 +31,20 @@ def plain_set(document: SetDocument) -> Plain:
         "password": str(document.account.password),
         "tls": document.tls.mode.value,
         **({"tls_ca": document.tls.ca_path} if document.tls.ca_path else {}),
+        **_plain_relay(document.relay),
+    }
+
+
+def _plain_relay(relay: RelayRules) -> Plain:
+    """Nothing if all fields have their defaults: documents written before the field existed stay equal."""
+    if relay == RelayRules():
+        return {}
+    return {
+        "relay": {
+            "mode": relay.mode.value,
+            "purge": asdict(relay.purge),
+            "compress": relay.compress.value,
+        }
     }
 
 

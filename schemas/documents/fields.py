@@ -92,8 +92,8 @@ class Fields:
                 found.append(value)  # type: ignore[arg-type]  # the marker is the only other value
         return tuple(found)
 
-    def part(self, name: str, *, example: str, needed: bool = True) -> "Fields":
-        """A mapping inside this one; an empty one if it is absent."""
+    def part(self, name: str, *, example: str, needed: bool = True, short: str = "") -> "Fields":
+        """A mapping inside this one; an empty one if it is absent. A plain text is its field ``short``."""
         self._taken.add(name)
         known = self.plain if isinstance(self.plain, dict) else {}
         inner = known.get(name)
@@ -102,6 +102,8 @@ class Fields:
                 self.problems.append(Problem(self._at(name), "nothing", _mapping(example)))
             # all its fields are missing too; one problem is enough
             return Fields({}, self._at(name), [])
+        if short and isinstance(inner, str):
+            inner = {short: inner}
         return Fields(inner, self._at(name), self.problems, example)
 
     def parts(self, name: str, *, example: str, count_max: int) -> "tuple[Fields, ...]":

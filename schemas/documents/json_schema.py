@@ -50,10 +50,14 @@ class _Recorder(Fields):
 
     properties: Schema = field(default_factory=dict)
     needed: list[str] = field(default_factory=list)
+    short: str = ""  # the field that a plain text stands for
+    word: Schema = field(default_factory=dict)  # the schema of that text, once the field is taken
 
     def note(self, name: str, schema: Schema, *, needed: bool) -> None:
         """Record one field."""
         self.properties[name] = schema
+        if name == self.short:
+            self.word |= schema
         if needed:
             self.needed.append(name)
 
@@ -88,9 +92,11 @@ class _Recorder(Fields):
         self.note(name, schema, needed=default is None)
         return tuple(default or ())
 
-    def part(self, name: str, *, example: str, needed: bool = True) -> Fields:
-        inner = _Recorder({}, name, [])
-        self.note(name, inner.schema() | {"description": f"such as {example}"}, needed=needed)
+    def part(self, name: str, *, example: str, needed: bool = True, short: str = "") -> Fields:
+        inner = _Recorder({}, name, [], short=short)
+        about: Schema = {"description": f"such as {example}"}
+        schema = {"oneOf": [inner.word, inner.schema()]} if short else inner.schema()
+        self.note(name, schema | about, needed=needed)
         return inner
 
     def parts(self, name: str, *, example: str, count_max: int) -> tuple[Fields, ...]:

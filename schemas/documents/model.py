@@ -44,6 +44,21 @@ class ConflictPolicy(StrEnum):
     SKIP = "skip"
 
 
+class RelayMode(StrEnum):
+    """When the relay of a set receives binlog."""
+
+    ALWAYS = "always"  # also while no task of the set runs
+    WITH_TASKS = "with_tasks"  # while at least one task of the set runs
+    OFF = "off"  # tasks read the stream; nothing is stored
+
+
+class Compression(StrEnum):
+    """How closed relay files are stored."""
+
+    NONE = "none"
+    ZSTD = "zstd"
+
+
 _THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -75,6 +90,27 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeRules:
+    """When relay files that no task needs are deleted without a command. 0 switches a rule off.
+
+    ``expires_h`` is the time since the file's last change; ``remain_gb`` is free disk space in GiB.
+    """
+
+    interval_s: int = 3600  # 0: no automatic purge
+    expires_h: int = 24
+    remain_gb: int = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayRules:
+    """How a worker keeps the relay log of a set."""
+
+    mode: RelayMode = RelayMode.WITH_TASKS
+    purge: PurgeRules = field(default_factory=PurgeRules)
+    compress: Compression = Compression.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetDocument:
     """A primary and its replicas."""
 
@@ -82,6 +118,7 @@ class SetDocument:
     members: tuple[Member, ...]
     account: Account
     tls: Tls = field(default_factory=Tls)
+    relay: RelayRules = field(default_factory=RelayRules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ Users write flat documents; the values in code are nested:
     password: env:NAME | file:/path        topic: shop  (the set's)      kafka: {bootstrap: "h:9092"}
     tls: verify-identity (default)         kafka: {bootstrap: "h:9092"}  registry: http://h:8081  (optional)
     tls_ca: /path/ca.pem                   registry: http://h:8081       target: warehouse
-                                           start: first | GTID set       start: first | GTID set
+    relay: with_tasks | {…}                start: first | GTID set       start: first | GTID set
                                            include: ["*.*"]              lanes: 4
                                            exclude: []                   consistency: causal
                                            topic_settings: {…}           conflict: stop | overwrite | skip
@@ -26,9 +26,13 @@ from schemas.documents.model import (
     ApplyRules,
     ApplyTask,
     CaptureTask,
+    Compression,
     ConflictPolicy,
     Consistency,
     Member,
+    PurgeRules,
+    RelayMode,
+    RelayRules,
     SafeMode,
     SetDocument,
     Start,
@@ -48,6 +52,9 @@ PATTERNS_MAX = 1000
 REPLICAS_MAX = 32767  # Kafka's own limit
 RETENTION_MS_MAX = 2**63 - 1
 LANES_MAX = 64  # target connections of one task
+PURGE_INTERVAL_S_MAX = 7 * 86_400
+EXPIRES_H_MAX = 10 * 366 * 24
+REMAIN_GB_MAX = 1 << 20
 
 _MEMBER = "{host: db1, port: 3306}"
 _NO_SECRET = SecretReference(SecretPlace.ENVIRONMENT, "UNSET")
@@ -99,6 +106,7 @@ def take_set(fields: Fields) -> SetDocument:
             fields.take("tls", readers.choice(TlsMode), TlsMode.VERIFY_IDENTITY, needed=False),
             fields.take("tls_ca", readers.text("the path of a PEM file"), "", needed=False),
         ),
+        relay=_relay(fields),
     )
 
 
@@ -177,6 +185,32 @@ def _topic_options(fields: Fields) -> TopicOptions:
         wanted = f"at most replication_factor, {options.replication_factor}"
         part.refuse("min_insync_replicas", str(options.min_insync_replicas), wanted)
     return options
+
+
+def _relay(fields: Fields) -> RelayRules:
+    example = "{mode: always, purge: {expires_h: 72}}"
+    part = fields.part("relay", needed=False, example=example, short="mode")
+    mode = part.take("mode", readers.choice(RelayMode), RelayMode.WITH_TASKS, needed=False)
+    purge = part.part("purge", needed=False, example="{expires_h: 72, remain_gb: 15}")
+    default = PurgeRules()
+    rules = PurgeRules(
+        interval_s=purge.take(
+            "interval_s",
+            readers.integer(0, PURGE_INTERVAL_S_MAX),
+            default.interval_s,
+            needed=False,
+        ),
+        expires_h=purge.take(
+            "expires_h", readers.integer(0, EXPIRES_H_MAX), default.expires_h, needed=False
+        ),
+        remain_gb=purge.take(
+            "remain_gb", readers.integer(0, REMAIN_GB_MAX), default.remain_gb, needed=False
+        ),
+    )
+    purge.finish()
+    compress = part.take("compress", readers.choice(Compression), Compression.NONE, needed=False)
+    part.finish()
+    return RelayRules(mode=mode, purge=rules, compress=compress)
 
 
 def _bootstrap(fields: Fields) -> str:

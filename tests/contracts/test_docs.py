@@ -9,7 +9,15 @@ from deploy.servers.mariadb import MariadbDialect
 from deploy.servers.mysql import MysqlDialect
 from millrace.cli import COMMANDS
 from millrace.errors import Fatal
-from schemas.documents import ConflictPolicy, Consistency, TlsMode, parse_set, parse_task
+from schemas.documents import (
+    Compression,
+    ConflictPolicy,
+    Consistency,
+    RelayMode,
+    TlsMode,
+    parse_set,
+    parse_task,
+)
 from tests.kit import guarantees
 from tests.kit.chaos_marks import chaos_tests
 from tests.kit.paths import ROOT
@@ -107,7 +115,7 @@ def test_documents_page_lists_every_field(heading: str, kind: str) -> None:
     assert sorted([*_fields_told(heading), "format"]) == known.split(", ")
 
 
-@pytest.mark.parametrize("choices", [TlsMode, ConflictPolicy, Consistency])
+@pytest.mark.parametrize("choices", [TlsMode, ConflictPolicy, Consistency, RelayMode, Compression])
 def test_documents_page_lists_every_choice(choices: type[StrEnum]) -> None:
     """A user never has to guess a word."""
     text = (ROOT / "docs/documents.md").read_text()

@@ -8,8 +8,12 @@ from millrace.errors import Fatal, Retryable
 from schemas.documents import (
     ApplyTask,
     CaptureTask,
+    Compression,
     ConflictPolicy,
     Member,
+    PurgeRules,
+    RelayMode,
+    RelayRules,
     SafeMode,
     SecretReference,
     SetDocument,
@@ -76,6 +80,44 @@ def test_set_document_is_read_with_defaults() -> None:
     assert str(document.account.password) == "env:MILLRACE_SHOP_PASSWORD"
     assert document.tls.mode is TlsMode.DISABLED
     assert _set(SHOP.replace("tls: disabled", "")).tls.mode is TlsMode.VERIFY_IDENTITY
+
+
+def test_relay_rules_are_read_in_short_and_long_form() -> None:
+    """One word is the mode; `off` is a word, not false; each part has defaults."""
+    assert _set(SHOP).relay == RelayRules()
+    assert RelayRules().mode is RelayMode.WITH_TASKS
+    assert _set(SHOP + "relay: off\n").relay == RelayRules(mode=RelayMode.OFF)
+    text = "relay: {mode: always, purge: {expires_h: 0, interval_s: 60}, compress: zstd}\n"
+    assert _set(SHOP + text).relay == RelayRules(
+        mode=RelayMode.ALWAYS,
+        purge=PurgeRules(interval_s=60, expires_h=0, remain_gb=15),
+        compress=Compression.ZSTD,
+    )
+
+
+def test_relay_rules_that_are_wrong_are_named() -> None:
+    """Wrong words, units and fields are problems with their paths."""
+    assert "relay.mode: found 'sometimes'" in _problems(SHOP + "relay: sometimes\n")
+    text = "relay: {purge: {expires: 24, remain_gb: -1}, compress: gzip}\n"
+    message = _problems(SHOP + text)
+    assert "relay.purge.expires: found an unknown field, wanted 'expires_h' (nearest)" in message
+    assert "relay.purge.remain_gb: found -1" in message
+    assert "relay.compress: found 'gzip', wanted none | zstd" in message
+    assert "relay: found a list of 0, wanted a mapping" in _problems(SHOP + "relay: []\n")
+
+
+def test_default_relay_rules_are_not_written() -> None:
+    """A document from before the field has the same canonical form; any other value is written with all fields."""
+    spelled = "relay: {mode: with_tasks, purge: {expires_h: 24}}\n"
+    assert plain_set(_set(SHOP + spelled)) == plain_set(_set(SHOP))
+    assert "relay" not in plain_set(_set(SHOP))
+    other = _set(SHOP + "relay: {purge: {remain_gb: 0}}\n")
+    assert parse_set(plain_set(other)) == other
+    assert plain_set(other)["relay"] == {
+        "mode": "with_tasks",
+        "purge": {"interval_s": 3600, "expires_h": 24, "remain_gb": 0},
+        "compress": "none",
+    }
 
 
 def test_capture_topic_defaults_to_the_set_name() -> None:

@@ -3,10 +3,13 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from producer.relay.layout import Subdir
-from producer.relay.purge import PurgePolicy, purge_before, purge_due
+from producer.relay.purge import PurgePolicy, PurgeSchedule, purge_before, purge_due
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
+from schemas.documents import PurgeRules
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import Coordinates
 from tests.kit.binlog.plain_files import SERVER, BinlogFile
@@ -54,7 +57,7 @@ def test_purge_keeps_files_that_a_stopped_task_needs(tmp_path: Path) -> None:
     purged = purge_before(relay, everything, needed=(ahead, paused))
     assert [at.file for at in purged] == [NAME]
     os.utime(tmp_path / "server-a.000001" / "mysql-bin.000002", (0, 0))
-    old = PurgePolicy(free_bytes_min=0)
+    old = PurgePolicy.of(PurgeRules(remain_gb=0))
     assert purge_due(relay, old, needed=(ahead, paused)) == []
     assert [at.file for at in purge_due(relay, old, needed=(ahead,))] == ["mysql-bin.000002"]
     relay.close()
@@ -63,9 +66,60 @@ def test_purge_keeps_files_that_a_stopped_task_needs(tmp_path: Path) -> None:
 def test_purge_follows_age_and_space(tmp_path: Path) -> None:
     """New files stay while there is space; old files are deleted; without space, all unneeded files are deleted."""
     relay = make_three_files(tmp_path)
-    assert purge_due(relay, PurgePolicy(free_bytes_min=0), needed=()) == []
+    old = PurgePolicy.of(PurgeRules(remain_gb=0))
+    assert purge_due(relay, old, needed=()) == []
     os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
-    assert [at.file for at in purge_due(relay, PurgePolicy(free_bytes_min=0), needed=())] == [NAME]
+    assert [at.file for at in purge_due(relay, old, needed=())] == [NAME]
     assert len(purge_due(relay, PurgePolicy(free_bytes_min=1 << 60), needed=())) == 1
     assert len(relay.list_files()) == 1
+    relay.close()
+
+
+def test_zero_switches_a_purge_rule_off(tmp_path: Path) -> None:
+    """Neither age nor a full disk deletes a file when its rule is 0; without an interval nothing is checked."""
+    relay = make_three_files(tmp_path)
+    os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
+    assert purge_due(relay, PurgePolicy.of(PurgeRules(expires_h=0, remain_gb=0)), needed=()) == []
+    assert PurgeSchedule(PurgeRules(interval_s=0)).run(relay, tuple) == []
+    assert len(PurgeSchedule(PurgeRules(expires_h=0, remain_gb=1 << 20)).run(relay, tuple)) == 2
+    relay.close()
+
+
+def test_schedule_checks_age_by_interval_and_space_every_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that expires between two checks stays; low space is noticed a minute later; unknown needs are retried."""
+    now_s = 1000.0
+    monkeypatch.setattr("producer.relay.purge.time.monotonic", lambda: now_s)
+    relay = make_three_files(tmp_path)
+    free_bytes = 1 << 60
+    monkeypatch.setattr(type(relay.disk), "free_bytes", lambda *_: free_bytes)
+    schedule = PurgeSchedule(PurgeRules(interval_s=3600, expires_h=1, remain_gb=15))
+    assert schedule.run(relay, lambda: None) == []
+    assert schedule.run(relay, tuple) == []
+    os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
+    now_s += 61
+    assert schedule.run(relay, tuple) == [], "age is checked every hour"
+    free_bytes = 1 << 30
+    assert schedule.run(relay, tuple) == [], "space is checked every minute"
+    now_s += 61
+    assert schedule.run(relay, lambda: None) == []
+    assert len(schedule.run(relay, tuple)) == 2
+    relay.close()
+
+
+def test_schedule_purges_expired_files_after_its_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second check comes one interval after the first."""
+    now_s = 0.0
+    monkeypatch.setattr("producer.relay.purge.time.monotonic", lambda: now_s)
+    relay = make_three_files(tmp_path)
+    schedule = PurgeSchedule(PurgeRules(interval_s=7200, expires_h=1, remain_gb=0))
+    assert schedule.run(relay, tuple) == []
+    os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
+    now_s = 7199.0
+    assert schedule.run(relay, tuple) == []
+    now_s = 7200.0
+    assert [at.file for at in schedule.run(relay, tuple)] == [NAME]
     relay.close()
