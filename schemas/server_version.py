@@ -5,8 +5,9 @@
     STOP REPLICA, …          MySQL 8.0.22 and later     before: STOP SLAVE
     SHOW REPLICAS            MySQL 8.0.22 and later     before: SHOW SLAVE HOSTS
     replica_… variables      MySQL 8.0.26 and later     before: slave_…
+    transaction_isolation    MySQL, MariaDB 11.1.1      before: tx_isolation
 
-MariaDB keeps the older names in every version; all its connections are shown by SHOW ALL SLAVES STATUS.
+Otherwise MariaDB keeps the older names in every version; all its connections are shown by SHOW ALL SLAVES STATUS.
 Sources: the release notes of MySQL 8.0.22, 8.0.26 and 8.2.0, and the manual of 8.4; MariaDB's documentation.
 """
 
@@ -18,6 +19,11 @@ from schemas.gtid import Flavour
 
 # The first release whose table maps can hold column names (binlog_row_metadata).
 _OLDEST = {Flavour.MYSQL: (8, 0, 11), Flavour.MARIADB: (10, 5, 0)}
+# What the account of a source set needs. Only MariaDB has SLAVE MONITOR, for SHOW ALL SLAVES STATUS.
+SOURCE_PRIVILEGES = {
+    Flavour.MYSQL: ("REPLICATION SLAVE", "REPLICATION CLIENT"),
+    Flavour.MARIADB: ("REPLICATION SLAVE", "REPLICATION CLIENT", "SLAVE MONITOR"),
+}
 _NUMBERS = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
@@ -70,7 +76,10 @@ class ServerVersion:
         return "REPLICA" if self._is_mysql_from(8, 0, 22) else "SLAVE"
 
     def variable(self, name: str) -> str:
-        """How this server calls the setting ``replica_…`` or ``log_replica_updates``."""
+        """How this server calls the setting ``replica_…``, ``log_replica_updates`` or ``transaction_isolation``."""
+        if name == "transaction_isolation":
+            is_old = self.flavour is Flavour.MARIADB and self.numbers < (11, 1, 1)
+            return "tx_isolation" if is_old else name
         return name if self._is_mysql_from(8, 0, 26) else name.replace("replica", "slave")
 
     def _is_mysql_from(self, *numbers: int) -> bool:

@@ -251,13 +251,14 @@ def connect(endpoint: Endpoint, *, database: str | None = None) -> TargetConnect
             conv=_CONVERSIONS,
             init_command=(
                 f"SET SESSION sql_mode='{STRICT_MODE}', time_zone='+00:00',"
-                f" innodb_lock_wait_timeout={LOCK_WAIT_S}, lock_wait_timeout={LOCK_WAIT_S},"
-                " transaction_isolation='READ-COMMITTED'"
+                f" innodb_lock_wait_timeout={LOCK_WAIT_S}, lock_wait_timeout={LOCK_WAIT_S}"
                 # MySQL can hide the primary keys that it generates; MariaDB skips this comment
                 "/*!80030 , show_gipk_in_create_table_and_information_schema=1 */"
             ),
             **_tls_arguments(endpoint),
         )
+        # as a statement: the variable has another name before MariaDB 11.1
+        connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     except (pymysql.Error, OSError) as exc:
         server = f"{endpoint.host}:{endpoint.port}"
         cause = getattr(exc, "original_exception", exc)

@@ -176,11 +176,13 @@ def create_procedure(session: TargetConnection) -> None:
 
 
 def _create(session: TargetConnection) -> None:
+    isolation = session.version.variable("transaction_isolation")
+    body = _BODY.replace("@@transaction_isolation", f"@@{isolation}")
     session.query(f"DROP PROCEDURE IF EXISTS {DATABASE}.{NAME}")
     fault_point(PROCEDURE_DROPPED)
     session.query(
         f"CREATE PROCEDURE {DATABASE}.{NAME} ({_PARAMETERS})"
-        f" COMMENT '{COMMENT}' READS SQL DATA SQL SECURITY DEFINER {_BODY}"
+        f" COMMENT '{COMMENT}' READS SQL DATA SQL SECURITY DEFINER {body}"
     )
 
 

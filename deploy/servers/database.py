@@ -39,13 +39,17 @@ BINLOG_NAME = "mysql-bin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """How a server is started. ``extra`` holds further server options, which override ours."""
+    """How a server is started. ``extra`` holds further server options, which override ours.
+
+    ``release``: of MariaDB, one of ``programs.MARIADB_SUITES``; else the usual one.
+    """
 
     server_id: int = 1
     port: int = 0
     durable: bool = False
     dies_with_parent: bool = True
     extra: tuple[str, ...] = ()
+    release: str = ""
 
 
 class DatabaseServer(Server):
@@ -70,7 +74,8 @@ class DatabaseServer(Server):
     @classmethod
     def mariadb(cls, folder: Path, options: ServerOptions | None = None) -> Self:
         """A MariaDB server from the home folder."""
-        return cls(MariadbDialect(), folder, options or ServerOptions())
+        options = options or ServerOptions()
+        return cls(MariadbDialect(options.release), folder, options)
 
     @classmethod
     def mysql(cls, folder: Path, options: ServerOptions | None = None) -> Self:

@@ -6,14 +6,16 @@
         jars/spark/     the Kafka connector, and jars that it needs beside PySpark's
         jars/kafka/     a broker (KRaft)
         mariadb/        MariaDB 11.4 (bin/, share/)
+        mariadb-10.11/, mariadb-11.8/   mariadbd, mariadb-binlog, … for tests (Debian on amd64)
         mysql/          MySQL 9.7 or later: mysqld, mysqlbinlog, … (Debian on amd64)
         ivy/            Ivy's own cache; may be deleted
 
-PySpark contains ZooKeeper. ``ivy.xml`` and ``fetch-mysql`` name what is fetched and its versions. Apache Ivy (also in
+PySpark contains ZooKeeper. ``ivy.xml`` and ``fetch-debian`` name what is fetched and its versions. Apache Ivy (also in
 PySpark) downloads jars and checks their checksums. apt checks signatures.
 
 Guarantees: a folder gets its final name only when it is complete. A second run does nothing. Two runs at the same time
-wait for each other. If MySQL cannot be fetched, one sentence says so and the run succeeds: MariaDB is enough.
+wait for each other. If a package of Debian cannot be fetched, one sentence reports it and the run succeeds: only the
+tests of this server need it.
 """
 
 import fcntl
@@ -28,7 +30,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from deploy.servers.programs import MYSQL_HINT, check_mysql, pyspark_jars
+from deploy.servers.programs import MARIADB_SUITES, MYSQL_HINT, check_mysql, pyspark_jars
 from millrace.errors import Fatal, MillraceError
 from millrace.home_folder import home
 from millrace.jvm import java_program
@@ -36,6 +38,7 @@ from millrace.jvm import java_program
 _HERE = Path(__file__).parent
 IVY_FILE = _HERE / "ivy.xml"
 PROGRESS_EVERY_S = 3.0
+_PACKAGE_SIZES = {"mysql": "60 MB, unpacked 410 MB", "mariadb": "24 MB, unpacked 95 MB"}
 
 
 def fetch_all() -> None:
@@ -46,6 +49,8 @@ def fetch_all() -> None:
             _fetch_jars(conf, size_mb=size_mb)
         _unpack_mariadb()
         fetch_mysql()
+        for release in MARIADB_SUITES:
+            fetch_mariadb(release)
 
 
 def fetch_connector() -> None:
@@ -132,16 +137,43 @@ def fetch_mysql() -> None:
             return
         except Fatal:
             shutil.rmtree(folder)  # from a time when Debian had an older version
-    if shutil.which("dpkg") is None or shutil.which("apt-get") is None:
-        print(f"millrace: MySQL is fetched on Debian amd64 only; {MYSQL_HINT}", flush=True)
+    _fetch_package(
+        "MySQL", folder, lambda: check_mysql(folder / "mysqld"), suite="sid", hint=MYSQL_HINT
+    )
+
+
+def fetch_mariadb(release: str) -> None:
+    """Fetch another release of MariaDB if it is missing. Without dpkg and apt, or on an error, print one sentence."""
+    folder = home() / f"mariadb-{release}"
+    if (folder / "stamp").is_file():
         return
-    print("millrace: fetching mysql (60 MB, unpacked 620 MB)", flush=True)
+
+    def stamp() -> None:
+        command = [str(folder / "mariadbd"), "--version"]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        (folder / "stamp").write_text(printed)
+
+    hint = f"the tests of MariaDB {release} will fail"
+    _fetch_package(f"MariaDB {release}", folder, stamp, suite=MARIADB_SUITES[release], hint=hint)
+
+
+def _fetch_package(
+    name: str, folder: Path, finish: Callable[[], None], *, suite: str, hint: str
+) -> None:
+    """Run ``fetch-debian`` and ``finish``. If that fails, print one sentence and leave no folder."""
+    if shutil.which("dpkg") is None or shutil.which("apt-get") is None:
+        print(f"millrace: {name} is fetched on Debian amd64 only; {hint}", flush=True)
+        return
+    server = name.split()[0].lower()
+    print(f"millrace: fetching {name} ({_PACKAGE_SIZES[server]})", flush=True)
     try:
-        _run_shown(["bash", str(_HERE / "fetch-mysql"), str(folder)], growing=folder)
-        check_mysql(folder / "mysqld")
-    except Fatal as error:
+        command = ["bash", str(_HERE / "fetch-debian"), server, suite, str(folder)]
+        _run_shown(command, growing=folder)
+        finish()
+    except (Fatal, subprocess.CalledProcessError) as error:
         shutil.rmtree(folder, ignore_errors=True)
-        print(f"millrace: MySQL could not be fetched ({error.message}); {MYSQL_HINT}", flush=True)
+        text = error.message if isinstance(error, Fatal) else str(error)
+        print(f"millrace: {name} could not be fetched ({text}); {hint}", flush=True)
 
 
 def _ivy_jar() -> Path:

@@ -1,4 +1,4 @@
-"""The MariaDB 11.4 dialect."""
+"""The dialect of MariaDB 11.4 and of the releases in ``MARIADB_SUITES``."""
 
 import os
 import subprocess
@@ -8,32 +8,35 @@ from pathlib import Path
 
 from deploy.servers.dialect import Account
 from deploy.servers.process import last_lines
-from deploy.servers.programs import mariadb_folder
+from deploy.servers.programs import MariadbPrograms, mariadb_programs
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
+from schemas.server_version import SOURCE_PRIVILEGES
 
-# Without the help tables: two megabytes of text that no test reads.
+# Scripts without the help tables, which are two megabytes of text that no test reads. MariaDB 10 names them mysql_….
 _SYSTEM_TABLES = (
-    "mariadb_system_tables.sql",
-    "mariadb_performance_tables.sql",
-    "mariadb_system_tables_data.sql",
-    "mariadb_sys_schema.sql",
+    "system_tables.sql",
+    "performance_tables.sql",
+    "system_tables_data.sql",
+    "sys_schema.sql",
 )
 # The scripts create a root without a password for TCP too: any user of this machine could log in.
 _NO_OTHERS = b"DELETE FROM mysql.global_priv WHERE host <> 'localhost' OR user NOT IN ('root', 'mariadb.sys');"
 
 
 class MariadbDialect:
-    """See ``deploy.servers.dialect.Dialect``."""
+    """See ``deploy.servers.dialect.Dialect``. ``release``: see ``mariadb_programs``."""
 
     flavour = Flavour.MARIADB
-    # SLAVE MONITOR is what MySQL's REPLICATION CLIENT gives for SHOW SLAVE STATUS
-    source_privileges = "REPLICATION SLAVE, REPLICATION CLIENT, SLAVE MONITOR, SELECT"
+    source_privileges = ", ".join((*SOURCE_PRIVILEGES[flavour], "SELECT"))
+
+    def __init__(self, release: str = "") -> None:
+        self._release = release
 
     def command(self) -> Sequence[str]:
         """GTIDs are strictly in sequence, as Millrace requires of every source."""
         return (
-            *_program(),
+            *_program(self._programs),
             "--gtid-strict-mode=ON",
             "--log-slave-updates=ON",
             "--slave-net-timeout=10",
@@ -46,8 +49,10 @@ class MariadbDialect:
 
     def initialize(self, data_dir: Path, log: Path) -> None:
         """Run ``mariadbd --bootstrap`` with the server's own scripts."""
-        share = mariadb_folder() / "share"
-        scripts = [(share / name).read_bytes() for name in _SYSTEM_TABLES]
+        programs = self._programs
+        is_new = (programs.share / "mariadb_system_tables.sql").is_file()
+        prefix = "mariadb" if is_new else "mysql"
+        scripts = [(programs.share / f"{prefix}_{name}").read_bytes() for name in _SYSTEM_TABLES]
         text = b"\n".join([b"create database mysql;", b"use mysql;", *scripts, _NO_OTHERS])
         user = ("--user=root",) if os.geteuid() == 0 else ()
         options = (
@@ -56,7 +61,7 @@ class MariadbDialect:
             "--innodb-log-file-size=32M",
             "--innodb-buffer-pool-size=64M",
         )
-        command = [*_program(), "--bootstrap", *user, *options]
+        command = [*_program(programs), "--bootstrap", *user, *options]
         with log.open("wb") as output:
             done = subprocess.run(
                 command, input=text, stdout=output, stderr=subprocess.STDOUT, check=False
@@ -65,9 +70,8 @@ class MariadbDialect:
             raise Fatal("MR-8004", f"mariadbd --bootstrap failed; its log ends:\n{last_lines(log)}")
 
     def stamp(self) -> str:
-        """A digest of the jar's name and of our changes to its system tables."""
-        jar = (mariadb_folder() / "stamp").read_bytes()
-        return sha256(jar + _NO_OTHERS).hexdigest()[:12]
+        """A digest of the version and of our changes to its system tables."""
+        return sha256(self._programs.stamp.encode() + _NO_OTHERS).hexdigest()[:12]
 
     def follow(self, *, port: int, account: Account) -> Sequence[str]:
         """With an empty ``gtid_slave_pos``, replication starts at the first binlog."""
@@ -86,13 +90,15 @@ class MariadbDialect:
         """0 if the position is executed, -1 if time is up."""
         return "SELECT MASTER_GTID_WAIT(%s, %s)"
 
+    @property
+    def _programs(self) -> MariadbPrograms:
+        return mariadb_programs(self._release)
 
-def _program() -> Sequence[str]:
-    folder = mariadb_folder()
-    share = folder / "share"
+
+def _program(programs: MariadbPrograms) -> Sequence[str]:
     return (
-        str(folder / "bin" / "mariadbd"),
+        str(programs.mariadbd),
         "--no-defaults",
-        f"--lc-messages-dir={share}",
-        f"--character-sets-dir={share / 'charsets'}",
+        f"--lc-messages-dir={programs.share}",
+        f"--character-sets-dir={programs.share / 'charsets'}",
     )

@@ -11,13 +11,14 @@ from deploy.servers.process import last_lines
 from deploy.servers.programs import MYSQLD_ENVIRONMENT, MysqlPrograms, mysql_programs
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
+from schemas.server_version import SOURCE_PRIVILEGES
 
 
 class MysqlDialect:
     """See ``deploy.servers.dialect.Dialect``."""
 
     flavour = Flavour.MYSQL
-    source_privileges = "REPLICATION SLAVE, REPLICATION CLIENT, SELECT"
+    source_privileges = ", ".join((*SOURCE_PRIVILEGES[flavour], "SELECT"))
 
     def command(self) -> Sequence[str]:
         """Without InnoDB's log writer threads, which would spin on two cores."""

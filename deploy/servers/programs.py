@@ -20,6 +20,8 @@ from millrace.home_folder import home
 MYSQLD_ENVIRONMENT = "MILLRACE_MYSQLD"
 MYSQL_MIN = (9, 7)  # the version of all tests, which also store VECTOR (since 9.0)
 MYSQL_HINT = f"give MySQL (9.7 or later) with `--mysqld PATH` or {MYSQLD_ENVIRONMENT}=PATH"
+# Further releases of MariaDB for tests, and the Debian suites that they are fetched from.
+MARIADB_SUITES = {"10.11": "bookworm", "11.8": "trixie"}
 FETCH_HINT = "Run `make setup`, or `python -m deploy.servers.fetch` where pip installed Millrace."
 VERSION_S = 30.0
 
@@ -30,6 +32,20 @@ class MysqlPrograms:
 
     mysqld: Path
     mysqlbinlog: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class MariadbPrograms:
+    """MariaDB's server, its folder of messages and scripts, and its version for the names of templates."""
+
+    mariadbd: Path
+    share: Path
+    stamp: str
+
+    @property
+    def mariadb_binlog(self) -> Path:
+        """MariaDB's own reader of binlog files; MariaDB 11.4 comes without it."""
+        return self.mariadbd.with_name("mariadb-binlog")
 
 
 def mysql_programs(given: Path | None = None) -> MysqlPrograms | None:
@@ -69,12 +85,14 @@ def check_mysql(mysqld: Path) -> None:
         )
 
 
-def mariadb_folder() -> Path:
-    """The unpacked MariaDB: the folder of ``bin/mariadbd`` and ``share``."""
-    folder = home() / "mariadb"
-    if not _is_program(folder / "bin" / "mariadbd"):
-        raise Fatal("MR-8005", f"MariaDB is not in {folder}", fix=FETCH_HINT)
-    return folder
+def mariadb_programs(release: str = "") -> MariadbPrograms:
+    """MariaDB 11.4, or another ``release`` of ``MARIADB_SUITES``. Fatal MR-8005 if it was not fetched."""
+    folder = home() / (f"mariadb-{release}" if release else "mariadb")
+    mariadbd = folder / "mariadbd" if release else folder / "bin" / "mariadbd"
+    if not _is_program(mariadbd):
+        raise Fatal("MR-8005", f"MariaDB {release} is not in {folder}", fix=FETCH_HINT)
+    stamp = (folder / "stamp").read_text()
+    return MariadbPrograms(mariadbd, folder / "share", stamp)
 
 
 def kafka_classpath() -> str:

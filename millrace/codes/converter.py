@@ -67,8 +67,10 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-6509",
         "the binlog is encrypted",
-        "MariaDB encrypted the binlog file (encrypt_binlog) and did not decrypt it for the stream.",
-        "Read from a member with `encrypt_binlog=OFF`.",
+        "MariaDB encrypted the binlog file (encrypt_binlog) and did not decrypt it for the stream. It does so for every"
+        " replica, so the bytes came another way.",
+        "Delete the relay directory of the set, so that the files are received again. Or read from a member with"
+        " `encrypt_binlog=OFF`.",
         Branch.OPERATOR,
     ),
     Code(

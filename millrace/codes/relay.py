@@ -49,9 +49,8 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-2007",
         "the position of a binlog event is wrong",
-        "The position in the event differs from its offset in the file: bytes are missing, as in files that MariaDB"
-        " encrypts.",
-        "Read from another member. A MariaDB server with encrypt_binlog=ON can't be read.",
+        "The position in the event differs from its offset in the file: bytes are missing.",
+        "Read from another member.",
         Branch.OPERATOR,
     ),
     Code(

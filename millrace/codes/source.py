@@ -146,14 +146,6 @@ CODES: tuple[Code, ...] = (
         Branch.OPERATOR,
     ),
     Code(
-        "MR-1021",
-        "the binlog files are encrypted by MariaDB",
-        "encrypt_binlog is ON. The positions in an encrypted file differ from those in the stream, so the relay log can't"
-        " copy the file byte for byte.",
-        "Set encrypt_binlog=OFF in the configuration of one replica and name that replica. Encrypt its disk instead.",
-        Branch.OPERATOR,
-    ),
-    Code(
         "MR-1022",
         "a replica commits in another order than its primary",
         "The replica applies with several workers and replica_preserve_commit_order (slave_preserve_commit_order) is OFF,"

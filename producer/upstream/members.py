@@ -29,7 +29,6 @@ VARIABLES = (
     "binlog_checksum",
     "gtid_mode",
     "gtid_strict_mode",
-    "encrypt_binlog",
     "lower_case_table_names",
     "replica_parallel_workers",
     "slave_parallel_workers",

@@ -57,8 +57,6 @@ def _check_binlog(facts: MemberFacts) -> Iterable[Finding]:
         yield _finding("MR-1011", f"{name}=OFF", f"start the replica with `{name}=ON`")
     if variables.get("binlog_checksum", "CRC32") != "CRC32":
         yield _setting_finding(facts, "MR-1019", "binlog_checksum", "CRC32")
-    if variables.get("encrypt_binlog", "OFF") != "OFF":
-        yield _finding("MR-1021", "encrypt_binlog=ON", CATALOGUE["MR-1021"].fix)
 
 
 def _check_rows(facts: MemberFacts) -> Iterable[Finding]:

@@ -8,8 +8,9 @@ import pytest
 
 from deploy.servers import DatabaseServer
 from tests.fixtures.servers import FLAVOURS
-from tests.kit.binlog.session import Cursor, logged
-from tests.kit.type_values import CASES, CHARSETS, TypeCase
+from tests.kit.binlog.session import logged
+from tests.kit.binlog.type_tables import check_records
+from tests.kit.type_values import CASES, CHARSETS
 
 
 @pytest.fixture(params=FLAVOURS, ids=str)
@@ -20,40 +21,11 @@ def server(request: pytest.FixtureRequest) -> DatabaseServer:
     return found
 
 
-def _fill(cursor: Cursor, case: TypeCase, table: str) -> dict[int, object]:
-    """The table of one case, and the result of SELECT for each row."""
-    cursor.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, v {case.ddl})")
-    for number, value in enumerate((*case.values, "NULL"), 1):
-        cursor.execute(f"INSERT INTO {table} VALUES ({number}, {value})")
-    cursor.execute(f"SELECT id, {case.tells} FROM {table} WHERE v IS NOT NULL")
-    selected = dict(cursor.fetchall())
-    cursor.execute(f"UPDATE {table} SET id = id + 1000")
-    cursor.execute(f"DELETE FROM {table} WHERE id > 1000")
-    return selected
-
-
 @pytest.mark.guarantee("exact")
 def test_record_holds_what_select_returns(server: DatabaseServer) -> None:
     """Insert, both images of an update, delete, and NULL."""
     cases = [case for case in CASES if server.flavour in case.flavours]
-    with logged(server, "types_of_rows") as source:
-        selected = {f"t{n}": _fill(source.cursor, case, f"t{n}") for n, case in enumerate(cases)}
-        conversion = source.conversion()
-    found: dict[str, dict[int, set[object]]] = {}
-    for row in conversion.rows():
-        for image in (row.change.before, row.change.after):
-            if image is not None:
-                place = found.setdefault(row.source.table, {}).setdefault(
-                    int(str(image["id"])) % 1000, set()
-                )
-                place.add(image["v"])
-    for number, case in enumerate(cases):
-        images = found[f"t{number}"]
-        null = len(case.values) + 1
-        assert images.pop(null) == {None}, case.ddl
-        read = {row: {case.reads(value) for value in values} for row, values in images.items()}
-        wanted = {row: {value} for row, value in selected[f"t{number}"].items()}
-        assert read == wanted, case.ddl
+    check_records(server, "types_of_rows", cases)
 
 
 @pytest.mark.guarantee("exact")

@@ -11,7 +11,7 @@ from producer.upstream.choice import choose
 from producer.upstream.members import ask_members
 from producer.upstream.preflight import Finding, check_settings
 from schemas.gtid import Flavour
-from tests.fixtures.servers import FLAVOURS, NewServer, NewSet
+from tests.fixtures.servers import FLAVOURS, NewSet
 from tests.kit.relay.relay import login_of, member_of, members_of
 
 pytestmark = pytest.mark.both_flavours
@@ -108,18 +108,6 @@ def test_filtered_replica_is_refused(source_set: DatabaseSet) -> None:
             server.execute(statement)
     assert findings_of(server) == {}
     source_set.wait_for_replicas()
-
-
-def test_server_that_encrypts_its_binlog_is_reported(new_server: NewServer) -> None:
-    """Also a server that logs nothing: without a key plug-in MariaDB logs nothing encrypted."""
-    options = ServerOptions(extra=("--encrypt-binlog=ON", "--skip-log-bin"))
-    server = new_server(Flavour.MARIADB, options=options)
-    assert list(findings_of(server)) == ["MR-1010", "MR-1021"]
-    with pytest.raises(Fatal) as caught:
-        choose(ask_members([member_of(server)], login_of(server), wanted=None), wanted=None)
-    assert caught.value.code == "MR-1010"
-    assert "MR-1021" in caught.value.message
-    assert "encrypt_binlog=OFF" in caught.value.fix
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)

@@ -27,7 +27,6 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-1018": "test_filtered_replica_is_refused",
     "MR-1019": "test_bad_setting_is_found_and_its_fix_works",
     "MR-1020": "test_mixed_sets_are_refused_but_two_primaries_may_pass",
-    "MR-1021": "test_server_that_encrypts_its_binlog_is_reported",
     "MR-1022": "test_mysql_replica_that_commits_out_of_order_is_refused",
     "MR-1023": "test_server_without_column_names_in_its_binlog_is_refused",
     "MR-1030": "test_without_admissible_members_only_temporary_causes_wait",

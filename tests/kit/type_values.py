@@ -36,13 +36,14 @@ def _number_text(value: object) -> str:
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
-def _hex(value: object) -> str:
+def hex_of(value: object) -> str:
+    """Bytes as HEX() prints them."""
     assert isinstance(value, bytes)
     return value.hex().upper()
 
 
 def _hex_lower(value: object) -> str:
-    return _hex(value).lower()
+    return hex_of(value).lower()
 
 
 def _bits(value: object) -> int:
@@ -52,7 +53,7 @@ def _bits(value: object) -> int:
 
 def _text_or_bytes(value: object) -> str:
     """Text in utf8mb4, or a mark and the raw bytes."""
-    return value.encode().hex().upper() if isinstance(value, str) else f"raw {_hex(value)}"
+    return value.encode().hex().upper() if isinstance(value, str) else f"raw {hex_of(value)}"
 
 
 AS_TEXT = "CAST(v AS CHAR)"
@@ -181,11 +182,11 @@ CASES: list[TypeCase] = [
     *_fractions("TIME", _times),
     *_fractions("DATETIME", _dates),
     *_fractions("TIMESTAMP", _moments),
-    TypeCase("BINARY(5)", ("''", "x'00'", "x'0102'", "x'FF00FF0000'"), AS_HEX, _hex),
-    TypeCase("BINARY(255)", ("''", "x'00'", "REPEAT(x'FE', 255)"), AS_HEX, _hex),
-    TypeCase("VARBINARY(300)", ("''", "x'00'", "x'0102'", "REPEAT(x'FF', 300)"), AS_HEX, _hex),
+    TypeCase("BINARY(5)", ("''", "x'00'", "x'0102'", "x'FF00FF0000'"), AS_HEX, hex_of),
+    TypeCase("BINARY(255)", ("''", "x'00'", "REPEAT(x'FE', 255)"), AS_HEX, hex_of),
+    TypeCase("VARBINARY(300)", ("''", "x'00'", "x'0102'", "REPEAT(x'FF', 300)"), AS_HEX, hex_of),
     *(
-        TypeCase(f"{b}BLOB", ("''", "x'00'", "REPEAT(x'FF', 200)"), AS_HEX, _hex)
+        TypeCase(f"{b}BLOB", ("''", "x'00'", "REPEAT(x'FF', 200)"), AS_HEX, hex_of)
         for b in ("TINY", "", "MEDIUM", "LONG")
     ),
     TypeCase("ENUM('', 'a', 'ü', 'b,c')", ("''", "'a'", "'ü'", "'b,c'"), AS_TEXT, _plain),
@@ -203,14 +204,14 @@ CASES: list[TypeCase] = [
         _plain,
     ),
     *(
-        TypeCase(g, (f"ST_GeomFromText('{w}', {srid})",), AS_HEX, _hex)
+        TypeCase(g, (f"ST_GeomFromText('{w}', {srid})",), AS_HEX, hex_of)
         for g, w, srid in (
             ("GEOMETRY", "POINT(1 2)", 0),
             ("POINT", "POINT(-1.5 2e300)", 0),
             ("GEOMETRY", "GEOMETRYCOLLECTION(POINT(1 2),LINESTRING(0 0,1 1))", 3857),
         )
     ),
-    TypeCase("VECTOR(3)", ("STRING_TO_VECTOR('[1,-2.5,3e38]')",), AS_HEX, _hex, MYSQL),
+    TypeCase("VECTOR(3)", ("STRING_TO_VECTOR('[1,-2.5,3e38]')",), AS_HEX, hex_of, MYSQL),
     TypeCase(
         "UUID",
         (
@@ -230,14 +231,14 @@ CASES: list[TypeCase] = [
         "INET6",
         ("'::'", "'2001:db8::ff00:42:8329'", "'ffff:ffff::'"),
         "HEX(INET6_ATON(v))",
-        _hex,
+        hex_of,
         MARIADB,
     ),
     TypeCase(
         "INET4",
         ("'0.0.0.0'", "'192.0.2.1'", "'255.255.255.0'"),
         "HEX(INET6_ATON(v))",
-        _hex,
+        hex_of,
         MARIADB,
     ),
     TypeCase(
@@ -247,13 +248,13 @@ CASES: list[TypeCase] = [
         "VARCHAR(400) COMPRESSED", (*TEXTS, "REPEAT('q', 400)"), "HEX(v)", _text_or_bytes, MARIADB
     ),
     TypeCase(
-        "VARBINARY(200) COMPRESSED", ("''", "x'00'", "REPEAT(x'FF', 200)"), AS_HEX, _hex, MARIADB
+        "VARBINARY(200) COMPRESSED", ("''", "x'00'", "REPEAT(x'FF', 200)"), AS_HEX, hex_of, MARIADB
     ),
     TypeCase(
         "LONGTEXT", ("REPEAT('ü', 40000)", "'x'", "REPEAT('a', 65536)"), AS_HEX, _text_or_bytes
     ),
-    TypeCase("MEDIUMBLOB", ("REPEAT(x'00FF', 32768)", "x'00'"), AS_HEX, _hex),
-    TypeCase("LONGBLOB COMPRESSED", ("''", "REPEAT(x'0102', 40000)"), AS_HEX, _hex, MARIADB),
+    TypeCase("MEDIUMBLOB", ("REPEAT(x'00FF', 32768)", "x'00'"), AS_HEX, hex_of),
+    TypeCase("LONGBLOB COMPRESSED", ("''", "REPEAT(x'0102', 40000)"), AS_HEX, hex_of, MARIADB),
     TypeCase("JSON", ('\'{"b": [1, 2.50], "a": "ü"}\'', "'[]'"), AS_TEXT, _plain, MARIADB),
     *(
         TypeCase(t, (*TEXTS, "'äöü'", "_utf8mb4 x'F09F9880'"), AS_HEX, _text_or_bytes)

@@ -90,6 +90,14 @@ def test_event_that_could_lose_a_row_stops_with_its_code(builder: BinlogBuilder,
     assert "mysql-bin.000001:" in caught.value.context["coordinates"]
 
 
+def test_decrypted_stream_of_an_encrypted_binlog_is_converted() -> None:
+    """MariaDB marks the event as ignorable when its dump has decrypted the file."""
+    builder = BinlogBuilder()
+    builder.event(164, bytes(17), flags=0x80)
+    builder.transaction(1, 7, "t", [(1, "a")])
+    assert len(convert(builder).rows()) == 1
+
+
 @pytest.mark.parametrize(
     ("sql", "database", "table"),
     [("INSERT INTO x.t VALUES (1)", "", "x.t"), ("CREATE TABLE y AS SELECT 1", "d", "d.y")],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deploy.servers import fetch
+from deploy.servers import DatabaseServer, ServerOptions, fetch
 from deploy.servers.programs import check_mysql, mysql_programs
 from millrace.errors import Fatal
 from tests.kit.paths import ROOT
@@ -76,6 +76,23 @@ def test_missing_mysql_package_is_reported_with_the_alternative(
     assert printed.count("\n") == 1
 
 
+def test_missing_mariadb_package_is_reported_and_its_tests_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make setup` continues after one sentence; a test that starts the release gets the code and the fix."""
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fetch.fetch_mariadb("10.11")
+    printed = capsys.readouterr().out
+    assert (
+        "MariaDB 10.11 is fetched on Debian amd64 only; the tests of MariaDB 10.11 will" in printed
+    )
+    with pytest.raises(Fatal) as caught:
+        DatabaseServer.mariadb(tmp_path / "server", ServerOptions(release="10.11")).start()
+    assert caught.value.code == "MR-8005"
+    assert "make setup" in caught.value.fix
+
+
 def test_fetched_mysql_that_is_too_old_is_reported_and_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,13 +103,13 @@ def test_fetched_mysql_that_is_too_old_is_reported_and_removed(
     fetched: list[str] = []
 
     class Fetching:
-        """Acts as the program ``fetch-mysql``."""
+        """Acts as the program ``fetch-debian``."""
 
         returncode = 0
 
         def __init__(self, command: list[str], **_: object) -> None:
-            folder = Path(command[2])
-            assert not folder.exists()  # else deploy/servers/fetch-mysql would leave it as it is
+            folder = Path(command[4])
+            assert not folder.exists()  # else deploy/servers/fetch-debian would leave it as it is
             fetched.append(command[1])
             _program(folder, f"mysqld  Ver {next(versions)} for Linux")
 

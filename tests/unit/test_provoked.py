@@ -377,7 +377,7 @@ def test_failed_download_reports_its_last_output(
 
 @pytest.mark.parametrize(
     "look",
-    [programs.mariadb_folder, programs.kafka_classpath],
+    [programs.mariadb_programs, programs.kafka_classpath],
     ids=["MariaDB", "Kafka"],
 )
 def test_missing_download_is_named(

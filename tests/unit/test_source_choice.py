@@ -291,7 +291,6 @@ def mariadb(position: str, *, state: str, before: str = "") -> MemberBinlog:
         ),
         ("gtid_mode", "ON_PERMISSIVE", "MR-1016", "SET GLOBAL gtid_mode = 'ON';"),
         ("binlog_checksum", "NONE", "MR-1019", "SET GLOBAL binlog_checksum = 'CRC32';"),
-        ("encrypt_binlog", "ON", "MR-1021", "encrypt_binlog=OFF"),
     ],
 )
 def test_setting_that_hides_changes_is_reported_with_its_fix(

@@ -448,7 +448,9 @@ def walk(
         elif action == ANONYMOUS_GTID:
             return _fail(st, s.ANONYMOUS, 0)
         elif action == ENCRYPTION:
-            return _fail(st, s.ENCRYPTED, 0)
+            # MariaDB's dump decrypts the file and marks the event; an unmarked one begins encrypted bytes
+            if not load_u16(buf, pos + t.FLAGS_AT) & t.IGNORABLE_FLAG:
+                return _fail(st, s.ENCRYPTED, 0)
         elif action == REFUSED:
             return _fail(st, s.TYPE_REFUSED, kind)
         else:
