@@ -93,7 +93,7 @@ class CaptureRunner:
             wanted = None if is_first else progress.gtid_set
             with self._streams.attach(task.name, document, wanted=wanted) as stream:
                 fault_point(AFTER_ATTACH)
-                with stream.reader() as reader:
+                with stream.reader(task.name) as reader:
                     at = wait_for_start(stream, reader, progress=progress, stop=stop)
                     if at is None:
                         return
@@ -124,7 +124,7 @@ class CaptureRunner:
         """The published positions of the set's tasks, whose minimum limits the purge; None while unknown."""
         try:
             texts = self._sets.positions_of(set_name)
-            return [parse_gtid_set(flavour, text) for text in texts if text]
+            return {task: parse_gtid_set(flavour, text) for task, text in texts.items() if text}
         except MillraceError as error:
             log.warning("purge skipped: the set's tasks are unknown", error=str(error))
             return None

@@ -23,15 +23,28 @@ def purge(
     relay_dir: Annotated[
         Path, typer.Option("--relay-dir", help="The directory given to `millrace worker`.")
     ],
-    until: Annotated[
+    filename: Annotated[
         str,
         typer.Option(
-            help="Delete the files before this one: mysql-bin.000017 or SUBDIR/mysql-bin.000017."
+            "--filename",
+            "--until",
+            help="Delete the files before this one: mysql-bin.000017 or SUBDIR/mysql-bin.000017.",
         ),
     ] = "",
+    sub_dir: Annotated[
+        str,
+        typer.Option("--sub-dir", help="The file's sub-directory; alone, delete all before it."),
+    ] = "",
+    inactive: Annotated[
+        bool, typer.Option("--inactive", help="Delete what precedes the active sub-directory.")
+    ] = False,
     older_than_h: Annotated[
         float | None,
         typer.Option("--older-than-h", min=0, help="Delete files unchanged for this many hours."),
+    ] = None,
+    evict: Annotated[
+        list[str] | None,
+        typer.Option("--evict", help="Also delete what this task needs; it stops with MR-2014."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -39,19 +52,25 @@ def purge(
 
     The worker that runs the set's tasks deletes them. If a file is needed again, it is read from the source.
     """
-    from producer.relay.control import PurgeRequest, find_file, request_purge
+    from producer.relay.control import PurgeRequest, find_file, find_subdir, request_purge
 
-    if until and older_than_h is not None:
-        raise Fatal("MR-2013", "--until and --older-than-h exclude each other")
+    if sum((bool(filename or sub_dir), inactive, older_than_h is not None)) > 1:
+        message = "--filename with --sub-dir, --inactive and --older-than-h exclude each other"
+        raise Fatal("MR-2013", message)
     root = relay_dir / set_name
-    request = PurgeRequest(
-        find_file(root, until) if until else None,
-        None if older_than_h is None else older_than_h * 3600,
-    )
-    answer = request_purge(root, request)
+    until = None
+    if filename:
+        until = find_file(root, f"{sub_dir}/{filename}" if sub_dir else filename)
+    elif inactive or sub_dir:
+        until = find_subdir(root, sub_dir)
+    age_s = None if older_than_h is None else older_than_h * 3600
+    answer = request_purge(root, PurgeRequest(until, age_s, tuple(evict or ())))
     if as_json:
-        print(json.dumps({"deleted": answer.deleted, "oldest": answer.oldest}))
+        plain = {"deleted": answer.deleted, "oldest": answer.oldest, "evicted": answer.evicted}
+        print(json.dumps(plain))
         return
+    for task, gtid_set in answer.evicted.items():
+        print(f"evicted {task}, which had published {gtid_set or 'nothing'}")
     for file in answer.deleted:
         print(f"deleted {file}")
     print(f"{len(answer.deleted)} files deleted; the oldest remaining file is {answer.oldest}")

@@ -93,8 +93,25 @@ CODES: tuple[Code, ...] = (
     Code(
         "MR-2013",
         "a file is missing in the relay log",
-        "The set's relay directory has no binlog file with this name, or the command was given both --until and --older-than-h.",
+        "The set's relay directory has no binlog file or sub-directory with this name, or the command was given options"
+        " that exclude each other.",
         "List the directory and use a name from it: FILE or SUBDIR/FILE. Without a name, all published files are purged.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-2014",
+        "the task was evicted from the relay log",
+        "An operator ran `millrace relay purge SET --relay-dir DIR --evict TASK` with the name of this task, to free the disk. Relay files that the"
+        " task had not published were deleted.",
+        "`millrace task resume NAME`: the task reads from the source again what the source still has, and all tasks of"
+        " the set read again from there. If the source has purged it too, the task stops with MR-1031.",
+        Branch.OPERATOR,
+    ),
+    Code(
+        "MR-2015",
+        "the task to evict is unknown",
+        "No capture task of the set with this name runs on the worker or has published anything. Nothing was deleted.",
+        "Use a name from `millrace status`.",
         Branch.OPERATOR,
     ),
 )

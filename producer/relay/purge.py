@@ -4,7 +4,8 @@ Never deleted:
 
 - the file being written,
 - files that a running task holds (``RelayLog.hold``), from the first byte that it has not published,
-- files with source transactions after a position in ``needed``, the positions of the set's tasks, running or not.
+- files with source transactions after a position in ``needed``, the positions of the set's tasks, running or not,
+  except of tasks that an operator evicted by name (``evictions``).
 
 Files are deleted oldest first, so the remaining files have no gap.
 
@@ -19,8 +20,8 @@ Files are deleted oldest first, so the remaining files have no gap.
 
 import math
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Self
 
 from millrace.faults import fault_point, register
@@ -39,7 +40,7 @@ BEFORE_RMDIR = register("relay.before_rmdir")
 
 SPACE_INTERVAL_S = 60.0  # 15 GiB of free space last a minute at 270 MB/s
 
-Positions = Collection[GtidPosition]
+Positions = Mapping[str, GtidPosition]  # by task
 
 log = get_logger("producer.relay")
 
@@ -63,6 +64,7 @@ class PurgeSchedule:
 
     def __init__(self, rules: PurgeRules) -> None:
         self._policy = PurgePolicy.of(rules)
+        self._space_policy = PurgePolicy(free_bytes_min=self._policy.free_bytes_min)
         self._interval_s = rules.interval_s
         self._next_s = self._next_space_s = -math.inf
 
@@ -72,7 +74,7 @@ class PurgeSchedule:
         if self._interval_s == 0 or now_s < min(self._next_s, self._next_space_s):
             return []
         is_full_check = now_s >= self._next_s
-        policy = self._policy if is_full_check else replace(self._policy, age_s_max=math.inf)
+        policy = self._policy if is_full_check else self._space_policy
         if not is_full_check and not _is_space_low(relay, policy):
             self._next_space_s = now_s + SPACE_INTERVAL_S
             return []
@@ -114,7 +116,7 @@ def _purgeable(relay: RelayLog, limit: Coordinates | None, needed: Positions) ->
         return []
     # A position without a file is older than the log and must be read from the source in any case.
     with RelayReader(relay) as reader:
-        wanted = [at for position in needed if (at := reader.seek(position)) is not None]
+        wanted = [at for position in needed.values() if (at := reader.seek(position)) is not None]
     first_kept = min([held, *wanted, *([] if limit is None else [limit])])
     files = (Coordinates(str(subdir), name, FIRST_POS) for subdir, name in relay.list_files())
     return [at for at in files if at.order[:2] < first_kept.order[:2]]

@@ -54,10 +54,11 @@ class RelaySpan:
 
 
 class RelayReader:
-    """One reader of a ``RelayLog``."""
+    """One reader of a ``RelayLog``. ``owner`` is the task that reads, which an operator may evict (MR-2014)."""
 
-    def __init__(self, relay: RelayLog) -> None:
+    def __init__(self, relay: RelayLog, *, owner: str = "") -> None:
         self._relay = relay
+        self._owner = owner
         self._open: tuple[str, str, int] | None = None  # sub-directory, file, fd
         self._continuous: dict[tuple[tuple[Subdir, str], tuple[Subdir, str]], bool] = {}
         self._holders: list[object] = []
@@ -73,7 +74,7 @@ class RelayReader:
     def close(self) -> None:
         """Close the file and release all holds. A disk error is only logged: everything has been read."""
         for holder in (self, *self._holders):
-            self._relay.hold(holder, None)
+            self._relay.holds.drop(holder)
         try:
             self._close_file()
         except OSError as error:
@@ -117,7 +118,7 @@ class RelayReader:
             found.setdefault(subdir, Coordinates(str(subdir), name, FIRST_POS))
         places = list(found.values())
         if places:
-            self._relay.hold(self, places[-1])
+            self.release(places[-1])
         return places
 
     def _places(self, gtid_set: GtidPosition) -> Iterator[tuple[Subdir, str]]:
@@ -143,8 +144,9 @@ class RelayReader:
     def read(self, at: Coordinates, *, bytes_max: int) -> RelaySpan:
         """Read events from ``at`` on, at most ``bytes_max`` bytes unless one event is larger.
 
-        Fatal MR-2004; Retryable MR-2011, MR-2002.
+        Fatal MR-2004, MR-2014; Retryable MR-2011, MR-2002.
         """
+        self._relay.holds.check(self, self._owner)
         end = self._relay.visible_end(at)
         if at.pos >= end:
             return RelaySpan(at, memoryview(b""))
@@ -167,6 +169,7 @@ class RelayReader:
 
     def wait(self, at: Coordinates, timeout_s: float) -> bool:
         """Wait until there are bytes after ``at``, in its file or a later one; False after ``timeout_s``."""
+        self._relay.holds.check(self, self._owner)
         # A closed file may have to be walked. Walk it before the lock, or the writer would wait for it.
         self._relay.visible_end(at)
         with self._relay.condition:
@@ -174,6 +177,7 @@ class RelayReader:
 
     def after_file(self, at: Coordinates) -> Coordinates | None:
         """The start of the next file; None until ``at`` is at the end of a closed file. Retryable MR-2011."""
+        self._relay.holds.check(self, self._owner)
         if at.pos < self._relay.visible_end(at):
             return None
         files = self._files()
@@ -209,12 +213,12 @@ class RelayReader:
         """Hold the files from ``at`` on, regardless of ``release``, until the result is called or the reader closes."""
         holder = object()
         self._holders.append(holder)
-        self._relay.hold(holder, at)
-        return lambda: self._relay.hold(holder, None)
+        self._relay.holds.keep(holder, at, owner=self._owner)
+        return lambda: self._relay.holds.drop(holder)
 
     def release(self, at: Coordinates) -> None:
         """Release the files before ``at``: this reader needs them no more."""
-        self._relay.hold(self, at)
+        self._relay.holds.keep(self, at, owner=self._owner)
 
     # ---- inside ------------------------------------------------------------------------------------
 
@@ -223,7 +227,7 @@ class RelayReader:
 
     def _hold_start(self, subdir: Subdir, name: str) -> Coordinates:
         at = Coordinates(str(subdir), name, FIRST_POS)
-        self._relay.hold(self, at)
+        self.release(at)
         return at
 
     def _has_more(self, at: Coordinates) -> bool:

@@ -34,6 +34,7 @@ from millrace.log import get_logger
 from producer.binlog.gtid_runs import Bytes, Words, advance_position, empty_position
 from producer.relay import layout
 from producer.relay.files import DISK, Files, disk_errors, read_range, write_all
+from producer.relay.holds import Holds
 from producer.relay.layout import Meta, Subdir
 from producer.relay.notes import SubdirNotes
 from producer.relay.open_file import WRITE_FAILED, OpenFile, ResumePoint, create_file
@@ -78,7 +79,7 @@ class RelayLog:
         # Protects the fd from being closed during a sync. Only one thread at a time writes relay.meta.
         self._fd_lock = threading.RLock()
         self._meta_at_s = 0.0
-        self._holds: dict[int, Coordinates] = {}
+        self.holds = Holds()
         self._closed_ends: dict[tuple[str, str], int] = {}
         self._cut_file: tuple[str, str] | None = None
         try:
@@ -190,19 +191,10 @@ class RelayLog:
             order = sorted(self.files, key=lambda known: known.seq)
             return [(subdir, name) for subdir in order for name in self.files[subdir]]
 
-    def hold(self, holder: object, at: Coordinates | None) -> None:
-        """Keep the files from ``at`` on for ``holder``; None releases them. Purge respects ``held``."""
-        with self.condition:
-            if at is None:
-                self._holds.pop(id(holder), None)
-            else:
-                self._holds[id(holder)] = at
-
     def held(self) -> Coordinates | None:
         """The oldest coordinates that a reader or the writer needs."""
-        ends = [end] if (end := self.end()) else []
-        with self.condition:
-            return min([*self._holds.values(), *ends], default=None)
+        places = [self.end(), self.holds.oldest()]
+        return min((at for at in places if at is not None), default=None)
 
     def forget(self, subdir: Subdir, name: str) -> bool:
         """Remove the oldest file from the list before it is deleted; False if it is needed."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from producer.relay.control import answer_purge_request
+from producer.relay.evictions import mark_reported, report_eviction
 from producer.relay.files import DISK, Files
 from producer.relay.purge import Positions, PurgeSchedule
 from producer.relay.reader import RelayReader
@@ -93,12 +94,12 @@ class Upstream:
         """The set's relay log."""
         return self._relay
 
-    def reader(self) -> RelayReader:
+    def reader(self, task: str = "") -> RelayReader:
         """A reader of the relay log; close it before detaching. It holds all files until it has found its start."""
-        reader = RelayReader(self._relay)
+        reader = RelayReader(self._relay, owner=task)
         if files := self._relay.list_files():
             subdir, name = files[0]
-            self._relay.hold(reader, Coordinates(str(subdir), name, FIRST_POS))
+            reader.release(Coordinates(str(subdir), name, FIRST_POS))
         return reader
 
     def first(self, reader: RelayReader) -> Coordinates | None:
@@ -211,6 +212,7 @@ class Upstreams:
         """The set's stream from ``wanted`` on (None: from the first available file), until the block ends."""
         stream = self._attach(task, document, wanted)
         try:
+            report_eviction(self._root / document.name, task, self._disk)
             yield stream
         except Retryable as error:
             if error.code == "MR-6508":
@@ -220,6 +222,8 @@ class Upstreams:
                 stream.fail(error)
             raise
         except Fatal as error:
+            if error.code == "MR-2014":
+                mark_reported(self._root / document.name, task, self._disk)
             if error.code != "MR-6511" or not self._may_restart_from_first(task, stream, error):
                 raise
             again = Retryable(error.code, error.message, fix=error.fix, **error.context)

@@ -11,11 +11,14 @@ from millrace.faults import registered
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
 from tests.kit.binlog.plain_files import BinlogFile
+from tests.kit.faults.campaign import victim_of
 from tests.kit.forked import exit_status
 from tests.kit.relay.process import main
 from tests.kit.relay.relay import read_everything
 
-POINTS = [name for name in registered() if name.startswith("relay.")]
+POINTS = [
+    name for name in registered() if name.startswith("relay.") and victim_of(name) == "worker"
+]
 
 
 @pytest.fixture(scope="module")

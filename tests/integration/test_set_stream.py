@@ -194,7 +194,7 @@ def test_expired_relay_files_are_purged_while_a_task_runs(
         stream.purge_if_due(lambda: None)  # the tasks' positions are unknown
 
         def is_purged() -> bool:
-            stream.purge_if_due(tuple)
+            stream.purge_if_due(dict)
             return oldest not in stream.relay.list_files()
 
         eventually(is_purged, what=f"{oldest[1]} is purged")
@@ -209,7 +209,7 @@ def _purging(
 
     def loop() -> None:
         while not stop.wait(0.01):
-            stream.purge_if_due(tuple)
+            stream.purge_if_due(dict)
 
     worker = threading.Thread(target=loop)
     worker.start()
@@ -267,7 +267,7 @@ def test_relay_purge_command_stops_at_unpublished_files(
         assert "MR-2013" in output
 
         (stream.relay.root / "purge.request").write_text("{garbage")
-        stream.purge_if_due(tuple)
+        stream.purge_if_due(dict)
         before_it = stream.status().connects
         kill_dumps(source_set.primary)
         eventually(lambda: stream.status().connects > before_it, what="a second connection")
@@ -275,6 +275,65 @@ def test_relay_purge_command_stops_at_unpublished_files(
         eventually(lambda: len(stream.relay.list_files()) > len(names) - 3, what="one more file")
         assert {subdir for subdir, _ in stream.relay.list_files()} == {files[0][0]}
         assert [name for _, name in stream.relay.list_files()][: len(names) - 3] == names[3:]
+
+
+def test_relay_purge_by_sub_directory_and_by_evicted_task(
+    source_set: DatabaseSet,
+    document: SetDocument,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """DM's options; an evicted task stops with MR-2014, and reads again from the source when it is resumed."""
+    monkeypatch.setattr(upstream, "REQUEST_INTERVAL_S", 0.0)
+    folder = ["--relay-dir", str(tmp_path / "relay")]
+    before = position_of(source_set.primary)
+    streams = Upstreams(tmp_path / "relay")
+    source_set.execute("FLUSH BINARY LOGS")
+    with (
+        streams.attach("keeper", document, wanted=before) as stream,
+        stream.reader("keeper") as keeper,
+    ):
+        for _ in range(3):
+            source_set.execute("CREATE DATABASE purged")
+            source_set.execute("DROP DATABASE purged")
+            source_set.execute("FLUSH BINARY LOGS")
+        _wait_for_source(stream, source_set)
+        eventually(lambda: len(stream.relay.list_files()) >= 4, what="four relay files")
+        (subdir, *_), names = zip(*stream.relay.list_files(), strict=True)
+        keeper.release(Coordinates(str(subdir), names[-1], 4))
+
+        def attach_late() -> None:
+            with (
+                streams.attach("late", document, wanted=before) as same,
+                same.reader("late") as reader,
+            ):
+                reader.release(Coordinates(str(subdir), names[0], 4))
+                code, output = _purging(same, [*folder, "--evict", "lat"], capsys)
+                assert (code, "MR-2015" in output) == (1, True)
+                code, output = _purging(same, folder, capsys)
+                assert output.startswith("0 files deleted")
+                arguments = ["--filename", names[1], "--sub-dir", str(subdir), "--evict", "late"]
+                code, output = _purging(same, [*folder, *arguments, "--json"], capsys)
+                answer = json.loads(output.splitlines()[0])
+                assert answer["deleted"] == [f"{subdir}/{names[0]}"]
+                assert answer["evicted"] == {"late": ""}
+                reader.wait(Coordinates(str(subdir), names[1], 4), 0)
+
+        with pytest.raises(Fatal, match="late was evicted") as caught:
+            attach_late()
+        assert caught.value.code == "MR-2014"
+        stream.check()  # the other task continues
+        with pytest.raises(Retryable) as restarted:
+            streams.attach("late", document, wanted=before).__enter__()
+        assert restarted.value.code == "MR-1034"  # it was reported, so the task wants to read again
+
+        code, output = _purging(stream, [*folder, "--inactive"], capsys)
+        assert (code, output.startswith("0 files deleted")) == (0, True)
+        code, output = _purging(stream, [*folder, "--sub-dir", "no.000001"], capsys)
+        assert (code, "MR-2013" in output) == (1, True)
+        code, output = _purging(stream, [*folder, "--inactive", "--filename", names[1]], capsys)
+        assert (code, "exclude each other" in output) == (1, True)
 
 
 def test_removed_relay_file_makes_all_tasks_reopen_the_log(

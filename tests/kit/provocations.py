@@ -54,6 +54,8 @@ PROVOCATIONS: Mapping[str, str] = {
     "MR-2011": "test_coordinates_missing_from_the_relay_log_are_named",
     "MR-2012": "test_relay_purge_command_stops_at_unpublished_files",
     "MR-2013": "test_relay_purge_command_stops_at_unpublished_files",
+    "MR-2014": "test_relay_purge_by_sub_directory_and_by_evicted_task",
+    "MR-2015": "test_relay_purge_by_sub_directory_and_by_evicted_task",
     "MR-3001": "test_unreachable_broker_is_retryable_in_bounded_time",
     "MR-3002": "test_every_error_at_every_request_has_its_outcome",
     "MR-3003": "test_every_error_at_every_request_has_its_outcome",

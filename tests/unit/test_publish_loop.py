@@ -68,7 +68,7 @@ class _Publisher:
 
 def _loop(stream: Any, publisher: Any, reports: list[TaskReport]) -> PublishLoop:
     reader: Any = SimpleNamespace(release=lambda _: None)
-    return PublishLoop(stream, reader, publisher, reports.append, tuple)
+    return PublishLoop(stream, reader, publisher, reports.append, dict)
 
 
 def test_failed_stream_ends_a_task_that_is_catching_up() -> None:

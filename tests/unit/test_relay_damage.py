@@ -222,7 +222,7 @@ def test_foreign_files_in_the_relay_folder_are_left_alone(tmp_path: Path) -> Non
     assert not (tmp_path / "server-b.000007").exists()
     assert relay.begin_subdir("server-b").seq == 9
     relay.begin_file(NAMES[0])
-    purged = purge_before(relay, Coordinates("server-b.000009", NAMES[0], 4), needed=())
+    purged = purge_before(relay, Coordinates("server-b.000009", NAMES[0], 4), needed={})
     relay.close()
     assert all(path.exists() for path in foreign), "what is not ours was purged"
     assert [path.read_text() for path in foreign] == ["mine"] * 3
@@ -334,7 +334,7 @@ def test_full_disk_can_be_opened_for_a_purge(memory_path: Path) -> None:
     relay = RelayLog.open(memory_path, flavour=Flavour.MYSQL, disk=disk)
     end = relay.end()
     assert end is not None
-    assert len(purge_before(relay, end, needed=())) == 2
+    assert len(purge_before(relay, end, needed={})) == 2
     disk.heal()
     relay.close()
 

@@ -35,10 +35,10 @@ def test_purge_deletes_a_prefix_and_no_held_file(tmp_path: Path) -> None:
     everything = Coordinates("server-z.000099", "mysql-bin.000099", 4)
     with RelayReader(relay) as reader:
         assert reader.first() is not None
-        assert purge_before(relay, everything, needed=()) == [], "held files were deleted"
+        assert purge_before(relay, everything, needed={}) == [], "held files were deleted"
         reader.release(Coordinates("server-a.000001", "mysql-bin.000002", 10))
-        assert [at.file for at in purge_before(relay, everything, needed=())] == [NAME]
-    assert [at.file for at in purge_before(relay, everything, needed=())] == ["mysql-bin.000002"]
+        assert [at.file for at in purge_before(relay, everything, needed={})] == [NAME]
+    assert [at.file for at in purge_before(relay, everything, needed={})] == ["mysql-bin.000002"]
     assert relay.list_files() == [(Subdir("server-b", 2), NAME)]
     assert (tmp_path / "server-uuid.index").read_text() == "server-b.000002\n"
     assert not (tmp_path / "server-a.000001").exists()
@@ -54,12 +54,12 @@ def test_purge_keeps_files_that_a_stopped_task_needs(tmp_path: Path) -> None:
         write_file(relay, f"mysql-bin.00000{number}", file)
     everything = Coordinates("server-z.000099", "mysql-bin.000099", 4)
     ahead, paused = (parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1-{last}") for last in (3, 1))
-    purged = purge_before(relay, everything, needed=(ahead, paused))
+    purged = purge_before(relay, everything, needed={"a": ahead, "p": paused})
     assert [at.file for at in purged] == [NAME]
     os.utime(tmp_path / "server-a.000001" / "mysql-bin.000002", (0, 0))
     old = PurgePolicy.of(PurgeRules(remain_gb=0))
-    assert purge_due(relay, old, needed=(ahead, paused)) == []
-    assert [at.file for at in purge_due(relay, old, needed=(ahead,))] == ["mysql-bin.000002"]
+    assert purge_due(relay, old, needed={"a": ahead, "p": paused}) == []
+    assert [at.file for at in purge_due(relay, old, needed={"a": ahead})] == ["mysql-bin.000002"]
     relay.close()
 
 
@@ -67,10 +67,10 @@ def test_purge_follows_age_and_space(tmp_path: Path) -> None:
     """New files stay while there is space; old files are deleted; without space, all unneeded files are deleted."""
     relay = make_three_files(tmp_path)
     old = PurgePolicy.of(PurgeRules(remain_gb=0))
-    assert purge_due(relay, old, needed=()) == []
+    assert purge_due(relay, old, needed={}) == []
     os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
-    assert [at.file for at in purge_due(relay, old, needed=())] == [NAME]
-    assert len(purge_due(relay, PurgePolicy(free_bytes_min=1 << 60), needed=())) == 1
+    assert [at.file for at in purge_due(relay, old, needed={})] == [NAME]
+    assert len(purge_due(relay, PurgePolicy(free_bytes_min=1 << 60), needed={})) == 1
     assert len(relay.list_files()) == 1
     relay.close()
 
@@ -79,9 +79,9 @@ def test_zero_switches_a_purge_rule_off(tmp_path: Path) -> None:
     """Neither age nor a full disk deletes a file when its rule is 0; without an interval nothing is checked."""
     relay = make_three_files(tmp_path)
     os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
-    assert purge_due(relay, PurgePolicy.of(PurgeRules(expires_h=0, remain_gb=0)), needed=()) == []
-    assert PurgeSchedule(PurgeRules(interval_s=0)).run(relay, tuple) == []
-    assert len(PurgeSchedule(PurgeRules(expires_h=0, remain_gb=1 << 20)).run(relay, tuple)) == 2
+    assert purge_due(relay, PurgePolicy.of(PurgeRules(expires_h=0, remain_gb=0)), needed={}) == []
+    assert PurgeSchedule(PurgeRules(interval_s=0)).run(relay, dict) == []
+    assert len(PurgeSchedule(PurgeRules(expires_h=0, remain_gb=1 << 20)).run(relay, dict)) == 2
     relay.close()
 
 
@@ -96,15 +96,15 @@ def test_schedule_checks_age_by_interval_and_space_every_minute(
     monkeypatch.setattr(type(relay.disk), "free_bytes", lambda *_: free_bytes)
     schedule = PurgeSchedule(PurgeRules(interval_s=3600, expires_h=1, remain_gb=15))
     assert schedule.run(relay, lambda: None) == []
-    assert schedule.run(relay, tuple) == []
+    assert schedule.run(relay, dict) == []
     os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
     now_s += 61
-    assert schedule.run(relay, tuple) == [], "age is checked every hour"
+    assert schedule.run(relay, dict) == [], "age is checked every hour"
     free_bytes = 1 << 30
-    assert schedule.run(relay, tuple) == [], "space is checked every minute"
+    assert schedule.run(relay, dict) == [], "space is checked every minute"
     now_s += 61
     assert schedule.run(relay, lambda: None) == []
-    assert len(schedule.run(relay, tuple)) == 2
+    assert len(schedule.run(relay, dict)) == 2
     relay.close()
 
 
@@ -116,10 +116,10 @@ def test_schedule_purges_expired_files_after_its_interval(
     monkeypatch.setattr("producer.relay.purge.time.monotonic", lambda: now_s)
     relay = make_three_files(tmp_path)
     schedule = PurgeSchedule(PurgeRules(interval_s=7200, expires_h=1, remain_gb=0))
-    assert schedule.run(relay, tuple) == []
+    assert schedule.run(relay, dict) == []
     os.utime(tmp_path / "server-a.000001" / NAME, (0, 0))
     now_s = 7199.0
-    assert schedule.run(relay, tuple) == []
+    assert schedule.run(relay, dict) == []
     now_s = 7200.0
-    assert [at.file for at in schedule.run(relay, tuple)] == [NAME]
+    assert [at.file for at in schedule.run(relay, dict)] == [NAME]
     relay.close()

@@ -10,7 +10,7 @@ Each worker has one runner and calls ``run`` in a separate thread for each task.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from schemas.documents import SetDocument, TaskDocument
@@ -55,8 +55,8 @@ class SetSource(Protocol):
     def last_report(self, task: TaskDocument) -> TaskReport | None:
         """The last report on this work of the task, from any worker; None when there is none."""
 
-    def positions_of(self, set_name: str) -> Sequence[str]:
-        """The GTID sets that the set's capture tasks have published, running or not.
+    def positions_of(self, set_name: str) -> Mapping[str, str]:
+        """The GTID sets that the set's capture tasks have published, running or not, by task.
 
         A task that never ran gives its start. Retryable while ZooKeeper is away.
         """

@@ -109,12 +109,12 @@ class Store:
         is_same_work = saved is not None and saved.is_of(task, created=node.czxid)
         return saved.report if saved is not None and is_same_work else None
 
-    def positions_of(self, set_name: str) -> Sequence[str]:
-        """The GTID set that each capture task of a set has published, or its start while nothing was reported.
+    def positions_of(self, set_name: str) -> Mapping[str, str]:
+        """By task, the GTID set that each capture task of a set has published, or its start while nothing was reported.
 
         Empty: the task begins at the first binlog that there is. Tasks that can't be read are left out.
         """
-        found = []
+        found = {}
         for entry in self.tasks().values():
             if isinstance(entry, UnreadableEntry) or not isinstance(entry.document, CaptureTask):
                 continue
@@ -123,7 +123,7 @@ class Store:
                 saved = read_status(self._session, self._tree, task.name)
                 is_known = saved is not None and saved.is_of(task, created=entry.created)
                 reported = saved.report.gtid_set if saved is not None and is_known else ""
-                found.append(reported or task.start.gtid_set)
+                found[task.name] = reported or task.start.gtid_set
         return found
 
     def task_entry(self, name: str) -> TaskEntry:

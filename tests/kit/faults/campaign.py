@@ -25,6 +25,7 @@ from tests.fixtures.stack import RUNNING_WORDS, FaultStack
 
 PACKAGES = ("schemas", "registry", "zk", "producer", "consumer")
 VICTIMS = {  # by the longest prefix of a point's name
+    "relay.after_eviction_record": "forked",  # tests/fault/test_relay_evictions.py kills it
     "relay.": "worker",
     "publisher.": "worker",
     "capture.": "worker",
@@ -34,7 +35,7 @@ VICTIMS = {  # by the longest prefix of a point's name
     "spread.": "cluster",  # tests/fault/test_spread_kills.py kills them
     "conflict.": "command",  # `millrace conflict`: tests/fault/test_conflict_kills.py kills it
 }
-ELSEWHERE = ("cluster", "command")
+ELSEWHERE = ("cluster", "command", "forked")
 # passed in a Python worker, which Spark replaces; only procedure_dropped in the driver
 IN_A_TURN = "apply."
 IN_A_LANE = ("apply.before_lane_commit", "apply.after_lane_commit")

@@ -33,12 +33,15 @@ def main(root: Path, files: list[Path]) -> None:
     for path in files[names.index(end.file) if end is not None else 0 :]:
         if end is None or path.name != end.file:
             if path == files[-1]:
-                relay.begin_subdir("server-b")
+                relay.begin_subdir("server-b", apart="not compared yet")
             relay.begin_file(path.name)
         append_and_sync(relay, path.read_bytes())
     last = relay.end()
     assert last is not None
-    purge_before(relay, last, needed=())
+    (newest, _) = relay.list_files()[-1]
+    if relay.notes.is_apart(newest):
+        relay.join(newest)
+    purge_before(relay, last, needed={})
     relay.close()
 
 

@@ -103,7 +103,7 @@ class Writer:
             end = relay.end()
             assert end is not None
             if with_purge:
-                purge_before(relay, end, needed=())
+                purge_before(relay, end, needed={})
         finally:
             relay.close()
 

@@ -1,0 +1,32 @@
+"""A relay log of four files, and the worker's answer to a request that may evict tasks."""
+
+import json
+from pathlib import Path
+
+from producer.relay.control import REQUEST_NAME, answer_purge_request
+from producer.relay.writer import RelayLog
+from schemas.gtid import Flavour, GtidPosition, parse_gtid_set
+from tests.kit.binlog.plain_files import SERVER, BinlogFile
+from tests.kit.relay.lay import write_file
+
+
+def four_files(root: Path) -> RelayLog:
+    """One source transaction per file."""
+    relay = RelayLog.open(root, flavour=Flavour.MYSQL)
+    relay.begin_subdir("server-a")
+    for number in range(1, 5):
+        write_file(relay, f"mysql-bin.{number:06d}", BinlogFile(first_number=number).transaction())
+    return relay
+
+
+def at(last: int) -> GtidPosition:
+    """The position after the first ``last`` transactions."""
+    return parse_gtid_set(Flavour.MYSQL, f"{SERVER}:1-{last}")
+
+
+def purge(relay: RelayLog, needed: dict[str, GtidPosition], *evict: str) -> list[str]:
+    """Have the worker answer a request for everything, and return the names of the deleted files."""
+    (relay.root / REQUEST_NAME).write_text(
+        json.dumps({"id": "1", "until": None, "age_s": None, "evict": evict})
+    )
+    return [gone.file for gone in answer_purge_request(relay, needed=lambda: needed)]
