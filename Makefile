@@ -8,6 +8,7 @@
 # make soak     kills by seed: MINUTES=30, SEED=N replays one; its history is kept in $MILLRACE_HOME/soak
 # make demo     setup, then the main job: real servers, a workload, rows arriving, a comparison
 # make bench    figures beside peers, as JSON lines
+# make bench-capture  the same for capture alone; ONLY, SCALE and ROUNDS as below
 # make bench-apply  the same for apply: ONLY="apply.hot apply.text" prints these lines alone, SCALE=0.1 is a quick look
 # a stack whose test failed is kept in $MILLRACE_HOME/failed, the last three
 
@@ -20,7 +21,7 @@ endif
 
 TESTS := tests/unit tests/property tests/contracts tests/integration tests/fault tests/stack
 
-.PHONY: setup check test durations chaos mutants soak demo bench bench-apply clean
+.PHONY: setup check test durations chaos mutants soak demo bench bench-capture bench-apply clean
 
 setup: .venv/stamp-$(STAMP)
 	@$(BIN)/python -m deploy.servers.fetch
@@ -63,6 +64,10 @@ bench: # standard output is for the figures alone
 bench-apply:
 	@$(MAKE) --no-print-directory setup >&2
 	@$(BIN)/millrace bench --apply $(addprefix --only ,$(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-capture:
+	@$(MAKE) --no-print-directory setup >&2
+	@$(BIN)/millrace bench --capture $(addprefix --only ,$(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

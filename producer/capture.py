@@ -2,6 +2,7 @@
 
     receiver's thread     source → relay log            one per set, shared by its tasks (producer.upstream.upstream)
     converter's thread    relay log → batches           (producer.pipeline)
+    housekeeping thread   purges the relay log          (producer.housekeeping)
     this thread           batches → Kafka transactions  (producer.publish)
 
 Every start is a full start: it verifies the lease, reads the position from the topic's tail, and chooses the member
@@ -29,6 +30,7 @@ from millrace.errors import Fatal, MillraceError
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.convert.converter import Converter, ConverterSource
+from producer.housekeeping import Housekeeping
 from producer.pipeline import BatchSource, Pipeline
 from producer.publish.config import PublisherConfig, transactional_id
 from producer.publish.kafka import KafkaDriver
@@ -52,6 +54,9 @@ from zk.run.runner import HeldLease, Report, SetSource
 BATCH_ROWS_MAX = 50_000
 BATCH_BYTES_MAX = 16 << 20
 TAKE_S = 0.1  # time the loop waits for a batch before the publisher may write a resolved record
+PURGE_CHECK_S = (
+    0.5  # the interval of the checks whether relay files are due; the stream has its own limits
+)
 POLL_S = 0.05  # interval of the check for the first file of the relay log
 REPORT_S = 0.25  # the supervisor writes at most two reports per second
 
@@ -166,20 +171,29 @@ class PublishLoop:
 
     def run(self, converter: BatchSource, stop: threading.Event) -> None:
         """Publish until ``stop`` is set. Raises the errors of the stream, the converter and the publisher."""
-        with Pipeline(converter, rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX) as pipeline:
+        purge = partial(self._stream.purge_if_due, self._needed)
+        with (
+            Pipeline(converter, rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX) as pipeline,
+            Housekeeping("purge", purge, every_s=PURGE_CHECK_S) as housekeeping,
+        ):
             self.report(why="starts")
             try:
-                self._publish_all(pipeline, converter, stop)
+                self._publish_all(pipeline, converter, housekeeping, stop)
             finally:
                 # If retention empties the topic, the next start needs the end of the topic from this report.
                 self.report(why="ends")
 
     def _publish_all(
-        self, pipeline: Pipeline, converter: BatchSource, stop: threading.Event
+        self,
+        pipeline: Pipeline,
+        converter: BatchSource,
+        housekeeping: Housekeeping,
+        stop: threading.Event,
     ) -> None:
         while not stop.is_set():
             self._stream.check()
-            self._stream.purge_if_due(self._needed)
+            housekeeping.check()
+            self._publisher.settle()
             batch = pipeline.take(timeout_s=TAKE_S)
             self._filter_warning = converter.filter_warning
             if batch is None:

@@ -1,5 +1,8 @@
 """Passes batches from the converter's thread to the publisher's: the next batch is converted while one is committed.
 
+A batch is cut when the publisher takes it, or when it is full. So a row that arrives while a Kafka transaction is
+committed is in the next one, whatever arrived before it.
+
 Guarantees: at most ``BATCHES_MAX`` batches wait. One is published, one waits and one is converted, so the memory limit
 is three times the limit of a batch. ``take`` raises the converter's error after it has returned all finished batches.
 The end of the ``with`` block joins the thread.
@@ -27,8 +30,15 @@ class BatchSource(Protocol):
     def is_caught_up(self) -> bool:
         """Whether the relay log had nothing more to read."""
 
-    def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
-        """The next batch; None after ``timeout_s``."""
+    def next_batch(
+        self,
+        *,
+        rows_max: int,
+        bytes_max: int,
+        timeout_s: float,
+        wanted: threading.Event | None = None,
+    ) -> RecordBatch | None:
+        """The next batch; None after ``timeout_s``. See ``Converter.next_batch``."""
 
 
 class Pipeline:
@@ -40,6 +50,7 @@ class Pipeline:
         self._bytes_max = bytes_max
         self._queue: queue.Queue[RecordBatch] = queue.Queue(BATCHES_MAX)
         self._stop = threading.Event()
+        self._wanted = threading.Event()  # the publisher waits for a batch
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._convert, name="converter")
 
@@ -54,10 +65,15 @@ class Pipeline:
         trace: TracebackType | None,
     ) -> None:
         self._stop.set()
+        self._wanted.set()
         self._thread.join()
 
     def take(self, *, timeout_s: float) -> RecordBatch | None:
         """The next batch; None after ``timeout_s``. Raises the error that ended the converter."""
+        try:
+            return self._queue.get_nowait()
+        except queue.Empty:
+            self._wanted.set()
         try:
             return self._queue.get(timeout=timeout_s)
         except queue.Empty:
@@ -69,9 +85,13 @@ class Pipeline:
         try:
             while not self._stop.is_set():
                 batch = self._source.next_batch(
-                    rows_max=self._rows_max, bytes_max=self._bytes_max, timeout_s=POLL_S
+                    rows_max=self._rows_max,
+                    bytes_max=self._bytes_max,
+                    timeout_s=POLL_S,
+                    wanted=self._wanted,
                 )
                 if batch is not None:
+                    self._wanted.clear()
                     self._put(batch)
         except BaseException as error:  # noqa: BLE001 - raised by `take`, in the thread that the supervisor watches
             self._failure = error

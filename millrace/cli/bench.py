@@ -11,14 +11,24 @@ Changes = Annotated[
     int, typer.Option(help="Row changes in the bulk measurement of capture; a multiple of 3,000.")
 ]
 Apply = Annotated[bool, typer.Option("--apply", help="Measure apply beside its peers instead.")]
+Capture = Annotated[
+    bool, typer.Option("--capture", help="Measure capture alone beside its peers instead.")
+]
 Only = Annotated[
-    list[str], typer.Option("--only", help="With --apply: print this line alone; may be repeated.")
+    list[str],
+    typer.Option(
+        "--only", help="With --apply or --capture: print this line alone; may be repeated."
+    ),
 ]
 Scale = Annotated[
-    float, typer.Option(min=0.0, help="With --apply: the factor of the sizes of all workloads.")
+    float,
+    typer.Option(min=0.0, help="With --apply or --capture: the factor of all workloads' sizes."),
 ]
 Rounds = Annotated[
-    int, typer.Option(min=1, help="With --apply: a figure is the median of this many rounds.")
+    int,
+    typer.Option(
+        min=1, help="With --apply or --capture: a figure is the median of this many rounds."
+    ),
 ]
 
 
@@ -27,17 +37,22 @@ def bench(
     flavour: Flavour = "mysql",
     changes: Changes = 600_000,
     apply: Apply = False,
+    capture: Capture = False,
     only: Only = [],  # noqa: B006 - Typer copies it
     scale: Scale = 1.0,
     rounds: Rounds = 3,
 ) -> None:
-    """Measure capture, or apply (--apply), beside their peers. Takes several minutes; --apply takes longer."""
+    """Measure a whole stack, capture alone (--capture) or apply (--apply), beside their peers. Takes minutes."""
     from deploy.bench.apply.run import run_bench_apply
     from deploy.bench.apply.size import Size
+    from deploy.bench.capture.run import run_bench_capture
     from deploy.bench.run import run_bench
     from schemas.gtid import Flavour as ServerFlavour
 
+    size = Size(ServerFlavour(flavour), scale, rounds)
     if apply:
-        run_bench_apply(Size(ServerFlavour(flavour), scale, rounds), only)
+        run_bench_apply(size, only)
+    elif capture:
+        run_bench_capture(size, only)
     else:
         run_bench(ServerFlavour(flavour), changes=changes)

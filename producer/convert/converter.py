@@ -15,6 +15,7 @@ Not done here: publishing, and deciding when. A converter cannot be used after a
 published progress.
 """
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -101,8 +102,18 @@ class Converter:
         self._handler = EventHandler(self._arrays, origin=origin, filter_=wanted, reader=reader)
         self._start(progress)
 
-    def next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
+    def next_batch(
+        self,
+        *,
+        rows_max: int,
+        bytes_max: int,
+        timeout_s: float,
+        wanted: threading.Event | None = None,
+    ) -> RecordBatch | None:
         """The next records, as many as have arrived, up to the soft bounds; None if there are none in time.
+
+        With ``wanted``, a batch that is not full is cut only once that event is set. Until then records are added to
+        it, also by later calls.
 
         After `timeout_s` the converter reads no further window, even if the relay log has more and the filter excludes
         most of it. It then returns the complete source transactions, with the progress over those that were skipped. It
@@ -112,7 +123,8 @@ class Converter:
         skipped one, whose GTID text is not written.
         """
         try:
-            return self._next_batch(rows_max=rows_max, bytes_max=bytes_max, timeout_s=timeout_s)
+            self._output.prepare(rows_max=rows_max, bytes_max=bytes_max)
+            return self._next_batch(timeout_s, wanted)
         except Fatal as error:
             where: dict[str, object] = dict(error.context)
             if self._arrays.state[s.GROUP] != OUTSIDE and not self._arrays.state[s.IS_COVERED]:
@@ -121,8 +133,7 @@ class Converter:
                 where["coordinates"] = self._event_at(self._sources[-1])
             raise Fatal(error.code, error.message, fix=error.fix, **where) from error
 
-    def _next_batch(self, *, rows_max: int, bytes_max: int, timeout_s: float) -> RecordBatch | None:
-        self._output.prepare(rows_max=rows_max, bytes_max=bytes_max)
+    def _next_batch(self, timeout_s: float, wanted: threading.Event | None) -> RecordBatch | None:
         self._arrays.drop_scratch()
         self._repeat_schemas_if_due()
         deadline = time.monotonic() + timeout_s
@@ -138,11 +149,19 @@ class Converter:
                 has_more, left_s = self._next_window(), deadline - time.monotonic()
                 self._is_caught_up = not has_more
                 windows += has_more
-                if has_more and (windows == 1 or left_s > 0):
+                is_cut = self._has_boundary() and (wanted is None or wanted.is_set())
+                is_taken = is_cut and wanted is not None and windows > 1
+                if has_more and not is_taken and (windows == 1 or left_s > 0):
                     continue
-                if self._has_boundary():
+                if is_cut:
                     return self._cut()
-                if left_s <= 0 or not self._reader.wait(self._relay.here, left_s):
+                if left_s <= 0:
+                    return None
+                if self._has_boundary():
+                    assert wanted is not None
+                    wanted.wait(left_s)
+                    windows = 0  # read what has arrived meanwhile
+                elif not self._reader.wait(self._relay.here, left_s):
                     return None
             else:
                 self._handle_status(status)

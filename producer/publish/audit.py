@@ -1,7 +1,8 @@
 """Reads each commit back after it returned, without delaying the next one.
 
     commit n returns OK ──► submit ──► [queue] ──► the record at the offset of its last record is read with
-    read_committed and compared byte for byte; if nothing follows, the stable end must be exactly after its marker
+    read_committed and compared byte for byte; if nothing follows for ``IDLE_S``, the stable end must be exactly after
+    its marker
 
 A commit of k records (its resolved record included) that began at offset e ends at e + k + 1: the records and the
 marker. So the resolved record is at e + k − 1. Exactly this record at that offset proves that no record is missing,
@@ -34,6 +35,7 @@ from producer.publish.driver import Partition
 
 log = get_logger("producer.publish")
 
+IDLE_S = 0.02  # a commit that is followed sooner needs no request for the stable end
 _LOOK_AGAIN_S = 0.005  # between two reads of a stable end that has not reached the expected one
 _MARKERS_MAX = 64  # repeated markers since the last commit: one for each change of the coordinator
 _LOOK_S = 0.5  # one wait for a record; then it is checked that the record is still kept
@@ -81,6 +83,8 @@ class Audit:
         self._found_end: int | None = end  # the end of the audited records; None: not known
         self._commits: deque[Commit] = deque()
         self._is_reading = False
+        self._is_visible = True  # the last submitted commit has been read, so its marker is written
+        self._is_drained = False  # someone waits: the stable end is compared at once
         self._is_stopped = False
         self._failure: BaseException | None = None
         self._changed = threading.Condition()
@@ -99,7 +103,9 @@ class Audit:
 
     def plan(self, end: int) -> None:
         """Announce a Kafka transaction that will end at ``end``: the stable end is not judged meanwhile."""
-        self._planned_end = end
+        with self._changed:
+            self._planned_end = end
+            self._changed.notify_all()
 
     def submit(self, commit: Commit) -> None:
         """Audit ``commit``; blocks while too many commits wait."""
@@ -110,16 +116,29 @@ class Audit:
                 )
             )
             self._commits.append(commit)
+            self._is_visible = False
             self._changed.notify_all()
         self.check()
+
+    def wait_visible(self, timeout_s: float) -> bool:
+        """Wait until the last submitted commit was readable, so that its marker is written; False if not in time.
+
+        Failures are left to ``check``.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_visible or self._failure is not None, timeout_s)
+            return self._is_visible
 
     def drain(self, timeout_s: float) -> bool:
         """Wait until all submitted commits are audited; False if that takes too long. Raises the first failure."""
         with self._changed:
+            self._is_drained = True
+            self._changed.notify_all()
             idle = self._changed.wait_for(
                 lambda: self._failure is not None or not (self._commits or self._is_reading),
                 timeout_s,
             )
+            self._is_drained = False
         self.check()
         return idle
 
@@ -166,11 +185,17 @@ class Audit:
                 self._explain_absence(commit)
         if record is None:
             return
+        self._note_visible()
         if record.offset != expected or record.value != commit.last_record:
             self._search_last_record(commit)
         # another writer's record may precede the marker, which is written after the commit returned
         self._found_end = commit.last_offset + self._shift + 1
         self._compare_end(commit, deadline)
+
+    def _note_visible(self) -> None:
+        with self._changed:
+            self._is_visible = not self._commits
+            self._changed.notify_all()
 
     def _search_last_record(self, commit: Commit) -> None:
         """Search for a last record that is not at its offset: readers must see exactly the commit's records, else
@@ -205,6 +230,11 @@ class Audit:
 
     def _compare_end(self, commit: Commit, deadline: float) -> None:
         """Check that the stable end is exactly after the marker, unless another commit follows."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._is_stopped or self._is_drained or self._planned_end != commit.end,
+                IDLE_S,
+            )
         while self._planned_end == commit.end and not self._is_stopped:
             is_late = time.monotonic() > deadline
             stable = self._partition.stable_end()

@@ -39,7 +39,7 @@ _READER_SETTINGS: Settings = {
     "auto.offset.reset": "error",
     "check.crcs": True,
     "fetch.wait.max.ms": 100,
-    "fetch.queue.backoff.ms": 5,
+    "fetch.queue.backoff.ms": 1,
     # The audit follows a busy writer and must not prefetch all of it. At least one batch arrives, whatever its size.
     "queued.min.messages": 1,
     "queued.max.messages.kbytes": 1024,

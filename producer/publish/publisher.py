@@ -57,6 +57,8 @@ AFTER_RENEW = register("publisher.after_renew")
 
 _AWAY_CODE = "MR-3001"
 _OVERSIZE_CODE = "MR-3004"
+# librdkafka's back-off if a Kafka transaction begins before the marker of the last one is written
+MARKER_S = 0.02
 _NO_OCTETS: Octets = np.empty(0, np.uint8)
 _NO_BOUNDS: Bounds = np.empty((0, 4), np.int64)
 
@@ -213,6 +215,13 @@ class Publisher:
             self.idle()
             return
         self._send(batch.buffer, batch.bounds)
+
+    def settle(self) -> bool:
+        """Wait until the last commit is readable, at most ``MARKER_S``; whether it is.
+
+        Without it, the first record of the next Kafka transaction may wait longer: see docs/decisions/publisher.md.
+        """
+        return self._audit.wait_visible(MARKER_S)
 
     def idle(self) -> None:
         """Write a resolved record if one is due. While there are no batches, call it every ``progress_interval_s``."""

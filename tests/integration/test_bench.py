@@ -14,6 +14,8 @@ from deploy.bench.apply import workloads
 from deploy.bench.apply.clock import binlog_clock
 from deploy.bench.apply.run import GROUPS, run_bench_apply
 from deploy.bench.apply.size import Size
+from deploy.bench.capture.run import GROUPS as CAPTURE_GROUPS
+from deploy.bench.capture.run import run_bench_capture
 from deploy.servers import DatabaseServer, sql
 from millrace.errors import Fatal
 from schemas.gtid import Flavour
@@ -137,7 +139,25 @@ def test_every_apply_line_is_one_figure() -> None:
         assert (figure["peer"] is None) == (figure["ratio"] is None)
 
 
-def test_unknown_apply_line_is_refused() -> None:
+@pytest.mark.chaos
+def test_every_capture_line_is_one_figure() -> None:
+    """Standard output has only JSON lines; every line is there, once for each of its peers."""
+    command = (sys.executable, "-m", "millrace", "bench", "--capture", "--rounds", "1")
+    done = subprocess.run(
+        (*command, "--scale", "0.02"), capture_output=True, text=True, timeout=1_000, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    figures = [json.loads(line) for line in done.stdout.splitlines()]
+    lines = [line for group in CAPTURE_GROUPS.values() for line in group.lines]
+    assert sorted(figure["name"] for figure in figures) == sorted(lines)
+    for figure in figures:
+        assert list(figure) == ["name", "value", "unit", "peer", "peer_value", "ratio"]
+        assert figure["value"] > 0
+
+
+def test_unknown_line_is_refused() -> None:
     """Before anything starts."""
     with pytest.raises(Fatal, match=r"no such line: apply\.fast"):
         run_bench_apply(Size(Flavour.MARIADB), ["apply.fast"])
+    with pytest.raises(Fatal, match=r"no such line: capture\.fast"):
+        run_bench_capture(Size(Flavour.MARIADB), ["capture.fast"])

@@ -13,6 +13,7 @@ from producer.capture import PublishLoop
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
 from schemas.status import TaskReport
+from tests.kit.waiting import PATIENCE_S
 
 START = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-100"), None, 0)
 PUBLISHED_MAX = 20  # batches after which a loop that should have ended is stopped
@@ -62,6 +63,9 @@ class _Publisher:
     def publish(self, batch: object) -> None:
         self._published()
 
+    def settle(self) -> None:
+        pass
+
     def idle(self) -> None:
         pass
 
@@ -84,6 +88,20 @@ def test_failed_stream_ends_a_task_that_is_catching_up() -> None:
     with pytest.raises(Retryable, match="lost"):
         _loop(stream, _Publisher(one_more), []).run(_Backlog(), stop)
     assert published == [1]
+
+
+def test_blocked_purge_does_not_hold_up_the_stream() -> None:
+    """Deleting a file may take long; its error ends the task all the same."""
+    stream, stop, published = _Stream(), threading.Event(), threading.Event()
+
+    def purge(_needed: object) -> None:
+        assert published.wait(PATIENCE_S)
+        raise Retryable("MR-2002", "the disk failed")
+
+    stream.purge_if_due = purge  # type: ignore[method-assign]
+    with pytest.raises(Retryable, match="disk"):
+        _loop(stream, _Publisher(published.set), []).run(_Backlog(), stop)
+    assert published.is_set()
 
 
 def test_slow_path_is_in_the_status() -> None:

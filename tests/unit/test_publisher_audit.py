@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from millrace.errors import Fatal
+from producer.publish import audit
+from producer.publish import publisher as publishing
 from producer.publish.audit import Audit, Commit
 from producer.publish.config import PublisherLimits
+from producer.publish.driver import TopicRecord
 from producer.publish.publisher import Publisher
 from tests.kit.publisher.model import (
     START,
@@ -64,7 +67,7 @@ def test_any_audit_failure_reaches_the_stream(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ModelPartition, "next_record", fail)
     with pytest.raises(ZeroDivisionError):
         publish_and_close(publisher, 3)
-    audit = Audit(
+    auditing = Audit(
         ModelPartition(topic),
         end=0,
         limits=PublisherLimits(),
@@ -72,12 +75,12 @@ def test_any_audit_failure_reaches_the_stream(monkeypatch: pytest.MonkeyPatch) -
         find_blocking_writer=lambda _: None,
     )
     with suppress(ZeroDivisionError):
-        audit.submit(Commit(len(topic.entries), b"", 1))
+        auditing.submit(Commit(len(topic.entries), b"", 1))
     with pytest.raises(ZeroDivisionError):
-        audit.drain(DEADLINE_S)
+        auditing.drain(DEADLINE_S)
     with pytest.raises(ZeroDivisionError):  # and does not wait for a thread that has ended
-        audit.submit(Commit(len(topic.entries), b"", 1))
-    audit.stop()
+        auditing.submit(Commit(len(topic.entries), b"", 1))
+    auditing.stop()
 
 
 def test_end_offset_not_after_the_marker_stops_the_task() -> None:
@@ -140,6 +143,50 @@ def test_foreign_record_before_a_marker_stops_the_task(
     with pytest.raises(Fatal) as raised:
         publish_and_close(publisher, 3)
     assert raised.value.code == ("MR-3014" if is_followed else "MR-3015")
+
+
+def test_busy_stream_asks_for_no_stable_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next commit's place proves as much; only the last commit has no successor."""
+    asked: list[int] = []
+    stable_end = ModelPartition.stable_end
+
+    def counted(partition: ModelPartition) -> int:
+        asked.append(stable_end(partition))
+        return asked[-1]
+
+    monkeypatch.setattr(audit, "IDLE_S", DEADLINE_S)
+    with running(topic := ModelTopic()) as publisher:
+        publisher.drain()
+        monkeypatch.setattr(ModelPartition, "stable_end", counted)
+        for _ in range(5):
+            publisher.publish(batch_after(publisher.progress, 3))
+            publisher.settle()
+        assert asked == []
+        publisher.drain()
+        assert asked == [len(topic.entries)]
+
+
+def test_commit_is_visible_once_it_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next Kafka transaction waits for that: the marker is written then."""
+    publisher = opened(topic := ModelTopic())
+    publisher.drain()
+    seen = threading.Event()
+    next_record = ModelPartition.next_record
+
+    def late(partition: ModelPartition, offset: int, *, timeout_s: float) -> TopicRecord | None:
+        seen.wait(DEADLINE_S)
+        return next_record(partition, offset, timeout_s=timeout_s)
+
+    monkeypatch.setattr(ModelPartition, "next_record", late)
+    assert publisher.settle()
+    publisher.publish(batch_after(publisher.progress, 3))
+    monkeypatch.setattr(publishing, "MARKER_S", 0.01)
+    assert not publisher.settle()
+    monkeypatch.setattr(publishing, "MARKER_S", DEADLINE_S)
+    seen.set()
+    assert publisher.settle()
+    publisher.close()
+    assert topic.seqs() == [1, 2, 3]
 
 
 def test_foreign_record_between_commits_stops_the_task() -> None:
