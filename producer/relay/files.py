@@ -72,6 +72,9 @@ class Files(Protocol):
     def modified_at_s(self, path: Path) -> float:
         """Time of the last write, in Unix time."""
 
+    def keep_time(self, path: Path, onto: Path) -> None:
+        """Give ``onto`` the time of the last write of ``path``."""
+
     def free_bytes(self, directory: Path) -> int:
         """Free bytes on the directory's file system."""
 
@@ -171,6 +174,11 @@ class DiskFiles:
     def modified_at_s(self, path: Path) -> float:
         """See ``Files``."""
         return path.stat().st_mtime
+
+    def keep_time(self, path: Path, onto: Path) -> None:
+        """See ``Files``."""
+        known = path.stat()
+        os.utime(onto, ns=(known.st_atime_ns, known.st_mtime_ns))
 
     def free_bytes(self, directory: Path) -> int:
         """See ``Files``."""

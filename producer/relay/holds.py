@@ -39,6 +39,11 @@ class Holds:
         with self._lock:
             return min(self._places.values(), default=None)
 
+    def places(self) -> list[Coordinates]:
+        """Every place that is kept."""
+        with self._lock:
+            return list(self._places.values())
+
     def by_owner(self) -> dict[str, Coordinates]:
         """The oldest place that each task keeps."""
         found: dict[str, Coordinates] = {}

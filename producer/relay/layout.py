@@ -5,6 +5,8 @@
         server-uuid.index               one sub-directory per line, oldest first
         <server>.<6-digit seq>/         <server>: MySQL's server_uuid; MariaDB's <domain>-<server_id>
             mysql-bin.000001            the server's files under their own names
+            mysql-bin.000001.zst        the same, compressed (``packed``)
+            mysql-bin.000001.damaged    set aside (``quarantine``)
             relay.meta                  TOML: binlog-name, binlog-pos, binlog-gtid
             relay.before                the GTID set that the server had executed and that none of these files contains
             relay.apart                 optional: the transactions that the preceding sub-directory has and this
@@ -41,6 +43,8 @@ BEFORE_NAME = "relay.before"
 DIVERGED_NAME = "relay.apart"
 LOCK_NAME = "lock"
 NEW_SUFFIX = ".new"  # of a file that will replace another one
+PACKED_SUFFIX = ".zst"
+DAMAGED_SUFFIX = ".damaged"
 SEQ_DIGITS = 6
 NAME_BYTES_MAX = 255
 
@@ -89,8 +93,9 @@ def list_subdirs(root: Path, files: Files = DISK) -> list[Subdir]:
 
 
 def list_files(directory: Path, files: Files = DISK) -> list[str]:
-    """The binlog files of a sub-directory, oldest first."""
-    names = [name for name in files.list_files(directory) if _FILE.fullmatch(name)]
+    """The binlog files of a sub-directory, oldest first, stored plain or compressed."""
+    stored = {name.removesuffix(PACKED_SUFFIX) for name in files.list_files(directory)}
+    names = [name for name in stored if _FILE.fullmatch(name)]
     return sorted(names, key=file_number)
 
 

@@ -30,6 +30,7 @@ from producer.relay import layout
 from producer.relay.files import disk_errors
 from producer.relay.layout import Subdir
 from producer.relay.reader import RelayReader
+from producer.relay.stored import modified_at_s, remove_stored
 from producer.relay.writer import RelayLog
 from schemas.documents import PurgeRules
 from schemas.gtid import GtidPosition
@@ -96,7 +97,7 @@ def purge_due(relay: RelayLog, policy: PurgePolicy, *, needed: Positions) -> lis
     deleted = []
     for at in _purgeable(relay, None, needed):
         with disk_errors(relay.root):
-            age_s = time.time() - relay.disk.modified_at_s(relay.path(at))
+            age_s = time.time() - modified_at_s(relay.path(at), relay.disk)
         if age_s <= policy.age_s_max and not _is_space_low(relay, policy):
             break
         if _delete(relay, at):
@@ -129,7 +130,7 @@ def _delete(relay: RelayLog, at: Coordinates) -> bool:
     if not relay.forget(subdir, at.file):
         return False  # a reader holds it by now
     with disk_errors(relay.root):
-        relay.disk.unlink(relay.path(at))
+        remove_stored(relay.path(at), relay.disk)
         log.info("relay file purged", file=str(at))
         if not any(known == subdir for known, _ in relay.list_files()):
             _delete_subdir(relay, subdir)

@@ -29,9 +29,10 @@ from producer.binlog import transactions
 from producer.binlog.crc import TABLES
 from producer.binlog.events import EVENT_BYTES_MIN, HEADER_BYTES
 from producer.binlog.walk import scan_events
-from producer.relay.files import disk_errors, fill
+from producer.relay.files import disk_errors
 from producer.relay.layout import Subdir, file_number, parse_subdir
 from producer.relay.recovery import walk_file
+from producer.relay.stored import StoredFile, open_stored
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour, GtidPosition, has_same_sequence_from_other_server
 from schemas.place import FIRST_POS, Coordinates
@@ -59,7 +60,7 @@ class RelayReader:
     def __init__(self, relay: RelayLog, *, owner: str = "") -> None:
         self._relay = relay
         self._owner = owner
-        self._open: tuple[str, str, int] | None = None  # sub-directory, file, fd
+        self._open: tuple[str, str, StoredFile] | None = None  # sub-directory, name
         self._continuous: dict[tuple[tuple[Subdir, str], tuple[Subdir, str]], bool] = {}
         self._holders: list[object] = []
         self._folded = np.zeros(16, np.uint8)
@@ -264,7 +265,7 @@ class RelayReader:
     def _fetch(self, at: Coordinates, length: int) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
         buffer = np.empty(length, np.uint8)
         with disk_errors(self._relay.root, at):
-            count = fill(self._relay.disk, self._fd(at), buffer.data, at.pos)
+            count = self._stored(at).fill(buffer.data, at.pos)
         if count < length:
             if self._relay.visible_end(at) < at.pos + length:  # cut back after a failed fsync
                 raise Retryable("MR-2011", f"{at} was cut off", directory=self._relay.root)
@@ -273,18 +274,18 @@ class RelayReader:
             )
         return buffer
 
-    def _fd(self, at: Coordinates) -> int:
+    def _stored(self, at: Coordinates) -> StoredFile:
         if self._open is not None and self._open[:2] == (at.subdir, at.file):
             return self._open[2]
         self._close_file()
-        fd = self._relay.disk.open(self._relay.path(at), is_read_only=True)
-        self._open = (at.subdir, at.file, fd)
-        return fd
+        file = open_stored(self._relay.path(at), self._relay.disk)
+        self._open = (at.subdir, at.file, file)
+        return file
 
     def _close_file(self) -> None:
         if self._open is not None:
-            fd, self._open = self._open[2], None  # cleared first: an fd must not be closed twice
-            self._relay.disk.close(fd)
+            file, self._open = self._open[2], None  # cleared first: an fd must not be closed twice
+            file.close()
 
 
 def _is_next(older: str, newer: str) -> bool:

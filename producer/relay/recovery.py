@@ -37,7 +37,8 @@ from producer.binlog.file_head import read_file_head
 from producer.binlog.gtid_runs import advance_position, new_runs
 from producer.binlog.walk import walk_events
 from producer.relay import layout
-from producer.relay.files import DISK, Files, fill, read_range, write_all
+from producer.relay.files import DISK, Files, fill, write_all
+from producer.relay.stored import StoredFile, open_stored, read_stored
 from schemas.gtid import Flavour, GtidPosition
 
 BEFORE_CUT = register("relay.before_cut")
@@ -126,23 +127,30 @@ def walk_file(
     path: Path, flavour: Flavour, files: Files = DISK, *, verify: bool = True
 ) -> WalkResult | None:
     """Find the end of the whole transactions of a file without changing it; None if its head is incomplete."""
-    fd = files.open(path, is_read_only=True)
     try:
-        size = files.size(fd)
-        if size <= MAGIC_BYTES:
-            return None
-        position = read_position_before(path, flavour, files)
-        return _walk(files, fd, size, position, verify) if position is not None else None
+        file = open_stored(path, files)
+    except Fatal as error:
+        log.warning("relay file can't be walked", file=str(path), error=error)
+        return None
+    try:
+        return walk_stored(file, flavour, verify=verify)
     except Fatal as error:
         log.warning("relay file can't be walked", file=str(path), error=error)
         return None
     finally:
-        files.close(fd)
+        file.close()
 
 
-def _walk(
-    files: Files, fd: int, size: int, position: GtidPosition, verify: bool
-) -> WalkResult | None:
+def walk_stored(file: StoredFile, flavour: Flavour, *, verify: bool = True) -> WalkResult | None:
+    """The same for an open file. Fatal MR-2004, MR-2008 for a damaged head or compressed frame."""
+    size = file.size()
+    if size <= MAGIC_BYTES:
+        return None
+    position = _position_before(file, flavour)
+    return _walk(file, size, position, verify) if position is not None else None
+
+
+def _walk(file: StoredFile, size: int, position: GtidPosition, verify: bool) -> WalkResult | None:
     state = np.zeros(transactions.SLOTS, np.int64)
     state[transactions.POS] = MAGIC_BYTES
     runs, folded = new_runs(), np.zeros(16, np.uint8)
@@ -150,7 +158,7 @@ def _walk(
     window = np.empty(min(size, WINDOW_BYTES), np.uint8)
     begin, status = MAGIC_BYTES, transactions.OK  # file offset of the window
     while True:
-        length = fill(files, fd, window[: size - begin].data, begin)
+        length = file.fill(window[: size - begin].data, begin)
         at, status = 0, transactions.RUNS_FULL
         while status == transactions.RUNS_FULL:
             state[transactions.RUN_COUNT] = 0
@@ -174,14 +182,18 @@ def _walk(
 
 def read_position_before(path: Path, flavour: Flavour, files: Files = DISK) -> GtidPosition | None:
     """The GTIDs executed before a file, from its head (``read_file_head``). It reads only as much as needed."""
-    fd = files.open(path, is_read_only=True)
+    file = open_stored(path, files)
     try:
-        wanted = HEAD_READ_BYTES
-        while True:
-            head = read_range(files, fd, 0, wanted)
-            position = read_file_head(head, flavour)
-            if position is not None or len(head) < wanted or wanted > HEAD_BYTES_MAX:
-                return position
-            wanted *= 8
+        return _position_before(file, flavour)
     finally:
-        files.close(fd)
+        file.close()
+
+
+def _position_before(file: StoredFile, flavour: Flavour) -> GtidPosition | None:
+    wanted = HEAD_READ_BYTES
+    while True:
+        head = read_stored(file, 0, wanted)
+        position = read_file_head(head, flavour)
+        if position is not None or len(head) < wanted or wanted > HEAD_BYTES_MAX:
+            return position
+        wanted *= 8

@@ -40,6 +40,7 @@ from producer.relay.notes import SubdirNotes
 from producer.relay.open_file import WRITE_FAILED, OpenFile, ResumePoint, create_file
 from producer.relay.recovery import read_position_before, recover_file, walk_file
 from producer.relay.sync import SyncPolicy, SyncThread
+from producer.relay.unpack import remove_leftovers, unpack
 from schemas.gtid import Flavour, GtidPosition
 from schemas.place import FIRST_POS, Coordinates
 
@@ -302,6 +303,7 @@ class RelayLog:
     def _load(self) -> None:
         """List the files and recover the newest one. If recovery removes it, the preceding file is recovered."""
         for subdir in layout.list_subdirs(self.root, self.disk):
+            remove_leftovers(self.root / str(subdir), self.disk)
             self.files[subdir] = layout.list_files(self.root / str(subdir), self.disk)
             self.notes.load(subdir)
         for subdir in sorted(self.files, key=lambda known: -known.seq):
@@ -323,6 +325,7 @@ class RelayLog:
 
     def _load_file(self, subdir: Subdir, name: str) -> bool:
         path = self.root / str(subdir) / name
+        unpack(path, self.disk)
         walked = recover_file(path, self.flavour, self.disk)
         if walked is None:
             return False

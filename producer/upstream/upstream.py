@@ -23,6 +23,7 @@ from pathlib import Path
 
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
+from producer.relay.compress import Compressor
 from producer.relay.control import answer_purge_request
 from producer.relay.evictions import mark_reported, report_eviction
 from producer.relay.files import DISK, Files
@@ -34,7 +35,7 @@ from producer.upstream.connection import Login
 from producer.upstream.dump import ReplicaIdentity
 from producer.upstream.members import ask_members
 from producer.upstream.receiver import Receiver, ReceiverSource, ReceiverStatus
-from schemas.documents import Member, SetDocument, resolve_secret
+from schemas.documents import Compression, Member, SetDocument, resolve_secret
 from schemas.gtid import GtidPosition
 from schemas.place import FIRST_POS, Coordinates
 
@@ -87,6 +88,8 @@ class Upstream:
                 source, self._relay, wanted=wanted, is_single_member=self._is_single_member
             )
             self._thread.start()
+            is_compressed = document.relay.compress is Compression.ZSTD
+            self._compressor = Compressor(self._relay) if is_compressed else None
             undo.pop_all()
 
     @property
@@ -175,6 +178,8 @@ class Upstream:
         """Join the receiver and close the relay log."""
         self._stop.set()
         self._thread.join()
+        if self._compressor is not None:
+            self._compressor.close()
         self._relay.close()
 
     def _receive(self) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,15 @@ from producer.convert.xa import XaGroups
 from producer.upstream import upstream
 from producer.upstream.receiver import ReceiverSource
 from producer.upstream.upstream import Upstream, Upstreams
-from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
+from schemas.documents import (
+    Account,
+    Compression,
+    RelayRules,
+    SecretPlace,
+    SecretReference,
+    SetDocument,
+    TableFilter,
+)
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import Coordinates
 from schemas.progress import Progress
@@ -334,6 +343,38 @@ def test_relay_purge_by_sub_directory_and_by_evicted_task(
         assert (code, "MR-2013" in output) == (1, True)
         code, output = _purging(stream, [*folder, "--inactive", "--filename", names[1]], capsys)
         assert (code, "exclude each other" in output) == (1, True)
+
+
+def test_compressed_relay_files_are_the_servers_files(
+    source_set: DatabaseSet,
+    document: SetDocument,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Closed files are compressed beside the stream; a reader gets the server's bytes, also after a restart."""
+    monkeypatch.setattr("producer.relay.compress.INTERVAL_S", 0.02)
+    zstd = replace(document, relay=RelayRules(compress=Compression.ZSTD))
+    before = position_of(source_set.primary)
+    source_set.execute("FLUSH BINARY LOGS")
+    for _ in range(2):
+        with Upstreams(tmp_path / "relay").attach("a", zstd, wanted=before) as stream:
+            source_set.execute("CREATE DATABASE packed")
+            source_set.execute("DROP DATABASE packed")
+            source_set.execute("FLUSH BINARY LOGS")
+            _wait_for_source(stream, source_set)
+            root = stream.relay.root
+
+            def is_packed(stream: Upstream = stream, root: Path = root) -> bool:
+                (subdir, *_), names = zip(*stream.relay.list_files(), strict=True)
+                stored = [path.name for path in (root / str(subdir)).iterdir()]
+                return len(names) > 1 and all(f"{name}.zst" in stored for name in names[:-1])
+
+            eventually(is_packed, what="every closed file is compressed")
+            seen = read_everything(stream.relay)
+            for key, payload in list(seen.items())[:-1]:
+                name = key.rpartition("/")[2]
+                assert payload == (source_set.primary.binlog_dir / name).read_bytes()[4:]
+    assert len(seen) >= 3
 
 
 def test_removed_relay_file_makes_all_tasks_reopen_the_log(

@@ -26,6 +26,8 @@ from tests.fixtures.stack import RUNNING_WORDS, FaultStack
 PACKAGES = ("schemas", "registry", "zk", "producer", "consumer")
 VICTIMS = {  # by the longest prefix of a point's name
     "relay.after_eviction_record": "forked",  # tests/fault/test_relay_evictions.py kills it
+    "relay.pack.": "forked",  # tests/fault/test_relay_compress.py kills these
+    "relay.unpack.": "forked",
     "relay.": "worker",
     "publisher.": "worker",
     "capture.": "worker",
