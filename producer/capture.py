@@ -12,7 +12,7 @@ again.
     1 open the publisher           a fence record of this epoch; the former owner can no longer write
     2 attach to the set's stream   relay files, which may be deleted
       (to resume inside a source transaction, its rows must match those in the topic, see ``producer.resume``)
-    3 publish a batch              the whole batch or nothing; the next start reads the tail
+    3 publish batches              all of a Kafka transaction or nothing; the next start reads the tail
     4 report                       a status older than the topic; no start resumes from it
 
 Guarantees: those of the publisher. When ``run`` returns or raises, every thread of this task is joined and its Kafka
@@ -30,6 +30,7 @@ from millrace.errors import Fatal, MillraceError
 from millrace.faults import fault_point, register
 from millrace.log import get_logger
 from producer.convert.converter import Converter, ConverterSource
+from producer.gathering import BATCH_BYTES_MAX, BATCH_ROWS_MAX, publish_together
 from producer.housekeeping import Housekeeping
 from producer.pipeline import BatchSource, Pipeline
 from producer.publish.config import PublisherConfig, transactional_id
@@ -50,9 +51,6 @@ from schemas.progress import Progress
 from schemas.status import Figure, TaskReport, TaskState
 from zk.run.runner import HeldLease, Report, SetSource
 
-# The limits of one Kafka transaction while catching up. Larger ones reduce the cost of commits (2 to 25 ms) no further.
-BATCH_ROWS_MAX = 50_000
-BATCH_BYTES_MAX = 16 << 20
 TAKE_S = 0.1  # time the loop waits for a batch before the publisher may write a resolved record
 PURGE_CHECK_S = (
     0.5  # the interval of the checks whether relay files are due; the stream has its own limits
@@ -202,11 +200,10 @@ class PublishLoop:
                     self._log_filter_warning()
                 self._report_if_due(why=self._idle_reason(converter))
                 continue
-            self._publisher.publish(batch)
-            self._rows += batch.rows
-            self._at = batch.coordinates
-            self._reader.release(batch.coordinates)
-            batch.release()
+            published = publish_together(self._publisher, batch, pipeline, converter)
+            self._rows += published.rows
+            self._at = published.coordinates
+            self._reader.release(published.coordinates)
             self._report_if_due(why="publishes")
 
     def _idle_reason(self, converter: BatchSource) -> str:

@@ -4,8 +4,8 @@ A batch is cut when the publisher takes it, or when it is full. So a row that ar
 committed is in the next one, whatever arrived before it.
 
 Guarantees: at most ``BATCHES_MAX`` batches wait. One is published, one waits and one is converted, so the memory limit
-is three times the limit of a batch. ``take`` raises the converter's error after it has returned all finished batches.
-The end of the ``with`` block joins the thread.
+is three times the limit of a batch (``producer.gathering`` has the client's own). ``take`` raises the converter's error
+after it has returned all finished batches. The end of the ``with`` block joins the thread.
 """
 
 import queue
@@ -80,6 +80,15 @@ class Pipeline:
             if self._failure is not None and self._queue.empty():
                 raise self._failure from None
             return None
+
+    def take_more(self, *, timeout_s: float) -> RecordBatch | None:
+        """As ``take``, but the converter's error is left to ``take``."""
+        try:
+            return self.take(timeout_s=timeout_s)
+        except BaseException as error:
+            if error is self._failure:
+                return None
+            raise
 
     def _convert(self) -> None:
         try:

@@ -1,11 +1,23 @@
 """A batch from the converter for the publisher: finished records in one buffer, and the progress they reach."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from producer.convert.arrays import Bytes, Numbers
 from schemas.place import Coordinates
 from schemas.progress import Progress
+
+
+class BatchRelease(Protocol):
+    """Releases what a batch holds. Repeated calls do nothing. Any thread may call it."""
+
+    def recycle(self) -> None:
+        """The buffer alone: the records have been copied."""
+        ...
+
+    def __call__(self) -> None:
+        """All of it: the batch is published."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,4 +37,4 @@ class RecordBatch:
     progress: Progress
     rows: int
     coordinates: Coordinates
-    release: Callable[[], None]
+    release: BatchRelease

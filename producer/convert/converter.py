@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 from millrace.errors import Fatal
 from producer.binlog.events import HEADER_BYTES
@@ -362,12 +361,26 @@ class Converter:
         rows = int(st[s.ROWS_WRITTEN])
         st[s.ROWS_WRITTEN] = st[s.TRANSACTIONS_DONE] = 0
         needed = self._handler.needed_from(self._relay.here)
-        release = partial(_release, self._output, buffer, self._handler.take_releases())
+        release = _BatchRelease(self._output, buffer, self._handler.take_releases())
         return RecordBatch(buffer, bounds, self._progress, rows, needed, release)
 
 
-def _release(output: Output, buffer: Bytes, holds: list[Release]) -> None:
-    """Called when the batch is published: free its buffer and the files that its rows were read from."""
-    output.recycle(buffer)
-    while holds:
-        holds.pop()()
+class _BatchRelease:
+    """A batch's buffer, and the files that its rows were read from."""
+
+    def __init__(self, output: Output, buffer: Bytes, holds: list[Release]) -> None:
+        self._output = output
+        self._buffer: Bytes | None = buffer
+        self._holds = holds
+
+    def recycle(self) -> None:
+        """Free the buffer, which may be filled again at once."""
+        buffer, self._buffer = self._buffer, None
+        if buffer is not None:
+            self._output.recycle(buffer)
+
+    def __call__(self) -> None:
+        """Free the files too."""
+        self.recycle()
+        while self._holds:
+            self._holds.pop()()

@@ -1,4 +1,4 @@
-"""Writes records into the set topic exactly once: one Kafka transaction per batch, resumed from the topic's own tail.
+"""Writes records into the set topic exactly once: batches in Kafka transactions, resumed from the topic's own tail.
 
 librdkafka does not implement transaction version 2 (KIP-890): a late request to end a transaction can end the next one.
 These rules keep that harmless. Code and tests refer to them by number:
@@ -30,7 +30,7 @@ opening            the start sequence: fence the previous owner, read the tail, 
 topic_check        whether the topic can carry a set and matches the task document
 topic_schemas      reads schema IDs from the topic while the registry is unavailable
 published_part     the committed records of a source transaction that is published in part
-publisher          one Kafka transaction per batch, and recovery when its outcome is unknown
+publisher          one or several batches in a Kafka transaction, and recovery when its outcome is unknown
 oversize           finds the row that is too large
 audit              reads each commit back, after it returned
 """

@@ -1,4 +1,4 @@
-"""Commits one Kafka transaction per batch into the set topic, and recovers when the outcome is unknown.
+"""Commits batches into the set topic, one or several in a Kafka transaction, and recovers when the outcome is unknown.
 
     outcome of a batch            what is known           what happens
     commit OK, fast               it is committed         the audit reads it back later
@@ -6,6 +6,8 @@
                                   late EndTxn may follow  broker then rejects the late request by its producer epoch
     an error, but not             nothing                 new instance, tail read: all of the batch is there → done,
     "unavailable"                                         none → sent once more, a part → Retryable (resume after it)
+    the same, after the second    nothing                 new instance, tail read: all is there → done, else Retryable:
+    batch of the transaction                              the next ``open`` resumes after the tail
     the same, and the batch    the tail has the same      sent once more; a repeated schema record does no harm, a
     has only schema records    progress with or without   missing one makes rows unreadable
     "unavailable", or an error    nothing                 Retryable; the next ``open`` reads the tail
@@ -20,12 +22,14 @@ An instance is one Kafka producer with its producer epoch (``Transactions``). Th
 
 Guarantees: records are in the topic in the given order, each exactly once, regardless of crashes. ``progress`` is what
 the topic holds. A batch is committed with its ``resolved`` record or not at all (or recovered as above). After an error
-a publisher cannot be used again: close it and open another. One thread uses it.
+a publisher cannot be used again: close it and open another. One thread uses it. Of a Kafka transaction of several
+batches only the last one is kept, besides the copy in the client's queue.
 Not done here: conversion, the choice of batches, waiting between retries.
 """
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, Self
 
 import numpy as np
@@ -49,6 +53,7 @@ log = get_logger("producer.publish")
 
 BEFORE_BEGIN = register("publisher.before_begin")
 AFTER_BEGIN = register("publisher.after_begin")
+BETWEEN_CHUNKS = register("publisher.between_chunks")
 MID_PRODUCE = register("publisher.mid_produce")
 BEFORE_COMMIT = register("publisher.before_commit")
 AFTER_COMMIT = register("publisher.after_commit")
@@ -59,8 +64,6 @@ _AWAY_CODE = "MR-3001"
 _OVERSIZE_CODE = "MR-3004"
 # librdkafka's back-off if a Kafka transaction begins before the marker of the last one is written
 MARKER_S = 0.02
-_NO_OCTETS: Octets = np.empty(0, np.uint8)
-_NO_BOUNDS: Bounds = np.empty((0, 4), np.int64)
 
 
 class RecordBatchLike(Protocol):
@@ -82,6 +85,43 @@ class RecordBatchLike(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """The records of a batch."""
+
+    buffer: Octets
+    bounds: Bounds
+
+
+@dataclass(slots=True)
+class _OpenTransaction:
+    """The Kafka transaction under way. Only its last chunk is kept, and a copy of its largest record."""
+
+    is_begun: bool = False
+    is_second: bool = False  # it is sent for the second time
+    chunk: _Chunk | None = None
+    chunk_count: int = 0
+    record_count: int = 0
+    _largest: bytes = b""
+
+    def note(self, chunk: _Chunk) -> None:
+        """Count the chunk."""
+        self.chunk = chunk
+        self.chunk_count += 1
+        self.record_count += len(chunk.bounds)
+        sizes = chunk.bounds[:, 3] - chunk.bounds[:, 2]
+        largest = int(sizes.argmax())
+        if sizes[largest] > len(self._largest):
+            start, end = chunk.bounds[largest, 2:].tolist()
+            self._largest = chunk.buffer[start:end].tobytes()
+
+    def oversize_error(self, *, limit_bytes: int) -> Fatal:
+        """The error that names the table of the largest record."""
+        bounds = np.array([[-1, -1, 0, len(self._largest)]], np.int64)
+        buffer = np.frombuffer(self._largest, np.uint8)
+        return oversize_error(buffer, bounds, limit_bytes=limit_bytes)
+
+
 class Publisher:
     """The one writer of a set topic; see the module's docstring."""
 
@@ -98,6 +138,7 @@ class Publisher:
         self._end = opened.end
         self._hint = TailHint(opened.progress, opened.end)
         self._audit = self._new_audit()
+        self._open = _OpenTransaction()
         self._resolved_at_s = time.monotonic()
         self._commit_s = opened.commit_s
         self._is_suspicious = self._commit_s >= self._limits.suspicious_s
@@ -210,11 +251,24 @@ class Publisher:
 
         A batch without records writes nothing by itself: the next resolved record that is due contains its progress.
         """
+        self.add(batch)
+        self.commit()
+
+    def add(self, batch: RecordBatchLike) -> None:
+        """Queue the records of ``batch`` in the Kafka transaction that the next ``commit`` commits.
+
+        Keep its buffer until the next ``add`` or ``commit`` has returned.
+        """
         self._next_progress = batch.progress
-        if len(batch.bounds) == 0:
+        if len(batch.bounds):
+            self._run(_Chunk(batch.buffer, batch.bounds), is_last=False)
+
+    def commit(self) -> None:
+        """Commit what ``add`` has queued, with a resolved record; without records, do as ``idle``."""
+        if self._open.chunk_count:
+            self._run(None, is_last=True)
+        else:
             self.idle()
-            return
-        self._send(batch.buffer, batch.bounds)
 
     def settle(self) -> bool:
         """Wait until the last commit is readable, at most ``MARKER_S``; whether it is.
@@ -231,7 +285,7 @@ class Publisher:
         if idle_s >= self._limits.resolved_interval_s or (
             moved and idle_s >= self._limits.progress_interval_s
         ):
-            self._send(_NO_OCTETS, _NO_BOUNDS)
+            self._run(None, is_last=True)
 
     def close(self) -> None:
         """Wait for the audit, then release all clients. Raises the audit's error; repeated calls do nothing."""
@@ -265,35 +319,64 @@ class Publisher:
             self._audit.stop()
             self._partition.close()
 
-    def _send(self, buffer: Octets, bounds: Bounds) -> None:
+    def _run(self, chunk: "_Chunk | None", *, is_last: bool) -> None:
+        """Add ``chunk`` to the Kafka transaction, beginning it if necessary, and end it if ``is_last``."""
         try:
             self._audit.check()
-            if self._is_suspicious:
+            if self._is_suspicious and not self._open.is_begun:
                 self._renew_idle()
+            if chunk is not None:
+                self._open.note(chunk)
             try:
-                self._transact(buffer, bounds)
+                committed = self._step(chunk, is_last=is_last)
             except Retryable as unknown:
                 if unknown.code == _AWAY_CODE:
                     raise
-                if not self._is_committed_after(unknown):
-                    self._transact(buffer, bounds)
+                committed = self._settle_unknown(unknown, is_last=is_last)
+            if committed is not None:
+                self._audit.submit(committed)
         except BaseException:
             self.discard()
             raise
 
-    def _transact(self, buffer: Octets, bounds: Bounds) -> None:
-        """Run one Kafka transaction. A crash leaves it committed if the broker got the commit, else not at all."""
+    def _settle_unknown(self, unknown: Retryable, *, is_last: bool) -> Commit | None:
+        """After an error: the batch is committed, or it is sent once more, if it is still here and not sent twice."""
+        sent, self._open = self._open, _OpenTransaction()
+        if self._is_committed_after(unknown):
+            return None
+        if sent.chunk_count > 1 or sent.is_second:
+            raise Retryable(
+                "MR-3002", f"a Kafka transaction of {sent.chunk_count} batches is to be sent again"
+            ) from unknown
+        self._open.is_second = True
+        if sent.chunk is not None:
+            self._open.note(sent.chunk)
+        return self._step(sent.chunk, is_last=is_last)
+
+    def _step(self, chunk: "_Chunk | None", *, is_last: bool) -> Commit | None:
         transactions = self._live
+        if not self._open.is_begun:
+            # the end is not known yet; any other one than the last commit's keeps the audit from judging it
+            self._audit.plan(self._end + self._open.record_count + 2)
+            fault_point(BEFORE_BEGIN)
+            transactions.begin()
+            self._open.is_begun = True
+            fault_point(AFTER_BEGIN)
+        elif chunk is not None:
+            fault_point(BETWEEN_CHUNKS)
+        if chunk is not None:
+            half = len(chunk.bounds) // 2
+            self._add(transactions, chunk.buffer, chunk.bounds[:half])
+            fault_point(MID_PRODUCE)
+            self._add(transactions, chunk.buffer, chunk.bounds[half:])
+        return self._end_transaction(transactions) if is_last else None
+
+    def _end_transaction(self, transactions: Transactions) -> Commit:
+        """End the Kafka transaction. A crash leaves it committed if the broker got the commit, else not at all."""
         resolved = self._opener.codec.resolved(self._next_progress)
-        end = self._end + len(bounds) + 2  # the records, their resolved, the marker
+        record_count = self._open.record_count + 1
+        end = self._end + record_count + 1  # the records, their resolved, the marker
         self._audit.plan(end)
-        fault_point(BEFORE_BEGIN)
-        transactions.begin()
-        fault_point(AFTER_BEGIN)
-        half = len(bounds) // 2
-        self._add(transactions, buffer, bounds[:half])
-        fault_point(MID_PRODUCE)
-        self._add(transactions, buffer, bounds[half:])
         transactions.add(((None, resolved),))
         try:
             transactions.flush()
@@ -301,14 +384,13 @@ class Publisher:
             self._commit_s = transactions.commit()
         except Fatal as failure:
             if failure.code == _OVERSIZE_CODE:
-                raise oversize_error(
-                    buffer, bounds, limit_bytes=self._record_bytes_max
-                ) from failure
+                raise self._open.oversize_error(limit_bytes=self._record_bytes_max) from failure
             raise
         fault_point(AFTER_COMMIT)
+        self._open = _OpenTransaction()
         self._note_commit(end)
         self._is_suspicious = self._commit_s >= self._limits.suspicious_s
-        self._audit.submit(Commit(end, resolved, len(bounds) + 1))
+        return Commit(end, resolved, record_count)
 
     @property
     def _live(self) -> Transactions:

@@ -21,7 +21,7 @@ def test_worker_killed_inside_a_large_source_transaction_resumes_there(
 ) -> None:
     """A source transaction with more rows than one Kafka transaction holds is neither repeated nor cut."""
     fault_stack.services["worker"].stop()
-    fault_stack.fill(f"large_{passage}", rows=130_000)
+    fault_stack.fill(f"large_{passage}", rows=250_000 * passage)
     fault_stack.stack.source.wait_for_replicas()
     for _ in range(passage):
         _die_inside(fault_stack)

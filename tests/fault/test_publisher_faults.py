@@ -32,10 +32,11 @@ ONCE = {
     "publisher.before_renew",
     "publisher.after_renew",
 }
-# one before, two inside and one after the commit; the other points are for chaos
+# one before, three inside and one after the commit; the other points are for chaos
 SOON = {
     "publisher.after_tail_read",
     "publisher.mid_produce",
+    "publisher.between_chunks",
     "publisher.before_commit",
     "publisher.after_commit",
 }

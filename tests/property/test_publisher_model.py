@@ -54,15 +54,20 @@ class Owners(RuleBasedStateMachine):
 
     @rule(
         which=st.integers(0, 3),
-        count=st.integers(0, 9),
+        counts=st.lists(st.integers(0, 9), min_size=1, max_size=3),
         outcomes=st.lists(st.sampled_from(HONEST), max_size=3),
     )
-    def publish(self, which: int, count: int, outcomes: list[Outcome]) -> None:
-        """An owner, current or stale, continues from the state it knows."""
+    def publish(self, which: int, counts: list[int], outcomes: list[Outcome]) -> None:
+        """An owner, current or stale, continues from the state it knows, with one or more batches together."""
         self.topic.outcomes = outcomes
         epoch, publisher = self.owners[which % len(self.owners)]
         try:
-            publisher.publish(batch_after(publisher.progress, count))
+            progress = publisher.progress
+            for count in counts:
+                batch = batch_after(progress, count)
+                publisher.add(batch)
+                progress = batch.progress
+            publisher.commit()
         except (Retryable, Fenced):
             self.owners.remove((epoch, publisher))
             self.topic.outcomes = []

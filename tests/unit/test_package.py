@@ -56,6 +56,7 @@ def test_wheel_holds_the_product_and_no_tests(wheel: Path) -> None:
     }
     data = {
         "deploy/bench/apply/sink/ivy.xml",
+        "deploy/bench/capture/debezium/ivy.xml",
         "deploy/servers/ivy.xml",
         "deploy/servers/fetch-debian",
         "millrace/py.typed",

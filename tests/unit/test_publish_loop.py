@@ -19,6 +19,27 @@ START = Progress(parse_gtid_set(Flavour.MARIADB, "0-1-100"), None, 0)
 PUBLISHED_MAX = 20  # batches after which a loop that should have ended is stopped
 
 
+class _Release:
+    """Holds nothing."""
+
+    def recycle(self) -> None:
+        pass
+
+    def __call__(self) -> None:
+        pass
+
+
+def made_batch() -> Any:
+    """Return a batch without records, after which the source transaction is complete."""
+    return SimpleNamespace(
+        bounds=np.empty((0, 4)),
+        rows=1,
+        coordinates=None,
+        release=_Release(),
+        progress=SimpleNamespace(open=None),
+    )
+
+
 class _Backlog:
     """A converter that always has another batch."""
 
@@ -26,9 +47,7 @@ class _Backlog:
     is_caught_up = False
 
     def next_batch(self, **_: object) -> Any:
-        return SimpleNamespace(
-            bounds=np.empty((0, 4)), rows=1, coordinates=None, release=lambda: None
-        )
+        return made_batch()
 
 
 class _Stream:
@@ -60,7 +79,10 @@ class _Publisher:
         self._published = published
         self.__dict__.update(properties)
 
-    def publish(self, batch: object) -> None:
+    def add(self, batch: object) -> None:
+        pass
+
+    def commit(self) -> None:
         self._published()
 
     def settle(self) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from millrace.errors import Fatal, Fenced, Retryable
+from producer.publish.audit import Audit, Commit
 from producer.publish.opening import NO_END, TailHint
 from producer.publish.publisher import Publisher
 from schemas.gtid import Flavour, parse_gtid_set
@@ -330,3 +331,67 @@ def test_lost_marker_is_replaced_without_broker_details(owner: str) -> None:
     assert topic.committed() == stood
     if owner == "task":
         opened(topic, epoch=8).close()
+
+
+@pytest.mark.parametrize("outcome", list(Outcome)[:4])
+def test_batches_together_are_published_exactly_once_for_any_commit_outcome(
+    outcome: Outcome,
+) -> None:
+    """Several batches in one Kafka transaction: only the last one is still here, so it is not sent again in part."""
+    topic = ModelTopic()
+    publisher = opened(topic)
+    publisher.publish(batch_after(publisher.progress, 4))
+    topic.outcomes = [outcome]
+    first = batch_after(publisher.progress, 4)
+    second = batch_after(first.progress, 4)
+    publisher.add(first)
+    publisher.add(second)
+    if outcome is Outcome.LOST_BEFORE:
+        with pytest.raises(Retryable, match="2 batches"):
+            publisher.commit()
+        assert topic.seqs() == list(range(1, 5))
+        publisher = opened(topic)
+        publisher.publish(batch_after(publisher.progress, 8))
+    else:
+        publisher.commit()
+    publisher.publish(batch_after(publisher.progress, 4))
+    publisher.close()
+    assert topic.seqs() == list(range(1, 17))
+    resolved = [record for record in topic.committed() if b'"resolved"' in record.value]
+    assert len(resolved) == 3
+
+
+def test_error_before_the_second_batch_sends_the_first_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The instance is replaced, and the next batches join the new Kafka transaction."""
+    topic, begin = ModelTopic(), ModelTransactions.begin
+    errors = [Retryable("MR-3002", "the client is out of order")]
+
+    def fail_once(transactions: ModelTransactions) -> None:
+        if errors and topic.seqs():
+            raise errors.pop()
+        begin(transactions)
+
+    with running(topic) as publisher:
+        publisher.publish(batch_after(publisher.progress, 3))
+        monkeypatch.setattr(ModelTransactions, "begin", fail_once)
+        first = batch_after(publisher.progress, 4)
+        publisher.add(first)
+        publisher.publish(batch_after(first.progress, 4))
+        assert (publisher.renewed_count, errors) == (1, [])
+    assert topic.seqs() == list(range(1, 12))
+
+
+def test_failed_audit_of_a_commit_sends_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit returned OK; an error of the audit is no unknown outcome."""
+    topic = ModelTopic()
+    publisher = opened(topic)
+
+    def refuse(_audit: Audit, _commit: Commit) -> None:
+        raise Retryable("MR-3013", "another writer's transaction is open")
+
+    monkeypatch.setattr(Audit, "submit", refuse)
+    with pytest.raises(Retryable, match="MR-3013"):
+        publisher.publish(batch_after(publisher.progress, 3))
+    assert topic.seqs() == [1, 2, 3]

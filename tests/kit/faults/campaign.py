@@ -219,6 +219,11 @@ def _apply_whole_transactions(stack: FaultStack) -> None:
     stack.stack.run_command("task", "create", "-f", str(document), "--replace")
 
 
+def _leave_a_backlog(stack: FaultStack) -> None:
+    """More rows than a batch of the publisher has."""
+    stack.fill(f"backlog_{time.monotonic_ns()}", rows=LARGE_ROWS)
+
+
 def _fill_largely(stack: FaultStack) -> None:
     """One source transaction of several windows."""
     stack.fill(f"large_{time.monotonic_ns()}", rows=LARGE_ROWS)
@@ -240,6 +245,7 @@ PROVOCATIONS = {
     "relay.before_rmdir": Provocation(before=_leave_a_sub_directory),
     "publisher.before_begin": Provocation(passage=STREAM_PASSAGE),
     "publisher.after_begin": Provocation(passage=STREAM_PASSAGE),
+    "publisher.between_chunks": Provocation(before=_leave_a_backlog),
     "publisher.mid_produce": Provocation(passage=STREAM_PASSAGE),
     "publisher.before_commit": Provocation(passage=STREAM_PASSAGE),
     "publisher.after_commit": Provocation(passage=STREAM_PASSAGE),

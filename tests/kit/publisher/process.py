@@ -11,6 +11,7 @@ from millrace.errors import MillraceError
 from tests.kit.publisher.rig import Rig
 
 BATCH_ROWS = 7  # batches end at every place of source transactions of three rows
+FIRST_ROWS = 3  # every second Kafka transaction has two batches; this one is the first
 
 
 def main(bootstrap: str, topic: str, epoch: str, rows: str) -> str:
@@ -20,10 +21,14 @@ def main(bootstrap: str, topic: str, epoch: str, rows: str) -> str:
         publisher = rig.open(int(epoch))
         print("open", publisher.progress.seq, flush=True)
         stream = rig.stream(publisher)
-        while publisher.progress.seq < int(rows):
-            publisher.publish(
-                stream.next_batch(min(BATCH_ROWS, int(rows) - publisher.progress.seq))
-            )
+        is_double = False
+        while (left := int(rows) - publisher.progress.seq) > 0:
+            if is_double and left >= BATCH_ROWS:
+                publisher.add(stream.next_batch(FIRST_ROWS))
+                publisher.publish(stream.next_batch(BATCH_ROWS - FIRST_ROWS))
+            else:
+                publisher.publish(stream.next_batch(min(BATCH_ROWS, left)))
+            is_double = not is_double
         publisher.close()
     except MillraceError as error:
         return f"{type(error).__name__} {error.code}"

@@ -77,17 +77,25 @@ class ConnectWorker(Server):
         """Start the connector's tasks."""
         self._ask("PUT", f"connectors/{name}/resume")
 
-    def rewind(self, name: str) -> None:
-        """End the connector's tasks; they will begin with their first records."""
+    def stop_tasks(self, name: str) -> None:
+        """End the connector's tasks; their offsets are kept."""
         self._ask("PUT", f"connectors/{name}/stop")
         self._wait_stopped(name)
+
+    def rewind(self, name: str) -> None:
+        """End the connector's tasks; they will begin with their first records."""
+        self.stop_tasks(name)
         self._ask("DELETE", f"connectors/{name}/offsets")
 
     def committed(self, name: str) -> int:
         """How many records its tasks have written and committed."""
+        self.check(name)
+        return committed_count(self._ask("GET", f"connectors/{name}/offsets"))
+
+    def check(self, name: str) -> None:
+        """Fatal MR-8004 if the connector or one of its tasks has failed."""
         if trace := failure_of(self._ask("GET", f"connectors/{name}/status")):
             raise Fatal("MR-8004", f"connector {name} failed: {trace}")
-        return committed_count(self._ask("GET", f"connectors/{name}/offsets"))
 
     def _wait_stopped(self, name: str) -> None:
         deadline = time.monotonic() + ANSWER_S

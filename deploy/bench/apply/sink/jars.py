@@ -26,12 +26,18 @@ class SinkJars:
 def fetch_sink() -> SinkJars:
     """Fetch what is missing, with progress on standard error. Fatal MR-8003 if a download fails."""
     with redirect_stdout(sys.stderr):
-        connect = fetch_jars("connect", size_mb=33, ivy_file=IVY_FILE)
-        fetched = fetch_jars("debezium-jdbc", size_mb=53, ivy_file=IVY_FILE, finish=_unpack)
+        connect = fetch_connect()
+        fetched = fetch_jars("debezium-jdbc", size_mb=53, ivy_file=IVY_FILE, finish=unpack)
     return SinkJars(str(connect / "*"), fetched / "plugin")
 
 
-def _unpack(folder: Path) -> None:
+def fetch_connect() -> Path:
+    """Fetch Kafka Connect if it is missing. Returns the folder of its jars."""
+    return fetch_jars("connect", size_mb=33, ivy_file=IVY_FILE)
+
+
+def unpack(folder: Path) -> None:
+    """Unpack a connector as it was fetched into ``plugin``."""
     (packed,) = folder.glob("*.tar.gz")
     with tarfile.open(packed) as archive:
         archive.extractall(folder / "plugin", filter="data")

@@ -1,0 +1,94 @@
+"""A backlog waits in the source's binlog while the capture task is paused; then capture catches up.
+
+The clock is the readable end of the topic, asked every ``POLL_S``: it starts when the end first moves and stops when it
+moves last, and the offsets between are counted. So a start is not counted, and neither is the first Kafka transaction.
+Offsets include one marker and one ``resolved`` record for each Kafka transaction.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from consumer.topic.kafka import TopicReader
+from deploy.bench.apply.workloads import Workload
+from deploy.bench.capture.scene import Scene, say
+from deploy.local.services import TOPIC
+from deploy.workload.background import sampled
+from millrace.errors import Fatal
+
+POLL_S = 0.01
+END_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A captured backlog: its offsets in the topic, and how many of them were readable a second."""
+
+    first: int
+    end: int
+    rate: float
+
+
+class EndClock:
+    """The moves of the readable end of a topic."""
+
+    def __init__(self, reader: TopicReader) -> None:
+        self._reader = reader
+        self.begin = self.end = reader.ends().stable
+        self._moves: list[tuple[float, int]] = []
+
+    def look(self) -> None:
+        """Ask for the end once."""
+        end = self._reader.ends().stable
+        if end != self.end:
+            self._moves.append((time.monotonic(), end))
+            self.end = end
+
+    def wait_for(self, is_complete: Callable[[int], bool]) -> None:
+        """Wait until the end is complete. Fatal MR-8004 if it does not move for ``END_S``."""
+        while not is_complete(self.end):
+            last_s = self._moves[-1][0] if self._moves else time.monotonic()
+            if time.monotonic() - last_s > END_S:
+                raise Fatal("MR-8004", f"the topic's end stays at {self.end}")
+            time.sleep(POLL_S)
+
+    def rate(self) -> float:
+        """Offsets per second between the first and the last move. Fatal MR-8004 if there was one move alone."""
+        if len(self._moves) < 2:
+            raise Fatal("MR-8004", "all records arrived at once: too few for a rate")
+        (begin_s, first), (end_s, last) = self._moves[0], self._moves[-1]
+        return (last - first) / (end_s - begin_s)
+
+
+@contextmanager
+def end_clock(bootstrap: str, topic: str) -> Iterator[EndClock]:
+    """A clock that looks for the length of the ``with`` block."""
+    with closing(TopicReader(bootstrap, topic)) as reader:
+        clock = EndClock(reader)
+        with sampled("end of a topic", clock.look, every_s=POLL_S):
+            yield clock
+
+
+def write_backlog(scene: Scene, workload: Workload, changes: int) -> int:
+    """Pause the task and write the changes to a separate database. Returns their number."""
+    scene.source.execute(f"DROP DATABASE IF EXISTS {workload.database}")
+    workload.create(scene.connect)
+    scene.wait_captured()
+    scene.pause()
+    begin_s = time.monotonic()
+    made = workload.write(scene.connect, changes)
+    say(f"  {made:,} changes written in {time.monotonic() - begin_s:.0f} s")
+    return made
+
+
+def capture_backlog(scene: Scene, changes: int) -> Backlog:
+    """Resume the task and time it until it has reported all ``changes``."""
+    wanted = scene.seq() + changes
+    with end_clock(scene.kafka.bootstrap, TOPIC) as clock:
+        scene.resume()
+        scene.wait_seq(wanted)
+        ends = clock.begin, clock.end
+    backlog = Backlog(*ends, clock.rate())
+    say(f"  capture {backlog.rate:,.0f}/s")
+    return backlog

@@ -1,0 +1,112 @@
+"""``capture.bulk``: the load of ``deploy.bench.load``, beside the bare transactional producer.
+
+The peer sends the same records (keys and values, byte for byte) in Kafka transactions of the same sizes to another
+topic of the same broker, from memory. That is what capture would reach without receiving, storing, converting and
+auditing. It uses the same client with the same settings, and its bulk call.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from consumer.topic.kafka import TopicReader
+from deploy.bench.apply import workloads
+from deploy.bench.apply.size import Size
+from deploy.bench.capture.backlog import Backlog, capture_backlog, end_clock, write_backlog
+from deploy.bench.capture.scene import Scene, open_scene, say
+from deploy.bench.capture.topics import RECORD_BYTES_MAX, create_topic
+from deploy.bench.figure import Figure
+from deploy.local.services import TOPIC
+from producer.publish.driver import Bounds, Octets
+from schemas.record.control import RecordKind
+from schemas.record.framing import peek_kind
+
+BULK = "capture.bulk"
+PEER = "bare transactional producer, the same records"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTransaction:
+    """The records of one Kafka transaction, as ``Transactions.add_slices`` takes them."""
+
+    buffer: Octets
+    bounds: Bounds
+
+
+def bulk_figures(size: Size) -> Iterator[Figure]:
+    """The line. A first round warms up both; then each round measures capture and the peer, one after the other."""
+    ours, bare = [], []
+    workload = workloads.bulk()
+    with open_scene(size.flavour) as scene:
+        for number in range(size.rounds + 1):
+            say(f"  round {number} of {size.rounds}" if number else "  warm-up")
+            changes = workload.sized(size.scale * (1.0 if number else workload.warm_up))
+            backlog = capture_backlog(scene, write_backlog(scene, workload, changes))
+            peer = bare_rate(scene, read_transactions(scene, backlog), f"bare-{number}")
+            say(f"  bare producer {peer:,.0f}/s: ratio {backlog.rate / peer:.2f}")
+            if number:
+                ours.append(backlog.rate)
+                bare.append(peer)
+    yield Figure(BULK, median(ours), "records/s", PEER, median(bare))
+
+
+def read_transactions(scene: Scene, backlog: Backlog) -> list[KafkaTransaction]:
+    """The Kafka transactions of a backlog: each ends with its ``resolved`` record."""
+    found: list[KafkaTransaction] = []
+    records: list[tuple[bytes | None, bytes]] = []
+    with closing(TopicReader(scene.kafka.bootstrap, TOPIC)) as reader:
+        for chunk in reader.chunks(backlog.first, backlog.end):
+            for record in chunk:
+                records.append((record.key, record.value))
+                if peek_kind(record.value) is RecordKind.RESOLVED:
+                    found.append(_packed(records))
+                    records = []
+    counts = [len(each.bounds) for each in found]
+    say(f"  {len(found)} Kafka transactions of up to {max(counts):,} records")
+    return found
+
+
+def bare_rate(scene: Scene, transactions: list[KafkaTransaction], topic: str) -> float:
+    """Records per second of the bare producer."""
+    driver = create_topic(scene.kafka.bootstrap, topic)
+    producer = driver.transactions(RECORD_BYTES_MAX)
+    producer.init()
+    end = sum(len(each.bounds) + 1 for each in transactions)
+    failures: list[BaseException] = []
+
+    def produce() -> None:
+        try:
+            for each in transactions:
+                producer.begin()
+                producer.add_slices(each.buffer, each.bounds)
+                producer.flush()
+                producer.commit()
+        except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
+            failures.append(error)
+
+    with end_clock(scene.kafka.bootstrap, topic) as clock:
+        thread = threading.Thread(target=produce, name="bare producer")
+        thread.start()
+        thread.join()
+        if failures:
+            raise failures[0]
+        clock.wait_for(lambda found: found >= end)
+    producer.discard()
+    return clock.rate()
+
+
+def _packed(records: list[tuple[bytes | None, bytes]]) -> KafkaTransaction:
+    """Keys and values one after another in one buffer."""
+    lengths = np.array([(-1 if key is None else len(key), len(value)) for key, value in records])
+    sizes = np.maximum(lengths, 0).reshape(-1)
+    ends = np.cumsum(sizes).reshape(-1, 2)
+    bounds = np.empty((len(records), 4), np.int64)
+    bounds[:, 1], bounds[:, 3] = ends[:, 0], ends[:, 1]
+    bounds[:, 0], bounds[:, 2] = ends[:, 0] - sizes[0::2], ends[:, 0]
+    bounds[lengths[:, 0] < 0, :2] = -1
+    joined = b"".join(part for pair in records for part in pair if part is not None)
+    return KafkaTransaction(np.frombuffer(joined, np.uint8), bounds)

@@ -1,0 +1,1 @@
+"""Debezium's MySQL connector on Kafka Connect, as a peer of capture."""

@@ -1,0 +1,140 @@
+"""Debezium reads the same source into the same broker: one topic a table, JSON without schemas, at least once.
+
+    before     the connector is created, started, and stopped once it has read a row, so that its position is saved
+    a round    the backlog is written while it is stopped; then it is started, and the clock of all figures runs on
+               the end of its topic until every change is there
+
+The worker's JVM stays up from round to round. ``docs/bench.md`` says why each setting that is not a default was chosen.
+"""
+
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from functools import partial
+from pathlib import Path
+
+from deploy.bench.apply.sink.connect import ConnectWorker
+from deploy.bench.apply.sink.jars import SinkJars, fetch_connect, unpack
+from deploy.bench.apply.workloads import Workload
+from deploy.bench.capture.backlog import end_clock
+from deploy.bench.capture.scene import Scene
+from deploy.bench.capture.topics import create_topic
+from deploy.servers import Account, DatabaseServer
+from deploy.servers.fetch import fetch_jars
+from millrace.errors import Fatal
+from schemas.gtid import Flavour
+
+IVY_FILE = Path(__file__).with_name("ivy.xml")
+VERSION = "3.6.1.Final"
+PEER = f"debezium-mysql {VERSION}, tuned, JSON without schemas"
+NAME, PREFIX = "peer", "dbz"
+SERVER_ID = 7_654_321
+START_S = 120.0
+PROBE_S = 0.5
+_PRIVILEGES = "SELECT, RELOAD, LOCK TABLES, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT"
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+_PROBE = "bench_probe"
+
+
+def fetch_debezium() -> SinkJars:
+    """Fetch what is missing, with progress on standard error. Fatal MR-8003 if a download fails."""
+    with redirect_stdout(sys.stderr):
+        connect = fetch_connect()
+        fetched = fetch_jars("debezium-mysql", size_mb=45, ivy_file=IVY_FILE, finish=unpack)
+    return SinkJars(str(connect / "*"), fetched / "plugin")
+
+
+@contextmanager
+def debezium(scene: Scene, jars: SinkJars, workload: Workload) -> "Iterator[Debezium]":
+    """A connector of the workload's tables, stopped."""
+    if scene.source.flavour is not Flavour.MYSQL:
+        raise Fatal("MR-8004", "the peer is Debezium's MySQL connector; the source is not MySQL")
+    worker = ConnectWorker(scene.folder / "connect", jars, scene.kafka.bootstrap)
+    try:
+        worker.start()
+        peer = Debezium(scene, worker, workload)
+        peer.prepare()
+        yield peer
+    finally:
+        worker.discard()
+
+
+class Debezium:
+    """The connector; see the module."""
+
+    def __init__(self, scene: Scene, worker: ConnectWorker, workload: Workload) -> None:
+        self._scene = scene
+        self._worker = worker
+        (table,) = workload.tables
+        self._topic = f"{PREFIX}.{workload.database}.{table}"
+        self._tables = f"{workload.database}[.]{table},{_PROBE}[.]t"
+
+    def prepare(self) -> None:
+        """Create the connector, and stop it once it follows the binlog."""
+        source, bootstrap = self._scene.source, self._scene.kafka.bootstrap
+        account = Account("debezium", secrets.token_hex(12))
+        source.create_account(account, _PRIVILEGES)
+        probe = f"{PREFIX}.{_PROBE}.t"
+        for topic in (self._topic, probe):
+            create_topic(bootstrap, topic)
+        history = self._scene.folder / "connect" / "history"
+        self._worker.create(NAME, settings(source, account, tables=self._tables, history=history))
+        source.execute(f"CREATE DATABASE {_PROBE}")
+        source.execute(f"CREATE TABLE {_PROBE}.t (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY)")
+        self._worker.resume_tasks(NAME)
+        with end_clock(bootstrap, probe) as clock:
+            deadline = time.monotonic() + START_S
+            while clock.end == 0:
+                source.execute(f"INSERT INTO {_PROBE}.t VALUES ()")
+                self._worker.check(NAME)
+                if time.monotonic() > deadline:
+                    raise Fatal("MR-8004", "Debezium read no row of the source")
+                time.sleep(PROBE_S)
+        self._worker.stop_tasks(NAME)
+
+    def rate(self, changes: int) -> float:
+        """Changes per second while it reads a backlog of ``changes``; it is stopped again afterwards."""
+        with end_clock(self._scene.kafka.bootstrap, self._topic) as clock:
+            wanted = clock.end + changes
+            self._worker.resume_tasks(NAME)
+            clock.wait_for(partial(self._has_reached, wanted))
+        self._worker.stop_tasks(NAME)
+        return clock.rate()
+
+    def _has_reached(self, wanted: int, end: int) -> bool:
+        self._worker.check(NAME)
+        return end >= wanted
+
+
+def settings(
+    source: DatabaseServer, account: Account, *, tables: str, history: Path
+) -> Mapping[str, str]:
+    """The connector's configuration."""
+    return {
+        "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+        "tasks.max": "1",
+        "database.hostname": source.host,
+        "database.port": str(source.port),
+        "database.user": account.user,
+        "database.password": account.password,
+        "database.server.id": str(SERVER_ID),
+        "topic.prefix": PREFIX,
+        "table.include.list": tables,
+        "snapshot.mode": "no_data",
+        "include.schema.changes": "false",
+        "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+        "schema.history.internal.file.filename": str(history),
+        "max.batch.size": "20480",
+        "max.queue.size": "81920",
+        "poll.interval.ms": "10",
+        "producer.override.linger.ms": "20",
+        "producer.override.batch.size": "1048576",
+        "producer.override.compression.type": "lz4",
+        "producer.override.buffer.memory": "134217728",
+        "key.converter": _JSON,
+        "key.converter.schemas.enable": "false",
+        "value.converter": _JSON,
+        "value.converter.schemas.enable": "false",
+    }

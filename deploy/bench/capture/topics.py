@@ -1,0 +1,30 @@
+"""Topics of the peers: one partition, one copy, records of any size."""
+
+from producer.publish.config import PublisherConfig, transactional_id
+from producer.publish.kafka import KafkaDriver
+from schemas.documents import TopicOptions
+from schemas.gtid import Flavour
+
+RECORD_BYTES_MAX = 64 << 20
+
+
+def topic_driver(bootstrap: str, topic: str) -> KafkaDriver:
+    """The clients of a topic with the settings of capture's own."""
+    config = PublisherConfig(
+        bootstrap=bootstrap,
+        topic=topic,
+        transactional_id=transactional_id(topic),
+        epoch=1,
+        worker="bench",
+        set="bench",
+        flavour=Flavour.MYSQL,
+        options=TopicOptions(replication_factor=1, min_insync_replicas=1),
+    )
+    return KafkaDriver(config)
+
+
+def create_topic(bootstrap: str, topic: str) -> KafkaDriver:
+    """Create the topic; returns its clients."""
+    driver = topic_driver(bootstrap, topic)
+    driver.admin().create(RECORD_BYTES_MAX)
+    return driver
