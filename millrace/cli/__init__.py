@@ -67,7 +67,8 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "millrace.cli.compare", "Compare every row of a task's source and target."
         ),
         "relay": Command(
-            "millrace.cli.relay", "Purge a worker's relay log manually, on its machine."
+            "millrace.cli.relay",
+            "List, verify, dump or purge a worker's relay log, on its machine.",
         ),
         "registry": Command("millrace.cli.registry", "Run the built-in schema registry."),
         "cluster": Command(

@@ -1,28 +1,43 @@
-"""``millrace relay purge``: deletes relay files that no task needs, on the worker's machine."""
+"""``millrace relay purge|list|verify|dump``: a worker's relay logs, on its machine.
+
+``purge`` asks the worker. The others read the files, with or without a running worker, and change nothing.
+"""
 
 import json
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millrace.errors import Fatal
 
-app = typer.Typer(no_args_is_help=True, help="Purge a worker's relay logs, on its machine.")
+if TYPE_CHECKING:
+    from producer.convert.dump import EventHead
+    from producer.relay.survey import ListedFile, Survey
+    from schemas.place import Coordinates
+
+SetName = Annotated[str, typer.Argument(metavar="SET", help="The set.", show_default=False)]
+RelayDir = Annotated[
+    Path, typer.Option("--relay-dir", help="The directory given to `millrace worker`.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+app = typer.Typer(
+    no_args_is_help=True, help="List, verify, dump and purge a worker's relay logs, on its machine."
+)
 
 
 @app.callback()
 def _group() -> None:
-    """Purge a worker's relay logs, on its machine."""
+    """List, verify, dump and purge a worker's relay logs, on its machine."""
 
 
 @app.command()
 def purge(
-    set_name: Annotated[str, typer.Argument(metavar="SET", help="The set.", show_default=False)],
+    set_name: SetName,
     *,
-    relay_dir: Annotated[
-        Path, typer.Option("--relay-dir", help="The directory given to `millrace worker`.")
-    ],
+    relay_dir: RelayDir,
     filename: Annotated[
         str,
         typer.Option(
@@ -74,3 +89,178 @@ def purge(
     for file in answer.deleted:
         print(f"deleted {file}")
     print(f"{len(answer.deleted)} files deleted; the oldest remaining file is {answer.oldest}")
+
+
+@app.command(name="list")
+def list_(set_name: SetName, *, relay_dir: RelayDir, as_json: Json = False) -> None:
+    """List the files with their bytes and GTIDs, the active one, and the tasks that need them.
+
+    The tasks are known if MILLRACE_ZOOKEEPER is set.
+    """
+    from producer.relay.evictions import read_evictions
+    from producer.relay.survey import Survey
+
+    survey = Survey(relay_dir / set_name)
+    listed = survey.list_files()
+    needed = survey.needed_by(listed, _positions(set_name))
+    plain = [_plain_file(survey, file, needed) for file in listed]
+    if as_json:
+        evicted = sorted(read_evictions(survey.root))
+        print(json.dumps({"set": set_name, "files": plain, "evicted": evicted}))
+        return
+    subdir = ""
+    for each in plain:
+        name = f"{each['subdir']}/{each['file']}"
+        if each["subdir"] != subdir:
+            subdir = str(each["subdir"])
+            print(f"{subdir}")
+        marks = [word for word in ("active", "packed") if each[word]]
+        tasks = ", ".join(sorted(task for task, place in needed.items() if place == name))
+        marks += [f"needed by {tasks}"] if tasks else []
+        print(
+            f"  {each['file']:<24} {each['bytes']:>14,}  {each['gtids'] or '-'}"
+            f"{'  ' + '; '.join(marks) if marks else ''}"
+        )
+
+
+@app.command()
+def verify(set_name: SetName, *, relay_dir: RelayDir, as_json: Json = False) -> None:
+    """Verify every event of every file. Names each damaged place and the GTIDs that it affects, and exits with 1."""
+    from producer.relay.survey import Survey
+
+    verdict = Survey(relay_dir / set_name).verify()
+    bad = len(verdict.damages) + len(verdict.problems)
+    if as_json:
+        damages = [
+            {
+                "subdir": damage.at.subdir,
+                "file": damage.at.file,
+                "pos": damage.at.pos,
+                "why": damage.why,
+                "after": None if damage.lost.after is None else str(damage.lost.after),
+                "through": None if damage.lost.through is None else str(damage.lost.through),
+                "gtids": str(damage.lost),
+            }
+            for damage in verdict.damages
+        ]
+        print(
+            json.dumps(
+                {
+                    "whole": not bad,
+                    "files": verdict.files,
+                    "bytes": verdict.bytes,
+                    "gtid_set": verdict.position,
+                    "damages": damages,
+                    "problems": verdict.problems,
+                    "notes": verdict.notes,
+                }
+            )
+        )
+    else:
+        for line in (*verdict.damages, *verdict.problems, *verdict.notes):
+            print(line)
+        print(f"{verdict.files} files, {verdict.bytes:,} bytes, up to {verdict.position or '-'}")
+    if bad:
+        raise Fatal("MR-2004", f"{bad} problems in the relay log of {set_name}")
+
+
+@app.command()
+def dump(
+    set_name: SetName,
+    *,
+    relay_dir: RelayDir,
+    start: Annotated[
+        str, typer.Option("--from", help="The first place: FILE, SUBDIR/FILE, with :POS or not.")
+    ] = "",
+    end: Annotated[str, typer.Option("--to", help="The place to stop before, as in --from.")] = "",
+    gtid: Annotated[str, typer.Option("--gtid", help="Only these source transactions.")] = "",
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Write the bytes, for `mysqlbinlog -`.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Print the events: position, type, server id, GTID, table and row count, as mysqlbinlog's heads."""
+    from producer.convert.dump import Bounds, event_heads, raw_bytes
+    from producer.relay.survey import Survey
+    from schemas.gtid import parse_gtid, parse_gtid_set
+
+    survey = Survey(relay_dir / set_name)
+    wanted = parse_gtid_set(survey.flavour, gtid) if gtid else None
+
+    def is_wanted(text: str) -> bool:
+        return wanted is None or wanted.covers(parse_gtid(survey.flavour, text))
+
+    first = _place(survey, start) if start else None
+    bounds = Bounds(first, _place(survey, end) if end else None, is_wanted)
+    if raw:
+        for piece in raw_bytes(survey, bounds):
+            sys.stdout.buffer.write(piece)
+        return
+    for head in event_heads(survey, bounds):
+        print(_plain_event(head) if as_json else _event_line(head))
+
+
+def _positions(set_name: str) -> dict[str, str]:
+    """The published positions of the set's tasks; empty, with a note, if ZooKeeper is not there."""
+    from millrace.cli.control import control
+    from millrace.errors import MillraceError
+
+    try:
+        with control() as now:
+            return {task: at for task, at in now.store.positions_of(set_name).items() if at}
+    except MillraceError as error:
+        print(f"the tasks are unknown: {error}", file=sys.stderr)
+        return {}
+
+
+def _plain_file(
+    survey: "Survey", file: "ListedFile", needed: dict[str, str]
+) -> dict[str, "str | int | bool | list[str]"]:
+    from producer.relay.damage import GtidInterval
+
+    name = f"{file.at.subdir}/{file.at.file}"
+    is_known = file.before is not None and file.through is not None
+    return {
+        "subdir": file.at.subdir,
+        "server": file.at.subdir.rpartition(".")[0],
+        "file": file.at.file,
+        "bytes": file.stored_bytes,
+        "packed": file.is_packed,
+        "active": file.is_active,
+        "first_gtid": survey.first_gtid(file),
+        "gtids": str(GtidInterval(file.before, file.through)) if is_known else "",
+        "gtid_set": str(file.through) if file.through is not None else "",
+        "needed_by": sorted(task for task, place in needed.items() if place == name),
+    }
+
+
+def _place(survey: "Survey", text: str) -> "Coordinates":
+    from producer.relay.control import find_file
+
+    name, colon, pos = text.rpartition(":")
+    if not colon:
+        return find_file(survey.root, text)
+    if not (pos.isascii() and pos.isdigit()):
+        raise Fatal("MR-2013", f"{text!r} is not FILE, SUBDIR/FILE, FILE:POS or SUBDIR/FILE:POS")
+    return find_file(survey.root, name).at(int(pos))
+
+
+def _plain_event(head: "EventHead") -> str:
+    plain: dict[str, str | int] = {
+        "subdir": head.at.subdir,
+        "file": head.at.file,
+        "pos": head.at.pos,
+        "end_pos": head.end_pos,
+        "type": head.type,
+        "server_id": head.server_id,
+        "timestamp_s": head.timestamp_s,
+    }
+    return json.dumps(plain | head.fields, ensure_ascii=False)
+
+
+def _event_line(head: "EventHead") -> str:
+    fields = " ".join(f"{name} {value}" for name, value in head.fields.items())
+    return (
+        f"{head.at} end_log_pos {head.end_pos} server id {head.server_id}"
+        f" {head.type}{'  ' + fields if fields else ''}"
+    )

@@ -95,7 +95,7 @@ CODES: tuple[Code, ...] = (
         "a file is missing in the relay log",
         "The set's relay directory has no binlog file or sub-directory with this name, or the command was given options"
         " that exclude each other.",
-        "List the directory and use a name from it: FILE or SUBDIR/FILE. Without a name, all published files are purged.",
+        "Use a name that `millrace relay list SET --relay-dir DIR` prints: FILE or SUBDIR/FILE. Without a name, all published files are purged.",
         Branch.OPERATOR,
     ),
     Code(

@@ -12,11 +12,18 @@ identifying which of the server's files this is.
 
 import struct
 import zlib
+from collections.abc import Callable
+
+import numpy as np
 
 from millrace.errors import Fatal
 from producer.binlog import events as t
+from producer.binlog.gtid_events import GTID_WORDS, NUMBER, read_gtid_event
+from producer.binlog.gtid_runs import gtid_of_words
 from schemas.binary_gtid import decode_previous
 from schemas.gtid import Flavour, GtidPosition
+
+_SEARCHED_BYTES_MAX = 64 << 20  # previous GTIDs of millions of intervals
 
 
 def read_file_head(head: bytes | memoryview, flavour: Flavour) -> GtidPosition | None:
@@ -49,6 +56,32 @@ def read_file_head(head: bytes | memoryview, flavour: Flavour) -> GtidPosition |
             return _decoded(bytes(head[at + t.HEADER_BYTES : body_end]), flavour)
         at += size
     return None
+
+
+def read_first_gtid(read: Callable[[int], bytes]) -> str:
+    """The first GTID event of a file as text, "" if it has none. ``read`` returns that many of its first bytes."""
+    wanted, at = 4096, t.MAGIC_BYTES
+    head = read(wanted)
+    while True:
+        while at + t.HEADER_BYTES <= len(head):
+            (size,) = struct.unpack_from("<I", head, at + 9)
+            if size < t.EVENT_BYTES_MIN or at + size > len(head):
+                break
+            if head[at + 4] in (t.GTID, t.GTID_TAGGED, t.MARIADB_GTID):
+                return _gtid(head[at : at + size - t.CHECKSUM_BYTES])
+            at += size
+        if len(head) < wanted or wanted > _SEARCHED_BYTES_MAX:
+            return ""
+        wanted *= 8
+        head = read(wanted)
+
+
+def _gtid(event: bytes) -> str:
+    words = np.zeros(GTID_WORDS, np.int64)
+    if not read_gtid_event(words, 0, np.frombuffer(event, np.uint8).copy(), 0, len(event)):
+        return ""
+    is_mariadb = event[4] == t.MARIADB_GTID
+    return str(gtid_of_words(words[:NUMBER].tolist(), int(words[NUMBER]), is_mariadb=is_mariadb))
 
 
 def _decoded(body: bytes, flavour: Flavour) -> GtidPosition:

@@ -86,6 +86,11 @@ def file_number(name: str) -> int:
     return int(found["number"])
 
 
+def is_file_name(name: str) -> bool:
+    """Whether a binlog file may have this name."""
+    return _FILE.fullmatch(name) is not None
+
+
 def list_subdirs(root: Path, files: Files = DISK) -> list[Subdir]:
     """The existing sub-directories, oldest first."""
     found = (parse_subdir(name) for name in files.list_directories(root))
@@ -186,8 +191,14 @@ def replace_file(path: Path, text: str, *, is_durable: bool, files: Files = DISK
         files.sync_directory(path.parent)
 
 
-def remove_subdir(directory: Path, files: Files = DISK) -> bool:
-    """Remove a sub-directory that has no binlog files; False if it holds files of others, which are kept."""
+def remove_subdir(directory: Path, files: Files = DISK, *, with_damaged: bool = False) -> bool:
+    """Remove a sub-directory that has no binlog files; False if it holds files of others, which are kept.
+
+    Files that were set aside are kept unless ``with_damaged``.
+    """
+    for name in files.list_files(directory) if with_damaged else ():
+        if name.endswith(DAMAGED_SUFFIX):
+            files.unlink(directory / name)
     for name in (META_NAME, BEFORE_NAME, DIVERGED_NAME):
         files.unlink(directory / name)
         files.unlink(directory / (name + NEW_SUFFIX))

@@ -139,5 +139,5 @@ def _delete(relay: RelayLog, at: Coordinates) -> bool:
 
 def _delete_subdir(relay: RelayLog, subdir: Subdir) -> None:
     fault_point(BEFORE_RMDIR)
-    if layout.remove_subdir(relay.root / str(subdir), relay.disk):
+    if layout.remove_subdir(relay.root / str(subdir), relay.disk, with_damaged=True):
         relay.forget_subdir(subdir)

@@ -164,7 +164,10 @@ class RelayReader:
             )
         if status != transactions.OK and length == 0:
             raise Fatal(
-                "MR-2004", f"an event at {at} has {_DAMAGE[status]}", directory=self._relay.root
+                "MR-2004",
+                f"an event at {at} has {_DAMAGE[status]}",
+                directory=self._relay.root,
+                coordinates=at,
             )
         return RelaySpan(at, buffer.data[:length])
 

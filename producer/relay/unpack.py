@@ -16,7 +16,7 @@ from pathlib import Path
 
 from millrace.faults import fault_point, register
 from producer.relay.files import Files, write_all
-from producer.relay.layout import NEW_SUFFIX, PACKED_SUFFIX
+from producer.relay.layout import NEW_SUFFIX, PACKED_SUFFIX, is_file_name
 from producer.relay.packed import FRAME_BYTES, PackedFile
 from producer.relay.stored import packed_path, read_stored
 
@@ -29,9 +29,7 @@ def remove_leftovers(directory: Path, files: Files) -> None:
     names = set(files.list_files(directory))
     for name in sorted(names):
         plain = name.removesuffix(NEW_SUFFIX).removesuffix(PACKED_SUFFIX)
-        is_unfinished = name.endswith(PACKED_SUFFIX + NEW_SUFFIX) or (
-            name.endswith(NEW_SUFFIX) and plain + PACKED_SUFFIX in names
-        )
+        is_unfinished = name.endswith(NEW_SUFFIX) and is_file_name(plain)
         if is_unfinished or (name.endswith(PACKED_SUFFIX) and plain in names):
             files.unlink(directory / name)
 

@@ -204,9 +204,15 @@ class RelayLog:
             at = Coordinates(str(subdir), name, FIRST_POS)
             if held is None or at.order[:2] >= held.order[:2]:
                 return False
-            self.files[subdir].remove(name)
-            self._closed_ends.pop((at.subdir, at.file), None)
+            self.unlist(at)
             return True
+
+    def unlist(self, at: Coordinates) -> None:
+        """Remove a closed file from the list."""
+        with self.condition:
+            names = next(self.files[known] for known in self.files if str(known) == at.subdir)
+            names.remove(at.file)
+            self._closed_ends.pop((at.subdir, at.file), None)
 
     def forget_subdir(self, subdir: Subdir) -> None:
         """Remove an empty sub-directory from the index."""
@@ -369,7 +375,8 @@ class RelayLog:
             with self.condition:
                 self._closed_ends[at.subdir, at.file] = walked.end
             return walked.end
-        raise Fatal("MR-2004", f"{at.subdir}/{at.file} is damaged {where}", directory=self.root)
+        what = f"{at.subdir}/{at.file} is damaged {where}"
+        raise Fatal("MR-2004", what, directory=self.root, coordinates=at)
 
     def _with_before(self, name: str, logged: GtidPosition) -> GtidPosition:
         subdir = layout.parse_subdir(name)

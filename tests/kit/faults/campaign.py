@@ -28,6 +28,7 @@ VICTIMS = {  # by the longest prefix of a point's name
     "relay.after_eviction_record": "forked",  # tests/fault/test_relay_evictions.py kills it
     "relay.pack.": "forked",  # tests/fault/test_relay_compress.py kills these
     "relay.unpack.": "forked",
+    "relay.quarantine.": "forked",  # tests/fault/test_relay_quarantine.py kills these
     "relay.": "worker",
     "publisher.": "worker",
     "capture.": "worker",

@@ -1,0 +1,239 @@
+"""Heads of binlog events, in the manner of mysqlbinlog: what `millrace relay dump` prints.
+
+    for head in event_heads(survey, bounds): …      decoded heads, also of the events inside a compressed payload
+    for piece in raw_bytes(survey, bounds): …       bytes that `mysqlbinlog -` reads: the magic number and whole events
+
+Rows are counted, not decoded. A file that is cut or damaged ends the dump of it with Fatal MR-2004 at the place.
+Memory: one event and one piece of a payload. Not done here: checking checksums (``producer.relay.survey``).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from millrace.errors import Fatal
+from producer.binlog import events as t
+from producer.binlog.gtid_events import GTID_WORDS, NUMBER, read_gtid_event
+from producer.binlog.gtid_runs import gtid_of_words
+from producer.convert.arrays import Bytes, Numbers
+from producer.convert.column_program import column_sizes
+from producer.convert.event_sources import PayloadEvents, checksum_bytes_of
+from producer.convert.kernel import program as p
+from producer.convert.kernel.images import skip_image
+from producer.convert.query import parse_query
+from producer.convert.rows_head import RowsHead, read_rows_head
+from producer.convert.statements import inflated_query
+from producer.relay.files import disk_errors
+from producer.relay.stored import StoredFile, open_stored, read_stored
+from producer.relay.survey import Survey
+from schemas.gtid import Flavour
+from schemas.place import FIRST_POS, Coordinates
+
+READ_BYTES = 4 << 20
+STATEMENT_CHARACTERS_MAX = 200
+_GTIDS = (t.GTID, t.GTID_TAGGED, t.MARIADB_GTID)
+_NAMES = {
+    number: name.capitalize()
+    for name, number in vars(t).items()
+    if name.isupper()
+    and isinstance(number, int)
+    and not name.endswith(("_BYTES", "_MIN", "_AT", "_FLAG", "_CRC32"))
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What to dump: events from ``start`` up to ``end``, of the source transactions that ``is_wanted`` accepts."""
+
+    start: Coordinates | None = None
+    end: Coordinates | None = None
+    is_wanted: Callable[[str], bool] = field(default=lambda _: True)
+
+
+@dataclass(frozen=True, slots=True)
+class EventHead:
+    """One event. ``fields`` may have: gtid, table, rows, statement, inside (the place of the payload around it)."""
+
+    at: Coordinates
+    end_pos: int
+    type: str
+    server_id: int
+    timestamp_s: int
+    fields: dict[str, str | int]
+
+
+def event_heads(survey: Survey, bounds: Bounds) -> Iterator[EventHead]:
+    """The heads of the events in ``bounds``. Fatal MR-2004; Retryable MR-2011, MR-2002."""
+    decoder = _Decoder(survey.flavour)
+    for at, event in _events(survey, bounds):
+        yield from decoder.decode(at, event)
+
+
+def raw_bytes(survey: Survey, bounds: Bounds) -> Iterator[bytes]:
+    """The same events as bytes, after the magic number and the format description of their file."""
+    yield t.MAGIC
+    for at, event in _events(survey, bounds, with_format=True):
+        del at
+        yield event.tobytes()
+
+
+def _events(
+    survey: Survey, bounds: Bounds, *, with_format: bool = False
+) -> Iterator[tuple[Coordinates, Bytes]]:
+    """The events of the wanted source transactions. Events outside transactions count as wanted."""
+    is_wanted = True
+    for subdir, name in survey.files:
+        start = Coordinates(str(subdir), name, FIRST_POS)
+        if bounds.start is not None and start.order[:2] < bounds.start.order[:2]:
+            continue
+        if bounds.end is not None and start.order[:2] > bounds.end.order[:2]:
+            return
+        path = survey.root / str(subdir) / name
+        with disk_errors(survey.root, start):
+            file = open_stored(path, survey.disk)
+        try:
+            for at, event in _file_events(file, start):
+                if bounds.end is not None and not at < bounds.end:
+                    return
+                kind = int(event[4])
+                if kind in _GTIDS:
+                    is_wanted = bounds.is_wanted(_gtid(event))
+                elif kind in (t.FORMAT_DESCRIPTION, t.ROTATE, t.STOP):
+                    is_wanted = True
+                is_before = bounds.start is not None and at < bounds.start
+                if (kind == t.FORMAT_DESCRIPTION and with_format) or (is_wanted and not is_before):
+                    yield at, event
+        finally:
+            file.close()
+
+
+def _file_events(file: StoredFile, start: Coordinates) -> Iterator[tuple[Coordinates, Bytes]]:
+    pos, size = start.pos, file.size()
+    while pos < size:
+        window = np.frombuffer(
+            bytearray(read_stored(file, pos, min(size, pos + READ_BYTES))), np.uint8
+        )
+        at = 0
+        while at + t.HEADER_BYTES <= len(window):
+            length = int.from_bytes(window[at + 9 : at + 13].tobytes(), "little")
+            if length < t.HEADER_BYTES:
+                raise Fatal("MR-2004", f"an event at {start.at(pos + at)} has an impossible length")
+            if at + length > len(window):
+                if at == 0 and pos + length <= size:
+                    whole = bytearray(read_stored(file, pos, pos + length))
+                    window = np.frombuffer(whole, np.uint8)
+                    continue
+                break
+            yield start.at(pos + at), window[at : at + length]
+            at += length
+        if at == 0:
+            return  # the file ends inside an event: it is being written
+        pos += at
+
+
+class _Decoder:
+    """Knows the tables of the current statement and the format of the file."""
+
+    def __init__(self, flavour: Flavour) -> None:
+        self._flavour = flavour
+        self._checksum_bytes = t.CHECKSUM_BYTES
+        self._tables: dict[int, tuple[str, Numbers]] = {}
+
+    def decode(self, at: Coordinates, event: Bytes) -> Iterator[EventHead]:
+        kind = int(event[4])
+        if kind == t.FORMAT_DESCRIPTION:
+            self._checksum_bytes = checksum_bytes_of(event.data)
+        size = len(event)
+        yield self._head(at, event, at.pos + size, self._checksum_bytes, {})
+        if kind == t.TRANSACTION_PAYLOAD:
+            body = event[t.HEADER_BYTES : size - self._checksum_bytes].data
+            source = PayloadEvents(body, at, end_pos=at.pos + size)
+            while source.load_next():
+                window, here = source.window, 0
+                while here + t.HEADER_BYTES <= len(window):
+                    length = int.from_bytes(window[here + 9 : here + 13].tobytes(), "little")
+                    if length < t.HEADER_BYTES or here + length > len(window):
+                        break
+                    inner = window[here : here + length]
+                    yield self._head(at, inner, at.pos + size, 0, {"inside": str(at)})
+                    here += length
+                source.offset = here
+
+    def _head(
+        self,
+        at: Coordinates,
+        event: Bytes,
+        end_pos: int,
+        checksum_bytes: int,
+        fields: dict[str, str | int],
+    ) -> EventHead:
+        kind = int(event[4])
+        body = event[t.HEADER_BYTES : len(event) - checksum_bytes]
+        return EventHead(
+            at,
+            end_pos,
+            _NAMES.get(kind, f"Unknown_{kind}"),
+            int.from_bytes(event[5:9].tobytes(), "little"),
+            int.from_bytes(event[:4].tobytes(), "little"),
+            fields | self._fields(kind, event, body),
+        )
+
+    def _fields(self, kind: int, event: Bytes, body: Bytes) -> dict[str, str | int]:
+        if kind in _GTIDS:
+            return {"gtid": _gtid(event)}
+        if kind == t.TABLE_MAP:
+            content = body.tobytes()
+            name = _table_name(content)
+            sizes = column_sizes(content, flavour=self._flavour)
+            self._tables[int.from_bytes(content[:6], "little")] = name, sizes
+            return {"table": name}
+        if kind in t.ROWS:
+            head = read_rows_head(kind, body)
+            name, sizes = self._tables.get(
+                head.table_id, ("", np.zeros((0, p.COLUMN_WIDTH), np.int64))
+            )
+            count = _count_rows(head, sizes)
+            return {"table": name} | ({"rows": count} if count is not None else {})
+        if kind in (t.QUERY, t.MARIADB_QUERY_COMPRESSED):
+            content = body.tobytes()
+            if kind == t.MARIADB_QUERY_COMPRESSED:
+                content = inflated_query(content, Coordinates("", "", FIRST_POS))
+            query = parse_query(content, flavour=self._flavour)
+            return {"database": query.database, "statement": query.text[:STATEMENT_CHARACTERS_MAX]}
+        if kind == t.ROTATE:
+            return {"next_file": body[8:].tobytes().decode("utf-8", "replace")}
+        return {}
+
+
+def _count_rows(head: RowsHead, sizes: Numbers) -> int | None:
+    """The rows of an event; None if the length of a column is not known."""
+    if len(sizes) != head.columns:
+        return 0 if not len(head.rows) else None
+    images = [sizes[np.array(present, bool)] for present in head.present]
+    if any(len(image) and int(image[:, p.SIZE].min()) < 0 for image in images):
+        return None
+    at, count = 0, 0
+    while at < len(head.rows):
+        for image in images:
+            columns = np.ascontiguousarray(image)
+            at = skip_image(head.rows, at, len(head.rows), columns, 0, len(columns))
+            if at < 0:
+                return None
+        count += 1
+    return count
+
+
+def _gtid(event: Bytes) -> str:
+    words: Numbers = np.zeros(GTID_WORDS, np.int64)
+    if not read_gtid_event(words, 0, event, 0, len(event) - t.CHECKSUM_BYTES):
+        raise Fatal("MR-6003", "a GTID event is malformed")
+    is_mariadb = int(event[4]) == t.MARIADB_GTID
+    return str(gtid_of_words(words[:NUMBER].tolist(), int(words[NUMBER]), is_mariadb=is_mariadb))
+
+
+def _table_name(body: bytes) -> str:
+    database_end = 9 + body[8]
+    table_at = database_end + 2
+    table = body[table_at : table_at + body[database_end + 1]]
+    return f"{body[9:database_end].decode('utf-8', 'replace')}.{table.decode('utf-8', 'replace')}"
