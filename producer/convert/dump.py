@@ -44,7 +44,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What to dump: events from ``start`` up to ``end``, of the source transactions that ``is_wanted`` accepts."""
+    """The range of a dump: events from ``start`` up to ``end`` of source transactions that ``is_wanted`` accepts."""
 
     start: Coordinates | None = None
     end: Coordinates | None = None

@@ -45,7 +45,7 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What ``verify`` found. ``problems`` are other contradictions, as sentences; ``notes`` are no problem."""
+    """The findings of ``verify``. ``problems`` are other contradictions, as sentences; ``notes`` are no problem."""
 
     files: int
     bytes: int
@@ -207,7 +207,7 @@ class Survey:
         return Damage(Coordinates(str(subdir), name, 0), why, lost)
 
     def _structure(self) -> Iterator[str]:
-        """What the names contradict."""
+        """Contradictions between names."""
         with disk_errors(self.root):
             subdirs = layout.list_subdirs(self.root, self.disk)
             if layout.read_index(self.root, self.disk) != layout.index_text(subdirs):

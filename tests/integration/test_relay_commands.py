@@ -64,14 +64,14 @@ def scene_of(server: DatabaseServer, root: Path) -> Iterator[Scene]:
 
 @pytest.fixture
 def scene(source_set: DatabaseSet, tmp_path: Path) -> Iterator[Scene]:
-    """Of each flavour."""
+    """A scene on each flavour."""
     with scene_of(source_set.primary, tmp_path) as made:
         yield made
 
 
 @pytest.fixture
 def mysql_scene(mysql_server: DatabaseServer, tmp_path: Path) -> Iterator[Scene]:
-    """Of MySQL."""
+    """A scene on MySQL."""
     with scene_of(mysql_server, tmp_path) as made:
         yield made
 

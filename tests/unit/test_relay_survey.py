@@ -77,7 +77,7 @@ def test_missing_end_between_two_events_is_found(tmp_path: Path, mariadb: bool) 
 
 
 def test_damaged_head_loses_the_whole_file(tmp_path: Path) -> None:
-    """What precedes the file is known from the end of the one before."""
+    """The position before the file is known from the end of the one before."""
     lay_log(tmp_path)
     flip(folder_of(tmp_path) / NAMES[1], 30)
     verdict = Survey(tmp_path).verify()
@@ -87,7 +87,7 @@ def test_damaged_head_loses_the_whole_file(tmp_path: Path) -> None:
 
 
 def test_damaged_frame_is_named_by_the_event_that_it_holds(tmp_path: Path) -> None:
-    """Of a compressed file too, the place is that in the server's file."""
+    """In a compressed file too, the place is that in the server's file."""
     lay_log(tmp_path)
     relay = open_log(tmp_path)
     compress(relay)
