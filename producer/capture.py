@@ -82,7 +82,7 @@ class CaptureRunner:
         start = Progress(parse_gtid_set(flavour, task.start.gtid_set), None, 0)
         config = self._publisher_config(task, flavour, lease.epoch)
         registry = RegistryClient(task.output.registry)
-        schemas = SchemaIds(registry, KafkaDriver(config).partition)
+        schemas = SchemaIds(registry, KafkaDriver(config).partition, topic=config.topic)
         publisher = Publisher.open(
             config,
             verify_lease=lease.verify,

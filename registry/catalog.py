@@ -31,6 +31,8 @@ class Catalog:
         self._texts: dict[int, str] = {}
         self._ids: dict[str, int] = {}
         self._versions: dict[str, list[Entry]] = {}
+        self._entries: list[Entry] = []
+        self._last_id = 0
         for entry in entries:
             self.add(entry)
 
@@ -39,7 +41,7 @@ class Catalog:
         found = self.find(subject, schema)
         if found is not None:
             return found, False
-        schema_id = self._ids.get(identity(schema), max(self._texts, default=0) + 1)
+        schema_id = self._ids.get(identity(schema), self._last_id + 1)
         versions = self._versions.get(subject, [])
         version = versions[-1].version + 1 if versions else 1
         return Entry(subject, version, schema_id, self._texts.get(schema_id, schema)), True
@@ -50,6 +52,8 @@ class Catalog:
         if any(known.version == entry.version for known in versions):
             return
         versions.append(entry)
+        self._entries.append(entry)
+        self._last_id = max(self._last_id, entry.id)
         versions.sort(key=lambda known: known.version)
         self._texts.setdefault(entry.id, entry.schema)
         self._ids.setdefault(identity(entry.schema), entry.id)
@@ -58,6 +62,10 @@ class Catalog:
         """The version of this subject with this schema."""
         wanted = self._ids.get(identity(schema))
         return next((entry for entry in self.versions(subject) if entry.id == wanted), None)
+
+    def entries(self, prefix: str) -> list[Entry]:
+        """The entries of all subjects that begin with ``prefix``, in the order of their registration."""
+        return [entry for entry in self._entries if entry.subject.startswith(prefix)]
 
     def subjects(self) -> list[str]:
         """All names, sorted."""

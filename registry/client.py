@@ -1,6 +1,7 @@
 """The registry client of capture and apply: registers schemas and gets them by ID, with Confluent's REST API.
 
     register(subject, schema_text) -> id      known pairs are answered from memory
+    learn(prefix)                             makes all pairs of the registry known whose subject begins with it
     schema_by_id(id) -> schema_text           known IDs are answered from memory
 
     Retryable MR-6020   no connection, a timeout, a truncated answer, a proxy's page, HTTP 408, 425, 429 or 5xx
@@ -15,6 +16,7 @@ Not done here: TLS with own certificates, proxies.
 
 import json
 import ssl
+from hashlib import sha256
 from typing import NoReturn
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -30,6 +32,7 @@ _TIMEOUT_S = 10.0
 _CONNECTIONS_MAX = 2  # kept: a task's converter and its publisher
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _ASK_AGAIN = frozenset({408, 425, 429})
+_PAGE_SCHEMAS = 200  # listed in one answer; a schema has 1 to 60 kB
 _SCHEMA_UNKNOWN = 40403
 
 
@@ -47,6 +50,7 @@ class RegistryClient:
         self._parts = parts
         self._pool = _pool(parts, timeout_s)
         self._ids: dict[tuple[str, str], int] = {}
+        self._listed: dict[tuple[str, bytes], int] = {}  # by subject and SHA-256 of the text
         self._registered: dict[int, str] = {}
         self._texts: dict[int, str] = {}
 
@@ -61,18 +65,33 @@ class RegistryClient:
         known = self._ids.get((subject, schema_text))
         if known is not None:
             return known
-        answer = self._ask(
-            "POST",
-            f"/subjects/{quote(subject, safe='')}/versions",
-            {"schema": schema_text, "schemaType": "AVRO"},
-        )
-        schema_id = answer.get("id") if isinstance(answer, dict) else None
-        if not isinstance(schema_id, int):
-            self._refuse(f"its answer to a registration has no id: {answer!r}")
+        schema_id = self._listed.get((subject, _digest(schema_text)))
+        if schema_id is None:
+            schema_id = self._ask_for_id(subject, schema_text)
         if self._registered.setdefault(schema_id, schema_text) != schema_text:
             raise Retryable("MR-6024", f"{self.address} assigned id {schema_id} to a second schema")
         self._ids[subject, schema_text] = schema_id
         return schema_id
+
+    def learn(self, prefix: str) -> None:
+        """List the schemas of all subjects that begin with ``prefix``; ``register`` asks for none of them.
+
+        Some hundred schemas in a request. A registry that changes the texts that it stores makes no pair known. Errors:
+        see the module; a registry without such a list is Fatal MR-6021.
+        """
+        first = 0
+        while True:
+            query = f"subjectPrefix={quote(prefix, safe='')}&offset={first}&limit={_PAGE_SCHEMAS}"
+            page = self._ask("GET", f"/schemas?{query}", None)
+            if not isinstance(page, list):
+                self._refuse("its list of schemas is not a list")
+            known = len(self._listed)
+            for listed in page:
+                subject, text, schema_id = _listed_schema(listed)
+                self._listed[subject, _digest(text)] = schema_id
+            first += len(page)
+            if len(page) != _PAGE_SCHEMAS or len(self._listed) == known:  # it may not know pages
+                return
 
     def remember(self, subject: str, schema_text: str, schema_id: int) -> None:
         """Store a registration that a record of the topic shows. It never replaces an answer of the registry."""
@@ -90,6 +109,17 @@ class RegistryClient:
             self._refuse(f"its answer for id {schema_id} has no schema: {answer!r}")
         self._texts[schema_id] = text
         return text
+
+    def _ask_for_id(self, subject: str, schema_text: str) -> int:
+        answer = self._ask(
+            "POST",
+            f"/subjects/{quote(subject, safe='')}/versions",
+            {"schema": schema_text, "schemaType": "AVRO"},
+        )
+        schema_id = answer.get("id") if isinstance(answer, dict) else None
+        if not isinstance(schema_id, int):
+            self._refuse(f"its answer to a registration has no id: {answer!r}")
+        return schema_id
 
     def _ask(self, method: str, path: str, body: Json) -> Json:
         headers = {"Accept": _ACCEPT} | _authorization(self._parts)
@@ -161,6 +191,19 @@ def _authorization(parts: SplitResult) -> dict[str, str]:
         return {}
     both = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     return urllib3.util.make_headers(basic_auth=both, basic_auth_encoding="utf-8")
+
+
+def _listed_schema(listed: Json) -> tuple[str, str, int]:
+    """Subject, text and ID of an entry of a list; an entry without them is of no use."""
+    if isinstance(listed, dict):
+        subject, text, schema_id = (listed.get(name) for name in ("subject", "schema", "id"))
+        if isinstance(subject, str) and isinstance(text, str) and isinstance(schema_id, int):
+            return subject, text, schema_id
+    return "", "", 0
+
+
+def _digest(schema_text: str) -> bytes:
+    return sha256(schema_text.encode()).digest()
 
 
 def _message(content: Json) -> str:

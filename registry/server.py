@@ -103,7 +103,8 @@ def application(service: RegistryService, *, on_fenced: Callable[[Fenced], None]
         async def answer(request: Request) -> Response:
             try:
                 body = await _body(request)
-                return _json(200, await run_in_threadpool(function, request.path_params, body))
+                given = {**request.query_params, **request.path_params}
+                return _json(200, await run_in_threadpool(function, given, body))
             except Refusal as refusal:
                 return _error(refusal.status, refusal.code, refusal.message)
             except MillraceError as error:
@@ -146,6 +147,7 @@ def _functions(service: RegistryService) -> list[tuple[str, str, _Function]]:
             "/subjects/{subject}/versions/{version}/schema",
             lambda p, _b: json.loads(service.version_schema(*version(p))),
         ),
+        ("GET", "/schemas", lambda p, _b: service.schemas(p)),
         ("GET", "/schemas/types", lambda _p, _b: ["AVRO"]),
         ("GET", "/schemas/ids/{id}", lambda p, _b: service.schema(p["id"])),
         ("GET", "/schemas/ids/{id}/schema", lambda p, _b: json.loads(service.schema_text(p["id"]))),

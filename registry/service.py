@@ -5,6 +5,7 @@
     GET  /subjects                            names
     GET  /subjects/{s}/versions               numbers
     GET  /subjects/{s}/versions/{v}[/schema]  v is a number, "latest" or -1
+    GET  /schemas?subjectPrefix=&offset=&limit=   subjects, versions, IDs and texts; latestOnly and deleted are ignored
     GET  /schemas/ids/{id}[/schema|/subjects|/versions]
     GET  /schemas/types                       ["AVRO"]
     GET  /config[/{s}], /mode[/{s}]           NONE, READWRITE; they can not be changed
@@ -98,6 +99,12 @@ class RegistryService:
             _refuse(SCHEMA_UNKNOWN, "Schema not found")
         return _described(entry)
 
+    def schemas(self, query: Mapping[str, str]) -> Json:
+        """A page of the schemas of all subjects with a prefix, in the order of their registration."""
+        found = self._catalog.entries(query.get("subjectPrefix", ""))
+        first, count = _number(query, "offset", 0), _number(query, "limit", len(found))
+        return [_described(entry) for entry in found[first : first + count]]
+
     def subjects(self) -> Json:
         """All names."""
         return list(self._catalog.subjects())
@@ -155,6 +162,13 @@ class RegistryService:
             if entry.version == int(version):
                 return entry
         return _refuse(VERSION_UNKNOWN, f"Version {version} not found.")
+
+
+def _number(query: Mapping[str, str], name: str, default: int) -> int:
+    """A parameter of a query; another text than a number, such as Confluent's limit -1, is the default."""
+    text = query.get(name, "")
+    is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return int(text) if is_number else default
 
 
 def _schema_of(request: Mapping[str, Json]) -> str:

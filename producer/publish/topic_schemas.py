@@ -1,4 +1,7 @@
-"""Reads schema IDs from the topic, for a start while the registry is unavailable.
+"""Schema IDs for a run: from the registry, one by one or by a list, or from the topic while it is unavailable.
+
+A request for each schema takes a millisecond or two, so a start with thousands of tables would take minutes. After
+``ASKED_MAX`` schemas the registry's list is read, once in a run: thousands in a second.
 
 Each run begins with the schema records of the control schemas, and writes the schema record of a table before its first
 row. So the part between the last beginning of a run and the stable end has all schemas that the last run used:
@@ -18,10 +21,14 @@ from typing import Protocol
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from producer.publish.driver import Partition, TopicRecord
+from schemas.record.avro_schema import NAMESPACE
 from schemas.record.control import CONTROL_SCHEMAS, RecordKind, SchemaRecord
 from schemas.record.framing import peek_kind
 from schemas.record.record import decode_control
 
+ASKED_MAX = (
+    40  # schemas that are registered one by one; twice the control schemas, and 15 tables with keys
+)
 OFFSETS_MAX = 1_000_000  # two core-seconds
 _WINDOW_OFFSETS = 65_536
 _OPENING_OFFSETS = 64  # of the first run, which begins with its schema records
@@ -37,6 +44,10 @@ class Registry(Protocol):
         """The schema's ID; Retryable MR-6020 while the registry is unavailable."""
         ...
 
+    def learn(self, prefix: str) -> None:
+        """Make the registry's schemas known whose subject begins with ``prefix``."""
+        ...
+
     def remember(self, subject: str, schema_text: str, schema_id: int) -> None:
         """Return this ID from now on without asking the registry."""
         ...
@@ -45,13 +56,20 @@ class Registry(Protocol):
 class SchemaIds:
     """Asks the registry for IDs; while it is unavailable, reads the topic once."""
 
-    def __init__(self, registry: Registry, partition: Callable[[], Partition]) -> None:
+    def __init__(
+        self, registry: Registry, partition: Callable[[], Partition], *, topic: str
+    ) -> None:
         self._registry = registry
         self._partition = partition
+        self._prefix = f"{topic}-{NAMESPACE}."
+        self._asked = 0
         self._has_read_topic = False
 
     def register(self, subject: str, schema_text: str) -> int:
         """The ID of a schema. Retryable MR-6020 if neither the registry nor the topic has it."""
+        self._asked += 1
+        if self._asked == ASKED_MAX:
+            self._learn()
         try:
             return self._registry.register(subject, schema_text)
         except Retryable as away:
@@ -65,6 +83,12 @@ class SchemaIds:
             for (known, text), schema_id in find_schemas(partition).items():
                 self._registry.remember(known, text, schema_id)
         return self._registry.register(subject, schema_text)
+
+    def _learn(self) -> None:
+        try:
+            self._registry.learn(self._prefix)
+        except (Retryable, Fatal) as error:
+            log.info("the registry lists no schemas: each is registered alone", error=str(error))
 
 
 def find_schemas(partition: Partition) -> dict[tuple[str, str], int]:

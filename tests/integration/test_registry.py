@@ -8,19 +8,23 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import urllib3
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from deploy.servers import KafkaServer
 from millrace.errors import Fatal, Fenced, Retryable
+from producer.publish.driver import Partition
+from producer.publish.topic_schemas import ASKED_MAX, SchemaIds
 from registry.catalog import Entry
 from registry.client import RegistryClient
 from registry.kafka import KafkaSchemaStore
-from schemas.record.avro_schema import Json
+from schemas.record.avro_schema import AvroSchema, Json
 from schemas.record.control import DDL_SCHEMA, FENCE_SCHEMA, RESOLVED_SCHEMA
 
 Ask = Callable[[str, str, Json], tuple[int, Json]]
@@ -109,6 +113,17 @@ def test_registry_answers_like_confluents(kafka: KafkaServer, topic: str) -> Non
         assert ask("GET", "/schemas/ids/1", None) == (200, {"schema": schema})
         assert ask("GET", "/schemas/ids/1/schema", None) == (200, json.loads(schema))
         assert ask("GET", "/schemas/ids/1/subjects", None) == (200, ["other", "t-ddl"])
+        assert ask("GET", "/schemas?subjectPrefix=t-&offset=0&limit=1", None) == (200, [described])
+        listed = ask("GET", "/schemas", None)[1]
+        assert isinstance(listed, list)
+        assert [
+            (entry["subject"], entry["version"]) for entry in listed if isinstance(entry, dict)
+        ] == [
+            ("t-ddl", 1),
+            ("other", 1),
+            ("t-ddl", 2),
+        ]
+        assert ask("GET", "/schemas?offset=3&limit=-1", None) == (200, [])
         assert ask("GET", "/schemas/types", None) == (200, ["AVRO"])
         assert ask("GET", "/config", None) == (200, {"compatibilityLevel": "NONE"})
         assert ask("GET", "/mode", None) == (200, {"mode": "READWRITE"})
@@ -133,6 +148,43 @@ def test_registry_answers_like_confluents(kafka: KafkaServer, topic: str) -> Non
             got, answer = ask(method, path, body)
             assert isinstance(answer, dict)
             assert (got, answer["error_code"]) == (status, code), path
+
+
+def test_start_with_known_schemas_makes_few_requests(
+    kafka: KafkaServer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come from the registry's list; schemas of another topic and new ones are registered."""
+    schemas = [
+        AvroSchema.of(
+            {"type": "record", "namespace": "millrace.s.d", "name": f"t{n}", "fields": []}
+        )
+        for n in range(250)
+    ]
+    with running(kafka, topic) as address:
+        first = _schema_ids(address)
+        ids = [first.register(schema.subject("shop"), schema.text) for schema in schemas]
+        requests: list[str] = []
+        urlopen = urllib3.HTTPConnectionPool.urlopen
+
+        def counting(pool: urllib3.HTTPConnectionPool, method: str, url: str, **more: Any) -> Any:
+            requests.append(method)
+            return urlopen(pool, method, url, **more)
+
+        monkeypatch.setattr(urllib3.HTTPConnectionPool, "urlopen", counting)
+        later = _schema_ids(address)
+        assert [later.register(schema.subject("shop"), schema.text) for schema in schemas] == ids
+        assert requests.count("POST") == ASKED_MAX - 1
+        assert requests.count("GET") == 2, "pages"
+        assert later.register(schemas[-1].subject("other"), schemas[-1].text) == ids[-1]
+        assert later.register("shop-new", DDL_SCHEMA.text) > max(ids)
+        assert requests.count("POST") == ASKED_MAX + 1
+
+
+def _schema_ids(address: str) -> SchemaIds:
+    def no_partition() -> Partition:
+        raise AssertionError("the topic is read only while the registry is unavailable")
+
+    return SchemaIds(RegistryClient(address), no_partition, topic="shop")
 
 
 def test_run_ends_when_the_registry_lost_its_store(

@@ -127,6 +127,18 @@ def _answer_ids(connection: socket.socket) -> None:
             connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"id":7}')
 
 
+def test_list_that_knows_no_pages_ends(answered: Callable[[bytes], None]) -> None:
+    """Each answer is the same full page, or has entries of another form."""
+    entry = b'{"subject": "s", "schema": "\\"string\\"", "id": 5}'
+    for page, wanted in ((b", ".join([entry] * 200), 5), (entry, 5), (b'{"id": 5}, 7', None)):
+        content = b"[" + page + b"]"
+        answered(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(content) + content)
+        registry = client.RegistryClient(ADDRESS)
+        registry.learn("s")
+        if wanted is not None:
+            assert registry.register("s", '"string"') == wanted
+
+
 def test_known_id_needs_no_request_and_reveals_reuse(
     answered: Callable[[bytes], None],
 ) -> None:

@@ -1,10 +1,10 @@
 """Schema ids come from the schema records of the topic, without a registry."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
-from millrace.errors import Retryable
+from millrace.errors import Fatal, Retryable
 from producer.publish import topic_schemas
 from producer.publish.codec import RecordCodec
 from producer.publish.driver import Ends, TopicRecord
@@ -59,12 +59,40 @@ def _table(schema_id: int) -> bytes:
 def test_start_with_schemas_in_the_topic_needs_no_registry() -> None:
     """The topic has the control schemas and a table's; the registry is asked for a missing one."""
     values = [*CODEC.run_start(PROGRESS), _table(21), CODEC.resolved(PROGRESS)]
-    schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values))
+    schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values), topic="shop")
     assert RecordCodec.register(CONFIG, schemas.register) == CODEC
     assert schemas.register("shop.orders-value", ORDERS.text) == 21
     with pytest.raises(Retryable) as caught:
         schemas.register("shop.orders-value", '"string"')
     assert caught.value.code == "MR-6020"
+
+
+def test_registry_without_a_list_is_asked_for_each_schema() -> None:
+    """Other registries may not list schemas, or fail at it: the start only takes longer."""
+    registry = _NoList()
+    schemas = SchemaIds(registry, lambda: _Partition([]), topic="shop")
+    wanted = range(3 * topic_schemas.ASKED_MAX)
+    assert [schemas.register(f"shop-{number}", ORDERS.text) for number in wanted] == list(wanted)
+    assert registry.prefixes == ["shop-millrace."]
+
+
+@dataclass
+class _NoList:
+    """A registry that numbers what it is asked for, and has no list."""
+
+    prefixes: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def register(self, subject: str, schema_text: str) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def learn(self, prefix: str) -> None:
+        self.prefixes.append(prefix)
+        raise Fatal("MR-6021", "it answered 404")
+
+    def remember(self, subject: str, schema_text: str, schema_id: int) -> None:
+        raise AssertionError("the topic is read only while the registry is unavailable")
 
 
 def test_newest_schema_record_wins() -> None:
@@ -78,5 +106,5 @@ def test_control_schemas_are_found_before_a_long_run(monkeypatch: pytest.MonkeyP
     """If the last start of a run is too far away, the first one is read."""
     monkeypatch.setattr(topic_schemas, "OFFSETS_MAX", 10)
     values = [*CODEC.run_start(PROGRESS), *[CODEC.resolved(PROGRESS)] * 100]
-    schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values))
+    schemas = SchemaIds(RegistryClient(NOWHERE), lambda: _Partition(values), topic="shop")
     assert RecordCodec.register(CONFIG, schemas.register) == CODEC
