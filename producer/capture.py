@@ -42,7 +42,8 @@ from producer.relay.purge import Positions
 from producer.relay.reader import RelayReader
 from producer.resume import Resumed, resume_inside
 from producer.upstream.members import ask_flavour
-from producer.upstream.upstream import Upstream, Upstreams, resolve_login
+from producer.upstream.upstream import Upstream, resolve_login
+from producer.upstream.upstreams import Upstreams
 from registry.client import RegistryClient
 from schemas.documents import CaptureTask, TaskDocument
 from schemas.gtid import Flavour, parse_gtid_set
@@ -209,7 +210,11 @@ class PublishLoop:
     def _idle_reason(self, converter: BatchSource) -> str:
         if not converter.is_caught_up:
             return "reads the relay log"
-        return f"caught up with {self._stream.status().member}: waits for changes"
+        source = self._stream.captured().source
+        name = f"{source.host}:{source.port}"
+        if source.lag_s:
+            return f"caught up with {name}, which is {source.lag_s:.0f} s behind the primary"
+        return f"caught up with {name}: waits for changes"
 
     def _log_filter_warning(self) -> None:
         """Log the warning once the task has caught up: until then, the first included table may still come."""
@@ -235,17 +240,18 @@ class PublishLoop:
                 topic=self._publisher.topic,
                 topic_end=0 if progress.open else hint.end_offset,
                 figures=self._figures(),
+                captured=self._stream.captured(),
             )
         )
 
     def _figures(self) -> Mapping[str, Figure]:
-        receiver = self._stream.status()
+        receiver = self._stream.figures
         end = self._stream.relay.end()
         return {
-            "source": receiver.member,
+            "source": str(self._stream.choice.member),
             "choice": " | ".join(self._stream.choice.reasons().values()),
             "connects": receiver.connects,
-            "received_bytes": receiver.figures.received_bytes,
+            "received_bytes": receiver.received_bytes,
             "relay_end": str(end or ""),
             "converted_to": str(self._at or ""),
             "rows": self._rows,

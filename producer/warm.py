@@ -23,6 +23,7 @@ from producer.convert.converter import Converter, ConverterSource
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.upstream.dump_stream import DumpStream, StreamFigures
+from producer.upstream.verification import Verifier
 from schemas.documents import Member
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import FIRST_POS, Coordinates
@@ -61,7 +62,7 @@ def _receive_nothing(relay: RelayLog) -> None:
             member=Member("warm", 0),
             silence_s=1.0,
             figures=StreamFigures(),
-            verified=threading.Event(),
+            verification=Verifier(relay, threading.Event(), lambda: None),
         )
         try:
             stream.run(threading.Event(), file=_FILE, start=FIRST_POS, known_end=FIRST_POS)

@@ -1,8 +1,9 @@
 """The report of a task, and the allowed changes of its state.
 
 Layout in ZooKeeper (``status/<task>``, canonical JSON, written by the task's owner at most twice a second):
-``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, figures, applied, revision,
-work, brokers``. ``applied`` is the task's stage (``schemas.stages``); null for a capture task.
+``format, state, why, code, fix, next_try_s, gtid_set, seq, topic, topic_end, epoch, worker, figures, applied,
+captured, revision, work, brokers``. ``applied`` (``schemas.stages``) is the stage of an apply task, ``captured``
+(``schemas.captured``) that of a capture task; the other one is null.
 
 ``figures``, such as counts and the chosen replica, are for people and dashboards. No decision depends on them.
 ``gtid_set`` is what has been published (capture) or applied (apply). The authoritative progress is in the topic and on
@@ -17,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from millrace.errors import Fatal
+from schemas.captured import Captured, captured_of
 from schemas.json_input import load_json
 from schemas.stages import Applied, applied_of
 
@@ -80,6 +82,7 @@ class TaskReport:
     worker: str = ""
     figures: Mapping[str, Figure] = field(default_factory=dict)
     applied: Applied | None = None
+    captured: Captured | None = None
 
 
 def report_to_plain(report: TaskReport) -> dict[str, object]:
@@ -99,6 +102,7 @@ def report_to_plain(report: TaskReport) -> dict[str, object]:
         "worker": report.worker,
         "figures": dict(report.figures),
         "applied": report.applied.to_plain() if report.applied else None,
+        "captured": report.captured.to_plain() if report.captured else None,
     }
 
 
@@ -122,6 +126,7 @@ def report_from_json(content: bytes, *, origin: str) -> TaskReport:
             worker=str(plain["worker"]),
             figures=_figures(plain["figures"]),
             applied=applied_of(plain.get("applied")),
+            captured=captured_of(plain.get("captured")),
         )
     except (ValueError, KeyError, TypeError, OverflowError) as exc:
         raise Fatal("MR-4011", f"{origin} can't be read: {type(exc).__name__}") from exc

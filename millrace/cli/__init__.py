@@ -66,6 +66,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "compare": Command(
             "millrace.cli.compare", "Compare every row of a task's source and target."
         ),
+        "replica": Command(
+            "millrace.cli.replica", "Show the members of a set; pin or drain one of them."
+        ),
         "relay": Command(
             "millrace.cli.relay",
             "List, verify, dump or purge a worker's relay log, on its machine.",

@@ -79,6 +79,9 @@ def as_plain(name: str, cluster: Cluster, found: list[TaskView]) -> dict[str, ob
         report = report_to_plain(view.report)
         report.pop("format")
         report.pop("applied")
+        captured = report.pop("captured")
+        if view.kind == TaskKind.CAPTURE.value:
+            report |= _captured(captured)
         if view.kind == TaskKind.APPLY.value:
             # the mark moves when all lanes have applied their rows
             report["consistent_gtid"] = report["gtid_set"]
@@ -87,6 +90,12 @@ def as_plain(name: str, cluster: Cluster, found: list[TaskView]) -> dict[str, ob
         tasks.append({**head, **report, "age_s": round(view.age_s, 1)})
     workers = {worker: kind.value for worker, kind in cluster.workers.items()}
     return {"cluster": name, "scheduler": cluster.leader, "workers": workers, "tasks": tasks}
+
+
+def _captured(stage: object) -> dict[str, object]:
+    """The member that is read, and the last switches; `millrace replica list` shows all members."""
+    found = stage if isinstance(stage, dict) else {}
+    return {"source": found.get("source"), "switches": found.get("switches", [])}
 
 
 def _applied(report: TaskReport) -> dict[str, object]:

@@ -20,7 +20,8 @@ Name = Annotated[
 def worker(*, relay_dir: RelayDir, name: Name = "") -> None:
     """Run a capture worker: from source sets to Kafka. SIGTERM shuts it down cleanly."""
     from producer.capture import CaptureRunner
-    from producer.upstream.upstream import Upstreams
+    from producer.upstream.upstream import Site
+    from producer.upstream.upstreams import Upstreams
     from schemas.documents import TaskKind
     from zk.ensemble import Ensemble
     from zk.lease.membership import process_name
@@ -32,7 +33,15 @@ def worker(*, relay_dir: RelayDir, name: Name = "") -> None:
         run_worker(
             TaskKind.CAPTURE,
             lambda store: CaptureRunner(
-                store, Upstreams(relay_dir, installation=store.installation), worker_name
+                store,
+                Upstreams(
+                    Site(
+                        root=relay_dir,
+                        installation=store.installation,
+                        directives=store.directives,
+                    )
+                ),
+                worker_name,
             ),
             name=worker_name,
             relays=lambda: relay_sets(relay_dir),

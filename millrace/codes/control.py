@@ -178,6 +178,13 @@ CODES: tuple[Code, ...] = (
         Branch.OPERATOR,
     ),
     Code(
+        "MR-4110",
+        "the set has no such member",
+        "The command names a server that is not in the set document.",
+        "Use an address as `millrace replica list SET` prints it.",
+        Branch.OPERATOR,
+    ),
+    Code(
         "MR-4201",
         "the wait timed out",
         "The task did not reach the primary's position in the time given.",

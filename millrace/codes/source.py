@@ -200,6 +200,31 @@ CODES: tuple[Code, ...] = (
         Branch.RETRIES,
     ),
     Code(
+        "MR-1035",
+        "an operator drained the member",
+        "`millrace replica drain` excluded the member from reading, usually for maintenance.",
+        "When the maintenance has ended: `millrace replica undrain SET HOST:PORT`.",
+        Branch.RETRIES,
+    ),
+    Code(
+        "MR-1036",
+        "a member does not have all received transactions yet",
+        "The stream must leave its member, and this one does not have the end of the relay log. Reading from it would go back.",
+        "Nothing to do: the task waits until a member has caught up. If the primary failed over, check that the new primary"
+        " has the transactions that the message names.",
+        Branch.RETRIES,
+    ),
+    Code(
+        "MR-1037",
+        "a member logged other changes under a GTID that is already received",
+        "The end of the relay log was compared with the member by canonical checksum, and a source transaction differs."
+        " Usually a former primary lost its last transactions in a crash and reused their GTIDs, or a client wrote"
+        " to a replica.",
+        "Compare the members' rows of the transaction that the message names, and rebuild the wrong member. If the member that"
+        " was read before is the wrong one, its transaction may be published: repair the targets.",
+        Branch.RETRIES,
+    ),
+    Code(
         "MR-1040",
         "the source no longer has the binlog file",
         "The file was purged just before it was read, or the binlog was reset.",

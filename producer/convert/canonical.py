@@ -4,11 +4,11 @@ Two servers of a set log one source transaction with different bytes. These diff
 
     positions, server id, thread id, times, table ids     rows of one statement in another order
     the sizes of row events, their version, compression   BEGIN and COMMIT, as statements or as other events
-    in statements: comments, white space, IF EXISTS, IF NOT EXISTS and OR REPLACE, which MariaDB's replicas add
+    a statement's text after its first word: replicas of MariaDB add IF EXISTS, servers add comments
 
-A checksum is the sum, modulo 2^128, of a hash of each change: a row with its table and operation, or a statement with
-its default database. It does not depend on the order of changes, because servers log the rows of a statement on a table
-without a key in different orders.
+A checksum is the sum, modulo 2^128, of a hash of each change: a row with its table and operation, or a statement's
+first word with its default database. It does not depend on the order of changes, because servers log the rows of a
+statement on a table without a key in different orders.
 
 Not done here: finding the events, and judging which server is right.
 """
@@ -41,9 +41,7 @@ _HASH_BYTES = 16
 _MODULUS = 1 << (8 * _HASH_BYTES)
 _UPDATE = 1
 _TRANSACTION_WORDS = frozenset({"BEGIN", "COMMIT"})
-_ADDED = re.compile(
-    r"/\*.*?\*/|\bIF\s+(NOT\s+)?EXISTS\b|\bOR\s+REPLACE\b", re.DOTALL | re.IGNORECASE
-)
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _NOWHERE = Coordinates("", "", FIRST_POS)
 
 
@@ -103,7 +101,7 @@ class _Changes:
                 content = inflated_query(content, _NOWHERE)
             query = parse_query(content, flavour=self._flavour)
             if query.text.upper() not in _TRANSACTION_WORDS:
-                self._count(b"statement", query.database.encode(), _normalized(query.text))
+                self._count(b"statement", query.database.encode(), _first_word(query.text))
         elif kind == t.TRANSACTION_PAYLOAD:
             self._add_payload(body)
         elif kind in (*t.LOADED_ROWS, t.PARTIAL_UPDATE_ROWS, t.INCIDENT):
@@ -154,8 +152,9 @@ class _Changes:
         self.sum = (self.sum + int.from_bytes(digest.digest(), "little")) % _MODULUS
 
 
-def _normalized(statement: str) -> bytes:
-    return " ".join(_ADDED.sub(" ", statement).split()).encode()
+def _first_word(statement: str) -> bytes:
+    words = _COMMENT.sub(" ", statement).split(maxsplit=1)
+    return words[0].upper().encode() if words else b""
 
 
 def _row_bounds(

@@ -8,7 +8,7 @@ from producer.binlog.events import MAGIC
 from producer.relay.files import Files, write_all
 from producer.relay.layout import Subdir
 from schemas.gtid import GtidPosition
-from schemas.place import Coordinates
+from schemas.place import FIRST_POS, Coordinates
 
 WRITE_FAILED = -1  # the size of a file after a failed write
 GROUP_STARTS_MAX = 64  # one for each append: enough to find the last few MiB
@@ -37,7 +37,12 @@ class OpenFile:
         self.last_group_at = start
 
     def tail_start(self, bytes_max: int) -> int:
-        """The start of a source transaction, at most ``bytes_max`` before ``end``; ``end`` if none is known."""
+        """The start of a source transaction, at most ``bytes_max`` before ``end``; ``end`` if none is known.
+
+        The start of the file, if it is so near. Otherwise the earliest one that was the last of an append.
+        """
+        if self.end <= bytes_max:
+            return FIRST_POS
         starts = [*self.group_starts, self.last_group_at or self.end]
         return next((start for start in starts if start >= self.end - bytes_max), self.end)
 

@@ -28,17 +28,18 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
-from millrace.errors import Fatal, Retryable
+from millrace.errors import Retryable
 from millrace.faults import fault_point, is_armed, register
 from millrace.log import get_logger
 from producer.binlog.gtid_runs import Bytes, Words, advance_position, empty_position
 from producer.relay import layout
+from producer.relay.closed_file import closed_end
 from producer.relay.files import DISK, Files, disk_errors, read_range, write_all
 from producer.relay.holds import Holds
 from producer.relay.layout import Meta, Subdir
 from producer.relay.notes import SubdirNotes
 from producer.relay.open_file import WRITE_FAILED, OpenFile, ResumePoint, create_file
-from producer.relay.recovery import read_position_before, recover_file, walk_file
+from producer.relay.recovery import read_position_before, recover_file
 from producer.relay.sync import SyncPolicy, SyncThread
 from producer.relay.unpack import remove_leftovers, unpack
 from schemas.gtid import Flavour, GtidPosition
@@ -53,6 +54,8 @@ BEFORE_ROTATE = register("relay.before_rotate")
 AFTER_ROTATE = register("relay.after_rotate")
 BEFORE_META = register("relay.before_meta")
 AFTER_SUBDIR = register("relay.after_subdir")
+BEFORE_DROP = register("relay.before_drop")
+AFTER_DROP = register("relay.after_drop")
 
 META_INTERVAL_S = 1.0  # the minimum between replacements of relay.meta, except at the end of a file
 PENDING_RUNS_MAX = 256  # arrays of runs kept before they are added to the position
@@ -169,7 +172,12 @@ class RelayLog:
         """The GTIDs executed before the file of ``at``; None while its head is incomplete."""
         with disk_errors(self.root, at):
             logged = read_position_before(self.path(at), self.flavour, self.disk)
-        return None if logged is None else self._with_before(at.subdir, logged)
+        return None if logged is None else self.with_before(at.subdir, logged)
+
+    def with_before(self, name: str, logged: GtidPosition) -> GtidPosition:
+        """``logged`` plus the GTIDs that were executed before the first file of the sub-directory ``name``."""
+        subdir = layout.parse_subdir(name)
+        return logged if subdir is None else self.notes.with_before(subdir, logged)
 
     def join(self, subdir: Subdir) -> None:
         """Let readers cross over to ``subdir``, which ``begin_subdir`` began apart. Retryable MR-2002."""
@@ -252,6 +260,27 @@ class RelayLog:
                 self._pending_runs.clear()
             layout.write_index(self.root, self.files, self.disk)
         return subdir
+
+    def drop_subdir(self, subdir: Subdir) -> None:
+        """Delete the newest sub-directory, which is apart and has no reader, and continue in the preceding one.
+
+        Its server is not the one to continue with. A crash leaves it apart, or without its last files.
+        """
+        with disk_errors(self.root):
+            self._close_file()
+            fault_point(BEFORE_DROP)
+            for name in reversed(self.files[subdir]):
+                self.disk.unlink(self.root / str(subdir) / name)
+                self.disk.unlink(self.root / str(subdir) / (name + layout.PACKED_SUFFIX))
+            layout.remove_subdir(self.root / str(subdir), self.disk)
+            fault_point(AFTER_DROP)
+            with self.condition:
+                del self.files[subdir]
+                self._subdir, self._position = None, None
+                self._pending_runs.clear()
+                for known in sorted(self.files, key=lambda known: -known.seq):
+                    self._load_subdir(known)
+            layout.write_index(self.root, self.files, self.disk)
 
     def begin_file(self, name: str) -> None:
         """Close the file being written, durably, and create ``name`` in the newest sub-directory."""
@@ -357,38 +386,10 @@ class RelayLog:
             log.warning("index or relay.meta not written", directory=str(self.root), error=error)
 
     def _walk_closed(self, at: Coordinates) -> int:
-        """Check that a closed file is whole, so that a reader does not skip a missing end, and return its end.
-
-        A file that was cut between two events looks whole. The previous GTIDs of the next file reveal the loss.
-        """
-        with disk_errors(self.root, at):
-            walked = walk_file(self.path(at), self.flavour, self.disk)
-        if walked is None:
-            where = "in its head"
-        elif not walked.is_whole:
-            where = f"at {walked.walked_to}"
-        elif (before := self._position_before_next(at)) is not None and not self._with_before(
-            at.subdir, walked.position
-        ).includes(before):
-            where = f"at its end: {before} was executed before the next file"
-        else:
-            with self.condition:
-                self._closed_ends[at.subdir, at.file] = walked.end
-            return walked.end
-        what = f"{at.subdir}/{at.file} is damaged {where}"
-        raise Fatal("MR-2004", what, directory=self.root, coordinates=at)
-
-    def _with_before(self, name: str, logged: GtidPosition) -> GtidPosition:
-        subdir = layout.parse_subdir(name)
-        return logged if subdir is None else self.notes.with_before(subdir, logged)
-
-    def _position_before_next(self, at: Coordinates) -> GtidPosition | None:
-        """The GTIDs executed before the file with the next number, if there is one."""
-        for subdir, name in self.list_files():
-            following = Coordinates(str(subdir), name, FIRST_POS)
-            if at.subdir == following.subdir and at.order[1] + 1 == following.order[1]:
-                return self.position_before(following)
-        return None
+        end = closed_end(self, at)
+        with self.condition:
+            self._closed_ends[at.subdir, at.file] = end
+        return end
 
     def _current_file(self) -> OpenFile:
         self._check_usable()

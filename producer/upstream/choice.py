@@ -7,29 +7,34 @@
 | it purged wanted transactions, or (start: first) another member's binlog starts earlier    | MR-1031         |
 | it has transactions that the primary does not have                                         | MR-1032         |
 | it logged another transaction in place of one that is already processed (MariaDB)          | MR-1033         |
+| an operator drained it                                                                     | MR-1035         |
+| it does not have all received transactions yet (while a stream runs)                       | MR-1036         |
 
 Lag is the number of transactions that the primary has and the member does not. The queries take milliseconds, in which
 a busy primary commits more. So a replica counts as caught up if it misses at most ``LAG_TRANSACTIONS_MAX``
-transactions. The primary is read only if no replica is caught up. ``Seconds_Behind_Source`` only breaks ties.
+transactions. The primary is read only if no replica is caught up. ``Seconds_Behind_Source`` only breaks ties. A member
+that an operator pinned is chosen if it is admissible.
 
-Pure and without a clock: the same answers give the same choice. Not done here: switching while a stream runs.
+Pure and without a clock: the same answers give the same choice. Not done here: when to choose again (``judge``).
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.upstream.members import MemberBinlog, MemberFacts
 from producer.upstream.preflight import PERSIST, Finding, check_settings
-from schemas.documents.model import Member
+from schemas.documents.model import Directives, Member
 from schemas.gtid import (
     Flavour,
     GtidPosition,
     GtidSet,
     MariadbGtid,
     MariadbGtidSet,
+    beyond,
     is_logged,
+    shortened,
     unite,
 )
 
@@ -59,6 +64,15 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Preferences:
+    """``avoided`` members are chosen only if no other is admissible, ``late`` ones if no other is caught up."""
+
+    avoided: Collection[Member] = ()
+    late: Collection[Member] = ()
+    directives: Directives = field(default_factory=Directives)
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """The member to read from, and the findings about every member."""
 
@@ -82,33 +96,73 @@ def choose(
     facts: Sequence[MemberFacts],
     *,
     wanted: GtidPosition | None,
-    avoided: Collection[Member] = (),
+    preferences: Preferences | None = None,
+    is_live: bool = False,
 ) -> Choice:
-    """Choose the member to read from. An ``avoided`` member is chosen only if no other is admissible.
+    """Choose the member to read from.
 
+    ``is_live``: a stream runs, and its readers continue after ``wanted`` on the chosen member.
     Fatal MR-1020, MR-1030, MR-1033; Retryable MR-1030 if waiting can help, for example during a switchover.
     """
     flavour = _common_flavour(facts)
-    reference = _reference(facts)
     _check_lost_tail(facts, wanted)
-    others = facts if wanted is None else ()
-    verdicts = tuple(_judge(fact, reference, others=others) for fact in facts)
+    preferred = preferences or Preferences()
+    directives = preferred.directives
+    verdicts = judge_members(facts, wanted=wanted, directives=directives, is_live=is_live)
     admissible = [verdict for verdict in verdicts if verdict.is_admissible]
     if not admissible or flavour is None:
         raise _none_admissible(verdicts)
     order = {verdict.member: index for index, verdict in enumerate(verdicts)}
     best = min(
         admissible,
-        key=lambda verdict: (verdict.member in avoided, *_rank(verdict), order[verdict.member]),
+        key=lambda verdict: (
+            verdict.member in preferred.avoided,
+            verdict.member != directives.pinned,
+            *_rank(verdict, is_late=verdict.member in preferred.late),
+            order[verdict.member],
+        ),
     )
     chosen = next(fact for fact in facts if fact.member == best.member)
     folds_names = chosen.variables.get("lower_case_table_names", "0") != "0"
     return Choice(best.member, flavour, verdicts, folds_names)
 
 
-def _rank(verdict: Verdict) -> tuple[bool, bool, int, float]:
+def judge_members(
+    facts: Sequence[MemberFacts],
+    *,
+    wanted: GtidPosition | None,
+    directives: Directives,
+    is_live: bool,
+) -> tuple[Verdict, ...]:
+    """The findings about every member, in the same order. Retryable MR-1030 if two members are primaries."""
+    reference = _reference(facts)
+    others = facts if wanted is None else ()
+    verdicts = (_judge(fact, reference, others=others) for fact in facts)
+    return tuple(
+        replace(
+            verdict, reasons=verdict.reasons + tuple(_find_more(fact, wanted, directives, is_live))
+        )
+        for fact, verdict in zip(facts, verdicts, strict=True)
+    )
+
+
+def _find_more(
+    fact: MemberFacts, wanted: GtidPosition | None, directives: Directives, is_live: bool
+) -> Iterator[Finding]:
+    """The findings that depend on the operator and on a running stream."""
+    if fact.member in directives.drained:
+        fix = f"`millrace replica undrain SET {fact.member}`"
+        yield Finding("MR-1035", "an operator drained it", fix, is_transient=True)
+    if is_live and wanted is not None and fact.binlog is not None:
+        absent = beyond(wanted, fact.binlog.position)
+        if absent:
+            message = f"it does not have {shortened(absent)}, which is already received"
+            yield Finding("MR-1036", message, "wait until it has caught up", is_transient=True)
+
+
+def _rank(verdict: Verdict, *, is_late: bool) -> tuple[bool, bool, int, float]:
     missing = verdict.missing_count or 0
-    is_far = missing > LAG_TRANSACTIONS_MAX
+    is_far = is_late or missing > LAG_TRANSACTIONS_MAX
     seconds = float("inf") if verdict.seconds_behind is None else verdict.seconds_behind
     return is_far, verdict.role == "primary" and not is_far, missing, seconds
 
@@ -229,7 +283,8 @@ def _check_lost_tail(facts: Sequence[MemberFacts], wanted: GtidPosition | None) 
         if not fact.binlog.position.includes(wanted):
             raise Fatal(
                 "MR-1033",
-                f"{fact.member} has {fact.binlog.position}, but {wanted} is already processed",
+                f"{fact.member} does not have {beyond(wanted, fact.binlog.position)},"
+                " which is already processed",
                 member=fact.member,
             )
 

@@ -72,8 +72,8 @@ class SourceConnection:
         self._user = user
 
     @classmethod
-    def connect(cls, member: Member, login: Login) -> Self:
-        """Connect and log in. Errors: see the module."""
+    def connect(cls, member: Member, login: Login, *, timeout_s: float = 0.0) -> Self:
+        """Connect and log in. ``timeout_s``: for each answer, 0 for the defaults. Errors: see the module."""
         with _driver_errors(member, login):
             return cls(
                 pymysql.connect(
@@ -83,9 +83,9 @@ class SourceConnection:
                     password=login.password.encode(),  # UTF-8, as the mariadb client does; a str is sent as latin-1
                     ssl=cast(dict[str, object], _tls_context(login.tls, member)),
                     ssl_disabled=login.tls.mode is TlsMode.DISABLED,
-                    connect_timeout=CONNECT_TIMEOUT_S,
-                    read_timeout=QUERY_TIMEOUT_S,
-                    write_timeout=QUERY_TIMEOUT_S,
+                    connect_timeout=timeout_s or CONNECT_TIMEOUT_S,
+                    read_timeout=timeout_s or QUERY_TIMEOUT_S,
+                    write_timeout=timeout_s or QUERY_TIMEOUT_S,
                     autocommit=True,
                     charset="utf8mb4",
                     use_unicode=False,

@@ -16,6 +16,7 @@ import struct
 import threading
 import time
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -68,6 +69,20 @@ class StreamFigures:
     events: int = 0
     source_transactions: int = 0
     last_byte_at_s: float = 0.0
+    first_byte_at_s: float = 0.0  # 0.0 until the first byte of the member
+    connects: int = 0
+
+
+class Verification(Protocol):
+    """Decides when the relay log is known to be what the server has (``producer.upstream.verification``)."""
+
+    def compared(self) -> None:
+        """All bytes that the relay file had are compared; at once if it had none."""
+        ...
+
+    def appended(self) -> None:
+        """New bytes were appended."""
+        ...
 
 
 class DumpStream:
@@ -81,14 +96,14 @@ class DumpStream:
         member: Member,
         silence_s: float,
         figures: StreamFigures,
-        verified: threading.Event,
+        verification: Verification,
     ) -> None:
         self._socket = socket
         self._relay = relay
         self._member = member
         self._silence_s = silence_s
         self._figures = figures
-        self._verified = verified
+        self._verification = verification
         self._wire = np.empty(WIRE_BYTES, np.uint8)
         self._out = np.empty(WIRE_BYTES, np.uint8)
         self._folded = np.zeros(16, np.uint8)
@@ -111,7 +126,7 @@ class DumpStream:
         state[transactions.POS] = state[transactions.BOUNDARY] = start
         state[packets.PACKET_SEQUENCE] = 1
         self._socket.settimeout(POLL_S)
-        self._figures.last_byte_at_s = time.monotonic()
+        self._figures.last_byte_at_s = time.monotonic()  # silence counts from here
         while not stop.is_set():
             if self._receive():
                 self._consume()
@@ -143,6 +158,8 @@ class DumpStream:
             count += self._receive_records()
         self._figures.received_bytes += count
         self._figures.last_byte_at_s = time.monotonic()
+        if not self._figures.first_byte_at_s:
+            self._figures.first_byte_at_s = self._figures.last_byte_at_s
         return True
 
     def _receive_records(self) -> int:
@@ -204,6 +221,7 @@ class DumpStream:
                 last_group_at=int(state[transactions.LAST_GROUP_AT]),
                 runs=runs[: state[transactions.RUN_COUNT]],
             )
+            self._verification.appended()
             self._figures.events += int(state[transactions.EVENT_COUNT])
             self._figures.source_transactions += int(state[transactions.GROUP_COUNT])
         state[transactions.RUN_COUNT] = state[transactions.EVENT_COUNT] = state[
@@ -212,7 +230,7 @@ class DumpStream:
 
     def _set_verified_if_compared(self) -> None:
         if self._compared_at >= self._compare_to:
-            self._verified.set()
+            self._verification.compared()
 
     def _take_artificial(self) -> None:
         """Handle the artificial event at ``_at`` and skip its packet."""

@@ -7,7 +7,8 @@ Guarantees: a member that can't be queried is in the result, with its error. Not
 ``choice``). Needs REPLICATION CLIENT and sends a few queries per member.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from millrace.errors import Fatal, MillraceError
@@ -74,11 +75,22 @@ class MemberFacts:
 
 
 def ask_members(
-    members: Iterable[Member], login: Login, *, wanted: GtidPosition | None
+    members: Sequence[Member],
+    login: Login,
+    *,
+    wanted: GtidPosition | None,
+    timeout_s: float = 0.0,
 ) -> tuple[MemberFacts, ...]:
-    """Query each member; the result has the same order."""
-    facts = [_ask_or_error(member, login, wanted) for member in members]
-    return tuple(_ask_position_again(fact, login) if fact.is_primary else fact for fact in facts)
+    """Query all members at the same time; the result has the same order. ``timeout_s``: for each answer."""
+
+    def ask(member: Member) -> MemberFacts:
+        return _ask_or_error(member, login, wanted, timeout_s)
+
+    with ThreadPoolExecutor(max_workers=len(members) or 1, thread_name_prefix="members") as pool:
+        facts = tuple(pool.map(ask, members))
+    return tuple(
+        _ask_position_again(fact, login, timeout_s) if fact.is_primary else fact for fact in facts
+    )
 
 
 def ask_flavour(members: Iterable[Member], login: Login) -> Flavour:
@@ -106,24 +118,26 @@ def ask_member(connection: SourceConnection, *, wanted: GtidPosition | None) -> 
         connection.member,
         identity=identity,
         variables=variables,
-        replication=_ask_replication(connection, identity.dialect),
+        replication=ask_replication(connection, identity.dialect),
         binlog=binlog,
     )
 
 
-def _ask_or_error(member: Member, login: Login, wanted: GtidPosition | None) -> MemberFacts:
+def _ask_or_error(
+    member: Member, login: Login, wanted: GtidPosition | None, timeout_s: float
+) -> MemberFacts:
     try:
-        with SourceConnection.connect(member, login) as connection:
+        with SourceConnection.connect(member, login, timeout_s=timeout_s) as connection:
             return ask_member(connection, wanted=wanted)
     except MillraceError as error:
         return MemberFacts(member, error=error)
 
 
-def _ask_position_again(fact: MemberFacts, login: Login) -> MemberFacts:
+def _ask_position_again(fact: MemberFacts, login: Login, timeout_s: float) -> MemberFacts:
     if fact.identity is None or fact.binlog is None:
         return fact
     try:
-        with SourceConnection.connect(fact.member, login) as connection:
+        with SourceConnection.connect(fact.member, login, timeout_s=timeout_s) as connection:
             position = ask_position(connection, fact.identity.flavour)
             state = _ask_state(connection, fact.identity.flavour)
     except MillraceError as error:
@@ -172,7 +186,8 @@ def ask_binlog(
     return MemberBinlog(position, files, oldest.before, wanted_error, state)
 
 
-def _ask_replication(connection: SourceConnection, server: ServerVersion) -> Replication | None:
+def ask_replication(connection: SourceConnection, server: ServerVersion) -> Replication | None:
+    """Query the replication status; None if the server is no replica."""
     rows = connection.query(server.replica_status)
     if not rows:
         return None

@@ -10,6 +10,11 @@ Where the dump starts:
 | longer than the server's file, or differs from it   | sub-directory                                                  |
 | ends with transactions that this server is missing, | the same, and no reader continues from the preceding           |
 | as after a failover                                 | sub-directory any more                                         |
+| is read by running tasks, which another member fed  | starts at the file with the end of the relay log, in a new     |
+| until now (a live receiver)                         | sub-directory; refused if this server is missing transactions  |
+
+The end of another member's sub-directory is compared with this server by canonical checksum (``overlap``). Readers
+cross over afterwards. If the comparison fails or does not end, the new sub-directory is dropped.
 
 The receiver reconnects a few times after a lost connection; then the supervisor decides. A silent connection counts as
 lost: an idle server sends heartbeats, and three periods without a byte end the dump.
@@ -23,7 +28,8 @@ Not done here: choosing the member (``producer.upstream.choice``), switching to 
 
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
@@ -37,6 +43,8 @@ from producer.upstream.dump_stream import DumpStream, StreamFigures
 from producer.upstream.files import StartFile, find_start_file, list_binlog_files
 from producer.upstream.identity import Identity, ask_identity
 from producer.upstream.members import ask_binlog, ask_position
+from producer.upstream.overlap import Overlap
+from producer.upstream.verification import Joint, Verifier
 from schemas.documents.model import Member
 from schemas.gtid import Flavour, GtidPosition
 from schemas.place import FIRST_POS
@@ -50,7 +58,9 @@ RECONNECT_DELAYS_S = (0.0, 0.2, 1.0, 2.0)  # then the supervisor's backoff takes
 
 _CONTINUITY_CODES = frozenset({"MR-1040", "MR-1041"})
 _DAMAGE_CODES = frozenset({"MR-2005", "MR-2006"})
-_RECONNECT_CODES = _DAMAGE_CODES | {"MR-1001", "MR-1006", "MR-1046"}
+_SILENCE_CODE = "MR-1046"
+_RECONNECT_CODES = _DAMAGE_CODES | {"MR-1001", "MR-1006", _SILENCE_CODE}
+_NOT_COMPARED = "not compared with the preceding sub-directory yet"
 
 log = get_logger("producer.upstream.receiver")
 
@@ -66,13 +76,17 @@ class ReceiverSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiverStatus:
-    """Figures for the task's status."""
+class Handover:
+    """The facts that a receiver shares with the feed that it belongs to.
 
-    member: str
-    server: str
-    connects: int
-    figures: StreamFigures
+    ``is_live``: readers follow, so a sub-directory must continue the preceding one. ``may_leave``: whether another
+    member can be read instead of this one. ``on_verified``: called when the relay log is known to be the member's.
+    """
+
+    is_live: bool = False
+    may_leave: Callable[[], bool] = lambda: False
+    on_verified: Callable[[], None] = lambda: None
+    figures: StreamFigures = field(default_factory=StreamFigures)
 
 
 class Receiver:
@@ -85,6 +99,7 @@ class Receiver:
         *,
         wanted: GtidPosition | None,
         is_single_member: bool = False,
+        handover: Handover | None = None,
     ) -> None:
         """``wanted``: everything after it is needed (None: everything in the source's binlog).
 
@@ -94,11 +109,11 @@ class Receiver:
         self._relay = relay
         self._wanted = wanted
         self._is_single_member = is_single_member
-        self._figures = StreamFigures()
-        self._server = ""
-        self._connects = 0
+        self._handover = handover or Handover()
+        self._figures = self._handover.figures
         self._is_continuous = True
         self._is_choice_current = True  # no connection was lost since ``choose`` queried the member
+        self._joint: Joint | None = None
         # Set once the end of the relay log matches the server. New readers wait for it.
         self.verified = threading.Event()
 
@@ -106,14 +121,15 @@ class Receiver:
         """Set the position after which everything is needed."""
         self._wanted = wanted
 
-    def status(self) -> ReceiverStatus:
+    @property
+    def is_live(self) -> bool:
+        """Whether readers follow."""
+        return self._handover.is_live
+
+    @property
+    def figures(self) -> StreamFigures:
         """The current figures."""
-        return ReceiverStatus(
-            member=str(self._source.member),
-            server=self._server,
-            connects=self._connects,
-            figures=self._figures,
-        )
+        return self._figures
 
     def run(self, stop: threading.Event) -> None:
         """Receive until ``stop``. Raises the errors that a reconnect can't fix."""
@@ -131,7 +147,11 @@ class Receiver:
                     log.warning(
                         "continuity in doubt: starting a new relay sub-directory", error=error
                     )
-                elif error.code not in _RECONNECT_CODES or failures == len(RECONNECT_DELAYS_S):
+                elif (
+                    error.code not in _RECONNECT_CODES
+                    or failures == len(RECONNECT_DELAYS_S)
+                    or self._should_leave(error, failures)
+                ):
                     raise
                 else:
                     log.warning("connection lost", error=error, failures=failures)
@@ -139,37 +159,76 @@ class Receiver:
                     stop.wait(RECONNECT_DELAYS_S[failures])
                 failures += 1
 
+    def _should_leave(self, error: Retryable, failures: int) -> bool:
+        """Whether not to reconnect: a second failure, or silence, of a member that is not the only one.
+
+        A connection that was ended is tried once more, because a member that answers at once is the nearest one. A
+        silent member would let that wait for a timeout. A live receiver that is not verified has nothing to lose.
+        """
+        if self._handover.is_live and not self.verified.is_set():
+            return True
+        is_hopeless = failures > 0 or error.code == _SILENCE_CODE
+        return is_hopeless and self._handover.may_leave()
+
     def _may_start_subdir(self) -> bool:
         """Whether a new sub-directory may be started: once, and before any reader uses the doubtful bytes."""
-        return self._is_choice_current and self._is_continuous and not self.verified.is_set()
+        is_unused = self._is_continuous and not self.verified.is_set()
+        return self._is_choice_current and is_unused and not self._handover.is_live
 
     def _connect_and_receive(self, stop: threading.Event) -> None:
         with SourceConnection.connect(self._source.member, self._source.login) as connection:
-            self._connects += 1
+            self._figures.connects += 1
             identity = ask_identity(connection)
-            self._server = identity.server
             self._relay.cut_back()
             resume = self._resume_point(connection, identity)
             if resume is not None:
                 self._receive(connection, identity, resume, stop)
                 return
-            if not self._is_choice_current:
+            if not self._is_choice_current or self._would_begin_twice(identity):
                 raise self._doubt("the server does not continue where the relay log ends")
-            missing = self._find_missing(connection, identity, stop)
-            start = self._find_start(connection, identity.flavour, missing=missing)
-            subdir = self._relay.begin_subdir(identity.server, before=start.before, apart=missing)
-            log.info(
-                "relay sub-directory started",
-                subdir=str(subdir),
-                file=start.file,
-                wanted=str(self._wanted),
-                missing=missing,
-            )
+            self._receive_in_new_subdir(connection, identity, stop)
+
+    def _would_begin_twice(self, identity: Identity) -> bool:
+        """Whether readers would cross over from a doubtful sub-directory to another one of the same server."""
+        resume = self._relay.resume_point()
+        is_same = resume is not None and resume.server == identity.server
+        return self._handover.is_live and is_same
+
+    def _receive_in_new_subdir(
+        self, connection: SourceConnection, identity: Identity, stop: threading.Event
+    ) -> None:
+        missing = self._find_missing(connection, identity, stop)
+        if missing and self._handover.is_live:
+            message = f"{self._source.member} does not have {missing}, which is already received"
+            raise Retryable("MR-1036", message, member=self._source.member)
+        overlap = None if missing else self._new_overlap(identity)
+        start = self._find_start(connection, identity.flavour, missing=missing, overlap=overlap)
+        apart = missing or (_NOT_COMPARED if overlap is not None else "")
+        subdir = self._relay.begin_subdir(identity.server, before=start.before, apart=apart)
+        self._joint = None if overlap is None else Joint(subdir, overlap)
+        log.info(
+            "relay sub-directory started",
+            subdir=str(subdir),
+            file=start.file,
+            wanted=str(self._wanted),
+            missing=missing,
+        )
+        try:
             self._relay.begin_file(start.file)
             self._is_continuous = True
             point = self._relay.resume_point()
             assert point is not None  # begin_file has just created a file
             self._receive(connection, identity, point, stop)
+        finally:
+            if self._joint is not None and not self.verified.is_set():
+                self._joint = None
+                self._relay.drop_subdir(subdir)
+
+    def _new_overlap(self, identity: Identity) -> Overlap | None:
+        """The end of another member's sub-directory; None if the relay log is empty, in doubt or of this server."""
+        resume = self._relay.resume_point()
+        is_other = resume is not None and resume.server != identity.server
+        return Overlap(self._relay) if is_other and self._is_continuous else None
 
     def _resume_point(self, connection: SourceConnection, identity: Identity) -> ResumePoint | None:
         """Where to resume in the relay log; None if that is not possible."""
@@ -209,20 +268,37 @@ class Receiver:
         return find_errant(end, ask_binlog(connection, identity.flavour))
 
     def _find_start(
-        self, connection: SourceConnection, flavour: Flavour, *, missing: str
+        self,
+        connection: SourceConnection,
+        flavour: Flavour,
+        *,
+        missing: str,
+        overlap: Overlap | None,
     ) -> StartFile:
-        """The first file of a new sub-directory: where the relay log ends if the source has it, else at ``wanted``."""
+        """The first file of a new sub-directory: where the relay log ends if the source has it, else at ``wanted``.
+
+        Preferably it also has the last transactions of the relay log, to compare them. A live receiver accepts no
+        file after the end of the relay log: Fatal MR-1031.
+        """
         wanted = self._wanted if missing else self._wanted_from_source()
-        try:
-            return find_start_file(connection, flavour=flavour, wanted=wanted)
-        except Fatal as error:
-            if error.code != "MR-1031" or wanted == self._wanted:
-                raise
-            log.info("the source's binlog starts after the end of the relay log", end=str(wanted))
-        return find_start_file(connection, flavour=flavour, wanted=self._wanted)
+        choices = (
+            [wanted] if self._handover.is_live or wanted == self._wanted else [wanted, self._wanted]
+        )
+        if overlap is not None and wanted is not None and wanted.includes(overlap.end):
+            choices.insert(0, overlap.wanted)
+        for choice in choices[:-1]:
+            try:
+                return find_start_file(connection, flavour=flavour, wanted=choice)
+            except Fatal as error:
+                if error.code != "MR-1031":
+                    raise
+                log.info("the source's binlog starts too late", wanted=str(choice))
+        return find_start_file(connection, flavour=flavour, wanted=choices[-1])
 
     def _wanted_from_source(self) -> GtidPosition | None:
         """The start of a new sub-directory: the end of the relay log if it covers ``wanted``, else ``wanted``."""
+        if self._handover.is_live:
+            return self._relay.position()
         if self._wanted is None or self._relay.end() is None or self._is_single_member:
             return self._wanted
         if not self._is_continuous and not self.verified.is_set():
@@ -269,6 +345,8 @@ class Receiver:
             member=self._source.member,
             silence_s=3 * self._source.heartbeat_s,
             figures=self._figures,
-            verified=self.verified,
+            verification=Verifier(
+                self._relay, self.verified, self._handover.on_verified, self._joint
+            ),
         )
         stream.run(stop, file=resume.at.file, start=start, known_end=resume.at.pos)

@@ -15,6 +15,7 @@ from schemas.documents.model import (
     SetDocument,
     TaskDocument,
     TopicOptions,
+    UpstreamRules,
 )
 from schemas.documents.parse import FORMAT
 
@@ -32,6 +33,7 @@ def plain_set(document: SetDocument) -> Plain:
         "tls": document.tls.mode.value,
         **({"tls_ca": document.tls.ca_path} if document.tls.ca_path else {}),
         **_plain_relay(document.relay),
+        **_plain_upstream(document.upstream),
     }
 
 
@@ -46,6 +48,11 @@ def _plain_relay(relay: RelayRules) -> Plain:
             "compress": relay.compress.value,
         }
     }
+
+
+def _plain_upstream(rules: UpstreamRules) -> Plain:
+    """Like ``_plain_relay``."""
+    return {} if rules == UpstreamRules() else {"upstream": asdict(rules)}
 
 
 def plain_task(document: TaskDocument) -> Plain:

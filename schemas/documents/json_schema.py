@@ -111,4 +111,4 @@ class _Recorder(Fields):
 
 
 def _plain(value: object) -> object:
-    return value if isinstance(value, int) else str(value)
+    return value if isinstance(value, int | float) else str(value)

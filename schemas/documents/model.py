@@ -69,6 +69,14 @@ class Member:
     host: str
     port: int
 
+    @classmethod
+    def parse(cls, text: str) -> "Member":
+        """The member ``host:port``; ValueError."""
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not port.isdecimal():
+            raise ValueError(f"{text!r} is not HOST:PORT")
+        return cls(host, int(port))
+
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
@@ -111,6 +119,17 @@ class RelayRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamRules:
+    """When the stream of a set leaves a member for another one. All in seconds."""
+
+    silence_s: float = 1.5  # without an event or a heartbeat, a member counts as stalled
+    probe_s: float = 1.0  # the interval at which every member is queried
+    max_lag_s: float = 5.0  # a member with more lag is left if another has less
+    hysteresis_s: float = 2.0  # the other one must be better by this much
+    cool_down_s: float = 60.0  # the least time between two switches that lag causes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetDocument:
     """A primary and its replicas."""
 
@@ -119,6 +138,15 @@ class SetDocument:
     account: Account
     tls: Tls = field(default_factory=Tls)
     relay: RelayRules = field(default_factory=RelayRules)
+    upstream: UpstreamRules = field(default_factory=UpstreamRules)
+
+
+@dataclass(frozen=True, slots=True)
+class Directives:
+    """An operator's wishes about the members of a set. They change while a stream runs, without a new document."""
+
+    pinned: Member | None = None  # is read while it is admissible
+    drained: frozenset[Member] = frozenset()  # are not read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ Users write flat documents; the values in code are nested:
     tls: verify-identity (default)         kafka: {bootstrap: "h:9092"}  registry: http://h:8081  (optional)
     tls_ca: /path/ca.pem                   registry: http://h:8081       target: warehouse
     relay: with_tasks | {…}                start: first | GTID set       start: first | GTID set
-                                           include: ["*.*"]              lanes: 4
+    upstream: {max_lag_s: 5, …}            include: ["*.*"]              lanes: 4
                                            exclude: []                   consistency: causal
                                            topic_settings: {…}           conflict: stop | overwrite | skip
                                                                          safe_mode: {until_gtid: GTID set}
@@ -43,6 +43,7 @@ from schemas.documents.model import (
     TlsMode,
     TopicAddress,
     TopicOptions,
+    UpstreamRules,
 )
 from schemas.documents.secret import SecretPlace, SecretReference
 
@@ -107,7 +108,27 @@ def take_set(fields: Fields) -> SetDocument:
             fields.take("tls_ca", readers.text("the path of a PEM file"), "", needed=False),
         ),
         relay=_relay(fields),
+        upstream=_upstream(fields),
     )
+
+
+def _upstream(fields: Fields) -> UpstreamRules:
+    part = fields.part("upstream", needed=False, example="{max_lag_s: 5}")
+    defaults = UpstreamRules()
+
+    def take(name: str, low: float, high: float) -> float:
+        fallback: float = getattr(defaults, name)
+        return part.take(name, readers.seconds(low, high), fallback, needed=False)
+
+    rules = UpstreamRules(
+        silence_s=take("silence_s", 0.3, 3600),
+        probe_s=take("probe_s", 0.1, 60),
+        max_lag_s=take("max_lag_s", 1, 86400),
+        hysteresis_s=take("hysteresis_s", 0, 86400),
+        cool_down_s=take("cool_down_s", 0, 86400),
+    )
+    part.finish()
+    return rules
 
 
 def take_task(fields: Fields, kind: TaskKind) -> TaskDocument:

@@ -113,6 +113,19 @@ def integer(low: int, high: int) -> Callable[[object], int]:
     return read
 
 
+def seconds(low: float, high: float) -> Callable[[object], float]:
+    """A number of seconds from ``low`` to ``high``."""
+
+    @described(type="number", minimum=low, maximum=high)
+    def read(value: object) -> float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not low <= float(value) <= high:  # type: ignore[arg-type]
+            raise Unreadable(f"seconds from {low:g} to {high:g}")
+        return float(value)  # type: ignore[arg-type]
+
+    return read
+
+
 def choice(kind: type[E]) -> Callable[[object], E]:
     """One of the words of ``kind``."""
 

@@ -11,7 +11,8 @@ import pytest
 from deploy.servers import DatabaseServer
 from millrace.errors import Retryable
 from producer.relay import layout
-from producer.upstream.upstream import Upstreams
+from producer.upstream.upstream import Site
+from producer.upstream.upstreams import Upstreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
 from schemas.progress import Progress
 from tests.fixtures.servers import FLAVOURS
@@ -127,7 +128,7 @@ def captured(server: DatabaseServer, folder: Path) -> Iterator[Scene]:
         tls=UNVERIFIED,
     )
     disk = FailingDisk()
-    streams = Upstreams(folder / "relay", disk=disk)
+    streams = Upstreams(Site(root=folder / "relay", disk=disk))
     tables = TableFilter(include=("failing_disk.*",))
     progress = Progress(position_of(server), None, 0)
     try:

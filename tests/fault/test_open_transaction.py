@@ -9,7 +9,8 @@ import pytest
 
 from deploy.servers import DatabaseServer, DatabaseSet, sql
 from producer import resume
-from producer.upstream.upstream import Upstreams
+from producer.upstream.upstream import Site
+from producer.upstream.upstreams import Upstreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument, TableFilter
 from schemas.gtid import Flavour
 from schemas.progress import Progress
@@ -51,7 +52,7 @@ class Pair:
             account=Account(self.servers.user, SecretReference(SecretPlace.FILE, str(secret))),
             tls=UNVERIFIED,
         )
-        streams = Upstreams(self.folder / relay)
+        streams = Upstreams(Site(root=self.folder / relay))
         tables = TableFilter(include=("f.*",))
         if before is None:
             return MemoryCapture(streams, document, tables, self.start, ends_inside=True)

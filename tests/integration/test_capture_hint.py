@@ -18,7 +18,8 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from producer.capture import CaptureRunner
 from producer.publish.positions import ChangeRecord, progress_after
 from producer.publish.publisher import Publisher, RecordBatchLike
-from producer.upstream.upstream import Upstreams
+from producer.upstream.upstream import Site
+from producer.upstream.upstreams import Upstreams
 from schemas.documents import (
     Account,
     CaptureTask,
@@ -106,7 +107,7 @@ class Stage:
         with self._ensemble.session() as session:
             runner = CaptureRunner(
                 Store(session, self.tree),
-                Upstreams(self._folder / name),
+                Upstreams(Site(root=self._folder / name)),
                 name,
             )
             away = AwayAtFirst(runner, is_away=is_away)

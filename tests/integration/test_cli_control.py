@@ -9,13 +9,14 @@ import yaml
 
 from deploy.servers import DatabaseServer
 from millrace.cli import run
-from schemas.documents import TaskKind
+from schemas.documents import Directives, Member, TaskKind
 from schemas.stages import Applied
 from tests.fixtures.shell import APPLY, CAPTURE, SHOP, Shell
 from tests.kit.control.control import ScriptedRunner
 from tests.kit.waiting import eventually
 from zk.client.session import Session
 from zk.ensemble import Ensemble
+from zk.tree.store import Store
 
 
 def test_set_is_created_listed_and_shown(shell: Shell) -> None:
@@ -152,6 +153,8 @@ def test_status_json_is_one_complete_object(shell: Shell) -> None:
     assert task == {
         "task": "shop-capture",
         "kind": "capture",
+        "source": None,
+        "switches": [],
         "way": "set shop → topic shop",
         "assigned": "w1",
         "state": "running",
@@ -298,3 +301,25 @@ def test_command_reports_an_unreachable_ensemble(
     output = capsys.readouterr().err
     assert "MR-4001" in output
     assert "MILLRACE_ZOOKEEPER" in output
+
+
+def test_replica_commands_direct_the_stream(shell: Shell) -> None:
+    """Wishes are kept in ZooKeeper, where the worker reads them; `list` asks the members while no worker reads them."""
+    shell("set", "create", "-f", shell.file(SHOP))
+    assert shell("replica", "drain", "shop", "127.0.0.1:1") == "set shop: 127.0.0.1:1 is drained\n"
+    assert shell("replica", "pin", "shop", "127.0.0.1") == "set shop: 127.0.0.1:1 is pinned\n"
+    with shell.ensemble.session() as session:
+        store = Store(session, shell.ensemble.tree)
+        member = Member("127.0.0.1", 1)
+        assert store.directives("shop") == Directives(member, frozenset({member}))
+        (listed,) = json.loads(shell("replica", "list", "shop", "--json"))
+        assert (listed["host"], listed["port"], listed["reachable"]) == ("127.0.0.1", 1, False)
+        assert "MR-1001" in listed["why"]
+        assert "drained" in shell("replica", "list", "shop")
+        shell("replica", "undrain", "shop", "127.0.0.1:1")
+        shell("replica", "unpin", "shop", "127.0.0.1:1")
+        assert store.directives("shop") == Directives()
+    unknown = shell("replica", "drain", "shop", "db9:3306", exit_code=1)
+    assert unknown.startswith("MR-4110 ")
+    assert "127.0.0.1:1" in unknown
+    assert shell("replica", "pin", "none", "db9:3306", exit_code=1).startswith("MR-4104 ")

@@ -62,7 +62,7 @@ def test_connection_cut_at_every_event_is_resumed(
         reception.wait_for(server)
         assert_identical(server, reception, flush_and_wait(server, reception))
         assert len({subdir for subdir, _ in reception.relay.list_files()}) == 1
-        assert reception.receiver.status().connects == count + 1
+        assert reception.receiver.figures.connects == count + 1
     assert len(seen) == count
     assert all(pos <= start or pos >= end for pos in seen)
     server.execute(f"DROP DATABASE {database}")
@@ -91,7 +91,7 @@ def test_repeatedly_damaged_event_is_retried_a_bounded_number_of_times(
         eventually(lambda: reception.error is not None, what="an end")
         assert isinstance(reception.error, Retryable)
         assert reception.error.code == "MR-2006"
-        assert reception.receiver.status().connects == len(RECONNECT_DELAYS_S) + 1
+        assert reception.receiver.figures.connects == len(RECONNECT_DELAYS_S) + 1
         end = reception.relay.end()
         assert end is not None
         assert end.pos == start

@@ -116,7 +116,7 @@ def test_killed_dump_is_resumed(source_set: DatabaseSet, tmp_path: Path, databas
             for _ in range(20):
                 server.execute(f"INSERT INTO {database}.k (a) VALUES (REPEAT('k', 300))")
         reception.wait_for(server)
-        eventually(lambda: reception.receiver.status().connects > len(killed) >= 4, what="a fifth")
+        eventually(lambda: reception.receiver.figures.connects > len(killed) >= 4, what="a fifth")
         assert_identical(server, reception, flush_and_wait(server, reception))
         assert len({subdir for subdir, _ in reception.relay.list_files()}) == 1
 
@@ -136,7 +136,7 @@ def test_connection_cut_anywhere_is_resumed(
             wait_for_bytes(reception, proxy, connections=2, received=0)
             for limit in (90_000, 1_000_001, 2_500_000, 5_000_007, None):
                 proxy.cut_after_bytes = limit
-                received = reception.receiver.status().figures.received_bytes
+                received = reception.receiver.figures.received_bytes
                 wait_for_bytes(reception, proxy, connections=proxy.cut() + 1, received=received)
             eventually(lambda: reception.relay.position().includes(position_of(server)))
             assert reception.error is None
@@ -199,15 +199,15 @@ class _ConnectionAge:
 
     def for_s(self) -> float:
         """Seconds so far; call it repeatedly."""
-        status, now_s = self._reception.receiver.status(), time.monotonic()
-        if status.connects != self._connects or self._before == 0:
-            self._connects, self._since_s = status.connects, now_s
-            self._before = status.figures.received_bytes
+        figures, now_s = self._reception.receiver.figures, time.monotonic()
+        if figures.connects != self._connects or self._before == 0:
+            self._connects, self._since_s = figures.connects, now_s
+            self._before = figures.received_bytes
         return now_s - self._since_s
 
     def received_bytes(self) -> int:
         """Bytes since the first call."""
-        return self._reception.receiver.status().figures.received_bytes - self._before
+        return self._reception.receiver.figures.received_bytes - self._before
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS, ids=str)
@@ -466,7 +466,7 @@ def wait_for_bytes(
 
     def has_come() -> bool:
         assert reception.error is None, reception.error
-        figures = reception.receiver.status().figures
+        figures = reception.receiver.figures
         return proxy.connections >= connections and figures.received_bytes > received
 
     eventually(has_come, what=f"bytes on connection {connections}")

@@ -4,7 +4,6 @@ import json
 import os
 import threading
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ from millrace.errors import Fatal, MillraceError, Retryable
 from producer.capture import wait_for_start
 from producer.convert.xa import XaGroups
 from producer.upstream import upstream
-from producer.upstream.receiver import ReceiverSource
-from producer.upstream.upstream import Upstream, Upstreams
+from producer.upstream.upstream import Site, Upstream
+from producer.upstream.upstreams import Upstreams
 from schemas.documents import (
     Account,
     Compression,
@@ -25,6 +24,7 @@ from schemas.documents import (
     SecretReference,
     SetDocument,
     TableFilter,
+    UpstreamRules,
 )
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.place import Coordinates
@@ -60,19 +60,17 @@ def test_two_tasks_of_a_set_share_one_connection(
     source_set: DatabaseSet,
     document: SetDocument,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The second task attaches to the first one's stream; the last task closes it."""
     # a stalling machine loses no connection
-    patient = partial(ReceiverSource, heartbeat_s=PATIENT_S)
-    monkeypatch.setattr(upstream, "ReceiverSource", patient)
-    streams = Upstreams(tmp_path / "relay")
+    document = replace(document, upstream=UpstreamRules(silence_s=3 * PATIENT_S))
+    streams = Upstreams(Site(root=tmp_path / "relay"))
     with streams.attach("a", document, wanted=None) as first:
         with streams.attach("b", document, wanted=None) as second:
             assert second is first
-            eventually(lambda: first.status().connects)  # a fresh source has nothing to wait for
+            eventually(lambda: first.figures.connects)  # a fresh source has nothing to wait for
             _wait_for_source(first, source_set)
-            assert first.status().connects == 1
+            assert first.figures.connects == 1
         first.check()
     with streams.attach("a", document, wanted=None) as third:
         assert third is not first
@@ -82,7 +80,7 @@ def test_all_tasks_release_a_failed_stream_before_a_new_one(
     document: SetDocument, tmp_path: Path
 ) -> None:
     """The relay directory has one writer: a task that attaches before the release gets the failed stream's error."""
-    streams = Upstreams(tmp_path / "relay")
+    streams = Upstreams(Site(root=tmp_path / "relay"))
     error = Retryable("MR-1006", "the connection was lost")
     with streams.attach("a", document, wanted=None) as stream:
         stream.fail(error)
@@ -103,7 +101,7 @@ def test_task_needing_an_earlier_position_restarts_all_tasks_there(
     source_set.execute("DROP DATABASE earlier")
     late = position_of(source_set.primary)
     early = parse_gtid_set(late.flavour, "")
-    streams = Upstreams(tmp_path / "relay")
+    streams = Upstreams(Site(root=tmp_path / "relay"))
     with streams.attach("late", document, wanted=late) as stream:
         _wait_for_source(stream, source_set)
         with (
@@ -141,7 +139,7 @@ def test_prepared_transaction_before_the_relay_log_is_fetched_again(
             other.execute("FLUSH BINARY LOGS")
             other.execute(f"INSERT INTO prepared.t VALUES ({number})")
         progress = Progress(position_of(source_set.primary), None, 0)
-        streams = Upstreams(tmp_path / "relay")
+        streams = Upstreams(Site(root=tmp_path / "relay"))
         tables = TableFilter(include=("prepared.*",))
         with MemoryCapture(streams, document, tables, progress) as capture:
             eventually(lambda: len(capture.members) == 1, what="attached")
@@ -172,7 +170,7 @@ def test_ddl_with_other_case_is_captured_on_folding_sources(
         name="folded", members=(member_of(server),), account=account, tls=UNVERIFIED
     )
     progress = Progress(position_of(server), None, 0)
-    streams, tables = Upstreams(tmp_path / "relay"), TableFilter(include=("shop.*",))
+    streams, tables = Upstreams(Site(root=tmp_path / "relay")), TableFilter(include=("shop.*",))
     with MemoryCapture(streams, document, tables, progress) as capture:
         server.execute("CREATE DATABASE shop")
         server.execute("CREATE TABLE Shop.T (id INT PRIMARY KEY)")
@@ -192,7 +190,7 @@ def test_expired_relay_files_are_purged_while_a_task_runs(
     tmp_path: Path,
 ) -> None:
     """Old files that no task holds are deleted, as soon as ZooKeeper answers; the active one stays."""
-    streams = Upstreams(tmp_path / "relay")
+    streams = Upstreams(Site(root=tmp_path / "relay"))
     with streams.attach("a", document, wanted=None) as stream:
         source_set.execute("FLUSH BINARY LOGS")
         _wait_for_source(stream, source_set)
@@ -243,7 +241,7 @@ def test_relay_purge_command_stops_at_unpublished_files(
     assert cli.run(["relay", "purge", "shared", *folder]) == 1
     assert "MR-2012" in capsys.readouterr().err
     before = position_of(source_set.primary)
-    streams = Upstreams(tmp_path / "relay")
+    streams = Upstreams(Site(root=tmp_path / "relay"))
     with streams.attach("a", document, wanted=before) as stream, stream.reader() as reader:
         for _ in range(4):
             source_set.execute("CREATE DATABASE purged")
@@ -277,9 +275,9 @@ def test_relay_purge_command_stops_at_unpublished_files(
 
         (stream.relay.root / "purge.request").write_text("{garbage")
         stream.purge_if_due(dict)
-        before_it = stream.status().connects
+        before_it = stream.figures.connects
         kill_dumps(source_set.primary)
-        eventually(lambda: stream.status().connects > before_it, what="a second connection")
+        eventually(lambda: stream.figures.connects > before_it, what="a second connection")
         source_set.execute("FLUSH BINARY LOGS")
         eventually(lambda: len(stream.relay.list_files()) > len(names) - 3, what="one more file")
         assert {subdir for subdir, _ in stream.relay.list_files()} == {files[0][0]}
@@ -297,7 +295,7 @@ def test_relay_purge_by_sub_directory_and_by_evicted_task(
     monkeypatch.setattr(upstream, "REQUEST_INTERVAL_S", 0.0)
     folder = ["--relay-dir", str(tmp_path / "relay")]
     before = position_of(source_set.primary)
-    streams = Upstreams(tmp_path / "relay")
+    streams = Upstreams(Site(root=tmp_path / "relay"))
     source_set.execute("FLUSH BINARY LOGS")
     with (
         streams.attach("keeper", document, wanted=before) as stream,
@@ -357,7 +355,7 @@ def test_compressed_relay_files_are_the_servers_files(
     before = position_of(source_set.primary)
     source_set.execute("FLUSH BINARY LOGS")
     for _ in range(2):
-        with Upstreams(tmp_path / "relay").attach("a", zstd, wanted=before) as stream:
+        with Upstreams(Site(root=tmp_path / "relay")).attach("a", zstd, wanted=before) as stream:
             source_set.execute("CREATE DATABASE packed")
             source_set.execute("DROP DATABASE packed")
             source_set.execute("FLUSH BINARY LOGS")
@@ -386,7 +384,7 @@ def test_removed_relay_file_makes_all_tasks_reopen_the_log(
         source_set.execute("CREATE DATABASE IF NOT EXISTS hole")
         source_set.execute("DROP DATABASE hole")
         source_set.execute("FLUSH BINARY LOGS")
-    streams = Upstreams(tmp_path / "relay")
+    streams = Upstreams(Site(root=tmp_path / "relay"))
     with streams.attach("other", document, wanted=before) as stream:
         _wait_for_source(stream, source_set)
         eventually(lambda: len(stream.relay.list_files()) >= 4, what="four relay files")
@@ -418,7 +416,7 @@ def test_start_at_first_binlog_ignores_an_old_relay_log(
     source_set.execute("DROP DATABASE late")
     source_set.execute("FLUSH BINARY LOGS")
     late = position_of(source_set.primary)
-    streams = Upstreams(tmp_path / "relay")
+    streams = Upstreams(Site(root=tmp_path / "relay"))
     with streams.attach("late", document, wanted=late) as stream:
         _wait_for_source(stream, source_set)
     with streams.attach("first", document, wanted=None) as stream, stream.reader() as reader:
@@ -452,7 +450,7 @@ def test_task_of_a_reset_source_reads_only_new_binlogs(
         account=Account(server.user, SecretReference(SecretPlace.FILE, str(secret))),
         tls=UNVERIFIED,
     )
-    streams = Upstreams(tmp_path / "relay")
+    streams = Upstreams(Site(root=tmp_path / "relay"))
     server.execute("CREATE DATABASE gone")
     with streams.attach("a", document, wanted=None) as stream:
         eventually(lambda: stream.relay.position().includes(position_of(server)))

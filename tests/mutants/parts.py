@@ -24,7 +24,7 @@ from producer.relay.notes import SubdirNotes
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
 from producer.upstream import choice
-from producer.upstream.upstream import Upstreams
+from producer.upstream.upstreams import Upstreams
 from registry import service
 from schemas.documents import text as document_text
 from schemas.place import Coordinates

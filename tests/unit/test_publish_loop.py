@@ -10,6 +10,7 @@ import pytest
 
 from millrace.errors import Retryable
 from producer.capture import PublishLoop
+from schemas.captured import Captured, SourceView
 from schemas.gtid import Flavour, parse_gtid_set
 from schemas.progress import Progress
 from schemas.status import TaskReport
@@ -55,7 +56,8 @@ class _Stream:
 
     def __init__(self) -> None:
         self.failure: Retryable | None = None
-        self.choice = SimpleNamespace(reasons=dict)
+        self.choice = SimpleNamespace(reasons=dict, member="db:1")
+        self.figures = SimpleNamespace(connects=1, received_bytes=0)
         self.relay = SimpleNamespace(end=lambda: None)
 
     def check(self) -> None:
@@ -65,8 +67,10 @@ class _Stream:
     def purge_if_due(self, _needed: object) -> None:
         pass
 
-    def status(self) -> Any:
-        return SimpleNamespace(member="db:1", connects=1, figures=SimpleNamespace(received_bytes=0))
+    def captured(self) -> Captured:
+        return Captured(
+            source=SourceView(host="db", port=1, role="replica", lag_s=0.0, since="", why="")
+        )
 
 
 class _Publisher:

@@ -9,8 +9,10 @@ import pytest
 
 from millrace.errors import Retryable
 from producer.relay.writer import RelayLog
-from producer.upstream import upstream
-from producer.upstream.upstream import Upstream, Upstreams
+from producer.upstream import feed, upstream, upstreams
+from producer.upstream.chooser import Chooser
+from producer.upstream.upstream import Site, Upstream
+from producer.upstream.upstreams import Upstreams
 from schemas.documents import Account, SecretPlace, SecretReference, SetDocument
 from schemas.documents.model import Member, Tls, TlsMode
 from schemas.gtid import Flavour
@@ -57,7 +59,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> type[_ModelStream]:
     """Replace ``Upstream``."""
     _ModelStream.failures, _ModelStream.closed = [], []
     _ModelStream.waiting, _ModelStream.through = threading.Semaphore(0), threading.Semaphore(0)
-    monkeypatch.setattr(upstream, "Upstream", _ModelStream)
+    monkeypatch.setattr(upstreams, "Upstream", _ModelStream)
     return _ModelStream
 
 
@@ -76,7 +78,7 @@ def test_stream_that_fails_before_its_first_task_is_discarded(
 ) -> None:
     """The next attach opens a new one instead of repeating the old error until the worker restarts."""
     model.failures = [Retryable("MR-1006", "lost at once")]
-    streams, document = Upstreams(tmp_path), _document("shop")
+    streams, document = Upstreams(Site(root=tmp_path)), _document("shop")
     with pytest.raises(Retryable, match="lost at once"), streams.attach("a", document, wanted=None):
         pytest.fail("attached to a failed stream")
     assert model.closed == ["shop"]
@@ -90,24 +92,25 @@ def test_stream_that_fails_to_start_releases_the_relay_lock(
     """Otherwise every later try of this process would report that another process holds the directory."""
     choice = SimpleNamespace(member=Member("db", 1), flavour=Flavour.MYSQL)
     monkeypatch.setattr(upstream, "resolve_login", lambda _: None)
-    monkeypatch.setattr(upstream, "ask_members", lambda *_, **__: ())
-    monkeypatch.setattr(upstream, "choose", lambda *_, **__: choice)
+    monkeypatch.setattr(Chooser, "first", lambda *_, **__: choice)
     with ExitStack() as starved:
 
         def receiver(*_: object, **__: object) -> None:
             starved.enter_context(no_thread_left())
 
-        monkeypatch.setattr(upstream, "Receiver", receiver)
+        monkeypatch.setattr(feed, "Receiver", receiver)
         with pytest.raises(RuntimeError, match="new thread"):
-            Upstream(_document("shop"), tmp_path, wanted=None)
-    RelayLog.open(tmp_path, flavour=Flavour.MYSQL).close()
+            Upstream(_document("shop"), Site(root=tmp_path), wanted=None)
+    RelayLog.open(tmp_path / "shop", flavour=Flavour.MYSQL).close()
 
 
 def test_set_with_unresponsive_members_delays_no_other(
     model: type[_ModelStream], tmp_path: Path
 ) -> None:
     """Another set's tasks come and go while this one is attached and while it is released."""
-    assert _waiting_for_another(model, Upstreams(tmp_path), within_s=DEADLINE_S / 4) == []
+    assert (
+        _waiting_for_another(model, Upstreams(Site(root=tmp_path)), within_s=DEADLINE_S / 4) == []
+    )
 
 
 def _waiting_for_another(

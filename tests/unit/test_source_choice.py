@@ -6,7 +6,13 @@ import pytest
 
 from millrace.errors import Fatal, MillraceError, Retryable
 from producer.upstream import members
-from producer.upstream.choice import LAG_TRANSACTIONS_MAX, choose, count_missing, find_errant
+from producer.upstream.choice import (
+    LAG_TRANSACTIONS_MAX,
+    Preferences,
+    choose,
+    count_missing,
+    find_errant,
+)
 from producer.upstream.connection import Login, SourceConnection
 from producer.upstream.identity import Identity
 from producer.upstream.members import (
@@ -17,7 +23,7 @@ from producer.upstream.members import (
     ask_member,
 )
 from producer.upstream.preflight import check_settings
-from schemas.documents.model import Member, Tls, TlsMode
+from schemas.documents.model import Directives, Member, Tls, TlsMode
 from schemas.gtid import Flavour, parse_binlog_state, parse_gtid_set
 from tests.kit.capture.recorded import VERSIONS, RecordedServer
 
@@ -322,11 +328,19 @@ def test_avoided_member_is_used_only_as_a_last_resort() -> None:
     """Its rows of an open source transaction differed: the next best member is tried, the primary too."""
     best, next_best = member(2, f"{UUID}:1-5000"), member(3, f"{UUID}:1-4990")
     facts = [PRIMARY, best, next_best]
-    assert choose(facts, wanted=WANTED, avoided={best.member}).member == next_best.member
+    assert (
+        choose(facts, wanted=WANTED, preferences=Preferences(avoided={best.member})).member
+        == next_best.member
+    )
     both = {best.member, next_best.member}
-    assert choose(facts, wanted=WANTED, avoided=both).member == PRIMARY.member
+    assert (
+        choose(facts, wanted=WANTED, preferences=Preferences(avoided=both)).member == PRIMARY.member
+    )
     everybody = {fact.member for fact in facts}
-    assert choose(facts, wanted=WANTED, avoided=everybody).member == best.member
+    assert (
+        choose(facts, wanted=WANTED, preferences=Preferences(avoided=everybody)).member
+        == best.member
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -381,3 +395,28 @@ def test_server_without_column_names_in_its_binlog_is_refused(version: str) -> N
         choose([facts], wanted=None)
     assert caught.value.code == "MR-1023"
     assert version in caught.value.message
+
+
+def test_drained_member_is_not_chosen() -> None:
+    """An operator's drain excludes it, even if it is the best or the only one; a pin is preferred to a lower lag."""
+    best, next_best = member(2, f"{UUID}:1-5000"), member(3, f"{UUID}:1-4990")
+    drained = Preferences(directives=Directives(drained=frozenset({best.member})))
+    facts = [PRIMARY, best, next_best]
+    assert choose(facts, wanted=WANTED, preferences=drained).member == next_best.member
+    with pytest.raises(Retryable, match="MR-1035"):
+        choose([best], wanted=WANTED, preferences=drained)
+    pinned = Preferences(directives=Directives(pinned=PRIMARY.member))
+    assert choose(facts, wanted=WANTED, preferences=pinned).member == PRIMARY.member
+    late = Preferences(late={best.member})
+    assert choose(facts, wanted=WANTED, preferences=late).member == next_best.member
+
+
+def test_live_stream_never_goes_back() -> None:
+    """A member without the end of the relay log is refused while a stream runs; the message names what is absent."""
+    behind = member(2, f"{UUID}:1-4990")
+    end = gtids(f"{UUID}:1-4995")
+    assert choose([PRIMARY, behind], wanted=end).member == behind.member
+    assert choose([PRIMARY, behind], wanted=end, is_live=True).member == PRIMARY.member
+    away = replace(PRIMARY, error=Retryable("MR-1001", "away"))
+    with pytest.raises(Retryable, match=f"MR-1036.*{UUID}:4991-4995"):
+        choose([away, behind], wanted=end, is_live=True)

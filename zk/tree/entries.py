@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 from millrace.errors import Fatal
 from schemas.documents import (
+    Directives,
+    Member,
     SetDocument,
     TaskDocument,
     canonical_json,
@@ -72,6 +74,27 @@ class UnreadableEntry:
 def set_content(document: SetDocument) -> bytes:
     """The content of a set node."""
     return canonical_json(plain_set(document)).encode()
+
+
+def directives_content(directives: Directives) -> bytes:
+    """The content of a directives node."""
+    pinned = "" if directives.pinned is None else str(directives.pinned)
+    return encode({"pinned": pinned, "drained": sorted(map(str, directives.drained))})
+
+
+def directives_of(content: bytes, path: str) -> Directives:
+    """The directives in a node. Fatal MR-4011."""
+    plain = decode(content, path)
+    pinned, drained = plain.get("pinned", ""), plain.get("drained", [])
+    if not isinstance(pinned, str) or not isinstance(drained, list):
+        raise Fatal("MR-4011", f"{path}: pinned must be text and drained a list")
+    try:
+        return Directives(
+            Member.parse(pinned) if pinned else None,
+            frozenset(Member.parse(str(member)) for member in drained),
+        )
+    except ValueError as error:
+        raise Fatal("MR-4011", f"{path}: {error}") from error
 
 
 def task_content(desired: Desired) -> bytes:

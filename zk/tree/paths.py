@@ -2,6 +2,7 @@
 
     /millrace/<cluster>          {"format":1,"generation":1}      the generation, see zk/lease/epoch.py
     ├── sets/<set>               a set document
+    ├── directives/<set>         {"format":1,"pinned":"","drained":["host:port"]}   an operator's wishes about members
     ├── tasks/<task>             {"format":1,"document":{…},"paused_by":"","resumed":0}   desired state
     ├── workers/<worker>         {"format":1,"kind":"capture","relays":["…"]} ephemeral: a live worker
     ├── assignments/<task>       {"format":1,"worker":"…"}                    the worker that should own the task
@@ -69,6 +70,10 @@ class Tree:
         """A set document."""
         return f"{self.root}/sets/{name}"
 
+    def directives(self, set_name: str) -> str:
+        """An operator's wishes about the members of a set."""
+        return f"{self.root}/directives/{set_name}"
+
     def task(self, name: str) -> str:
         """A task's desired state."""
         return f"{self.root}/tasks/{name}"
@@ -94,7 +99,7 @@ class Tree:
         return f"{self.root}/starts/{task}"
 
 
-FOLDERS = ("sets", "tasks", "workers", "assignments", "owners", "status", "starts")
+FOLDERS = ("sets", "directives", "tasks", "workers", "assignments", "owners", "status", "starts")
 
 
 def create_tree(session: Session, tree: Tree) -> None:

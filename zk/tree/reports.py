@@ -53,7 +53,14 @@ class SavedReport:
         if not self.brokers or here.is_same_topic(replace(here, bootstrap=self.brokers)):
             return self.report
         return replace(
-            self.report, gtid_set="", seq=0, topic="", topic_end=0, figures={}, applied=None
+            self.report,
+            gtid_set="",
+            seq=0,
+            topic="",
+            topic_end=0,
+            figures={},
+            applied=None,
+            captured=None,
         )
 
 

@@ -10,7 +10,7 @@ Guarantees
 An older Millrace may have left two capture tasks for one topic. The scheduler runs the one that was created first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from uuid import uuid4
@@ -19,6 +19,7 @@ from millrace.errors import Fatal, Retryable
 from schemas.documents import (
     ApplyTask,
     CaptureTask,
+    Directives,
     SetDocument,
     TaskDocument,
     address_of,
@@ -32,6 +33,8 @@ from zk.tree.entries import (
     SetEntry,
     TaskEntry,
     UnreadableEntry,
+    directives_content,
+    directives_of,
     paused,
     resumed,
     set_content,
@@ -87,6 +90,25 @@ class Store:
             return self.set_entry(name).document
         except Fatal as error:
             raise Retryable(error.code, error.message, fix=error.fix, **error.context) from error
+
+    def directives(self, set_name: str) -> Directives:
+        """An operator's wishes about the members of a set, for runners. Retryable while ZooKeeper is away."""
+        path = self._tree.directives(set_name)
+        node = self._session.get(path) if is_name(set_name) else None
+        return Directives() if node is None else directives_of(node.content, path)
+
+    def direct(self, set_name: str, change: Callable[[Directives], Directives]) -> Directives:
+        """Change the wishes about a set's members; returns the new ones. Fatal MR-4104 if there is no such set."""
+        self.set_entry(set_name)
+        path = self._tree.directives(set_name)
+        node = self._session.get(path)
+        before = Directives() if node is None else directives_of(node.content, path)
+        after = change(before)
+        if node is not None:
+            self._session.put(path, directives_content(after), version=node.version)
+        elif self._session.create(path, directives_content(after)) is None:
+            raise Retryable("MR-4007", f"another process has just created {path}")
+        return after
 
     def installation(self) -> str:
         """The id of this installation, made at the first call; Fatal MR-4011 where it can not be read."""

@@ -20,7 +20,8 @@ from consumer.topic.verify import TopicVerifier, Violation
 from deploy.servers import DatabaseServer, KafkaServer, sql
 from millrace.errors import MillraceError, Retryable
 from producer.capture import CaptureRunner
-from producer.upstream.upstream import Upstreams
+from producer.upstream.upstream import Site
+from producer.upstream.upstreams import Upstreams
 from schemas.documents import (
     Account,
     CaptureTask,
@@ -259,7 +260,7 @@ class CaptureCluster:
         tree = self.ensemble.tree
         runner = CaptureRunner(
             Store(session, tree),
-            Upstreams(self.folder / f"relay-{name}"),
+            Upstreams(Site(root=self.folder / f"relay-{name}")),
             name,
         )
         witness = Witness(runner, session)

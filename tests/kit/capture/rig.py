@@ -9,7 +9,8 @@ from producer.capture import converter_factory, wait_for_start
 from producer.convert.converter import ConverterSource
 from producer.relay.reader import RelayReader
 from producer.resume import resume_inside
-from producer.upstream.upstream import Upstream, Upstreams
+from producer.upstream.upstream import Upstream
+from producer.upstream.upstreams import Upstreams
 from schemas.documents import SetDocument, TableFilter
 from schemas.place import Coordinates
 from schemas.progress import Progress
@@ -35,6 +36,7 @@ class MemoryCapture:
     errors: list[MillraceError] = field(default_factory=list)
     error: MillraceError | None = None
     values: list[bytes] = field(default_factory=list)  # of rows and statements: the topic
+    stream: Upstream = field(init=False)  # the one that is attached now, or was attached last
     ends_inside: bool = False  # at the first batch that ends inside of a source transaction
 
     def units(self) -> Iterator[bytes]:
@@ -76,6 +78,7 @@ class MemoryCapture:
             self.streams.attach("capture", self.document, wanted=wanted) as stream,
             stream.reader() as reader,
         ):
+            self.stream = stream
             self.members.append(str(stream.choice.member))
             at = wait_for_start(stream, reader, progress=self.progress, stop=self._stop)
             if at is not None:

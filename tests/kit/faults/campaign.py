@@ -10,6 +10,7 @@ purge, a moved task) has a ``Provocation``. A new point that is never passed mak
 """
 
 import importlib
+import json
 import os
 import pkgutil
 import shutil
@@ -30,6 +31,7 @@ VICTIMS = {  # by the longest prefix of a point's name
     "relay.unpack.": "forked",
     "relay.quarantine.": "forked",  # tests/fault/test_relay_quarantine.py kills these
     "relay.": "worker",
+    "upstream.": "worker",
     "publisher.": "worker",
     "capture.": "worker",
     "zk.run.slot.": "worker",
@@ -167,6 +169,19 @@ def _age_all(root: Path) -> None:
         os.utime(path, (time.time() - OLD_S,) * 2)
 
 
+def _drain_the_member(stack: FaultStack) -> None:
+    """The member that the worker will read is drained while it is read; earlier drains end."""
+    members = json.loads(stack.stack.try_command("replica", "list", SOURCE_SET, "--json").stdout)
+    for member in members:
+        stack.stack.try_command(
+            "replica", "undrain", SOURCE_SET, f"{member['host']}:{member['port']}"
+        )
+    stack.wait_published()
+    members = json.loads(stack.stack.try_command("replica", "list", SOURCE_SET, "--json").stdout)
+    chosen = next(member for member in members if member["chosen"])
+    stack.stack.try_command("replica", "drain", SOURCE_SET, f"{chosen['host']}:{chosen['port']}")
+
+
 def _leave_a_sub_directory(stack: FaultStack) -> None:
     """The relay log after a switch to another server: the old sub-directory is touched only by purge."""
     root = _relay(stack)
@@ -242,6 +257,12 @@ PROVOCATIONS = {
     "relay.before_rotate": Provocation(after=_begin_new_files),
     "relay.after_rotate": Provocation(after=_begin_new_files),
     "relay.after_subdir": Provocation(before=_delete_the_relay_log),
+    "relay.before_join": Provocation(after=_drain_the_member),
+    "relay.after_join": Provocation(after=_drain_the_member),
+    "relay.before_drop": Provocation(after=_drain_the_member, prelude="relay.before_join:raise,"),
+    "relay.after_drop": Provocation(after=_drain_the_member, prelude="relay.before_join:raise,"),
+    "upstream.before_switch": Provocation(after=_drain_the_member),
+    "upstream.after_switch": Provocation(after=_drain_the_member),
     "relay.before_unlink": Provocation(before=_let_files_age),
     "relay.before_rmdir": Provocation(before=_leave_a_sub_directory),
     "publisher.before_begin": Provocation(passage=STREAM_PASSAGE),

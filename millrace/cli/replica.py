@@ -1,0 +1,156 @@
+"""``millrace replica list | pin | unpin | drain | undrain``: the members of a set, and which of them is read.
+
+``list`` prints what the worker that reads the set has found. Without such a worker it asks the members itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+import typer
+
+from millrace.cli.control import Control, console, control, new_table, print_json
+from millrace.errors import Fatal
+from schemas.captured import Captured, MemberView
+from schemas.documents import CaptureTask, Directives, Member, SetDocument
+from schemas.status import TaskState
+from zk.tree.entries import TaskEntry
+from zk.view import REPORT_AGE_S_MAX, read_cluster, views
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Show the members of a set; pin or drain one of them.",
+)
+
+
+@app.command("list")
+def list_members(
+    set_name: str = typer.Argument(..., metavar="SET"),
+    json: bool = typer.Option(False, "--json", help="Print a JSON array, one object a member."),
+) -> None:
+    """Show every member: role, lag, and why it is read or not."""
+    with control() as now:
+        document = now.store.set_entry(set_name).document
+        directives = now.store.directives(set_name)
+        captured = _find_captured(now, set_name)
+    members = captured.members if captured is not None else _ask(document, directives)
+    if json:
+        print_json([asdict(member) for member in members])
+        return
+    table = new_table("MEMBER", "ROLE", "LAG", "MISSING", "CHOSEN", "WHY")
+    for view in members:
+        table.add_row(
+            f"{view.host}:{view.port}",
+            view.role,
+            "-" if view.lag_s is None else f"{view.lag_s:.1f} s",
+            "-" if view.missing is None else str(view.missing),
+            "yes" if view.chosen else "",
+            _marks(Member(view.host, view.port), directives) + view.why,
+        )
+    console().print(table)
+    for switch in captured.switches if captured is not None else ():
+        print(
+            f"{switch.at}  {switch.source} -> {switch.target}  gap {switch.gap_s:.1f} s  {switch.why}"
+        )
+
+
+@app.command()
+def pin(
+    set_name: str = typer.Argument(..., metavar="SET"),
+    member: str = typer.Argument(..., metavar="HOST:PORT"),
+) -> None:
+    """Read this member while it is admissible, whatever its lag."""
+    chosen = _direct(set_name, member, lambda known, wanted: replace(known, pinned=wanted))
+    print(f"set {set_name}: {chosen} is pinned")
+
+
+@app.command()
+def unpin(
+    set_name: str = typer.Argument(..., metavar="SET"),
+    member: str = typer.Argument(..., metavar="HOST:PORT"),
+) -> None:
+    """Choose by lag again."""
+
+    def change(known: Directives, wanted: Member) -> Directives:
+        return replace(known, pinned=None if known.pinned == wanted else known.pinned)
+
+    chosen = _direct(set_name, member, change)
+    print(f"set {set_name}: {chosen} is not pinned")
+
+
+@app.command()
+def drain(
+    set_name: str = typer.Argument(..., metavar="SET"),
+    member: str = typer.Argument(..., metavar="HOST:PORT"),
+) -> None:
+    """Leave this member and do not read it until `undrain`: for maintenance."""
+
+    def change(known: Directives, wanted: Member) -> Directives:
+        return replace(known, drained=known.drained | {wanted})
+
+    chosen = _direct(set_name, member, change)
+    print(f"set {set_name}: {chosen} is drained")
+
+
+@app.command()
+def undrain(
+    set_name: str = typer.Argument(..., metavar="SET"),
+    member: str = typer.Argument(..., metavar="HOST:PORT"),
+) -> None:
+    """Allow this member to be read again."""
+
+    def change(known: Directives, wanted: Member) -> Directives:
+        return replace(known, drained=known.drained - {wanted})
+
+    chosen = _direct(set_name, member, change)
+    print(f"set {set_name}: {chosen} is not drained")
+
+
+def _direct(set_name: str, text: str, change: Callable[[Directives, Member], Directives]) -> Member:
+    with control() as now:
+        document = now.store.set_entry(set_name).document
+        member = _member(document, text)
+        now.store.direct(set_name, lambda known: change(known, member))
+    return member
+
+
+def _member(document: SetDocument, text: str) -> Member:
+    """The member of the set with this address. Fatal MR-4110."""
+    for member in document.members:
+        if text in (str(member), member.host) and (
+            text == str(member) or sum(other.host == text for other in document.members) == 1
+        ):
+            return member
+    known = ", ".join(map(str, document.members))
+    raise Fatal("MR-4110", f"set {document.name} has no member {text}; it has {known}")
+
+
+def _find_captured(now: Control, set_name: str) -> Captured | None:
+    """The stage of a running task of the set; None if none has a fresh report."""
+    cluster = read_cluster(now.session, now.tree)
+    for view in views(cluster):
+        entry = cluster.tasks[view.name]
+        if not isinstance(entry, TaskEntry) or not isinstance(entry.document, CaptureTask):
+            continue
+        is_fresh = view.report.state is TaskState.RUNNING and view.age_s <= REPORT_AGE_S_MAX
+        if entry.document.set_name == set_name and is_fresh and view.report.captured is not None:
+            return view.report.captured
+    return None
+
+
+def _ask(document: SetDocument, directives: Directives) -> tuple[MemberView, ...]:
+    from producer.upstream.chooser import Chooser
+    from producer.upstream.upstream import resolve_login
+
+    chooser = Chooser(document, resolve_login(document), lambda _: directives)
+    chooser.renew_directives()
+    chooser.look_again(None)
+    return chooser.views((), chosen=None)
+
+
+def _marks(member: Member, directives: Directives) -> str:
+    marks = [
+        *(["pinned"] if member == directives.pinned else []),
+        *(["drained"] if member in directives.drained else []),
+    ]
+    return "".join(f"{mark}; " for mark in marks)

@@ -1,0 +1,70 @@
+"""Measures the lag of members in seconds, with one clock: the time since a member had all that the primary had.
+
+The primary's position is sampled. A member whose position includes the newest sample has no lag. Otherwise its lag is
+the age of the oldest sample that it does not include. No server's clock takes part, and a replica whose threads are
+stopped lags as soon as the primary commits. While no primary answers, the union of all positions is the sample.
+
+A replica that was late already when the watch began is at least as late as the watch is old. The replica's own
+``Seconds_Behind_Source`` raises the value then, but never lowers it.
+
+Guarantees: never below the true lag by more than one interval of samples, except before the first sample. Pure: the
+caller gives the times.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import reduce
+
+from producer.upstream.pulse import Pulse
+from schemas.gtid import GtidPosition, unite
+
+SAMPLES_MAX = (
+    900  # at one a second, a quarter of an hour; beyond it, every second sample is dropped
+)
+
+
+class LagMeter:
+    """The samples of one set."""
+
+    def __init__(self) -> None:
+        self._times_s: list[float] = []
+        self._positions: list[GtidPosition] = []
+        self._primary = ""
+
+    def sample(self, pulses: Iterable[Pulse], *, at_s: float) -> None:
+        """Note what the primary has at ``at_s``, a time before it was asked."""
+        known = [pulse for pulse in pulses if pulse.position is not None]
+        primaries = [pulse for pulse in known if pulse.is_primary]
+        if len(primaries) == 1:
+            if self._primary not in ("", primaries[0].server):
+                self._times_s, self._positions = [], []  # what the former primary lost is no lag
+            self._primary = primaries[0].server
+            known = primaries
+        if not known:
+            return
+        newest = reduce(unite, (pulse.position for pulse in known if pulse.position is not None))
+        if self._positions and self._positions[-1].includes(newest):
+            return
+        self._times_s.append(at_s)
+        self._positions.append(newest)
+        if len(self._positions) > SAMPLES_MAX:
+            # the oldest samples become coarse: a lag of many minutes needs no second
+            del self._times_s[: SAMPLES_MAX // 2 : 2]
+            del self._positions[: SAMPLES_MAX // 2 : 2]
+
+    def newest(self) -> GtidPosition | None:
+        """The newest sample."""
+        return self._positions[-1] if self._positions else None
+
+    def lag_s(self, pulse: Pulse, *, at_s: float) -> float | None:
+        """The lag of a member at ``at_s``; None while it is unknown."""
+        if pulse.position is None or not self._positions:
+            return None
+        held = pulse.position
+        late = bisect_left(self._positions, True, key=lambda sample: not held.includes(sample))
+        if late == len(self._positions):
+            return 0.0
+        lag_s = max(0.0, at_s - self._times_s[late])
+        if late == 0:  # perhaps late before the first sample
+            lag_s = max(lag_s, pulse.seconds_behind or 0.0)
+        return lag_s

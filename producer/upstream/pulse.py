@@ -1,0 +1,38 @@
+"""One short question to a member: its role and position. The watch asks it every second.
+
+Needs REPLICATION CLIENT. Two statements, three on MariaDB, on a connection that stays open.
+"""
+
+from dataclasses import dataclass
+
+from millrace.errors import MillraceError
+from producer.upstream.connection import SourceConnection
+from producer.upstream.identity import Identity
+from producer.upstream.members import ask_position, ask_replication
+from schemas.documents.model import Member
+from schemas.gtid import GtidPosition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulse:
+    """The answer of a member. Either ``error`` or the other fields are set."""
+
+    member: Member
+    error: MillraceError | None = None
+    server: str = ""
+    is_primary: bool = False
+    seconds_behind: float | None = None  # the server's own opinion; decides nothing alone
+    position: GtidPosition | None = None
+
+
+def ask_pulse(connection: SourceConnection, identity: Identity) -> Pulse:
+    """Query a member. Errors: see ``connection``."""
+    position = ask_position(connection, identity.flavour)
+    replication = ask_replication(connection, identity.dialect)
+    return Pulse(
+        member=connection.member,
+        server=identity.server,
+        is_primary=replication is None,
+        seconds_behind=replication.seconds_behind if replication is not None else None,
+        position=position,
+    )
