@@ -59,7 +59,8 @@ class MysqlDialect:
     def stamp(self) -> str:
         """A digest of the version that the program prints."""
         printed = subprocess.run([_programs().mysqld, "--version"], capture_output=True, check=True)
-        return sha256(printed.stdout).hexdigest()[:12]
+        version = printed.stdout.partition(b" Ver ")[2]  # after the program's path
+        return sha256(version or printed.stdout).hexdigest()[:12]
 
     def follow(self, *, port: int, account: Account) -> Sequence[str]:
         """Requests the source's public key: caching_sha2_password needs it without TLS."""

@@ -4,8 +4,6 @@ MariaDB 10.11, 11.8 and MySQL 9.7 come from Debian, MariaDB 11.4 from a jar. Wit
 MySQL 8.0 and 8.4 can't be had as packages: ``tests/kit/capture/recorded.py`` has answers from their manuals.
 """
 
-import subprocess
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,7 +13,7 @@ import pytest
 
 from consumer.compare import compare_sets
 from deploy.servers import DatabaseServer, DatabaseSet, ServerOptions, start_set
-from deploy.servers.programs import MARIADB_SUITES, mariadb_programs
+from deploy.servers.programs import MARIADB_SUITES
 from millrace.errors import Fatal
 from producer.upstream.choice import choose
 from producer.upstream.connection import SourceConnection
@@ -28,7 +26,6 @@ from tests.kit.apply.local import apply_task, endpoint_of, run_once
 from tests.kit.apply.topic import RecordStream
 from tests.kit.binlog.session import logged
 from tests.kit.binlog.type_tables import check_records, fill_types
-from tests.kit.capture.converter import Conversion, FileReader
 from tests.kit.relay.relay import (
     assert_identical,
     flush_and_wait,
@@ -37,7 +34,6 @@ from tests.kit.relay.relay import (
     members_of,
     position_of,
     receiving,
-    relay_file,
     run_mixed_workload,
 )
 from tests.kit.type_values import AS_HEX, AS_TEXT, CASES, MARIADB, TypeCase, hex_of
@@ -46,9 +42,6 @@ from tests.kit.waiting import eventually
 # other tests read every type and apply it with the usual servers
 EXTRA = [(Flavour.MARIADB, release) for release in MARIADB_SUITES]
 VERSIONS = [*EXTRA, *((flavour, "") for flavour in FLAVOURS)]
-STORED_PLAIN_BYTES = (
-    256 + 17
-)  # of the file: then come the flags of the event that begins encryption
 BAD_SETTINGS = {
     "binlog_row_metadata": ("'MINIMAL'", "MR-1014"),
     "binlog_row_image": ("'MINIMAL'", "MR-1013"),
@@ -161,62 +154,8 @@ def test_target_of_the_version_equals_its_source(
     assert reached == [(0,)], "the publisher writes positions, and there was none"
 
 
-@pytest.mark.parametrize("release", MARIADB_SUITES)
-def test_encrypted_binlog_is_received_as_mariadbs_own_tool_receives_it(
-    new_server: NewServer, tmp_path: Path, release: str
-) -> None:
-    """The relay file is decrypted, at the positions of the server's file; a dump can be resumed inside of it."""
-    keys = tmp_path / "keys"
-    keys.write_text("1;" + "ab" * 16 + "\n")
-    options = ("--plugin-load-add=file_key_management", f"--file-key-management-filename={keys}")
-    server = new_server(
-        Flavour.MARIADB,
-        options=ServerOptions(release=release, extra=(*options, "--encrypt-binlog=ON")),
-    )
-    choose(ask_members([member_of(server)], login_of(server), wanted=None), wanted=None)
-    with receiving(server, tmp_path / "relay", from_first=True) as reception:
-        run_mixed_workload(server, "secret")
-        reception.wait_for(server)
-    with receiving(server, tmp_path / "relay", from_first=True) as reception:
-        server.execute("INSERT INTO secret.t (a) VALUES ('after the resumption')")
-        reception.wait_for(server)
-        files = {
-            name: relay_file(reception.relay, name) for name in flush_and_wait(server, reception)
-        }
-        assert len(reception.relay.list_files()) == len(files) + 1, "one sub-directory"
-    assert len(files) > 1
-    for name, path in files.items():
-        received, stored = path.read_bytes(), (server.binlog_dir / name).read_bytes()
-        assert received == _received_by_mariadb_binlog(server, name, tmp_path)
-        assert len(received) == len(stored)
-        assert received[:STORED_PLAIN_BYTES] == stored[:STORED_PLAIN_BYTES]
-        assert b"secret" in received
-        assert b"secret" not in stored
-    rows = Conversion(
-        FileReader.of_server(next(iter(files.values())).parent), flavour=Flavour.MARIADB
-    ).rows()
-    last: Counter[tuple[object, object]] = Counter()
-    for row in rows:
-        for image, step in ((row.change.before, -1), (row.change.after, 1)):
-            if image is not None and row.source.table == "t":
-                last[image["id"], image["a"]] += step
-    assert +last == Counter(server.execute("SELECT id, a FROM secret.t"))
-
-
 def _has(server: DatabaseServer, wanted: GtidPosition) -> bool:
     return position_of(server).includes(wanted)
-
-
-def _received_by_mariadb_binlog(server: DatabaseServer, file: str, folder: Path) -> bytes:
-    """The file, as MariaDB's own client receives it."""
-    command = [
-        str(mariadb_programs(server.options.release).mariadb_binlog),
-        *("--no-defaults", "--read-from-remote-server", "--raw", f"--result-file={folder}/raw-"),
-        *("--host=127.0.0.1", f"--port={server.port}", f"--user={server.user}"),
-        *(f"--password={server.password}", "--skip-ssl", file),
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    return (folder / f"raw-{file}").read_bytes()
 
 
 def _newer_cases(release: str) -> list[TypeCase]:
