@@ -15,7 +15,7 @@ import numpy as np
 from producer.binlog import events as t
 from producer.binlog.compiled import compiled, int64
 from producer.binlog.crc import crc32
-from producer.binlog.loads import u32
+from producer.binlog.loads import u16, u32, u64
 from producer.binlog.transactions import (
     BAD_CHECKSUM,
     BAD_LENGTH,
@@ -25,6 +25,11 @@ from producer.binlog.transactions import (
     begin_event,
     finish_event,
 )
+
+# Columns of a row that ``find_prepared`` fills. Of a payload, the last three are from its head.
+FOUND_AT, FOUND_BYTES, FOUND_GROUP, FOUND_METHOD, FOUND_PLAIN_BYTES, FOUND_DATA_AT = range(6)
+FOUND_WORDS = 6
+_PAYLOAD_METHOD, _PAYLOAD_PLAIN_BYTES = 2, 3
 
 
 @compiled
@@ -91,20 +96,61 @@ def scan_events(
 
 
 @compiled
-def find_prepared(buf: Any, at: int, end: int, group_at: int) -> tuple[bool, int, int]:
-    """Find the next XA_PREPARE, TRANSACTION_PAYLOAD or FORMAT_DESCRIPTION event: (found, offset, group).
+def find_prepared(buf: Any, at: int, end: int, group_at: int, found: Any) -> tuple[int, int, int]:
+    """Collect the XA_PREPARE, TRANSACTION_PAYLOAD and FORMAT_DESCRIPTION events: (count, offset, group).
 
-    The first two may hold an XA PREPARE; the third names the checksum algorithm. If none is found, the offset is that
-    of the first incomplete event. The group is the offset after the preceding GTID event, or ``group_at``.
+    The first two may hold an XA PREPARE; the third names the checksum algorithm. ``found`` gets a row for each, in the
+    columns ``FOUND_AT`` and following. The walk ends when ``found`` is full or the next event is incomplete; the
+    offset is that of the next event. The group is the offset after the preceding GTID event, or ``group_at``.
     """
-    while at + t.HEADER_BYTES <= end:
+    count = 0
+    while at + t.HEADER_BYTES <= end and count < len(found):
         kind = int64(buf[at + 4])
         size = u32(buf, at + 9)
         if size < t.HEADER_BYTES or at + size > end:
             break
         if kind in (t.XA_PREPARE, t.TRANSACTION_PAYLOAD, t.FORMAT_DESCRIPTION):
-            return True, at, group_at
+            row = found[count]
+            row[FOUND_AT], row[FOUND_BYTES], row[FOUND_GROUP] = at, size, group_at
+            row[FOUND_METHOD], row[FOUND_PLAIN_BYTES], row[FOUND_DATA_AT] = -1, -1, -1
+            if kind == t.TRANSACTION_PAYLOAD:
+                _read_payload_head(row, buf, at + t.HEADER_BYTES, at + size)
+            count += 1
         at += size
         if kind in (t.GTID, t.GTID_TAGGED, t.MARIADB_GTID):
             group_at = at
-    return False, at, group_at
+    return count, at, group_at
+
+
+@compiled
+def _read_payload_head(row: Any, buf: Any, at: int, end: int) -> None:
+    """Method, inflated bytes and offset of the data; -1 where the head does not name them or is malformed."""
+    method = plain_bytes = -1
+    while at + 18 <= end:  # a field has at most two packed numbers of 9 bytes before its value
+        kind, at = _packed(buf, at)
+        if kind == 0:
+            row[FOUND_METHOD], row[FOUND_PLAIN_BYTES], row[FOUND_DATA_AT] = method, plain_bytes, at
+            return
+        length, at = _packed(buf, at)
+        if kind < 0 or length < 0 or length > end - at - 18:
+            return
+        if kind == _PAYLOAD_METHOD:
+            method, _ = _packed(buf, at)
+        elif kind == _PAYLOAD_PLAIN_BYTES:
+            plain_bytes, _ = _packed(buf, at)
+        at += length
+
+
+@compiled
+def _packed(buf: Any, at: int) -> tuple[int, int]:
+    """(a length-encoded integer, the offset after it); -1 if it is malformed."""
+    first = int64(buf[at])
+    if first < 0xFB:
+        return first, at + 1
+    if first == 0xFC:
+        return u16(buf, at + 1), at + 3
+    if first == 0xFD:
+        return u32(buf, at) >> 8, at + 4
+    if first == 0xFE:
+        return u64(buf, at + 1), at + 9
+    return -1, at + 1

@@ -17,8 +17,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
+
 from producer.binlog import events as t
-from producer.binlog.walk import find_prepared
+from producer.binlog.walk import (
+    FOUND_AT,
+    FOUND_METHOD,
+    FOUND_WORDS,
+    find_prepared,
+)
 from producer.convert.event_sources import (
     WINDOW_BYTES,
     PayloadEvents,
@@ -30,6 +38,13 @@ from schemas.byte_reader import ByteReader
 from schemas.place import Coordinates
 
 Release = Callable[[], None]
+
+FOUND_MAX = 8192  # events that the compiled walk collects before Python looks at them
+# More than the head of a statement: status variables, a database, XA START (``transactions.QUERY_HEAD_BYTES_MAX``).
+XA_START_BYTES_MAX = 128 << 10
+_NO_END = 1 << 62
+_ZSTD = 0
+_CODEC = pa.Codec("zstd")
 
 _HEX = re.compile(r"[xX]'([0-9A-Fa-f]*)'")
 _FORMAT = re.compile(r",\s*(\d+)\s*$")
@@ -94,31 +109,34 @@ class XaGroups:
         return None
 
     def _search_file(self, xid: str, file: Coordinates, until: Coordinates) -> XaGroup | None:
+        """The last one in a file. The walk is compiled; Python sees only events that may hold an XA PREPARE."""
         found: XaGroup | None = None
         at, group_pos, checksum_bytes = file, file.pos, 0
-        while at < until:
+        end_pos = until.pos if (file.subdir, file.file) == (until.subdir, until.file) else _NO_END
+        rows = np.zeros((FOUND_MAX, FOUND_WORDS), np.int64)
+        while at.pos < end_pos:
             window = writable(self._reader.read(at, bytes_max=WINDOW_BYTES).payload)
             if not window.size:
                 break
-            is_found, offset = True, 0
-            while is_found:
-                is_found, offset, group = find_prepared(
-                    window, offset, window.size, group_pos - at.pos
+            offset, count = 0, FOUND_MAX
+            while count == FOUND_MAX:
+                count, offset, group = find_prepared(
+                    window, offset, window.size, group_pos - at.pos, rows
                 )
                 group_pos = at.pos + group
-                here = at.at(at.pos + offset)
-                if not is_found or not here < until:
-                    break
-                size = int.from_bytes(window[offset + 9 : offset + 13].tobytes(), "little")
-                event = window[offset : offset + size].data
-                offset += size
-                if event[4] == t.FORMAT_DESCRIPTION:
-                    checksum_bytes = checksum_bytes_of(event)
-                elif xid in _prepared(event, checksum_bytes, here):
-                    found = XaGroup(at.at(group_pos), here.pos + size, checksum_bytes)
-            at = here
-            if is_found:
-                break
+                for row in rows[:count].tolist():
+                    begin, size, group = row[:3]
+                    if at.pos + begin >= end_pos:
+                        return found
+                    event = window[begin : begin + size].data
+                    if event[4] == t.FORMAT_DESCRIPTION:
+                        checksum_bytes = checksum_bytes_of(event)
+                    elif _may_prepare(event, row, checksum_bytes):
+                        here = at.at(at.pos + begin)
+                        if xid in prepared_xids(event, checksum_bytes, here):
+                            end = here.pos + size
+                            found = XaGroup(at.at(at.pos + group), end, checksum_bytes)
+            at = at.at(at.pos + offset)
         return found
 
 
@@ -141,7 +159,7 @@ def xid_of_statement(text: str) -> str:
     return f"{parts[0]}.{parts[1]}.{format_id}"
 
 
-def _prepared(event: memoryview, checksum_bytes: int, at: Coordinates) -> list[str]:
+def prepared_xids(event: memoryview, checksum_bytes: int, at: Coordinates) -> list[str]:
     """The xids that an event prepares; the event may be a payload."""
     body = event[t.HEADER_BYTES : len(event) - checksum_bytes]
     if event[4] == t.XA_PREPARE:
@@ -150,14 +168,33 @@ def _prepared(event: memoryview, checksum_bytes: int, at: Coordinates) -> list[s
         return []
     found: list[str] = []
     payload = PayloadEvents(body, at, end_pos=at.pos + len(event))
+    rows = np.zeros((1, FOUND_WORDS), np.int64)
     while payload.load_next():
-        is_found = True
-        while is_found:
-            window = payload.window
-            is_found, payload.offset, _ = find_prepared(window, payload.offset, window.size, 0)
-            if is_found:
-                head = window[payload.offset + 9 : payload.offset + 13].tobytes()
-                end = payload.offset + int.from_bytes(head, "little")
-                found += _prepared(window[payload.offset : end].data, 0, at)
-                payload.offset = end
+        window = payload.window
+        while True:
+            count, offset, _ = find_prepared(window, payload.offset, window.size, 0, rows)
+            payload.offset = offset
+            if not count:
+                break
+            begin, size = rows[0].tolist()[:2]
+            found += prepared_xids(window[begin : begin + size].data, 0, at)
     return found
+
+
+def _may_prepare(event: memoryview, row: list[int], checksum_bytes: int) -> bool:
+    """Whether an event may hold an XA PREPARE. A payload without XA START at its beginning does not.
+
+    The server writes XA START first. So only that part of a payload is inflated.
+    """
+    method, plain_bytes, data_at = row[FOUND_METHOD:]
+    if event[4] != t.TRANSACTION_PAYLOAD or method != _ZSTD or data_at < 0:
+        return True
+    data = event[data_at - row[FOUND_AT] : len(event) - checksum_bytes]
+    try:
+        if 0 <= plain_bytes <= XA_START_BYTES_MAX:
+            head = _CODEC.decompress(data, decompressed_size=plain_bytes, asbytes=True)
+        else:
+            head = pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(XA_START_BYTES_MAX)
+    except (OSError, pa.ArrowException):
+        return True  # `prepared_xids` names the damage
+    return b"XA START" in head.upper()

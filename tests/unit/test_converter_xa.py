@@ -1,11 +1,15 @@
 """The converter delivers prepared XA transactions at their commit."""
 
+import random
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from millrace.errors import Fatal
+from producer.convert import xa
 from schemas.place import Coordinates
 from schemas.progress import OpenTransaction
 from tests.kit.binlog.builder import BinlogBuilder, Row
@@ -175,3 +179,48 @@ def test_one_phase_commit_comes_out_at_once() -> None:
     builder = BinlogBuilder()
     _xa(builder, 1, one_phase=True)
     assert [r.transaction.is_last for r in convert(builder).rows()] == [False, True]
+
+
+def _payload(*, filler: int, is_xa: bool = False, names_size: bool = True) -> bytes:
+    """Return the body of a TRANSACTION_PAYLOAD event in zstd."""
+
+    def event(kind: int, body: bytes) -> bytes:
+        return struct.pack("<IBIIIH", 0, kind, 1, 19 + len(body), 0, 0) + body
+
+    begin = b"XA START X'61',X'62',3" if is_xa else b"BEGIN"
+    plain = event(2, bytes(13) + b"\0" + begin) + event(30, random.Random(1).randbytes(filler))
+    if is_xa:
+        lengths = (3).to_bytes(4, "little") + (1).to_bytes(4, "little") * 2
+        plain += event(38, b"\0" + lengths + b"ab")
+    data = pa.compress(plain, "zstd", asbytes=True)
+    size = b"\3\4\xfd" + len(plain).to_bytes(3, "little") if names_size else b""
+    return b"\2\1\0" + size + b"\0" + data
+
+
+@pytest.mark.parametrize("filler", [10, 400_000])
+@pytest.mark.parametrize("names_size", [True, False])
+def test_search_inflates_only_the_beginning_of_other_payloads(
+    filler: int, names_size: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XA START is its first event, so a payload that begins otherwise is passed over; the right one is found."""
+    read: list[str] = []
+    prepared = xa.prepared_xids
+
+    def spied(event: memoryview, checksum_bytes: int, at: Coordinates) -> list[str]:
+        read.append(str(at))
+        return prepared(event, checksum_bytes, at)
+
+    monkeypatch.setattr(xa, "prepared_xids", spied)
+    builder = BinlogBuilder()
+    for number in range(1, 40):
+        builder.gtid(number)
+        is_xa = number == 20
+        builder.event(40, _payload(filler=filler, is_xa=is_xa, names_size=names_size))
+    content = bytes(builder.content)
+    reader = FileReader({"mysql-bin.000001": content})
+    groups = xa.XaGroups(reader)
+    group = groups.find_committed("61.62.3", Coordinates(SUBDIR, "mysql-bin.000001", len(content)))
+    assert group is not None
+    assert content[group.start.pos + 4] == 40
+    assert len({*read}) == 1
+    assert groups.find_committed("61.63.3", Coordinates(SUBDIR, "mysql-bin.000001", 200)) is None
