@@ -30,7 +30,7 @@ class SwitchView:
     ``refused``: the errors of the members that were tried in between.
     """
 
-    at: str  # UTC
+    at: str  # when it was decided, UTC
     source: str
     target: str
     why: str

@@ -28,7 +28,8 @@ CODES: tuple[Code, ...] = (
         "MR-2004",
         "a relay file is damaged",
         "A checksum, length or position inside the file is wrong: the disk does not return what was written.",
-        "Check the disk, then remove the relay directory. The worker reads the binlog from the source again.",
+        "Check the disk. A closed file is set aside as FILE.damaged, and its part is read from a member again; if no member has"
+        " it, MR-1031 follows. For any other file, remove the relay directory: the worker reads the binlog from the source again.",
         Branch.OPERATOR,
     ),
     Code(

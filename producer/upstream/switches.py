@@ -5,7 +5,7 @@ One thread writes, any number read.
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from millrace.log import get_logger
 from schemas.captured import SWITCHES_MAX, SwitchView
@@ -40,8 +40,9 @@ class Switches:
         self, departure: Departure, to: Member, *, first_byte_at_s: float, refused: tuple[str, ...]
     ) -> None:
         """Note a switch that is complete."""
+        elapsed_s = time.monotonic() - departure.noticed_at_s
         switch = SwitchView(
-            at=now_text(),
+            at=now_text(before_s=elapsed_s),
             source=str(departure.member),
             target=str(to),
             why=departure.why,
@@ -50,7 +51,7 @@ class Switches:
             switch_s=round(max(0.0, first_byte_at_s - departure.noticed_at_s), 3),
         )
         self._last = (*self._last, switch)[-SWITCHES_MAX:]
-        self.since, self.why = switch.at, f"{departure.member} was left: {departure.why}"
+        self.since, self.why = now_text(), f"{departure.member} was left: {departure.why}"
         log.info(
             "member switched",
             left=switch.source,
@@ -58,10 +59,10 @@ class Switches:
             why=switch.why,
             gap_s=switch.gap_s,
             switch_s=switch.switch_s,
-            complete_s=round(time.monotonic() - departure.noticed_at_s, 3),
+            complete_s=round(elapsed_s, 3),
         )
 
 
-def now_text() -> str:
-    """The time, UTC, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def now_text(*, before_s: float = 0.0) -> str:
+    """The time ``before_s`` ago, UTC, to the millisecond."""
+    return (datetime.now(UTC) - timedelta(seconds=before_s)).isoformat(timespec="milliseconds")

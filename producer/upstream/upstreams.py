@@ -6,6 +6,7 @@
 A failed stream is not repaired while tasks use it. Each task gets the error at its next ``check``, detaches, and
 attaches again. A new attach is refused with the same error until all tasks have detached. The same happens if a task
 needs an earlier position: for its own progress, or for the XA PREPARE of an XA COMMIT that was logged now (MR-6511).
+A damaged closed relay file is set aside first. It leaves a gap, so the next stream reads its part from a member again.
 
 Guarantees: a set has one stream and one writer of its relay directory on this worker, however many tasks read it.
 """
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
 from producer.relay.evictions import mark_reported, report_eviction
+from producer.relay.quarantine import set_aside_damaged
 from producer.upstream.upstream import OTHER_ROWS_CODES, Site, Upstream
 from schemas.documents import Member, SetDocument
 from schemas.gtid import GtidPosition
@@ -61,6 +63,11 @@ class Upstreams:
         except Fatal as error:
             if error.code == "MR-2014":
                 mark_reported(folder, task, disk)
+            if (wanted_again := set_aside_damaged(stream.relay, error)) is not None:
+                message = f"{error.message}. It is set aside; {wanted_again.lost} is read from a member again"
+                damaged = Retryable(error.code, message, **error.context)
+                stream.fail(damaged)
+                raise damaged from error
             if error.code != "MR-6511" or not self._may_restart_from_first(task, stream, error):
                 raise
             again = Retryable(error.code, error.message, fix=error.fix, **error.context)

@@ -1,7 +1,7 @@
-"""Only what capture needs: one source server, a broker, ZooKeeper, and Millrace without its apply half.
+"""Only what capture needs: a source, a broker, ZooKeeper, and Millrace without its apply half.
 
-The processes are registry, scheduler and worker, as a local stack starts them. There is no target, no Spark and no
-replica: on two cores they would take what is measured.
+The processes are registry, scheduler and worker, as a local stack starts them. There is no target, no Spark and, unless
+asked for, no replica: on two cores they would take what is measured.
 """
 
 import os
@@ -60,6 +60,12 @@ class Scene:
     kafka: KafkaServer
     endpoints: Endpoints
     session: Session
+    replicas: tuple[DatabaseServer, ...] = ()
+
+    @property
+    def members(self) -> tuple[DatabaseServer, ...]:
+        """The members of the source set, the primary first."""
+        return (self.source, *self.replicas)
 
     @property
     def connect(self) -> Connect:
@@ -105,14 +111,14 @@ class Scene:
 
 
 @contextmanager
-def open_scene(flavour: Flavour) -> Iterator[Scene]:
+def open_scene(flavour: Flavour, *, replica_count: int = 0) -> Iterator[Scene]:
     """A fresh scene. All of it ends with the block."""
     root = home() / "run"
     root.mkdir(parents=True, exist_ok=True)
     with ExitStack() as undo:
         folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="bench-", dir=root)))
         source = DatabaseSet.of(
-            flavour, folder / "source", replica_count=0, options=ServerOptions()
+            flavour, folder / "source", replica_count=replica_count, options=ServerOptions()
         )
         kafka, zookeeper = KafkaServer(folder / "kafka"), ZooKeeperServer(folder / "zookeeper")
         servers = (source, kafka, zookeeper)
@@ -121,6 +127,7 @@ def open_scene(flavour: Flavour) -> Iterator[Scene]:
             server.launch()
         for server in servers:
             server.wait_ready()
+        source.replicate()
         password = folder / "password"
         password.touch(mode=0o600)
         password.write_text(secrets.token_urlsafe(18))
@@ -129,7 +136,7 @@ def open_scene(flavour: Flavour) -> Iterator[Scene]:
         check = _start_services(folder, endpoints, undo)
         wait_for_registry(endpoints.registry, check=check)
         session = undo.enter_context(closing(Session.open(zookeeper.hosts)))
-        scene = Scene(folder, source.primary, kafka, endpoints, session)
+        scene = Scene(folder, source.primary, kafka, endpoints, session, source.replicas)
         _create_task(scene, password)
         wait_for_tasks(zookeeper.hosts, (CAPTURE_TASK,), check=check)
         yield scene
@@ -156,7 +163,8 @@ def _check(services: list[ServerProcess]) -> None:
 def _create_task(scene: Scene, password: Path) -> None:
     tls = scene.source.tls
     authority = None if tls is None else tls.authority
-    address = SetAddress(SOURCE_SET, (scene.source.port,), password, authority)
+    ports = tuple(member.port for member in scene.members)
+    address = SetAddress(SOURCE_SET, ports, password, authority)
     documents = (
         ("set", set_document(address)),
         ("task", capture_document(scene.endpoints)),
