@@ -22,7 +22,7 @@ log = get_logger("producer.upstream")
 
 
 class Chooser:
-    """Chooses members of one set. Used by the stream's threads, one call at a time."""
+    """Chooses members of one set. Any thread may call it."""
 
     def __init__(
         self, document: SetDocument, login: Login, read_directives: Callable[[str], Directives]

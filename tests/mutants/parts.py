@@ -23,7 +23,7 @@ from producer.relay import layout, reader
 from producer.relay.notes import SubdirNotes
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
-from producer.upstream import choice
+from producer.upstream import choice, judge
 from producer.upstream.upstreams import Upstreams
 from registry import service
 from schemas.documents import text as document_text
@@ -92,6 +92,16 @@ def bitmaps_above_the_mark_deleted(patch: Patch) -> None:
 def missing_files_not_noticed(patch: Patch) -> None:
     """The search for a start position skips a missing file."""
     patch.setattr(RelayReader, "_is_continuous", lambda *_: True)
+
+
+def lag_not_judged(patch: Patch) -> None:
+    """A stream stays with a member that lags."""
+    patch.setattr(judge, "_find_lag", lambda *_: None)
+
+
+def late_members_accepted(patch: Patch) -> None:
+    """A running stream may continue on a member that misses received transactions."""
+    patch.setattr(choice, "beyond", lambda *_: "")
 
 
 def lost_tails_not_noticed(patch: Patch) -> None:
@@ -271,6 +281,18 @@ MUTANTS = [
         next_file_not_checked,
         "tests/unit/test_relay_damage.py",
         {"test_missing_file_in_the_middle_is_not_skipped": NOT_RAISED},
+    ),
+    Mutant(
+        "a late member is left",
+        lag_not_judged,
+        "tests/unit/test_judge.py",
+        {"test_cool_down_delays_only_switches_by_lag": "assert"},
+    ),
+    Mutant(
+        "no live stream goes back",
+        late_members_accepted,
+        "tests/unit/test_source_choice.py",
+        {"test_live_stream_never_goes_back": "assert"},
     ),
     Mutant(
         "no reader continues after a lost tail",

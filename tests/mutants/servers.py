@@ -22,6 +22,7 @@ from producer.convert.statements import EventHandler
 from producer.relay import layout
 from producer.upstream import connection as sources
 from producer.upstream import files
+from producer.upstream.overlap import Overlap
 from producer.upstream.receiver import Receiver
 from schemas.gtid import parse_gtid_set
 from schemas.record.control import DdlRecord
@@ -33,6 +34,11 @@ from tests.mutants.mutant import Mutant, Patch
 
 NOT_RAISED = "DID NOT RAISE (Fatal|Fenced|Retryable|Exception)"
 WRITTEN_AGAIN = f"{NOT_RAISED}|MR-5010"  # without or with a primary key in the lane
+
+
+def members_not_compared(patch: Patch) -> None:
+    """Readers cross over to another member without a comparison."""
+    patch.setattr(Overlap, "compare", lambda _: None)
 
 
 def _unfenced_parts(patch: pytest.MonkeyPatch) -> None:
@@ -329,6 +335,12 @@ MUTANTS = [
         values_compared_by_collation,
         "tests/integration/test_types_whole_way.py",
         {"test_rows_with_collation_equal_values_stay_distinct_without_a_key[mariadb]": "\\Ae\\d"},
+    ),
+    Mutant(
+        "other changes of the next member are noticed",
+        members_not_compared,
+        "tests/fault/test_member_switch.py",
+        {"test_member_with_other_changes_is_refused[mariadb]": "assert '127"},
     ),
     Mutant(
         "the mode is strict",
