@@ -23,6 +23,7 @@ from pathlib import Path
 from deploy.local.services import APPLY_TASK, CAPTURE_TASK, SOURCE_SET
 from millrace.faults import registered
 from tests.fixtures.stack import RUNNING_WORDS, FaultStack
+from tests.kit.waiting import eventually
 
 PACKAGES = ("schemas", "registry", "zk", "producer", "consumer")
 VICTIMS = {  # by the longest prefix of a point's name
@@ -170,16 +171,19 @@ def _age_all(root: Path) -> None:
 
 
 def _drain_the_member(stack: FaultStack) -> None:
-    """The member that the worker will read is drained while it is read; earlier drains end."""
-    members = json.loads(stack.stack.try_command("replica", "list", SOURCE_SET, "--json").stdout)
-    for member in members:
-        stack.stack.try_command(
-            "replica", "undrain", SOURCE_SET, f"{member['host']}:{member['port']}"
-        )
-    stack.wait_published()
-    members = json.loads(stack.stack.try_command("replica", "list", SOURCE_SET, "--json").stdout)
-    chosen = next(member for member in members if member["chosen"])
-    stack.stack.try_command("replica", "drain", SOURCE_SET, f"{chosen['host']}:{chosen['port']}")
+    """The member that is read is drained, again and again, until the worker has died at the point."""
+
+    def is_dead() -> bool:
+        if not stack.services["worker"].is_alive():
+            return True
+        listed = stack.stack.try_command("replica", "list", SOURCE_SET, "--json")
+        for member in json.loads(listed.stdout):
+            action = "drain" if member["chosen"] else "undrain"
+            address = f"{member['host']}:{member['port']}"
+            stack.stack.try_command("replica", action, SOURCE_SET, address)
+        return False
+
+    eventually(is_dead, every_s=1.0, what="the worker at its point")
 
 
 def _leave_a_sub_directory(stack: FaultStack) -> None:
