@@ -241,6 +241,7 @@ class Feed:
             return  # stopped
         fault_point(BEFORE_SWITCH)
         self.choice = choice
+        self._request = None  # the watch may have made one before it saw the departure
         self._leave.clear()
         if self._stop.is_set():
             return
