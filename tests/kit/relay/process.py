@@ -20,12 +20,14 @@ from schemas.gtid import Flavour
 from schemas.place import FIRST_POS
 from tests.kit.waiting import eventually
 
+REFUSED = "server-x"
 PIECE_BYTES = 97  # cuts events and transactions everywhere
 
 
 def main(root: Path, files: list[Path]) -> None:
     """Run until all files are written, unless a fault point ends the process."""
     relay = RelayLog.open(root, flavour=Flavour.MYSQL, policy=SyncPolicy(bytes_max=500, delay_ms=5))
+    drop_refused(relay)
     end = relay.end()
     if end is None:
         relay.begin_subdir("server-a")
@@ -33,6 +35,10 @@ def main(root: Path, files: list[Path]) -> None:
     for path in files[names.index(end.file) if end is not None else 0 :]:
         if end is None or path.name != end.file:
             if path == files[-1]:
+                relay.begin_subdir(REFUSED, apart="not compared yet")
+                relay.begin_file(files[0].name)
+                append_and_sync(relay, files[0].read_bytes())
+                drop_refused(relay)
                 relay.begin_subdir("server-b", apart="not compared yet")
             relay.begin_file(path.name)
         append_and_sync(relay, path.read_bytes())
@@ -43,6 +49,13 @@ def main(root: Path, files: list[Path]) -> None:
         relay.join(newest)
     purge_before(relay, last, needed={})
     relay.close()
+
+
+def drop_refused(relay: RelayLog) -> None:
+    """Drop the newest sub-directory if it is that of a server that is not continued with."""
+    newest = max(relay.files, key=lambda subdir: subdir.seq, default=None)
+    if newest is not None and newest.server == REFUSED:
+        relay.drop_subdir(newest)
 
 
 def append_and_sync(relay: RelayLog, content: bytes) -> None:
