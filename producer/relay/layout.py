@@ -2,6 +2,7 @@
 
     <relay_dir>/
         lock                            held by the process that writes
+        relay.durable                   how far the newest file is durable (``durable``)
         server-uuid.index               one sub-directory per line, oldest first
         <server>.<6-digit seq>/         <server>: MySQL's server_uuid; MariaDB's <domain>-<server_id>
             mysql-bin.000001            the server's files under their own names
@@ -42,6 +43,7 @@ META_NAME = "relay.meta"
 BEFORE_NAME = "relay.before"
 DIVERGED_NAME = "relay.apart"
 LOCK_NAME = "lock"
+NOT_COMPARED = "not compared with the preceding sub-directory yet"  # a text of relay.apart
 NEW_SUFFIX = ".new"  # of a file that will replace another one
 PACKED_SUFFIX = ".zst"
 DAMAGED_SUFFIX = ".damaged"
@@ -174,6 +176,14 @@ def remove_diverged(directory: Path, files: Files = DISK) -> None:
 def is_diverged(directory: Path, files: Files = DISK) -> bool:
     """Whether the server was missing transactions that the preceding sub-directory ends with."""
     return DIVERGED_NAME in files.list_files(directory)
+
+
+def read_diverged(directory: Path, files: Files = DISK) -> str:
+    """Why the sub-directory does not continue the preceding one; "" if it does."""
+    try:
+        return read_all(files, directory / DIVERGED_NAME).decode(errors="replace").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def replace_file(path: Path, text: str, *, is_durable: bool, files: Files = DISK) -> None:

@@ -34,6 +34,7 @@ from millrace.log import get_logger
 from producer.binlog.gtid_runs import Bytes, Words, advance_position, empty_position
 from producer.relay import layout
 from producer.relay.closed_file import closed_end
+from producer.relay.durable import note_durable
 from producer.relay.files import DISK, Files, disk_errors, read_range, write_all
 from producer.relay.holds import Holds
 from producer.relay.layout import Meta, Subdir
@@ -471,6 +472,7 @@ class RelayLog:
             self._make_durable(file)
             fault_point(AFTER_FSYNC)
             file.synced_end = end
+            note_durable(self.root, Coordinates(str(file.subdir), file.name, end), self.disk)
             if is_meta_due:
                 with disk_errors(self.root):
                     self._write_meta(file, position, is_durable=False, end=end)

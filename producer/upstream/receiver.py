@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 
 from millrace.errors import Fatal, Retryable
 from millrace.log import get_logger
+from producer.relay import layout
 from producer.relay.open_file import ResumePoint
 from producer.relay.reader import RelayReader
 from producer.relay.writer import RelayLog
@@ -60,7 +61,6 @@ _CONTINUITY_CODES = frozenset({"MR-1040", "MR-1041"})
 _DAMAGE_CODES = frozenset({"MR-2005", "MR-2006"})
 _SILENCE_CODE = "MR-1046"
 _RECONNECT_CODES = _DAMAGE_CODES | {"MR-1001", "MR-1006", _SILENCE_CODE}
-_NOT_COMPARED = "not compared with the preceding sub-directory yet"
 
 log = get_logger("producer.upstream.receiver")
 
@@ -203,7 +203,7 @@ class Receiver:
             raise Retryable("MR-1036", message, member=self._source.member)
         overlap = None if missing else self._new_overlap(identity)
         start = self._find_start(connection, identity.flavour, missing=missing, overlap=overlap)
-        apart = missing or (_NOT_COMPARED if overlap is not None else "")
+        apart = missing or (layout.NOT_COMPARED if overlap is not None else "")
         subdir = self._relay.begin_subdir(identity.server, before=start.before, apart=apart)
         self._joint = None if overlap is None else Joint(subdir, overlap)
         log.info(

@@ -16,6 +16,7 @@ from millrace.errors import Fatal, Retryable
 from producer.binlog.gtid_runs import new_runs
 from producer.relay import layout
 from producer.relay import writer as relay_log
+from producer.relay.durable import DURABLE_NAME
 from producer.relay.writer import RelayLog
 from schemas.gtid import Flavour
 from tests.kit.relay.disk import Fault, FaultyFiles, Op, Tree, crash_states, write_tree
@@ -239,8 +240,11 @@ def is_binlog(path: str) -> bool:
 def must_report(ops: list[Op], number: int, fault: Fault, *, opening: int) -> bool:
     """Whether a fault at this operation must raise an error, at once or at the next write.
 
-    Not after the last write, where the log is only closed; not for hints at the start, nor for a full disk there.
+    Not after the last write, where the log is only closed; not for hints at the start, nor for a full disk there; not
+    for the note of the durable end, which is a hint.
     """
+    if ops[number].path == DURABLE_NAME:
+        return False
     last = max(at for at, op in enumerate(ops) if op.name == "write" and is_binlog(op.path))
     hints = next(at for at, op in enumerate(ops) if op.path == layout.INDEX_NAME)
     op = ops[number]
